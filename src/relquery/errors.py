@@ -31,6 +31,7 @@ OrderWarning                 the order of fields changes answers, so it is pinne
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 
 from rich.cells import cell_len
@@ -158,14 +159,24 @@ class RequestError(RelqueryError):
     """One request that cannot be served. It becomes the error of its row; other rows continue."""
 
 
+SHORTEN = "Send a shorter prompt."
+"""The remedy where no setting helps. Where prompts are made of columns, more can be said."""
+_TOO_LONG = re.compile(r"The prompt has [\d,]+ (tokens|characters)")
+
+
+def is_too_long(error: str) -> bool:
+    """Whether the error of an answer says that the prompt is too long: its text is all that is
+    known of it."""
+    return _TOO_LONG.match(error) is not None
+
+
 class PromptTooLongError(RequestError):
     """A prompt that, with room for an answer, exceeds a limit counted in tokens."""
 
     def __init__(self, tokens: int, limit: int, what: str, remedy: str = "") -> None:
-        shorten = "Shorten its input; in SQL, e.g. substring(column, 1, 2000)."
         super().__init__(
             f"The prompt has {tokens} tokens; {what} has room for {limit - 1} and one answer "
-            f"token. {remedy or shorten}"
+            f"token. {remedy or SHORTEN}"
         )
 
 
@@ -262,8 +273,11 @@ def type_of(value: object) -> str:
     return f"{'an' if name[0] in 'aeioAEIO' else 'a'} {name}"
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """` Did you mean 'x'?` for the nearest known name, or an empty string."""
+def did_you_mean(name: str, known: Iterable[str], alike: float = 0.5) -> str:
+    """` Did you mean 'x'?` for the nearest known name, or an empty string.
+
+    alike: how similar it must be at least, from 0 to 1 (difflib's ratio).
+    """
     by_lower = {candidate.lower(): candidate for candidate in known}
-    nearest = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
+    nearest = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=alike)
     return f" Did you mean '{by_lower[nearest[0]]}'?" if nearest else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -82,6 +83,48 @@ def test_half_a_character_is_told_back_in_metadata_and_refused_in_a_prompt(
     assert post(hostile, "/v1/messages", body).status_code == 400
 
 
+@pytest.mark.parametrize("word", [b"NaN", b"Infinity", b"-Infinity"])
+@pytest.mark.parametrize("path", ASKED)
+def test_a_number_that_json_does_not_have_is_refused(
+    hostile: Running, path: str, word: bytes
+) -> None:
+    body = json.dumps(ASKED[path] | {"temperature": "HERE"}).encode().replace(b'"HERE"', word)
+    answer = post(hostile, path, body)
+    assert answer.status_code == 400
+    assert "not JSON" in message_of(path, answer)
+    assert word.decode() in message_of(path, answer)
+
+
+@pytest.mark.parametrize(
+    ("path", "form"),
+    [
+        (
+            "/v1/chat/completions",
+            {"response_format": {"type": "json_schema", "json_schema": {"schema": {"const": "@"}}}},
+        ),
+        (
+            "/v1/responses",
+            {"text": {"format": {"type": "json_schema", "schema": {"const": "@"}}}},
+        ),
+        (
+            "/v1/messages",
+            {"output_config": {"format": {"type": "json_schema", "schema": {"const": "@"}}}},
+        ),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_number_that_is_too_large_in_a_schema_is_the_clients_error(
+    hostile: Running, path: str, form: Any, stream: bool
+) -> None:
+    body = json.dumps(ASKED[path] | form | {"stream": stream}).encode().replace(b'"@"', b"1e999")
+    assert post(hostile, path, body).status_code == 400
+
+
+def test_the_names_of_such_numbers_are_texts_like_others(hostile: Running) -> None:
+    body = CHAT | {"messages": [{"role": "user", "content": "NaN, Infinity"}]}
+    assert post(hostile, "/v1/chat/completions", body).status_code == 200
+
+
 @pytest.mark.parametrize("value", [float("nan"), HALF])
 def test_a_schema_that_no_json_has_is_the_clients_error(hostile: Running, value: object) -> None:
     answer = post(hostile, "/v1/sql", ASKED["/v1/sql"] | {"schema": {"const": value}})
@@ -101,6 +144,7 @@ def test_a_schema_that_no_json_has_is_the_clients_error(hostile: Running, value:
         ({"presence_penalty": 0.0}, 200),
         ({"presence_penalty": False}, 400),
         ({"nothing": None}, 400),
+        ({"n": None, "stop": None, "seed": None, "max_tokens": None}, 200),
     ],
 )
 def test_values_have_the_type_that_the_document_says(
@@ -146,6 +190,64 @@ def test_a_relquery_in_a_header_is_that_of_its_request_alone(hostile: Running) -
     assert httpx.get(f"{hostile.url}/v1/schemas", headers=headers).status_code == 200
     markup = "<schema name='s'><module name='m'>Tea is hot.</module></schema>"
     assert post(hostile, "/v1/schemas", {"markup": markup, "prepare": True}).status_code == 200
+
+
+def test_a_stop_of_too_many_texts_is_told_as_that(hostile: Running) -> None:
+    answer = post(hostile, "/v1/chat/completions", CHAT | {"stop": ["a"] * 17})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "stop"
+    assert "at most 16" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions", "/v1/messages"])
+@pytest.mark.parametrize(
+    ("headers", "body", "status"),
+    [
+        (["id=one; rows=2"], {"id": "one"}, 200),
+        (["id=one"], {"rows": 2}, 200),
+        (["id=one"], {"id": "other"}, 400),
+        (["rows=1"], {"id": "one", "rows": 2}, 400),
+        (["id=one", "id=one"], None, 200),
+        (["id=one", "id=other"], None, 400),
+    ],
+)
+def test_headers_and_the_body_that_declare_different_relqueries_are_refused(
+    hostile: Running, path: str, headers: list[str], body: Any, status: int
+) -> None:
+    answer = httpx.post(
+        f"{hostile.url}{path}",
+        headers=[("relquery", each) for each in headers],
+        json=ASKED[path] | ({} if body is None else {"relquery": body}),
+    )
+    assert answer.status_code == status
+    if status == 400:
+        said = message_of(path, answer)
+        assert "header 'relquery'" in said
+        assert "field 'relquery'" in said
+
+
+@pytest.mark.parametrize("name", ["Host: localhost", "Origin: http://localhost"])
+def test_a_header_that_says_who_is_called_is_sent_once(hostile: Running, name: str) -> None:
+    one = f"{name}\r\n".encode() * 2 + b"Host: localhost\r\n" * name.startswith("Origin")
+    found = raw(hostile, b"GET /health HTTP/1.1\r\n" + one + b"\r\n")
+    assert found.startswith(b"HTTP/1.1 400 ")
+    assert b"2 times" in found
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions", "/v1/messages"])
+@pytest.mark.parametrize("words", [100_000, 400_000])
+def test_a_prompt_that_is_too_long_is_told_the_context_and_what_to_do(
+    hostile: Running, path: str, words: int
+) -> None:
+    text = "word " * words if words < 200_000 else "w" * 900_000
+    body = ASKED[path] | ({"prompt": text} if "prompt" in ASKED[path] else {})
+    if "messages" in body:
+        body["messages"] = [{"role": "user", "content": text}]
+    said = message_of(path, post(hostile, path, body))
+    assert re.match(r"The prompt has [\d,]+ (tokens|characters)", said)
+    assert "the model's context" in said
+    assert said.endswith("Send a shorter prompt.")
+    assert "SQL" not in said
 
 
 def test_a_body_in_chunks_ends_where_it_is_too_large(hostile: Running) -> None:

@@ -38,13 +38,18 @@ async def whole(request: Request, flow: Flow) -> list[Answer]:
         await asyncio.gather(answers, leaving, return_exceptions=True)
 
 
+def _nothing(parts: list[Part]) -> bytes:
+    del parts
+    return b""
+
+
 class EventStream(Response):
     """A flow as server-sent events. It begins with the first part; what fails before that is
     answered with the status of the error.
 
-    first: bytes that are sent before the first part. events: the bytes for what has come, maybe
-    none. last: what ends the stream. failed: the event for an error in the midst of it. prepare:
-    awaited before `events`.
+    first: the bytes before those of the first parts, which it gets. events: the bytes for what has
+    come, maybe none. last: what ends the stream. failed: the event for an error in the midst of it.
+    prepare: awaited before `events`.
     """
 
     def __init__(
@@ -52,7 +57,7 @@ class EventStream(Response):
         flow: Flow,
         events: Callable[[list[Part]], bytes],
         *,
-        first: bytes = b"",
+        first: Callable[[list[Part]], bytes] = _nothing,
         last: Callable[[], bytes] = bytes,
         failed: Callable[[HttpError], bytes],
         prepare: Callable[[list[Part]], Awaitable[None]] | None = None,
@@ -81,18 +86,18 @@ class EventStream(Response):
         try:
             try:
                 while not has_left and (parts := await self._flow.some()):
-                    content = await self._shown(parts)
+                    first = b"" if begun else self._first(parts)
+                    content = first + await self._shown(parts)
                     if not begun:
                         begun = True
                         await send(_start(self.raw_headers))
-                        content = self._first + content
                     if content:
                         await _send(send, content)
                 content = self._last()
             except Exception as error:
                 found = as_http(error)
                 if not begun:
-                    refusal = response_of(found, scope["path"], scope["state"]["request_id"])
+                    refusal = response_of(found, scope, scope["state"]["request_id"])
                     await refusal(scope, receive, send)
                     return
                 content = self._failed(found)

@@ -7,13 +7,14 @@ from contextlib import AbstractAsyncContextManager
 from importlib.metadata import version
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Match, Route
 
 from relquery.errors import RelqueryError
+from relquery.serve.body import check_json, invalid
 from relquery.serve.console import page, state
 from relquery.serve.errors import Ascii, HttpError, as_http, response_of
 from relquery.serve.operation import health, metrics
@@ -23,8 +24,9 @@ from relquery.serve.ours.markup import routes as markup
 from relquery.serve.ours.relqueries import routes as relqueries
 from relquery.serve.ours.sql import routes as sql
 from relquery.serve.ours.trees import routes as trees
+from relquery.serve.wire import models
 from relquery.serve.wire.anthropic import messages
-from relquery.serve.wire.openai import chat, completions, models
+from relquery.serve.wire.openai import chat, completions
 from relquery.serve.wire.openai.batches import batch_routes, file_routes
 from relquery.serve.wire.openai.responses import route as responses
 
@@ -67,7 +69,7 @@ def make_app(lifespan: Lifespan | None = None, *, needs_keys: bool = False) -> F
     )
     app.needs_keys = needs_keys
     for router in ROUTERS:
-        app.include_router(router)
+        app.include_router(router, dependencies=[Depends(_check_body)])
     app.add_exception_handler(HttpError, _answer)
     app.add_exception_handler(RelqueryError, _answer)
     app.add_exception_handler(RequestValidationError, _answer_invalid)
@@ -76,24 +78,19 @@ def make_app(lifespan: Lifespan | None = None, *, needs_keys: bool = False) -> F
     return app
 
 
+async def _check_body(request: Request) -> None:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "application/json" or kind.endswith("+json"):
+        check_json(await request.body())
+
+
 async def _answer(request: Request, error: Exception) -> Response:
     return _respond(request, as_http(error))
 
 
 async def _answer_invalid(request: Request, error: Exception) -> Response:
-    """What is wrong with a body, and where. Of the forms that a field may have, the one that was
-    read furthest counts."""
     assert isinstance(error, RequestValidationError)
-    found = max(error.errors(), key=lambda each: len(each["loc"]))
-    where = ".".join(str(part) for part in found["loc"] if not _is_form(part))
-    message = f"{where}: {found['msg']}" if where else str(found["msg"])
-    return _respond(request, HttpError(400, message, found["type"], where or None))
-
-
-def _is_form(part: object) -> bool:
-    """Whether a part of a place is no field: the body itself, or one of the forms of a field."""
-    text = str(part)
-    return text in ("body", "str", "int", "float", "bool") or "[" in text or "-" in text
+    return _respond(request, invalid(error.errors()))
 
 
 async def _answer_http(request: Request, error: Exception) -> Response:
@@ -119,4 +116,4 @@ def _methods(request: Request) -> list[str]:
 
 def _respond(request: Request, error: HttpError) -> Response:
     request.state.error = error  # for the log
-    return response_of(error, request.url.path, request.state.request_id)
+    return response_of(error, request.scope, request.state.request_id)

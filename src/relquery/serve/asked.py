@@ -34,21 +34,41 @@ class Caller:
         declared: Declared | None = None,
         **more: Any,
     ) -> Flow:
-        """Ask prompts; see Server.start. declared: the relQuery, if the body has it; else the
-        header may. Raises HttpError."""
-        found = declared or self._in_header()
+        """Ask prompts; see Server.start. declared: the relQuery, if the body has it; the header
+        may have it too. Raises HttpError."""
+        found = self._agreed(declared)
         if found is not None:
             more["declared"] = _checked(found)
         return self.server.start(groups, self.asker, streamed=streamed, **more)
 
     def backend(self, declared: Declared | None = None) -> ServedBackend:
         """The engine for one thread. declared: the relQuery that all of its calls belong to."""
-        found = declared or self._in_header()
+        found = self._agreed(declared)
         return self.server.backend(self.asker, None if found is None else _checked(found))
 
-    def _in_header(self) -> Declared | None:
-        text = self._request.headers.get(HEADER)
-        return None if text is None else read_declared(text)
+    def _agreed(self, in_body: Declared | None) -> Declared | None:
+        """What the body and the headers declare; where they say the same, once. Raises HttpError
+        where they do not."""
+        found = in_body
+        for text in self._request.headers.getlist(HEADER):
+            declared = read_declared(text)
+            found = declared if found is None else _joined(found, declared)
+        return found
+
+
+def _joined(one: Declared, other: Declared) -> Declared:
+    """What both say. Raises HttpError if they say different things."""
+    fields = one.model_dump(exclude_none=True)
+    for name, value in other.model_dump(exclude_none=True).items():
+        if fields.setdefault(name, value) != value:
+            raise HttpError(
+                400,
+                f"The header '{HEADER}' has {name}={value}, but the field 'relquery' of the body, "
+                f"or another such header, has {name}={fields[name]}. Give one of them.",
+                "invalid_request",
+                f"{HEADER}.{name}",
+            )
+    return Declared(**fields)
 
 
 def _checked(declared: Declared) -> engine.Declared:

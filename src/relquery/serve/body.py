@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 from pydantic import (
@@ -27,6 +30,8 @@ NONE_OF: Neutral = (None, [], {})
 ZERO: Neutral = (None, 0)
 ANY = object()
 """In place of Neutral: whatever the value, it changes no answer."""
+ALIKE = 0.8
+"""How similar a field that is meant must be: names that APIs add are not taken for mistakes."""
 
 
 def _whole_number(value: Any) -> Any:
@@ -41,23 +46,33 @@ Integer = Annotated[int, WHOLE]
 class Body(BaseModel):
     """The body of a request. Values of another type than a field has are refused.
 
-    ACCEPTED: further fields, and the values with which they are accepted; they do nothing.
+    ACCEPTED: further fields, and the values with which they are accepted; they do nothing. Fields
+    that an API has and this server does not support are here too. WITHIN: the field whose value it
+    is, where refusals name that one.
     """
 
     model_config = ConfigDict(extra="allow", strict=True)
     ACCEPTED: ClassVar[Mapping[str, Any]] = {}
+    WITHIN: ClassVar[str] = ""
 
     @model_validator(mode="after")
     def _refuse(self) -> Body:
         for name, value in (self.model_extra or {}).items():
             if name not in self.ACCEPTED:
-                known = [*type(self).model_fields, *self.ACCEPTED]
-                hint = did_you_mean(name, known)
+                hint = did_you_mean(name, self._useful(), ALIKE)
                 raise HttpError(400, f"The field '{name}' is not known.{hint}", "unknown", name)
             neutral = self.ACCEPTED[name]
             if neutral is not ANY and not any(_same(value, each) for each in neutral):
-                raise not_supported(name)
+                place = f"{self.WITHIN}.{name}" if self.WITHIN else name
+                refused = not_supported(place, _instead(neutral))
+                raise replace(refused, param=self.WITHIN or name)
         return self
+
+    @classmethod
+    def _useful(cls) -> list[str]:
+        """The fields that a client may have meant: not those that are there to be refused."""
+        fields = [field.alias or name for name, field in cls.model_fields.items()]
+        return fields + [name for name, neutral in cls.ACCEPTED.items() if neutral is ANY]
 
     @classmethod
     def __get_pydantic_json_schema__(
@@ -76,9 +91,50 @@ def example(body: dict[str, Any]) -> ConfigDict:
     return ConfigDict(json_schema_extra={"examples": [body]})
 
 
+def _instead(neutral: Neutral) -> str:
+    """What to send in place of a value that is not supported."""
+    words = [json.dumps(each) for each in neutral if each]
+    return f"Leave it out, or give {' or '.join(words)}." if words else ""
+
+
 def _same(value: Any, other: Any) -> bool:
     """Whether they are one value in JSON, where false is not 0."""
     return bool(value == other) and isinstance(value, bool) == isinstance(other, bool)
+
+
+def invalid(found: Sequence[Mapping[str, Any]]) -> HttpError:
+    """What is wrong with a body, and where. found: errors as pydantic tells them.
+
+    Of the forms that a field may have, the one that was read furthest counts, and of those the one
+    whose type was right.
+    """
+    told = max(found, key=lambda each: (len(each["loc"]), not each["type"].endswith("_type")))
+    where = ".".join(str(part) for part in told["loc"] if not _is_form(part))
+    message = f"{where}: {told['msg']}" if where else str(told["msg"])
+    return HttpError(400, message, told["type"], where or None)
+
+
+def _is_form(part: object) -> bool:
+    """Whether a part of a place is no field: the body itself, or one of the forms of a field."""
+    text = str(part)
+    return text in ("body", "str", "int", "float", "bool") or "[" in text or "-" in text
+
+
+def check_json(content: bytes) -> None:
+    """Raises HttpError for a body with a number that JSON does not have; Python's reader takes it.
+
+    Only a body in which such a word stands is read.
+    """
+    if any(word in content for word in _NO_NUMBERS):
+        with suppress(ValueError, RecursionError):  # another error, which is told elsewhere
+            json.loads(content, parse_constant=_refuse_number)
+
+
+def _refuse_number(word: str) -> None:
+    raise HttpError(400, f"The body is not JSON: {word} is not one of its numbers.", "json_invalid")
+
+
+_NO_NUMBERS = (b"NaN", b"Infinity")
 
 
 class Inner(BaseModel):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import UnionType
 from typing import Any
 
 from pydantic import BaseModel
@@ -42,6 +43,7 @@ _WORDS = {
     401: "No valid key",
     403: "The key, or the web page that sends this, is not allowed to",
     404: "Not found",
+    408: "The request came too slowly",
     409: "In conflict with what is there",
     413: "The body is too large",
     422: "The deadline cannot be met",
@@ -59,9 +61,11 @@ _HEADERS: dict[int, dict[str, str]] = {
 }
 
 
-def errors(*statuses: int, model: type[BaseModel] = OpenAIError) -> dict[int | str, dict[str, Any]]:
+def errors(
+    *statuses: int, model: type[BaseModel] | UnionType = OpenAIError
+) -> dict[int | str, dict[str, Any]]:
     """For `responses=` of a route: these and those that every route may give."""
-    every = sorted({*statuses, 400, 401, 403, 413, 429, 503})
+    every = sorted({*statuses, 400, 401, 403, 408, 413, 429, 503})
     return {
         status: {"model": model, "description": _WORDS[status], "headers": _headers(status)}
         for status in every

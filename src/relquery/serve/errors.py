@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.responses import JSONResponse, Response
+from starlette.types import Scope
 
 from relquery.errors import (
     CancelledError,
@@ -18,9 +19,12 @@ from relquery.errors import (
     QueryError,
     RequestError,
     TableError,
+    is_too_long,
 )
 
 ANTHROPIC_PATHS = ("/v1/messages",)
+SHARED_PATHS = ("/v1/models",)
+"""Of both APIs."""
 
 
 class Ascii(JSONResponse):
@@ -65,6 +69,13 @@ def as_http(error: BaseException) -> HttpError:
             headers = {"Retry-After": "1"} if status == 503 else {}
             return HttpError(status, str(error), code, headers=headers)
     return HttpError(500, "An error in the server. Its log says more.", "internal_error")
+
+
+def unanswered(error: str | None) -> HttpError:
+    """Why an answer has no text. error: of the answer."""
+    told = error or "The request cannot be served."
+    code = "context_length_exceeded" if is_too_long(told) else "invalid_request"
+    return HttpError(400, told, code)
 
 
 def _too_late(error: DeadlineError) -> HttpError:
@@ -124,8 +135,15 @@ def anthropic_body(error: HttpError, request: str = "") -> dict[str, Any]:
     }
 
 
-def response_of(error: HttpError, path: str, request: str = "") -> Response:
-    """An error in the form of the API that a path belongs to."""
-    is_anthropic = path.startswith(ANTHROPIC_PATHS)
-    body = anthropic_body(error, request) if is_anthropic else openai_body(error)
+def is_anthropic(scope: Scope) -> bool:
+    """Whether a request is for Anthropic's API: by its path, or by the header that it has there."""
+    path: str = scope["path"]
+    if path.startswith(SHARED_PATHS):
+        return any(name == b"anthropic-version" for name, _ in scope["headers"])
+    return path.startswith(ANTHROPIC_PATHS)
+
+
+def response_of(error: HttpError, scope: Scope, request: str = "") -> Response:
+    """An error in the form of the API that a request is for."""
+    body = anthropic_body(error, request) if is_anthropic(scope) else openai_body(error)
     return Ascii(body, error.status, dict(error.headers))

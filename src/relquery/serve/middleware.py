@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 import time
@@ -22,13 +23,23 @@ OPEN_PATHS = ("/health", "/console")
 """Paths that need no key; and the console's page itself."""
 FIGURES = "/metrics"
 """Answered to the end, when nothing else is any more."""
+PATIENCE = 600.0
+"""Seconds in which a body must have come, however steadily it comes."""
 
 
 class Front:
-    """The outermost ASGI application. traces: where requests are told, if anywhere."""
+    """The outermost ASGI application. traces: where requests are told, if anywhere. patience:
+    seconds in which a body must have come."""
 
-    def __init__(self, app: ASGIApp, server: Server, traces: Tracing | None = None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        server: Server,
+        traces: Tracing | None = None,
+        patience: float = PATIENCE,
+    ) -> None:
         self._app, self._server, self._traces = app, server, traces
+        self._patience = patience
         self._pages = Pages(server.config.host, server.config.origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -36,7 +47,7 @@ class Front:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request = _Request(self._server, scope, receive, send)
+        request = _Request(self._server, scope, receive, send, self._patience)
         waits = not _is_open(scope["path"]) and scope["path"] != FIGURES
         self._server.serving += waits
         try:
@@ -48,7 +59,7 @@ class Front:
             if found.status >= 500 and not isinstance(error, HttpError):
                 _LOG.exception("request %s failed", request.id)
             if request.status is None:
-                await response_of(found, scope["path"], request.id)(scope, receive, request.send)
+                await response_of(found, scope, request.id)(scope, receive, request.send)
         finally:
             self._server.serving -= waits
             self._tell(request.served())
@@ -95,18 +106,29 @@ class Front:
 class _Request:
     """One request on its way. status: of its answer, None before that."""
 
-    def __init__(self, server: Server, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(
+        self, server: Server, scope: Scope, receive: Receive, send: Send, patience: float
+    ) -> None:
         self.id = _given_id(scope) or f"req_{secrets.token_hex(12)}"
         self.status: int | None = None
         self._scope, self._receive, self._send = scope, receive, send
         self._began, self._began_at = time.perf_counter(), time.time_ns()
         self._read, self._most = 0, server.config.max_body
+        self._patience, self._is_whole = patience, False
         # The server's state is one for all requests; each gets its own.
         self._state: dict[str, Any] = {**scope.get("state", {}), "request_id": self.id}
         scope["state"] = self._state
 
     async def receive(self) -> Message:
-        message = await self._receive()
+        if self._is_whole:  # it is waited for the client to leave
+            return await self._receive()
+        left = self._began + self._patience - time.perf_counter()
+        try:
+            async with asyncio.timeout(left):
+                message = await self._receive()
+        except TimeoutError:
+            raise _too_slow(self._patience) from None
+        self._is_whole = not message.get("more_body", False)
         if message["type"] == "http.request":
             self._read += len(message.get("body", b""))
             if self._read > self._most:
@@ -177,6 +199,16 @@ def _given_id(scope: Scope) -> str | None:
             text: str = value.decode()
             return text if text.isprintable() else None
     return None
+
+
+def _too_slow(seconds: float) -> HttpError:
+    """The connection is closed, so that what is left of the body is not waited for either."""
+    return HttpError(
+        408,
+        f"The request's body has not come in {seconds:g} seconds. Send it in parts.",
+        "too_slow",
+        headers={"connection": "close"},
+    )
 
 
 def _too_large(most: int) -> HttpError:

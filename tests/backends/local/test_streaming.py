@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.backends.local.open import load_backend
-from relquery.backends.local.streaming import Piece, TextStream
+from relquery.backends.local.streaming import Begun, Piece, TextStream
 from relquery.prompt import Answer, Finish, Sampling, Span
 
 SCHEMA = '{"type": "object", "properties": {"a": {"type": "string", "maxLength": 20}}}'
@@ -42,6 +42,9 @@ def check_joined(pieces: dict[int, list[Piece]], answers: dict[int, Answer]) -> 
     for at, answer in answers.items():
         assert "".join(piece.text for piece in pieces[at]) == answer.text
         assert sum((piece.tokens for piece in pieces[at]), ()) == answer.tokens
+        begun = Begun(answer.prompt_tokens, answer.cached_tokens, answer.kept)
+        told = [piece.begun for piece in pieces[at]]  # none for an answer without a token
+        assert told == [begun, *[None] * len(told)][: len(told)]
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -92,7 +95,7 @@ def test_any_cuts_give_the_text_before_the_first_stop(
     found = [text.find(stop) + len(stop) for stop in stops if stop in text]
     drawn = text[: min(found, default=len(text))]
     answer = drawn[: min((drawn.find(stop) for stop in stops if stop in drawn), default=None)]
-    stream = TextStream(lambda ids: "".join(map(chr, ids)), stops)
+    stream = TextStream(lambda: Begun(1, 0, ()), lambda ids: "".join(map(chr, ids)), stops)
     output: list[int] = []
     said, at = "", 0
     while output != [ord(each) for each in drawn]:

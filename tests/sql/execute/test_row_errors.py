@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from relquery.connection import Connection
-from relquery.errors import PartialResultWarning, RequestError
+from relquery.errors import PartialResultWarning, PromptTooLongError, RequestError
 from relquery.prompt import Answer, Finish
 from tests.sql.conftest import fails_for_dune, upper_or_length
 from tests.sql.fakes import FakeBackend
@@ -20,6 +20,13 @@ def test_a_failed_request_is_null_and_listed_with_its_inputs(con: Connection, ba
     assert (error.stage, error.row, error.inputs) == ("projection 1", 2, {"title": "Dune"})
     assert error.error == "out of spice"
     assert result.report.errors == 1
+
+
+def test_a_prompt_that_is_too_long_says_how_a_column_gets_shorter(con, backend):
+    error = str(PromptTooLongError(5000, 2048, "the model's context"))
+    backend.function = lambda query, fields: Answer(None, Finish.ERROR, error)
+    with pytest.warns(PartialResultWarning, match=r"e\.g\. with substring\(column, 1, 2000\)\.$"):
+        con.sql("SELECT LLM('up', title) FROM films WHERE id = 1")
 
 
 def test_a_row_that_a_filter_cannot_judge_is_left_out_and_listed(con, backend):

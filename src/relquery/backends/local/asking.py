@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from relquery.backends.local.comparison import Comparison
 from relquery.backends.local.labels import Labels
-from relquery.backends.local.streaming import TextStream
+from relquery.backends.local.streaming import Begun, TextStream
 from relquery.engine.request.labels import Normalization
 from relquery.engine.request.pieces import Chain, Placing
 from relquery.engine.request.request import Draw, Request
@@ -152,13 +152,17 @@ class Asking:
             kept=request.kept_tokens,
         )
 
-    def stream(self) -> TextStream:
+    def stream(self, request: Request) -> TextStream:
         """An answer's text, for one request, while it is drawn."""
+
+        def begun() -> Begun:
+            return Begun(request.prompt_tokens, request.cached or 0, request.kept_tokens)
+
         if self._labels.tokens:  # a label is written as it was given, whatever its tokens spell
-            return TextStream(None)
+            return TextStream(begun, None)
         if self._grammar is not None:
-            return TextStream(self._grammar.spelling())
-        return TextStream(self._renderer.spelling(), self._stop)
+            return TextStream(begun, self._grammar.spelling())
+        return TextStream(begun, self._renderer.spelling(), self._stop)
 
     def _text(self, request: Request) -> tuple[str, str | None]:
         """An answer's text, and the stop string that was cut from it."""

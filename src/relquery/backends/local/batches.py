@@ -194,7 +194,7 @@ class Batches:
             batch.arrival = request.arrival
         batch.open[request], self._open[request] = index, batch
         if batch.streams is not None:
-            batch.streams[request] = batch.asking.stream()
+            batch.streams[request] = batch.asking.stream(request)
 
     @staticmethod
     def _spell(batch: Batch) -> None:

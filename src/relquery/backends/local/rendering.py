@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from relquery.engine.request.pieces import Chain
-from relquery.errors import RequestError
+from relquery.errors import SHORTEN, RequestError
 from relquery.prompt import Blank, Exchange, Nest, Prompt, Span
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def _check_length(prompt: Sequence[Span], renderer: Renderer, context: int) -> N
     if size > most:
         raise RequestError(
             f"The prompt has {size:,} characters, far more than the model's context of {context:,} "
-            "tokens. Shorten its input; in SQL, e.g. substring(column, 1, 2000)."
+            f"tokens. {SHORTEN}"
         )
 
 

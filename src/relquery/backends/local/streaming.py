@@ -12,28 +12,40 @@ Spell = Callable[[list[int]], str]
 """The text that further tokens of an answer add; what is not yet whole comes with later ones."""
 
 
+class Begun(NamedTuple):
+    """What is known of a prompt once its answer has begun. For the fields see Answer."""
+
+    prompt_tokens: int
+    cached_tokens: int
+    kept: tuple[int, ...]
+
+
 class Piece(NamedTuple):
     """A part of an answer. All pieces of an answer, joined, are its text.
 
     text: may be empty. tokens: ids drawn since the piece before. logprobs: of each of them; None
-    where they were not asked for.
+    where they were not asked for. begun: of the first piece; None in those after it.
     """
 
     text: str
     tokens: tuple[int, ...]
     logprobs: tuple[TokenLogprob, ...] | None = None
+    begun: Begun | None = None
 
 
 @dataclass(slots=True)
 class TextStream:
     """The text of one answer that can no longer change.
 
-    spell: of this answer alone; None where only the whole answer has a text. stop: strings that
-    end the answer and are cut from it: what may be the beginning of one is held back.
+    begun: what the first piece says of the prompt. spell: of this answer alone; None where only the
+    whole answer has a text. stop: strings that end the answer and are cut from it: what may be the
+    beginning of one is held back.
     """
 
+    begun: Callable[[], Begun]
     spell: Spell | None
     stop: Sequence[str] = ()
+    _begins: bool = True
     _seen: int = 0
     _told: int = 0  # tokens that pieces have told of
     _sent: int = 0  # characters
@@ -71,7 +83,9 @@ class TextStream:
         new = None if logprobs is None else tuple(logprobs[self._told :])
         self._told = len(output)
         self._sent += len(text)
-        return Piece(text, tokens, new)
+        begun = self.begun() if self._begins else None
+        self._begins = False
+        return Piece(text, tokens, new, begun)
 
 
 def _may_begin(text: str, stops: Sequence[str]) -> int:

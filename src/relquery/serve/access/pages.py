@@ -39,12 +39,8 @@ class Pages:
 
     def check(self, headers: Sequence[tuple[bytes, bytes]]) -> None:
         """Raises HttpError for a request that is not for this server, or of a foreign page."""
-        host = origin = ""
-        for name, value in headers:
-            if name == b"host":
-                host = value.decode("latin-1").lower()
-            elif name == b"origin":
-                origin = value.decode("latin-1")
+        host = _only(b"host", headers).lower()
+        origin = _only(b"origin", headers)
         if self._names is not None and _name_of(host) not in self._names:
             raise HttpError(
                 400,
@@ -72,6 +68,18 @@ class Pages:
             expose_headers=EXPOSED,
             max_age=600,
         )
+
+
+def _only(wanted: bytes, headers: Sequence[tuple[bytes, bytes]]) -> str:
+    """The value of a header that may be there once; "" if it is not. Raises HttpError."""
+    found = [value.decode("latin-1") for name, value in headers if name == wanted]
+    if len(found) > 1:  # which of them counts, two programs may see differently
+        raise HttpError(
+            400,
+            f"The header '{wanted.decode()}' is given {len(found)} times. Send it once.",
+            "invalid_header",
+        )
+    return found[0] if found else ""
 
 
 def _host_of(origin: str) -> str | None:

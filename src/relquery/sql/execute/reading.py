@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import exp, inf, isfinite
 from typing import Any
 
+from relquery.errors import SHORTEN
 from relquery.prompt import Answer, Finish, Sampling
 from relquery.sql.functions.task import Task
 from relquery.sql.types.shape import InvalidAnswerError
@@ -31,7 +32,7 @@ def read_answer(answer: Answer, task: Task) -> tuple[Any, str | None]:
 def problem(answer: Answer, sampling: Sampling) -> str | None:
     """Why an answer is not complete; None if it is."""
     if answer.error is not None:
-        return answer.error
+        return _with_hint(answer.error)
     if answer.finish is Finish.LENGTH:
         return (
             f"The answer was cut off after {answer.output_tokens} tokens: {short(answer.text)}. "
@@ -40,6 +41,12 @@ def problem(answer: Answer, sampling: Sampling) -> str | None:
     if answer.finish not in (Finish.STOP, Finish.DECIDED) or answer.text is None:
         return f"The request ended without an answer ({answer.finish.value})."
     return None
+
+
+def _with_hint(error: str) -> str:
+    """How a prompt that is made of columns gets shorter."""
+    hint = f"{SHORTEN[:-1]}, e.g. with substring(column, 1, 2000)."
+    return error.removesuffix(SHORTEN) + hint if error.endswith(SHORTEN) else error
 
 
 def short(text: str | None) -> str:

@@ -110,6 +110,25 @@ def test_a_stream_gives_the_events_and_the_message_of_an_answer(
     assert total == counted.input_tokens
 
 
+def test_a_stream_begins_with_the_tokens_of_its_prompt(client: anthropic.Anthropic) -> None:
+    asked: dict[str, Any] = {"model": "demo", "max_tokens": 4, "messages": ASKED}
+    for system, repeated in ((RULES, False), ([block("At first. " * 30, "5m")], True)):
+        starts = []
+        for _ in range(1 + repeated):
+            with client.messages.stream(**asked, system=system, extra_body=GREEDY) as stream:
+                starts += [each.message.usage for each in stream if each.type == "message_start"]
+                last = stream.get_final_message().usage
+        read = last.cache_read_input_tokens or 0
+        assert starts[-1].input_tokens == last.input_tokens > 0
+        assert starts[-1].cache_read_input_tokens == read
+        assert (read > 0) == repeated
+        counted = client.messages.count_tokens(model="demo", messages=ASKED, system=system)  # type: ignore[arg-type]
+        for start in starts:
+            created = start.cache_creation_input_tokens or 0
+            kept = created + (start.cache_read_input_tokens or 0)
+            assert start.input_tokens + kept == counted.input_tokens
+
+
 def test_the_asynchronous_client_gets_the_same(
     client: anthropic.Anthropic, server: Running
 ) -> None:

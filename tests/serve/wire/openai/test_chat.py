@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import anthropic
 import openai
 import pytest
 from openai.types.chat import ChatCompletion
 from pydantic import BaseModel
+
+from tests.serve.conftest import Running
 
 REVIEW = "Is the review positive?\nreviewcontent: A wonderful film with a strong plot.\n"
 STORY = "Tell me about the films that you have seen, and the people in them."
@@ -44,6 +47,18 @@ def test_a_chat_is_answered(client: openai.OpenAI) -> None:
     assert found.choices[0].finish_reason == "stop"
     assert found.usage is not None
     assert found.usage.completion_tokens == 1
+
+
+def test_a_last_message_of_the_assistant_is_closed_as_others_are(
+    client: openai.OpenAI, server: Running
+) -> None:
+    """Unlike in Anthropic's API, where the answer continues it."""
+    messages: Any = [*asked(), {"role": "assistant", "content": "It is"}]
+    found = client.chat.completions.create(model="demo", messages=messages, max_tokens=1)
+    with anthropic.Anthropic(base_url=server.url, api_key="none") as theirs:
+        opened = theirs.messages.count_tokens(model="demo", messages=messages).input_tokens
+    assert found.usage is not None
+    assert found.usage.prompt_tokens > opened
 
 
 def test_a_cut_answer_says_so(client: openai.OpenAI) -> None:

@@ -50,9 +50,14 @@ Content = Annotated[
     Annotated[str, Tag("text")] | Annotated[list[TextBlock], Field(min_length=1), Tag("blocks")],
     Discriminator(_form_of),
 ]
+System = Annotated[
+    Annotated[str, Tag("text")] | Annotated[list[TextBlock], Tag("blocks")],
+    Discriminator(_form_of),
+]
+"""Content that may be empty."""
 
 
-def blocks_of(content: Content) -> list[TextBlock]:
+def blocks_of(content: System) -> list[TextBlock]:
     """Content as blocks: a string is one. Those of an empty string are none."""
     if isinstance(content, str):
         return [TextBlock.model_construct(type="text", text=content)] if content else []

@@ -12,17 +12,22 @@ from relquery.errors import ConfigError
 from relquery.prompt import Sampling
 from relquery.serve.body import ANY, NONE_OF, NOTHING, WHOLE, Body, Declared, Inner, example
 from relquery.serve.errors import HttpError, not_supported
-from relquery.serve.wire.anthropic.blocks import CacheControl, Content
+from relquery.serve.wire.anthropic.blocks import CacheControl, System
 from relquery.serve.wire.anthropic.prompts import InputMessage
 
 ACCEPTED: dict[str, Any] = {
     "tools": NONE_OF,
-    "tool_choice": (None, {"type": "none"}),
+    "tool_choice": (None, {"type": "none"}, {"type": "auto"}),
     "thinking": (None, {"type": "disabled"}),
     "mcp_servers": NONE_OF,
     "context_management": NOTHING,
     "speed": (None, "standard"),
     "user_profile_id": ANY,
+    "workspace_id": ANY,
+    "betas": NONE_OF,
+    "billing_policy": NOTHING,
+    "compaction": NOTHING,
+    "thread": NOTHING,
 }
 
 
@@ -55,7 +60,7 @@ class Counted(Body):
     ACCEPTED: ClassVar[Mapping[str, Any]] = ACCEPTED
     model: str
     messages: Annotated[list[InputMessage], Field(min_length=1, max_length=100_000)]
-    system: Content | None = None
+    system: System | None = None
     cache_control: CacheControl | None = None
     output_config: OutputConfig | None = None
     output_format: JsonFormat | None = None
@@ -89,6 +94,8 @@ class MessageBody(Counted):
         "container": NOTHING,
         "diagnostics": NOTHING,
         "inference_geo": NOTHING,
+        "fallbacks": NONE_OF,
+        "fallback_credit_token": NOTHING,
     }
     max_tokens: Annotated[int, Field(ge=0), WHOLE]
     stop_sequences: (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Literal
 
 from pydantic import BaseModel
@@ -44,6 +45,27 @@ class Message(BaseModel):
     stop_reason: Literal["end_turn", "max_tokens", "stop_sequence", "model_context_window_exceeded"]
     stop_sequence: str | None
     usage: Usage
+
+
+class ModelInfo(BaseModel):
+    """A model. created_at: when the server began. max_input_tokens leaves room for one token."""
+
+    id: str
+    type: Literal["model"] = "model"
+    display_name: str
+    created_at: datetime
+    lifecycle: Literal["active"] = "active"
+    max_input_tokens: int
+    max_tokens: int
+
+
+class ModelPage(BaseModel):
+    """A page of models."""
+
+    data: list[ModelInfo]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
 
 
 class TokenCount(BaseModel):

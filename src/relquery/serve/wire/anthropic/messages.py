@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from relquery.prompt import Answer, Finish
+from relquery.prompt import Answer
 from relquery.serve.answering import EventStream, whole
 from relquery.serve.asked import Caller
 from relquery.serve.documented import AnthropicError, errors, streamed
@@ -65,17 +65,21 @@ class _Form:
         return self._message(content, reason, stopped_by, self._usage(answer))
 
     def stream(self, flow: Flow) -> EventStream:
-        """The answer as events.
+        """The answer as events."""
+        return EventStream(
+            flow, self._events, first=self._first, last=self._last, failed=self._failed
+        )
 
-        What was read from the cache is known when the answer has ended, so message_start counts no
-        tokens, and message_delta counts them all.
-        """
-        usage = usage_of(Answer(None, Finish.STOP), (), 0) | {"cache_creation": None}
-        start = self._message([], None, None, usage)
+    def _first(self, parts: list[Part]) -> bytes:
+        """What comes before the text: the tokens of the prompt, which the first part tells."""
+        piece, answer = parts[0].piece, parts[0].answer
+        begun = answer if piece is None else piece.begun
+        assert begun is not None
+        start = self._message([], None, None, usage_of(begun, self._ttls, 0))
         block = {"type": "text", "text": "", "citations": None}
-        first = _event("message_start", message=start)
-        first += _event("content_block_start", index=0, content_block=block)
-        return EventStream(flow, self._events, first=first, last=self._last, failed=self._failed)
+        return _event("message_start", message=start) + _event(
+            "content_block_start", index=0, content_block=block
+        )
 
     def _events(self, parts: list[Part]) -> bytes:
         texts = [part.piece.text for part in parts if part.piece is not None]

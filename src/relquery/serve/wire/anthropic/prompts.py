@@ -14,6 +14,7 @@ from relquery.serve.wire.anthropic.blocks import (
     SECONDS,
     CacheControl,
     Content,
+    System,
     TextBlock,
     blocks_of,
     with_automatic,
@@ -28,7 +29,7 @@ class InputMessage(Inner):
 
 
 def prompt_of(
-    system: Content | None, messages: Sequence[InputMessage], automatic: CacheControl | None
+    system: System | None, messages: Sequence[InputMessage], automatic: CacheControl | None
 ) -> tuple[Prompt, list[str]]:
     """The prompt, and the ttl of each of its breakpoints.
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from relquery.backends.local.streaming import Begun
 from relquery.prompt import Answer, Finish
-from relquery.serve.errors import HttpError
+from relquery.serve.errors import HttpError, unanswered
 
 
-def usage_of(answer: Answer, ttls: Sequence[str], output_tokens: int) -> dict[str, Any]:
+def usage_of(answer: Answer | Begun, ttls: Sequence[str], output_tokens: int) -> dict[str, Any]:
     """Tokens of a prompt and its answer. ttls: of the prompt's breakpoints.
 
     Tokens up to the last breakpoint count as read from the cache or as created in it, and those
@@ -48,4 +49,4 @@ def finish_of(answer: Answer, max_tokens: int) -> tuple[str, str | None]:
             return "stop_sequence" if is_cut else "end_turn", answer.stopped_by
         case Finish.CANCELLED:
             raise HttpError(504, answer.error or "The request was cancelled.", "cancelled")
-    raise HttpError(400, answer.error or "The request cannot be served.", "invalid_request")
+    raise unanswered(answer.error)

@@ -14,13 +14,13 @@ from starlette.responses import Response
 
 from relquery.prompt import Answer, TokenLogprob
 from relquery.serve.answering import EventStream
-from relquery.serve.body import ANY, NONE_OF, NOTHING, WHOLE, example
+from relquery.serve.body import NONE_OF, NOTHING, WHOLE, example
 from relquery.serve.documented import errors, streamed
 from relquery.serve.errors import HttpError
 from relquery.serve.flow import Flow, Part
 from relquery.serve.server import Server
 from relquery.serve.wire.openai.choices import Question, answered, choices_of
-from relquery.serve.wire.openai.events import Events, StreamOptions
+from relquery.serve.wire.openai.events import Events
 from relquery.serve.wire.openai.logprobs import for_chat, told_by, told_of
 from relquery.serve.wire.openai.messages import ChatMessage, prompt_of
 from relquery.serve.wire.openai.sampling import (
@@ -52,13 +52,12 @@ class ChatBody(Sampled):
         "audio": NOTHING,
         "prediction": NOTHING,
         "web_search_options": NOTHING,
-        "reasoning_effort": ANY,  # the spnl package always sends it; nothing here reasons
+        # The spnl package always sends it. Nothing here reasons, so no value changes an answer.
+        "reasoning_effort": (None, "none", "minimal", "low", "medium", "high", "xhigh", "max"),
         "verbosity": (None, "medium"),
     }
     messages: Annotated[list[ChatMessage], Field(min_length=1)]
-    max_tokens: Annotated[int, Field(ge=1), WHOLE] | None = None
     max_completion_tokens: Annotated[int, Field(ge=1), WHOLE] | None = None
-    stream_options: StreamOptions | None = None
     response_format: ResponseFormat | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20), WHOLE] | None = None
@@ -75,8 +74,8 @@ def read_chat(body: ChatBody, server: Server) -> Question:
     server.check_model(body.model)
     limit = body.max_completion_tokens or body.max_tokens or server.facts.context
     told = _logprobs(body)
-    chosen = samplings(body, limit, schema_of(body.response_format), told)
-    groups, places = choices_of([prompt_of(body.messages)], chosen, body.n)
+    chosen = samplings(body, limit, schema_of(body.response_format, "response_format"), told)
+    groups, places = choices_of([prompt_of(body.messages)], chosen, body.choices)
     return Question(groups, places, _Form(body, server, places))
 
 
@@ -101,18 +100,19 @@ class _Form:
         await self._spelling.learn_told(told_of(answers))
         return self._head("chat.completion") | {
             "choices": [self._choice(at, answer) for at, answer in enumerate(answers)],
-            "usage": usage_of(answers, self._body.n),
+            "usage": usage_of(answers, self._body.choices),
         }
 
     def stream(self, flow: Flow) -> EventStream:
         head = self._head("chat.completion.chunk")
-        events = Events(head, self._body.stream_options, self._places, self._body.n, self._part)
+        body, n = self._body, self._body.choices
+        events = Events(head, body.stream_options, self._places, n, self._part)
         first = [
             f'{{"index":{at},"delta":{{"role":"assistant","content":""}},'
             '"logprobs":null,"finish_reason":null}'
-            for at in range(self._body.n)
+            for at in range(n)
         ]
-        return events.stream(flow, first, prepare=self._learn if self._body.logprobs else None)
+        return events.stream(flow, first, prepare=self._learn if body.logprobs else None)
 
     def _choice(self, at: int, answer: Answer) -> dict[str, Any]:
         return {

@@ -14,13 +14,13 @@ from starlette.responses import Response
 
 from relquery.prompt import Answer, Prompt, Role, Span, TokenLogprob
 from relquery.serve.answering import EventStream
-from relquery.serve.body import NOTHING, OFF, WHOLE, example
+from relquery.serve.body import OFF, WHOLE, example
 from relquery.serve.documented import errors, streamed
 from relquery.serve.errors import not_supported
 from relquery.serve.flow import Flow, Part
 from relquery.serve.server import Server
 from relquery.serve.wire.openai.choices import Question, answered, choices_of
-from relquery.serve.wire.openai.events import Events, StreamOptions
+from relquery.serve.wire.openai.events import Events
 from relquery.serve.wire.openai.logprobs import PlainLogprobs, told_by, told_of
 from relquery.serve.wire.openai.sampling import ACCEPTED, Sampled, samplings
 from relquery.serve.wire.openai.types import Completion
@@ -39,11 +39,9 @@ class CompletionBody(Sampled):
     """A request for completions. prompt: text or token ids, or a list of either."""
 
     model_config = example({"model": "demo", "prompt": "Tea is"})
-    ACCEPTED: ClassVar[Mapping[str, Any]] = ACCEPTED | {"echo": OFF, "suffix": NOTHING}
+    ACCEPTED: ClassVar[Mapping[str, Any]] = ACCEPTED | {"echo": OFF, "suffix": (None, "")}
     prompt: str | Tokens | Texts | Annotated[list[Tokens], Field(min_length=1)]
-    max_tokens: Annotated[int, Field(ge=1), WHOLE] | None = None
     best_of: Annotated[int, Field(ge=1), WHOLE] | None = None
-    stream_options: StreamOptions | None = None
     logprobs: Annotated[int, Field(ge=0, le=20), WHOLE] | None = None
 
 
@@ -56,10 +54,10 @@ async def complete(body: CompletionBody, request: Request) -> Response:
 def read_completion(body: CompletionBody, server: Server) -> Question:
     """What is to be completed. Raises HttpError."""
     server.check_model(body.model)
-    if body.best_of is not None and body.best_of != body.n:
+    if body.best_of is not None and body.best_of != body.choices:
         raise not_supported("best_of", "Ask for n answers instead.")
     chosen = samplings(body, body.max_tokens or MAX_TOKENS, None, body.logprobs)
-    groups, places = choices_of(prompts_of(body.prompt), chosen, body.n)
+    groups, places = choices_of(prompts_of(body.prompt), chosen, body.choices)
     return Question(groups, places, _Form(body, server, places))
 
 
@@ -91,11 +89,11 @@ class _Form:
             self._choice(at, answer.text or "", answer.logprobs, finish_of(answer))
             for at, answer in enumerate(answers)
         ]
-        return self._head | {"choices": choices, "usage": usage_of(answers, self._body.n)}
+        return self._head | {"choices": choices, "usage": usage_of(answers, self._body.choices)}
 
     def stream(self, flow: Flow) -> EventStream:
         body = self._body
-        events = Events(self._head, body.stream_options, self._places, body.n, self._part)
+        events = Events(self._head, body.stream_options, self._places, body.choices, self._part)
         return events.stream(flow, prepare=None if body.logprobs is None else self._learn)
 
     async def _learn(self, parts: list[Part]) -> None:

@@ -8,18 +8,10 @@ from typing import Any
 
 from relquery.prompt import Answer
 from relquery.serve.answering import EventStream
-from relquery.serve.body import Inner
 from relquery.serve.errors import HttpError, openai_body
 from relquery.serve.flow import Flow, Part
+from relquery.serve.wire.openai.sampling import StreamOptions
 from relquery.serve.wire.openai.usage import usage_of
-
-
-class StreamOptions(Inner):
-    """include_usage: a last event with the tokens of all choices. include_obfuscation: no event
-    is padded, whatever it says."""
-
-    include_usage: bool | None = None
-    include_obfuscation: bool | None = None
 
 
 class Events:
@@ -44,7 +36,11 @@ class Events:
 
     def stream(self, flow: Flow, first: Sequence[str] = (), **more: Any) -> EventStream:
         """A flow as these events. first: choices of the events before all others."""
-        begin = "".join(map(self._event, first)).encode()
+
+        def begin(parts: list[Part]) -> bytes:
+            del parts
+            return "".join(map(self._event, first)).encode()
+
         return EventStream(flow, self._shown, first=begin, last=self._last, failed=failure, **more)
 
     def _shown(self, parts: list[Part]) -> bytes:

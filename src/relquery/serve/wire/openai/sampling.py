@@ -9,24 +9,39 @@ from pydantic import Field
 
 from relquery.errors import ConfigError
 from relquery.prompt import Sampling
-from relquery.serve.body import ANY, NONE_OF, OFF, WHOLE, ZERO, Body, Declared, Inner, Integer
+from relquery.serve.body import (
+    ANY,
+    NONE_OF,
+    NOTHING,
+    OFF,
+    WHOLE,
+    ZERO,
+    Body,
+    Declared,
+    Inner,
+    Integer,
+)
 from relquery.serve.errors import HttpError, not_supported
 
 MOST_CHOICES = 128
 
 Stop = str | Annotated[list[str], Field(max_length=16)] | None
 
-ACCEPTED: dict[str, Any] = {
+SHARED: dict[str, Any] = {
     # of whom and for what: they change no answer
     "user": ANY,
-    "metadata": ANY,
-    "service_tier": ANY,
     "prompt_cache_key": ANY,
     "prompt_cache_options": ANY,
     "prompt_cache_retention": ANY,
     "safety_identifier": ANY,
     # what would change answers, where it asks for nothing
+    "service_tier": (None, "auto", "default"),
     "store": OFF,
+    "moderation": NOTHING,
+}
+"""What all three APIs accept."""
+ACCEPTED: dict[str, Any] = SHARED | {
+    "metadata": ANY,
     "frequency_penalty": ZERO,
     "presence_penalty": ZERO,
     "logit_bias": NONE_OF,
@@ -43,6 +58,11 @@ class JsonSchema(Inner):
     schema_: dict[str, Any] = Field(alias="schema")
     description: str | None = None
     strict: bool | None = None
+
+    @property
+    def written(self) -> str:
+        """The schema as text."""
+        return json.dumps(self.schema_)
 
 
 class JsonSchemaFormat(Inner):
@@ -76,19 +96,38 @@ class StructuredOutputs(Inner):
     json_: dict[str, Any] | str | None = Field(None, alias="json")
 
 
+class Padding(Inner):
+    """include_obfuscation: no event is padded, whatever it says."""
+
+    include_obfuscation: bool | None = None
+
+
+class StreamOptions(Padding):
+    """include_usage: a last event with the tokens of all choices."""
+
+    include_usage: bool | None = None
+
+
 class Sampled(Body):
     """Fields that chat and plain completions share. top_k: not OpenAI's own, but vLLM's."""
 
     model: str
-    n: Annotated[int, Field(ge=1, le=MOST_CHOICES), WHOLE] = 1
+    max_tokens: Annotated[int, Field(ge=1), WHOLE] | None = None
+    n: Annotated[int, Field(ge=1, le=MOST_CHOICES), WHOLE] | None = 1
     stop: Stop = None
     seed: Integer | None = None
     stream: bool | None = None
+    stream_options: StreamOptions | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_k: Annotated[int, Field(ge=-1), WHOLE] | None = None
     structured_outputs: StructuredOutputs | None = None
     relquery: Declared | None = None
+
+    @property
+    def choices(self) -> int:
+        """Answers to each prompt."""
+        return self.n or 1
 
     @property
     def stops(self) -> tuple[str, ...]:
@@ -132,18 +171,20 @@ def samplings(
 
 def _seeds(body: Sampled, temperature: float) -> list[int | None]:
     """A seed for each choice where choices would be equal otherwise; else one for all."""
-    if body.seed is None or temperature == 0 or body.n == 1:
+    if body.seed is None or temperature == 0 or body.choices == 1:
         return [body.seed]
-    return [body.seed + choice for choice in range(body.n)]
+    return [body.seed + choice for choice in range(body.choices)]
 
 
-def schema_of(form: TextFormat | JsonSchemaFormat | JsonObjectFormat | None) -> str | None:
-    """The JSON Schema that a response format asks for, as text. Raises HttpError."""
+def schema_of(
+    form: TextFormat | JsonSchema | JsonSchemaFormat | JsonObjectFormat | None, name: str
+) -> str | None:
+    """The JSON Schema that a format asks for, as text. name: of its field. Raises HttpError."""
     match form:
+        case JsonSchema():
+            return form.written
         case JsonSchemaFormat(json_schema=given):
-            return json.dumps(given.schema_)
+            return given.written
         case JsonObjectFormat():
-            raise not_supported(
-                "response_format.type = json_object", "Give a schema: type = json_schema."
-            )
+            raise not_supported(f"{name}.type = json_object", "Give a schema: type = json_schema.")
     return None

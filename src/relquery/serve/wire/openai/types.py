@@ -30,44 +30,47 @@ class Message(BaseModel):
     refusal: None
 
 
-class ChatChoice(BaseModel):
+class Choice(BaseModel):
+    """What all choices have."""
+
+    index: int
+    logprobs: dict[str, Any] | None
+    finish_reason: Literal["stop", "length"]
+
+
+class ChatChoice(Choice):
     """One answer to a chat."""
 
-    index: int
     message: Message
-    logprobs: dict[str, Any] | None
-    finish_reason: Literal["stop", "length"]
 
 
-class ChatCompletion(BaseModel):
-    """The answers to a chat."""
-
-    id: str
-    object: Literal["chat.completion"]
-    created: int
-    model: str
-    choices: list[ChatChoice]
-    usage: Usage
-
-
-class Choice(BaseModel):
+class TextChoice(Choice):
     """One completion."""
 
-    index: int
     text: str
-    logprobs: dict[str, Any] | None
-    finish_reason: Literal["stop", "length"]
 
 
-class Completion(BaseModel):
-    """The completions of texts."""
+class Choices(BaseModel):
+    """What all answers with choices have."""
 
     id: str
-    object: Literal["text_completion"]
     created: int
     model: str
-    choices: list[Choice]
     usage: Usage
+
+
+class ChatCompletion(Choices):
+    """The answers to a chat."""
+
+    object: Literal["chat.completion"]
+    choices: list[ChatChoice]
+
+
+class Completion(Choices):
+    """The completions of texts."""
+
+    object: Literal["text_completion"]
+    choices: list[TextChoice]
 
 
 class ResponseUsage(BaseModel):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from relquery.prompt import Answer, Finish
-from relquery.serve.errors import HttpError
+from relquery.serve.errors import HttpError, unanswered
 
 
 def usage_of(answers: Iterable[Answer], choices: int = 1) -> dict[str, Any]:
@@ -14,15 +14,26 @@ def usage_of(answers: Iterable[Answer], choices: int = 1) -> dict[str, Any]:
 
     answers: those of one prompt follow each other.
     """
+    return _usage(answers, choices, "prompt", "completion")
+
+
+def response_usage_of(answer: Answer) -> dict[str, Any]:
+    """The same for a response, whose fields have other names."""
+    found = _usage([answer], 1, "input", "output")
+    return found | {"output_tokens_details": {"reasoning_tokens": 0}}
+
+
+def _usage(answers: Iterable[Answer], choices: int, read: str, drawn: str) -> dict[str, Any]:
     found = list(answers)
     prompts = sum(each.prompt_tokens for each in found[::choices])
-    cached = sum(each.cached_tokens for each in found[::choices])
-    drawn = sum(each.output_tokens for each in found)
+    outputs = sum(each.output_tokens for each in found)
     return {
-        "prompt_tokens": prompts,
-        "completion_tokens": drawn,
-        "total_tokens": prompts + drawn,
-        "prompt_tokens_details": {"cached_tokens": cached},
+        f"{read}_tokens": prompts,
+        f"{read}_tokens_details": {
+            "cached_tokens": sum(each.cached_tokens for each in found[::choices])
+        },
+        f"{drawn}_tokens": outputs,
+        "total_tokens": prompts + outputs,
     }
 
 
@@ -35,6 +46,4 @@ def finish_of(answer: Answer) -> str:
             return "stop"
         case Finish.CANCELLED:
             raise HttpError(504, answer.error or "The request was cancelled.", "cancelled")
-    error = answer.error or "The request cannot be served."
-    too_long = error.startswith("The prompt has ")
-    raise HttpError(400, error, "context_length_exceeded" if too_long else "invalid_request")
+    raise unanswered(answer.error)

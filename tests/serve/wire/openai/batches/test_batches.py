@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import openai
@@ -88,6 +89,8 @@ def test_lines_that_are_no_requests_fail_the_batch(run: Run) -> None:
             line(3, "/v1/completions"),
             {"custom_id": "x"},
             line(4) | {"method": "GET"},
+            line(5) | {"priority": 1},
+            json.dumps(line(6, temperature=float("nan"))),
         ]
     )
     assert batch.status == "failed"
@@ -99,6 +102,8 @@ def test_lines_that_are_no_requests_fail_the_batch(run: Run) -> None:
         (5, "mismatched_endpoint", "url"),
         (6, "missing_required_parameter", "method"),
         (7, "invalid_method", "method"),
+        (8, "unknown_parameter", "priority"),
+        (9, "invalid_json_line", None),
     ]
 
 

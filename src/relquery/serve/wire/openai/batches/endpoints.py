@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
+from relquery.serve.body import invalid
 from relquery.serve.errors import HttpError, as_http
 from relquery.serve.server import Server
 from relquery.serve.wire.openai.chat import ChatBody, read_chat
@@ -39,8 +40,6 @@ def read_body(endpoint: str, given: Any, server: Server) -> Question | HttpError
             return HttpError(400, "A batch cannot be streamed.", "unsupported", "stream")
         return read(found, server)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        return HttpError(400, f"{where}: {first['msg']}", first["type"], where or None)
+        return invalid(error.errors())
     except Exception as error:
         return as_http(error)

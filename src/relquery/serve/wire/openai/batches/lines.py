@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from relquery.serve.body import check_json
 from relquery.serve.errors import HttpError
 from relquery.serve.server import Server
 from relquery.serve.wire.openai.batches.endpoints import read_body
@@ -89,8 +90,9 @@ def _texts(path: Path) -> Iterator[tuple[int, bytes]]:
 
 def _check(text: bytes, endpoint: str, models: tuple[str, ...], known: set[str]) -> Wrong | None:
     try:
+        check_json(text)
         given: Any = json.loads(text)
-    except (ValueError, RecursionError):
+    except (HttpError, ValueError, RecursionError):
         return Wrong("invalid_json_line", "This line is not parseable as valid JSON.")
     return next(_faults(given, endpoint, models, known), None)
 
@@ -104,6 +106,9 @@ def _faults(given: Any, endpoint: str, models: tuple[str, ...], known: set[str])
             yield Wrong("missing_required_parameter", f"{name} is required.", name)
         if not isinstance(given[name], kind):
             yield Wrong("invalid_type", f"{name} must be {called}.", name)
+    for other in given.keys() - _FIELDS.keys():
+        message = f"The field {other[:100]!r} is not known. A line has {', '.join(_FIELDS)}."
+        yield Wrong("unknown_parameter", message, other[:100])
     if given["method"] != "POST":
         yield Wrong("invalid_method", "method must be POST.", "method")
     if given["url"] != endpoint:

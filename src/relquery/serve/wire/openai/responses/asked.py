@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from relquery.prompt import Prompt, Sampling
-from relquery.serve.body import ANY, NONE_OF, NOTHING, OFF, WHOLE, Body, Declared, Inner, example
+from relquery.serve.body import ANY, NONE_OF, NOTHING, OFF, WHOLE, Body, Declared, example
 from relquery.serve.errors import not_supported
 from relquery.serve.server import Server
 from relquery.serve.wire.openai.messages import ChatMessage, prompt_of
-from relquery.serve.wire.openai.sampling import JsonObjectFormat, Sampled, TextFormat, samplings
+from relquery.serve.wire.openai.sampling import (
+    SHARED,
+    JsonObjectFormat,
+    JsonSchema,
+    Padding,
+    Sampled,
+    TextFormat,
+    samplings,
+    schema_of,
+)
 
 
-class SchemaFormat(Inner):
+class SchemaFormat(JsonSchema):
     """Answers are JSON that is valid under a schema."""
 
     type: Literal["json_schema"]
-    name: str = "answer"
-    schema_: dict[str, Any] = Field(alias="schema")
-    description: str | None = None
-    strict: bool | None = None
 
 
 class TextOptions(Body):
@@ -56,10 +60,18 @@ class InputMessage(ChatMessage):
         return given
 
 
-class StreamOptions(Inner):
-    """include_obfuscation: no event is padded, whatever it says."""
+class Reasoning(Body):
+    """How the model is to reason, which none does here."""
 
-    include_obfuscation: bool | None = None
+    WITHIN: ClassVar[str] = "reasoning"
+
+    ACCEPTED: ClassVar[Mapping[str, Any]] = {
+        "effort": (None, "none"),
+        "summary": NOTHING,
+        "generate_summary": NOTHING,
+        "context": (None, "auto"),
+        "mode": (None, "standard"),
+    }
 
 
 class ResponseBody(Body):
@@ -67,27 +79,22 @@ class ResponseBody(Body):
 
     model_config = example({"model": "demo", "input": "Is tea good?"})
     ACCEPTED: ClassVar[Mapping[str, Any]] = {
-        "user": ANY,
-        "service_tier": ANY,
-        "prompt_cache_key": ANY,
-        "prompt_cache_options": ANY,
-        "prompt_cache_retention": ANY,
-        "safety_identifier": ANY,
+        **SHARED,
         "parallel_tool_calls": (None, True, False),
         "tool_choice": (None, "none", "auto"),
         "truncation": (None, "disabled"),
-        "reasoning": (None, {}, {"effort": None}, {"effort": "none"}),
         "top_logprobs": (None, 0),
         "tools": NONE_OF,
         "include": NONE_OF,
-        "store": OFF,
         "background": OFF,
+        "background_options": (None, {}),
+        "access_programs": (None, {}),
+        "image": (None, {}),
         "previous_response_id": NOTHING,
         "conversation": NOTHING,
         "prompt": NOTHING,
         "max_tool_calls": NOTHING,
         "context_management": NONE_OF,
-        "moderation": NOTHING,
     }
     model: str
     input: str | Annotated[list[InputMessage], Field(min_length=1)]
@@ -98,7 +105,8 @@ class ResponseBody(Body):
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     text: TextOptions | None = None
     stream: bool | None = None
-    stream_options: StreamOptions | None = None
+    stream_options: Padding | None = None
+    reasoning: Reasoning | None = None
     relquery: Declared | None = None
 
     @property
@@ -117,15 +125,6 @@ class ResponseBody(Body):
         """How the answer is chosen. Raises HttpError."""
         shared = Sampled(model=self.model, temperature=self.temperature, top_p=self.top_p)
         limit = self.max_output_tokens or server.facts.context
-        (found,) = samplings(shared, limit, self._schema())
+        schema = schema_of(self.text.format if self.text else None, "text.format")
+        (found,) = samplings(shared, limit, schema)
         return found
-
-    def _schema(self) -> str | None:
-        match self.text.format if self.text else None:
-            case SchemaFormat(schema_=schema):
-                return json.dumps(schema)
-            case JsonObjectFormat():
-                raise not_supported(
-                    "text.format.type = json_object", "Give a schema: type = json_schema."
-                )
-        return None

@@ -31,9 +31,10 @@ class ResponseEvents:
 
     def stream(self, flow: Flow) -> EventStream:
         """A flow as these events."""
-        return EventStream(flow, self._shown, first=self._first(), failed=self._failed)
+        return EventStream(flow, self._shown, first=self._first, failed=self._failed)
 
-    def _first(self) -> bytes:
+    def _first(self, parts: list[Part]) -> bytes:
+        del parts
         begun, place = self._form.begun(), {"output_index": 0}
         return b"".join(
             [

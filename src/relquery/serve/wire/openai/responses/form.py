@@ -12,7 +12,7 @@ from relquery.serve.errors import HttpError
 from relquery.serve.flow import Flow
 from relquery.serve.wire.openai.responses.asked import ResponseBody
 from relquery.serve.wire.openai.responses.events import ResponseEvents, part_of
-from relquery.serve.wire.openai.usage import finish_of
+from relquery.serve.wire.openai.usage import finish_of, response_usage_of
 
 Json = dict[str, Any]
 
@@ -44,7 +44,7 @@ class ResponseForm:
             status,
             incomplete_details={"reason": "max_output_tokens"} if cut else None,
             output=[self.message(status, [part_of(answer.text or "")])],
-            usage=_usage(answer),
+            usage=response_usage_of(answer),
             completed_at=None if cut else int(time.time()),
         )
 
@@ -96,13 +96,3 @@ class ResponseForm:
             "truncation": "disabled",
             "usage": None,
         } | more
-
-
-def _usage(answer: Answer) -> Json:
-    return {
-        "input_tokens": answer.prompt_tokens,
-        "input_tokens_details": {"cached_tokens": answer.cached_tokens},
-        "output_tokens": answer.output_tokens,
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": answer.prompt_tokens + answer.output_tokens,
-    }
