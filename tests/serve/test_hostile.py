@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -298,3 +299,33 @@ def _until_idle(server: Running) -> None:
         if state["requests"]["open"] == 0 and state["cache"]["held"] == 0:
             return
     raise AssertionError(state)
+
+
+def statuses(server: Running, path: str) -> set[str]:
+    """The statuses with which a path has been answered so far."""
+    page = httpx.get(f"{server.url}/metrics").text
+    return set(re.findall(rf'http_requests_total{{path="{path}",status="(\d+)"', page))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_leaves_is_no_error_of_the_server(stream: bool) -> None:
+    paths = {
+        **ASKED,
+        "/v1/relqueries": {"rows": [{"name": "Tea"}], "prompt": "Good?"},
+        "/v1/query/execute": {"g": {"model": "demo", "input": {"user": "Is tea good?"}}},
+    }
+    with started("simulated:step=0.2,length=4", names=("demo",)) as server:
+        for path, body in paths.items():
+            asked = body | {"stream": True} if stream and path != "/v1/query/execute" else body
+            content = json.dumps(asked).encode()
+            head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+            for part in (content[:1], content):
+                with socket.create_connection(("127.0.0.1", server.port), 20) as client:
+                    client.sendall(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + part)
+        until = time.monotonic() + 20
+        while not all(statuses(server, path) for path in paths):
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        time.sleep(1)
+        found = {path: statuses(server, path) for path in paths}
+    assert all(seen <= {"499", "200", "400"} and "499" in seen for seen in found.values()), found

@@ -93,6 +93,8 @@ class EventStream(Response):
                         await send(_start(self.raw_headers))
                     if content:
                         await _send(send, content)
+                if has_left and not begun:
+                    raise ClientGoneError
                 content = self._last()
             except Exception as error:
                 found = as_http(error)
@@ -125,8 +127,9 @@ async def _send(send: Send, content: bytes, more: bool = True) -> None:
 
 async def left(receive: Receive) -> None:
     """Returns when the client has closed the connection."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
+    with suppress(ClientGoneError):  # it left in the midst of its body
+        while (await receive())["type"] != "http.disconnect":
+            pass
 
 
 def joined(events: Iterable[str]) -> bytes:

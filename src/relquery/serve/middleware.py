@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from relquery.serve.access.gate import Asker
 from relquery.serve.access.pages import Pages
+from relquery.serve.answering import ClientGoneError
 from relquery.serve.errors import HttpError, as_http, response_of
 from relquery.serve.operation.served import NO_ROUTE, Served
 from relquery.serve.operation.tracing import Tracing
@@ -128,6 +129,8 @@ class _Request:
                 message = await self._receive()
         except TimeoutError:
             raise _too_slow(self._patience) from None
+        if message["type"] == "http.disconnect":
+            raise ClientGoneError
         self._is_whole = not message.get("more_body", False)
         if message["type"] == "http.request":
             self._read += len(message.get("body", b""))
