@@ -124,3 +124,31 @@ def test_the_command_says_where_it_serves_and_ends_with_0() -> None:
             assert process.wait(30) == 0
         finally:
             process.kill()
+
+
+def test_a_second_ctrl_c_ends_it_at_once_without_a_traceback() -> None:
+    """The request that runs would take twenty seconds, for which the first one waits."""
+    words = ("serve", "--model", "simulated:step=0.05,length=400", "--served-model-name", "m")
+    command = [sys.executable, "-m", "relquery", *words, "--port", "0"]
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            found = re.search(r"at (http://127.0.0.1:\d+)", process.stdout.readline())
+            assert found is not None
+            url = f"{found[1]}/v1/chat/completions"
+            with httpx.stream("POST", url, json=body, timeout=60) as answer:
+                lines = answer.iter_lines()  # kept: without it the stream is closed
+                assert next(lines).startswith("data:")
+                process.send_signal(signal.SIGINT)
+                assert process.stderr is not None
+                assert any("stopping" in line for line in iter(process.stderr.readline, ""))
+                process.send_signal(signal.SIGINT)
+                left = process.stderr.read()
+            assert process.wait(15) == 130
+        finally:
+            process.kill()
+    assert "Traceback" not in left
+    assert left.splitlines()[-1] == "Interrupted."
