@@ -22,6 +22,8 @@ from relquery.serve.server import Server, stopping
 _LOG = logging.getLogger("relquery.serve.access")
 OPEN_PATHS = ("/health", "/console")
 """Paths that need no key; and the console's page itself."""
+REASONS = {"rate_limit_exceeded": "rate_limit"}
+"""How metrics call an error's code where they call it differently."""
 FIGURES = "/metrics"
 """Answered to the end, when nothing else is any more."""
 PATIENCE = 600.0
@@ -83,19 +85,17 @@ class Front:
 
     def _admit(self, asker: Asker) -> None:
         """Whether a key's limits allow a request now. Raises HttpError."""
-        if asker.account.rates is None:
-            return
-        try:
+        if asker.account.rates is not None:
             asker.account.rates.admit()
-        except HttpError:
-            self._server.measures.refused("rate_limit", asker.tenant)
-            raise
 
     def _tell(self, served: Served) -> None:
         """Count, log and trace a request that has been served."""
         measures = self._server.measures
         tenant = "" if served.asker is None else served.asker.tenant
         measures.served(served.route, served.status, tenant, served.seconds)
+        if served.status == 429:
+            reason = served.error or ""
+            measures.refused(REASONS.get(reason, reason), tenant)
         if served.error is not None:
             measures.failed(tenant, served.error)
         if _LOG.isEnabledFor(logging.INFO):

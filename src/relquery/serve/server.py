@@ -92,7 +92,7 @@ class Server:
         Raises HttpError where too many requests are open.
         """
         size = sum(len(prompts) for prompts, _ in groups)
-        self._admit(size, asker)
+        self._admit(size)
         asker.account.prompts += size
         flow = Flow(size, self._drop)
         self.open += size
@@ -128,7 +128,7 @@ class Server:
         if self.stopping:
             raise stopping()
 
-    def _admit(self, size: int, asker: Asker) -> None:
+    def _admit(self, size: int) -> None:
         self.check_open()
         most = min(self.config.max_rows, self.config.max_waiting)
         if size > most:
@@ -138,12 +138,11 @@ class Server:
                 "may have. Send fewer at once.",
                 "too_many_rows",
             )
-        self.check_room(asker, size)
+        self.check_room(size)
 
-    def check_room(self, asker: Asker, size: int = 1) -> None:
+    def check_room(self, size: int = 1) -> None:
         """Raises HttpError if so many more prompts may not be open."""
         if self.open + size > self.config.max_waiting:
-            self.measures.refused("queue_full", asker.tenant)
             raise HttpError(
                 429,
                 f"{self.open:,} requests are open, and at most {self.config.max_waiting:,} may be. "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 import re
@@ -10,6 +11,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import httpx
@@ -17,9 +19,11 @@ import pytest
 from typer.testing import CliRunner
 
 from relquery.cli.app import app
+from relquery.cli.serve.command import serve
 from relquery.errors import ConfigError
 from relquery.serve.access.keys import hash_of, read_keys
 from relquery.serve.operation.logs import QUIET
+from relquery.serve.settings import ServeConfig
 
 pytest.importorskip("torch", reason="needs relquery[local]")
 
@@ -58,6 +62,30 @@ def test_a_key_is_made_shown_and_removed(tmp_path: Path) -> None:
     assert read_keys(path) == ()
 
 
+def test_keys_that_are_added_at_once_are_all_kept(tmp_path: Path) -> None:
+    """Each process is held before it writes, until the others have had time to read."""
+    path, count = tmp_path / "keys.json", 2
+    slow = (
+        "import sys, time; from relquery.cli.serve import keys; write = keys.write_keys\n"
+        "def later(*given):\n    time.sleep(0.3)\n    write(*given)\n"
+        "keys.write_keys = later; keys.keys()"
+    )
+    words = [[sys.executable, "-c", slow, "add", f"k{at}", "-f", str(path)] for at in range(count)]
+    added = [subprocess.Popen(each, stdout=subprocess.DEVNULL) for each in words]
+    assert [each.wait(60) for each in added] == [0] * count
+    assert {key.name for key in read_keys(path)} == {f"k{at}" for at in range(count)}
+
+
+def test_every_setting_of_a_server_is_an_option_of_the_command() -> None:
+    elsewhere = {"options", "names", "tables", "origins"}  # as engine's, and under other names
+    options = set(inspect.signature(serve).parameters)
+    names = {each.name for each in fields(ServeConfig)} - elsewhere
+    assert {name for name in names if name not in options and f"{name}_" not in options} == set()
+    defaults = {each.name: each.default for each in fields(ServeConfig)}
+    for name in ("max_waiting", "max_body", "max_rows", "sql_memory", "sql_seconds", "grace"):
+        assert inspect.signature(serve).parameters[name].default == defaults[name]
+
+
 def test_a_port_that_is_taken_is_told_before_a_model_is_loaded() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -73,6 +101,7 @@ def test_a_port_that_is_taken_is_told_before_a_model_is_loaded() -> None:
         (("--keys", "nowhere.json"), "relquery keys add"),
         (("--host", "192.0.2.1", "--open"), "cannot listen"),
         (("--grace", "-1"), "grace is -1"),
+        (("--sql-seconds", "0"), "sql_seconds is 0"),
     ],
 )
 def test_wrong_settings_are_told(words: tuple[str, ...], said: str) -> None:
@@ -95,3 +124,31 @@ def test_the_command_says_where_it_serves_and_ends_with_0() -> None:
             assert process.wait(30) == 0
         finally:
             process.kill()
+
+
+def test_a_second_ctrl_c_ends_it_at_once_without_a_traceback() -> None:
+    """The request that runs would take twenty seconds, for which the first one waits."""
+    words = ("serve", "--model", "simulated:step=0.05,length=400", "--served-model-name", "m")
+    command = [sys.executable, "-m", "relquery", *words, "--port", "0"]
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            found = re.search(r"at (http://127.0.0.1:\d+)", process.stdout.readline())
+            assert found is not None
+            url = f"{found[1]}/v1/chat/completions"
+            with httpx.stream("POST", url, json=body, timeout=60) as answer:
+                lines = answer.iter_lines()  # kept: without it the stream is closed
+                assert next(lines).startswith("data:")
+                process.send_signal(signal.SIGINT)
+                assert process.stderr is not None
+                assert any("stopping" in line for line in iter(process.stderr.readline, ""))
+                process.send_signal(signal.SIGINT)
+                left = process.stderr.read()
+            assert process.wait(15) == 130
+        finally:
+            process.kill()
+    assert "Traceback" not in left
+    assert left.splitlines()[-1] == "Interrupted."

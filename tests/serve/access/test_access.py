@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,6 +92,7 @@ def test_a_key_has_its_limit_and_says_what_is_left(guarded: Running) -> None:
     assert second.status_code == 429
     assert 50 <= int(second.headers["retry-after"]) <= 60
     assert second.json()["error"]["code"] == "rate_limit_exceeded"
+    assert _refused(guarded)['reason="rate_limit",tenant="rare"'] == 1
 
 
 def test_a_full_queue_is_said_to_be_full_until_it_is_not() -> None:
@@ -102,9 +104,14 @@ def test_a_full_queue_is_said_to_be_full_until_it_is_not() -> None:
         with client.stream("POST", url, json=long, timeout=60) as running:
             lines = running.iter_lines()  # kept: without it the stream is closed
             assert next(lines).startswith("data:")
-            full = client.post(url, json=body)
-            assert (full.status_code, full.json()["error"]["code"]) == (429, "queue_full")
-            assert int(full.headers["retry-after"]) >= 1
+            sql = {"query": "SELECT LLM('Good?', 'Tea')"}
+            table = {"rows": [{"a": 1}], "prompt": "Good?"}
+            asked = {"chat/completions": body, "sql": sql, "sql/explain": sql, "relqueries": table}
+            for path, each in asked.items():
+                full = client.post(f"{server.url}/v1/{path}", json=each)
+                assert (full.status_code, full.json()["error"]["code"]) == (429, "queue_full")
+                assert int(full.headers["retry-after"]) >= 1
+            assert _refused(server) == {'reason="queue_full",tenant=""': len(asked)}
         left = client.post(url, json=body | {"max_tokens": 2}, timeout=60)
         assert left.status_code in (200, 429)  # the one that was left is ended between two steps
 
@@ -132,6 +139,13 @@ def test_a_key_that_is_added_or_removed_counts_within_seconds(guarded: Running, 
     assert _within_seconds(guarded, "rq-eve", 200)
     write_keys(path, KEYS)
     assert _within_seconds(guarded, "rq-eve", 401)
+
+
+def _refused(server: Running) -> dict[str, float]:
+    """By labels, what the metrics say of answers with status 429."""
+    page = httpx.get(f"{server.url}/metrics", headers={"x-api-key": "rq-ann"}).text
+    found = re.findall(r"^relquery_refused_total{(.*)} (.*)$", page, re.MULTILINE)
+    return {labels: float(count) for labels, count in found}
 
 
 def _within_seconds(server: Running, key: str, status: int) -> bool:

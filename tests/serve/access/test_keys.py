@@ -158,3 +158,24 @@ def test_a_key_keeps_its_debt_when_the_file_is_read_again(tmp_path: Path) -> Non
     gate.refresh()
     again = gate.asker(bearer(SECRET)).account.rates
     assert again is rates
+
+
+def test_what_was_begun_with_a_key_goes_on_with_its_limits_while_it_is_valid(
+    tmp_path: Path,
+) -> None:
+    path, now = tmp_path / "keys.json", datetime(2030, 1, 1, tzinfo=UTC)
+    write_keys(path, [made(tokens_per_minute=5), made("old", "rq-old", expires="2029-01-01")])
+    gate = KeyGate(path, lambda: now)
+    rates = gate.asker(bearer(SECRET)).account.rates
+    assert rates is not None
+    again = gate.of_key("alice", "alice")
+    assert again is not None
+    assert again.account.rates is rates
+    assert rates.wait() == 0
+    rates.charge(6)
+    assert rates.wait() > 0
+    assert gate.of_key("alice", "another") is None
+    assert gate.of_key("old", "old") is None
+    unnamed = gate.of_key("", "alice")
+    assert unnamed is not None
+    assert (unnamed.tenant, unnamed.operator, unnamed.account.rates) == ("alice", False, None)

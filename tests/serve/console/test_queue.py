@@ -6,11 +6,6 @@ import json
 from http.client import HTTPConnection
 from urllib.request import urlopen
 
-import pytest
-
-from relquery.backends.service.state import EngineState, OpenQuery
-from relquery.serve.access.gate import Asker
-from relquery.serve.console.state import shown_to
 from tests.serve.console.page import Page
 
 
@@ -38,19 +33,6 @@ def test_the_state_says_what_the_cache_holds_and_which_model_is_served(console_u
     assert isinstance(cache, dict)
     assert cache["tokens"] == cache["held"] + cache["cached"] + cache["free"]
     assert found["models"] == ["demo"]
-
-
-def query(number: int, tenant: str) -> OpenQuery:
-    return OpenQuery(number, tenant, 5, 2, 1, 2, age=9.0, waited=2.0, computing=3.0, estimate=None)
-
-
-@pytest.mark.parametrize(("tenant", "numbers"), [("", [1, 2, 3]), ("a", [1, 3]), ("c", [])])
-def test_a_tenant_sees_only_its_own_queries(tenant: str, numbers: list[int]) -> None:
-    queries = (query(1, "a"), query(2, "b"), query(3, "a"))
-    moment = EngineState(6, 3, cache_tokens=100, held=10, cached=20, queries=queries)
-    listed, more = shown_to(Asker(tenant), moment)
-    assert [each.number for each in listed] == numbers
-    assert not more
 
 
 def test_the_queue_shows_what_is_open_as_it_comes_and_goes(page: Page) -> None:

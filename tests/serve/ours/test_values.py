@@ -7,7 +7,11 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from uuid import UUID
 
+import duckdb
+import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from relquery.serve.ours.values import plain, to_json
 
@@ -36,6 +40,20 @@ def test_a_value_becomes_one_that_json_has(value: object, expected: object):
     found = plain(value)
     assert found == expected
     assert type(found) is type(expected)
+
+
+COUNTS = st.integers(-(2**31) + 1, 2**31 - 1)
+
+
+@given(COUNTS, COUNTS, st.integers(-(10**15), 10**15))
+@settings(max_examples=50)
+def test_an_interval_is_written_as_duckdb_writes_it(months: int, days: int, micros: int):
+    interval = pa.MonthDayNano([months, days, micros * 1000])
+    table = pa.table({"a": pa.array([interval], pa.month_day_nano_interval())})
+    text = plain(interval)
+    with duckdb.connect() as database:
+        database.register("t", table)
+        assert database.sql("SELECT a::VARCHAR FROM t").fetchall() == [(text,)]
 
 
 def test_half_a_character_is_written():

@@ -42,7 +42,6 @@ AS_DUCKDB = [
     "'12:30:00+02'::TIMETZ",
     "'12:30:00.5-02:30'::TIMETZ",
     "['12:30:00+02'::TIMETZ]",
-    "'12:30:00.123456789'::TIME_NS",
     "'24:00:00'::TIME",
     "MAP {'a': 1}",
     "{'a': MAP {'k': 1, 'l': NULL}}",
@@ -66,7 +65,14 @@ OTHERWISE: list[tuple[str, Any]] = [
     ("INTERVAL '1 month 3 days 2 seconds'", pa.MonthDayNano([1, 3, 2 * 10**9])),
     ("'infinity'::DATE", "infinity"),
     ("'-infinity'::TIMESTAMP", "-infinity"),
-    ("['infinity'::DATE]", "[infinity]"),
+    ("['infinity'::DATE, '2024-02-29']", ["infinity", date(2024, 2, 29)]),
+    ("{'a': MAP {'infinity'::DATE: '24:00:00'::TIME}}", {"a": {"infinity": "24:00:00"}}),
+    ("union_value(a := 'infinity'::DATE)", "infinity"),
+    ("[row('1'::BIT, 1::HUGEINT)]", [{"element1": "1", "element2": 1}]),
+    ("()", {}),
+    ("'12:30:00.123456789'::TIME_NS", "12:30:00.123456789"),
+    ("'12:30:00.5'::TIME_NS", time(12, 30, 0, 500_000)),
+    ("'infinity'::TIMESTAMP_NS", "infinity"),
     ("'24:00:00+02'::TIMETZ", "24:00:00+02"),
 ]
 

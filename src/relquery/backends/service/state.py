@@ -41,7 +41,8 @@ class EngineState:
     """A moment of an engine.
 
     waiting, running: requests. cache_tokens: the capacity of its cache; held, cached: tokens that
-    requests hold, and that later ones may find. queries: the open relQueries, by arrival.
+    requests hold, and that later ones may find. queries: the open relQueries, by arrival. Of one
+    tenant, waiting, running and queries are its own; what the cache has is that of all.
     """
 
     waiting: int
@@ -52,19 +53,23 @@ class EngineState:
     queries: tuple[OpenQuery, ...]
 
 
-def state_of(backend: EmbeddedBackend, most: int = FORECASTS) -> EngineState:
-    """The present state. most: relQueries that are listed."""
+def state_of(
+    backend: EmbeddedBackend, most: int = FORECASTS, tenant: str | None = None
+) -> EngineState:
+    """The present state. most: relQueries that are listed. tenant: whose; None for all."""
     engine = backend.engine
     size, pool = engine.config.block_size, engine.pool
     now = engine.clock.now()
-    found = sorted(engine.relqueries.values(), key=lambda each: each.arrival)
+    known = engine.relqueries.values()
+    own = [each for each in known if tenant is None or each.tenant == tenant]
+    found = sorted(own, key=lambda each: each.arrival)
     listed = tuple(
         _shown(each, now, engine.forecast(each.id) if at < FORECASTS else None)
         for at, each in enumerate(found[:most])
     )
     return EngineState(
-        waiting=len(engine.waiting),
-        running=len(engine.running),
+        waiting=sum(len(each.waiting) for each in own),
+        running=sum(len(each.running) for each in own),
         cache_tokens=pool.total * size,
         held=pool.held * size,
         cached=pool.cached * size,

@@ -158,6 +158,22 @@ def serve(
         int,
         typer.Option(help="Prompts of one request or batch, at most.", rich_help_panel=_LIMITS),
     ] = 100_000,
+    sql_memory: Annotated[
+        str,
+        typer.Option(
+            metavar="SIZE",
+            help="What tables and all statements of /v1/sql may take together, e.g. 2GB.",
+            rich_help_panel=_LIMITS,
+        ),
+    ] = "2GB",
+    sql_seconds: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            help="How long a statement or the order of a table may take.",
+            rich_help_panel=_LIMITS,
+        ),
+    ] = 600.0,
     grace: Annotated[
         float,
         typer.Option(
@@ -227,6 +243,8 @@ def serve(
         max_waiting=max_waiting,
         max_body=max_body,
         max_rows=max_rows,
+        sql_memory=sql_memory,
+        sql_seconds=sql_seconds,
         grace=grace,
         log=log,
         log_level=log_level,

@@ -18,6 +18,7 @@ from relquery.serve.access.keys import (
     Key,
     hash_of,
     instant,
+    locked,
     new_key,
     read_keys,
     weights_of,
@@ -77,12 +78,6 @@ def add(
 
     relquery keys add nightly --tenant reports --weight 0.5 --tokens-per-minute 100000
     """
-    known = read_keys(file) if file.exists() else ()
-    if any(each.name == name for each in known):
-        raise ConfigError(
-            f"{file} has a key '{name}'. Choose another name, or remove it first: relquery keys "
-            f"remove {name} --file {file}"
-        )
     secret = new_key()
     made = Key(
         name=name,
@@ -95,8 +90,8 @@ def add(
         expires=None if expires is None else instant(expires).isoformat(),
         operator=operator,
     )
-    weights_of([*known, made])
-    write_keys(file, [*known, made])
+    with locked(file):
+        _add(made, file)
     errors_console().print(
         f"The key '{name}' is in {file}. It is shown only now:", markup=False, highlight=False
     )
@@ -122,12 +117,25 @@ def list_(file: _File = _USUAL) -> None:
 @keys.command()
 def remove(name: _Name, file: _File = _USUAL) -> None:
     """Remove a key. A running server refuses it within a second."""
-    known = read_keys(file)
-    left = [key for key in known if key.name != name]
-    if len(left) == len(known):
-        raise ConfigError(unknown("key", name, (key.name for key in known), of=str(file)))
-    write_keys(file, left)
+    with locked(file):
+        known = read_keys(file)
+        left = [key for key in known if key.name != name]
+        if len(left) == len(known):
+            raise ConfigError(unknown("key", name, (key.name for key in known), of=str(file)))
+        write_keys(file, left)
     errors_console().print(f"Removed '{name}' from {file}.", markup=False, highlight=False)
+
+
+def _add(made: Key, file: Path) -> None:
+    """Raises ConfigError for a name that is taken, or another weight than the tenant's."""
+    known = read_keys(file) if file.exists() else ()
+    if any(each.name == made.name for each in known):
+        raise ConfigError(
+            f"{file} has a key '{made.name}'. Choose another name, or remove it first: relquery "
+            f"keys remove {made.name} --file {file}"
+        )
+    weights_of([*known, made])
+    write_keys(file, [*known, made])
 
 
 def _text(value: object) -> str:

@@ -44,6 +44,10 @@ class Gate:
         del headers
         return Asker()
 
+    def of_key(self, name: str, tenant: str) -> Asker | None:
+        """Who goes on with what was begun with a key; None if the key is not valid any more."""
+        return Asker(tenant, name)
+
     async def watch(self) -> None:
         """Keep what it knows up to date, until it is cancelled."""
 
@@ -72,7 +76,16 @@ class KeyGate(Gate):
             raise _no_entry("The key is not known to this server.")
         if not key.is_valid(self._now()):
             raise _no_entry(f"The key '{key.name}' has expired.")
-        return Asker(key.tenant, key.name, key.operator, Account(self._rates_of(key)))
+        return self._asker_of(key)
+
+    def of_key(self, name: str, tenant: str) -> Asker | None:
+        """See Gate. What was begun before there were keys has none, and goes on without limits."""
+        if not name:
+            return Asker(tenant, operator=False)
+        named = (key for key in self._known.values() if (key.name, key.tenant) == (name, tenant))
+        found = next(named, None)
+        is_valid = found is not None and found.is_valid(self._now())
+        return self._asker_of(found) if found is not None and is_valid else None
 
     async def watch(self) -> None:
         """See Gate. A file that cannot be read leaves the keys as they were."""
@@ -93,6 +106,9 @@ class KeyGate(Gate):
             return
         self._known = {key.hash: key for key in keys}
         _LOG.info("read %d keys from %s", len(keys), self._path)
+
+    def _asker_of(self, key: Key) -> Asker:
+        return Asker(key.tenant, key.name, key.operator, Account(self._rates_of(key)))
 
     def _rates_of(self, key: Key) -> Rates | None:
         """The limits of a key, with what it has used of them already."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, date, datetime
 from hashlib import sha256
@@ -127,6 +128,24 @@ def write_keys(path: Path, keys: Iterable[Key]) -> None:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """A block that no other process is in for this file of keys; waits for those that are.
+
+    The lock is a file of its own beside it, as the keys' file is replaced by each change.
+    """
+    import fcntl  # which Windows lacks; all other commands run there
+
+    target = Path(os.path.realpath(path))
+    lock = target.with_name(f".{target.name}.lock")
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def weights_of(keys: Iterable[Key]) -> dict[str, float]:

@@ -58,6 +58,11 @@ class Rates:
             if limit is not None
         }
 
+    def wait(self) -> float:
+        """Seconds until its tokens are not used up."""
+        tokens = self._buckets.get("tokens")
+        return 0.0 if tokens is None else tokens.wait(1)
+
     def admit(self) -> None:
         """Count a request. Raises HttpError if it comes too early."""
         for name, bucket in self._buckets.items():

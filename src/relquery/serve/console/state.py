@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from fastapi import APIRouter, Request
 from pydantic import BaseModel
 
 from relquery.backends.service.state import EngineState, OpenQuery
-from relquery.serve.access.gate import Asker
 from relquery.serve.documented import errors
 from relquery.serve.server import Server
 
 router = APIRouter(tags=["Console"])
 
-MOST_LISTED = 1_000
-"""Open relQueries that the engine lists, of all tenants."""
 MOST_SHOWN = 100
+"""Open relQueries, the earliest ones."""
 
 
 class CacheState(BaseModel):
     """Tokens that the cache can hold, that running requests hold, that later ones may find, and
-    that hold nothing."""
+    that hold nothing. These tell of the prompts of all tenants: only who may see those is told
+    more than the first."""
 
     tokens: int
-    held: int
-    cached: int
-    free: int
+    held: int | None
+    cached: int | None
+    free: int | None
 
 
 class RequestsState(BaseModel):
-    """Requests without an answer, of all tenants."""
+    """Requests without an answer."""
 
     open: int
     waiting: int
@@ -38,7 +35,7 @@ class RequestsState(BaseModel):
 
 
 class TokensState(BaseModel):
-    """Sums over all answers since the server was started. total: prompt and output."""
+    """Sums over answers since the server was started. total: prompt and output."""
 
     answers: int
     prompt: int
@@ -64,8 +61,9 @@ class QueryState(BaseModel):
 
 
 class ConsoleState(BaseModel):
-    """A moment of the server. now: seconds on its clock. queries: the caller's open relQueries,
-    by arrival. more: whether others of them are not listed."""
+    """A moment of the server. now: seconds on its clock. queries: open relQueries, by arrival.
+    more: whether others of them are not listed. Requests, tokens and queries are those of the
+    caller's tenant, or of all where nobody needs a key."""
 
     now: float
     models: list[str]
@@ -80,28 +78,19 @@ class ConsoleState(BaseModel):
 
 @router.get("/console/state", responses=errors(503))
 async def console_state(request: Request) -> ConsoleState:
-    """What the engine is doing now; a tenant sees the relQueries of its own."""
+    """What the engine is doing now; a tenant sees what concerns itself."""
     server: Server = request.state.server
     # Paths of the console are open to all, but what is being asked is not.
     asker = server.gate.asker(request.scope["headers"])
-    state: EngineState = await server.ask("state", MOST_LISTED)
-    return _shown(state, server, asker)
-
-
-def _shown(state: EngineState, server: Server, asker: Asker) -> ConsoleState:
-    queries, more = shown_to(asker, state)
-    tally = server.link.tally
+    tenant = asker.tenant or None
+    state: EngineState = await server.ask("state", MOST_SHOWN + 1, tenant)
+    tally = server.link.tally if tenant is None else server.measures.tally(tenant)
     return ConsoleState(
         now=server.link.clock.now(),
         models=list(server.models),
         policy=server.facts.policy,
         context=server.facts.context,
-        cache=CacheState(
-            tokens=state.cache_tokens,
-            held=state.held,
-            cached=state.cached,
-            free=state.cache_tokens - state.held - state.cached,
-        ),
+        cache=_cache(state, whole=tenant is None),
         requests=RequestsState(
             open=state.waiting + state.running, waiting=state.waiting, running=state.running
         ),
@@ -112,15 +101,16 @@ def _shown(state: EngineState, server: Server, asker: Asker) -> ConsoleState:
             output=tally.output,
             total=tally.prompt + tally.output,
         ),
-        queries=[_query(each) for each in queries],
-        more=more,
+        queries=[_query(each) for each in state.queries[:MOST_SHOWN]],
+        more=len(state.queries) > MOST_SHOWN,
     )
 
 
-def shown_to(asker: Asker, state: EngineState) -> tuple[Sequence[OpenQuery], bool]:
-    """The open relQueries that someone may see, and whether others of them are left out."""
-    own = [each for each in state.queries if asker.tenant in ("", each.tenant)]
-    return own[:MOST_SHOWN], len(own) > MOST_SHOWN or len(state.queries) == MOST_LISTED
+def _cache(state: EngineState, *, whole: bool) -> CacheState:
+    if not whole:
+        return CacheState(tokens=state.cache_tokens, held=None, cached=None, free=None)
+    free = state.cache_tokens - state.held - state.cached
+    return CacheState(tokens=state.cache_tokens, held=state.held, cached=state.cached, free=free)
 
 
 def _query(query: OpenQuery) -> QueryState:

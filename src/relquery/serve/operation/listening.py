@@ -9,6 +9,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 
 import uvicorn
@@ -101,6 +102,14 @@ class Listener(uvicorn.Server):
             await ending
         else:
             link.stop(patience=0.0)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close what is open. uvicorn leaves out the application's end after a second Ctrl-C, which
+        then breaks its task, and the log has a traceback."""
+        await super().shutdown(sockets)
+        if self.force_exit:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.lifespan.shutdown(), LAST_WORDS)
 
     async def _until_idle(self, seconds: float) -> None:
         until = time.monotonic() + seconds

@@ -13,6 +13,7 @@ from prometheus_client import (
     generate_latest,
 )
 
+from relquery.backends.remote.tally import Tally
 from relquery.backends.service.state import EngineState
 from relquery.engine.request.relquery import Latency
 from relquery.prompt import Answer, Finish
@@ -51,6 +52,7 @@ class Measures:
         self._policy = policy
         self._registry = CollectorRegistry()
         self._tenants: dict[str, _Tenant] = {}
+        self._tallies: dict[str, Tally] = {}  # of each, also beyond MOST_TENANTS: they are small
         self._make_of_requests()
         self._make_of_answers()
         self._make_of_engine()
@@ -114,6 +116,7 @@ class Measures:
             self.failed(tenant, f"answer_{answer.finish.value}")
         if answer.finish is Finish.ERROR:
             return  # what was refused has cost nothing
+        self._tallies.setdefault(tenant, Tally()).add(answer)
         figures = self._of(tenant)
         figures.prompts.inc(answer.prompt_tokens)
         figures.cached.inc(answer.cached_tokens)
@@ -126,6 +129,10 @@ class Measures:
             if answer.output_tokens > 1:
                 each = (seconds - answer.first_token) / (answer.output_tokens - 1)
                 figures.per_token.observe(max(0.0, each))
+
+    def tally(self, tenant: str) -> Tally:
+        """Sums over the answers to a tenant."""
+        return self._tallies.get(tenant, Tally())
 
     def ended(self, tenant: str, latency: Latency | None) -> None:
         """Count a relQuery that has ended."""

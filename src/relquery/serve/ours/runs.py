@@ -143,7 +143,7 @@ class Runs:
 def start(caller: Caller, task: Callable[[Run[T]], T]) -> Run[T]:
     """Run a task for a request. Raises HttpError if too many are open, or the server stops."""
     caller.server.check_open()
-    caller.server.check_room(caller.asker)
+    caller.server.check_room()
     return caller.server.kept(Runs).start(task, caller.server.config.sql_seconds)
 
 

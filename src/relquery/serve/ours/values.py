@@ -9,6 +9,8 @@ from datetime import date, time
 from math import isfinite
 from typing import Any
 
+import pyarrow as pa
+
 _MOST_EXACT = 2**53  # larger integers change in programs that read all numbers as floats
 
 
@@ -25,6 +27,8 @@ def plain(value: Any) -> Any:
     """
     if isinstance(value, Mapping):
         return {_key(key): plain(each) for key, each in value.items()}
+    if isinstance(value, pa.MonthDayNano):
+        return _interval(value)
     if isinstance(value, list | tuple | set | frozenset):
         return [plain(each) for each in value]
     if value is None or isinstance(value, bool | str):
@@ -43,6 +47,26 @@ def _number_or_text(value: Any) -> Any:
         case bytes() | bytearray() | memoryview():
             return b64encode(bytes(value)).decode()
     return str(value)
+
+
+def _interval(value: pa.MonthDayNano) -> str:
+    """As DuckDB writes it: 1 year 2 months 3 days 04:05:06.7."""
+    years, months = divmod(abs(value.months), 12)
+    sign = -1 if value.months < 0 else 1
+    counts = {"year": sign * years, "month": sign * months, "day": value.days}
+    found = [f"{n} {name}{'' if abs(n) == 1 else 's'}" for name, n in counts.items() if n]
+    if value.nanoseconds or not found:
+        found.append(_clock(value.nanoseconds))
+    return " ".join(found)
+
+
+def _clock(nanoseconds: int) -> str:
+    seconds, rest = divmod(abs(nanoseconds), 10**9)
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    fraction = f".{rest:09}".rstrip("0") if rest else ""
+    sign = "-" if nanoseconds < 0 else ""
+    return f"{sign}{hours:02}:{minutes:02}:{seconds:02}{fraction}"
 
 
 def _key(key: Any) -> str:

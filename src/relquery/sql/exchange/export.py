@@ -6,6 +6,7 @@ lose part of their content. They are written as text, also inside lists and stru
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from relquery.errors import QueryError
 KIND = b"duckdb_type"
 
 _AT_ONCE = 100_000  # rows
+_NESTED = ("list", "array", "map", "struct", "tuple", "union")
 _AS_TEXT = {"bit", "bignum", "uhugeint", "time with time zone"}
 
 
@@ -62,7 +64,7 @@ def to_arrow(relation: Any, most: Most | None = None) -> pa.Table:
         relation = relation.project(", ".join(items))
     table = read(relation, most)
     fields = (
-        field.with_metadata({**(field.metadata or {}), KIND: str(kind)})
+        field.with_metadata({**(field.metadata or {}), KIND: _stated(kind)})
         for field, kind in zip(table.schema, kinds, strict=True)
     )
     return pa.Table.from_arrays(table.columns, schema=pa.schema(list(fields)))
@@ -75,8 +77,17 @@ def quoted(name: str) -> str:
 
 def parts_of(kind: Any) -> dict[str, Any]:
     """The types inside a nested type by name; empty for other types."""
-    nested = kind.id in ("list", "array", "map", "struct", "union")
+    if kind.id == "tuple":  # Arrow has structs in place of tuples, and DuckDB names their fields so
+        return {f"element{at}": part for at, (_, part) in enumerate(kind.children, 1)}
+    nested = kind.id in _NESTED
     return {name: part for name, part in kind.children if name != "size"} if nested else {}
+
+
+def _stated(kind: Any) -> str:
+    """A type as DuckDB reads it again, with structs in place of tuples, which it does not read."""
+    if kind.id in _NESTED:
+        return _nested(kind, _stated)
+    return str(kind)
 
 
 def _is_foreign(kind: Any) -> bool:
@@ -94,11 +105,12 @@ def _in_arrow(kind: Any) -> str:
         return "VARCHAR"
     if kind.id == "variant":
         return "JSON"
-    return _nested(kind) if parts_of(kind) else str(kind)
+    return _nested(kind, _in_arrow) if kind.id in _NESTED else str(kind)
 
 
-def _nested(kind: Any) -> str:
-    parts = {name: _in_arrow(part) for name, part in parts_of(kind).items()}
+def _nested(kind: Any, written: Callable[[Any], str]) -> str:
+    """written: the text of a part."""
+    parts = {name: written(part) for name, part in parts_of(kind).items()}
     match kind.id:
         case "list":
             return f"{parts['child']}[]"
@@ -107,5 +119,6 @@ def _nested(kind: Any) -> str:
         case "map":
             return f"MAP({parts['key']}, {parts['value']})"
     # The first part of a UNION is its tag and has no name.
-    members = (f"{quoted(name)} {part}" for name, part in parts.items() if name)
-    return f"{kind.id.upper()}({', '.join(members)})"
+    members = ", ".join(f"{quoted(name)} {part}" for name, part in parts.items() if name)
+    name = "UNION" if kind.id == "union" else "STRUCT"
+    return f"{name}({members})" if members else name

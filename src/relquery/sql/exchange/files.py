@@ -19,7 +19,7 @@ def for_csv(table: pa.Table, names: list[str]) -> pa.Table:
 
 
 def for_parquet(table: pa.Table, names: list[str]) -> pa.Table:
-    """The table with new names; intervals and unions as text."""
+    """The table with new names; intervals, unions and structs without fields as text."""
     return with_texts(table, names, _text_for_parquet)
 
 
@@ -29,7 +29,12 @@ def _text_for_csv(column: pa.ChunkedArray, _: pa.Field) -> pa.ChunkedArray | Non
 
 
 def _text_for_parquet(column: pa.ChunkedArray, _: pa.Field) -> pa.ChunkedArray | None:
-    return as_text(column) if holds(column.type, is_of_duckdb_alone) else None
+    return as_text(column) if holds(column.type, _is_not_in_parquet) else None
+
+
+def _is_not_in_parquet(kind: pa.DataType) -> bool:
+    is_empty = pa.types.is_struct(kind) and not kind.num_fields
+    return is_of_duckdb_alone(kind) or is_empty
 
 
 def _is_not_plain(kind: pa.DataType) -> bool:

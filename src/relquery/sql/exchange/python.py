@@ -11,14 +11,14 @@ import duckdb
 import pyarrow as pa
 
 from relquery.sql.exchange.export import KIND, parts_of
-from relquery.sql.exchange.texts import as_text, is_beyond_python
+from relquery.sql.exchange.values import values_of
 
 Convert = Callable[[Any], Any]
 
 
 def to_python(column: pa.ChunkedArray, field: pa.Field) -> list[Any]:
     """The values of a column. Dates and times that Python cannot represent become text."""
-    values = _values(column)
+    values = values_of(column)
     kind = kind_of(field)
     convert = None if kind is None else _converter(kind)
     if convert is None:
@@ -32,23 +32,6 @@ def kind_of(field: pa.Field) -> Any:
     return None if noted is None else duckdb.sqltype(noted.decode())
 
 
-def _values(column: pa.ChunkedArray) -> list[Any]:
-    try:
-        if not is_beyond_python(column):
-            return list(column.to_pylist())
-    except OverflowError:  # in a list or struct
-        pass
-    return list(map(_value, column, as_text(column).to_pylist()))
-
-
-def _value(scalar: pa.Scalar, text: str | None) -> Any:
-    try:
-        beyond = scalar.is_valid and is_beyond_python(pa.chunked_array([[scalar]], scalar.type))
-        return text if beyond else scalar.as_py()
-    except OverflowError:
-        return text
-
-
 def _converter(kind: Any) -> Convert | None:
     """A function from Arrow's value to the DuckDB type's value; None if they are the same."""
     if kind.id in _CONVERT:
@@ -58,7 +41,7 @@ def _converter(kind: Any) -> Convert | None:
         return lambda pairs: _dict(pairs, parts["key"], parts["value"])
     if kind.id in ("list", "array") and (convert := parts["child"]):
         return lambda values: [_converted(value, convert) for value in values]
-    if kind.id == "struct" and any(parts.values()):
+    if kind.id in ("struct", "tuple") and any(parts.values()):
         return lambda struct: {key: _converted(value, parts[key]) for key, value in struct.items()}
     return None
 

@@ -22,19 +22,28 @@ def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return texts
 
 
+def is_moment(kind: pa.DataType) -> bool:
+    """Whether values of a type are dates or times, and not nested."""
+    return bool(pa.types.is_date32(kind) or pa.types.is_timestamp(kind) or pa.types.is_time64(kind))
+
+
+def first_and_last(kind: pa.DataType) -> tuple[int, int]:
+    """The limits of what Python can represent of a type of dates or times, in its unit."""
+    if pa.types.is_date32(kind):
+        return _FIRST_DAY, _LAST_DAY
+    day = _DAY * _UNITS[kind.unit]
+    if pa.types.is_timestamp(kind):
+        return _FIRST_DAY * day, _LAST_DAY * day + day - 1
+    return 0, day - 1
+
+
 def is_beyond_python(column: pa.ChunkedArray) -> bool:
     """Whether a column has dates or times that Python cannot represent: 'infinity' or 24:00."""
-    kind, first, last = column.type, _FIRST_DAY, _LAST_DAY
-    if pa.types.is_date32(kind):
-        numbers = column.cast(pa.int32())
-    elif pa.types.is_timestamp(kind):
-        day = _DAY * _UNITS[kind.unit]
-        numbers, first, last = column.cast(pa.int64()), first * day, last * day + day - 1
-    elif pa.types.is_time64(kind):
-        numbers, first, last = column.cast(pa.int64()), 0, _DAY * _UNITS[kind.unit] - 1
-    else:
+    kind = column.type
+    if not is_moment(kind):
         return False
-    limits = pc.min_max(numbers).as_py()
+    numbers = column.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64())
+    (first, last), limits = first_and_last(kind), pc.min_max(numbers).as_py()
     return limits["min"] is not None and not first <= limits["min"] <= limits["max"] <= last
 
 

@@ -80,6 +80,9 @@ function line(title, values, now) {
 }
 
 function cache({ tokens, held, cached, free }) {
+  if (held === null) { // the rest would tell of other tenants
+    return [h("p", { className: "notice" }, `${count(tokens)} tokens, which all tenants share.`)];
+  }
   const parts = [["computed", held, "held by running requests"], ["reused", cached, "cached"],
     ["idle", free, "free"]];
   const words = parts.map(([name, amount, said]) =>

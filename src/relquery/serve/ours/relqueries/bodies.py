@@ -22,6 +22,14 @@ Rows = list[dict[str, JsonValue]]
 Columns = dict[str, list[JsonValue]]
 _SOURCES = ("rows", "columns", "arrow")
 _QUESTIONS = ("template", "prompt")
+_KINDS: dict[type, str] = {
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    str: "text",
+    list: "a list",
+    dict: "an object",
+}
 MOST_CELLS = 5_000_000
 
 
@@ -133,13 +141,37 @@ def table_of(body: RelQueryBody, beside: bytes | None) -> pa.Table:
     return table.select(wanted)
 
 
+def _in_columns(columns: Columns) -> pa.Table:
+    """Raises TableError for a column whose values have several types."""
+    arrays = {}
+    for name, values in columns.items():
+        try:
+            arrays[name] = pa.array(values)
+        except pa.ArrowException as error:
+            raise TableError(_mixed(name, values) or f"Column '{name}': {error}") from error
+    return pa.table(arrays)
+
+
+def _mixed(name: str, values: list[JsonValue]) -> str | None:
+    """Which value of a column is of another type than the first one; None if there is none."""
+    kinds = [(row, _KINDS[type(each)]) for row, each in enumerate(values) if each is not None]
+    for row, kind in kinds:
+        if kind != kinds[0][1]:
+            return (
+                f"Column '{name}' has {kind} in row {row} and {kinds[0][1]} in row {kinds[0][0]} "
+                "(rows are counted from 0). All values of a column must be of one type: send them "
+                "as text."
+            )
+    return None
+
+
 def _read(body: RelQueryBody, beside: bytes | None) -> pa.Table:
     try:
         if body.rows is not None:
             names = dict.fromkeys(name for row in body.rows for name in row)
-            return pa.table({name: [row.get(name) for row in body.rows] for name in names})
+            return _in_columns({name: [row.get(name) for row in body.rows] for name in names})
         if body.columns is not None:
-            return pa.table(body.columns)
+            return _in_columns(body.columns)
         content = beside if body.arrow is None else b64decode(body.arrow, validate=True)
         table = pa.ipc.open_stream(content).read_all()
         table.validate(full=True)

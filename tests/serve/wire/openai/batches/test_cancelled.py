@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from relquery.serve.access.gate import Gate
 from relquery.serve.errors import HttpError
 from relquery.serve.wire.openai.batches import batches as module
 from relquery.serve.wire.openai.batches.batches import Batches
@@ -35,7 +36,9 @@ def test_saves_are_never_beside_each_other(
 
     monkeypatch.setattr(Folder, "save", slow)
     monkeypatch.setattr(module, "validate", lambda *_: (0, []))
-    server: Any = SimpleNamespace(config=SimpleNamespace(max_waiting=4), stopping=False)
+    server: Any = SimpleNamespace(
+        config=SimpleNamespace(max_waiting=4), stopping=False, gate=Gate()
+    )
 
     async def run() -> str:
         batches = Batches(server, tmp_path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
@@ -40,6 +41,24 @@ def test_a_deleted_file_leaves_nothing(tmp_path: Path) -> None:
 
     asyncio.run(keep_and_delete())
     assert list((tmp_path / "files").iterdir()) == []
+
+
+def test_what_is_kept_is_its_owners_alone(tmp_path: Path) -> None:
+    """Whatever the process's umask is, and also in folders that others could read before."""
+    (tmp_path / "files").mkdir(mode=0o755)
+    before = os.umask(0)
+    try:
+        kept = asyncio.run(Files(tmp_path).upload(io.BytesIO(b"x"), "a.jsonl", "batch", "ours"))
+        Folder(tmp_path / "batches").save("a", {"x": 1})
+        results = Results(tmp_path / "files" / "output", tmp_path / "files" / "errors")
+        results.add([("a", {"x": 1}), ("b", HttpError(400, "Wrong."))])
+    finally:
+        os.umask(before)
+    assert kept.bytes == 1
+    found = {path: path.stat().st_mode & 0o777 for path in tmp_path.rglob("*")}
+    assert len(found) == 7
+    for path, mode in found.items():
+        assert mode == (0o700 if path.is_dir() else 0o600), path
 
 
 def test_a_damaged_object_is_passed_over(tmp_path: Path) -> None:

@@ -32,7 +32,8 @@ class BatchBody(Body):
 async def create_batch(body: BatchBody, request: Request) -> BatchObject:
     """Answer all requests of a file."""
     file = find_file(request, body.input_file_id)
-    return _shown(await batches_of(request).create(file, body.endpoint, body.metadata))
+    key = Caller(request).asker.name
+    return _shown(await batches_of(request).create(file, body.endpoint, body.metadata, key))
 
 
 @router.get("/v1/batches", responses=errors())

@@ -15,15 +15,23 @@ from relquery.serve.errors import HttpError
 from relquery.serve.server import Server
 from relquery.serve.wire.openai.batches.files import Files, StoredFile
 from relquery.serve.wire.openai.batches.folder import Folder
-from relquery.serve.wire.openai.batches.lines import Line, portions, validate
+from relquery.serve.wire.openai.batches.lines import Line, Wrong, portions, validate
 from relquery.serve.wire.openai.batches.record import Record, Status
 from relquery.serve.wire.openai.batches.results import Results
 from relquery.serve.wire.openai.batches.running import Portion
 from relquery.serve.wire.openai.batches.writing import to_its_end
 
 _LOG = logging.getLogger(__name__)
+USUAL_TOKENS = 500
+"""Of a prompt and its answer, about."""
+LONGEST_SLEEP = 1.0
+"""Seconds after which a batch looks again at its key, which may have been removed."""
 AT_ONCE = 2
 """Portions of batches that are asked at once; each takes a quarter of the queue."""
+
+
+class LostKeyError(Exception):
+    """The key that a batch was made with is not valid any more."""
 
 
 class Batches:
@@ -69,10 +77,11 @@ class Batches:
         return any(each.input == file.id and not each.is_over for each in self._known.values())
 
     async def create(
-        self, file: StoredFile, endpoint: str, metadata: dict[str, str] | None
+        self, file: StoredFile, endpoint: str, metadata: dict[str, str] | None, key: str = ""
     ) -> Record:
-        """A new batch, which begins to run."""
-        record = Record(file.tenant, endpoint, file.id, Files.new_id(), Files.new_id(), metadata)
+        """A new batch, which begins to run. key: the name of that which it is made with."""
+        ids = Files.new_id(), Files.new_id()
+        record = Record(file.tenant, endpoint, file.id, *ids, metadata, key=key)
         self._known[record.id] = record
         await self._save(record)
         self._begin(record)
@@ -107,6 +116,10 @@ class Batches:
             if record.status != "cancelling":
                 raise
             await self._finish(record, results, "cancelled")
+        except LostKeyError:
+            message = f"The key '{record.key}' of this batch was removed or has expired."
+            record.wrong = [Wrong("invalid_api_key", message)._asdict()]
+            await self._finish(record, results, "failed")
         except Exception:
             if self._server.stopping:
                 return
@@ -137,16 +150,34 @@ class Batches:
             record.completed, record.failed = results.succeeded, results.failed
 
         count()
-        path, most = self.files.path(record.input), max(1, self._server.config.max_waiting // 4)
+        path, most = self.files.path(record.input), await self._most(record)
         reading = portions(path, record.endpoint, self._server, answered, most)
         nothing: list[Line] = []
-        asker, declared = (
-            Asker(record.tenant),
-            Declared(record.id, max(1, record.total - len(answered))),
-        )
+        declared = Declared(record.id, max(1, record.total - len(answered)))
         while lines := await asyncio.to_thread(next, reading, nothing):
+            await self._its_turn(record)  # before it takes a turn from batches that may go on
             async with self._turns:
+                asker = await self._its_turn(record)
                 await Portion(lines, self._server, asker, declared, results, count).run()
+
+    async def _most(self, record: Record) -> int:
+        """Prompts that a batch asks at once: with a limit, those of about a minute's tokens."""
+        rates = (await self._its_turn(record)).account.rates
+        limit = None if rates is None else rates.limits[1]
+        most = max(1, self._server.config.max_waiting // 4)
+        return most if limit is None else min(most, max(1, limit // USUAL_TOKENS))
+
+    async def _its_turn(self, record: Record) -> Asker:
+        """Who asks for a batch, once its key's tokens are not used up. Raises LostKeyError."""
+        while True:
+            asker = self._server.gate.of_key(record.key, record.tenant)
+            if asker is None:
+                raise LostKeyError
+            rates = asker.account.rates
+            wait = 0.0 if rates is None else rates.wait()
+            if not wait:
+                return asker
+            await asyncio.sleep(min(wait, LONGEST_SLEEP))
 
     async def _finish(self, record: Record, results: Results, status: Status) -> None:
         """Make known what was written."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from relquery.serve.errors import HttpError
-from relquery.serve.wire.openai.batches.folder import Folder
+from relquery.serve.wire.openai.batches.folder import Folder, private
 from relquery.serve.wire.openai.batches.writing import to_its_end
 
 MOST_FILES = 1_000
@@ -103,5 +103,5 @@ class Files:
 
 def _copy(source: BinaryIO, target: Path) -> None:
     source.seek(0)
-    with target.open("wb") as file:
+    with open(target, "wb", opener=private) as file:
         shutil.copyfileobj(source, file)

@@ -12,12 +12,19 @@ from typing import Any
 _LOG = logging.getLogger(__name__)
 
 
+def private(path: str, flags: int) -> int:
+    """Opens a file for `open`, which only its owner may read if it is made."""
+    return os.open(path, flags, 0o600)
+
+
 class Folder:
     """Objects by id. Its methods wait for the disk."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        # Prompts and answers are nobody else's business, also where the folder was there before.
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.chmod(0o700)
 
     def all(self) -> Iterator[dict[str, Any]]:
         """All objects; a file that is damaged is passed over."""
@@ -33,7 +40,7 @@ class Folder:
         """Write an object, whole or not at all."""
         path = self.path / f"{name}.json"
         beside = path.with_suffix(".new")
-        with beside.open("w", encoding="utf-8") as file:
+        with open(beside, "w", encoding="utf-8", opener=private) as file:
             json.dump(value, file)
             file.flush()
             os.fsync(file.fileno())

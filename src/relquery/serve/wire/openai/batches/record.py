@@ -32,6 +32,7 @@ _TIMES = (
 class Record:
     """A batch as it is kept on disk.
 
+    key: the name of the key that it was made with, whose limits count; "" where none is needed.
     input, output, errors: ids of files; the latter two are given when it is made. has_output,
     has_errors: whether these are known to clients. times: seconds since 1970, by status.
     wrong: what is wrong with the input, in OpenAI's form.
@@ -53,6 +54,7 @@ class Record:
     has_output: bool = False
     has_errors: bool = False
     wrong: list[dict[str, Any]] = field(default_factory=list)
+    key: str = ""
 
     def become(self, status: Status) -> None:
         """Go on to another status, now."""

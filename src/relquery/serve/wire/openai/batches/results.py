@@ -10,6 +10,7 @@ from threading import Lock
 from typing import Any
 
 from relquery.serve.errors import HttpError, openai_body
+from relquery.serve.wire.openai.batches.folder import private
 
 
 class Results:
@@ -60,7 +61,7 @@ def _line(custom_id: str, found: dict[str, Any] | HttpError) -> bytes:
 
 def _append(path: Path, lines: list[bytes]) -> None:
     if lines:
-        with path.open("ab") as file:
+        with open(path, "ab", opener=private) as file:
             file.write(b"".join(lines))
 
 
