@@ -196,11 +196,11 @@ class Sampling:
         for name in ("labels", "stop"):
             if getattr(self, name):
                 raise ConfigError(f"schema and {name} are both given; give only one of them.")
-        if isinstance(schema, str):
+        if isinstance(schema, str) and schema.lstrip().startswith("{"):
             _check_size(schema)
         try:
             is_object = isinstance(json.loads(schema), dict)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             is_object = False
         if not is_object or not isinstance(schema, str):
             raise ConfigError(

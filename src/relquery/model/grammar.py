@@ -140,6 +140,8 @@ def _said(error: str) -> str:
             if is_sure
             else "its pattern is too complex beside its format and lengths"
         )
+    if first.startswith("regex parse error"):
+        return "its pattern is not a regular expression, or is nested too deep"
     return first if len(first) <= 300 else f"{first[:300]}..."
 
 
@@ -213,7 +215,9 @@ class SchemaMatcher:
         """See Matcher."""
         if not self.inner.is_error():
             return None
-        return f"The answer could not be continued under its schema: {self.inner.get_error()}."
+        return (
+            f"The answer could not be continued under its schema: {_said(self.inner.get_error())}."
+        )
 
     def _given(self, forced: list[int]) -> list[int]:
         """Those forced tokens that need no draw."""

@@ -8,6 +8,7 @@ from typing import Any
 from relquery.errors import ConfigError
 
 _MOST_ALTERNATIVES = 1_000
+_MOST_LEVELS = 500  # the library reads them in nested calls
 _NESTED = {"array", "object"}
 _AT = len("#/$defs/")
 
@@ -19,6 +20,12 @@ def check_recursion(whole: Mapping[str, Any]) -> None:
     whole: its references lead to its `$defs`.
     """
     definitions = whole.get("$defs", {})
+    levels = sum(map(_levels, (whole, *definitions.values())))
+    if levels > _MOST_LEVELS:
+        raise ConfigError(
+            f"The schema and its definitions are nested {levels:,} levels deep together; the most "
+            f"is {_MOST_LEVELS}. Ask for less."
+        )
     graph = _Graph(definitions)
     if not graph.ends(whole):
         if not graph.is_recursive:
@@ -143,16 +150,27 @@ def _is_joined(schema: Mapping[str, Any]) -> bool:
     return "allOf" in schema or (bool(joining) and len(schema.keys() - {"$defs"}) > 1)
 
 
+def _levels(schema: Any) -> int:
+    """How deep schemas are inside one another, the outermost one included."""
+    return 1 + max(map(_levels, _inside(schema)), default=0)
+
+
 def _parts_of(schema: Any) -> Iterator[Mapping[str, Any]]:
     """A schema and all schemas inside it."""
+    if isinstance(schema, dict):
+        yield schema
+    for each in _inside(schema):
+        yield from _parts_of(each)
+
+
+def _inside(schema: Any) -> Iterator[Any]:
+    """The schemas inside a schema, one level deeper."""
     if not isinstance(schema, dict):
         return
-    yield schema
     for name in ("anyOf", "allOf", "prefixItems"):
-        for each in schema.get(name, ()):
-            yield from _parts_of(each)
+        yield from schema.get(name, ())
     for name in ("items", "additionalProperties"):
-        yield from _parts_of(schema.get(name))
+        if name in schema:
+            yield schema[name]
     for name in ("properties", "patternProperties"):
-        for each in schema.get(name, {}).values():
-            yield from _parts_of(each)
+        yield from schema.get(name, {}).values()
