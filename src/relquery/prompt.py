@@ -7,10 +7,12 @@ A planner says *what* to ask: a `Prompt` and a `Sampling`. A backend returns the
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
+from itertools import accumulate
 from math import inf
 from sys import float_info
 from typing import Any
@@ -32,6 +34,9 @@ class Role(Enum):
 
 MOST_LOGPROBS = 20
 """Likeliest tokens whose log-probabilities can be asked for."""
+MOST_SCHEMA, MOST_NESTED = 120_000, 100
+"""Characters of a schema, and levels of brackets in it."""
+_NO_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"?|[^][{}"]+', re.DOTALL)
 SPEAKERS = (Role.SYSTEM, Role.USER, Role.ASSISTANT)
 
 
@@ -191,6 +196,8 @@ class Sampling:
         for name in ("labels", "stop"):
             if getattr(self, name):
                 raise ConfigError(f"schema and {name} are both given; give only one of them.")
+        if isinstance(schema, str) and schema.lstrip().startswith("{"):
+            _check_size(schema)
         try:
             is_object = isinstance(json.loads(schema), dict)
         except (ValueError, TypeError, RecursionError):
@@ -242,6 +249,21 @@ class Compared(Sampling):
     def whole(self) -> Sampling:
         """The same settings, for answers that are read."""
         return Sampling(**_settings(self))
+
+
+def _check_size(schema: str) -> None:
+    """Raises ConfigError for a schema that would take long to read, or too many nested calls."""
+    if len(schema) > MOST_SCHEMA:
+        raise ConfigError(
+            f"schema has {len(schema):,} characters; the most is {MOST_SCHEMA:,}. Ask for less."
+        )
+    brackets = _NO_BRACKETS.sub("", schema)
+    depth = max(accumulate((1 if each in "[{" else -1 for each in brackets), initial=0))
+    if depth > MOST_NESTED:
+        raise ConfigError(
+            f"schema is nested {depth:,} levels deep; the most is {MOST_NESTED}. Ask for less, or "
+            "use $ref."
+        )
 
 
 def _beginning(value: object) -> str:

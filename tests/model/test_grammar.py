@@ -21,7 +21,7 @@ import transformers as tf
 from llguidance import LLMatcher, LLTokenizer
 
 from relquery.arrays import TokenIds
-from relquery.backends.schemas import closed
+from relquery.backends.schemas.closed import closed
 from relquery.demo.files import model_path
 from relquery.engine.request.request import Draw, Request
 from relquery.engine.request.rules import Rules

@@ -29,6 +29,12 @@ _OPTIONS = {
     "lenient": False,  # what it cannot express is an error
     "coerce_one_of": False,
 }
+_LIMITS = {
+    "initial_lexer_fuel": 400_000,  # about 10 ms
+    "max_grammar_size": 100_000,
+    "max_lexer_states": 50_000,  # about 100 MB of an answer
+    "verbose_errors": False,  # an error says nothing of the library's inside
+}
 _KEPT = 200
 """Grammars that a model keeps at most."""
 _NO_END = "<|relquery end|>"
@@ -38,13 +44,19 @@ class Grammars:
     """The grammars of one model, each compiled once.
 
     vocabulary: tokens that the network weighs. end: ids that end an answer; if there are none, an
-    answer ends only where nothing can follow.
+    answer ends only where nothing can follow. written: gives the schema that the library reads in
+    place of one; raises ConfigError for one that it would not follow exactly.
     """
 
     def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, vocabulary: int, end: Collection[int]
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        vocabulary: int,
+        end: Collection[int],
+        written: Callable[[str], str] = str,
     ) -> None:
         self._given: Any = tokenizer
+        self._written = written
         self._vocabulary, self._end = vocabulary, sorted(end)
         self._tokenizer: Any = None
         self._unused: int | None = None
@@ -75,17 +87,19 @@ class Grammars:
         library = _library()
         if self._tokenizer is None:
             self._tokenizer = self._read_tokenizer()
+        schema = self._written(schema)
         try:
             grammar = library.LLMatcher.grammar_from_json_schema(schema, overrides=_OPTIONS)
         except ValueError as error:
             raise ConfigError(
                 f"The schema is not JSON: {error}. NaN, Infinity and halves of characters are none."
             ) from error
-        matcher = library.LLMatcher(self._tokenizer, grammar, log_level=0)
+        limits = library.LLParserLimits(**_LIMITS)
+        matcher = library.LLMatcher(self._tokenizer, grammar, log_level=0, limits=limits)
         if matcher.is_error():
             raise ConfigError(
-                f"The schema cannot be followed: {matcher.get_error()}. Remove this from the "
-                "schema, and check the answers afterwards."
+                f"The schema cannot be followed: {_said(matcher.get_error())}. Remove this from "
+                "the schema, and check the answers afterwards."
             )
         return Grammar(self._tokenizer, matcher, self._unused)
 
@@ -114,6 +128,21 @@ class Grammars:
                     "answer can be checked under a schema. Mark it as special in the tokenizer."
                 )
         return read
+
+
+def _said(error: str) -> str:
+    """What the library says about a schema, without how it writes patterns."""
+    first = error.partition("\n")[0]
+    if "regex is empty" in first.lower():
+        is_sure = not first.startswith("Unable")
+        return (
+            "no text has its pattern, format and lengths at once"
+            if is_sure
+            else "its pattern is too complex beside its format and lengths"
+        )
+    if first.startswith("regex parse error"):
+        return "its pattern is not a regular expression, or is nested too deep"
+    return first if len(first) <= 300 else f"{first[:300]}..."
 
 
 class Grammar:
@@ -186,7 +215,9 @@ class SchemaMatcher:
         """See Matcher."""
         if not self.inner.is_error():
             return None
-        return f"The answer could not be continued under its schema: {self.inner.get_error()}."
+        return (
+            f"The answer could not be continued under its schema: {_said(self.inner.get_error())}."
+        )
 
     def _given(self, forced: list[int]) -> list[int]:
         """Those forced tokens that need no draw."""

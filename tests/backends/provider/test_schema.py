@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from relquery.backends.provider.openai import OpenAIBackend, OpenAIConfig
-from relquery.backends.schemas import closed
+from relquery.backends.schemas.closed import closed
 from relquery.prompt import Answer, Finish, Role, Sampling, Span
 from tests.backends.provider.chat_server import (
     Body,

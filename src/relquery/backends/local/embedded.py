@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -18,7 +17,7 @@ from relquery.backends.local.batches import Batch, Batches
 from relquery.backends.local.preparing import check_prepared, to_prepare
 from relquery.backends.local.rendering import render_each
 from relquery.backends.local.storing import StoreOptions, open_store
-from relquery.backends.schemas import closed
+from relquery.backends.schemas.followed import followed
 from relquery.backends.scoring.scores import Scores
 from relquery.backends.scoring.scoring import Prior, score
 from relquery.config import EngineConfig
@@ -69,7 +68,7 @@ class EmbeddedBackend(Backend):
 
         self.config = config = config or EngineConfig()
         self._model, self._renderer = model, Renderer(model.tokenizer)
-        self._grammars = Grammars(model.tokenizer, model.vocabulary, model.end)
+        self._grammars = Grammars(model.tokenizer, model.vocabulary, model.end, followed)
         self._fingerprint: str | None = None
         self._token_bytes: int | None = None
         self._slots = config.cache_tokens // config.block_size * config.block_size
@@ -177,7 +176,7 @@ class EmbeddedBackend(Backend):
     ) -> Asking:
         grammar = None
         if sampling.schema is not None:
-            grammar = self._grammars.of(json.dumps(closed(sampling.schema)), self._owner(tenant))
+            grammar = self._grammars.of(sampling.schema, self._owner(tenant))
         if sampling.scored and scored is None:
             scored = "branch"
         return Asking(self._model, self._renderer, self._placing, sampling, scored, grammar)

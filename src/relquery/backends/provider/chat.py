@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import Any
 
 from relquery.backends.provider.weighing import FEWER, MOST
-from relquery.backends.schemas import closed
+from relquery.backends.schemas.closed import closed
 from relquery.errors import RequestError
 from relquery.prompt import Prompt, Reuse, Role, Sampling, Span, messages
 

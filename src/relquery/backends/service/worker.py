@@ -19,6 +19,7 @@ from relquery.backends.service.serving import Submission
 from relquery.errors import ConfigError
 
 T = TypeVar("T")
+_LONGEST = 0.1  # seconds in which commands are taken before the next step
 
 
 def nothing() -> None:
@@ -176,9 +177,13 @@ class Worker:
         while not self._open and not self._stopping:
             self._inbox.get()()
             self._turned()
-        # Those that are there, and no more: who asks again and again would hold up the steps.
+        # Those that are there, and no more: who asks again and again would hold up the steps. So
+        # would many that take long, such as schemas that are new.
+        until = self.clock.now() + _LONGEST
         for _ in range(self._inbox.qsize()):
             self._inbox.get()()
+            if self.clock.now() > until:
+                break
         if self._open and not self._stopping:
             self._backend.batches.step()
             self._deliver()

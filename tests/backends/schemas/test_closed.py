@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from relquery.backends.schemas import closed
+from relquery.backends.schemas.closed import closed
 from tests.schemas import STRUCT
 
 

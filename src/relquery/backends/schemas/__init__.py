@@ -1,0 +1,1 @@
+"""JSON Schemas of answers: as providers get them, and as the local engine follows them."""
