@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
+from multiprocessing import current_process
 from pathlib import Path
 from time import monotonic
 from typing import Any, cast
@@ -67,8 +68,9 @@ class Progress(event.Listener):
         if self._told is None:
             self._told = 0.0
             _LOG.warning(
-                "Compiling loops for this machine. "
-                "This can take some minutes, once per installation."
+                "Compiling loops for this machine%s. "
+                "This can take some minutes, once per installation.",
+                _where(),
             )
 
     def on_end(self, event: Any) -> None:
@@ -82,7 +84,18 @@ class Progress(event.Listener):
             self._seconds = seconds
         if self._told is not None and seconds >= self._told + self.EVERY:
             self._told = seconds
-            _LOG.warning("Compiled %d functions in %.0f seconds so far.", self._functions, seconds)
+            _LOG.warning(
+                "Compiled %d functions in %.0f seconds so far%s.",
+                self._functions,
+                seconds,
+                _where(),
+            )
+
+
+def _where() -> str:
+    """In which process, if not in the main one: several may compile at once."""
+    process = current_process()
+    return "" if process.name == "MainProcess" else f" (process {process.name})"
 
 
 _LOG = logging.getLogger("relquery")

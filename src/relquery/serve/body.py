@@ -109,6 +109,17 @@ def invalid(found: Sequence[Mapping[str, Any]]) -> HttpError:
     whose type was right.
     """
     told = max(found, key=lambda each: (len(each["loc"]), not each["type"].endswith("_type")))
+    if told["type"] == "json_invalid":
+        reason, at = told.get("ctx", {}).get("error", ""), told["loc"][-1:]
+        place = f" (character {at[0]})" if at and isinstance(at[0], int) else ""
+        return HttpError(400, f"The body is not JSON: {reason}{place}.", "json_invalid")
+    if told["type"] == "model_attributes_type" and len(told["loc"]) <= 1:
+        return HttpError(
+            400,
+            "The body must be a JSON object, sent with the header 'Content-Type: "
+            "application/json'.",
+            "invalid_request",
+        )
     where = ".".join(str(part) for part in told["loc"] if not _is_form(part))
     message = f"{where}: {told['msg']}" if where else str(told["msg"])
     return HttpError(400, message, told["type"], where or None)

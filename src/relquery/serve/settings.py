@@ -61,6 +61,11 @@ class ServeConfig:
     otlp: str | None = None
 
     def __post_init__(self) -> None:
+        if self.model.startswith("openai:"):
+            raise ConfigError(
+                f"model is {self.model!r}. A server runs a model on this machine: give its name or "
+                "folder, e.g. 'demo'."
+            )
         for name in ("max_waiting", "max_body", "max_rows"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:

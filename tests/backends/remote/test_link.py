@@ -100,13 +100,13 @@ def test_a_dropped_job_leaves_the_engine_empty(link: Link) -> None:
 
 
 def test_what_a_question_raises_is_raised_here(link: Link) -> None:
-    with pytest.raises(ConfigError, match="cannot be followed"):
+    with pytest.raises(ConfigError, match="nowhere"):
         link.ask("check", Sampling(schema='{"$ref": "#/nowhere"}'))
 
 
 def test_what_breaks_a_job_is_raised_by_it(link: Link) -> None:
     heard = submit(link, prompts(1), Sampling(schema='{"$ref": "#/nowhere"}'))
-    with pytest.raises(ConfigError, match="cannot be followed"):
+    with pytest.raises(ConfigError, match="nowhere"):
         Job(link, heard).result(60)
 
 

@@ -103,8 +103,8 @@ def read_parameters(given: object, texts: Sequence[Text], database: Database) ->
     if given is None:
         if needed:
             raise QueryError(
-                f"The query needs a value for {_listed(needed)}. Pass a list for ? and $1, or a "
-                "dict for $name: con.sql(query, params)."
+                f"The query needs a value for {_listed(needed)}. Give params: a list for ? and "
+                "$1, or names and values for $name."
             )
         return Parameters({})
     values = _by_name(given, needed)

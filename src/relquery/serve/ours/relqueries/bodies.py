@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from relquery.config import Order
 from relquery.errors import ConfigError, TableError, unknown
-from relquery.serve.body import Inner, example
+from relquery.serve.body import Inner, check_json, example, invalid
 from relquery.serve.errors import HttpError
 from relquery.serve.ours.sampled import Sampled
 from relquery.table.prompts.template import Template
@@ -113,13 +113,11 @@ async def read_body(request: Request) -> tuple[RelQueryBody, bytes | None]:
 
 
 def _valid(text: str | bytes) -> RelQueryBody:
+    check_json(text.encode() if isinstance(text, str) else text)
     try:
         return RelQueryBody.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        message = f"{where}: {first['msg']}" if where else first["msg"]
-        raise HttpError(400, message, first["type"], where or None) from error
+        raise invalid(error.errors()) from error
 
 
 def table_of(body: RelQueryBody, beside: bytes | None) -> pa.Table:
