@@ -58,6 +58,11 @@ def not_supported(name: str, instead: str = "") -> HttpError:
     return HttpError(400, f"'{name}' is not supported by this server.{more}", "unsupported", name)
 
 
+def stopping() -> HttpError:
+    """What a server answers that was told to stop."""
+    return HttpError(503, "The server is stopping.", "stopping", headers={"Retry-After": "5"})
+
+
 def as_http(error: BaseException) -> HttpError:
     """What an error means to a client; an unforeseen one says nothing of the server's inside."""
     if isinstance(error, HttpError):

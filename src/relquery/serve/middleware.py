@@ -14,10 +14,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from relquery.serve.access.gate import Asker
 from relquery.serve.access.pages import Pages
 from relquery.serve.answering import ClientGoneError
-from relquery.serve.errors import HttpError, as_http, response_of
+from relquery.serve.errors import HttpError, as_http, response_of, stopping
 from relquery.serve.operation.served import NO_ROUTE, Served
 from relquery.serve.operation.tracing import Tracing
-from relquery.serve.server import Server, stopping
+from relquery.serve.server import Server
 
 _LOG = logging.getLogger("relquery.serve.access")
 OPEN_PATHS = ("/health", "/console")

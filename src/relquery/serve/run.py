@@ -36,11 +36,12 @@ def serve(config: ServeConfig, told: Callable[[Server, int], None] | None = None
     """Serve until a signal says to stop; False if a second one said to stop at once.
 
     told: called with the server and its port once it takes requests. Raises what opening the model
-    raises, and ConfigError for an address that is taken and for a wrong keys' file.
+    raises, and before that ConfigError for an address that is taken and for a wrong keys' file,
+    TableError and MarkupError for files that cannot be read.
     """
     set_up(config.log, config.log_level)
     gate = Gate() if config.keys is None else KeyGate(config.keys)
-    with closing(bind(config.host, config.port)) as listening:
+    with closing(bind(config.host, config.port)) as listening, opened(config) as kept:
         traces = None if config.otlp is None else open_tracing(config.otlp, _name_of(config))
         logs = partial(set_up, config.log, config.log_level)
         warming = Thread(target=warm, name="relquery-warming", daemon=True)
@@ -48,14 +49,15 @@ def serve(config: ServeConfig, told: Callable[[Server, int], None] | None = None
         link = Link(config.model, _options(config), prepare=logs)
         try:
             server = Server(config, link, gate)
+            for thing in kept:
+                server.keep(thing)
             app = make_app(_lifespan(server), needs_keys=config.keys is not None)
             front = Front(app, server, traces)
             pages = Pages(config.host, config.origins).around(front)
             listener = Listener(pages, server, told)
-            with opened(server):
-                warming.join()
-                settle()
-                listener.run([listening])
+            warming.join()
+            settle()
+            listener.run([listening])
         finally:
             link.stop()
             _stop(traces)

@@ -15,7 +15,7 @@ from relquery.engine.request.clients.declared import Declared
 from relquery.engine.request.relquery import Latency
 from relquery.prompt import Answer, Prompt, Sampling
 from relquery.serve.access.gate import Asker, Gate
-from relquery.serve.errors import HttpError
+from relquery.serve.errors import HttpError, stopping
 from relquery.serve.flow import Flow
 from relquery.serve.operation.measures import Measures
 from relquery.serve.operation.pressure import Pressure, asked
@@ -199,8 +199,3 @@ def _named(declared: Declared | None, rows: int | None = None) -> Declared:
         return declared
     name = f"relquery {secrets.token_hex(8)}"
     return Declared(name, rows, None if declared is None else declared.deadline)
-
-
-def stopping() -> HttpError:
-    """What a server answers that was told to stop."""
-    return HttpError(503, "The server is stopping.", "stopping", headers={"Retry-After": "5"})

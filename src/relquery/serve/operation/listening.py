@@ -16,8 +16,9 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from relquery.errors import ConfigError
+from relquery.serve.errors import stopping
 from relquery.serve.operation.connection import Connection
-from relquery.serve.server import Server, stopping
+from relquery.serve.server import Server
 from relquery.serve.settings import ServeConfig
 
 _LOG = logging.getLogger("relquery.serve")

@@ -11,8 +11,10 @@ from relquery.backends.local.streaming import Piece
 from relquery.backends.service.delivery import Sink
 from relquery.backends.service.serving import Serving, Submission
 from relquery.engine.request.relquery import Latency
+from relquery.errors import ConfigError
 from relquery.prompt import Answer
 from relquery.serve.access.gate import Asker
+from relquery.serve.errors import stopping
 from relquery.serve.operation.measures import Measures
 
 T = TypeVar("T")
@@ -55,17 +57,17 @@ class Counted:
         self._counting: dict[Sink, _Counting] = {}
 
     def submit(self, submission: Submission, sink: Sink) -> bool:
-        """See Serving."""
+        """See Serving. Raises HttpError if the engine is closed, and so does `ask`."""
         size = len(submission.prompts)
         self._asker.account.prompts += size
         tally = Tally(self._measures, self._asker)
         counting = _Counting(sink, tally, self._counting, size, self._opened)
         self._counting[sink] = counting
         self._opened(size)
-        is_taken = self._serving.submit(submission, counting)
-        if not is_taken:
+        if not self._serving.submit(submission, counting):
             self._opened(-size)
-        return is_taken
+            raise stopping()
+        return True
 
     def cancel(self, sink: Sink) -> bool:
         """See Serving."""
@@ -79,7 +81,12 @@ class Counted:
 
     def ask(self, question: str, *given: Any) -> Any:
         """See Serving."""
-        return self._serving.ask(question, *given)
+        try:
+            return self._serving.ask(question, *given)
+        except ConfigError:
+            if self._serving.closed:
+                raise stopping() from None
+            raise
 
     def hear(self, bell: SimpleQueue[T], until: float | None) -> T:
         """See Serving."""

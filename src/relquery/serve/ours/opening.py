@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from relquery.errors import OrderWarning, PartialResultWarning, PromptWarning
@@ -11,25 +11,22 @@ from relquery.serve.ours.markup.registry import Registry
 from relquery.serve.ours.runs import Runs
 from relquery.serve.ours.sql.desk import Desk
 from relquery.serve.ours.sql.tables import Tables
-from relquery.serve.server import Server
+from relquery.serve.settings import ServeConfig
 
 
 @contextmanager
-def opened(server: Server) -> Iterator[None]:
-    """A block in which a server has its tables, schemas and threads.
+def opened(config: ServeConfig) -> Iterator[Sequence[object]]:
+    """What a server keeps until the end of the block: its tables, schemas and threads.
 
     Raises TableError for a table that cannot be read, MarkupError for a schema.
     """
-    config = server.config
     # Those who ask are told in their answers.
     for kind in (PartialResultWarning, OrderWarning, PromptWarning):
         warnings.simplefilter("ignore", kind)
     registry = Registry(config.schemas)
     desk, runs = Desk(Tables(config.tables, config.sql_memory)), Runs()
     try:
-        for thing in (desk, runs, registry):
-            server.keep(thing)
-        yield
+        yield desk, runs, registry
     finally:
         runs.close()
         desk.close()
