@@ -61,6 +61,24 @@ def test_what_is_kept_is_its_owners_alone(tmp_path: Path) -> None:
         assert mode == (0o700 if path.is_dir() else 0o600), path
 
 
+def test_what_a_killed_process_has_left_is_removed(tmp_path: Path) -> None:
+    server = cast(Server, SimpleNamespace(stopping=False))
+    kept = asyncio.run(Files(tmp_path).upload(io.BytesIO(b"x"), "a.jsonl", "batch", "ours"))
+    runs, over = (Record("ours", "/v1/completions", kept.id, f"{n}o", f"{n}e") for n in "12")
+    over.become("cancelled")
+    for record in (runs, over):
+        Folder(tmp_path / "batches").save(record.id, record.kept())
+    files = tmp_path / "files"
+    (files / "damaged.json").write_text("{")
+    for name in ("lost", "damaged", "1o", "1e", "2o", "2e"):
+        (files / f"{name}.content").touch()
+    for folder in ("files", "batches"):
+        (tmp_path / folder / "half.new").touch()
+    Batches(server, tmp_path)
+    assert {path.stem for path in files.glob("*.content")} == {kept.id, "damaged", "1o", "1e"}
+    assert not list(tmp_path.rglob("*.new"))
+
+
 def test_a_damaged_object_is_passed_over(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     folder.save("a", {"x": 1})

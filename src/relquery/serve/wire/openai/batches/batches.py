@@ -45,6 +45,8 @@ class Batches:
         self._server, self._folder = server, Folder(folder / "batches")
         found = (Record(**each) for each in self._folder.all())
         self._known = {each.id: each for each in sorted(found, key=lambda each: each.created_at)}
+        unfinished = [each for each in self._known.values() if not each.is_over]
+        self.files.sweep({name for each in unfinished for name in (each.output, each.errors)})
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._turns, self._saving = asyncio.Semaphore(AT_ONCE), asyncio.Lock()
 

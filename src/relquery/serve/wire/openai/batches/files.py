@@ -6,6 +6,7 @@ import asyncio
 import secrets
 import shutil
 import time
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -42,6 +43,12 @@ class Files:
         self._folder = Folder(folder / "files")
         found = (StoredFile(**each) for each in self._folder.all())
         self._known = {each.id: each for each in sorted(found, key=lambda each: each.created_at)}
+
+    def sweep(self, open_: Collection[str]) -> None:
+        """Remove what a killed process has left. open_: ids of files that are still written."""
+        for path in self._folder.path.glob("*.content"):
+            if path.stem not in open_ and not path.with_suffix(".json").exists():
+                path.unlink()
 
     @staticmethod
     def new_id() -> str:

@@ -27,7 +27,10 @@ class Folder:
         path.chmod(0o700)
 
     def all(self) -> Iterator[dict[str, Any]]:
-        """All objects; a file that is damaged is passed over."""
+        """All objects; a file that is damaged is passed over, and what a killed process has begun
+        to write is removed."""
+        for path in self.path.glob("*.new"):
+            path.unlink()
         for path in sorted(self.path.glob("*.json")):
             try:
                 found = json.loads(path.read_text(encoding="utf-8"))
