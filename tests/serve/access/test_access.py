@@ -14,6 +14,7 @@ import pytest
 from relquery.serve.access.keys import Key, hash_of, write_keys
 from tests.serve.conftest import Running, started
 
+MODEL = "simulated:step=0.0005"
 TEXT = "The quick brown fox jumps over the lazy dog. " * 8
 KEYS = [
     Key("ann", "ann", hash_of("rq-ann"), "rq-ann", operator=True, weight=2.0),
@@ -32,7 +33,8 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def guarded(path: Path) -> Iterator[Running]:
     options = {"policy": "shortest"}  # which predicts how long answers take
-    with started(keys=path, options=options, max_waiting=4, max_body=100_000) as found:
+    settings = {"keys": path, "options": options, "max_waiting": 4, "max_body": 100_000}
+    with started(MODEL, names=("demo",), **settings) as found:
         yield found
 
 
@@ -59,7 +61,7 @@ def test_tenants_do_not_see_what_others_have_sent(guarded: Running) -> None:
 
 
 def test_tenants_share_the_cache_where_the_server_says_so(path: Path) -> None:
-    with started(keys=path, share_cache=True) as found:
+    with started(MODEL, names=("demo",), keys=path, share_cache=True) as found:
         ask(found, "rq-ann")
         assert cached(ask(found, "rq-bob")) > 0
 

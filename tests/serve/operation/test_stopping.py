@@ -15,14 +15,13 @@ import pytest
 
 from tests.serve.conftest import Running, started
 
-NUMBERS = {"type": "array", "minItems": 400, "items": {"type": "integer"}}
+MODEL = "simulated:step=0.005"
+ORIGINS = ["https://good.example"]
 LONG: dict[str, Any] = {
     "model": "demo",
     "stream": True,
     "temperature": 0,
-    "structured_outputs": {
-        "json": {"type": "array", "minItems": 400, "items": {"type": "integer"}}
-    },
+    "max_tokens": 10_000,
     "messages": [{"role": "user", "content": "Count."}],
 }
 SHORT = {"model": "demo", "max_tokens": 4, "messages": [{"role": "user", "content": "Hi"}]}
@@ -66,7 +65,7 @@ def post(server: Running, body: dict[str, Any]) -> httpx.Response:
 @pytest.fixture
 def slow() -> Iterator[Running]:
     """A server that gives running requests half a second when it is stopped."""
-    with started(grace=0.5) as found:
+    with started(MODEL, names=("demo",), grace=0.5) as found:
         yield found
 
 
@@ -97,7 +96,7 @@ def test_a_killed_engine_breaks_what_runs_and_serves_what_comes_later(slow: Runn
 
 
 def test_running_requests_end_before_a_stopped_server_does() -> None:
-    with started(grace=30) as found:
+    with started(MODEL, names=("demo",), grace=30) as found:
         stream = Stream(found, {**SHORT, "stream": True, "max_tokens": 64})
         stream.began.wait(60)
         found.process.send_signal(signal.SIGINT)
@@ -106,17 +105,17 @@ def test_running_requests_end_before_a_stopped_server_does() -> None:
 
 
 def test_a_second_interrupt_ends_a_server_at_once() -> None:
-    with started(grace=600, origins=["https://good.example"]) as found:
+    with started(MODEL, names=("demo",), grace=600, origins=ORIGINS) as found:
         asked = httpx.options(
             f"{found.url}/v1/chat/completions",
             headers={
-                "Origin": "https://good.example",
+                "Origin": ORIGINS[0],
                 "Access-Control-Request-Method": "POST",
                 "Access-Control-Request-Headers": "authorization",
             },
         )
         assert asked.status_code == 200
-        assert asked.headers["access-control-allow-origin"] == "https://good.example"
+        assert asked.headers["access-control-allow-origin"] == ORIGINS[0]
         stream = Stream(found, LONG)
         stream.began.wait(60)
         found.process.send_signal(signal.SIGINT)

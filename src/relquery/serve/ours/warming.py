@@ -8,8 +8,10 @@ import pyarrow as pa
 
 from relquery.table.reorder import reorder
 
-ROWS = 200
+ROWS = 20
 """Enough cells that the solvers are compiled, not interpreted."""
+SECONDS = 0.02
+"""Of search and of polishing: enough that each of their loops is called."""
 
 
 def warm() -> None:
@@ -19,4 +21,5 @@ def warm() -> None:
     draw = random.Random(0)
     names = [f"column {number}" for number in range(4)]
     words = [f"word {number} " * number for number in range(1, 9)]
-    reorder(pa.table({name: [draw.choice(words) for _ in range(ROWS)] for name in names}))
+    cells = {name: [draw.choice(words) for _ in range(ROWS)] for name in names}
+    reorder(pa.table(cells), seconds=SECONDS)

@@ -88,7 +88,7 @@ def note_written(value: exp.Expr, kind: str, is_text: bool) -> exp.Expr:
 
 def note_on(node: exp.Expr) -> Note | None:
     """The note on a node, or on the node that it was copied from."""
-    found: Note | None = node.meta.get(_NOTE)
+    found: Note | None = node.meta_get(_NOTE)
     return found
 
 
@@ -105,7 +105,7 @@ def mark_answer(column: exp.Column) -> None:
 
 def is_answer(node: exp.Expr) -> bool:
     """Whether a node is a call or a column marked with `mark_answer`."""
-    return call_number(node) is not None or bool(node.meta.get(_IS_ANSWER))
+    return call_number(node) is not None or bool(node.meta_get(_IS_ANSWER))
 
 
 def has_answer(node: exp.Expr) -> bool:
@@ -150,7 +150,7 @@ def _check(node: exp.Expr, asked: Note, tree: exp.Expr, aggregates: Aggregates) 
 
 
 def _whole(read: exp.Expr) -> str:
-    return "" if is_answer(read) else read.meta.get(WRITTEN) or readable(read)
+    return "" if is_answer(read) else read.meta_get(WRITTEN) or readable(read)
 
 
 def _is_null(node: exp.Expr) -> exp.Expr:

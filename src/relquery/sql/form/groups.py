@@ -143,7 +143,7 @@ class _Split:
         name = self._known.setdefault(self.texts.text(node), ours.group(len(self._known)))
         self.inner.setdefault(name, node.copy())
         column = exp.column(name)
-        column.meta[FIELD_NAME] = node.meta.get(FIELD_NAME, field_name(node))
+        column.meta[FIELD_NAME] = node.meta_get(FIELD_NAME, field_name(node))
         return column
 
     def _part(self, node: exp.Expr) -> exp.Expr:
@@ -170,7 +170,7 @@ class _Split:
         if node.args.get("db") or self.texts.sources.resolve(node) or not self._is_key(key):
             return node
         field_of = exp.Dot(this=exp.paren(self.column(key)), expression=node.this.copy())
-        field_of.meta[FIELD_NAME] = node.meta.get(FIELD_NAME, node.name)
+        field_of.meta[FIELD_NAME] = node.meta_get(FIELD_NAME, node.name)
         return field_of
 
     def _folds(self, node: exp.Expr) -> bool:

@@ -300,7 +300,7 @@ class _Aliases:
             named = as_key(named)
         if not isinstance(named, exp.Column | exp.Anonymous | exp.Literal | exp.Coalesce):
             named = exp.paren(named, copy=False)
-        named.meta[FIELD_NAME] = column.meta.get(FIELD_NAME, column.name)
+        named.meta[FIELD_NAME] = column.meta_get(FIELD_NAME, column.name)
         column.replace(named)
 
     def _is_from_outside(self, column: exp.Column, query: exp.Expr) -> bool:

@@ -64,7 +64,7 @@ class Arguments:
     def of(cls, call: exp.Anonymous, written: str) -> Arguments:
         """The arguments of a call. Raises QueryError for options given twice."""
         found = cls(
-            shortened(written), str(call.meta[FUNCTION]), is_distinct=bool(call.meta.get(DISTINCT))
+            shortened(written), str(call.meta[FUNCTION]), is_distinct=bool(call.meta_get(DISTINCT))
         )
         for node in call.expressions:
             found._read(node)
@@ -169,7 +169,7 @@ def literal_of(node: exp.Expr) -> Any:
 
 
 def _of_parameter(node: exp.Expr) -> Any:
-    return node.meta.get(VALUE, MISSING)
+    return node.meta_get(VALUE, MISSING)
 
 
 def _of_literal(node: exp.Expr) -> Any:
@@ -204,7 +204,7 @@ def _of_struct(node: exp.Expr) -> Any:
 def _of_function(node: exp.Expr) -> Any:
     if node.name.upper() == _PROMPT:
         return _template(node)
-    value = node.meta.get(VALUE, MISSING)  # of a parameter that has become a variable
+    value = node.meta_get(VALUE, MISSING)  # of a parameter that has become a variable
     return tuple(value) if isinstance(value, list) else value
 
 

@@ -96,7 +96,7 @@ def _of_group(given: Arguments, maker: Maker, question: str | None) -> Made:
             f"{given.written} has no question. Expected AI_AGG('What do people praise?', column)."
         )
     for node in given.nodes:
-        if node.meta.get(BAG):
+        if node.meta_get(BAG):
             raise no_bag(node)
     sampling = replace(drawn(given, maker.defaults), labels=())
     check_done(given, "instruction")
@@ -128,7 +128,7 @@ def _items(given: Arguments) -> exp.Expr:
         return _whole(fields[0])
     parts = [
         exp.PropertyEQ(
-            this=exp.to_identifier(field.meta.get(FIELD_NAME) or field_name(field), quoted=True),
+            this=exp.to_identifier(field.meta_get(FIELD_NAME) or field_name(field), quoted=True),
             expression=field.copy(),
         )
         for field in fields

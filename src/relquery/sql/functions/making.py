@@ -59,8 +59,8 @@ class Maker:
             this=self.node.this, expressions=[exp.Literal.string(task.text), *fields]
         )
         made.meta[TASK], made.meta[FUNCTION] = task, self.node.meta[FUNCTION]
-        made.meta[MODULES] = frozenset(at for at, one in enumerate(fields) if one.meta.get(MODULE))
-        made.meta[BAGS] = frozenset(at for at, one in enumerate(fields) if one.meta.get(BAG))
+        made.meta[MODULES] = frozenset(at for at, one in enumerate(fields) if one.meta_get(MODULE))
+        made.meta[BAGS] = frozenset(at for at, one in enumerate(fields) if one.meta_get(BAG))
         self._check_bags(task, fields, made.meta[BAGS])
         return made
 

@@ -50,7 +50,7 @@ def take_prompt(given: Arguments, knows: Knows) -> Asked:
     """Take the prompt and all fields of a call whose first argument is the prompt."""
     if not given.nodes:
         raise QueryError(f"{given.written} has no prompt. Expected {_example(given)}.")
-    if given.nodes[0].meta.get(MODULE):
+    if given.nodes[0].meta_get(MODULE):
         raise QueryError(
             f"MODULE(...) must be a field of an LLM call, not its prompt: {_example(given)}."
         )
@@ -159,7 +159,7 @@ def _example(given: Arguments) -> str:
 
 def _shown(fields: list[exp.Expr]) -> list[str]:
     """The names of fields as the model sees them: with the table, where two have one name."""
-    names = [str(field.meta.get(FIELD_NAME) or field_name(field)) for field in fields]
+    names = [str(field.meta_get(FIELD_NAME) or field_name(field)) for field in fields]
     return [
         f"{field.table}.{name}"
         if names.count(name) > 1 and isinstance(field, exp.Column) and field.table

@@ -74,7 +74,7 @@ def _comparisons_of(
 
 def _is_of_branch(place: exp.Expr) -> bool:
     comparison = place.find_ancestor(*_COMPARISONS)
-    return comparison is not None and OF_BRANCH in comparison.meta
+    return comparison is not None and comparison.meta_get(OF_BRANCH) is not None
 
 
 def _compared_with(node: exp.Expr | None) -> list[str]:

@@ -56,7 +56,7 @@ def name_fields(
     """
     distinct: dict[object, Given] = {}
     for at, field in enumerate(fields):
-        same = to_sql(field.value), field.expression.meta.get(FIELD_NAME), field.is_bag
+        same = to_sql(field.value), field.expression.meta_get(FIELD_NAME), field.is_bag
         distinct.setdefault(at if keep else same, field)
     short = [_name(field.expression, sources) for field in distinct.values()]
     counts = Counter(short)
@@ -91,7 +91,7 @@ def _tables_of(expression: exp.Expr, sources: Sources) -> list[str]:
 
 
 def _name(expression: exp.Expr, sources: Sources) -> str:
-    if FIELD_NAME in expression.meta:
+    if expression.meta_get(FIELD_NAME) is not None:
         return str(expression.meta[FIELD_NAME])
     if isinstance(expression, exp.Column):
         resolved = sources.resolve(expression)

@@ -96,7 +96,7 @@ class Rewriter:
         key, whole = to_sql(node), node.copy()
         if isinstance(node, exp.Column):
             key = "\0".join(self.sources.resolve(node) or (key,)).lower()
-        elif (guard := node.meta.get(_GUARD)) is not None:
+        elif (guard := node.meta_get(_GUARD)) is not None:
             whole = exp.Case(ifs=[exp.If(this=guard.copy(), true=whole)])
             key = to_sql(whole)
         name = self._keys.setdefault(key, ours.column(len(self._keys)))
@@ -130,7 +130,7 @@ class Rewriter:
 
     def _rewrite_dependent(self, node: exp.Expr) -> exp.Expr:
         """A subquery that depends on a row of the outer query, or on its group."""
-        if not node.meta.get(_OF_GROUP):
+        if not node.meta_get(_OF_GROUP):
             return self.lift(node)
         copy = node.copy()
         columns = outer_columns(copy, self.database, self.context)

@@ -176,12 +176,12 @@ def unnumbered(node: exp.Expr) -> str:
 
 
 def _as_written_before(node: exp.Expr) -> exp.Expr:
-    if AS_WRITTEN in node.meta:
-        return exp.Var(this=node.meta[AS_WRITTEN])
+    if (written := node.meta_get(AS_WRITTEN)) is not None:
+        return exp.Var(this=written)
     if (
         isinstance(node, exp.Column)
         and node.name.startswith(ours.PREFIX)
-        and FIELD_NAME in node.meta
+        and node.meta_get(FIELD_NAME) is not None
     ):
         return exp.Var(this=node.meta[FIELD_NAME])
     if isinstance(node, exp.Column) and node.text("db") == ours.OUTER:

@@ -28,6 +28,10 @@ class _Reading(DuckDB):
         _after_type = -1  # index of the token after the last type that was read
         _is_literal = False  # whether a literal of a type was just read
 
+        def expression(self, instance: Any, token: Any = None, comments: Any = None) -> Any:
+            """Without its place in the text, which nobody reads and each copy would copy."""
+            return super().expression(instance, None, comments)
+
         def _parse_types(self, *given: Any, **named: Any) -> Any:
             found = super()._parse_types(*given, **named)
             self._after_type = -1 if found is None else self._index

@@ -193,4 +193,4 @@ def _keeps_calls(put: exp.Expr, used: list[exp.Expr], select: exp.Select) -> boo
     if any(needs_number(call) != as_item[call_number(call)] for call in calls):
         return False
     filters = [part for part in _conditions(select, "where") if has_call(part)]
-    return all(part.meta.get(_MOVED) for part in filters)
+    return all(part.meta_get(_MOVED) for part in filters)

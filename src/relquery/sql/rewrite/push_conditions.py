@@ -54,7 +54,7 @@ def push_conditions(tree: exp.Expr, lookup: Lookup) -> exp.Expr | None:
                 else:
                     found.node.meta[_DONE] = True
                 return tree
-        elif read.readers and not read.query.meta.get(_DONE):
+        elif read.readers and not read.query.meta_get(_DONE):
             read.query.meta[_DONE] = True
             per_reader = [_plain(read, reader, lookup) for reader in read.readers]
             if all(per_reader):
@@ -81,7 +81,7 @@ def _movable(read: Read, reader: Reader, lookup: Lookup) -> Iterator[_Movable]:
     for holder in holders:
         written = holder.this if isinstance(holder, exp.Where) else holder.args["on"]
         for node in conjuncts(written):
-            over = None if node.meta.get(_DONE) else _over(node, reader, names, sources, lookup)
+            over = None if node.meta_get(_DONE) else _over(node, reader, names, sources, lookup)
             if over is not None:
                 yield _Movable(holder, node, over)
 

@@ -22,7 +22,8 @@ def usage(url: str, text: str, control: dict[str, str] | None) -> dict[str, int]
 
 def test_what_a_breakpoint_ends_survives_a_storm_of_other_prompts() -> None:
     control = {"type": "ephemeral"}
-    with started(options={"cache_tokens": CACHE}) as server:
+    options = {"cache_tokens": CACHE}
+    with started("simulated:step=0.0005", names=("demo",), options=options) as server:
         created = usage(server.url, RULES, control)["cache_creation_input_tokens"]
         sent = sum(
             usage(server.url, f"{number} {RULES}", None)["input_tokens"] for number in range(16)

@@ -24,12 +24,12 @@ _BY_ALIAS = ("having", "order")
 
 def is_inner(column: exp.Expr) -> bool:
     """Whether a column was noted as one of the subquery's own tables."""
-    return column.meta.get(_OWNER) == _INNER
+    return bool(column.meta_get(_OWNER) == _INNER)
 
 
 def outer_name(column: exp.Expr) -> tuple[str, str] | None:
     """(table, name) of a column that was noted as one of the outer query."""
-    owner: tuple[str, str] | None = column.meta.get(_OWNER)
+    owner: tuple[str, str] | None = column.meta_get(_OWNER)
     return None if owner == _INNER else owner
 
 

@@ -10,6 +10,7 @@ import openai
 from tests.serve.conftest import started
 from tests.serve.wire.openai.batches.conftest import CHAT, ended, line, results, uploaded
 
+MODEL = "simulated:step=0.002"
 ROWS = 300
 FEW_AT_ONCE = 40
 """A quarter of them is asked together, so that the batch is far from its end at first answers."""
@@ -17,7 +18,7 @@ FEW_AT_ONCE = 40
 
 def test_answers_from_before_are_kept_and_all_others_asked(tmp_path: Path) -> None:
     lines = [line(at, temperature=2, seed=at, max_tokens=60) for at in range(ROWS)]
-    with started(state=tmp_path, max_waiting=FEW_AT_ONCE) as server:
+    with started(MODEL, names=("demo",), state=tmp_path, max_waiting=FEW_AT_ONCE) as server:
         with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none") as client:
             batch = client.batches.create(
                 input_file_id=uploaded(client, lines), endpoint=CHAT, completion_window="24h"
@@ -35,7 +36,7 @@ def test_answers_from_before_are_kept_and_all_others_asked(tmp_path: Path) -> No
     before = written[: written.rfind(b"\n") + 1]
     assert 0 < before.count(b"\n") < ROWS
     with (
-        started(state=tmp_path, max_waiting=FEW_AT_ONCE) as server,
+        started(MODEL, names=("demo",), state=tmp_path, max_waiting=FEW_AT_ONCE) as server,
         openai.OpenAI(base_url=f"{server.url}/v1", api_key="none") as client,
     ):
         batch = ended(client, client.batches.retrieve(batch.id))
