@@ -329,3 +329,24 @@ def test_a_client_that_leaves_is_no_error_of_the_server(stream: bool) -> None:
         time.sleep(1)
         found = {path: statuses(server, path) for path in paths}
     assert all(seen <= {"499", "200", "400"} and "499" in seen for seen in found.values()), found
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [("/v1/v1/messages", "/v1/messages"), ("/chat/completions", "/v1/chat/completions")],
+)
+def test_a_base_url_with_v1_twice_or_never_is_told(hostile: Running, path: str, meant: str) -> None:
+    answer = post(hostile, path, {})
+    assert answer.status_code == 404
+    assert f"Did you mean {meant}?" in answer.json()["error"]["message"]
+    assert "Did you mean" not in post(hostile, "/v2/messages", {}).json()["error"]["message"]
+
+
+def test_a_body_that_is_not_json_or_not_sent_as_json_is_told_as_that(hostile: Running) -> None:
+    url = f"{hostile.url}/v1/chat/completions"
+    broken = post(hostile, "/v1/chat/completions", b'{"model": "demo", "messages": [{]}')
+    assert "The body is not JSON" in broken.json()["error"]["message"]
+    plain = httpx.post(url, content=json.dumps(CHAT), headers={"content-type": "text/plain"})
+    for answer in (plain, httpx.post(url, data={"model": "demo"})):
+        assert answer.status_code == 400
+        assert "application/json" in answer.json()["error"]["message"]

@@ -98,7 +98,7 @@ async def _answer_http(request: Request, error: Exception) -> Response:
     if isinstance(error.__cause__, HttpError):  # what the body broke with, not how it was read
         return _respond(request, error.__cause__)
     message = {
-        404: f"There is no {request.url.path} here. /openapi.json lists all paths.",
+        404: _no_path(request),
         405: f"{request.url.path} does not take {request.method}.",
     }.get(error.status_code, str(error.detail))
     headers = dict(error.headers or {})
@@ -107,10 +107,23 @@ async def _answer_http(request: Request, error: Exception) -> Response:
     return _respond(request, HttpError(error.status_code, message, None, None, headers))
 
 
+def _no_path(request: Request) -> str:
+    """Also for SDKs whose base URL has /v1 too often or not at all."""
+    path = request.url.path
+    for other in (f"/v1{path}", path.removeprefix("/v1")):
+        scope = {**request.scope, "path": other}
+        if other != path and any(route.matches(scope)[0] is Match.FULL for route in _routes()):
+            return f"There is no {path} here. Did you mean {other}? Check the client's base URL."
+    return f"There is no {path} here. /openapi.json lists all paths."
+
+
+def _routes() -> list[Route]:
+    return [each for router in ROUTERS for each in router.routes if isinstance(each, Route)]
+
+
 def _methods(request: Request) -> list[str]:
     """The methods that a path takes, by all of its routes; Starlette tells those of the first."""
-    routes = [each for router in ROUTERS for each in router.routes if isinstance(each, Route)]
-    matching = [each for each in routes if each.matches(request.scope)[0] is not Match.NONE]
+    matching = [each for each in _routes() if each.matches(request.scope)[0] is not Match.NONE]
     return sorted({method for each in matching for method in each.methods or ()})
 
 
