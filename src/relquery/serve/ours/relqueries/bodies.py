@@ -131,7 +131,7 @@ def table_of(body: RelQueryBody, beside: bytes | None) -> pa.Table:
     if table.num_rows * table.num_columns > MOST_CELLS:
         raise TableError(f"The table has more than {MOST_CELLS:,} cells. Send fewer at once.")
     if not table.num_columns:
-        raise TableError("The table has no columns. Give at least one.")
+        raise TableError("The table is empty. Give at least one row and one column.")
     wanted = table.column_names if body.fields is None else body.fields
     for name in wanted:
         if table.column_names.count(name) != 1:
