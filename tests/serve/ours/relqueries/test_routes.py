@@ -117,7 +117,7 @@ def test_an_answer_that_is_cut_off_says_so(client: httpx.Client):
         ({"rows": ROWS, "columns": {"a": [1]}, "prompt": "x"}, "Give one table"),
         ({"rows": ROWS}, "one of template and prompt"),
         ({"rows": ROWS, "prompt": "x", "template": "x"}, "one of template and prompt"),
-        ({"rows": [], "prompt": "x"}, "no columns"),
+        ({"rows": [], "prompt": "x"}, "table is empty"),
         ({"rows": ROWS, "prompt": "x", "fields": ["titel"]}, "Did you mean 'title'"),
         ({"rows": ROWS, "template": "{title}"}, "can only have {fields}"),
         ({"columns": {"a": [1], "b": []}, "prompt": "x"}, "cannot be read"),
