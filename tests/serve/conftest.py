@@ -12,8 +12,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import duckdb
 import httpx
 import pytest
 
@@ -31,6 +33,22 @@ from relquery.serve.run import serve
 if __name__ == "__main__":
     config = pickle.loads(bytes.fromhex(sys.argv[1]))
     serve(config, lambda server, port: print(port, flush=True))
+"""
+
+
+SCHEMA = """
+<schema name="travel">
+  <system>You plan travels. Answer in one sentence.</system>
+  <user>
+    <module name="plan">
+      I want to travel for <param name="duration" len="4"/>.
+      <union>
+        <module name="home">I stay in my country and like lakes, forests and long walks.</module>
+        <module name="abroad">I go to a city on another continent and like museums.</module>
+      </union>
+    </module>
+  </user>
+</schema>
 """
 
 
@@ -104,7 +122,25 @@ def _wait(found: Running) -> None:
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[Running]:
-    """A server of the demo model that serves everybody."""
-    with started() as found:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files of tables, a schema, and a file that nobody may read."""
+    folder = tmp_path_factory.mktemp("serve")
+    (folder / "notes.csv").write_text("id,note\n1,A boat.\n2,A lake.\n3,A boat.\n")
+    (folder / "secret.csv").write_text("word\nhidden\n")
+    (folder / "schemas").mkdir()
+    (folder / "schemas" / "travel.xml").write_text(SCHEMA)
+    with duckdb.connect(str(folder / "shop.duckdb")) as shop:
+        shop.execute("CREATE TABLE orders AS SELECT 1 AS id, 2.50::DECIMAL(5,2) AS price")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def server(folder: Path) -> Iterator[Running]:
+    """A server of the demo model with tables and a schema, which serves everybody."""
+    tables = {
+        "movies": "demo:movies",
+        "notes": str(folder / "notes.csv"),
+        "shop": str(folder / "shop.duckdb"),
+    }
+    with started(tables=tables, schemas=folder / "schemas") as found:
         yield found

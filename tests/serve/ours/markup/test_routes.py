@@ -12,7 +12,7 @@ import relquery as rq
 from relquery.connection import Connection
 from relquery.serve.errors import HttpError
 from relquery.serve.ours.markup import registry
-from tests.serve.ours.conftest import SCHEMA
+from tests.serve.conftest import SCHEMA
 
 OWN = """<schema name="own"><user>
 <module name="lake">I like lakes and long walks.</module></user></schema>"""

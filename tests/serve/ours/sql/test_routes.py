@@ -180,14 +180,14 @@ def test_statements_run_side_by_side_and_give_what_they_give_alone(client: httpx
     assert all(len(each["rows"]) == 1 and not each["errors"] for each in others)
 
 
-def test_a_client_that_leaves_ends_its_statement(ours: Running, client: httpx.Client):
+def test_a_client_that_leaves_ends_its_statement(server: Running, client: httpx.Client):
     """Eight of them fill the threads; a ninth is answered soon only if they have ended."""
     slow = "SELECT sum(a.range * b.range % 7) FROM range(1000000) a, range(1000000) b"
     calls = "SELECT LLM('Write.', range, max_tokens := 200) FROM range(5000)"
     for at in range(8):
         query = slow if at % 2 else calls
         with (
-            httpx.Client(base_url=ours.url, timeout=0.4) as leaving,
+            httpx.Client(base_url=server.url, timeout=0.4) as leaving,
             pytest.raises(httpx.TimeoutException),
         ):
             leaving.post("/v1/sql", json={"query": query, "order": "original"})

@@ -148,12 +148,14 @@ print(asyncio.run(main()).data)
 """
 
 
-def test_the_spnl_package_gets_the_same_answer_by_its_own_way(ours: Running, client: httpx.Client):
+def test_the_spnl_package_gets_the_same_answer_by_its_own_way(
+    server: Running, client: httpx.Client
+):
     """The package sends chat completions, one for each generation."""
     pytest.importorskip("spnl")
     query = summary(REVIEWS[0])
     theirs = json.dumps(query).replace('"demo"', '"openai/demo"')
-    environment = os.environ | {"OPENAI_API_BASE": f"{ours.url}/v1", "OPENAI_API_KEY": "none"}
+    environment = os.environ | {"OPENAI_API_BASE": f"{server.url}/v1", "OPENAI_API_KEY": "none"}
     told = subprocess.run(
         [sys.executable, "-c", _PACKAGE, theirs],
         env=environment,
