@@ -84,7 +84,8 @@ def _lifespan(server: Server) -> Lifespan:
         loop.set_default_executor(ThreadPoolExecutor(THREADS, "relquery-serve"))
         server.link.hop = loop.call_soon_threadsafe
         watching = asyncio.create_task(server.gate.watch())
-        async with batching(server) as app.state.batches:
+        async with batching(server) as batches:
+            server.keep(batches)
             yield
             server.stopping = True
         watching.cancel()

@@ -96,8 +96,7 @@ async def delete_file(file_id: str, request: Request) -> FileDeleted:
 
 def batches_of(request: Request) -> Batches:
     """The server's batches."""
-    found: Batches = request.app.state.batches
-    return found
+    return Caller(request).server.kept(Batches)
 
 
 def find_file(request: Request, name: str) -> StoredFile:
