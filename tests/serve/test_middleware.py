@@ -30,6 +30,7 @@ async def _length(scope: Scope, receive: Receive, send: Send) -> None:
 async def answered(app: Any, drops: int, pause: float, path: str = "/") -> tuple[Message, bytes]:
     """(how an answer starts, its body) to a body of which a byte comes after each pause."""
     server: Any = SimpleNamespace(
+        models=("demo",),
         config=ServeConfig("demo"),
         serving=0,
         stopping=False,

@@ -184,5 +184,5 @@ if __name__ == "__main__":
     # Those of the stand-in come first, so that they answer in place of the server's own.
     app.ROUTERS = (router, *app.ROUTERS)  # type: ignore[assignment]
     run.Gate = LockedGate  # type: ignore[misc]
-    model = "simulated:step=0.002"  # nothing on the page says what a model answers
+    model = "simulated:step=0.02,length=200"  # nothing on the page says what a model answers
     run.serve(ServeConfig(model, names=("demo",), port=int(sys.argv[1])))

@@ -74,7 +74,7 @@ def test_a_request_that_cannot_be_served_is_in_the_error_file(
     )
     errors = {name: each["body"]["error"] for name, each in wrong.items()}
     assert errors["row-1"]["param"] == "tools"
-    assert "schema cannot be followed" in errors["row-2"]["message"]
+    assert "has 'not', which is not supported" in errors["row-2"]["message"]
     assert errors["row-3"]["code"] == "context_length_exceeded"
     assert errors["row-4"]["param"] == "stream"
 
