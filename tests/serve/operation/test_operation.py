@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import time
+from contextlib import closing
+from http.client import HTTPConnection
 from typing import Any
 
 import httpx
@@ -132,3 +134,16 @@ def test_a_relquery_is_declared_in_the_header_or_the_body(server: Running) -> No
     alone = ask(server, relquery={"rows": 2})
     assert alone.status_code == 400
     assert "rows is given, but nothing" in alone.json()["error"]["message"]
+
+
+def test_an_idle_connection_stays_open_for_longer_than_clients_keep_it(server: Running) -> None:
+    """httpx, and with it the SDKs, keep an idle connection for 5 seconds."""
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=20)
+    with closing(connection):
+        connection.connect()
+        first = connection.sock
+        for wait in (5.2, 0):
+            connection.request("GET", "/health/live")
+            assert connection.getresponse().read()
+            assert connection.sock is first
+            time.sleep(wait)

@@ -25,6 +25,9 @@ _LOG = logging.getLogger("relquery.serve")
 TICK = 0.02  # seconds between two looks at what is still open
 LAST_WORDS = 2.0  # seconds in which errors reach those whose requests were ended
 BACKLOG = 4096  # connections that wait to be accepted
+# Seconds that an idle connection stays open. Clients close theirs after 5 (httpx, and with it the
+# SDKs) to 60 seconds; if the server were first, it could close one just as a request is sent.
+KEEP_ALIVE = 75
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -128,4 +131,5 @@ def _settings(app: ASGIApp, config: ServeConfig) -> uvicorn.Config:
         http=Connection,
         ws="none",
         backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE,
     )
