@@ -13,7 +13,7 @@ import pytest
 from relquery.serve.access.keys import Key, hash_of, write_keys
 from tests.serve.conftest import Running, started
 
-ANN, BOB = ({"x-api-key": f"rq-{name}"} for name in ("ann", "bob"))
+ANN, BOB, OPS = ({"x-api-key": f"rq-{name}"} for name in ("ann", "bob", "ops"))
 BODY = {"model": "m", "messages": [{"role": "user", "content": "Is tea good? " * 20}]}
 LONG = BODY | {"stream": True, "n": 3, "max_tokens": 400}
 
@@ -22,7 +22,9 @@ LONG = BODY | {"stream": True, "n": 3, "max_tokens": 400}
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A server with two tenants."""
     path = tmp_path_factory.mktemp("keys") / "keys.json"
-    write_keys(path, [Key(name, name, hash_of(f"rq-{name}"), "rq-") for name in ("ann", "bob")])
+    names = ("ann", "bob", "ops")
+    keys = (Key(each, each, hash_of(f"rq-{each}"), "rq-", operator=each == "ops") for each in names)
+    write_keys(path, list(keys))
     with started("simulated:step=0.02,length=400", names=("m",), keys=path) as server:
         yield server
 
@@ -42,10 +44,12 @@ def test_nothing_that_another_tenant_does_changes_what_a_tenant_sees(shared: Run
         lines = answer.iter_lines()
         assert next(lines).startswith("data:")
         assert state(shared, BOB) == before
-        own = state(shared, ANN)
+        own, all_ = state(shared, ANN), state(shared, OPS)
     assert own["requests"]["open"] == sum(each["requests"] for each in own["queries"]) == 3
     assert own["tokens"]["answers"] == 1
     assert {each["tenant"] for each in own["queries"]} == {"ann"}
+    assert [each["tenant"] for each in all_["queries"]] == ["ann"]
+    assert all_["cache"]["held"] > 0
     assert own["cache"] == before["cache"]
     assert own["cache"]["held"] is None
     assert own["cache"]["tokens"] > 0

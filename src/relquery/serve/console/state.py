@@ -63,7 +63,7 @@ class QueryState(BaseModel):
 class ConsoleState(BaseModel):
     """A moment of the server. now: seconds on its clock. queries: open relQueries, by arrival.
     more: whether others of them are not listed. Requests, tokens and queries are those of the
-    caller's tenant, or of all where nobody needs a key."""
+    caller's tenant; who may see what concerns all is shown those of all."""
 
     now: float
     models: list[str]
@@ -82,7 +82,7 @@ async def console_state(request: Request) -> ConsoleState:
     server: Server = request.state.server
     # Paths of the console are open to all, but what is being asked is not.
     asker = server.gate.asker(request.scope["headers"])
-    tenant = asker.tenant or None
+    tenant = None if asker.operator else asker.tenant
     state: EngineState = await server.ask("state", MOST_SHOWN + 1, tenant)
     tally = server.link.tally if tenant is None else server.measures.tally(tenant)
     return ConsoleState(
