@@ -22,7 +22,8 @@ from relquery.traces.trace import TracedQuery, load
 async def main(url: str, model: str, trace: str, mode: str, arrivals: str = "") -> dict[str, Any]:
     """The latency of each relQuery in seconds, in the order of the trace."""
     queries = load(Path(trace))
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=200)
+    # As the openai package has them.
+    limits = httpx.Limits(max_connections=1_000, max_keepalive_connections=100)
     async with httpx.AsyncClient(base_url=url, timeout=None, limits=limits) as client:
         sender = _Sender(client, model, mode)
         await sender.send(queries[0], "warm-up")
