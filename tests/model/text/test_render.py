@@ -353,6 +353,30 @@ def test_a_span_that_is_kept_is_rendered_once(monkeypatch: pytest.MonkeyPatch) -
         assert found == ["One text.", *(f"Text {number}." for number in range(6))]
 
 
+def test_pieces_of_text_are_tokenised_once_for_each_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, tokenised = renderer("gpt2"), list[str]()
+    tokenizer = one._tokenizer
+
+    def counting(texts: list[str], **options: object) -> object:
+        tokenised.extend(texts)
+        return tokenizer(texts, **options)
+
+    monkeypatch.setattr(one, "_tokenizer", counting)
+
+    def pieces(owner: str | None) -> int:
+        tokenised.clear()
+        one.share_with(owner)
+        one.render([(Span("A text that two may send.", Role.NONE),)])
+        return len(tokenised)
+
+    assert pieces("ann") > 0
+    assert pieces("ann") == 0
+    assert pieces("bob") > 0
+    assert [pieces("ann"), pieces("bob")] == [0, 0]
+    assert pieces(None) > 0
+    assert pieces(None) > 0
+
+
 def test_an_independent_span_is_a_chain_of_its_own_tokens() -> None:
     one = renderer("gpt2", CHAT)
     passage = Span("Some passage.\n", reuse=Reuse.INDEPENDENT)
