@@ -9,8 +9,8 @@ import pytest
 
 
 def needed(*names: str) -> dict[str, str]:
-    """The paths of programs. Where one is missing the test is skipped, but fails in CI, which
-    installs them (.ci/run).
+    """The paths of programs. If one is missing, the test fails in CI, which installs them
+    (.ci/run). Elsewhere it is skipped: they come from the operating system, not from pip.
     """
     found = {name: shutil.which(name) for name in names}
     absent = " and ".join(name for name, path in found.items() if path is None)

@@ -22,8 +22,8 @@ _MOST_REMAINDERS = 10_000  # each is a state of the grammar, which counts in 32 
 def bounds_of(schema: Mapping[str, Any], whole: bool, where: str) -> dict[str, Any]:
     """The keywords of a schema that bound a number, with inclusive bounds only.
 
-    whole: whether the schema allows whole numbers only. Raises ConfigError for bounds between which
-    there is no number, and for numbers that the grammar would round.
+    whole: whether the schema allows whole numbers only. Raises ConfigError if no number lies
+    within the bounds, or if the grammar would round one of them.
     """
     given = {name: schema[name] for name in _NAMES if name in schema}
     for name, bound in given.items():
