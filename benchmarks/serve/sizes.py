@@ -11,14 +11,15 @@ from relquery.config import POLICIES, PolicyName
 class Sizes:
     """How much is measured.
 
-    relqueries: of the trace over the demo model. simulated: relQueries of the trace over the
-    simulated machine; rows: the most rows of each. policies: those compared. streams: connections
-    that are open at once; seconds: how long. requests: of the storm.
+    relqueries: of the trace over the demo model; runs: of each side. simulated: relQueries of the
+    trace over the simulated machine; rows: the most rows of each. policies: those compared.
+    streams: connections that are open at once; seconds: how long. requests: of the storm.
     """
 
     relqueries: int = 100
+    runs: int = 3
     simulated: int = 1_000
-    rows: int = 20
+    rows: int = 10
     policies: tuple[PolicyName, ...] = POLICIES
     streams: int = 2_000
     seconds: int = 60
@@ -28,6 +29,7 @@ class Sizes:
 FULL = Sizes()
 QUICK = Sizes(
     relqueries=10,
+    runs=1,
     simulated=60,
     policies=("fcfs", "shortest"),
     streams=100,

@@ -1,9 +1,9 @@
 """The same trace on an engine in this process. Prints latencies as JSON.
 
-python -m benchmarks.serve.clients.in_process MODEL POLICY TRACE [ARRIVALS]
+python -m benchmarks.serve.clients.in_process MODEL POLICY TRACE whole|rows ARRIVALS
 
-ARRIVALS: of each row as a job of its own, as the other client writes them; without it each relQuery
-is one job.
+Each relQuery is one job, or each of its rows is. ARRIVALS: when they are submitted, as the other
+client writes it.
 """
 
 from __future__ import annotations
@@ -11,22 +11,24 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import relquery as rq
+from relquery.backends.remote.garbage import settle
 from relquery.config import PolicyName
 from relquery.prompt import Role, Span
 from relquery.traces.trace import TracedQuery, load
 
 
-def main(model: str, policy: str, trace: str, arrivals: str = "") -> dict[str, Any]:
+def main(model: str, policy: str, trace: str, mode: str, arrivals: str) -> dict[str, Any]:
     """The latency of each job in seconds, in the order of arrival, and processor seconds."""
-    queries = load(Path(trace))
-    asked = _rows(queries, arrivals) if arrivals else _whole(queries)
+    asked = list(_asked(load(Path(trace)), mode, Path(arrivals)))
     with rq.Engine(model, policy=cast(PolicyName, policy)) as engine:
         asked[0].submit(engine, "warm-up").result()
+        settle()  # as the process of a server's engine does
         used, begin = time.process_time(), time.perf_counter()
         late, jobs = [], []
         for each in asked:
@@ -61,17 +63,14 @@ class _Asked:
         return engine.submit(prompts, max_tokens=self.max_tokens, **declared)
 
 
-def _whole(queries: list[TracedQuery]) -> list[_Asked]:
-    return [_Asked(each.arrival, tuple(each.prompts), each.output_limit) for each in queries]
-
-
-def _rows(queries: list[TracedQuery], arrivals: str) -> list[_Asked]:
-    found = []
-    for arrival, name, row in sorted(json.loads(Path(arrivals).read_text(encoding="utf-8"))):
+def _asked(queries: list[TracedQuery], mode: str, arrivals: Path) -> Iterator[_Asked]:
+    for arrival, name, row in sorted(json.loads(arrivals.read_text(encoding="utf-8"))):
         query = queries[int(name)]
-        prompt = query.instruction + query.rows[row]
-        found.append(_Asked(arrival, (prompt,), query.output_limit, name, len(query.rows)))
-    return found
+        if mode == "whole":
+            yield _Asked(arrival, tuple(query.prompts), query.output_limit)
+        else:
+            prompt = query.instruction + query.rows[row]
+            yield _Asked(arrival, (prompt,), query.output_limit, name, len(query.rows))
 
 
 if __name__ == "__main__":

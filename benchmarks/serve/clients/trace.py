@@ -1,6 +1,6 @@
 """Sends the relQueries of a trace when they arrive: whole, or row by row. Prints latencies as JSON.
 
-python -m benchmarks.serve.clients.trace URL MODEL TRACE whole|rows [ARRIVALS]
+python -m benchmarks.serve.clients.trace URL MODEL TRACE whole|rows ARRIVALS
 
 ARRIVALS: a file to which is written when each request came to the engine.
 """
@@ -14,17 +14,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-import httpx
-
+from benchmarks.serve.clients.connections import Connections
 from relquery.traces.trace import TracedQuery, load
 
+CONNECTIONS = 1_000
+"""As many as the openai package opens at most."""
 
-async def main(url: str, model: str, trace: str, mode: str, arrivals: str = "") -> dict[str, Any]:
+
+async def main(url: str, model: str, trace: str, mode: str, arrivals: str) -> dict[str, Any]:
     """The latency of each relQuery in seconds, in the order of the trace."""
     queries = load(Path(trace))
-    # As the openai package has them.
-    limits = httpx.Limits(max_connections=1_000, max_keepalive_connections=100)
-    async with httpx.AsyncClient(base_url=url, timeout=None, limits=limits) as client:
+    async with Connections(url, CONNECTIONS) as client:
         sender = _Sender(client, model, mode)
         await sender.send(queries[0], "warm-up")
         begin = sender.begin()
@@ -37,15 +37,14 @@ async def main(url: str, model: str, trace: str, mode: str, arrivals: str = "") 
         jobs = (follow(at, query) for at, query in enumerate(queries))
         latencies = await asyncio.gather(*jobs)
         seconds = time.perf_counter() - begin
-    if arrivals:
-        Path(arrivals).write_text(json.dumps(sender.arrivals), encoding="utf-8")
+    Path(arrivals).write_text(json.dumps(sender.arrivals), encoding="utf-8")
     return {"latencies": latencies, "seconds": seconds}
 
 
 class _Sender:
     """arrivals: (seconds, the relQuery's name, row) of each request, as it came to the engine."""
 
-    def __init__(self, client: httpx.AsyncClient, model: str, mode: str) -> None:
+    def __init__(self, client: Connections, model: str, mode: str) -> None:
         self._client, self._model, self._mode = client, model, mode
         self.arrivals: list[tuple[float, str, int]] = []
         self._begin = 0.0
@@ -68,9 +67,8 @@ class _Sender:
         await asyncio.gather(*(self._post(body, name, row) for row, body in enumerate(bodies)))
 
     async def _post(self, body: dict[str, Any], name: str, row: int) -> None:
-        answer = await self._client.post("/v1/completions", json=body)
+        answer = await self._client.post("/v1/completions", body)
         came = time.perf_counter() - self._begin
-        answer.raise_for_status()
         parts = answer.headers["server-timing"].split(",")
         served = sum(float(part.partition("dur=")[2]) for part in parts) / 1e3
         self.arrivals.append((max(0.0, came - served), name, row))

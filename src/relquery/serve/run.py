@@ -16,7 +16,7 @@ from relquery.backends.remote.garbage import settle
 from relquery.backends.remote.link import Link
 from relquery.serve.access.gate import Gate, KeyGate
 from relquery.serve.access.keys import read_keys, weights_of
-from relquery.serve.access.pages import Pages
+from relquery.serve.access.pages import with_cors
 from relquery.serve.app import Lifespan, make_app
 from relquery.serve.middleware import Front
 from relquery.serve.operation.listening import Listener, bind
@@ -52,9 +52,8 @@ def serve(config: ServeConfig, told: Callable[[Server, int], None] | None = None
             for thing in kept:
                 server.keep(thing)
             app = make_app(_lifespan(server), needs_keys=config.keys is not None)
-            front = Front(app, server, traces)
-            pages = Pages(config.host, config.origins).around(front)
-            listener = Listener(pages, server, told)
+            front = with_cors(Front(app, server, traces), config.origins)
+            listener = Listener(front, server, told)
             warming.join()
             settle()
             listener.run([listening])

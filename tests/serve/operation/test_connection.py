@@ -9,7 +9,7 @@ import pytest
 import uvicorn
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from relquery.serve.operation.connection import Connection
 
@@ -24,9 +24,13 @@ async def _length(scope: Scope, receive: Receive, send: Send) -> None:
         await PlainTextResponse(str(len(body)))(scope, receive, send)
 
 
-async def _talk(*parts: bytes, pause: float = 0.0) -> bytes:
+async def _at_once(scope: Scope, receive: Receive, send: Send) -> None:
+    await PlainTextResponse("no", 401)(scope, receive, send)
+
+
+async def _talk(*parts: bytes, pause: float = 0.0, app: ASGIApp = _length) -> bytes:
     """What a server answers that is sent these parts, until it closes or a second has passed."""
-    config = uvicorn.Config(_length, http=Hasty, ws="none", lifespan="off", log_config=None)
+    config = uvicorn.Config(app, http=Hasty, ws="none", lifespan="off", log_config=None)
     config.load()
     state = uvicorn.server.ServerState()
     server = await asyncio.get_running_loop().create_server(
@@ -72,6 +76,14 @@ def test_a_body_may_take_long_as_long_as_it_comes() -> None:
     found = asyncio.run(_talk(POST, b"a", b"b", b"c", pause=0.12))
     assert found.startswith(b"HTTP/1.1 200 ")
     assert found.endswith(b"\r\n\r\n3")
+
+
+@pytest.mark.parametrize("size", [4, 20])
+def test_the_rest_of_a_body_that_is_answered_already_must_come_in_time(size: int) -> None:
+    head = b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % size
+    found = asyncio.run(_talk(head, *[b"x"] * size, POST + b"abc", pause=0.04, app=_at_once))
+    answers = 2 if size == 4 else 1
+    assert found.count(b"HTTP/1.1 ") == found.count(b" 401 ") == answers
 
 
 def test_a_connection_between_two_requests_is_left_to_its_own_limit() -> None:

@@ -56,18 +56,19 @@ class Pages:
                 "origin_not_allowed",
             )
 
-    def around(self, app: ASGIApp) -> ASGIApp:
-        """The application, with the headers that let browsers call it (CORS)."""
-        if not self._origins:
-            return app
-        return CORSMiddleware(
-            app,
-            allow_origins=sorted(self._origins),
-            allow_methods=("GET", "POST", "DELETE"),
-            allow_headers=("*",),
-            expose_headers=EXPOSED,
-            max_age=600,
-        )
+
+def with_cors(app: ASGIApp, origins: Collection[str]) -> ASGIApp:
+    """The application with the headers that let browsers call it from other pages (CORS)."""
+    if not origins:
+        return app
+    return CORSMiddleware(
+        app,
+        allow_origins=sorted(origins),
+        allow_methods=("GET", "POST", "DELETE"),
+        allow_headers=("*",),
+        expose_headers=EXPOSED,
+        max_age=600,
+    )
 
 
 def _only(wanted: bytes, headers: Sequence[tuple[bytes, bytes]]) -> str:

@@ -17,7 +17,8 @@ MOST_HEAD = 64 << 10
 class Connection(HttpToolsProtocol):
     """uvicorn's, which by itself would wait for a head of any size without end.
 
-    patience: seconds in which a head must come, and after which no more of a body has come.
+    patience: seconds in which a head must come, in which more of a body must come, and in which all
+    of a body must come that is answered already.
     """
 
     patience: ClassVar[float] = 30.0
@@ -38,7 +39,7 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._in_head:
             self._read += len(data)
-        elif self._tiring is not None:
+        elif self._tiring is not None and not self.cycle.response_complete:
             self._wait()
         super().data_received(data)
         if self._in_head and self._read > MOST_HEAD and not self.transport.is_closing():
@@ -88,7 +89,8 @@ class Connection(HttpToolsProtocol):
     def _refuse(self, status: int, message: str) -> None:
         """Answer, unless an answer has begun, and close the connection."""
         self._rest()
-        if self.cycle is None or not self.cycle.response_started or self.cycle.response_complete:
+        earlier = self._in_head and (self.cycle is None or self.cycle.response_complete)
+        if earlier or not self.cycle.response_started:
             content = json.dumps(openai_body(HttpError(status, message))).encode()
             head = (
                 f"HTTP/1.1 {status} {_WORDS[status]}\r\ncontent-type: application/json\r\n"

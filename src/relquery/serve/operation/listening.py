@@ -128,6 +128,7 @@ def _settings(app: ASGIApp, config: ServeConfig) -> uvicorn.Config:
         access_log=False,
         timeout_graceful_shutdown=1,
         server_header=False,
+        proxy_headers=False,  # nothing here asks where a request comes from
         http=Connection,
         ws="none",
         backlog=BACKLOG,
