@@ -44,6 +44,7 @@ LAYERS: dict[str, set[str]] = {
     "evaluation": {"errors", "report", "html", "sql", "connection"},
     "notebook": {"errors", "html", "sql", "connection"},
     "frames": BASE | RECORDS | {"sql", "backends.base", "connection"},
+    "spark": BASE | WHAT | RECORDS | {"backends.base", "backends", "connection"},
     "serve": BASE
     | WHAT
     | RECORDS

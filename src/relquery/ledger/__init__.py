@@ -6,5 +6,15 @@ from relquery.ledger.keys import Keys, answer_keys, has_one_answer
 from relquery.ledger.look_up import look_up
 from relquery.ledger.saving import save_copies, saving
 from relquery.ledger.store import Ledger
+from relquery.ledger.stored import AnswerStore
 
-__all__ = ["Keys", "Ledger", "answer_keys", "has_one_answer", "look_up", "save_copies", "saving"]
+__all__ = [
+    "AnswerStore",
+    "Keys",
+    "Ledger",
+    "answer_keys",
+    "has_one_answer",
+    "look_up",
+    "save_copies",
+    "saving",
+]

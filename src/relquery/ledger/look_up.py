@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relquery.ledger.keys import Keys
-from relquery.ledger.store import Ledger
+from relquery.ledger.stored import AnswerStore
 from relquery.prompt import Answer, Prompt, Sampling
 
 
 def look_up(
-    ledger: Ledger, names: Sequence[str], prompts: Sequence[Prompt], sampling: Sampling
+    ledger: AnswerStore, names: Sequence[str], prompts: Sequence[Prompt], sampling: Sampling
 ) -> tuple[Keys, dict[int, Answer]]:
     """The keys to store answers under, and the answers already known, by index.
 

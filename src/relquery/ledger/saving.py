@@ -10,7 +10,7 @@ from queue import Empty, SimpleQueue
 from threading import Event, Thread
 
 from relquery.errors import LedgerWarning
-from relquery.ledger.store import Ledger
+from relquery.ledger.stored import AnswerStore
 from relquery.ledger.termination import before_termination
 from relquery.prompt import Answer
 
@@ -18,11 +18,14 @@ _SOON = 0.02  # seconds to collect answers before storing them together
 _AGAIN = 0.5  # seconds until a failed write is retried
 _LOOKS, _LOOK_SECONDS = 100, 0.05  # how long a terminating process waits for the disk
 
+TROUBLE = (sqlite3.Error, OSError)
+"""What storing answers may raise."""
+
 Keep = Callable[[bytes, Answer], None]
 
 
 @contextmanager
-def saving(ledger: Ledger) -> Iterator[Keep]:
+def saving(ledger: AnswerStore) -> Iterator[Keep]:
     """A block in which answers are stored under their keys as they arrive, from any thread.
 
     Each answer is on disk within a tenth of a second, unless the disk is slower. All are on disk
@@ -39,11 +42,11 @@ def saving(ledger: Ledger) -> Iterator[Keep]:
             writer.end()
 
 
-def save_copies(ledger: Ledger, answers: Iterable[tuple[bytes, Answer]]) -> None:
+def save_copies(ledger: AnswerStore, answers: Iterable[tuple[bytes, Answer]]) -> None:
     """Store answers that are already stored under other keys. Issues LedgerWarning if it fails."""
     try:
         ledger.put(answers, are_new=False)
-    except sqlite3.Error as error:
+    except TROUBLE as error:
         warnings.warn(
             f"Answers could not be stored again in the ledger {ledger.path}: {error}. Other "
             "queries may ask them again.",
@@ -55,7 +58,7 @@ def save_copies(ledger: Ledger, answers: Iterable[tuple[bytes, Answer]]) -> None
 class _Writer(Thread):
     """Stores answers in batches."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: AnswerStore) -> None:
         # A daemon, so that a hanging disk does not keep the process alive.
         super().__init__(name="relquery-ledger", daemon=True)
         self._ledger = ledger
@@ -63,7 +66,7 @@ class _Writer(Thread):
         self._items = SimpleQueue[tuple[bytes, Answer] | Event | None]()
         self._bell = SimpleQueue[None]()
         self._unsaved: list[tuple[bytes, Answer]] = []
-        self._problem: sqlite3.Error | None = None
+        self._problem: Exception | None = None
         self._is_over = self._has_ended = False
 
     def keep(self, key: bytes, answer: Answer) -> None:
@@ -124,7 +127,7 @@ class _Writer(Thread):
     def _store(self) -> None:
         try:
             self._ledger.put(self._unsaved)
-        except sqlite3.Error as error:
+        except TROUBLE as error:
             self._problem = error
         else:
             self._unsaved, self._problem = [], None

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from math import inf
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
 from relquery.errors import ConfigError
 from relquery.ledger.keys import Keys
+from relquery.ledger.stored import kept_text, known_answer, scores_as_json, scores_from_json
 from relquery.prompt import Answer, Finish
 
 _COLUMNS = (
@@ -88,13 +87,7 @@ class Ledger:
             marks = ", ".join("?" * len(some))
             rows = self._read(f"{_SELECT} WHERE key IN ({marks})", some)
             for key, text, prompt_tokens, output_tokens in rows:
-                known[key] = Answer(
-                    text.decode("utf-8", "surrogatepass") if isinstance(text, bytes) else text,
-                    Finish.STOP,
-                    prompt_tokens=prompt_tokens,
-                    output_tokens=output_tokens,
-                    attempts=0,
-                )
+                known[key] = known_answer(_text(text), prompt_tokens, output_tokens)
         for key, scores in self._scores(list(known)).items():
             known[key] = replace(known[key], scores=scores)
         return known
@@ -117,15 +110,13 @@ class Ledger:
         """
         answers = list(answers)
         rows = [
-            (key, _storable(answer.text), answer.prompt_tokens, answer.output_tokens)
+            (key, _storable(text), answer.prompt_tokens, answer.output_tokens)
             for key, answer in answers
-            if answer.finish in (Finish.STOP, Finish.DECIDED)
-            and answer.error is None
-            and answer.text is not None
+            if (text := kept_text(answer)) is not None
         ]
         stored = {row[0] for row in rows}
         scores = [
-            (key, _as_json(answer.scores))
+            (key, scores_as_json(answer.scores))
             for key, answer in answers
             if key in stored and answer.scores is not None
         ]
@@ -168,7 +159,7 @@ class Ledger:
             some = keys[start : start + _LOOK_UP_AT_ONCE]
             marks = ", ".join("?" * len(some))
             rows = self._read(f"SELECT key, scores FROM scores WHERE key IN ({marks})", some)
-            known |= {key: _from_json(text) for key, text in rows}
+            known |= {key: scores_from_json(text) for key, text in rows}
         return known
 
     def _insert(self, rows: list[tuple[Any, ...]], scores: list[tuple[bytes, str]]) -> None:
@@ -211,13 +202,9 @@ def _patiently(act: Callable[[], Given]) -> Given:
     return act()
 
 
-def _as_json(scores: Mapping[str, float]) -> str:
-    """Scores as JSON, which has no number for what is impossible."""
-    return json.dumps({label: None if log == -inf else log for label, log in scores.items()})
-
-
-def _from_json(text: str) -> dict[str, float]:
-    return {label: -inf if log is None else log for label, log in json.loads(text).items()}
+def _text(stored: str | bytes) -> str:
+    """See `_storable`."""
+    return stored.decode("utf-8", "surrogatepass") if isinstance(stored, bytes) else stored
 
 
 def _storable(text: str) -> str | bytes:

@@ -9,7 +9,7 @@ import numpy as np
 
 from relquery.arrays import Int64s
 from relquery.backends.base import cancelling
-from relquery.ledger import Keys, Ledger, has_one_answer, look_up, saving
+from relquery.ledger import AnswerStore, Keys, has_one_answer, look_up, saving
 from relquery.prompt import Answer, Finish, Prompt, Sampling
 from relquery.sql.execute.asker import Asker
 
@@ -47,7 +47,7 @@ def delivered(
     places: Int64s,
     sampling: Sampling,
     asker: Asker,
-    ledger: Ledger | None,
+    ledger: AnswerStore | None,
     keys: Keys | None,
 ) -> Generator[tuple[int, Answer], None, None]:
     """Ask the backend. Yields (place, answer) as answers arrive; they also go into the ledger.

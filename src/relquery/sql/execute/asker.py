@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from relquery.backends.base import Backend
 from relquery.config import QueryConfig
-from relquery.ledger import Ledger
+from relquery.ledger import AnswerStore
 from relquery.report import StageReport
 from relquery.sql.execute.reading import short
 from relquery.sql.plan.planner import PlannedCall
@@ -27,7 +27,7 @@ class Asker:
 
     backend: Backend
     config: QueryConfig
-    ledger: Ledger | None
+    ledger: AnswerStore | None
     progress: Progress | None
     clock: Callable[[], float]
     recording: Recording | None = None

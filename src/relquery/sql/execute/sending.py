@@ -20,7 +20,7 @@ from typing import Literal
 import numpy as np
 
 from relquery.arrays import Int64s
-from relquery.ledger import Keys, Ledger, has_one_answer, look_up, save_copies
+from relquery.ledger import AnswerStore, Keys, has_one_answer, look_up, save_copies
 from relquery.prompt import Answer
 from relquery.sql.execute.answered import delivered
 from relquery.sql.execute.asker import Asker
@@ -59,7 +59,7 @@ class Sending:
     question: Question
     asker: Asker
     inputs: Inputs
-    ledger: Ledger | None
+    ledger: AnswerStore | None
     prompt_keys: Keys | None
     any_known: dict[int, Answer]
     total: int

@@ -1,0 +1,105 @@
+"""A ledger that many machines share: a folder that all of them see.
+
+Each writer appends to a file of its own, an answer a line. So nothing is ever locked, and a line
+that a crash has cut short is the last of its file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from relquery.ledger.keys import Keys
+from relquery.ledger.stored import kept_text, known_answer, scores_as_json, scores_from_json
+from relquery.prompt import Answer, Finish
+
+SUFFIX = ".answers"
+
+
+@dataclass(slots=True)
+class FolderLedger:
+    """The answers of one task: what its other attempts have got, and where its own go.
+
+    path: the folder. task: begins the names of the files of all its attempts. attempt: this one.
+    stored: answers stored through this object. noted: their keys, while somebody wants to know.
+    """
+
+    path: Path
+    task: str
+    attempt: str
+    may_be_older: bool = False
+    stored: int = 0
+    noted: set[bytes] | None = None
+    _known: dict[bytes, Answer] = field(default_factory=dict)
+    _read: dict[Path, int] = field(default_factory=dict)
+    _file: int | None = None
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether any attempt has written an answer."""
+        self._refresh()
+        return bool(self._known)
+
+    def find(self, keys: Keys) -> dict[int, Answer]:
+        """The known answers, by index of the prompt. Looks for new ones of other attempts."""
+        self._refresh()
+        known = {at: self._known[key] for at, key in enumerate(keys.whole) if key in self._known}
+        for at, key in enumerate(keys.decided):
+            if key in self._known and at not in known:
+                known[at] = replace(self._known[key], finish=Finish.DECIDED)
+        return known
+
+    def put(self, answers: Iterable[tuple[bytes, Answer]], *, are_new: bool = True) -> None:
+        """Store the valid answers durably; see Ledger. Raises OSError."""
+        valid = [(key, answer) for key, answer in answers if kept_text(answer) is not None]
+        if not valid:
+            return
+        if self._file is None:
+            name = self.path / f"{self.task}-{self.attempt}{SUFFIX}"
+            self._file = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        content = b"".join(_line(key, answer) for key, answer in valid)
+        while content:
+            content = content[os.write(self._file, content) :]
+        os.fsync(self._file)
+        self.stored += len(valid) if are_new else 0
+        if self.noted is not None:
+            self.noted.update(key for key, _ in valid)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _refresh(self) -> None:
+        """Read what all attempts have written since the last time, this one included."""
+        for path in self.path.glob(f"{self.task}-*{SUFFIX}"):
+            begin = self._read.get(path, 0)
+            found, self._read[path] = read_lines(path, begin)
+            self._known.update(found)
+
+
+def read_lines(path: Path, begin: int = 0) -> tuple[dict[bytes, Answer], int]:
+    """The answers of a file from a place on, and the place after the last whole line."""
+    with path.open("rb") as file:
+        file.seek(begin)
+        content = file.read()
+    whole = content[: content.rfind(b"\n") + 1]
+    return dict(_answers(whole)), begin + len(whole)
+
+
+def _answers(lines: bytes) -> Iterator[tuple[bytes, Answer]]:
+    for line in lines.splitlines():
+        key, text, prompt_tokens, output_tokens, scores = json.loads(line)
+        known = None if scores is None else scores_from_json(scores)
+        yield bytes.fromhex(key), known_answer(text, prompt_tokens, output_tokens, known)
+
+
+def _line(key: bytes, answer: Answer) -> bytes:
+    scores = None if answer.scores is None else scores_as_json(answer.scores)
+    # As ASCII: also texts with lone surrogates, and no line break but the last.
+    fields = (key.hex(), answer.text, answer.prompt_tokens, answer.output_tokens, scores)
+    return json.dumps(fields).encode() + b"\n"

@@ -1,0 +1,63 @@
+"""What a ledger keeps of an answer, whatever it is written to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from math import inf
+from pathlib import Path
+from typing import Protocol
+
+from relquery.ledger.keys import Keys
+from relquery.prompt import Answer, Finish
+
+
+class AnswerStore(Protocol):
+    """Where answers are kept; see Ledger for its fields."""
+
+    may_be_older: bool
+    noted: set[bytes] | None
+
+    @property
+    def path(self) -> Path | None:
+        """The file or folder; None if in memory."""
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether it has any answers."""
+
+    def find(self, keys: Keys) -> dict[int, Answer]:
+        """The known answers, by index of the prompt."""
+
+    def put(self, answers: Iterable[tuple[bytes, Answer]], *, are_new: bool = True) -> None:
+        """Store the valid answers durably; see Ledger. Raises sqlite3.Error or OSError."""
+
+
+def kept_text(answer: Answer) -> str | None:
+    """The text of an answer that is kept: it is whole, or decides a comparison. None for others."""
+    is_whole = answer.finish in (Finish.STOP, Finish.DECIDED)
+    return answer.text if is_whole and answer.error is None else None
+
+
+def known_answer(
+    text: str, prompt_tokens: int, output_tokens: int, scores: Mapping[str, float] | None = None
+) -> Answer:
+    """A kept answer as it is read again: it takes no attempt."""
+    return Answer(
+        text,
+        Finish.STOP,
+        prompt_tokens=prompt_tokens,
+        output_tokens=output_tokens,
+        attempts=0,
+        scores=scores,
+    )
+
+
+def scores_as_json(scores: Mapping[str, float]) -> str:
+    """Scores as JSON, which has no number for what is impossible."""
+    return json.dumps({label: None if log == -inf else log for label, log in scores.items()})
+
+
+def scores_from_json(text: str) -> dict[str, float]:
+    """See `scores_as_json`."""
+    return {label: -inf if log is None else log for label, log in json.loads(text).items()}

@@ -1,0 +1,1 @@
+"""Queries over tables that outgrow one machine: planned here, run by Spark."""

@@ -1,0 +1,192 @@
+"""What a task does: orders the inputs of its partition, asks them, and gives the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from relquery.backends.base import Backend
+from relquery.backends.load import load
+from relquery.config import QueryConfig
+from relquery.ledger.folder import FolderLedger
+from relquery.prompt import Answer
+from relquery.sql import names as ours
+from relquery.sql.execute.asker import Asker
+from relquery.sql.execute.reading import read_answer
+from relquery.sql.execute.sending import Sending
+from relquery.sql.functions.task import Task
+from relquery.sql.inputs.cells import Cells
+from relquery.sql.inputs.inputs import Question
+from relquery.sql.inputs.prompt import Form
+
+KEY = f"{ours.PREFIX}key"
+TROUBLE, TEXT, FINISH, KNOWN = (
+    f"{ours.PREFIX}{name}" for name in ("trouble", "said", "finish", "known")
+)
+_COUNTED = ("attempts", "prompt_tokens", "cached_tokens", "output_tokens")
+COUNTS = tuple(f"{ours.PREFIX}{name}" for name in _COUNTED)
+_SLICE = 16
+"""Requests of a slice, by those that are open at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a task runs. careful: whether another attempt may run, or have run, beside it."""
+
+    partition: int
+    attempt: int
+    careful: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Asks:
+    """One stage, as it is sent to the tasks that ask it.
+
+    name: of the stage. names, forms: of the fields. folder: of the ledger. run: names this stage
+    among all that ever write there. concurrency: requests that one task has open.
+    """
+
+    name: str
+    task: Task
+    names: tuple[str, ...]
+    forms: tuple[Form, ...]
+    modules: tuple[int, ...]
+    config: QueryConfig
+    model: str
+    options: tuple[tuple[str, Any], ...]
+    folder: str
+    run: str
+    concurrency: int
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of what it gives: one row for each input."""
+        return pa.schema(
+            [
+                (KEY, pa.binary()),
+                (ours.VALUE, self.task.transport),
+                (TROUBLE, pa.string()),
+                (TEXT, pa.string()),
+                (FINISH, pa.string()),
+                (KNOWN, pa.bool_()),
+                *((name, pa.int32()) for name in COUNTS),
+            ]
+        )
+
+    def over(self, batches: Iterator[pa.RecordBatch], place: Place) -> Iterator[pa.RecordBatch]:
+        """Ask the inputs of a partition, all with different keys; they are in memory together.
+
+        With on_error "raise", nothing more is asked after the first answer without a value.
+        """
+        given = [batch for batch in batches if batch.num_rows]
+        if not given:
+            return
+        table = pa.Table.from_batches(given)
+        task = f"{self.run}-{place.partition:06d}"
+        with closing(FolderLedger(Path(self.folder), task, str(place.attempt))) as ledger:
+            asking = _Asking.of(self, table, ledger)
+            asking.ask(careful=place.careful)
+        yield from asking.answers().to_batches()
+
+
+@dataclass(slots=True)
+class _Asking:
+    """The inputs of one partition while they are asked."""
+
+    asks: Asks
+    keys: pa.ChunkedArray
+    sending: Sending
+    given: dict[int, Answer] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, asks: Asks, table: pa.Table, ledger: FolderLedger) -> _Asking:
+        columns = [ours.field(at) for at in range(len(asks.names))]
+        texts = table.select(columns)
+        every = np.arange(table.num_rows)
+        cells = Cells(asks.names, asks.forms, every, lambda rows: texts.take(pa.array(rows)))
+        question = Question(asks.name, asks.task, table.num_rows, cells, asks.modules)
+        backend = _backend(asks.model, asks.options)
+        asker = Asker(backend, asks.config, ledger, None, perf_counter)
+        return cls(asks, table.column(KEY), Sending.of(question, asker))
+
+    def ask(self, careful: bool) -> None:
+        """Ask what has no answer, in the order that shares the most.
+
+        careful: look for answers of other attempts again and again.
+        """
+        inputs, most = self.sending.inputs, self.asks.concurrency * _SLICE
+        shelf = self.sending.shelf(None)
+        self.given.update(shelf.known)
+        missing = shelf.lacks(self.sending.every)
+        schedule = inputs.schedule(missing, self.asks.config.order)
+        rows = missing if schedule is None else missing[schedule.rows]
+        size = most if careful else max(1, len(rows))
+        with suppress(_EnoughError):
+            for begin in range(0, len(rows), size):
+                part = np.arange(begin, min(begin + size, len(rows)))
+                if begin:
+                    part = part[~np.isin(rows[part], self._found())]
+                some = None if schedule is None else schedule.part(part)
+                self.sending.send(rows[part], some, shelf, self._put)
+
+    def _found(self) -> list[int]:
+        """Inputs that have an answer now, those of other attempts included."""
+        ledger, keys = self.sending.ledger, self.sending.prompt_keys
+        if ledger is not None and keys is not None:
+            for at, answer in ledger.find(keys).items():
+                self.given.setdefault(at, answer)
+        return list(self.given)
+
+    def _put(self, at: int, answer: Answer) -> None:
+        self.given[at] = answer
+        if self.asks.config.on_error == "raise" and read_answer(answer, self.asks.task)[1]:
+            raise _EnoughError
+
+    def answers(self) -> pa.Table:
+        """A row for each input; for inputs that were not asked there is none."""
+        of_row = self.sending.inputs.of_row
+        given = [
+            (row, self.given[at]) for row, at in enumerate(of_row.tolist()) if at in self.given
+        ]
+        read = [read_answer(answer, self.asks.task) for _, answer in given]
+        answers = [answer for _, answer in given]
+        columns = [
+            self.keys.take(pa.array([row for row, _ in given], pa.int64())),
+            [value for value, _ in read],
+            [trouble for _, trouble in read],
+            [None if each.text is None else _valid(each.text) for each in answers],
+            [each.finish.value for each in answers],
+            [not each.attempts for each in answers],
+            *([getattr(each, name) for each in answers] for name in _COUNTED),
+        ]
+        schema = self.asks.schema
+        arrays = [
+            column.combine_chunks().cast(kind)
+            if isinstance(column, pa.ChunkedArray)
+            else pa.array(column, kind)
+            for column, kind in zip(columns, schema.types, strict=True)
+        ]
+        return pa.table(arrays, schema=schema)
+
+
+class _EnoughError(Exception):
+    """An answer has no value, and one that has none is enough."""
+
+
+@lru_cache(maxsize=2)
+def _backend(model: str, options: tuple[tuple[str, Any], ...]) -> Backend:
+    """What answers. A process opens it once for all of its tasks."""
+    return load(model, **dict(options))
+
+
+def _valid(text: str) -> str:
+    """Arrow takes no lone surrogates."""
+    return text.encode("utf-8", "replace").decode()
