@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import closing
 from math import inf
 from pathlib import Path
@@ -75,6 +76,28 @@ def test_a_folder_that_cannot_be_written_is_told_at_the_end(tmp_path: Path) -> N
         saving(_open(tmp_path / "gone")) as keep,
     ):
         keep(*keys.entry(0, Answer("yes", Finish.STOP)))
+
+
+def test_half_a_line_that_a_full_disk_took_does_not_spoil_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = Keys.of("model", PROMPTS, Sampling())
+    write, tries = os.write, iter((True, False))
+
+    def half(file: int, content: bytes) -> int:
+        if next(tries):
+            return write(file, content[:20])
+        raise OSError(28, "No space left on device")
+
+    with closing(_open(tmp_path)) as ledger:
+        ledger.put([keys.entry(0, Answer("before", Finish.STOP))])
+        with monkeypatch.context() as full:
+            full.setattr(os, "write", half)
+            with pytest.raises(OSError, match="No space"):
+                ledger.put([keys.entry(1, Answer("lost", Finish.STOP))])
+        ledger.put([keys.entry(1, Answer("again", Finish.STOP))])
+    found = _open(tmp_path, "1").find(keys)
+    assert {at: one.text for at, one in found.items()} == {0: "before", 1: "again"}
 
 
 ANSWERS = st.builds(

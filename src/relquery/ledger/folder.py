@@ -60,10 +60,7 @@ class FolderLedger:
         if self._file is None:
             name = self.path / f"{self.task}-{self.attempt}{SUFFIX}"
             self._file = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        content = b"".join(_line(key, answer) for key, answer in valid)
-        while content:
-            content = content[os.write(self._file, content) :]
-        os.fsync(self._file)
+        _append(self._file, b"".join(_line(key, answer) for key, answer in valid))
         self.stored += len(valid) if are_new else 0
         if self.noted is not None:
             self.noted.update(key for key, _ in valid)
@@ -80,6 +77,18 @@ class FolderLedger:
             begin = self._read.get(path, 0)
             found, self._read[path] = read_lines(path, begin)
             self._known.update(found)
+
+
+def _append(file: int, content: bytes) -> None:
+    """Write all of it durably, or nothing: the next line must not follow half of one."""
+    begin = os.fstat(file).st_size
+    try:
+        while content:
+            content = content[os.write(file, content) :]
+        os.fsync(file)
+    except OSError:
+        os.ftruncate(file, begin)
+        raise
 
 
 def read_lines(path: Path, begin: int = 0) -> tuple[dict[bytes, Answer], int]:

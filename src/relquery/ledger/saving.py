@@ -18,8 +18,7 @@ _SOON = 0.02  # seconds to collect answers before storing them together
 _AGAIN = 0.5  # seconds until a failed write is retried
 _LOOKS, _LOOK_SECONDS = 100, 0.05  # how long a terminating process waits for the disk
 
-TROUBLE = (sqlite3.Error, OSError)
-"""What storing answers may raise."""
+_TROUBLE = (sqlite3.Error, OSError)  # what storing answers may raise
 
 Keep = Callable[[bytes, Answer], None]
 
@@ -46,7 +45,7 @@ def save_copies(ledger: AnswerStore, answers: Iterable[tuple[bytes, Answer]]) ->
     """Store answers that are already stored under other keys. Issues LedgerWarning if it fails."""
     try:
         ledger.put(answers, are_new=False)
-    except TROUBLE as error:
+    except _TROUBLE as error:
         warnings.warn(
             f"Answers could not be stored again in the ledger {ledger.path}: {error}. Other "
             "queries may ask them again.",
@@ -127,7 +126,7 @@ class _Writer(Thread):
     def _store(self) -> None:
         try:
             self._ledger.put(self._unsaved)
-        except TROUBLE as error:
+        except _TROUBLE as error:
             self._problem = error
         else:
             self._unsaved, self._problem = [], None

@@ -20,7 +20,7 @@ from relquery.ledger.folder import FolderLedger
 from relquery.prompt import Answer
 from relquery.sql import names as ours
 from relquery.sql.execute.asker import Asker
-from relquery.sql.execute.reading import read_answer
+from relquery.sql.execute.reading import read_answer, without_surrogates
 from relquery.sql.execute.sending import Sending
 from relquery.sql.functions.task import Task
 from relquery.sql.inputs.cells import Cells
@@ -162,7 +162,7 @@ class _Asking:
             self.keys.take(pa.array([row for row, _ in given], pa.int64())),
             [value for value, _ in read],
             [trouble for _, trouble in read],
-            [None if each.text is None else _valid(each.text) for each in answers],
+            [None if each.text is None else without_surrogates(each.text) for each in answers],
             [each.finish.value for each in answers],
             [not each.attempts for each in answers],
             *([getattr(each, name) for each in answers] for name in _COUNTED),
@@ -185,8 +185,3 @@ class _EnoughError(Exception):
 def _backend(model: str, options: tuple[tuple[str, Any], ...]) -> Backend:
     """What answers. A process opens it once for all of its tasks."""
     return load(model, **dict(options))
-
-
-def _valid(text: str) -> str:
-    """Arrow takes no lone surrogates."""
-    return text.encode("utf-8", "replace").decode()

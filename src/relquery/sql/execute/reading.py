@@ -21,8 +21,7 @@ def read_answer(answer: Answer, task: Task) -> tuple[Any, str | None]:
     if task.sampling.labels:
         return _label(answer.text, task.sampling.labels)
     if task.output is None or task.kind == "match":
-        # DuckDB does not accept lone surrogates.
-        return answer.text.encode("utf-8", "replace").decode(), None
+        return without_surrogates(answer.text), None
     try:
         return task.output.read(answer.text), None
     except InvalidAnswerError as error:
@@ -54,6 +53,11 @@ def short(text: str | None) -> str:
     if text is None:
         return "NULL"
     return repr(text if len(text) <= 60 else f"{text[:57]}...")
+
+
+def without_surrogates(text: str) -> str:
+    """The text as DuckDB and Arrow accept it: no lone surrogates."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _label(text: str, labels: tuple[str, ...]) -> tuple[str | None, str | None]:
