@@ -16,6 +16,7 @@ from relquery.errors import ConfigError
 from relquery.table.columns import encode
 from relquery.table.cost.weigh import Weight
 from relquery.table.reorder import Schedule, reorder
+from tests.pace import pace, within
 
 HUGE = "x" * 5_000_000
 EDGES = {
@@ -84,19 +85,19 @@ def test_equal_cells_of_five_megabytes_hit() -> None:
 @pytest.mark.parametrize("weight", ["squared", "tokens"])
 def test_thousands_of_distinct_rows_are_ordered_in_seconds(method: Order, weight: Weight) -> None:
     table = {name: [f"{name}{i * 7919 % 4001}" for i in range(4000)] for name in "abcd"}
-    schedule = reorder(table, method, weight=weight)
+    with within(10):
+        schedule = reorder(table, method, weight=weight)
     check(schedule, 4000, 4)
     assert schedule.report.phc == 0
-    assert schedule.report.seconds < 10
 
 
 @pytest.mark.parametrize("method", ["original", "fixed", "ggr", "tree"])
 def test_thousands_of_equal_rows_hit_all_but_once(method: Order) -> None:
     table = {"a": ["same"] * 4000, "b": ["the same"] * 4000, "c": [None] * 4000}
-    report = reorder(table, method, bags=[["a", "c"]]).report
+    with within(10):
+        report = reorder(table, method, bags=[["a", "c"]]).report
     assert report.phc == 3999 * (4**2 + 8**2)
     assert report.phr == pytest.approx(3999 / 4000)
-    assert report.seconds < 10
 
 
 @pytest.mark.parametrize("method", ["ggr", "tree"])
@@ -105,9 +106,9 @@ def test_two_thousand_columns_are_ordered_in_seconds(method: Order) -> None:
     table = pa.table(
         [rng.integers(0, 1 + i % 50, 300) for i in range(2000)], list(map(str, range(2000)))
     )
-    schedule = reorder(table, method)
+    with within(20):
+        schedule = reorder(table, method)
     check(schedule, 300, 2000)
-    assert schedule.report.seconds < 20
     assert schedule.report.phr > reorder(table, "original").report.phr
 
 
@@ -138,7 +139,7 @@ def test_seconds_bound_the_processor_time_of_wide_tables(rows: int, columns: int
     reorder({"a": ["x", "y", "x"]}, seconds=0)  # compiles
     start = time.process_time()
     reorder(table, seconds=0)  # one pass of each start, which no limit bounds
-    middle = time.process_time()
-    schedule = reorder(table, seconds=1)
-    assert time.process_time() - middle < 1.5 + 1.5 * (middle - start)
+    passes = (time.process_time() - start) / pace()
+    with within(1.5 + 1.5 * passes):
+        schedule = reorder(table, seconds=1)
     check(schedule, rows, columns)

@@ -15,10 +15,13 @@ from relquery.engine.clock import RealClock
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import Chunk
 from relquery.engine.request.request import Draw
+from relquery.errors import RelqueryError
 
 if TYPE_CHECKING:
     from relquery.model.networks.load import LoadedModel
     from relquery.model.torch_executor import TorchExecutor
+
+TRIES = 5
 
 
 class Engines:
@@ -54,11 +57,14 @@ def executor_for(model: LoadedModel, workload: Workload) -> TorchExecutor:
 
 
 def calibrated(model: LoadedModel, seed: int) -> LinearCost:
-    """What steps cost, measured quickly."""
+    """What steps cost, measured quickly; anew while noise hides what a token costs."""
     from relquery.model.torch_executor import TorchExecutor
 
     limits = EngineConfig(cache_tokens=32_768)
     executor = TorchExecutor(model.forward, limits.cache_tokens)
-    vocabulary = len(model.tokenizer)
-    fit = calibrate(executor, limits, RealClock(), vocabulary=vocabulary, quick=True, seed=seed)
-    return fit.cost
+    vocabulary, clock = len(model.tokenizer), RealClock()
+    for _ in range(TRIES):
+        fit = calibrate(executor, limits, clock, vocabulary=vocabulary, quick=True, seed=seed)
+        if fit.cost.prefill_slope > 0:
+            return fit.cost
+    raise RelqueryError(f"The machine is too busy: {TRIES} fits found that tokens cost nothing.")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +11,7 @@ from relquery.ir.forms.text import parse_tree, print_tree
 from relquery.ir.nodes import Bag, Generate, Node, Seq, Text
 from relquery.prompt import SPEAKERS, Role, Sampling
 from tests.ir.strategies import queries
+from tests.pace import within
 
 texts = st.builds(Text, st.text(), st.sampled_from(SPEAKERS))
 samplings = st.builds(
@@ -45,10 +44,9 @@ def test_a_printed_tree_reads_as_itself(tree):
 
 
 def test_half_a_million_lines_are_read_in_seconds():
-    began = time.process_time()
-    tree = parse_tree("plus\n" + '  user "x"\n' * 500_000)
+    with within(15):
+        tree = parse_tree("plus\n" + '  user "x"\n' * 500_000)
     assert len(tree.children) == 500_000
-    assert time.process_time() - began < 15
 
 
 def test_depth_is_bounded_by_the_length_of_the_text_alone():

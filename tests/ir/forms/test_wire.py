@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 from hypothesis import given
@@ -15,6 +14,7 @@ from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Node, Prepare, Retr
 from relquery.ir.rebuild import with_children
 from relquery.prompt import SPEAKERS, Role, Sampling
 from tests.data import data_path
+from tests.pace import within
 
 # The queries published with the package, cut to their structure; texts shortened.
 EMAIL = """
@@ -212,10 +212,8 @@ ENDLESS["seq"].append(ENDLESS)
     ],
 )
 def test_what_grows_without_bound_is_refused_at_once(data, message):
-    start = time.perf_counter()
-    with pytest.raises(QueryError, match=message):
+    with within(2), pytest.raises(QueryError, match=message):
         from_wire(data)
-    assert time.perf_counter() - start < 2
 
 
 def test_one_part_in_two_places_is_read_in_both():
@@ -356,11 +354,9 @@ def test_what_stands_in_many_places_is_written_in_each_or_refused_at_once(copies
     if size <= 2_000:
         assert from_wire(to_wire(node)).node == node
     elif size > 2_000_000:
-        start = time.perf_counter()
         for write in (to_wire, dump_wire):
-            with pytest.raises(QueryError, match="the limit is 2,000,000"):
+            with within(1), pytest.raises(QueryError, match="the limit is 2,000,000"):
                 write(node)
-        assert time.perf_counter() - start < 2
 
 
 def test_trees_of_any_depth_and_width_are_written_and_read():
