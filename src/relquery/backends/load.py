@@ -39,6 +39,11 @@ def load(model: str, **options: Any) -> Backend:
     return load_backend(model, **options)
 
 
+def is_served(model: str) -> bool:
+    """Whether a server answers for a model, not this process."""
+    return model.startswith("openai:")
+
+
 def backend_of(model: str | Backend | Answering, options: dict[str, Any]) -> Backend:
     """A backend, or what answers like one, as it is; a model's name is opened.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -42,6 +43,17 @@ class FolderLedger:
         """Whether any attempt has written an answer."""
         self._refresh()
         return bool(self._known)
+
+    @property
+    def has_attempts(self) -> bool:
+        """Whether any attempt has begun to write."""
+        return next(self.path.glob(f"{self.task}-*{SUFFIX}"), None) is not None
+
+    def know(self, lines: Iterable[str]) -> None:
+        """Take answers from lines of other files. What is no such line is left out."""
+        for line in lines:
+            with suppress(ValueError, TypeError):  # the last line of a file may be half of one
+                self._known.update(_answers(line.encode()))
 
     def find(self, keys: Keys) -> dict[int, Answer]:
         """The known answers, by index of the prompt. Looks for new ones of other attempts."""

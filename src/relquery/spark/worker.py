@@ -16,20 +16,28 @@ import pyarrow as pa
 from relquery.backends.base import Backend
 from relquery.backends.load import load
 from relquery.config import QueryConfig
+from relquery.ledger import Keys
 from relquery.ledger.folder import FolderLedger
 from relquery.prompt import Answer
+from relquery.spark.types import plain
 from relquery.sql import names as ours
 from relquery.sql.execute.asker import Asker
 from relquery.sql.execute.reading import read_answer, without_surrogates
+from relquery.sql.execute.retry import asked_again
 from relquery.sql.execute.sending import Sending
 from relquery.sql.functions.task import Task
 from relquery.sql.inputs.cells import Cells
-from relquery.sql.inputs.inputs import Question
+from relquery.sql.inputs.inputs import Inputs, Question
 from relquery.sql.inputs.prompt import Form
 
 KEY = f"{ours.PREFIX}key"
-TROUBLE, TEXT, FINISH, KNOWN = (
-    f"{ours.PREFIX}{name}" for name in ("trouble", "said", "finish", "known")
+"""The column that names an input of a call: a hash of its fields. NULL where nothing is asked."""
+LINES = f"{ours.PREFIX}lines"
+"""What the ledger had of an input before the stage: lines of its files."""
+OF_LEDGER = f"{ours.PREFIX}of_ledger"
+"""A key under which the ledger may have an answer to an input, as it writes it."""
+TROUBLE, TEXT, FINISH, KNOWN, PHR, SOLVING = (
+    f"{ours.PREFIX}{name}" for name in ("trouble", "said", "finish", "known", "phr", "solving")
 )
 _COUNTED = ("attempts", "prompt_tokens", "cached_tokens", "output_tokens")
 COUNTS = tuple(f"{ours.PREFIX}{name}" for name in _COUNTED)
@@ -68,18 +76,8 @@ class Asks:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of what it gives: one row for each input."""
-        return pa.schema(
-            [
-                (KEY, pa.binary()),
-                (ours.VALUE, self.task.transport),
-                (TROUBLE, pa.string()),
-                (TEXT, pa.string()),
-                (FINISH, pa.string()),
-                (KNOWN, pa.bool_()),
-                *((name, pa.int32()) for name in COUNTS),
-            ]
-        )
+        """See `schema_of`."""
+        return schema_of(self.task)
 
     def over(self, batches: Iterator[pa.RecordBatch], place: Place) -> Iterator[pa.RecordBatch]:
         """Ask the inputs of a partition, all with different keys; they are in memory together.
@@ -92,9 +90,61 @@ class Asks:
         table = pa.Table.from_batches(given)
         task = f"{self.run}-{place.partition:06d}"
         with closing(FolderLedger(Path(self.folder), task, str(place.attempt))) as ledger:
+            if LINES in table.column_names:
+                for lines in table.column(LINES).drop_null().to_pylist():
+                    ledger.know(lines)
+            is_second = ledger.has_attempts
             asking = _Asking.of(self, table, ledger)
-            asking.ask(careful=place.careful)
+            asking.ask(careful=place.careful or is_second)
         yield from asking.answers().to_batches()
+
+    def keys(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """(KEY, OF_LEDGER) of inputs: the keys under which a ledger may have their answers."""
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            table = pa.Table.from_batches([batch])
+            inputs = Inputs.of(self._question(table))
+            name = _backend(self.model, self.options).known_as()[0]
+            keys = Keys.of(name, inputs.prompts_as_written(), self.task.sampling)
+            found = [
+                (key, of_ledger.hex())
+                for key, at in zip(
+                    batch.column(KEY).to_pylist(), inputs.of_row.tolist(), strict=True
+                )
+                for of_ledger in keys.of_prompt(at)
+            ]
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array([key for key, _ in found], pa.binary()),
+                    pa.array([of_ledger for _, of_ledger in found], pa.string()),
+                ],
+                [KEY, OF_LEDGER],
+            )
+
+    def _question(self, table: pa.Table) -> Question:
+        """The call for the inputs of a table."""
+        texts = table.select([ours.field(at) for at in range(len(self.names))])
+        every = np.arange(table.num_rows)
+        cells = Cells(self.names, self.forms, every, lambda rows: texts.take(pa.array(rows)))
+        return Question(self.name, self.task, table.num_rows, cells, self.modules)
+
+
+def schema_of(task: Task) -> pa.Schema:
+    """What tasks give for the inputs of a call: one row for each."""
+    return pa.schema(
+        [
+            (KEY, pa.binary()),
+            (ours.VALUE, plain(task.transport)),
+            (TROUBLE, pa.string()),
+            (TEXT, pa.string()),
+            (FINISH, pa.string()),
+            (KNOWN, pa.bool_()),
+            *((name, pa.int32()) for name in COUNTS),
+            (PHR, pa.float64()),
+            (SOLVING, pa.float64()),
+        ]
+    )
 
 
 @dataclass(slots=True)
@@ -105,17 +155,14 @@ class _Asking:
     keys: pa.ChunkedArray
     sending: Sending
     given: dict[int, Answer] = field(default_factory=dict)
+    phr: float = 0.0
+    solving: float = 0.0
 
     @classmethod
     def of(cls, asks: Asks, table: pa.Table, ledger: FolderLedger) -> _Asking:
-        columns = [ours.field(at) for at in range(len(asks.names))]
-        texts = table.select(columns)
-        every = np.arange(table.num_rows)
-        cells = Cells(asks.names, asks.forms, every, lambda rows: texts.take(pa.array(rows)))
-        question = Question(asks.name, asks.task, table.num_rows, cells, asks.modules)
         backend = _backend(asks.model, asks.options)
         asker = Asker(backend, asks.config, ledger, None, perf_counter)
-        return cls(asks, table.column(KEY), Sending.of(question, asker))
+        return cls(asks, table.column(KEY), Sending.of(asks._question(table), asker))
 
     def ask(self, careful: bool) -> None:
         """Ask what has no answer, in the order that shares the most.
@@ -127,6 +174,8 @@ class _Asking:
         self.given.update(shelf.known)
         missing = shelf.lacks(self.sending.every)
         schedule = inputs.schedule(missing, self.asks.config.order)
+        if schedule is not None:
+            self.phr, self.solving = float(schedule.report.phr), schedule.report.seconds
         rows = missing if schedule is None else missing[schedule.rows]
         size = most if careful else max(1, len(rows))
         with suppress(_EnoughError):
@@ -136,6 +185,8 @@ class _Asking:
                     part = part[~np.isin(rows[part], self._found())]
                 some = None if schedule is None else schedule.part(part)
                 self.sending.send(rows[part], some, shelf, self._put)
+            if self.asks.task.retry:
+                self._ask_again()
 
     def _found(self) -> list[int]:
         """Inputs that have an answer now, those of other attempts included."""
@@ -149,6 +200,18 @@ class _Asking:
         self.given[at] = answer
         if self.asks.config.on_error == "raise" and read_answer(answer, self.asks.task)[1]:
             raise _EnoughError
+
+    def _ask_again(self) -> None:
+        """Ask once more where an answer is not a valid value."""
+        places = sorted(self.given)
+        prompts = self.sending.inputs.prompts_as_written()
+        again = asked_again(
+            [prompts[at] for at in places],
+            [self.given[at] for at in places],
+            self.asks.task,
+            self.sending.asker,
+        )
+        self.given.update((places[at], answer) for at, answer in again.items())
 
     def answers(self) -> pa.Table:
         """A row for each input; for inputs that were not asked there is none."""
@@ -166,6 +229,8 @@ class _Asking:
             [each.finish.value for each in answers],
             [not each.attempts for each in answers],
             *([getattr(each, name) for each in answers] for name in _COUNTED),
+            [self.phr] * len(answers),
+            [self.solving / max(1, len(answers))] * len(answers),
         ]
         schema = self.asks.schema
         arrays = [

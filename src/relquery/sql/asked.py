@@ -82,7 +82,7 @@ Start = Callable[[SelectPlan, Context, Database, Scratch], Rows]
 
 @dataclass(slots=True)
 class Asked:
-    """Runs the stages of one statement; see statement.Stages.
+    """Runs the stages of one statement; see walk.stages.
 
     paid: adds up what they cost. statement: its number, None if it is the only one. start: gives
     the rows that a SELECT starts with.

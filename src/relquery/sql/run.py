@@ -37,6 +37,7 @@ from relquery.sql.statements.stand_ins import check_defined, stand_ins, typed
 from relquery.sql.statements.statement import Calling, Defined
 from relquery.sql.statements.texts import Text
 from relquery.sql.statements.unnamed import with_names
+from relquery.sql.walk.selecting import InStages
 from relquery.sql.walk.statement import Walk, check_statement
 
 
@@ -54,12 +55,12 @@ def run(
     Raises QueryError if it is wrong: before its first call, as far as that can be known.
     """
     source, text = calling.source, calling.text
-    with _ready(calling, database, defaults) as tree:
+    with ready(calling, database, defaults) as tree:
         if isinstance(tree, exp.Describe):
             return _described(tree, source, database, defaults)
         with Scratch(database) as scratch:
             macros = Macros(database, Aggregates.of(database, tree))
-            notes, samplings = _rehearse(calling, tree, database, defaults, scratch, macros)
+            notes, samplings = rehearsed(calling, tree, database, defaults, scratch, macros)
             for note in notes:
                 warnings.warn(note, PromptWarning, stacklevel=5)
             for sampling in samplings:
@@ -67,7 +68,7 @@ def run(
                     asker.backend.check(sampling)
             number = text.number if text.of > 1 else None
             asked = Asked(database, scratch, asker, paid, number, start)
-            walk = Walk(source, database, macros, defaults, asked, paid.kinds)
+            walk = Walk(source, database, macros, defaults, InStages(asked), paid.kinds)
             if text.analyzes:
                 return _analyzed(tree, walk, asked, Rehearsal(database, scratch, macros.aggregates))
             done = walk.statement(tree.copy())
@@ -83,7 +84,8 @@ def _analyzed(tree: exp.Expr, walk: Walk[Rows], asked: Asked, rehearsal: Rehears
         done = walk.statement(tree.copy())
         asked.check_outer(done.checks)
     foretold = analysis.foretelling(rehearsal)
-    again = Walk(walk.source, walk.database, walk.macros, walk.defaults, foretold, analysis.kinds)
+    selects = InStages(foretold)
+    again = Walk(walk.source, walk.database, walk.macros, walk.defaults, selects, analysis.kinds)
     again.statement(tree.copy())
     walk.database.execute(done.sql)
     return analysis.table(foretold)
@@ -91,11 +93,11 @@ def _analyzed(tree: exp.Expr, walk: Walk[Rows], asked: Asked, rehearsal: Rehears
 
 def rehearse(calling: Calling, database: Database, defaults: Sampling) -> None:
     """Run a statement on stand-ins for its answers. Raises QueryError if it is bound to fail."""
-    with _ready(calling, database, defaults) as tree:
+    with ready(calling, database, defaults) as tree:
         if not isinstance(tree, exp.Describe):
             with Scratch(database) as scratch:
                 macros = Macros(database, Aggregates.of(database, tree))
-                _rehearse(calling, tree, database, defaults, scratch, macros)
+                rehearsed(calling, tree, database, defaults, scratch, macros)
 
 
 def explain(
@@ -106,12 +108,12 @@ def explain(
     shares: Shares | None = None,
 ) -> SqlExplanation:
     """What a statement would ask; shares: of rows that pass. Raises QueryError as `run` does."""
-    with _ready(calling, database, defaults) as tree, Scratch(database) as scratch:
+    with ready(calling, database, defaults) as tree, Scratch(database) as scratch:
         macros = Macros(database, Aggregates.of(database, tree))
         while True:
             before = None if shares is None else len(shares.missed)
             foretold = Foretelling(Rehearsal(database, scratch, macros.aggregates), asker, shares)
-            walk = Walk(calling.source, database, macros, defaults, foretold)
+            walk = Walk(calling.source, database, macros, defaults, InStages(foretold))
             walk.statement(tree.copy())
             if shares is None or before == len(shares.missed):
                 break
@@ -181,7 +183,7 @@ def check_option(calling: Calling) -> None:
 
 
 @contextmanager
-def _ready(calling: Calling, database: Database, defaults: Sampling) -> Iterator[exp.Expr]:
+def ready(calling: Calling, database: Database, defaults: Sampling) -> Iterator[exp.Expr]:
     """A block in which DuckDB can read a statement's tree and describe it as written."""
     with (
         database.binding(calling.parameters.known()),
@@ -192,7 +194,7 @@ def _ready(calling: Calling, database: Database, defaults: Sampling) -> Iterator
         yield with_names(calling.tree, written, calling.definitions, calling.source, database)
 
 
-def _rehearse(
+def rehearsed(
     calling: Calling,
     tree: exp.Expr,
     database: Database,
@@ -202,11 +204,11 @@ def _rehearse(
 ) -> tuple[list[str], list[Sampling]]:
     """Run a statement on stand-ins for answers. Returns (warnings about prompts, samplings)."""
     rehearsal = Rehearsal(database, scratch, macros.aggregates)
-    walk = Walk(calling.source, database, macros, defaults, rehearsal)
-    rehearsed = walk.statement(tree.copy())
-    database.bind(rehearsed.sql)
-    rehearsal.outer(rehearsed.outer)
-    check_insert(database, rehearsed.sql, rehearsal.stand_ins)
+    walk = Walk(calling.source, database, macros, defaults, InStages(rehearsal))
+    done = walk.statement(tree.copy())
+    database.bind(done.sql)
+    rehearsal.outer(done.outer)
+    check_insert(database, done.sql, rehearsal.stand_ins)
     return walk.notes, rehearsal.samplings
 
 

@@ -58,7 +58,7 @@ class _Counts:
 
 @dataclass(slots=True)
 class Foretelling:
-    """Describes stages instead of running them; see statement.Stages.
+    """Describes stages instead of running them; see walk.stages.
 
     shares: of the rows that pass; None if nothing is known. hidden: keys in the ledger that are
     taken not to be there. calls: those described so far, by stage.

@@ -33,7 +33,7 @@ _AFTER_WINDOWS = ("qualify", "distinct", "order", "limit", "offset")
 
 @dataclass(slots=True)
 class Rehearsal:
-    """Stages that make no calls; see statement.Stages. NULL stands in for all answers.
+    """Stages that make no calls; see walk.stages. NULL stands in for all answers.
 
     stand_ins: what is known about the tables that contain the rows of subqueries. samplings: of the
     calls.

@@ -113,6 +113,11 @@ class SelectPlan:
     written: tuple[Note | None, ...]
 
     @property
+    def kind(self) -> str:
+        """What the stages of its outputs are called."""
+        return "aggregate" if self.aggregated else "projection"
+
+    @property
     def parts(self) -> tuple[Part, ...]:
         """The calls of all stages, in the order in which they are asked."""
         cut = () if self.cut is None else (self.cut.part,)

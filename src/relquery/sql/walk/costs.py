@@ -78,6 +78,11 @@ def _tokens(call: PlannedCall, rows: Rows, characters: float) -> float:
     prompt = sum(answer.prompt_tokens for answer in known)
     if prompt:
         return (prompt + _OUTPUT * sum(answer.output_tokens for answer in known)) / len(known)
+    return cost_of_text(call, characters)
+
+
+def cost_of_text(call: PlannedCall, characters: float) -> float:
+    """What a request costs as its text suggests, in prompt tokens. characters: of its fields."""
     text = len(SYSTEM) + len(call.prompt) + characters
     return text / _CHARACTERS + _OUTPUT * _answer_tokens(call.sampling)
 

@@ -21,7 +21,7 @@ from relquery.sql.functions.expand import Expansion
 from relquery.sql.functions.naming import field_name
 from relquery.sql.host.database import Database
 from relquery.sql.plan.compared import check_labels, note_compared
-from relquery.sql.plan.planner import Scope, plan_select
+from relquery.sql.plan.planner import Scope, SelectPlan, plan_select
 from relquery.sql.read.check import (
     check,
     column_names,
@@ -43,8 +43,7 @@ from relquery.sql.read.source import FIELD_NAME, Source, to_sql
 from relquery.sql.read.targets import check_target, has_nothing_to_do, take_data_clause
 from relquery.sql.rewrite.lookup import Lookup
 from relquery.sql.rewrite.rules import rewrite
-from relquery.sql.walk.filtering import run_filters
-from relquery.sql.walk.stages import Asking, R, Stages
+from relquery.sql.walk.selecting import S, Selects
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ class Done:
 
 
 @dataclass(slots=True)
-class Walk(Generic[R]):
+class Walk(Generic[S]):
     """Walks one statement through its stages.
 
     defaults: sampling options for calls that do not set their own. kinds: how many stages there
@@ -74,7 +73,7 @@ class Walk(Generic[R]):
     database: Database
     macros: Macros
     defaults: Sampling
-    stages: Stages[R]
+    selects: Selects[S]
     kinds: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
 
@@ -102,21 +101,22 @@ class Walk(Generic[R]):
         tree = rewrite(tree, Lookup(self.database, self.source, self.macros.aggregates))
         texts: dict[str, frozenset[str]] = {}
         while (select := next_select(tree)) is not None:
-            rows = self._select(select, tree)
-            if isinstance(rows, exp.Expr):
-                tree = _replaced(tree, select, rows)
-            elif select is tree:
-                return Done(self.stages.final(rows), names)
-            else:
-                table = self.stages.table(rows)
-                texts[table] = answer_columns(self.database, table, rows.plan.final)
-                select.replace(read_rows(self.database, table, rows.plan.written))
+            found = self._select(select, tree)
+            if isinstance(found, exp.Expr):
+                tree = _replaced(tree, select, found)
+                continue
+            plan, rows = found
+            if select is tree:
+                return Done(self.selects.final(rows), names)
+            table = self.selects.table(rows)
+            texts[table] = answer_columns(self.database, table, plan.final)
+            select.replace(read_rows(self.database, table, plan.written))
         outer = OuterReader(self.database, self.macros.aggregates, texts)
         tree = outer.read(tree)
         return Done(to_sql(tree), names, tuple(outer.checks), tree)
 
-    def _select(self, select: exp.Select, tree: exp.Expr) -> R | exp.Expr:
-        """Go through the stages of a SELECT in a statement and return its rows.
+    def _select(self, select: exp.Select, tree: exp.Expr) -> tuple[SelectPlan, S] | exp.Expr:
+        """Go through the stages of a SELECT in a statement and return its plan and rows.
 
         If it must first be rewritten, return the SELECT that replaces it.
         """
@@ -149,15 +149,7 @@ class Walk(Generic[R]):
         if self.database.compares_exactly:
             check_labels(plan)
             plan = note_compared(plan)
-        rows = self.stages.rows(plan, context)
-        asking = Asking(rows, self.stages, self.kinds)
-        is_cut = run_filters(rows, lambda part, among: asking.ask(part, among, "filter"))
-        kind = "aggregate" if plan.aggregated else "projection"
-        if plan.cut is not None and not is_cut:
-            asking.ask(plan.cut.part, rows.alive, kind)
-            self.stages.cut(rows)
-        asking.ask(plan.outputs, rows.alive, kind)
-        return rows
+        return plan, self.selects.select(plan, context, self.kinds)
 
 
 def check_statement(tree: exp.Expr) -> None:

@@ -1,0 +1,289 @@
+"""LLM queries over the tables of a Spark session."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal
+from uuid import uuid4
+
+from relquery.backends.load import is_served, load
+from relquery.config import Order, QueryConfig
+from relquery.errors import (
+    ConfigError,
+    MissingExtraError,
+    PartialResultWarning,
+    PromptWarning,
+    QueryError,
+    UnsupportedQueryError,
+)
+from relquery.prompt import Sampling
+from relquery.report import Report
+from relquery.spark.calls import Settings
+from relquery.spark.dialect import to_spark
+from relquery.spark.progress import Progress
+from relquery.spark.record import ERRORS, Record
+from relquery.spark.selects import SparkSelects, check_query
+from relquery.spark.shadow import Shadow
+from relquery.sql.host.database import Scratch
+from relquery.sql.query import naming
+from relquery.sql.read.aggregates import Aggregates
+from relquery.sql.read.macros import Macros
+from relquery.sql.result import missing_values
+from relquery.sql.run import ready, rehearsed
+from relquery.sql.settings import keywords_of, read_sampling
+from relquery.sql.statements.parameters import read_parameters
+from relquery.sql.statements.statement import Calling, Plain, read_statement
+from relquery.sql.statements.texts import Text, split
+from relquery.sql.walk.statement import Walk
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_CONCURRENCY = 64
+
+
+def connect(
+    spark: SparkSession,
+    model: str,
+    *,
+    ledger: str | Path | None = None,
+    order: Order = "tree",
+    on_error: Literal["null", "raise"] = "null",
+    concurrency: int = _CONCURRENCY,
+    partitions: int | None = None,
+    progress: Progress | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+    **options: Any,
+) -> SparkConnection:
+    """Let queries over the tables of a Spark session call a model.
+
+    model: as for relquery.connect, by name: each executor opens it. That is a server's address or
+        "openai:NAME" as a rule; a model of the embedded engine is loaded by every process.
+    ledger: a folder that all machines see, where answers are stored as they come, so that no
+        lost executor and no later query asks them again. None for a temporary one, where Spark
+        runs on this machine alone.
+    order, on_error: see QueryConfig.
+    concurrency: requests that an executor has open at once.
+    partitions: how many parts to make of the inputs of a call; each is ordered by itself. None
+        for four times as many as Spark runs at once.
+    progress: called with (stage, inputs answered so far, all inputs).
+    options: of the model, as for relquery.connect.
+
+    Raises ConfigError, ModelError and MissingExtraError.
+    """
+    _check_session(spark)
+    if not isinstance(model, str):
+        raise ConfigError(f"model is {model!r:.60}. Give its name: every executor opens it.")
+    for name, value in (("concurrency", concurrency), ("partitions", partitions)):
+        if value is not None and (not isinstance(value, int) or value < 1):
+            raise ConfigError(f"{name} is {value!r}; it must be an integer of at least 1.")
+    config = QueryConfig(order, on_error)
+    per_task = max(1, concurrency // _tasks_of_executor(spark))
+    if is_served(model):
+        options.setdefault("max_concurrency", per_task)
+    load(model, **options).close()  # what is wrong with it is said here
+    folder, is_temporary = _folder(spark, ledger)
+    settings = Settings(
+        spark,
+        model,
+        tuple(sorted(options.items())),
+        config,
+        folder,
+        per_task,
+        partitions,
+        progress,
+    )
+    return SparkConnection(settings, clock, is_temporary)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class SparkConnection:
+    """A Spark session whose queries can call a model. Made by `connect`."""
+
+    settings: Settings
+    clock: Callable[[], float]
+    is_temporary: bool
+    _report: Report | None = None
+    _errors: list[DataFrame] = field(default_factory=list)
+    _open: list[SparkSelects] = field(default_factory=list)
+
+    def sql(
+        self,
+        query: str,
+        params: Sequence[Any] | Mapping[str, Any] | None = None,
+        **sampling: Any,
+    ) -> DataFrame:
+        """Run a query, which may call LLM, AI_FILTER and the like, in DuckDB's SQL.
+
+        Its calls are answered when this returns; the rows are a DataFrame that Spark computes when
+        they are read. See `report` and `errors`. params, sampling: as for Connection.sql.
+
+        Raises QueryError, before the first call if the query is wrong, and RequestError if
+        on_error is "raise".
+        """
+        defaults = read_sampling(sampling, keywords_of(SparkConnection.sql))
+        if not isinstance(query, str):
+            raise QueryError(f"query is {query!r:.60}; it must be a string of SQL.")
+        began = self.clock()
+        record = Record(self.clock, self.settings.config.order)
+        self._report, self._errors = None, []
+        with Shadow.open(self.settings.spark) as shadow, shadow.database.held():
+            shadow.mirror(query)
+            (text, *others) = split(query, shadow.database)
+            if others:
+                raise UnsupportedQueryError(
+                    f"The text has {len(others) + 1} statements; over Spark, run one at a time."
+                )
+            parameters = read_parameters(params, [text], shadow.database)
+            with naming(text, shadow.database):
+                read = read_statement(text, shadow.database.kept, parameters)
+                if isinstance(read, Calling):
+                    frame = self._run(read, shadow, record, defaults)
+                elif isinstance(read, Plain):
+                    frame = self._plain(read.text, read.values, shadow)
+                else:
+                    raise UnsupportedQueryError(
+                        "Over Spark a view or macro cannot contain calls. Write them in the query."
+                    )
+        self._report = record.report(self.clock() - began)
+        self._errors = record.errors()
+        missing = sum(stage.errors for stage in self._report.stages)
+        if missing:
+            warnings.warn(
+                f"{missing_values(missing)} missing and NULL in the result; see con.errors.",
+                PartialResultWarning,
+                stacklevel=2,
+            )
+        return frame
+
+    def _run(
+        self, calling: Calling, shadow: Shadow, record: Record, defaults: Sampling
+    ) -> DataFrame:
+        database = shadow.database
+        if calling.text.option is not None:
+            raise UnsupportedQueryError("EXPLAIN is not supported over Spark yet.")
+        check_query(calling.tree)
+        with ready(calling, database, defaults) as tree, Scratch(database) as scratch:
+            aggregates = Aggregates.of(database, tree)
+            macros = Macros(database, aggregates)
+            notes, samplings = rehearsed(calling, tree, database, defaults, scratch, macros)
+            for note in notes:
+                warnings.warn(note, PromptWarning, stacklevel=4)
+            self._check(samplings)
+            selects = SparkSelects(self.settings, shadow, aggregates, record, self._scratch())
+            self._open.append(selects)
+            walk = Walk(calling.source, database, macros, defaults, selects, Counter())
+            done = walk.statement(tree.copy())
+            if done.checks:
+                raise UnsupportedQueryError(
+                    "An outer SELECT reads an answer as a number or another type, which is not "
+                    "supported over Spark. Cast it in the SELECT that has the call."
+                )
+            frame = self.settings.spark.sql(to_spark(done.sql))
+        return frame if done.names is None else frame.toDF(*done.names)
+
+    def _plain(self, text: Text, values: Mapping[str, Any], shadow: Shadow) -> DataFrame:
+        """The rows of a query without calls."""
+        if text.kind != "SELECT" or values:
+            raise UnsupportedQueryError(
+                "Only queries run here. Give other statements to Spark: spark.sql(...)."
+            )
+        shadow.database.bind(text.given)
+        return self.settings.spark.sql(to_spark(text.given))
+
+    def _check(self, samplings: list[Sampling]) -> None:
+        """Raises ConfigError for what the model cannot do."""
+        if any(one.schema is not None or one.stop for one in samplings):
+            with closing(load(self.settings.model, **dict(self.settings.options))) as backend:
+                for sampling in samplings:
+                    backend.check(sampling)
+
+    def _scratch(self) -> Path:
+        return self.settings.folder / "runs" / uuid4().hex
+
+    @property
+    def report(self) -> Report:
+        """What the last query has cost, stage by stage. Raises QueryError before the first."""
+        if self._report is None:
+            raise QueryError("No query has run yet, or the last one failed.")
+        return self._report
+
+    @property
+    def errors(self) -> DataFrame:
+        """The rows of the last query without a value; for the columns see sql.result.RowError."""
+        frames = self._errors
+        if not frames:
+            return self.settings.spark.createDataFrame([], ERRORS)
+        whole = frames[0]
+        for frame in frames[1:]:
+            whole = whole.unionByName(frame)
+        return whole
+
+    def close(self) -> None:
+        """Let go of what Spark keeps for the results, which cannot be read any more."""
+        for selects in self._open:
+            selects.close()
+        self._open.clear()
+        if self.is_temporary:
+            shutil.rmtree(self.settings.folder, ignore_errors=True)
+
+    def __repr__(self) -> str:
+        return f"<relquery connection of Spark to {self.settings.model}>"
+
+    def __enter__(self) -> SparkConnection:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _check_session(spark: object) -> None:
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise MissingExtraError("Queries over Spark", "spark") from None
+    if not isinstance(spark, SparkSession):
+        raise ConfigError(
+            f"spark is {spark!r:.60}. Give a session: SparkSession.builder.getOrCreate()."
+        )
+
+
+def _tasks_of_executor(spark: SparkSession) -> int:
+    """How many tasks an executor runs at once."""
+    context = spark.sparkContext
+    master = context.master or ""
+    if master.startswith("local-cluster"):
+        return int(master.split(",")[1])
+    if master.startswith("local"):
+        return context.defaultParallelism
+    return int(context.getConf().get("spark.executor.cores") or 1)
+
+
+def _folder(spark: SparkSession, ledger: str | Path | None) -> tuple[Path, bool]:
+    if ledger is None:
+        if not (spark.sparkContext.master or "").startswith("local"):
+            raise ConfigError(
+                "ledger is None. Give a folder that all machines see, e.g. "
+                "ledger='/shared/answers': answers are kept there while they come."
+            )
+        return Path(tempfile.mkdtemp(prefix="relquery-")), True
+    folder = Path(ledger)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"The ledger {str(folder)!r} must be a folder ({error}).") from None
+    return folder.absolute(), False

@@ -1,0 +1,140 @@
+"""A database without rows in which a statement over Spark's tables is planned.
+
+DuckDB checks and plans the statement over empty tables that have the names and the types of
+Spark's. What has rows is in Spark alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from relquery.errors import UnsupportedQueryError
+from relquery.spark.types import plain
+from relquery.sql import names as ours
+from relquery.sql.answers import readings
+from relquery.sql.host.database import Database
+from relquery.sql.read import check as stub
+from relquery.sql.read.tokens import parse
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+_EMPTY = f"{ours.PREFIX}empty"
+
+
+@dataclass(frozen=True, slots=True)
+class Shadow:
+    """spark: whose tables. database: which has them without rows. zone: the session's time zone."""
+
+    spark: SparkSession
+    database: Database
+    zone: str
+    _numbers: Iterator[int]
+
+    @classmethod
+    @contextmanager
+    def open(cls, spark: SparkSession) -> Iterator[Shadow]:
+        """An empty one, for one statement."""
+        with closing(Database.open()) as database:
+            zone = str(spark.conf.get("spark.sql.session.timeZone"))
+            database.execute("SET threads = 1")
+            database.execute(f"SET TimeZone = '{zone}'")
+            stub.install(database)
+            readings.install(database)
+            yield cls(spark, database, zone, count(1))
+
+    def mirror(self, sql: str) -> None:
+        """Make the tables that a statement names, as far as Spark has them.
+
+        Raises UnsupportedQueryError for a column of a type that DuckDB does not have.
+        """
+        try:
+            tree = parse(sql)
+        except SqlglotError:  # what is wrong with it is said when it is read
+            return
+        entries = {entry.alias.lower() for entry in tree.find_all(exp.CTE)}
+        for table in tree.find_all(exp.Table):
+            path = [part.name for part in table.parts if isinstance(part, exp.Identifier)]
+            if not path or (len(path) == 1 and path[0].lower() in entries):
+                continue
+            name = ".".join(f"`{part.replace('`', '``')}`" for part in path)
+            if self.spark.catalog.tableExists(name):
+                self._make(path, self.spark.table(name).schema)
+
+    def _make(self, path: list[str], schema: StructType) -> None:
+        if len(path) == 3:
+            self.database.execute(f"ATTACH IF NOT EXISTS ':memory:' AS {_quoted(path[0])}")
+        if len(path) > 1:
+            self.database.execute(f"CREATE SCHEMA IF NOT EXISTS {_path(path[:-1])}")
+        empty = self.arrow(schema, ".".join(path)).empty_table()
+        self.database.register(_EMPTY, empty)
+        self.database.execute(f"CREATE OR REPLACE TABLE {_path(path)} AS FROM {_EMPTY}")
+        self.database.unregister(_EMPTY)
+
+    def arrow(self, schema: StructType, of: str = "the query") -> pa.Schema:
+        """A schema of Spark as Arrow has it. of: whose, for the error.
+
+        Raises UnsupportedQueryError for a type that DuckDB does not have.
+        """
+        from pyspark.sql.pandas.types import to_arrow_type
+        from pyspark.sql.types import VariantType
+
+        fields = []
+        for field in schema.fields:
+            kind = field.dataType
+            try:
+                if isinstance(kind, VariantType):
+                    raise TypeError
+                fields.append((field.name, to_arrow_type(kind, timezone=self.zone)))
+            except Exception:
+                raise UnsupportedQueryError(
+                    f"The column {field.name!r} of {of} is of Spark's type "
+                    f"{kind.simpleString()}, which a query with LLM calls cannot read. Make a "
+                    "view without it, or one that casts it to a string."
+                ) from None
+        return pa.schema(fields)
+
+    def schema_of(self, sql: str, rows: pa.Schema) -> pa.Schema:
+        """What a query over ours.ROWS gives, in types that Spark has, without running it.
+
+        rows: the schema of ours.ROWS. Raises QueryError.
+        """
+        self.database.register(ours.ROWS, rows.empty_table())
+        try:
+            found = self.database.fetch(sql).schema
+        finally:
+            self.database.unregister(ours.ROWS)
+        return pa.schema([(field.name, plain(field.type)) for field in found])
+
+    def types_of(self, items: str, rows: pa.Schema) -> list[str]:
+        """The types of some items over ours.ROWS, as DuckDB names them. Raises QueryError."""
+        self.database.register(ours.ROWS, rows.empty_table())
+        try:
+            found = self.database.describe(f"SELECT {items} FROM {ours.ROWS}")
+        finally:
+            self.database.unregister(ours.ROWS)
+        return [kind for _, kind in found]
+
+    def publish(self, frame: DataFrame, name: str) -> str:
+        """Make a frame a view of Spark, and a table without rows here. Returns its name."""
+        name = f"{name}_{next(self._numbers)}"
+        frame.createOrReplaceTempView(name)
+        self._make([name], frame.schema)
+        return name
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _path(names: list[str]) -> str:
+    return ".".join(map(_quoted, names))
