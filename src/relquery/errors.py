@@ -85,9 +85,10 @@ class UnknownColumnError(QueryError):
 
 
 class UnknownTableError(QueryError):
-    """A table that was not registered and is not in the database."""
+    """A table that was not registered and is not in the database. table: its name."""
 
     def __init__(self, table: str, tables: Iterable[str]) -> None:
+        self.table = table
         super().__init__(
             unknown("table", table, sorted(tables))
             + f" Register it with con.register('{table}', data) or --table {table}=FILE."

@@ -81,7 +81,11 @@ def text_of(span: Span) -> str:
 def read_prompt(prompt: Prompt, sampling: Sampling) -> Asked:
     """Take a prompt apart again."""
     assert prompt[0].role is Role.SYSTEM
-    text = "".join(map(text_of, prompt[1:]))
+    return Asked(*split_prompt("".join(map(text_of, prompt[1:]))), sampling, prompt)
+
+
+def split_prompt(text: str) -> tuple[str, dict[str, Any]]:
+    """The query and the fields in the text of a prompt."""
     assert text.startswith(_QUERY)
     query, *data = _DATA.split(text.removeprefix(_QUERY), maxsplit=1)
-    return Asked(query, json.loads(data[0]) if data else {}, sampling, prompt)
+    return query, json.loads(data[0]) if data else {}

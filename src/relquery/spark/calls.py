@@ -2,7 +2,7 @@
 
 inputs   the distinct inputs of a call, without those answered before, by Spark
 placed   each in the partition where it shares the most, planned from a sample of them
-answers  asked in tasks (relquery.spark.worker), written as they come to the ledger, and by
+answers  asked in tasks (relquery.spark.tasks.asks), written as they come to the ledger, and by
          task to a folder of answers, where a lost executor takes nothing away
 rows     with their answers, joined by the hash of the input
 """
@@ -21,12 +21,10 @@ from relquery.config import QueryConfig
 from relquery.errors import RequestError, UnsupportedQueryError
 from relquery.ledger import has_one_answer
 from relquery.ledger.folder import SUFFIX
-from relquery.spark.items import DRAWN, PLACE, Items, Placing, sample_of
-from relquery.spark.partitions import Partitions
 from relquery.spark.progress import Progress, following
 from relquery.spark.record import Record
 from relquery.spark.state import ANSWERED, LOST, State, state_of
-from relquery.spark.worker import (
+from relquery.spark.tasks.asks import (
     COUNTS,
     KEY,
     KNOWN,
@@ -39,6 +37,8 @@ from relquery.spark.worker import (
     Place,
     schema_of,
 )
+from relquery.spark.tasks.items import DRAWN, PLACE, Items, Placing, sample_of
+from relquery.spark.tasks.partitions import Partitions
 from relquery.sql import names as ours
 from relquery.sql.execute.asker import failed
 from relquery.sql.inputs.prompt import Form, pinned_in

@@ -7,8 +7,8 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -23,16 +23,20 @@ from relquery.errors import (
     PartialResultWarning,
     PromptWarning,
     QueryError,
+    UnknownTableError,
     UnsupportedQueryError,
+    did_you_mean,
 )
 from relquery.prompt import Sampling
 from relquery.report import Report
 from relquery.spark.calls import Settings
-from relquery.spark.dialect import to_spark
+from relquery.spark.planning.dialect import to_spark
+from relquery.spark.planning.failures import translated
+from relquery.spark.planning.shadow import Shadow
 from relquery.spark.progress import Progress
 from relquery.spark.record import ERRORS, Record
 from relquery.spark.selects import SparkSelects, check_query
-from relquery.spark.shadow import Shadow
+from relquery.sql import names as ours
 from relquery.sql.host.database import Scratch
 from relquery.sql.query import naming
 from relquery.sql.read.aggregates import Aggregates
@@ -136,7 +140,7 @@ class SparkConnection:
         began = self.clock()
         record = Record(self.clock, self.settings.config.order)
         self._report, self._errors = None, []
-        with Shadow.open(self.settings.spark) as shadow, shadow.database.held():
+        with translated(), Shadow.open(self.settings.spark) as shadow, shadow.database.held():
             shadow.mirror(query)
             (text, *others) = split(query, shadow.database)
             if others:
@@ -144,7 +148,7 @@ class SparkConnection:
                     f"The text has {len(others) + 1} statements; over Spark, run one at a time."
                 )
             parameters = read_parameters(params, [text], shadow.database)
-            with naming(text, shadow.database):
+            with _of_spark(self.settings.spark), naming(text, shadow.database):
                 read = read_statement(text, shadow.database.kept, parameters)
                 if isinstance(read, Calling):
                     frame = self._run(read, shadow, record, defaults)
@@ -179,16 +183,17 @@ class SparkConnection:
             for note in notes:
                 warnings.warn(note, PromptWarning, stacklevel=4)
             self._check(samplings)
-            selects = SparkSelects(self.settings, shadow, aggregates, record, self._scratch())
-            self._open.append(selects)
-            walk = Walk(calling.source, database, macros, defaults, selects, Counter())
-            done = walk.statement(tree.copy())
-            if done.checks:
-                raise UnsupportedQueryError(
-                    "An outer SELECT reads an answer as a number or another type, which is not "
-                    "supported over Spark. Cast it in the SELECT that has the call."
-                )
-            frame = self.settings.spark.sql(to_spark(done.sql))
+            for folder in (None, self.settings.folder / "runs" / uuid4().hex):
+                selects = SparkSelects(self.settings, shadow, aggregates, record, folder)
+                self._open.append(selects)
+                walk = Walk(calling.source, database, macros, defaults, selects, Counter())
+                done = walk.statement(tree.copy())
+                if done.checks:
+                    raise UnsupportedQueryError(
+                        "An outer SELECT reads an answer as a number or another type, which is not "
+                        "supported over Spark. Cast it in the SELECT that has the call."
+                    )
+                frame = self.settings.spark.sql(to_spark(done.sql))
         return frame if done.names is None else frame.toDF(*done.names)
 
     def _plain(self, text: Text, values: Mapping[str, Any], shadow: Shadow) -> DataFrame:
@@ -206,9 +211,6 @@ class SparkConnection:
             with closing(load(self.settings.model, **dict(self.settings.options))) as backend:
                 for sampling in samplings:
                     backend.check(sampling)
-
-    def _scratch(self) -> Path:
-        return self.settings.folder / "runs" / uuid4().hex
 
     @property
     def report(self) -> Report:
@@ -249,6 +251,20 @@ class SparkConnection:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+@contextmanager
+def _of_spark(spark: SparkSession) -> Iterator[None]:
+    """A block in which an unknown table raises an error that lists those of Spark."""
+    try:
+        yield
+    except UnknownTableError as error:
+        names = [table.name for table in spark.catalog.listTables()]
+        shown = [name for name in names if not name.startswith(ours.PREFIX)]
+        raise QueryError(
+            f"Spark has no table {error.table!r}. It has: {', '.join(shown) or 'none'}."
+            + did_you_mean(error.table, shown)
+        ) from None
 
 
 def _check_session(spark: object) -> None:

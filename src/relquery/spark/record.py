@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from relquery.report import Report, StageReport
 from relquery.spark.state import ANSWERED, INVALID, LOST, State, state_of
-from relquery.spark.worker import COUNTS, FINISH, KEY, TEXT, TROUBLE
+from relquery.spark.tasks.asks import COUNTS, FINISH, KEY, TEXT, TROUBLE
 from relquery.sql import names as ours
 from relquery.sql.answers.checks import Check
 from relquery.sql.plan.planner import PlannedCall

@@ -6,14 +6,15 @@ import shutil
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from uuid import uuid4
 
 from sqlglot import exp
 
 from relquery.errors import UnsupportedQueryError
 from relquery.spark.calls import Calls, Settings
-from relquery.spark.dialect import to_spark
+from relquery.spark.planning.dialect import to_spark
+from relquery.spark.planning.shadow import Shadow
 from relquery.spark.record import Record
-from relquery.spark.shadow import Shadow
 from relquery.spark.state import State
 from relquery.sql import names as ours
 from relquery.sql.plan.asking import Part, Step, steps_of
@@ -29,16 +30,17 @@ _CHARACTERS = 200  # of the fields of an input, as long as they are not known
 
 @dataclass(slots=True)
 class SparkSelects:
-    """See walk.selecting.Selects. scratch: a folder for answers, which all machines see.
+    """See walk.selecting.Selects.
 
-    states: whose rows Spark keeps for the result.
+    scratch: a folder for answers, which all machines see; None to ask nothing and to run nothing,
+    but to have Spark check all of it. states: whose rows Spark keeps for the result.
     """
 
     settings: Settings
     shadow: Shadow
     aggregates: Aggregates
     record: Record
-    scratch: Path
+    scratch: Path | None
     states: list[State] = field(default_factory=list)
 
     def select(self, plan: SelectPlan, context: Context, kinds: Counter[str]) -> State:
@@ -46,13 +48,20 @@ class SparkSelects:
         base = self.settings.spark.sql(to_spark(context.sql(to_sql(plan.base))))
         state = State.of(plan, context, self.shadow, self.aggregates, base)
         self.states.append(state)
+        if self.scratch is None:
+            return _checked(state)
         run = _Run(Calls(self.settings, self.record, self.scratch), plan, kinds)
         return run.all(state)
 
     def table(self, rows: State) -> str:
         """See Selects."""
-        frame = self.settings.spark.sql(to_spark(self.final(rows)))
-        return self.shadow.publish(frame, f"{ours.PREFIX}table")
+        spark = self.settings.spark
+        frame = spark.sql(to_spark(self.final(rows)))
+        if self.scratch is None:
+            return self.shadow.publish(spark.createDataFrame([], frame.schema))
+        place = f"{self.scratch}/{uuid4().hex}"  # Spark joins no rows that tasks of Python make
+        frame.write.parquet(place)
+        return self.shadow.publish(spark.read.schema(frame.schema).parquet(place))
 
     def final(self, rows: State) -> str:
         """See Selects."""
@@ -62,7 +71,22 @@ class SparkSelects:
         """Let go of rows and answers."""
         for state in self.states:
             state.release()
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        if self.scratch is not None:
+            shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+def _checked(state: State) -> State:
+    """The rows of a SELECT as they are planned, without answers. Raises what Spark raises."""
+    plan = state.plan
+    for call in plan.calls:
+        state.texts(call.fields)
+    for part in plan.parts:
+        state.checked(part.checks)
+    for one in plan.filters:
+        state = state.where(one.predicate)
+    if plan.cut is not None:
+        state.shadow.spark.sql(to_spark(state.view(plan.cut.select)))
+    return state
 
 
 @dataclass(slots=True)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from sqlglot import exp
 
-from relquery.spark.hoist import Hoisted, check_alone
-from relquery.spark.local import Local
-from relquery.spark.shadow import Shadow
-from relquery.spark.worker import KEY
+from relquery.spark.planning.dialect import to_spark
+from relquery.spark.planning.hoist import Hoisted, check_alone
+from relquery.spark.planning.shadow import Shadow
+from relquery.spark.tasks.asks import KEY
+from relquery.spark.tasks.local import Local
 from relquery.sql import names as ours
 from relquery.sql.answers.checks import Check
 from relquery.sql.inputs.prompt import Form, as_text, bag_as_text
@@ -94,9 +95,12 @@ class State:
 
     def where(self, predicate: exp.Expr) -> State:
         """The rows for which a predicate over answers is true."""
-        check_alone(predicate)
-        sql = f"SELECT * FROM {ours.ROWS} WHERE {to_sql(predicate)}"
-        return replace(self, frame=self.over(sql))
+        if predicate.find(exp.Query) is None:
+            sql = f"SELECT * FROM {ours.ROWS} WHERE {to_sql(predicate)}"
+            return replace(self, frame=self.over(sql))
+        select = exp.select("*").from_(ours.ROWS).where(predicate)
+        frame = self.shadow.spark.sql(to_spark(self.view(select)))
+        return replace(self, frame=frame.select(*self.frame.columns))
 
     def texts(self, fields: Iterable[Field]) -> list[tuple[str, Form]]:
         """SQL that writes each field as text, and the form of that text; see Rows."""
@@ -158,7 +162,7 @@ class State:
         if hoisted.columns:
             more = ", ".join(f"{to_sql(node)} AS {name}" for name, node in hoisted.columns.items())
             frame = self.over(f"SELECT *, {more} FROM {ours.ROWS}")
-        name = self.shadow.publish(frame, f"{ours.PREFIX}view")
+        name = self.shadow.publish(frame)
         return self.context.sql(to_sql(found), f"{ours.ROWS} AS (SELECT * FROM {name})")
 
 

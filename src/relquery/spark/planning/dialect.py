@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel, SqlglotError
 
@@ -56,17 +58,6 @@ def _cut_last(select: exp.Select) -> None:
     inner.set("with_", None)
     for name in (*_CUTS, "distinct"):
         inner.set(name, None)
-    order = cuts.get("order")
-    if keys is not None:
-        over = exp.Window(
-            this=exp.RowNumber(),
-            partition_by=[key.copy() for key in _expressions(keys)],
-            order=order.copy() if order is not None else exp.Order(expressions=_expressions(keys)),
-        )
-        first: exp.Expr = exp.EQ(this=over, expression=exp.Literal.number(1))
-        if (given := inner.args.get("qualify")) is not None:
-            first = exp.and_(given.this, first)
-        inner.set("qualify", exp.Qualify(this=first))
     items = []
     for at, item in enumerate(list(inner.expressions)):
         if item.is_star:
@@ -76,13 +67,24 @@ def _cut_last(select: exp.Select) -> None:
         bare = item.this if isinstance(item, exp.Alias) else item
         items.append((bare, item.alias_or_name, f"{_ITEM}{at}"))
     columns = [exp.alias_(bare.copy(), name) for bare, _, name in items]
-    if order is not None:
-        named = {shown.lower(): bare for bare, shown, _ in items}
-        for at, key in enumerate(order.expressions):
-            is_name = isinstance(key.this, exp.Column) and not key.this.table
-            by = named.get(key.this.name.lower(), key.this) if is_name else key.this
-            columns.append(exp.alias_(by.copy(), f"{_KEY}{at}"))
-            key.set("this", exp.column(f"{_KEY}{at}"))
+    named = {shown.lower(): bare for bare, shown, _ in items}
+    order = cuts.get("order")
+    for key in [] if order is None else order.expressions:
+        key.set("this", _without_name(key.this, named))
+    if keys is not None:
+        by = [_without_name(key, named) for key in _expressions(keys)]
+        over = exp.Window(
+            this=exp.RowNumber(),
+            partition_by=by,
+            order=exp.Order(expressions=by) if order is None else order.copy(),
+        )
+        first: exp.Expr = exp.EQ(this=over, expression=exp.Literal.number(1))
+        if (given := inner.args.get("qualify")) is not None:
+            first = exp.and_(given.this, first)
+        inner.set("qualify", exp.Qualify(this=first))
+    for at, key in enumerate([] if order is None else order.expressions):
+        columns.append(exp.alias_(key.this.copy(), f"{_KEY}{at}"))
+        key.set("this", exp.column(f"{_KEY}{at}"))
     inner.set("expressions", columns)
     outer = exp.select(
         *(exp.alias_(exp.column(name), shown, quoted=True) for _, shown, name in items)
@@ -93,6 +95,12 @@ def _cut_last(select: exp.Select) -> None:
     if select.args.get("with_"):
         outer.set("with_", select.args["with_"].copy())
     select.replace(outer) if select.parent is not None else _become(select, outer)
+
+
+def _without_name(key: exp.Expr, named: Mapping[str, exp.Expr]) -> exp.Expr:
+    """A key of ORDER BY or DISTINCT ON; that of an item, if it is the item's name."""
+    is_name = isinstance(key, exp.Column) and not key.table
+    return (named.get(key.name.lower(), key) if is_name else key).copy()
 
 
 def _expressions(node: exp.Expr) -> list[exp.Expr]:

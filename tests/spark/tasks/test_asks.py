@@ -13,8 +13,8 @@ import pytest
 from relquery.backends.base import Backend
 from relquery.config import QueryConfig
 from relquery.prompt import Answer, Finish, Prompt, Sampling
-from relquery.spark import worker
-from relquery.spark.worker import COUNTS, FINISH, KEY, KNOWN, TROUBLE, Asks, Place
+from relquery.spark.tasks import asks as worker
+from relquery.spark.tasks.asks import COUNTS, FINISH, KEY, KNOWN, TROUBLE, Asks, Place
 from relquery.sql import names as ours
 from relquery.sql.functions.task import Task
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from relquery.arrays import Int64s
-from relquery.spark.partitions import Partitions, Sample
+from relquery.spark.tasks.partitions import Partitions, Sample
 from relquery.sql import names as ours
 
 PLACE = f"{ours.PREFIX}partition"

@@ -1,4 +1,6 @@
-"""Takes what DuckDB must compute out of a SELECT, so that Spark can run the rest.
+"""Takes what DuckDB computes out of a SELECT, so that Spark can run the rest.
+
+That is all that a row has by itself: so an expression has one meaning on every machine.
 
 SELECT a, count(*) FILTER (WHERE TRY_CAST(answer AS INT) > 3) FROM rows GROUP BY a
 => the column `TRY_CAST(answer AS INT) > 3` for each row, by DuckDB in the tasks; the rest by Spark
@@ -12,7 +14,6 @@ from sqlglot import exp
 
 from relquery.errors import UnsupportedQueryError
 from relquery.sql import names as ours
-from relquery.sql.answers.checks import answers_in
 from relquery.sql.form.normalize import group_keys
 from relquery.sql.read.aggregates import Aggregates
 from relquery.sql.read.source import to_sql
@@ -30,12 +31,9 @@ class Hoisted:
     _known: dict[str, str] = field(default_factory=dict)
 
     def select(self, select: exp.Select) -> exp.Select:
-        """A copy of a SELECT over ours.ROWS that reads those columns.
-
-        Raises UnsupportedQueryError if an answer stands beside a subquery in one expression.
-        """
+        """A copy of a SELECT over ours.ROWS that reads those columns."""
         found = select.copy()
-        keys = [key for key in group_keys(found) if answers_in(key) and not _is_column(key)]
+        keys = [key for key in group_keys(found) if _is_computed(key)]
         names = {to_sql(key.unnest()): self._column(key.unnest()) for key in keys}
         if names:
             for node in list(found.walk()):
@@ -47,8 +45,8 @@ class Hoisted:
         return found
 
     def _lower(self, node: exp.Expr, is_row: bool) -> None:
-        """Take out of a tree all that reads answers. is_row: whether it is read row by row."""
-        if not answers_in(node) or _is_column(node):
+        """Take out of a tree what rows have by themselves. is_row: whether it is read by row."""
+        if not _is_computed(node):
             return
         is_row = is_row or self.aggregates.is_aggregate(node) or isinstance(node, exp.Group)
         is_value = isinstance(node, exp.Condition | exp.Cast | exp.TryCast | exp.Try)
@@ -60,13 +58,11 @@ class Hoisted:
             self._lower(child, is_row)
 
     def _is_row(self, node: exp.Expr) -> bool:
-        """Whether each row has a value of its own."""
-        if node.find(exp.Query) is not None:
-            raise UnsupportedQueryError(
-                f"An answer is read beside a subquery ({to_sql(node.find(exp.Query) or node)[:80]})"
-                ", which Spark cannot compute for each row. Join the subquery in FROM instead."
-            )
-        return not any(isinstance(part, exp.Window) or self._folds(part) for part in node.walk())
+        """Whether each row has a value of its own, which its columns decide."""
+        columns = (column.name.lower() for column in node.find_all(exp.Column))
+        if not all(name.startswith(ours.PREFIX) for name in columns):
+            return False  # ORDER BY may name a column of the result
+        return not any(isinstance(part, exp.Query) or self._folds(part) for part in node.walk())
 
     def _folds(self, node: exp.Expr) -> bool:
         named = isinstance(node, exp.Anonymous) and str(node.this).lower() in self.aggregates.names
@@ -80,8 +76,9 @@ class Hoisted:
         return exp.column(self._known[text])
 
 
-def _is_column(node: exp.Expr) -> bool:
-    return isinstance(node.unnest(), exp.Column)
+def _is_computed(node: exp.Expr) -> bool:
+    """Whether a node computes something from columns."""
+    return not isinstance(node.unnest(), exp.Column) and node.find(exp.Column) is not None
 
 
 def check_alone(node: exp.Expr) -> None:

@@ -19,7 +19,7 @@ from relquery.config import QueryConfig
 from relquery.ledger import Keys
 from relquery.ledger.folder import FolderLedger
 from relquery.prompt import Answer
-from relquery.spark.types import plain
+from relquery.spark.tasks.types import plain
 from relquery.sql import names as ours
 from relquery.sql.execute.asker import Asker
 from relquery.sql.execute.reading import read_answer, without_surrogates

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relquery.arrays import Int64s
-from relquery.spark.partitions import Partitions, Sample
+from relquery.spark.tasks.partitions import Partitions, Sample
 from relquery.table.reorder import reorder
 
 Table = dict[str, list[str]]

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
-from itertools import count
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pyarrow as pa
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from relquery.errors import UnsupportedQueryError
-from relquery.spark.types import plain
+from relquery.spark.tasks.types import plain
 from relquery.sql import names as ours
 from relquery.sql.answers import readings
 from relquery.sql.host.database import Database
@@ -38,7 +38,7 @@ class Shadow:
     spark: SparkSession
     database: Database
     zone: str
-    _numbers: Iterator[int]
+    _views: list[str] = field(default_factory=list)
 
     @classmethod
     @contextmanager
@@ -50,7 +50,12 @@ class Shadow:
             database.execute(f"SET TimeZone = '{zone}'")
             stub.install(database)
             readings.install(database)
-            yield cls(spark, database, zone, count(1))
+            shadow = cls(spark, database, zone)
+            try:
+                yield shadow
+            finally:
+                for name in shadow._views:  # what has read them needs them no more
+                    spark.catalog.dropTempView(name)
 
     def mirror(self, sql: str) -> None:
         """Make the tables that a statement names, as far as Spark has them.
@@ -89,15 +94,15 @@ class Shadow:
         from pyspark.sql.types import VariantType
 
         fields = []
-        for field in schema.fields:
-            kind = field.dataType
+        for one in schema.fields:
+            kind = one.dataType
             try:
                 if isinstance(kind, VariantType):
                     raise TypeError
-                fields.append((field.name, to_arrow_type(kind, timezone=self.zone)))
+                fields.append((one.name, to_arrow_type(kind, timezone=self.zone)))
             except Exception:
                 raise UnsupportedQueryError(
-                    f"The column {field.name!r} of {of} is of Spark's type "
+                    f"The column {one.name!r} of {of} is of Spark's type "
                     f"{kind.simpleString()}, which a query with LLM calls cannot read. Make a "
                     "view without it, or one that casts it to a string."
                 ) from None
@@ -124,10 +129,14 @@ class Shadow:
             self.database.unregister(ours.ROWS)
         return [kind for _, kind in found]
 
-    def publish(self, frame: DataFrame, name: str) -> str:
-        """Make a frame a view of Spark, and a table without rows here. Returns its name."""
-        name = f"{name}_{next(self._numbers)}"
+    def publish(self, frame: DataFrame) -> str:
+        """Make a frame a view of Spark, and a table without rows here, for this statement.
+
+        Returns its name.
+        """
+        name = f"{ours.PREFIX}frame_{uuid4().hex}"
         frame.createOrReplaceTempView(name)
+        self._views.append(name)
         self._make([name], frame.schema)
         return name
 

@@ -1,0 +1,1 @@
+"""What is planned on the driver: over tables without rows, in the words of Spark."""

@@ -1,0 +1,43 @@
+"""Errors of Spark as ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from relquery import errors
+from relquery.errors import QueryError, RelqueryError, UnsupportedQueryError
+
+_OF_TASK = re.compile(r"^relquery\.errors\.(\w+): (.*)", re.MULTILINE | re.DOTALL)
+_STATE = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """A block in which errors that Spark raises become errors of relquery."""
+    from pyspark.errors import AnalysisException, PySparkException
+
+    try:
+        yield
+    except AnalysisException as error:  # and ParseException
+        said = _STATE.sub("", str(error)).strip()
+        raise UnsupportedQueryError(
+            f"Spark cannot run a part of the query: {said} Compute that part in a subquery, or in "
+            "a view of Spark."
+        ) from error
+    except PySparkException as error:
+        raise _of_task(str(error)) from error
+
+
+def _of_task(text: str) -> RelqueryError:
+    """What a task has raised, by what Spark says of it."""
+    found = _OF_TASK.search(text)
+    if found is None:
+        return QueryError(f"Spark could not run the query. {_STATE.sub('', text).strip()[-500:]}")
+    kind = getattr(errors, found[1], QueryError)
+    message = found[2].split("\n\n")[0].strip()
+    try:
+        return kind(message) if issubclass(kind, RelqueryError) else QueryError(message)
+    except TypeError:  # it takes more than a message
+        return RelqueryError(message)

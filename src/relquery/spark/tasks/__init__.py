@@ -1,0 +1,1 @@
+"""What runs in the tasks of Spark, on every machine."""

@@ -1,0 +1,212 @@
+"""Queries give the rows over Spark that they give in DuckDB, and ask each input once."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+
+from relquery.errors import (
+    ConfigError,
+    PartialResultWarning,
+    QueryError,
+    RequestError,
+    SqlSyntaxError,
+    UnknownColumnError,
+    UnsupportedQueryError,
+)
+from relquery.spark import SparkConnection, connect
+from tests.spark.conftest import opened
+from tests.spark.stand_in import StandIn, standing_in
+from tests.sql.conftest import reference_sql, upper_or_length
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::FutureWarning:pyspark", "ignore::ResourceWarning", "ignore::DeprecationWarning"
+)
+
+QUERIES = [
+    "SELECT id, LLM('up', title) AS u FROM films",
+    "SELECT id, tags[1], id // 2, LLM('up', info.lang) FROM films",
+    "SELECT id FROM films WHERE LLM('yes', title) = 'Yes' AND LLM('len', genre) > 5 AND stars > 3",
+    "SELECT id FROM films WHERE LLM('yes', title) = 'Yes' OR LLM('up', genre) = 'DRAMA'",
+    "SELECT id FROM films WHERE LLM('up', title) IN (SELECT upper(title) FROM films WHERE seen)",
+    "SELECT title, LLM('up', LLM('up', genre), title) FROM films WHERE seen",
+    "SELECT genre, count(*), sum(LLM('len', title)) FROM films GROUP BY genre",
+    "SELECT LLM('up', genre) AS g, max(id) FROM films GROUP BY g HAVING count(*) > 1",
+    "SELECT upper(LLM('up', genre)) || '!' AS g, avg(LLM('len', title) + 1) FROM films GROUP BY 1",
+    "SELECT f.title, r.text FROM films f JOIN reviews r ON f.id = r.film AND "
+    "LLM('yes', r.text) = 'No'",
+    "SELECT f.id, r.id FROM films f LEFT JOIN reviews r ON f.id = r.film "
+    "AND LLM('yes', r.text) = 'No'",
+    "SELECT id FROM films f WHERE EXISTS (SELECT 1 FROM reviews r WHERE r.film = f.id "
+    "AND LLM('yes', r.text) = 'No')",
+    "WITH good AS (SELECT *, LLM('up', text) AS u FROM reviews) "
+    "SELECT g.u, f.title FROM good g JOIN films f ON f.id = g.film",
+    "SELECT a, count(*) FROM (SELECT LLM('yes', title) AS a FROM films) GROUP BY a",
+    "SELECT LLM('up', title) FROM films UNION ALL SELECT LLM('up', text) FROM reviews",
+    "SELECT id, row_number() OVER (PARTITION BY LLM('yes', title) ORDER BY id) FROM films",
+    "SELECT CASE WHEN seen THEN LLM('up', title) ELSE 'no' END FROM films",
+    "SELECT count(*) FROM films WHERE id > 100 AND LLM('yes', title) = 'Yes'",
+    "SELECT LLM('up', text) FROM empty",
+]
+ORDERED = [
+    "SELECT id, LLM('up', title) FROM films ORDER BY id DESC LIMIT 2",
+    "SELECT id FROM films WHERE LLM('yes', title) = 'No' ORDER BY id LIMIT 2 OFFSET 1",
+    "SELECT id, LLM('up', genre) AS u FROM films ORDER BY u, id LIMIT 3",
+    "SELECT DISTINCT ON (u) LLM('up', genre) AS u, id FROM films ORDER BY u, id LIMIT 3",
+    "SELECT id FROM films QUALIFY row_number() OVER (PARTITION BY LLM('up', genre) ORDER BY id) "
+    "= 1 ORDER BY id LIMIT 3",
+]
+
+
+def rows_of(rows: list[Any]) -> list[tuple[Any, ...]]:
+    """The rows of either database, to be compared."""
+    return [tuple(map(_plain, row)) for row in rows]
+
+
+def _plain(value: Any) -> Any:
+    return float(value) if isinstance(value, int | Decimal) else value
+
+
+@pytest.mark.parametrize("query", QUERIES + ORDERED)
+def test_rows_are_those_of_duckdb(
+    query: str, con: SparkConnection, server: StandIn, oracle: duckdb.DuckDBPyConnection
+) -> None:
+    found = rows_of(con.sql(query).collect())
+    expected = rows_of(oracle.execute(reference_sql(query)).fetchall())
+    if query in ORDERED:
+        assert found == expected
+    else:
+        assert sorted(found, key=repr) == sorted(expected, key=repr)
+    assert set(server.inputs.values()) <= {1}
+    assert sum(stage.calls for stage in con.report.stages) == len(server.asked)
+
+
+def test_names_are_those_of_duckdb(con: SparkConnection) -> None:
+    frame = con.sql("SELECT LLM('up', title), id + 1, upper(title) AS t FROM films")
+    assert frame.columns == ["llm('up', title)", "(id + 1)", "t"]
+
+
+def test_a_limit_asks_no_more_than_it_needs(con: SparkConnection, server: StandIn) -> None:
+    con.sql("SELECT id FROM films WHERE LLM('up', id) <> '' ORDER BY id LIMIT 2").collect()
+    assert len(server.asked) == 2
+
+
+def test_a_query_without_calls_is_run_by_spark(con: SparkConnection, server: StandIn) -> None:
+    assert con.sql("SELECT count(*) FROM films").collect() == [(6,)]
+    assert not server.asked
+
+
+def test_errors_are_rows_and_the_report_counts_them(spark: SparkSession) -> None:
+    def fails_for_dune(query: str, fields: dict[str, Any]) -> str | None:
+        return None if "Dune" in fields.values() else upper_or_length(query, fields)
+
+    with standing_in(fails_for_dune) as server, opened(spark, server) as con:
+        with pytest.warns(PartialResultWarning, match="1 value is missing"):
+            frame = con.sql("SELECT id, LLM('up', title) AS u FROM films")
+        assert dict(frame.collect())[6] is None
+        (error,) = con.errors.collect()
+        assert error.stage == "projection 1"
+        assert error.inputs == {"title": "Dune"}
+        assert "out of spice" in error.error
+        assert con.report.errors == 1
+        with pytest.warns(PartialResultWarning, match="5 values are missing"):
+            con.sql(
+                "SELECT CAST(LLM('up', genre) AS INTEGER) FROM films WHERE genre <> 'drama' "
+                "OR LLM('up', title) = 'DUNE'"
+            )
+
+
+def test_on_error_raise_ends_the_query(spark: SparkSession) -> None:
+    with standing_in(lambda query, fields: None) as server:
+        con = opened(spark, server, on_error="raise")
+        with con, pytest.raises(RequestError, match="out of spice"):
+            con.sql("SELECT LLM('up', title) FROM films")
+
+
+@pytest.mark.parametrize(
+    ("query", "error", "message"),
+    [
+        ("SELECT LLM('up', titel) FROM films", UnknownColumnError, "titel"),
+        ("SELECT LLM('up', title) FROM film", QueryError, "Did you mean 'films'"),
+        ("SELECT LLM('up', title FROM films", SqlSyntaxError, ""),
+        ("SELECT nonsense(LLM('up', title)) FROM films", QueryError, "nonsense"),
+        ("CREATE TABLE x AS SELECT LLM('up', title) FROM films", UnsupportedQueryError, "saveAs"),
+        ("SELECT AI_AGG('sum up', title) FROM films", UnsupportedQueryError, "one machine"),
+        ("SELECT 1; SELECT 2", UnsupportedQueryError, "one at a time"),
+        (
+            "SELECT genre, max(LLM('up', id)), (SELECT count(*) FROM reviews r WHERE "
+            "r.text > f.genre) FROM films f GROUP BY genre",
+            UnsupportedQueryError,
+            "Spark cannot run a part of the query",
+        ),
+    ],
+)
+def test_what_cannot_be_is_said_before_a_call(
+    query: str, error: type[Exception], message: str, con: SparkConnection, server: StandIn
+) -> None:
+    with pytest.raises(error, match=message):
+        con.sql(query)
+    assert not server.asked
+
+
+def test_later_connections_find_the_answers_in_the_ledger(
+    spark: SparkSession, server: StandIn, tmp_path: Path
+) -> None:
+    query = "SELECT id, LLM('up', title, genre) AS u FROM films"
+    with opened(spark, server, ledger=tmp_path) as con:
+        first = con.sql(query).collect()
+    asked = len(server.asked)
+    with opened(spark, server, ledger=tmp_path) as con:
+        more = con.sql(
+            "SELECT id, LLM('up', title, genre) AS u FROM films WHERE id <> 4 "
+            "UNION ALL SELECT 7, LLM('up', 'new' AS title, genre) "
+            "FROM films WHERE id = 1"
+        )
+        assert sorted(more.collect())[:3] == sorted(first)[:3]
+        assert con.report.ledger_hits == asked
+        assert con.report.calls == 1
+    assert len(server.asked) == asked + 1
+    assert not [path for path in tmp_path.iterdir() if path.name == "runs" and any(path.iterdir())]
+
+
+def test_progress_ends_with_all_inputs(spark: SparkSession, server: StandIn) -> None:
+    told: list[tuple[str, int, int]] = []
+    with opened(spark, server, progress=lambda *each: told.append(each)) as con:
+        con.sql("SELECT LLM('up', title) FROM films")
+    assert told[0] == ("projection 1", 0, 5)
+    assert told[-1] == ("projection 1", 5, 5)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"concurrency": 0}, "concurrency is 0"),
+        ({"partitions": 2.5}, "partitions is 2.5"),
+        ({"order": "best"}, "order"),
+        ({"max_concurency": 3}, "max_concurrency"),
+    ],
+)
+def test_wrong_settings_are_refused(
+    given: dict[str, Any], message: str, spark: SparkSession, server: StandIn
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        opened(spark, server, **given)
+
+
+def test_what_is_no_session_is_refused() -> None:
+    with pytest.raises(ConfigError, match="Give a session"):
+        connect("spark", "openai:x")  # type: ignore[arg-type]
+
+
+def test_frames_can_be_read_again(con: SparkConnection, server: StandIn) -> None:
+    frame: DataFrame = con.sql("SELECT id, LLM('up', title) AS u FROM films")
+    first = sorted(frame.collect())
+    assert sorted(frame.where("id > 0").collect()) == first
+    assert len(server.asked) == 5
