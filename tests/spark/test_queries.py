@@ -108,7 +108,7 @@ def test_errors_are_rows_and_the_report_counts_them(spark: SparkSession) -> None
         return None if "Dune" in fields.values() else upper_or_length(query, fields)
 
     with standing_in(fails_for_dune) as server, opened(spark, server) as con:
-        with pytest.warns(PartialResultWarning, match="1 value is missing"):
+        with pytest.warns(PartialResultWarning, match="1 LLM value is missing"):
             frame = con.sql("SELECT id, LLM('up', title) AS u FROM films")
         assert dict(frame.collect())[6] is None
         (error,) = con.errors.collect()
@@ -116,7 +116,7 @@ def test_errors_are_rows_and_the_report_counts_them(spark: SparkSession) -> None
         assert error.inputs == {"title": "Dune"}
         assert "out of spice" in error.error
         assert con.report.errors == 1
-        with pytest.warns(PartialResultWarning, match="5 values are missing"):
+        with pytest.warns(PartialResultWarning, match="5 LLM values are missing"):
             con.sql(
                 "SELECT CAST(LLM('up', genre) AS INTEGER) FROM films WHERE genre <> 'drama' "
                 "OR LLM('up', title) = 'DUNE'"
@@ -124,7 +124,10 @@ def test_errors_are_rows_and_the_report_counts_them(spark: SparkSession) -> None
 
 
 def test_on_error_raise_ends_the_query(spark: SparkSession) -> None:
-    with standing_in(lambda query, fields: None) as server:
+    def fails_for_dune(query: str, fields: dict[str, Any]) -> str | None:
+        return None if "Dune" in fields.values() else upper_or_length(query, fields)
+
+    with standing_in(fails_for_dune) as server:
         con = opened(spark, server, on_error="raise")
         with con, pytest.raises(RequestError, match="out of spice"):
             con.sql("SELECT LLM('up', title) FROM films")
@@ -135,7 +138,7 @@ def test_on_error_raise_ends_the_query(spark: SparkSession) -> None:
     [
         ("SELECT LLM('up', titel) FROM films", UnknownColumnError, "titel"),
         ("SELECT LLM('up', title) FROM film", QueryError, "Did you mean 'films'"),
-        ("SELECT LLM('up', title FROM films", SqlSyntaxError, ""),
+        ("SELECT LLM('up', title FROM films", SqlSyntaxError, "title"),
         ("SELECT nonsense(LLM('up', title)) FROM films", QueryError, "nonsense"),
         ("CREATE TABLE x AS SELECT LLM('up', title) FROM films", UnsupportedQueryError, "saveAs"),
         ("SELECT AI_AGG('sum up', title) FROM films", UnsupportedQueryError, "one machine"),

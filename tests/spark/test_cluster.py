@@ -1,0 +1,79 @@
+"""Executors are lost, and with them nothing that was paid for."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.programs import needed
+from tests.spark.cluster import DISTINCT, ROWS
+from tests.spark.conftest import ROOT
+from tests.spark.stand_in import StandIn, standing_in
+from tests.sql.conftest import upper_or_length
+
+CONCURRENCY = 4
+EXECUTORS = 2
+
+
+def test_a_killed_executor_repeats_no_call_that_was_answered(tmp_path: Path) -> None:
+    needed("java")
+
+    def slowly(query: str, fields: dict[str, Any]) -> str:
+        time.sleep(0.1)
+        return upper_or_length(query, fields)
+
+    with standing_in(slowly) as server:
+        done = _run(server, tmp_path, half_way=lambda: sum(server.inputs.values()) > DISTINCT // 3)
+        right, rows, _, errors = json.loads(done)
+        assert (right, rows, errors) == (ROWS, ROWS, 0)
+        assert len(server.inputs) == DISTINCT
+        again = sum(server.inputs.values()) - DISTINCT
+        assert again <= CONCURRENCY  # what was in flight on the executor
+
+
+def _run(server: StandIn, folder: Path, half_way: Callable[[], bool]) -> str:
+    """What the program prints. One of its executors is killed half-way."""
+    paths = [str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tests.spark.cluster", server.url, str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    )
+    try:
+        while not half_way():
+            if child.poll() is not None:
+                pytest.fail(f"It ended early: {child.communicate()[1][-3000:]}")
+            time.sleep(0.02)
+        os.kill(_executors(child.pid)[0].pid, signal.SIGKILL)
+        out, err = child.communicate(timeout=300)
+        assert child.returncode == 0, err[-3000:]
+        return out.strip().splitlines()[-1]
+    finally:
+        for process in (
+            [*psutil.Process(child.pid).children(recursive=True)] if child.poll() is None else []
+        ):
+            process.kill()
+        child.kill()
+
+
+def _executors(parent: int) -> list[psutil.Process]:
+    found = [
+        process
+        for process in psutil.Process(parent).children(recursive=True)
+        if "CoarseGrainedExecutorBackend" in " ".join(process.cmdline())
+    ]
+    assert len(found) == EXECUTORS
+    return found
