@@ -12,6 +12,7 @@ from benchmarks.reorder import benchmark as reorder
 from benchmarks.retrieval import benchmark as retrieval
 from benchmarks.serve import benchmark as serve
 from benchmarks.spans import benchmark as spans
+from benchmarks.spark import benchmark as spark
 from benchmarks.sql import benchmark as sql
 
 BENCHMARKS: tuple[Benchmark, ...] = (
@@ -23,6 +24,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     spans.BENCHMARK,
     relserve.BENCHMARK,
     serve.BENCHMARK,
+    spark.BENCHMARK,
     prefill_only.BENCHMARK,
     prompt_cache.BENCHMARK,
 )

@@ -26,6 +26,7 @@ class FolderLedger:
 
     path: the folder. task: begins the names of the files of all its attempts. attempt: this one.
     stored: answers stored through this object. noted: their keys, while somebody wants to know.
+    lent: keys of answers that `know` was told of.
     """
 
     path: Path
@@ -34,6 +35,7 @@ class FolderLedger:
     may_be_older: bool = False
     stored: int = 0
     noted: set[bytes] | None = None
+    lent: set[bytes] = field(default_factory=set)
     _known: dict[bytes, Answer] = field(default_factory=dict)
     _read: dict[Path, int] = field(default_factory=dict)
     _file: int | None = None
@@ -53,7 +55,9 @@ class FolderLedger:
         """Take answers from lines of other files. What is no such line is left out."""
         for line in lines:
             with suppress(ValueError, TypeError):  # the last line of a file may be half of one
-                self._known.update(_answers(line.encode()))
+                found = dict(_answers(line.encode()))
+                self._known.update(found)
+                self.lent.update(found)
 
     def find(self, keys: Keys) -> dict[int, Answer]:
         """The known answers, by index of the prompt. Looks for new ones of other attempts."""

@@ -38,7 +38,7 @@ from relquery.spark.tasks.asks import (
     schema_of,
 )
 from relquery.spark.tasks.items import DRAWN, PLACE, Items, Placing, sample_of
-from relquery.spark.tasks.partitions import Partitions
+from relquery.spark.tasks.partitions import Partitions, sampled
 from relquery.sql import names as ours
 from relquery.sql.execute.asker import failed
 from relquery.sql.inputs.prompt import Form, pinned_in
@@ -46,9 +46,6 @@ from relquery.sql.plan.planner import PlannedCall
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-
-SAMPLED = 3_000
-"""Inputs that a plan of the partitions is made from."""
 
 _SEED = 0
 _FOUND, _FAILED, _NOW = (f"{ours.PREFIX}{name}" for name in ("found", "failed", "now"))
@@ -185,10 +182,10 @@ class Calls:
         items = _items(asks)
         if count == 1 or not items.columns or asks.config.order == "original":
             return inputs.withColumn(PLACE, F.pmod(F.hash(KEY), F.lit(count)))
-        share = min(1.0, 1.2 * SAMPLED / total)
+        share = min(1.0, 1.2 * sampled(count) / total)
         drawn = inputs if share == 1.0 else inputs.sample(False, share, _SEED)
-        sampled = drawn.mapInArrow(items.drawn, from_arrow_schema(DRAWN)).toArrow()
-        partitions = Partitions.plan(sample_of(sampled, total), count)
+        found = drawn.mapInArrow(items.drawn, from_arrow_schema(DRAWN)).toArrow()
+        partitions = Partitions.plan(sample_of(found, total), count)
         placing = Placing(items, partitions)
         schema = StructType([*inputs.schema.fields]).add(PLACE, IntegerType())
         return inputs.mapInArrow(placing.over, schema)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from time import perf_counter
@@ -149,11 +150,12 @@ def schema_of(task: Task) -> pa.Schema:
 
 @dataclass(slots=True)
 class _Asking:
-    """The inputs of one partition while they are asked."""
+    """The inputs of one partition while they are asked. lent: keys that the ledger had before."""
 
     asks: Asks
     keys: pa.ChunkedArray
     sending: Sending
+    lent: AbstractSet[bytes]
     given: dict[int, Answer] = field(default_factory=dict)
     phr: float = 0.0
     solving: float = 0.0
@@ -162,7 +164,8 @@ class _Asking:
     def of(cls, asks: Asks, table: pa.Table, ledger: FolderLedger) -> _Asking:
         backend = _backend(asks.model, asks.options)
         asker = Asker(backend, asks.config, ledger, None, perf_counter)
-        return cls(asks, table.column(KEY), Sending.of(asks._question(table), asker))
+        sending = Sending.of(asks._question(table), asker)
+        return cls(asks, table.column(KEY), sending, ledger.lent)
 
     def ask(self, careful: bool) -> None:
         """Ask what has no answer, in the order that shares the most.
@@ -213,21 +216,31 @@ class _Asking:
         )
         self.given.update((places[at], answer) for at, answer in again.items())
 
+    def _was_known(self, at: int) -> bool:
+        """Whether the ledger had an answer before the stage began."""
+        keys = self.sending.prompt_keys
+        return keys is not None and not self.lent.isdisjoint(keys.of_prompt(at))
+
     def answers(self) -> pa.Table:
         """A row for each input; for inputs that were not asked there is none."""
-        of_row = self.sending.inputs.of_row
-        given = [
-            (row, self.given[at]) for row, at in enumerate(of_row.tolist()) if at in self.given
-        ]
+        of_row = self.sending.inputs.of_row.tolist()
+        given = [(row, self.given[at]) for row, at in enumerate(of_row) if at in self.given]
         read = [read_answer(answer, self.asks.task) for _, answer in given]
-        answers = [answer for _, answer in given]
+        places = [of_row[row] for row, _ in given]
+        answers = [
+            # An attempt that was lost has asked it, for this stage.
+            replace(answer, attempts=1)
+            if not answer.attempts and not self._was_known(at)
+            else answer
+            for at, (_, answer) in zip(places, given, strict=True)
+        ]
         columns = [
             self.keys.take(pa.array([row for row, _ in given], pa.int64())),
             [value for value, _ in read],
             [trouble for _, trouble in read],
             [None if each.text is None else without_surrogates(each.text) for each in answers],
             [each.finish.value for each in answers],
-            [not each.attempts for each in answers],
+            [self._was_known(at) for at in places],
             *([getattr(each, name) for each in answers] for name in _COUNTED),
             [self.phr] * len(answers),
             [self.solving / max(1, len(answers))] * len(answers),

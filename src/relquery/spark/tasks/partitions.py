@@ -14,6 +14,7 @@ import numpy as np
 
 from relquery.arrays import Bools, Floats, Int64s
 
+_LEAST, _EACH = 3_000, 4  # rows of a sample: in all, and for each partition
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -33,6 +34,11 @@ class Sample:
     def scale(self) -> float:
         """For how many rows of the table one of the sample stands."""
         return self.total / max(1, len(self.items))
+
+
+def sampled(count: int) -> int:
+    """How many rows to draw for a plan of so many partitions."""
+    return max(_LEAST, _EACH * count)
 
 
 @dataclass(slots=True)

@@ -1,0 +1,1 @@
+"""`scripts/bench spark`: a million rows, a lost executor, and what larger tables would take."""
