@@ -49,8 +49,10 @@ if TYPE_CHECKING:
 
 
 def connect(
-    model: str | Backend | Answering,
+    source: str | Backend | Answering | None = None,
+    /,
     *,
+    model: str | Backend | Answering | None = None,
     database: str | Path | duckdb.DuckDBPyConnection = ":memory:",
     order: Order = "tree",
     on_error: Literal["null", "raise"] = "null",
@@ -64,8 +66,9 @@ def connect(
 ) -> Connection:
     """Open a database that can call a model.
 
-    model: a backend, "openai:NAME" for a provider's model, or the name or folder of a model for
-        the embedded engine.
+    source: what answers: the name or folder of a model for the embedded engine, "openai:NAME" for
+        a provider's model, the address of a server (http://HOST:8000/v1), or a backend.
+    model: the same, by name; or the name of a model at an address.
     database: a DuckDB file whose tables queries can use, ":memory:", or a connection from
         duckdb.connect(...), which is used as is: its tables, views and settings are available,
         registered tables stay in it, and it is not closed.
@@ -82,17 +85,34 @@ def connect(
     Raises ConfigError, ModelError, MissingExtraError or TableError (for `database`).
     """
     config = QueryConfig(order, on_error, guard, guard_rows)
+    answering, options = answering_of(source, model, options)
     with ExitStack() as opened:  # closes what is open if the rest fails
         host = opened.enter_context(closing(Database.open(database)))
         stub.install(host)
         readings.install(host)
         known = None if ledger is None else opened.enter_context(closing(Ledger.open(ledger)))
-        owned = isinstance(model, str)
-        backend = backend_of(model, options)
+        owned = isinstance(answering, str)
+        backend = backend_of(answering, options)
         tokens.install(host, backend)
         corpora = retrieval.install(host, Shelf.open(index, embedder_of(embedder)))
         opened.pop_all()
     return Connection(host, backend, config, known, clock, owned, corpora)
+
+
+def answering_of(
+    source: object, model: object, options: dict[str, Any]
+) -> tuple[Any, dict[str, Any]]:
+    """What answers, and its options. Raises ConfigError."""
+    if source is None and model is None:
+        raise ConfigError("connect needs a model, e.g. connect('demo') or connect('openai:NAME').")
+    if source is None or model is None:
+        return (model if source is None else source), options
+    if not (isinstance(source, str) and source.startswith(("http://", "https://"))):
+        raise ConfigError(
+            f"connect was given {source!r:.60} and model={model!r:.60}. Give one of them; the "
+            "address of a server takes the name of a model beside it."
+        )
+    return source, options | {"model": model}
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from tests.backends.provider.chat_server import (
     completion,
     failure,
     question,
+    running,
 )
 from tests.sql.conftest import upper_or_length
 from tests.sql.fakes import split_prompt
@@ -50,13 +50,5 @@ def standing_in(
     function: Callable[[str, Fields], str | None] = upper_or_length,
 ) -> Iterator[StandIn]:
     """Such a server, while the block runs."""
-    server = StandIn(function)
-    thread = threading.Thread(target=server.http.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with running(StandIn(function)) as server:
         yield server
-    finally:
-        server.closing.set()
-        server.http.shutdown()
-        server.http.server_close()
-        thread.join()

@@ -21,15 +21,18 @@ _ELSEWHERE = re.compile(
 )
 
 
-def load(model: str, **options: Any) -> Backend:
+def load(model: str, /, **options: Any) -> Backend:
     """Open the backend that serves a model.
 
-    model: "openai:NAME" for a provider or a server of the OpenAI chat-completions form, else what
-        the embedded engine loads (see local.load_backend).
-    options: fields of OpenAIConfig, or the options of local.load_backend.
+    model: "openai:NAME" for a provider, the address of a server of the OpenAI chat-completions form
+        (http://HOST:8000/v1), else what the embedded engine loads (see local.load_backend).
+    options: fields of OpenAIConfig, or the options of local.load_backend. For an address `model`,
+        too: the name of a model there, which is not needed if there is only one.
 
     Raises ConfigError, ModelError and MissingExtraError.
     """
+    if _is_address(model):
+        return _load_address(model, options)
     provider, _, name = model.partition(":")
     if provider == "openai":
         return _load_openai(name, options)
@@ -41,7 +44,7 @@ def load(model: str, **options: Any) -> Backend:
 
 def is_served(model: str) -> bool:
     """Whether a server answers for a model, not this process."""
-    return model.startswith("openai:")
+    return model.startswith("openai:") or _is_address(model)
 
 
 def backend_of(model: str | Backend | Answering, options: dict[str, Any]) -> Backend:
@@ -58,6 +61,10 @@ def backend_of(model: str | Backend | Answering, options: dict[str, Any]) -> Bac
     if options:
         raise ConfigError(f"{', '.join(options)}: options need a model name, not a backend.")
     return model if isinstance(model, Backend) else Adopted(model)
+
+
+def _is_address(model: str) -> bool:
+    return model.startswith(("http://", "https://"))
 
 
 def _check_local(model: str) -> None:
@@ -81,10 +88,21 @@ def _load_openai(name: str, options: dict[str, Any]) -> Backend:
     from relquery.backends.provider.openai import OpenAIBackend
     from relquery.backends.provider.server import OpenAIConfig
 
-    known = [field.name for field in fields(OpenAIConfig)]
+    _check_options(options, [field.name for field in fields(OpenAIConfig)], "an 'openai:' model")
+    return OpenAIBackend(name, OpenAIConfig(**options))
+
+
+def _load_address(url: str, options: dict[str, Any]) -> Backend:
+    from relquery.backends.address import at_address
+    from relquery.backends.provider.server import OpenAIConfig
+
+    known = [field.name for field in fields(OpenAIConfig) if field.name != "base_url"]
+    _check_options(options, ["model", *known], "a server")
+    others = {name: value for name, value in options.items() if name != "model"}
+    return at_address(options.get("model"), OpenAIConfig(base_url=url, **others))
+
+
+def _check_options(options: dict[str, Any], known: list[str], of: str) -> None:
     for option in options:
         if option not in known:
-            raise ConfigError(
-                unknown("option", option, [*known, *OF_CONNECT], of="an 'openai:' model")
-            )
-    return OpenAIBackend(name, OpenAIConfig(**options))
+            raise ConfigError(unknown("option", option, [*known, *OF_CONNECT], of=of))

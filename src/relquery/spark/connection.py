@@ -17,6 +17,7 @@ from uuid import uuid4
 
 from relquery.backends.load import is_served, load
 from relquery.config import Order, QueryConfig
+from relquery.connection import answering_of
 from relquery.errors import (
     ConfigError,
     MissingExtraError,
@@ -57,8 +58,10 @@ _CONCURRENCY = 64
 
 def connect(
     spark: SparkSession,
-    model: str,
+    source: str | None = None,
+    /,
     *,
+    model: str | None = None,
     ledger: str | Path | None = None,
     order: Order = "tree",
     on_error: Literal["null", "raise"] = "null",
@@ -70,8 +73,8 @@ def connect(
 ) -> SparkConnection:
     """Let queries over the tables of a Spark session call a model.
 
-    model: as for relquery.connect, by name: each executor opens it. That is a server's address or
-        "openai:NAME" as a rule; a model of the embedded engine is loaded by every process.
+    source, model: as for relquery.connect, by name: each executor opens it. That is a server's
+        address or "openai:NAME" as a rule; every process loads a model of the embedded engine.
     ledger: a folder that all machines see, where answers are stored as they come, so that no
         lost executor and no later query asks them again. None for a temporary one, where Spark
         runs on this machine alone.
@@ -85,20 +88,21 @@ def connect(
     Raises ConfigError, ModelError and MissingExtraError.
     """
     _check_session(spark)
-    if not isinstance(model, str):
-        raise ConfigError(f"model is {model!r:.60}. Give its name: every executor opens it.")
+    answering, options = answering_of(source, model, options)
+    if not isinstance(answering, str):
+        raise ConfigError(f"model is {answering!r:.60}. Give its name: every executor opens it.")
     for name, value in (("concurrency", concurrency), ("partitions", partitions)):
         if value is not None and (not isinstance(value, int) or value < 1):
             raise ConfigError(f"{name} is {value!r}; it must be an integer of at least 1.")
     config = QueryConfig(order, on_error)
     per_task = max(1, concurrency // _tasks_of_executor(spark))
-    if is_served(model):
+    if is_served(answering):
         options.setdefault("max_concurrency", per_task)
-    load(model, **options).close()  # what is wrong with it is said here
+    load(answering, **options).close()  # what is wrong with it is said here
     folder, is_temporary = _folder(spark, ledger)
     settings = Settings(
         spark,
-        model,
+        answering,
         tuple(sorted(options.items())),
         config,
         folder,

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, TypeVar
 
 Body = dict[str, Any]
 CHAT = "/v1/chat/completions"
@@ -45,6 +45,7 @@ class Stream:
 
 
 AnswerFunction = Callable[[Body], Reply | Stream | Silence]
+Chat = TypeVar("Chat", bound="ChatServer")
 
 
 def completion(
@@ -99,7 +100,10 @@ def question(body: Body) -> str:
 
 
 class ChatServer:
-    """asked: bodies in order of arrival; peak: most at once; hung_up: clients that left early."""
+    """asked: bodies in order of arrival; peak: most at once; hung_up: clients that left early.
+
+    models: that it says it has, each with its owner.
+    """
 
     def __init__(self, answer: AnswerFunction, route: str) -> None:
         self.answer, self.route = answer, route
@@ -108,6 +112,7 @@ class ChatServer:
         self.running = self.peak = self.hung_up = 0
         self.lock = threading.Lock()
         self.closing = threading.Event()
+        self.models: dict[str, str] = {}
         self.http = _Http(("127.0.0.1", 0), _Handler)
         self.http.chat = self
 
@@ -173,8 +178,11 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(reply)
 
     def do_GET(self) -> None:
-        listed = self.path == "/v1/models"
-        self._send(Reply({"data": []}) if listed else failure(404, f"no route {self.path}"))
+        models = self.server.chat.models.items()
+        data = [{"id": name, "object": "model", "owned_by": owner} for name, owner in models]
+        listed = Reply({"object": "list", "data": data})
+        is_listed = self.path == "/v1/models"
+        self._send(listed if is_listed else failure(404, f"no route {self.path}"))
 
     def _send(self, reply: Reply) -> None:
         text = reply.body if isinstance(reply.body, str) else json.dumps(reply.body)
@@ -212,7 +220,13 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def serving(answer: AnswerFunction, route: str = CHAT) -> Iterator[ChatServer]:
     """A server in threads of this process, until the block ends."""
-    chat = ChatServer(answer, route)
+    with running(ChatServer(answer, route)) as chat:
+        yield chat
+
+
+@contextmanager
+def running(chat: Chat) -> Iterator[Chat]:
+    """The same, for one that is made."""
     thread = threading.Thread(target=chat.http.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,13 +39,14 @@ class Batch:
     """Requests with one sampling.
 
     server: what is learnt of it is added there. warn: tells the user.
-    reached: whether the server has answered anything.
+    announced: see Server.announced. reached: whether the server has answered anything.
     """
 
     client: openai.AsyncOpenAI
     server: Server
     sampling: Sampling
     warn: Callable[[Warning], None]
+    announced: Mapping[str, Any]
     reached: bool = False
     warned: bool = False
 
@@ -90,6 +91,8 @@ class Batch:
     async def _send(self, body: dict[str, Any]) -> tuple[str, int]:
         """What the server sent back, and how many tries it took. Retries are the SDK's."""
         create = self.client.chat.completions.with_raw_response.create
+        if self.announced:
+            body = body | {"extra_body": {**body.get("extra_body", {}), **self.announced}}
         reply = await create(model=self.server.model, **body)
         self.reached = True
         return reply.http_response.text, 1 + reply.retries_taken

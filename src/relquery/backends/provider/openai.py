@@ -69,7 +69,8 @@ class OpenAIBackend(Backend):
             async with server.client() as client:
                 url, patience = str(client.base_url), max(ENOUGH, most)
                 trial = Trial(iter(enumerate(prompts)), url, box.deliver, patience)
-                batch = Batch(client, server, sampling, box.items.put)
+                announced = server.announced(len(prompts))
+                batch = Batch(client, server, sampling, box.items.put, announced)
                 async with asyncio.TaskGroup() as workers:
                     for _ in range(min(most, len(prompts))):
                         workers.create_task(work(batch, trial))

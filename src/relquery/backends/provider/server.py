@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any, Literal
+from uuid import uuid4
 
 import openai
 
@@ -23,6 +25,8 @@ class OpenAIConfig:
     timeout: seconds until a request without an answer is given up and tried again.
     max_retries: tries after the first, when the connection fails or the server answers 408, 409,
         429 or 5xx; after the seconds that the server names, else after 0.5, 1, 2, 4, 8, 8, ...
+    relqueries: how the server is told which requests are one relQuery: "vllm" in the field that
+        vLLM's plug-in reads, "relquery" in that of `relquery serve`; None for not at all.
     """
 
     base_url: str | None = None
@@ -30,6 +34,7 @@ class OpenAIConfig:
     max_concurrency: int = 16
     timeout: float = 60.0
     max_retries: int = 5
+    relqueries: Literal["vllm", "relquery"] | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_concurrency <= _MOST_CONNECTIONS:
@@ -41,6 +46,10 @@ class OpenAIConfig:
             raise ConfigError(f"timeout is {self.timeout}; it must be above 0 seconds.")
         if self.max_retries < 0:
             raise ConfigError(f"max_retries is {self.max_retries}; it must not be negative.")
+        if self.relqueries not in ("vllm", "relquery", None):
+            raise ConfigError(
+                f"relqueries is {self.relqueries!r}; it must be 'vllm', 'relquery' or None."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +74,15 @@ class Server:
         url = self.client().base_url
         at = url.netloc.decode() + url.path.rstrip("/").removesuffix("/v1")
         return f"openai:{self.model}" + ("" if at == _DEFAULT_HOST else f"@{at}")
+
+    def announced(self, rows: int) -> dict[str, Any]:
+        """What the body of each of so many requests says, if the server is told of relQueries."""
+        match self.config.relqueries:
+            case "vllm":
+                return {"vllm_xargs": {"relquery": uuid4().hex, "relquery_rows": rows}}
+            case "relquery":
+                return {"relquery": {"id": uuid4().hex, "rows": rows}}
+        return {}
 
     def client(self) -> openai.AsyncOpenAI:
         """What talks to the server; to be closed."""

@@ -1,0 +1,91 @@
+"""A server is opened by its address, and told which requests belong together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from relquery.connection import connect
+from relquery.errors import ConfigError, ModelError
+from tests.backends.provider.chat_server import Body, ChatServer, Reply, Serve, completion
+
+OWNERS = {"vllm": "vllm_xargs", "relquery": "relquery", "somebody": None}
+
+
+@pytest.fixture
+def server(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> ChatServer:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    server = serve(answer)
+    server.models = {"tiny": "vllm"}
+    return server
+
+
+def answer(body: Body) -> Reply:
+    return completion("fine")
+
+
+def bodies(server: ChatServer, **options: Any) -> list[Body]:
+    """What two questions send."""
+    with connect(server.url, ledger=None, **options) as con:
+        con.sql("SELECT LLM('How is it?', n) FROM range(2) t(n)")
+    return server.asked
+
+
+def test_a_server_with_one_model_needs_no_name(server: ChatServer) -> None:
+    assert {body["model"] for body in bodies(server)} == {"tiny"}
+
+
+def test_one_of_several_is_named(server: ChatServer) -> None:
+    server.models["large"] = "vllm"
+    assert {body["model"] for body in bodies(server, model="large")} == {"large"}
+    with pytest.raises(ConfigError, match="2 models: tiny, large. Name one"):
+        connect(server.url)
+    with pytest.raises(ConfigError, match="no model 'tony'.*Did you mean 'tiny'"):
+        connect(server.url, model="tony")
+
+
+@pytest.mark.parametrize("owner", OWNERS)
+def test_servers_are_told_of_relqueries_in_their_own_form(server: ChatServer, owner: str) -> None:
+    server.models = {"tiny": owner}
+    first, second = bodies(server)
+    field = OWNERS[owner]
+    told = {name for name in OWNERS.values() if name is not None and name in first}
+    assert told == ({field} if field else set())
+    if field:
+        assert first[field] == second[field]
+        assert 2 in first[field].values()
+
+
+def test_each_stage_is_a_relquery_of_its_own(server: ChatServer) -> None:
+    with connect(server.url, ledger=None) as con:
+        for _ in range(2):
+            con.sql("SELECT LLM('How is it?', 1)")
+    first, second = (body["vllm_xargs"] for body in server.asked)
+    assert first["relquery"] != second["relquery"]
+
+
+def test_nothing_is_told_to_a_provider(server: ChatServer) -> None:
+    with connect("openai:tiny", base_url=server.url, api_key="none", ledger=None) as con:
+        con.sql("SELECT LLM('How is it?', 1)")
+    assert "vllm_xargs" not in server.asked[0]
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9/v1", "http://127.0.0.1:9"])
+def test_a_server_that_is_not_there_is_said_at_once(url: str) -> None:
+    with pytest.raises(ModelError, match="Start the server, or check the address"):
+        connect(url)
+
+
+def test_a_model_goes_with_an_address_only() -> None:
+    with pytest.raises(ConfigError, match="Give one of them"):
+        connect("demo", model="demo")
+    with pytest.raises(ConfigError, match="connect needs a model"):
+        connect()
+
+
+def test_unknown_options_are_refused(server: ChatServer) -> None:
+    with pytest.raises(ConfigError, match="Did you mean 'max_concurrency'"):
+        connect(server.url, max_concurency=2)
+    with pytest.raises(ConfigError, match="relqueries is 'sglang'"):
+        connect(server.url, relqueries="sglang")
