@@ -129,7 +129,7 @@ class EngineConfig:
 
 
 OF_CONNECT = (
-    "database", "order", "on_error", "guard", "guard_rows", "ledger", "embedder", "index", "clock",
+    "model", "database", "order", "on_error", "guard", "guard_rows", "ledger", "embedder", "index", "clock",
 )  # fmt: skip
 """Keywords of `relquery.connect`, which gives its other ones to the backend."""
 

@@ -102,9 +102,7 @@ def connect(
 def answering_of(
     source: object, model: object, options: dict[str, Any]
 ) -> tuple[Any, dict[str, Any]]:
-    """What answers, and its options. Raises ConfigError."""
-    if source is None and model is None:
-        raise ConfigError("connect needs a model, e.g. connect('demo') or connect('openai:NAME').")
+    """What `connect` is to open, and its options. Raises ConfigError."""
     if source is None or model is None:
         return (model if source is None else source), options
     if not (isinstance(source, str) and source.startswith(("http://", "https://"))):

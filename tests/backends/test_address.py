@@ -39,9 +39,9 @@ def test_a_server_with_one_model_needs_no_name(server: ChatServer) -> None:
 def test_one_of_several_is_named(server: ChatServer) -> None:
     server.models["large"] = "vllm"
     assert {body["model"] for body in bodies(server, model="large")} == {"large"}
-    with pytest.raises(ConfigError, match="2 models: tiny, large. Name one"):
+    with pytest.raises(ConfigError, match=r"2 models: tiny, large\. Name one"):
         connect(server.url)
-    with pytest.raises(ConfigError, match="no model 'tony'.*Did you mean 'tiny'"):
+    with pytest.raises(ConfigError, match=r"no model 'tony'.*Did you mean 'tiny'"):
         connect(server.url, model="tony")
 
 
@@ -80,7 +80,7 @@ def test_a_server_that_is_not_there_is_said_at_once(url: str) -> None:
 def test_a_model_goes_with_an_address_only() -> None:
     with pytest.raises(ConfigError, match="Give one of them"):
         connect("demo", model="demo")
-    with pytest.raises(ConfigError, match="connect needs a model"):
+    with pytest.raises(ConfigError, match="Give a model name"):
         connect()
 
 
