@@ -129,7 +129,8 @@ class EngineConfig:
 
 
 OF_CONNECT = (
-    "model", "database", "order", "on_error", "guard", "guard_rows", "ledger", "embedder", "index", "clock",
+    "model", "database", "order", "on_error", "guard", "guard_rows", "ledger", "embedder", "index",
+    "clock",
 )  # fmt: skip
 """Keywords of `relquery.connect`, which gives its other ones to the backend."""
 
