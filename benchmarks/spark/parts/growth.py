@@ -35,7 +35,7 @@ ITEM = {"maker": (150, 30), "style": (60, 20), "description": (2_000, 210)}
 class Planned:
     """A plan. memory: bytes that making it took at most. sent: bytes that tasks are sent.
 
-    shared: the share of all characters that rows share by their paths alone.
+    saved: the share of all characters that rows are expected to share with those before them.
     """
 
     rows: int
@@ -44,7 +44,7 @@ class Planned:
     memory: int
     sent: int
     seconds: float
-    shared: float
+    saved: float
 
 
 @dataclass(slots=True)
@@ -73,10 +73,10 @@ class Growth(Part):
         )
         first, last = self.plans[0], self.plans[-2]
         yield Figure(
-            "hits of the paths at the most rows over those at the fewest",
-            last.shared / first.shared,
+            "hits expected at the most rows over those at the fewest",
+            last.saved / first.saved,
             None,
-            note=f"{last.shared:.1%} and {first.shared:.1%}, {EACH[0]:,} inputs a partition",
+            note=f"{last.saved:.1%} and {first.saved:.1%}, {EACH[0]:,} inputs a partition",
         )
 
     def render(self, drawn: Collection[str]) -> Iterator[str]:
@@ -84,7 +84,7 @@ class Growth(Part):
         del drawn
         yield WORDS.block("growth")
         yield from table(
-            ("rows", "partitions", "drawn", "memory", "sent to a task", "seconds", "shared"),
+            ("rows", "partitions", "drawn", "memory", "sent to a task", "seconds", "hits expected"),
             [
                 (
                     f"{one.rows:,}",
@@ -93,7 +93,7 @@ class Growth(Part):
                     f"{one.memory / MIB:.1f} MiB",
                     f"{one.sent / MIB:.2f} MiB",
                     f"{one.seconds:.1f}",
-                    f"{one.shared:.1%}",
+                    f"{one.saved:.1%}",
                 )
                 for one in self.plans
             ],
@@ -112,7 +112,7 @@ def planned(rows: int, partitions: int, seed: int) -> Planned:
     tracemalloc.stop()
     weight = float(sample.lengths.sum(axis=1).mean()) * rows
     return Planned(
-        rows, partitions, drawn, memory, len(pickle.dumps(plan)), seconds, plan.shared / weight
+        rows, partitions, drawn, memory, len(pickle.dumps(plan)), seconds, plan.saved / weight
     )
 
 

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
@@ -152,18 +153,17 @@ def _watched(job: Job, say: Say) -> Watched:
 def _processes(pid: int) -> tuple[int, int, list[int]]:
     """(bytes of the driver's Python, bytes of its Spark, ids of the executors)."""
     own = of_spark = 0
-    executors = []
-    try:
+    executors: list[int] = []
+    with suppress(psutil.Error):
         parent = psutil.Process(pid)
         own = parent.memory_info().rss
         for process in parent.children(recursive=True):
-            command = " ".join(process.cmdline())
-            if "CoarseGrainedExecutorBackend" in command:
-                executors.append(process.pid)
-            elif "SparkSubmit" in command:
-                of_spark += process.memory_info().rss
-    except psutil.Error:  # one has just ended
-        pass
+            with suppress(psutil.Error):  # it has just ended
+                command = " ".join(process.cmdline())
+                if "CoarseGrainedExecutorBackend" in command:
+                    executors.append(process.pid)
+                elif "SparkSubmit" in command:
+                    of_spark += process.memory_info().rss
     return own, of_spark, executors
 
 
