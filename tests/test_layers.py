@@ -45,6 +45,7 @@ LAYERS: dict[str, set[str]] = {
     "notebook": {"errors", "html", "sql", "connection"},
     "frames": BASE | RECORDS | {"sql", "backends.base", "connection"},
     "spark": BASE | WHAT | RECORDS | {"backends.base", "backends", "connection"},
+    "vllm": BASE | {"engine"},
     "serve": BASE
     | WHAT
     | RECORDS

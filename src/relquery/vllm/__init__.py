@@ -1,0 +1,23 @@
+"""relquery's policies inside vLLM.
+
+    vllm serve MODEL --scheduler-cls relquery.vllm.RelServeScheduler \
+        --additional-config '{"relquery": {"policy": "shortest"}}'
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from relquery.vllm.scheduler import RelServeScheduler
+
+__all__ = ["RelServeScheduler"]
+
+
+def __getattr__(name: str) -> Any:
+    """Imported when asked for: it needs vLLM."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from relquery.vllm import scheduler
+
+    return getattr(scheduler, name)

@@ -1,0 +1,150 @@
+"""Everything of vLLM that the plug-in uses, so that what has moved is named when it starts.
+
+vLLM calls none of this public. It is that of PINNED; `scripts/test-vllm` tries it for real.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from importlib import import_module
+from operator import attrgetter
+from typing import Any
+
+from relquery.errors import RelqueryError
+
+PINNED = "0.32"
+"""The version of vLLM that the plug-in is written for."""
+
+FUNCTIONS: dict[str, tuple[str, ...]] = {
+    "vllm.logger.init_logger": ("name",),
+    "vllm.v1.core.sched.request_queue.create_request_queue": ("policy",),
+    "vllm.v1.core.sched.request_queue.RequestQueue.add_request": ("request",),
+    "vllm.v1.core.sched.scheduler.Scheduler.schedule": ("throttle_prefills",),
+    "vllm.v1.core.sched.scheduler.Scheduler.add_request": ("request",),
+    "vllm.v1.core.sched.scheduler.Scheduler.update_from_output": (
+        "scheduler_output",
+        "model_runner_output",
+    ),
+    "vllm.v1.core.sched.scheduler.Scheduler.finish_requests": ("request_ids", "finished_status"),
+    "vllm.v1.core.sched.scheduler.Scheduler._free_request": ("request",),
+    "vllm.v1.core.sched.scheduler.Scheduler._preempt_request": ("request", "timestamp"),
+    "vllm.v1.core.sched.scheduler.Scheduler._handle_blocked_waiting_request": ("request",),
+    "vllm.v1.core.block_pool.BlockPool.get_num_free_blocks": (),
+    "vllm.v1.core.block_pool.BlockPool.get_cached_block": ("block_hash", "kv_cache_group_ids"),
+}
+"""Functions and methods, with the parameters that are given to them or that they are given."""
+
+NAMES: tuple[str, ...] = (
+    "vllm.v1.request.RequestStatus.WAITING",
+    "vllm.v1.request.RequestStatus.PREEMPTED",
+    "vllm.v1.request.RequestStatus.FINISHED_ABORTED",
+)
+"""Values."""
+
+OF_SCHEDULER: tuple[str, ...] = (
+    "vllm_config.additional_config",
+    "kv_cache_config.num_blocks",
+    "kv_cache_manager.enable_caching",
+    "kv_cache_manager.block_pool.num_gpu_blocks",
+    "kv_cache_manager.block_pool.blocks",
+    "kv_cache_manager.coordinator.single_type_managers",
+    "max_num_scheduled_tokens",
+    "max_num_running_reqs",
+    "max_num_active_reqs",
+    "hash_block_size",
+    "block_size",
+    "requests",
+    "running",
+    "waiting",
+    "policy",
+)
+"""Attributes of a scheduler."""
+
+OF_MANAGER = ("req_to_blocks", "kv_cache_group_id")
+OF_BLOCK = ("block_id", "ref_cnt")
+OF_REQUEST: tuple[str, ...] = (
+    "request_id",
+    "prompt_token_ids",
+    "num_prompt_tokens",
+    "max_tokens",
+    "sampling_params",
+    "cache_salt",
+    "block_hashes",
+    "_output_token_ids",
+    "num_computed_tokens",
+    "num_output_placeholders",
+    "num_output_tokens",
+    "status",
+)
+"""Attributes of a request."""
+
+
+class MovedError(RelqueryError):
+    """vLLM has another form than the plug-in was written for. moved: what it lacks."""
+
+    def __init__(self, moved: list[str]) -> None:
+        self.moved = moved
+        super().__init__(
+            f"relquery's plug-in is written for vLLM {PINNED}; this one lacks {', '.join(moved)}. "
+            f"Install vllm=={PINNED}.*, or start it without --scheduler-cls."
+        )
+
+
+def check_code() -> None:
+    """Raises MovedError if functions or names are not where they were."""
+    if moved := [*_functions(), *(name for name in NAMES if _found(name) is None)]:
+        raise MovedError(moved)
+
+
+def check_scheduler(scheduler: Any) -> None:
+    """Raises MovedError if a scheduler lacks attributes."""
+    moved = [f"Scheduler.{name}" for name in OF_SCHEDULER if not _has(scheduler, name)]
+    if not moved:
+        (manager, *_) = scheduler.kv_cache_manager.coordinator.single_type_managers
+        moved += [
+            f"{type(manager).__name__}.{name}" for name in OF_MANAGER if not _has(manager, name)
+        ]
+        block = scheduler.kv_cache_manager.block_pool.blocks[0]
+        moved += [f"{type(block).__name__}.{name}" for name in OF_BLOCK if not _has(block, name)]
+    if moved:
+        raise MovedError(moved)
+
+
+def check_request(request: Any) -> None:
+    """Raises MovedError if a request lacks attributes."""
+    if moved := [f"Request.{name}" for name in OF_REQUEST if not _has(request, name)]:
+        raise MovedError(moved)
+
+
+def _functions() -> Iterator[str]:
+    for name, parameters in FUNCTIONS.items():
+        function = _found(name)
+        if function is None:
+            yield name
+            continue
+        known = inspect.signature(function).parameters
+        for parameter in parameters:
+            if parameter not in known:
+                yield f"{name}({parameter})"
+
+
+def _found(name: str) -> Any:
+    """What a dotted name means; None if there is nothing."""
+    parts = name.split(".")
+    for end in range(len(parts) - 1, 0, -1):
+        try:
+            module = import_module(".".join(parts[:end]))
+        except ImportError:
+            continue
+        rest = ".".join(parts[end:])
+        return attrgetter(rest)(module) if _has(module, rest) else None
+    return None
+
+
+def _has(thing: Any, path: str) -> bool:
+    try:
+        attrgetter(path)(thing)
+    except AttributeError:
+        return False
+    return True

@@ -1,0 +1,184 @@
+"""vLLM's requests as the policies see them: the same State as in the engine and the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, cast
+
+import numpy as np
+
+from relquery.config import EngineConfig
+from relquery.engine.cache.blocks import BlockPool
+from relquery.engine.request.clients.declared import Declared
+from relquery.engine.request.open_requests import OpenRequests
+from relquery.engine.request.request import Request
+from relquery.engine.scheduling.plan import Memo, Plan, Policy, State
+from relquery.engine.step.forecast import Experience
+from relquery.errors import ConfigError
+from relquery.prompt import Finish
+from relquery.vllm.pool import Held, Pool
+
+ID, ROWS, TENANT, DEADLINE = (
+    "relquery",
+    "relquery_rows",
+    "relquery_tenant",
+    "relquery_deadline",
+)
+"""What requests say in `vllm_xargs` of the relQuery that they belong to."""
+
+
+@dataclass(slots=True)
+class Mirrored:
+    """A request. own: vLLM's. seen: tokens of its answer that are counted."""
+
+    own: Any
+    request: Request
+    seen: int = 0
+
+
+@dataclass(slots=True)
+class Mirror:
+    """All open requests, by vLLM's ids.
+
+    held: gives vLLM's list of the blocks that a request holds.
+    """
+
+    policy: Policy
+    limits: EngineConfig
+    pool: Pool
+    held: Callable[[str], Any]
+    now: Callable[[], float]
+    open: OpenRequests = field(default_factory=OpenRequests)
+    experience: Experience = field(default_factory=Experience)
+    by_id: dict[str, Mirrored] = field(default_factory=dict)
+    _memo: Memo = None
+    _of: dict[Request, Mirrored] = field(default_factory=dict)
+    _numbers: count[int] = field(default_factory=count)
+
+    def add(self, own: Any) -> None:
+        """Queue a new request of vLLM."""
+        said = _said(own)
+        number = next(self._numbers)
+        tokens = own.prompt_token_ids
+        source = np.zeros(own.num_prompt_tokens, np.int32) if tokens is None else tokens
+        request = Request(
+            number,
+            np.asarray(source, np.int32),
+            max(1, own.max_tokens or 1),
+            group=number,
+            arrival=self.now(),
+        )
+        request.output = own._output_token_ids
+        piece = request.pieces[-1]
+        piece.keys, piece.root = own.block_hashes, b""
+        self.by_id[own.request_id] = self._of[request] = Mirrored(own, request)
+        tenant = str(said.get(TENANT) or own.cache_salt or "")
+        self.open.join(request, tenant, _declared(said), self.now())
+
+    def end(self, request_id: str, is_answered: bool) -> None:
+        """Note that a request of vLLM has ended."""
+        mirrored = self.by_id.pop(request_id, None)
+        if mirrored is None:
+            return
+        self._count(mirrored)
+        del self._of[mirrored.request]
+        if is_answered:
+            self.experience.answered(mirrored.request)
+        finish = Finish.STOP if is_answered else Finish.CANCELLED
+        self.open.end(mirrored.request, finish, self.now())
+
+    def plan(self) -> Plan:
+        """The policy's next step."""
+        for request in self.open.running:
+            self._refresh(self._of[request])
+        state = State(
+            self.now(),
+            self.open.waiting,
+            self.open.running,
+            self.limits,
+            cast(BlockPool, self.pool),
+            self.open.relqueries,
+            self.open.changed,
+            self.open.waiting.changes,
+            self.pool.changes,
+            length_ratio=self.experience.usual_length,
+            pace=self.experience.pace,
+        )
+        plan, self._memo = self.policy(state, self._memo)
+        self.open.forget_changes()
+        self.pool.changes = []
+        return plan
+
+    def own(self, request: Request) -> Any:
+        """vLLM's request."""
+        return self._of[request].own
+
+    def scheduled(self, tokens: Mapping[str, int]) -> None:
+        """Note what vLLM has scheduled. tokens: by id."""
+        for request_id, computed in tokens.items():
+            mirrored = self.by_id.get(request_id)
+            if mirrored is None:
+                continue
+            request = mirrored.request
+            if request not in self.open.running:
+                self.open.start(request, self.now())
+                if request.cached is None:
+                    done = mirrored.own.num_computed_tokens - computed
+                    request.cached = min(done, request.prompt_tokens)
+                    self.experience.admit(request)
+            relquery = self.open.of(request)
+            if mirrored.own.num_output_tokens == 0:
+                relquery.computed_prompts += computed
+            self.open.changed[relquery] = None
+
+    def put_back(self, request: Request) -> None:
+        """Note that vLLM has preempted a request."""
+        self.open.put_back(request)
+        piece = request.pieces[-1]
+        piece.done, piece.blocks = 0, []
+        piece.slots = np.empty(0, np.int64)
+
+    def late(self) -> list[tuple[str, str]]:
+        """(id, why) of the requests whose deadline has passed."""
+        late = self.open.late(self.now())
+        return [(self._of[request].own.request_id, request.error or "") for request in late]
+
+    def _refresh(self, mirrored: Mirrored) -> None:
+        """Take over how far a running request is."""
+        piece, own = mirrored.request.pieces[-1], mirrored.own
+        piece.done = own.num_computed_tokens - own.num_output_placeholders
+        blocks = self.held(own.request_id)
+        piece.blocks = cast("list[int]", Held(blocks))
+        piece.slots = cast(Any, range(len(blocks) * self.limits.block_size))
+        self._count(mirrored)
+
+    def _count(self, mirrored: Mirrored) -> None:
+        """Count the tokens of an answer that are new."""
+        request, drawn = mirrored.request, len(mirrored.request.output)
+        if drawn <= mirrored.seen:
+            return
+        relquery = self.open.of(request)
+        relquery.drawn_tokens += drawn - mirrored.seen
+        if request.first_at is None:
+            request.first_at = relquery.prefilled = self.now()
+        mirrored.seen = drawn
+        self.open.changed[relquery] = None
+
+
+def _said(own: Any) -> Mapping[str, Any]:
+    """What a request says of its relQuery."""
+    sampling = own.sampling_params
+    return (sampling.extra_args or {}) if sampling is not None else {}
+
+
+def _declared(said: Mapping[str, Any]) -> Declared:
+    """The same for the engine; what is not valid is not said, since nobody could be told."""
+    name = said.get(ID)
+    if not name:
+        return Declared()
+    try:
+        return Declared(str(name), said.get(ROWS), said.get(DEADLINE))
+    except ConfigError:
+        return Declared(str(name))

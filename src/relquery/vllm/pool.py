@@ -1,0 +1,76 @@
+"""vLLM's blocks as the policies look them up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+
+class Pool:
+    """A view of vLLM's block pool; see engine.cache.blocks.BlockPool. Holds and changes nothing.
+
+    blocks: vLLM's pool. groups: of the caches in which a block must be found.
+    """
+
+    def __init__(self, blocks: Any, groups: Sequence[int]) -> None:
+        self._blocks, self._groups = blocks, list(groups)
+        self.total = int(blocks.num_gpu_blocks)
+        self.place = _Nowhere()
+        self.changes: list[bytes] = []
+
+    @property
+    def available(self) -> int:
+        """Blocks that can be allocated."""
+        return int(self._blocks.get_num_free_blocks())
+
+    def lookup(self, key: bytes) -> int | None:
+        """The block with a hash, or None."""
+        found = self._blocks.get_cached_block(key, self._groups)
+        return None if found is None else int(found[0].block_id)
+
+    def lookups(self, keys: Sequence[bytes]) -> list[int | None]:
+        """What `lookup` gives for each; None for all after the first miss, which serve nobody."""
+        found: list[int | None] = [None] * len(keys)
+        for at, key in enumerate(keys):
+            block = self.lookup(key)
+            if block is None:
+                break
+            found[at] = block
+        return found
+
+    def unheld(self, blocks: Iterable[int]) -> set[int]:
+        """Those of the blocks that no request holds."""
+        return {block for block in blocks if not self.references(block)}
+
+    def references(self, block: int) -> int:
+        """How many requests hold the block."""
+        return int(self._blocks.blocks[block].ref_cnt)
+
+
+class Held(Sequence[int]):
+    """The blocks that a request holds, by number. blocks: vLLM's own list, which grows."""
+
+    __slots__ = ("_blocks",)
+
+    def __init__(self, blocks: Sequence[Any]) -> None:
+        self._blocks = blocks
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def __iter__(self) -> Iterator[int]:
+        return (block.block_id for block in self._blocks)
+
+    def __getitem__(self, at: Any) -> Any:
+        found = self._blocks[at]
+        return [block.block_id for block in found] if isinstance(at, slice) else found.block_id
+
+
+class _Nowhere(Sequence[int]):
+    """Positions of blocks: vLLM moves none."""
+
+    def __len__(self) -> int:
+        return 0
+
+    def __getitem__(self, at: Any) -> Any:
+        return 0

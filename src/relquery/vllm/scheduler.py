@@ -1,0 +1,181 @@
+"""vLLM's scheduler, with the policies of relquery deciding each step.
+
+A policy sees the requests as it does in the engine and plans a step: which running requests go on,
+which waiting ones begin, and who gives up its blocks. vLLM's own `schedule` then carries it out: it
+is shown only the planned requests, in their order, and allocates, caches and batches as always.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from vllm.logger import init_logger
+from vllm.v1.core.sched.request_queue import create_request_queue
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.request import RequestStatus
+
+from relquery.config import EngineConfig
+from relquery.engine.scheduling.plan import Plan
+from relquery.engine.scheduling.policies.catalogue import Settings as OfPolicy
+from relquery.engine.scheduling.policies.catalogue import make_policy
+from relquery.engine.scheduling.policies.jobs.priority import Fairness
+from relquery.vllm.contract import check_code, check_request, check_scheduler
+from relquery.vllm.mirror import Mirror
+from relquery.vllm.pool import Pool
+from relquery.vllm.settings import Settings
+
+logger = init_logger(__name__)
+
+_READY = (RequestStatus.WAITING, RequestStatus.PREEMPTED)
+
+
+class RelServeScheduler(Scheduler):  # type: ignore[misc]
+    """A scheduler for `--scheduler-cls`; see docs/vllm.md. Raises ConfigError and MovedError."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        check_code()
+        super().__init__(*given, **named)
+        check_scheduler(self)
+        self.settings = settings = Settings.of(self.vllm_config.additional_config)
+        fairness = Fairness(settings.starvation, settings.aging, settings.weights)
+        limits = EngineConfig(
+            max_num_batched_tokens=self.max_num_scheduled_tokens,
+            max_num_seqs=self.max_num_running_reqs,
+            block_size=self.hash_block_size,
+            cache_tokens=self.kv_cache_config.num_blocks * self.block_size,
+            prefix_caching=self.kv_cache_manager.enable_caching,
+            policy=settings.policy,
+            starvation=settings.starvation,
+            aging=settings.aging,
+            weights=settings.weights,
+        )
+        coordinator = self.kv_cache_manager.coordinator
+        manager = coordinator.single_type_managers[0]
+        pool = Pool(self.kv_cache_manager.block_pool, [manager.kv_cache_group_id])
+        policy = make_policy(settings.policy, OfPolicy(settings.cost, fairness))
+        self._mirror = Mirror(
+            policy, limits, pool, manager.req_to_blocks.__getitem__, time.monotonic
+        )
+        self._blocked: dict[str, Any] = {}
+        self._began = 0.0
+        self._idle = self._is_checked = False
+        self.seconds: list[float] = []
+        """What planning took in each step; the last thousand."""
+        logger.info("relquery schedules with the policy %s", settings.policy)
+
+    def add_request(self, request: Any) -> None:
+        """Queue a request; see vLLM."""
+        if not self._is_checked:
+            check_request(request)
+            self._is_checked = True
+        is_new = request.request_id not in self.requests
+        super().add_request(request)
+        if is_new:
+            if request.status in _READY:
+                self._mirror.add(request)
+            else:
+                self._blocked[request.request_id] = request
+
+    def schedule(self, throttle_prefills: bool = False) -> Any:
+        """The next step; see vLLM."""
+        began = self._began = time.monotonic()
+        self._unblock()
+        self._end_late()
+        plan = self._mirror.plan() if self._mirror.open else Plan()
+        if self._idle or not (plan.work or plan.preempt):
+            self._note(began)
+            output = super().schedule(throttle_prefills)
+        else:
+            self._preempt(plan)
+            with self._shown(plan):
+                self._note(began)
+                output = super().schedule(throttle_prefills)
+        # Where nothing could be scheduled as planned, vLLM's own order goes on.
+        self._idle = not output.total_num_scheduled_tokens and bool(self._mirror.open)
+        self._mirror.scheduled(output.num_scheduled_tokens)
+        self._put_back_preempted()
+        return output
+
+    def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
+        """Take in what a step has drawn; see vLLM."""
+        tokens = scheduler_output.num_scheduled_tokens
+        outputs = super().update_from_output(scheduler_output, model_runner_output)
+        if tokens:
+            decoded = sum(1 for count in tokens.values() if count == 1)
+            predicted = self.settings.cost.seconds(sum(tokens.values()) - decoded, decoded)
+            self._mirror.experience.step(time.monotonic() - self._began, predicted)
+        return outputs
+
+    def _free_request(self, request: Any, *given: Any, **named: Any) -> Any:
+        self._blocked.pop(request.request_id, None)
+        is_answered = request.status != RequestStatus.FINISHED_ABORTED
+        self._mirror.end(request.request_id, is_answered)
+        return super()._free_request(request, *given, **named)
+
+    def _unblock(self) -> None:
+        """Mirror the requests that waited for a grammar, say, and can run now."""
+        for request in [*self._blocked.values()]:
+            if request.status in _READY or self._handle_blocked_waiting_request(request):
+                del self._blocked[request.request_id]
+                self._mirror.add(request)
+
+    def _end_late(self) -> None:
+        """End the requests whose deadline has passed."""
+        for request_id, why in self._mirror.late():
+            logger.info("%s: %s", request_id, why)
+            self.finish_requests(request_id, RequestStatus.FINISHED_ABORTED)
+
+    def _preempt(self, plan: Plan) -> None:
+        for each in plan.preempt:
+            request = self._mirror.own(each)
+            self.running.remove(request)
+            self._preempt_request(request, time.monotonic())
+            self._mirror.put_back(each)
+
+    def _put_back_preempted(self) -> None:
+        """Note whom vLLM has preempted by itself."""
+        for each in [*self._mirror.open.running]:
+            if self._mirror.own(each).status == RequestStatus.PREEMPTED:
+                self._mirror.put_back(each)
+
+    @contextmanager
+    def _shown(self, plan: Plan) -> Iterator[None]:
+        """A block in which vLLM sees the planned requests alone, in their order."""
+        running, waiting, seats = self.running, self.waiting, self.max_num_active_reqs
+        planned = [self._mirror.own(work.request) for work in plan.work]
+        begun = set(map(id, running))
+        going_on = [request for request in planned if id(request) in begun]
+        shown = set(map(id, going_on))
+        hidden = [request for request in running if id(request) not in shown]
+        self.running = going_on
+        self.waiting = create_request_queue(self.policy)
+        for request in planned:
+            if id(request) not in begun:
+                self.waiting.add_request(request)
+        admitted = set(map(id, self.waiting))
+        self.max_num_active_reqs = seats - len(hidden)
+        try:
+            yield
+        finally:
+            now = set(map(id, self.running))
+            self.max_num_active_reqs = seats
+            left = [request for request in self.waiting if id(request) not in now]
+            self.running = _merged(running, self.running, hidden)
+            others = [request for request in waiting if id(request) not in admitted]
+            self.waiting = create_request_queue(self.policy)
+            for request in (*left, *others):
+                self.waiting.add_request(request)
+
+    def _note(self, began: float) -> None:
+        self.seconds = [*self.seconds[-999:], time.monotonic() - began]
+
+
+def _merged(before: Iterable[Any], after: list[Any], hidden: Iterable[Any]) -> list[Any]:
+    """The running requests in the order of before, then those that have begun."""
+    now, unseen = set(map(id, after)), set(map(id, hidden))
+    kept = [request for request in before if id(request) in now or id(request) in unseen]
+    known = set(map(id, kept))
+    return kept + [request for request in after if id(request) not in known]
