@@ -72,7 +72,7 @@ def vllm(model: str, dtype: str) -> tuple[Run, Callable[[], None]]:
         "OMP_NUM_THREADS": str(THREADS),
     }
     os.environ.update(settings)
-    from vllm import LLM, SamplingParams  # type: ignore[import-not-found]
+    from vllm import LLM, SamplingParams
 
     engine = LLM(
         model=model,

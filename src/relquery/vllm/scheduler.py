@@ -35,6 +35,10 @@ _READY = (RequestStatus.WAITING, RequestStatus.PREEMPTED)
 class RelServeScheduler(Scheduler):  # type: ignore[misc]
     """A scheduler for `--scheduler-cls`; see docs/vllm.md. Raises ConfigError and MovedError."""
 
+    running: list[Any]
+    waiting: Any
+    max_num_active_reqs: int
+
     def __init__(self, *given: Any, **named: Any) -> None:
         check_code()
         super().__init__(*given, **named)
