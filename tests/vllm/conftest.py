@@ -1,0 +1,26 @@
+"""A stand-in for vLLM with the pinned signatures, since vLLM itself is not installed in CI."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+STUBS = Path(__file__).parent / "stubs"
+
+
+@pytest.fixture
+def stubs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """`import vllm` gives the stand-in."""
+    monkeypatch.syspath_prepend(str(STUBS))
+    _forget()
+    yield
+    _forget()
+
+
+def _forget() -> None:
+    for name in [*sys.modules]:
+        if name == "vllm" or name.startswith("vllm.") or name == "relquery.vllm.scheduler":
+            del sys.modules[name]

@@ -1,0 +1,56 @@
+"""Blocks: held ones, and free ones whose states can still be found."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+
+@dataclass(eq=False)
+class KVCacheBlock:
+    block_id: int
+    ref_cnt: int = 0
+    hash: bytes | None = None
+
+
+class BlockPool:
+    def __init__(self, count: int) -> None:
+        self.num_gpu_blocks = count
+        self.blocks = [KVCacheBlock(at) for at in range(count)]
+        self.free = OrderedDict((block.block_id, block) for block in self.blocks)
+        self.cached: dict[bytes, KVCacheBlock] = {}
+
+    def get_num_free_blocks(self) -> int:
+        return len(self.free)
+
+    def get_cached_block(
+        self, block_hash: bytes, kv_cache_group_ids: list[int]
+    ) -> list[KVCacheBlock] | None:
+        block = self.cached.get(block_hash)
+        return None if block is None else [block] * len(kv_cache_group_ids)
+
+    def touch(self, block: KVCacheBlock) -> None:
+        if not block.ref_cnt:
+            del self.free[block.block_id]
+        block.ref_cnt += 1
+
+    def take(self, count: int) -> list[KVCacheBlock]:
+        taken = [self.free.popitem(last=False)[1] for _ in range(count)]
+        for block in taken:
+            if block.hash is not None:
+                self.cached.pop(block.hash, None)
+                block.hash = None
+            block.ref_cnt = 1
+        return taken
+
+    def put_back(self, blocks: list[KVCacheBlock]) -> None:
+        for block in reversed(blocks):
+            block.ref_cnt -= 1
+            assert block.ref_cnt >= 0
+            if not block.ref_cnt:
+                self.free[block.block_id] = block
+
+    def name(self, block: KVCacheBlock, block_hash: bytes) -> None:
+        if block.hash is None and block_hash not in self.cached:
+            block.hash = block_hash
+            self.cached[block_hash] = block

@@ -1,0 +1,168 @@
+"""A scheduler that keeps the rules of vLLM's, first come, first served, with fewer features."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from vllm.v1.core.block_pool import BlockPool, KVCacheBlock
+from vllm.v1.core.sched.request_queue import create_request_queue
+from vllm.v1.request import Request, RequestStatus
+
+
+@dataclass
+class SchedulerOutput:
+    num_scheduled_tokens: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def total_num_scheduled_tokens(self) -> int:
+        return sum(self.num_scheduled_tokens.values())
+
+
+class Scheduler:
+    def __init__(
+        self, additional_config: Any, blocks: int, block_size: int, tokens: int, seats: int
+    ) -> None:
+        self.vllm_config = SimpleNamespace(additional_config=additional_config)
+        self.kv_cache_config = SimpleNamespace(num_blocks=blocks)
+        self.pool = BlockPool(blocks)
+        self.held: defaultdict[str, list[KVCacheBlock]] = defaultdict(list)
+        manager = SimpleNamespace(req_to_blocks=self.held, kv_cache_group_id=0)
+        self.kv_cache_manager = SimpleNamespace(
+            enable_caching=True,
+            block_pool=self.pool,
+            coordinator=SimpleNamespace(single_type_managers=(manager,)),
+        )
+        self.max_num_scheduled_tokens, self.max_num_running_reqs = tokens, seats
+        self.max_num_active_reqs = seats
+        self.block_size = self.hash_block_size = block_size
+        self.policy = "fcfs"
+        self.requests: dict[str, Request] = {}
+        self.running: list[Request] = []
+        self.waiting = create_request_queue(self.policy)
+        self.ready: set[str] = set()
+
+    def add_request(self, request: Request) -> None:
+        self.requests[request.request_id] = request
+        self.waiting.add_request(request)
+
+    def schedule(self, throttle_prefills: bool = False) -> SchedulerOutput:
+        assert not throttle_prefills
+        output, left, was_preempted = SchedulerOutput(), self.max_num_scheduled_tokens, False
+        at = 0
+        while at < len(self.running) and left > 0:
+            request = self.running[at]
+            tokens = min(left, request.num_tokens - request.num_computed_tokens)
+            while not self._allocate(request, tokens):
+                victim = self.running.pop()
+                self._preempt_request(victim, 0.0)
+                was_preempted = True
+                if victim is request:
+                    break
+            else:
+                self._take(request, tokens, output)
+                left -= tokens
+                at += 1
+                continue
+            break
+        skipped = []
+        while self.waiting and left > 0 and not was_preempted:
+            if len(self.running) >= self.max_num_active_reqs:
+                break
+            request = self.waiting.popleft()
+            if not self._handle_blocked_waiting_request(request):
+                skipped.append(request)
+                continue
+            hits = self._hits(request)
+            done = len(hits) * self.block_size
+            tokens = min(left, request.num_tokens - done)
+            for block in hits:
+                self.pool.touch(block)
+            self.held[request.request_id] = [*hits]
+            request.num_computed_tokens = done
+            if not self._allocate(request, tokens):
+                self._free_blocks(request)
+                request.num_computed_tokens = 0
+                self.waiting.appendleft(request)
+                break
+            request.status = RequestStatus.RUNNING
+            self.running.append(request)
+            self._take(request, tokens, output)
+            left -= tokens
+        self.waiting.extendleft(reversed(skipped))
+        assert len(self.running) <= self.max_num_running_reqs
+        return output
+
+    def update_from_output(
+        self, scheduler_output: SchedulerOutput, model_runner_output: Any
+    ) -> list[str]:
+        ended = []
+        for request_id in scheduler_output.num_scheduled_tokens:
+            request = self.requests.get(request_id)
+            if request is None or request.num_computed_tokens < request.num_tokens:
+                continue
+            request._output_token_ids.append(model_runner_output(request))
+            request.hash_blocks()
+            if request.num_output_tokens == request.max_tokens:
+                self.running.remove(request)
+                request.status = RequestStatus.FINISHED_STOPPED
+                self._free_request(request)
+                ended.append(request_id)
+        return ended
+
+    def finish_requests(self, request_ids: str, finished_status: RequestStatus) -> None:
+        request = self.requests.get(request_ids)
+        if request is None:
+            return
+        if request in self.running:
+            self.running.remove(request)
+        else:
+            self.waiting.remove(request)
+        request.status = finished_status
+        self._free_request(request)
+
+    def _free_request(self, request: Request, delay_free_blocks: bool = False) -> None:
+        self._free_blocks(request)
+        del self.requests[request.request_id]
+
+    def _preempt_request(self, request: Request, timestamp: float) -> None:
+        assert request.status == RequestStatus.RUNNING
+        self._free_blocks(request)
+        request.status, request.num_computed_tokens = RequestStatus.PREEMPTED, 0
+        self.waiting.appendleft(request)
+
+    def _handle_blocked_waiting_request(self, request: Request) -> bool:
+        if request.status == RequestStatus.WAITING_FOR_GRAMMAR and request.request_id in self.ready:
+            request.status = RequestStatus.WAITING
+        return request.status != RequestStatus.WAITING_FOR_GRAMMAR
+
+    def _hits(self, request: Request) -> list[KVCacheBlock]:
+        hits = []
+        for block_hash in request.block_hashes[: (request.num_tokens - 1) // self.block_size]:
+            found = self.pool.get_cached_block(block_hash, [0])
+            if found is None:
+                break
+            hits.append(found[0])
+        return hits
+
+    def _allocate(self, request: Request, tokens: int) -> bool:
+        own = self.held[request.request_id]
+        needed = -(-(request.num_computed_tokens + tokens) // self.block_size) - len(own)
+        if needed > self.pool.get_num_free_blocks():
+            return False
+        own += self.pool.take(max(0, needed))
+        return True
+
+    def _take(self, request: Request, tokens: int, output: SchedulerOutput) -> None:
+        request.num_computed_tokens += tokens
+        output.num_scheduled_tokens[request.request_id] = tokens
+        own = self.held[request.request_id]
+        for at in range(
+            min(len(request.block_hashes), request.num_computed_tokens // self.block_size)
+        ):
+            self.pool.name(own[at], request.block_hashes[at])
+
+    def _free_blocks(self, request: Request) -> None:
+        self.pool.put_back(self.held.pop(request.request_id, []))

@@ -1,0 +1,58 @@
+"""What the plug-in uses of vLLM is listed, and what moves is named."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relquery.vllm import contract
+from relquery.vllm.contract import MovedError, check_code, check_request, check_scheduler
+from tests.vllm.test_scheduler import request, scheduler
+
+pytestmark = pytest.mark.usefixtures("stubs")
+SOURCE = Path(contract.__file__).parent
+
+
+def test_the_pinned_signatures_hold() -> None:
+    check_code()
+    served = scheduler("fcfs")
+    check_scheduler(served)
+    check_request(request("r", [1], 1))
+
+
+def test_every_name_that_is_imported_is_in_the_list() -> None:
+    listed = [*contract.FUNCTIONS, *contract.NAMES]
+    for path in SOURCE.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("vllm"):
+                for name in node.names:
+                    used = f"{node.module}.{name.name}"
+                    assert any(one == used or one.startswith(f"{used}.") for one in listed), used
+
+
+def test_what_has_moved_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from vllm.v1.core.sched.scheduler import Scheduler
+
+    monkeypatch.delattr(Scheduler, "_preempt_request")
+    monkeypatch.setattr(Scheduler, "schedule", lambda self, throttle: None)
+    with pytest.raises(MovedError, match=r"vLLM 0\.32") as error:
+        check_code()
+    assert error.value.moved == [
+        "vllm.v1.core.sched.scheduler.Scheduler.schedule(throttle_prefills)",
+        "vllm.v1.core.sched.scheduler.Scheduler._preempt_request",
+    ]
+
+
+@pytest.mark.parametrize("name", ["max_num_active_reqs", "hash_block_size"])
+def test_attributes_that_are_gone_are_named(name: str) -> None:
+    served: Any = scheduler("fcfs")
+    delattr(served, name)
+    with pytest.raises(MovedError, match=f"Scheduler.{name}"):
+        check_scheduler(served)
+    gone: Any = request("r", [1], 1)
+    del gone.block_hashes
+    with pytest.raises(MovedError, match=r"Request\.block_hashes"):
+        check_request(gone)

@@ -1,0 +1,188 @@
+"""vLLM's scheduler with our policies: the same answers, in their order, and nothing left over."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from relquery.errors import ConfigError
+from relquery.vllm.settings import VLLM_POLICIES, Settings
+
+pytestmark = pytest.mark.usefixtures("stubs")
+BLOCK = 4
+
+
+def scheduler(policy: str, blocks: int = 60, tokens: int = 48, seats: int = 8) -> Any:
+    from relquery.vllm import RelServeScheduler
+
+    config = {"relquery": {"policy": policy}}
+    return RelServeScheduler(config, blocks, BLOCK, tokens, seats)
+
+
+def request(name: str, prompt: list[int], answer: int, **said: Any) -> Any:
+    from vllm.v1.request import Request
+
+    return Request(name, prompt, answer, BLOCK, said)
+
+
+def drawn(request: Any) -> int:
+    """The next token: it depends on all before it."""
+    return hash((*request.prompt_token_ids, *request._output_token_ids)) % 1000
+
+
+def answer(prompt: list[int], length: int) -> list[int]:
+    tokens = [*prompt]
+    for _ in range(length):
+        tokens.append(hash(tuple(tokens)) % 1000)
+    return tokens[len(prompt) :]
+
+
+def step(served: Any) -> list[str]:
+    output = served.schedule()
+    scheduled = output.num_scheduled_tokens
+    assert sum(scheduled.values()) <= served.max_num_scheduled_tokens
+    ended: list[str] = served.update_from_output(output, drawn)
+    return ended
+
+
+def is_empty(served: Any) -> bool:
+    mirror = served._mirror
+    pool = served.kv_cache_manager.block_pool
+    return (
+        not served.requests
+        and not mirror.by_id
+        and not mirror.open
+        and not mirror.open.relqueries
+        and pool.get_num_free_blocks() == pool.num_gpu_blocks
+    )
+
+
+@pytest.mark.parametrize("policy", VLLM_POLICIES)
+@pytest.mark.parametrize("seed", range(6))
+def test_storms_end_with_the_right_answers_and_nothing_left(policy: str, seed: int) -> None:
+    random = Random(seed)
+    served = scheduler(policy, blocks=random.choice([24, 40, 200]), seats=random.choice([2, 8]))
+    heads = [[random.randrange(9) for _ in range(random.randrange(24))] for _ in range(3)]
+    expected: dict[str, list[int]] = {}
+    requests: dict[str, Any] = {}
+    for number in range(400):
+        if number < 60 or (len(expected) < 80 and random.random() < 0.2):
+            name = f"r{number}"
+            prompt = [
+                *random.choice(heads),
+                *(random.randrange(9) for _ in range(random.randint(1, 30))),
+            ]
+            length = random.randint(1, 12)
+            said = random.choice([{}, {"relquery": f"q{random.randrange(5)}", "relquery_rows": 9}])
+            requests[name] = request(name, prompt, length, **said)
+            expected[name] = answer(prompt, length)
+            served.add_request(requests[name])
+        if served.requests and random.random() < 0.03:
+            from vllm.v1.request import RequestStatus
+
+            cancelled = random.choice([*served.requests])
+            served.finish_requests(cancelled, RequestStatus.FINISHED_ABORTED)
+            expected[cancelled] = requests[cancelled]._output_token_ids
+        step(served)
+    for _ in range(3_000):
+        if not served.requests:
+            break
+        step(served)
+    assert is_empty(served)
+    assert {name: each._output_token_ids for name, each in requests.items()} == expected
+
+
+def finished(policy: str) -> list[str]:
+    """Which relQuery ends first if a short one comes while a long one is served."""
+    served, ended = scheduler(policy, blocks=400, seats=4), []
+    for number in range(40):
+        served.add_request(request(f"long{number}", [number] * 12, 6, relquery="long"))
+    for _ in range(3):
+        ended += step(served)
+    for number in range(2):
+        served.add_request(request(f"short{number}", [90 + number] * 12, 2, relquery="short"))
+    while served.requests:
+        ended += step(served)
+    last = {
+        name: max(at for at, one in enumerate(ended) if one.startswith(name))
+        for name in ("long", "short")
+    }
+    return sorted(last, key=lambda name: last[name])
+
+
+def test_policies_decide_who_ends_first() -> None:
+    assert finished("fcfs") == ["long", "short"]
+    assert finished("shortest") == ["short", "long"]
+    assert finished("relserve") == ["short", "long"]
+
+
+def test_a_request_that_waits_for_its_grammar_holds_nobody_up() -> None:
+    from vllm.v1.request import RequestStatus
+
+    served = scheduler("shortest")
+    blocked = request("blocked", [1, 2, 3], 2)
+    blocked.status = RequestStatus.WAITING_FOR_GRAMMAR
+    served.add_request(blocked)
+    served.add_request(request("free", [4, 5, 6], 2))
+    ended = [name for _ in range(6) for name in step(served)]
+    assert ended == ["free"]
+    served.ready.add("blocked")
+    assert [name for _ in range(6) for name in step(served)] == ["blocked"]
+    assert is_empty(served)
+
+
+def test_a_late_relquery_ends_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    served = scheduler("shortest", seats=2)
+    now = 0.0
+    served._mirror.now = lambda: now
+    for number in range(6):
+        served.add_request(
+            request(f"r{number}", [number] * 9, 20, relquery="q", relquery_deadline=5.0)
+        )
+    step(served)
+    now = 6.0
+    step(served)
+    assert is_empty(served)
+
+
+def test_what_is_declared_wrongly_is_not_believed_and_hurts_nobody() -> None:
+    served = scheduler("shortest")
+    served.add_request(
+        request("r", [1] * 9, 2, relquery="q", relquery_rows=-3, relquery_deadline="x")
+    )
+    while served.requests:
+        step(served)
+    assert is_empty(served)
+
+
+def test_planning_takes_less_than_a_millisecond() -> None:
+    from tests.pace import pace
+
+    served = scheduler("shortest", blocks=20_000, tokens=512, seats=128)
+    for number in range(2_000):
+        name, prompt = f"q{number % 50}", [number % 50] * 64 + [number] * 16
+        served.add_request(request(f"r{number}", prompt, 8, relquery=name))
+    for _ in range(300):
+        step(served)
+    assert sum(served.seconds[50:]) / len(served.seconds[50:]) < 1e-3 * pace()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"policy": "sarathi"}, "policy"),
+        ({"polcy": "fcfs"}, "Did you mean 'policy'"),
+        ({"cost": {"slope": 1}}, "cost must be"),
+        ({"cost": "nowhere.json"}, "nowhere.json"),
+        ("shortest", "must be an object"),
+    ],
+)
+def test_wrong_settings_are_refused(given: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Settings.of({"relquery": given})
+
+
+def test_without_settings_the_default_policy_runs() -> None:
+    assert Settings.of(None) == Settings.of({}) == Settings()
