@@ -14,6 +14,7 @@ from benchmarks.serve import benchmark as serve
 from benchmarks.spans import benchmark as spans
 from benchmarks.spark import benchmark as spark
 from benchmarks.sql import benchmark as sql
+from benchmarks.vllm import benchmark as vllm
 
 BENCHMARKS: tuple[Benchmark, ...] = (
     engine.BENCHMARK,
@@ -25,6 +26,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     relserve.BENCHMARK,
     serve.BENCHMARK,
     spark.BENCHMARK,
+    vllm.BENCHMARK,
     prefill_only.BENCHMARK,
     prompt_cache.BENCHMARK,
 )

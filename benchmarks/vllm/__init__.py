@@ -1,0 +1,1 @@
+"""`scripts/bench vllm`: policies of relquery inside a vLLM server."""
