@@ -41,6 +41,7 @@ def test_what_has_moved_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(MovedError, match=r"vLLM 0\.32") as error:
         check_code()
     assert error.value.moved == [
+        "vllm.v1.core.sched.async_scheduler.AsyncScheduler.schedule(throttle_prefills)",
         "vllm.v1.core.sched.scheduler.Scheduler.schedule(throttle_prefills)",
         "vllm.v1.core.sched.scheduler.Scheduler._preempt_request",
     ]

@@ -20,6 +20,7 @@ FUNCTIONS: dict[str, tuple[str, ...]] = {
     "vllm.logger.init_logger": ("name",),
     "vllm.v1.core.sched.request_queue.create_request_queue": ("policy",),
     "vllm.v1.core.sched.request_queue.RequestQueue.add_request": ("request",),
+    "vllm.v1.core.sched.async_scheduler.AsyncScheduler.schedule": ("throttle_prefills",),
     "vllm.v1.core.sched.scheduler.Scheduler.schedule": ("throttle_prefills",),
     "vllm.v1.core.sched.scheduler.Scheduler.add_request": ("request",),
     "vllm.v1.core.sched.scheduler.Scheduler.update_from_output": (

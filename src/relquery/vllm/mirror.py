@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, cast
@@ -27,6 +27,21 @@ ID, ROWS, TENANT, DEADLINE = (
     "relquery_deadline",
 )
 """What requests say in `vllm_xargs` of the relQuery that they belong to."""
+
+
+class Drawn(Sequence[int]):
+    """The tokens of an answer, and those that are being drawn. own: vLLM's request."""
+
+    __slots__ = ("_own",)
+
+    def __init__(self, own: Any) -> None:
+        self._own = own
+
+    def __len__(self) -> int:
+        return int(self._own.num_output_tokens + self._own.num_output_placeholders)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._own._output_token_ids[at]
 
 
 @dataclass(slots=True)
@@ -70,7 +85,7 @@ class Mirror:
             group=number,
             arrival=self.now(),
         )
-        request.output = own._output_token_ids
+        request.output = cast("list[int]", Drawn(own))
         piece = request.pieces[-1]
         piece.keys, piece.root = own.block_hashes, b""
         self.by_id[own.request_id] = self._of[request] = Mirrored(own, request)
@@ -83,6 +98,7 @@ class Mirror:
         if mirrored is None:
             return
         self._count(mirrored)
+        mirrored.request.output = list(mirrored.own._output_token_ids)
         del self._of[mirrored.request]
         if is_answered:
             self.experience.answered(mirrored.request)
@@ -148,7 +164,7 @@ class Mirror:
     def _refresh(self, mirrored: Mirrored) -> None:
         """Take over how far a running request is."""
         piece, own = mirrored.request.pieces[-1], mirrored.own
-        piece.done = own.num_computed_tokens - own.num_output_placeholders
+        piece.done = own.num_computed_tokens
         blocks = self.held(own.request_id)
         piece.blocks = cast("list[int]", Held(blocks))
         piece.slots = cast(Any, range(len(blocks) * self.limits.block_size))
@@ -156,7 +172,7 @@ class Mirror:
 
     def _count(self, mirrored: Mirrored) -> None:
         """Count the tokens of an answer that are new."""
-        request, drawn = mirrored.request, len(mirrored.request.output)
+        request, drawn = mirrored.request, mirrored.own.num_output_tokens
         if drawn <= mirrored.seen:
             return
         relquery = self.open.of(request)

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from vllm.logger import init_logger
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.request_queue import create_request_queue
-from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import RequestStatus
 
 from relquery.config import EngineConfig
@@ -32,8 +32,12 @@ logger = init_logger(__name__)
 _READY = (RequestStatus.WAITING, RequestStatus.PREEMPTED)
 
 
-class RelServeScheduler(Scheduler):  # type: ignore[misc]
-    """A scheduler for `--scheduler-cls`; see docs/vllm.md. Raises ConfigError and MovedError."""
+class RelServeScheduler(AsyncScheduler):  # type: ignore[misc]
+    """A scheduler for `--scheduler-cls`; see docs/vllm.md. Raises ConfigError and MovedError.
+
+    It plans while the last step still runs, if vLLM schedules asynchronously: then a token that is
+    being drawn counts as drawn.
+    """
 
     running: list[Any]
     waiting: Any
