@@ -67,7 +67,8 @@ def connect(
     """Open a database that can call a model.
 
     source: what answers: the name or folder of a model for the embedded engine, "openai:NAME" for
-        a provider's model, the address of a server (http://HOST:8000/v1), or a backend.
+        a provider's model, the address of a server (http://HOST:8000/v1), "vllm:NAME" for vLLM in
+        this process, or a backend.
     model: the same, by name; or the name of a model at an address.
     database: a DuckDB file whose tables queries can use, ":memory:", or a connection from
         duckdb.connect(...), which is used as is: its tables, views and settings are available,

@@ -25,7 +25,8 @@ def load(model: str, /, **options: Any) -> Backend:
     """Open the backend that serves a model.
 
     model: "openai:NAME" for a provider, the address of a server of the OpenAI chat-completions form
-        (http://HOST:8000/v1), else what the embedded engine loads (see local.load_backend).
+        (http://HOST:8000/v1), "vllm:NAME" for vLLM in this process, else what the embedded engine
+        loads (see local.load_backend).
     options: fields of OpenAIConfig, or the options of local.load_backend. For an address `model`,
         too: the name of a model there, which is not needed if there is only one.
 
@@ -36,6 +37,10 @@ def load(model: str, /, **options: Any) -> Backend:
     provider, _, name = model.partition(":")
     if provider == "openai":
         return _load_openai(name, options)
+    if provider == "vllm":
+        from relquery.backends.in_process import InProcessBackend
+
+        return InProcessBackend(name, **options)
     _check_local(model)
     from relquery.backends.local.open import load_backend
 
@@ -79,7 +84,7 @@ def _check_local(model: str) -> None:
             f"The model '{model}' cannot be opened: '{provider}' is not supported yet. Use "
             "'openai:NAME' for OpenAI or any OpenAI-compatible server; set its address with "
             "base_url=... or OPENAI_BASE_URL."
-            + did_you_mean(provider, ["openai", "random", "simulated"])
+            + did_you_mean(provider, ["openai", "random", "simulated", "vllm"])
         )
 
 

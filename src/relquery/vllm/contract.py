@@ -17,6 +17,23 @@ PINNED = "0.32"
 """The version of vLLM that the plug-in is written for."""
 
 FUNCTIONS: dict[str, tuple[str, ...]] = {
+    "vllm.LLM": ("model", "kwargs"),
+    "vllm.LLM.get_tokenizer": (),
+    "vllm.SamplingParams": (
+        "temperature",
+        "top_p",
+        "top_k",
+        "seed",
+        "stop",
+        "max_tokens",
+        "structured_outputs",
+        "allowed_token_ids",
+        "logprob_token_ids",
+    ),
+    "vllm.sampling_params.StructuredOutputsParams": ("json",),
+    "vllm.v1.engine.llm_engine.LLMEngine.add_request": ("request_id", "prompt", "params"),
+    "vllm.v1.engine.llm_engine.LLMEngine.abort_request": ("request_ids",),
+    "vllm.v1.engine.llm_engine.LLMEngine.step": (),
     "vllm.logger.init_logger": ("name",),
     "vllm.v1.core.sched.request_queue.create_request_queue": ("policy",),
     "vllm.v1.core.sched.request_queue.RequestQueue.add_request": ("request",),

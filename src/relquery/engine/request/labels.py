@@ -14,7 +14,7 @@ labels begin with. If another label continues a label, the label's end counts as
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp, fsum, inf, log
 from typing import Literal
@@ -106,6 +106,18 @@ class LabelTrie:
             ways = weighed[at][len(self.branches[at].inner) :]
             at = self._leads[at, max(range(len(ways)), key=ways.__getitem__)]
         return self.labels[~at]
+
+    def reached(self, weighed: Mapping[int, Sequence[float]]) -> int | None:
+        """The first branch that a greedy decoder reaches and that is not weighed; None if it
+        reaches a label. For branches without inner tokens, as without joint normalisation.
+        """
+        at = 0
+        while at >= 0:
+            if at not in weighed:
+                return at
+            ways = weighed[at]
+            at = self._leads[at, max(range(len(ways)), key=ways.__getitem__)]
+        return None
 
     def _logs(self, way: Iterable[tuple[int, list[int]]], weighed: Weighed) -> Iterator[float]:
         """The logarithms of the factors along a label's path."""

@@ -1,1 +1,43 @@
-"""Stands in for a package of vLLM."""
+"""Stands in for vLLM: its offline engine, whose model has one token for each character."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from vllm.sampling_params import StructuredOutputsParams
+from vllm.v1.engine.llm_engine import LLMEngine
+
+
+@dataclass
+class SamplingParams:
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    seed: int | None = None
+    stop: list[str] = field(default_factory=list)
+    max_tokens: int = 16
+    structured_outputs: StructuredOutputsParams | None = None
+    allowed_token_ids: list[int] | None = None
+    logprob_token_ids: list[int] | None = None
+
+
+class Tokenizer:
+    eos_token_id = 0
+    chat_template = None
+
+    def __call__(self, text: str, add_special_tokens: bool = True) -> dict[str, list[int]]:
+        return {"input_ids": ([1] if add_special_tokens else []) + [ord(each) for each in text]}
+
+
+class LLM:
+    def __init__(self, model: str, **kwargs: Any) -> None:
+        if "nonsense" in kwargs:
+            raise TypeError("unexpected keyword argument 'nonsense'")
+        self.model, self.kwargs = model, kwargs
+        self.llm_engine = LLMEngine()
+        self.llm_engine.model_config = SimpleNamespace(max_model_len=500)
+
+    def get_tokenizer(self) -> Tokenizer:
+        return Tokenizer()

@@ -1,0 +1,251 @@
+"""vLLM in this process, through its offline engine: `vllm:NAME`."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from math import exp, log
+from typing import Any
+
+from relquery.backends.base import Answers, Backend
+from relquery.backends.provider.chat import to_messages
+from relquery.engine.request.labels import LabelTrie
+from relquery.errors import ConfigError, MissingExtraError, RequestError
+from relquery.prompt import Answer, Finish, Prompt, Sampling
+
+_OPEN = 4_096
+"""Requests that vLLM has at once; it takes them in the order given."""
+_FINISHES = {"stop": Finish.STOP, "length": Finish.LENGTH}
+
+
+class InProcessBackend(Backend):
+    """A model that vLLM serves in this process.
+
+    model: a Hugging Face name or a folder. options: of vLLM's `LLM`, e.g. tensor_parallel_size.
+    Raises MissingExtraError without vLLM, ConfigError for what it refuses.
+    """
+
+    def __init__(self, model: str, **options: Any) -> None:
+        try:
+            from vllm import LLM
+        except ImportError as error:
+            raise MissingExtraError(f"The model 'vllm:{model}'", "vllm") from error
+        try:
+            self._llm = LLM(model=model, **{"enable_prefix_caching": True, **options})
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"vLLM cannot open {model!r}: {error}") from error
+        self._name = f"vllm:{model}"
+        self._tokenizer = self._llm.get_tokenizer()
+        self._numbers = count()
+
+    @property
+    def name(self) -> str:
+        """`vllm:MODEL`."""
+        return self._name
+
+    @property
+    def context(self) -> int | None:
+        """See Backend."""
+        return int(self._llm.llm_engine.model_config.max_model_len)
+
+    def check(self, sampling: Sampling) -> None:
+        """See Backend."""
+        if sampling.logprobs is not None:
+            raise ConfigError(
+                "logprobs is given; a vLLM model gives none. Leave it out, or use the engine."
+            )
+
+    def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Answers:
+        """See Backend. The whole call goes to vLLM, in the order given."""
+        self.check(sampling)
+        return _Asking(self._llm, self._tokenizer, self._numbers, prompts, sampling).answers()
+
+    def close(self) -> None:
+        """Free the engine."""
+        engine = self._llm.llm_engine.engine_core
+        engine.shutdown()
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A request. prompt: its tokens. branch: of the labels that it weighs; None for an answer."""
+
+    at: int
+    prompt: list[int]
+    branch: int | None = None
+
+
+@dataclass(slots=True)
+class _Weighed:
+    """What is known of the labels for one prompt: log-probabilities by branch."""
+
+    logs: dict[int, tuple[float, ...]] = field(default_factory=dict)
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+
+
+@dataclass(slots=True)
+class _Asking:
+    """The requests of one call while vLLM serves them. trie: of the labels, if there are any."""
+
+    llm: Any
+    tokenizer: Any
+    numbers: Iterator[int]
+    prompts: Sequence[Prompt]
+    sampling: Sampling
+    trie: LabelTrie | None = None
+    open: dict[str, _Asked] = field(default_factory=dict)
+    weighed: dict[int, _Weighed] = field(default_factory=dict)
+
+    def answers(self) -> Answers:
+        """(index, answer) as they come. Closing this cancels what is open."""
+        if self.sampling.labels:
+            self.trie = self._trie()
+        engine, waiting = self.llm.llm_engine, deque(range(len(self.prompts)))
+        try:
+            while waiting or self.open:
+                while waiting and len(self.open) < _OPEN:
+                    at = waiting.popleft()
+                    refused = self._begin(at)
+                    if refused is not None:
+                        yield at, refused
+                for output in engine.step():
+                    if not output.finished:
+                        continue
+                    asked = self.open.pop(output.request_id)
+                    answer = self._take(asked, output)
+                    if answer is not None:
+                        yield asked.at, answer
+        finally:
+            if self.open:
+                engine.abort_request([*self.open])
+
+    def _begin(self, at: int) -> Answer | None:
+        """Hand a prompt to vLLM; the answer says why, if that is not possible."""
+        try:
+            tokens = self._tokens(self.prompts[at])
+            self._add(_Asked(at, tokens, None if self.trie is None else 0))
+        except (RequestError, ValueError) as error:
+            return Answer(None, Finish.ERROR, str(error))
+        return None
+
+    def _add(self, asked: _Asked) -> None:
+        prompt, trie = asked.prompt, self.trie
+        if trie is not None and asked.branch is not None:
+            prompt = [*prompt, *self._prefix(trie, asked.branch)]
+        number = f"relquery-{next(self.numbers)}"
+        self.llm.llm_engine.add_request(number, {"prompt_token_ids": prompt}, self._params(asked))
+        self.open[number] = asked
+
+    def _params(self, asked: _Asked) -> Any:
+        from vllm import SamplingParams
+        from vllm.sampling_params import StructuredOutputsParams
+
+        sampling = self.sampling
+        if self.trie is not None and asked.branch is not None:
+            allowed = list(self.trie.branches[asked.branch].allowed)
+            return SamplingParams(
+                temperature=0.0, max_tokens=1, allowed_token_ids=allowed, logprob_token_ids=allowed
+            )
+        schema = sampling.schema
+        return SamplingParams(
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+            seed=sampling.seed,
+            stop=list(sampling.stop),
+            max_tokens=sampling.max_tokens,
+            structured_outputs=None if schema is None else StructuredOutputsParams(json=schema),
+        )
+
+    def _take(self, asked: _Asked, output: Any) -> Answer | None:
+        """The answer to a prompt; None if labels remain to be weighed for it."""
+        given, cached = output.outputs[0], int(output.num_cached_tokens or 0)
+        prompt_tokens = len(output.prompt_token_ids)
+        if self.trie is not None and asked.branch is not None:
+            return self._weigh(asked, given, prompt_tokens, cached)
+        finish = _FINISHES.get(given.finish_reason, Finish.ERROR)
+        return Answer(
+            given.text,
+            finish,
+            None if finish is not Finish.ERROR else "vLLM ended the request without an answer.",
+            prompt_tokens=prompt_tokens,
+            cached_tokens=cached,
+            output_tokens=len(given.token_ids),
+            tokens=tuple(given.token_ids),
+        )
+
+    def _weigh(self, asked: _Asked, given: Any, prompt_tokens: int, cached: int) -> Answer | None:
+        """Take in what the tokens after a branch weigh, and go on where that is needed."""
+        assert self.trie is not None
+        assert asked.branch is not None
+        known = self.weighed.setdefault(asked.at, _Weighed())
+        if asked.branch == 0:
+            known.prompt_tokens, known.cached_tokens = prompt_tokens, cached
+        allowed, found = self.trie.branches[asked.branch].allowed, given.logprobs[0]
+        known.logs[asked.branch] = _normalized([float(found[token].logprob) for token in allowed])
+        if self.sampling.scored:
+            missing = set(range(len(self.trie.branches))) - known.logs.keys()
+        else:
+            missing = self._next(self.trie, known.logs)
+        if missing:
+            self._add(_Asked(asked.at, asked.prompt, min(missing)))
+            return None
+        del self.weighed[asked.at]
+        empty = {at: () for at in range(len(self.trie.branches)) if at not in known.logs}
+        logs = [(known.logs | empty)[at] for at in range(len(self.trie.branches))]
+        tokens = self.trie.greedy(logs)
+        labels = self.sampling.labels
+        scores = None
+        if self.sampling.scored:
+            scores = dict(zip(labels, self.trie.log_probabilities(logs), strict=True))
+        return Answer(
+            labels[self.trie.labels.index(tokens)],
+            Finish.STOP,
+            prompt_tokens=known.prompt_tokens,
+            cached_tokens=known.cached_tokens,
+            output_tokens=1,
+            scores=scores,
+        )
+
+    def _next(self, trie: LabelTrie, logs: dict[int, tuple[float, ...]]) -> set[int]:
+        """The branch that a greedy decoder comes to next, if it is not weighed yet."""
+        at = trie.reached(logs)
+        return {at} if at is not None else set()
+
+    def _prefix(self, trie: LabelTrie, branch: int) -> list[int]:
+        """The tokens from the prompt to a branch."""
+        prefix: list[int] = []
+        at: int | None = branch
+        while at is not None:
+            prefix = [*trie.branches[at].stretch, *prefix]
+            at = trie.branches[at].above
+        return prefix
+
+    def _trie(self) -> LabelTrie:
+        labels = [tuple(self._encoded(label)) for label in self.sampling.labels]
+        end = self.tokenizer.eos_token_id
+        return LabelTrie(labels, () if end is None else (end,))
+
+    def _tokens(self, prompt: Prompt) -> list[int]:
+        """A prompt as the model's template has it. Raises RequestError."""
+        messages = to_messages(prompt)
+        if getattr(self.tokenizer, "chat_template", None):
+            text = self.tokenizer.apply_chat_template(
+                messages, add_generation_prompt=True, tokenize=False
+            )
+            return self._encoded(text)
+        paragraphs = "\n\n".join(message["content"] for message in messages)
+        return list(self.tokenizer(f"{paragraphs}\n\n")["input_ids"])
+
+    def _encoded(self, text: str) -> list[int]:
+        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def _normalized(logs: Sequence[float]) -> tuple[float, ...]:
+    """Log-probabilities among the tokens given."""
+    most = max(logs)
+    total = most + log(sum(exp(one - most) for one in logs))
+    return tuple(one - total for one in logs)

@@ -1,0 +1,123 @@
+"""vLLM in this process: calls in our order, labels weighed token by token, nothing left open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from math import exp, log
+from typing import Any
+
+import pytest
+
+from relquery.backends.load import load
+from relquery.errors import ConfigError, MissingExtraError
+from relquery.prompt import Answer, Finish, Prompt, Reuse, Role, Sampling, Span
+
+LABELS = ("Yes", "No", "Not", "Nothing", "Yesterday")
+
+
+@pytest.fixture
+def backend(stubs: None) -> Iterator[Any]:
+    with closing(load("vllm:tiny")) as backend:
+        yield backend
+
+
+def prompt(text: str) -> Prompt:
+    return Span("Be brief.", Role.SYSTEM), Span(text)
+
+
+def ask(backend: Any, texts: Sequence[str], sampling: Sampling) -> list[Answer]:
+    found = dict(backend.answer([prompt(text) for text in texts], sampling))
+    assert sorted(found) == list(range(len(texts)))
+    return [found[at] for at in range(len(texts))]
+
+
+def engine(backend: Any) -> Any:
+    return backend._llm.llm_engine
+
+
+def test_prompts_go_out_in_the_order_given(backend: Any) -> None:
+    texts = [f"row number {number}" for number in range(20)]
+    answers = ask(backend, texts, Sampling(max_tokens=8))
+    assert [answer.text for answer in answers] == [text[-4:].upper() for text in texts]
+    assert {answer.finish for answer in answers} == {Finish.STOP}
+    assert {answer.cached_tokens for answer in answers} == {2}
+    assert [text for text, _ in engine(backend).asked] == [
+        f"\x01Be brief.\n\n{text}\n\n" for text in texts
+    ]
+
+
+def test_what_is_cut_off_says_so(backend: Any) -> None:
+    (answer,) = ask(backend, ["a long story"], Sampling(max_tokens=2))
+    assert answer.finish is Finish.LENGTH
+
+
+def test_settings_are_passed_on(backend: Any) -> None:
+    schema = '{"type": "boolean"}'
+    ask(backend, ["x"], Sampling(temperature=0.5, top_p=0.9, top_k=7, seed=3, schema=schema))
+    ((_, params),) = engine(backend).asked
+    assert (params.temperature, params.top_p, params.top_k, params.seed) == (0.5, 0.9, 7, 3)
+    assert params.structured_outputs.json == schema
+
+
+def _oracle(text: str) -> dict[str, float]:
+    """Log-probability of each label: at each place among the tokens that some label has there."""
+    from vllm.v1.engine.llm_engine import logprob
+
+    start = [1, *map(ord, f"Be brief.\n\n{text}\n\n")]
+    whole = [[*map(ord, label), 0] for label in LABELS]
+    found = {}
+    for label, tokens in zip(LABELS, whole, strict=True):
+        total = 0.0
+        for at, token in enumerate(tokens):
+            choices = sorted({each[at] for each in whole if each[:at] == tokens[:at]})
+            logs = {one: logprob([*start, *tokens[:at]], one) for one in choices}
+            total += logs[token] - log(sum(map(exp, logs.values())))
+        found[label] = total
+    return found
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_scores_of_labels_are_those_of_a_dense_tree(backend: Any, number: int) -> None:
+    text = f"question {number}"
+    (answer,) = ask(backend, [text], Sampling(labels=LABELS, max_tokens=1, scored=True))
+    assert answer.scores == pytest.approx(_oracle(text))
+    assert sum(map(exp, answer.scores.values())) == pytest.approx(1)
+
+
+def test_a_label_takes_only_the_places_that_it_comes_to(backend: Any) -> None:
+    texts = [f"question {number}" for number in range(30)]
+    plain = ask(backend, texts, Sampling(labels=LABELS, max_tokens=1))
+    few = len(engine(backend).asked)
+    scored = ask(backend, texts, Sampling(labels=LABELS, max_tokens=1, scored=True))
+    assert [one.text for one in plain] == [one.text for one in scored]
+    assert few < len(engine(backend).asked) - few
+    assert {one.text for one in plain} > {"Yes"}
+
+
+def test_closing_cancels_what_is_open(backend: Any) -> None:
+    answers = backend.answer([prompt(f"row {number}") for number in range(9)], Sampling())
+    next(answers)
+    answers.close()
+    assert not engine(backend).open
+    assert len(engine(backend).aborted) == 8
+
+
+def test_a_prompt_that_cannot_be_served_is_an_error_of_its_own(backend: Any) -> None:
+    span = Span("apart", reuse=Reuse.INDEPENDENT)
+    found = dict(backend.answer([prompt("x" * 600), (span,), prompt("fine")], Sampling()))
+    assert "longer than the model" in (found[0].error or "")
+    assert "independent spans" in (found[1].error or "")
+    assert found[2].text == "FINE"
+
+
+def test_what_vllm_does_not_know_is_refused(stubs: None) -> None:
+    with pytest.raises(ConfigError, match="nonsense"):
+        load("vllm:tiny", nonsense=1)
+    with closing(load("vllm:tiny")) as backend, pytest.raises(ConfigError, match="logprobs"):
+        backend.check(Sampling(logprobs=2))
+
+
+def test_without_vllm_the_extra_is_named() -> None:
+    with pytest.raises(MissingExtraError, match=r"relquery\[vllm\]"):
+        load("vllm:tiny")
