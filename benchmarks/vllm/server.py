@@ -38,7 +38,11 @@ def running(python: Path, policy: str | None, log: Path) -> Iterator[str]:
     if policy is not None:
         additional = json.dumps({"relquery": {"policy": policy}})
         command += ["--scheduler-cls", CLASS, "--additional-config", additional]
-    settings: Mapping[str, str] = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_LOGGING_LEVEL": "WARNING"}
+    settings: Mapping[str, str] = {
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_LOGGING_LEVEL": "WARNING",
+        "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "600",  # the client keeps its connections
+    }
     with log.open("w") as written:
         process = subprocess.Popen(
             command, stdout=written, stderr=written, env={**os.environ, **settings}
