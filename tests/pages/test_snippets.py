@@ -26,9 +26,15 @@ from tests.pages.served import Server, has_programs, in_shell, letters, server
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+_ELSEWHERE = (DOCS / "spark.md",)
+"""Pages that need a session of Spark; see tests/spark/test_page.py."""
 PAGES = [
     ROOT / "README.md",
-    *sorted(page for page in DOCS.rglob("*.md") if page.parent.name != "benchmarks"),
+    *sorted(
+        page
+        for page in DOCS.rglob("*.md")
+        if page.parent.name != "benchmarks" and page not in _ELSEWHERE
+    ),
 ]
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```\n?", re.MULTILINE | re.DOTALL)
 # Seconds, and what came too fast to be measured; not the probabilities of labels.

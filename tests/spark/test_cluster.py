@@ -58,7 +58,7 @@ def _run(server: StandIn, folder: Path, half_way: Callable[[], bool]) -> str:
                 pytest.fail(f"It ended early: {child.communicate()[1][-3000:]}")
             time.sleep(0.02)
         os.kill(_executors(child.pid)[0].pid, signal.SIGKILL)
-        out, err = child.communicate(timeout=300)
+        out, err = child.communicate(timeout=900)
         assert child.returncode == 0, err[-3000:]
         return out.strip().splitlines()[-1]
     finally:

@@ -128,7 +128,7 @@ class Calls:
             count = self._count(total)
             placed = self._placed(asks, inputs, total, count)
             placed = self._with_lines(asks, placed)
-            place = f"{self.scratch}/{asks.run}"
+            place = (self.scratch / asks.run).as_uri()
             answers = placed.repartitionById(count, PLACE).drop(PLACE)
             answers = answers.mapInArrow(
                 _Task(asks, self._speculates), from_arrow_schema(asks.schema)
@@ -199,7 +199,7 @@ class Calls:
         has_files = next(settings.folder.glob(f"*{SUFFIX}"), None) is not None
         if not has_files or not has_one_answer(asks.task.sampling):
             return placed.withColumn(LINES, none)
-        lines = settings.spark.read.text(f"{settings.folder}/*{SUFFIX}")
+        lines = settings.spark.read.text(f"{settings.folder.as_uri()}/*{SUFFIX}")
         key = F.get_json_object(F.col("value"), "$[0]")
         lines = lines.select(key.alias(OF_LEDGER), F.col("value").alias(_LINE))
         lines = lines.where(F.col(OF_LEDGER).isNotNull())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import time
@@ -97,7 +98,7 @@ def connect(
     config = QueryConfig(order, on_error)
     per_task = max(1, concurrency // _tasks_of_executor(spark))
     if is_served(answering):
-        options.setdefault("max_concurrency", per_task)
+        options = {"max_concurrency": per_task, **_of_driver(answering), **options}
     load(answering, **options).close()  # what is wrong with it is said here
     folder, is_temporary = _folder(spark, ledger)
     settings = Settings(
@@ -280,6 +281,14 @@ def _check_session(spark: object) -> None:
         raise ConfigError(
             f"spark is {spark!r:.60}. Give a session: SparkSession.builder.getOrCreate()."
         )
+
+
+def _of_driver(model: str) -> dict[str, str]:
+    """What the driver's environment says of a server; that of executors may say nothing."""
+    names = {"api_key": "OPENAI_API_KEY"}
+    if model.startswith("openai:"):
+        names["base_url"] = "OPENAI_BASE_URL"
+    return {name: os.environ[given] for name, given in names.items() if given in os.environ}
 
 
 def _tasks_of_executor(spark: SparkSession) -> int:

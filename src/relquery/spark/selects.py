@@ -59,7 +59,8 @@ class SparkSelects:
         frame = spark.sql(to_spark(self.final(rows)))
         if self.scratch is None:
             return self.shadow.publish(spark.createDataFrame([], frame.schema))
-        place = f"{self.scratch}/{uuid4().hex}"  # Spark joins no rows that tasks of Python make
+        # Spark joins no rows that tasks of Python make.
+        place = (self.scratch / uuid4().hex).as_uri()
         frame.write.parquet(place)
         return self.shadow.publish(spark.read.schema(frame.schema).parquet(place))
 
