@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -70,10 +71,10 @@ def _run(server: StandIn, folder: Path, half_way: Callable[[], bool]) -> str:
 
 
 def _executors(parent: int) -> list[psutil.Process]:
-    found = [
-        process
-        for process in psutil.Process(parent).children(recursive=True)
-        if "CoarseGrainedExecutorBackend" in " ".join(process.cmdline())
-    ]
+    found = []
+    for process in psutil.Process(parent).children(recursive=True):
+        with suppress(psutil.Error):  # it has just ended
+            if "CoarseGrainedExecutorBackend" in " ".join(process.cmdline()):
+                found.append(process)
     assert len(found) == EXECUTORS
     return found

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::FutureWarning:pyspark", "ignore::ResourceWarning", "ignore::DeprecationWarning"
+    "ignore::FutureWarning", "ignore::ResourceWarning", "ignore::DeprecationWarning"
 )
 
 QUERIES = [
