@@ -118,6 +118,11 @@ def test_what_vllm_does_not_know_is_refused(stubs: None) -> None:
         backend.check(Sampling(logprobs=2))
 
 
+def test_labels_are_not_drawn(backend: Any) -> None:
+    with pytest.raises(ConfigError, match=r"temperature is 0\.5 and labels"):
+        backend.check(Sampling(labels=("Yes", "No"), temperature=0.5))
+
+
 def test_without_vllm_the_extra_is_named() -> None:
     with pytest.raises(MissingExtraError, match=r"relquery\[vllm\]"):
         load("vllm:tiny")

@@ -56,6 +56,11 @@ class InProcessBackend(Backend):
             raise ConfigError(
                 "logprobs is given; a vLLM model gives none. Leave it out, or use the engine."
             )
+        if sampling.labels and sampling.temperature > 0:
+            raise ConfigError(
+                f"temperature is {sampling.temperature} and labels are given; a vLLM model weighs "
+                "labels and takes the likeliest. Leave the temperature at 0."
+            )
 
     def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Answers:
         """See Backend. The whole call goes to vLLM, in the order given."""

@@ -52,7 +52,7 @@ class FolderLedger:
         return next(self.path.glob(f"{self.task}-*{SUFFIX}"), None) is not None
 
     def know(self, lines: Iterable[str]) -> None:
-        """Take answers from lines of other files. What is no such line is left out."""
+        """Add answers from lines of other files. Lines that cannot be read are skipped."""
         for line in lines:
             with suppress(ValueError, TypeError):  # the last line of a file may be half of one
                 found = dict(_answers(line.encode()))

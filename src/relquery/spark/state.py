@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -82,12 +82,11 @@ class State:
         self.kept.append(frame)
         return replace(self, frame=frame)
 
-    def release(self, but: Collection[int] = ()) -> None:
-        """Let go of what Spark keeps for it. but: ids of frames that are still read."""
+    def release(self) -> None:
+        """Let go of what Spark keeps for it."""
         for frame in self.kept:
-            if id(frame) not in but:
-                frame.unpersist()
-        self.kept[:] = [frame for frame in self.kept if id(frame) in but]
+            frame.unpersist()
+        self.kept.clear()
 
     def over(self, sql: str) -> DataFrame:
         """What DuckDB gives for a query over ours.ROWS that treats each row by itself."""

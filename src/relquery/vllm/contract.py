@@ -99,7 +99,7 @@ OF_REQUEST: tuple[str, ...] = (
 
 
 class MovedError(RelqueryError):
-    """vLLM has another form than the plug-in was written for. moved: what it lacks."""
+    """This vLLM is not the one that the plug-in was written for. moved: what it lacks."""
 
     def __init__(self, moved: list[str]) -> None:
         self.moved = moved

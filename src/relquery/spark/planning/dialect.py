@@ -9,7 +9,6 @@ from sqlglot.errors import ErrorLevel, SqlglotError
 
 from relquery.errors import UnsupportedQueryError
 from relquery.sql import names as ours
-from relquery.sql.read.source import DIALECT
 from relquery.sql.read.tokens import parse
 
 _CUTS = ("order", "limit", "offset")
@@ -35,8 +34,8 @@ def to_spark(sql: str) -> str:
         return tree.sql("spark", unsupported_level=ErrorLevel.RAISE)
     except SqlglotError as error:
         raise UnsupportedQueryError(
-            f"Spark has no word for a part of the query ({error}). Compute that part beforehand, "
-            f"in a view of Spark. {DIALECT.capitalize()} itself would take it."
+            f"A part of the query cannot be written for Spark ({error}). Compute that part "
+            "beforehand, in a view of Spark."
         ) from error
 
 
@@ -51,6 +50,11 @@ def _cut_last(select: exp.Select) -> None:
     keys = None if distinct is None else distinct.args.get("on")
     if keys is None and not select.args.get("qualify"):
         return
+    if keys is not None and select.args.get("qualify"):
+        raise UnsupportedQueryError(
+            "DISTINCT ON and QUALIFY in one SELECT are not supported over Spark. Put the SELECT "
+            "with QUALIFY in a subquery."
+        )
     cuts = {name: select.args[name].copy() for name in _CUTS if select.args.get(name)}
     if keys is None and not cuts:
         return
@@ -79,8 +83,6 @@ def _cut_last(select: exp.Select) -> None:
             order=exp.Order(expressions=by) if order is None else order.copy(),
         )
         first: exp.Expr = exp.EQ(this=over, expression=exp.Literal.number(1))
-        if (given := inner.args.get("qualify")) is not None:
-            first = exp.and_(given.this, first)
         inner.set("qualify", exp.Qualify(this=first))
     for at, key in enumerate([] if order is None else order.expressions):
         columns.append(exp.alias_(key.this.copy(), f"{_KEY}{at}"))
