@@ -43,7 +43,12 @@ def test_a_killed_executor_repeats_no_call_that_was_answered(tmp_path: Path) -> 
 
 
 def _run(server: StandIn, folder: Path, half_way: Callable[[], bool]) -> str:
-    """What the program prints. One of its executors is killed half-way."""
+    """What the program prints. One of its executors is killed half-way.
+
+    Its `python3` is not the one that runs this, as in an environment that nobody has activated.
+    """
+    own = Path(sys.executable).parent
+    path = [each for each in os.environ["PATH"].split(os.pathsep) if Path(each) != own]
     paths = [str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
     child = subprocess.Popen(
         [sys.executable, "-m", "tests.spark.cluster", server.url, str(folder)],
@@ -51,7 +56,11 @@ def _run(server: StandIn, folder: Path, half_way: Callable[[], bool]) -> str:
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        env={
+            **{name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"},
+            "PATH": os.pathsep.join(path),
+            "PYTHONPATH": os.pathsep.join(paths),
+        },
     )
     try:
         while not half_way():

@@ -19,6 +19,7 @@ from relquery.errors import (
     UnsupportedQueryError,
 )
 from relquery.spark import SparkConnection, connect
+from relquery.spark.planning.failures import translated
 from tests.spark.conftest import opened
 from tests.spark.stand_in import StandIn, standing_in
 from tests.sql.conftest import reference_sql, upper_or_length
@@ -213,3 +214,11 @@ def test_frames_can_be_read_again(con: SparkConnection, server: StandIn) -> None
     first = sorted(frame.collect())
     assert sorted(frame.where("id > 0").collect()) == first
     assert len(server.asked) == 5
+
+
+def test_workers_without_relquery_are_named() -> None:
+    from pyspark.errors import PythonException
+
+    said = "Traceback (most recent call last):\nModuleNotFoundError: No module named 'relquery'\n"
+    with pytest.raises(ConfigError, match="PYSPARK_PYTHON"), translated():
+        raise PythonException(said)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 import time
 import warnings
@@ -89,6 +90,9 @@ def connect(
     Raises ConfigError, ModelError and MissingExtraError.
     """
     _check_session(spark)
+    if _is_local(spark) and "PYSPARK_PYTHON" not in os.environ:
+        # Without it workers run whatever `python3` is on the path, which may lack relquery.
+        spark.sparkContext.pythonExec = sys.executable
     answering, options = answering_of(source, model, options)
     if not isinstance(answering, str):
         raise ConfigError(f"model is {answering!r:.60}. Give its name: every executor opens it.")
@@ -302,9 +306,14 @@ def _tasks_of_executor(spark: SparkSession) -> int:
     return int(context.getConf().get("spark.executor.cores") or 1)
 
 
+def _is_local(spark: SparkSession) -> bool:
+    """Whether all of its processes are on this machine."""
+    return (spark.sparkContext.master or "").startswith("local")
+
+
 def _folder(spark: SparkSession, ledger: str | Path | None) -> tuple[Path, bool]:
     if ledger is None:
-        if not (spark.sparkContext.master or "").startswith("local"):
+        if not _is_local(spark):
             raise ConfigError(
                 "ledger is None. Give a folder that all machines see, e.g. "
                 "ledger='/shared/answers': answers are kept there while they come."

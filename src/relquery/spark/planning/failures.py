@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from relquery import errors
-from relquery.errors import QueryError, RelqueryError, UnsupportedQueryError
+from relquery.errors import ConfigError, QueryError, RelqueryError, UnsupportedQueryError
 
 _OF_TASK = re.compile(r"^relquery\.errors\.(\w+): (.*)", re.MULTILINE | re.DOTALL)
+_MISSING = re.compile(
+    r"^ModuleNotFoundError: No module named '(relquery|pyarrow|duckdb)'", re.MULTILINE
+)
 _STATE = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
 
 
@@ -32,6 +35,12 @@ def translated() -> Iterator[None]:
 
 def _of_task(text: str) -> RelqueryError:
     """What a task has raised, by what Spark says of it."""
+    missing = _MISSING.search(text)
+    if missing is not None:
+        return ConfigError(
+            f"The Python of Spark's workers has no {missing[1]}. Install relquery[spark] there, or "
+            "set PYSPARK_PYTHON to a Python that has it before the session starts."
+        )
     found = _OF_TASK.search(text)
     if found is None:
         return QueryError(f"Spark could not run the query. {_STATE.sub('', text).strip()[-500:]}")
