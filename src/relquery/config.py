@@ -57,12 +57,15 @@ class EngineConfig:
         cache. The latter two are for comparison.
     policy: which requests a step takes, one of POLICIES.
     starvation: a relQuery with waiting requests goes first once it has waited this many seconds
-        per request since its arrival, begun or not; None for never. Like the next two, only for
+        per request since its arrival, begun or not; None for never. Like the next three, only for
         policies that order by priority.
     aging: seconds of work that a second of waiting makes up for. Work is the remaining work of a
         relQuery; with static and relserve-aba its tokens, each counted as a prompt token; with srjf
         and its variants the work of a request.
     weights: shares of the engine that tenants get when they compete; the default is 1.
+    tail: how long relQueries may wait, as a multiple of the longest waits that first come, first
+        served would make; None for any time. The smaller, the later are short ones. Not for srjf
+        and its variants.
     """
 
     max_num_batched_tokens: int = 2048
@@ -80,15 +83,16 @@ class EngineConfig:
     starvation: float | None = None
     aging: float = 0.0
     weights: Mapping[str, float] = field(default_factory=dict)
+    tail: float | None = None
 
     def __post_init__(self) -> None:
         for name, choices in (("relocation", RELOCATIONS), ("policy", POLICIES)):
             chosen = getattr(self, name)
             if chosen not in choices:
                 raise ConfigError(unknown(name, chosen, choices))
-        for name in ("starvation", "aging"):
+        for name in ("starvation", "aging", "tail"):
             value = getattr(self, name)
-            allowed = value is None and name == "starvation"
+            allowed = value is None and name != "aging"
             if not allowed and not (_is_number(value) and 0 <= value < inf):
                 raise ConfigError(
                     f"{name} is {value!r}; it must be a finite number that is not negative."

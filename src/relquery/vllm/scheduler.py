@@ -48,7 +48,7 @@ class RelServeScheduler(AsyncScheduler):  # type: ignore[misc]
         super().__init__(*given, **named)
         check_scheduler(self)
         self.settings = settings = Settings.of(self.vllm_config.additional_config)
-        fairness = Fairness(settings.starvation, settings.aging, settings.weights)
+        fairness = Fairness(settings.starvation, settings.aging, settings.weights, settings.tail)
         limits = EngineConfig(
             max_num_batched_tokens=self.max_num_scheduled_tokens,
             max_num_seqs=self.max_num_running_reqs,
@@ -59,6 +59,7 @@ class RelServeScheduler(AsyncScheduler):  # type: ignore[misc]
             starvation=settings.starvation,
             aging=settings.aging,
             weights=settings.weights,
+            tail=settings.tail,
         )
         coordinator = self.kv_cache_manager.coordinator
         manager = coordinator.single_type_managers[0]

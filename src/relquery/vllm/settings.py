@@ -21,7 +21,7 @@ _COSTS = [field.name for field in fields(LinearCost)]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """policy: one of VLLM_POLICIES. starvation, aging, weights: see EngineConfig.
+    """policy: one of VLLM_POLICIES. starvation, aging, weights, tail: see EngineConfig.
 
     cost: what steps cost: a file that `relquery calibrate` has written, or its numbers. Without it
     the default stands, and the policies correct it by how long steps take.
@@ -31,6 +31,7 @@ class Settings:
     starvation: float | None = None
     aging: float = 0.0
     weights: Mapping[str, float] = field(default_factory=dict)
+    tail: float | None = None
     cost: LinearCost = field(default_factory=LinearCost)
 
     @classmethod

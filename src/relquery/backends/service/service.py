@@ -34,7 +34,7 @@ class Engine:
 
     model: "demo", a Hugging Face name or folder, "random:layers=8,hidden=256", or
         "simulated:a100-opt13b" (see backends.local.simulated).
-    policy, starvation, aging, weights: see EngineConfig. cost: see load_backend.
+    policy, starvation, aging, weights, tail: see EngineConfig. cost: see load_backend.
     options: other fields of EngineConfig, and dtype, device, tokenizer, memory (see load_backend).
         With a budget of memory, or max_input="auto", a profile run is made, and it is printed how
         long an input fits and why; `sizing` holds it.
@@ -50,6 +50,7 @@ class Engine:
         starvation: float | None = None,
         aging: float = 0.0,
         weights: Mapping[str, float] | None = None,
+        tail: float | None = None,
         cost: LinearCost | str | Path | None = None,
         **options: Any,
     ) -> None:
@@ -64,6 +65,7 @@ class Engine:
             starvation=starvation,
             aging=aging,
             weights={} if weights is None else weights,
+            tail=tail,
             cost=cost,
             **options,
         )

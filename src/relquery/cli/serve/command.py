@@ -78,6 +78,13 @@ def serve(
             help="Seconds of work that a second of waiting makes up for.", rich_help_panel=_ENGINE
         ),
     ] = 0.0,
+    tail: Annotated[
+        float | None,
+        typer.Option(
+            help="Longest waits, as a multiple of those under first come, first served.",
+            rich_help_panel=_ENGINE,
+        ),
+    ] = None,
     cache_tokens: CacheTokens = None,
     memory: Annotated[
         str | None,
@@ -221,6 +228,7 @@ def serve(
             policy=policy,
             starvation=starvation,
             aging=aging,
+            tail=tail,
             cache_tokens=cache_tokens,
             memory=memory,
             max_num_seqs=max_num_seqs,

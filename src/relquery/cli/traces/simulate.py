@@ -48,6 +48,10 @@ def simulate(
     aging: Annotated[
         float, typer.Option(help="Seconds of work that one second of waiting offsets.")
     ] = 0.0,
+    tail: Annotated[
+        float | None,
+        typer.Option(help="Longest waits, as a multiple of those under first come, first served."),
+    ] = None,
     weight: Annotated[
         list[str] | None,
         typer.Option(metavar="TENANT=2", help="A tenant's share (default 1)."),
@@ -84,7 +88,9 @@ def simulate(
     queries = list(at_rate(load(trace), faster))
     if not any(query.rows for query in queries):
         raise ConfigError(f"The trace {trace} has no requests.")
-    limits = replace(served.limits, starvation=starvation, aging=aging, weights=_weights(weight))
+    limits = replace(
+        served.limits, starvation=starvation, aging=aging, tail=tail, weights=_weights(weight)
+    )
     settings = replace(Settings.of(limits, served.cost, served.job_time), seed=seed)
     runs: dict[str, Run] = {}
     try:

@@ -37,7 +37,7 @@ class Settings:
         cls, config: EngineConfig, cost: LinearCost | None = None, job_time: JobTime | None = None
     ) -> Settings:
         """The settings from an engine's config and from measurements."""
-        fairness = Fairness(config.starvation, config.aging, config.weights)
+        fairness = Fairness(config.starvation, config.aging, config.weights, config.tail)
         return cls(cost or LinearCost(), fairness, job_time=job_time)
 
 

@@ -16,6 +16,7 @@ from relquery.engine.scheduling.plan import State
 from relquery.engine.scheduling.policies.jobs.deadlines import Deadlines
 from relquery.engine.scheduling.policies.jobs.ranking import Ranking
 from relquery.engine.scheduling.policies.jobs.remaining import Remaining
+from relquery.engine.scheduling.policies.jobs.tail import Tail
 from relquery.engine.scheduling.policies.jobs.tenants import Tenants
 
 SLACK = 2.0
@@ -35,17 +36,20 @@ class Fairness:
     starvation: unit waiting time (paper 003, eq. 13), in seconds for each request that a relQuery
     arrived with. A relQuery that has waited that long since its arrival, begun or not, and still
     has waiting requests, has priority 0 from then on; None for never. aging: seconds of work that a
-    second since the arrival makes up for. weights: shares of tenants, see Tenants.
+    second since the arrival makes up for. weights: shares of tenants, see Tenants. tail: the
+    longest waits, as multiples of those under first come, first served (see Tail); None for any.
     """
 
     starvation: float | None = None
     aging: float = 0.0
     weights: Mapping[str, float] = field(default_factory=dict)
+    tail: float | None = None
 
 
-Urgency = tuple[bool, float, float]
-"""Whether the tenant has to step back, 0 for who is pressed by a deadline and otherwise 1, and the
-deadline or the priority: the lowest goes first."""
+Urgency = tuple[float, ...]
+"""Whether the tenant has to step back; 0 for who is pressed by a deadline, 1 for who has a turn (see
+Tail), otherwise 2; and the deadline, or the turn and the priority, or the priority: the lowest goes
+first."""
 
 
 E = TypeVar("E", bound=Estimate)
@@ -80,6 +84,9 @@ class Priorities(Generic[E]):
         self._overdue: dict[int, None] = {}  # starved, with waiting requests and none running
         self._deadlines = None if remaining is None else Deadlines(remaining)
         self._pressed = {} if self._deadlines is None else self._deadlines.pressed
+        self._remaining = remaining
+        is_bounded = remaining is not None and fairness.tail is not None
+        self._tail = Tail(fairness.tail or 0.0) if is_bounded else None
 
     def __getitem__(self, relquery: int) -> Urgency:
         steps_back = self._known[relquery].tenant in self._ahead and not self.is_urgent(relquery)
@@ -97,6 +104,8 @@ class Priorities(Generic[E]):
             self._starved.add(number)
             self._rank(state.relqueries[number])
         for number in () if self._deadlines is None else self._deadlines.update(state):
+            self._rank(state.relqueries[number])
+        for number in () if self._tail is None else self._tail.update():
             self._rank(state.relqueries[number])
         self._ahead = self._tenants.ahead(self._waiting)
 
@@ -162,13 +171,17 @@ class Priorities(Generic[E]):
         ]
         return [each for *_, each in sorted(dated, key=lambda one: one[:2])]
 
-    def _key(self, number: int) -> tuple[float, float]:
+    def _key(self, number: int) -> tuple[float, ...]:
         """The key that ranks relQueries of one tenant. All age equally, so it stays valid."""
         if number in self._pressed:
             return 0.0, self._pressed[number]
         known = self._known[number]
-        starves = number in self._starved
-        return 1.0, 0.0 if starves else known.priority + self._aging * known.arrival
+        priority = known.priority + self._aging * known.arrival
+        if number in self._starved:
+            return 2.0, 0.0
+        if self._tail is not None and number in self._tail.turns:
+            return 1.0, self._tail.turns[number], priority
+        return 2.0, priority
 
     def _take_in(self, relquery: RelQuery, state: State) -> None:
         number = relquery.id
@@ -180,6 +193,9 @@ class Priorities(Generic[E]):
             )
         if self._deadlines is not None:
             self._deadlines.take_in(relquery, state)
+        if self._tail is not None and self._remaining is not None:
+            work = self._remaining.work(relquery, state)
+            self._tail.take_in(number, work, relquery.size)
         self._rank(relquery)
 
     def _rank(self, relquery: RelQuery) -> None:
@@ -214,6 +230,8 @@ class Priorities(Generic[E]):
         self._tenants.forget(number)
         if self._deadlines is not None:
             self._deadlines.forget(number)
+        if self._tail is not None:
+            self._tail.forget(number)
         self._starved.discard(number)
         self._overdue.pop(number, None)
         self._due.discard(number)

@@ -53,6 +53,23 @@ class Remaining:
         """Seconds that it takes if it goes first. usual: share of its limit that an answer has."""
         return state.pace * self._seconds(relquery, state, self._cost, usual)
 
+    def work(self, relquery: RelQuery, state: State) -> float:
+        """Seconds that it takes of a machine whose seats are all taken by other requests, too."""
+        usual = 1.0 if state.length_ratio is None else state.length_ratio
+        answers = usual * relquery.output_limit * (len(relquery.waiting) + relquery.expected)
+        unfinished = 0
+        for request in relquery.running:
+            answers += max(1.0, self.left(request) - (1.0 - usual) * request.max_tokens)
+            unfinished += max(0, request.prompt_tokens - request.computed)
+        prompts = float(relquery.waiting.lengths.sum()) * self.miss_ratio(relquery, state)
+        if relquery.expected:
+            prompts += (
+                relquery.expected * relquery.mean_prompt * self._expected_ratio(relquery, state)
+            )
+        cost = self._cost
+        decode = cost.decode_slope + cost.decode_intercept / state.limits.max_num_seqs
+        return cost.prefill_slope * (prompts + unfinished) + decode * answers
+
     def _seconds(
         self, relquery: RelQuery, state: State, cost: LinearCost, usual: float = 1.0
     ) -> float:

@@ -1,0 +1,89 @@
+"""Keeps the longest waits as short as first come, first served would have made them.
+
+There a relQuery waits for the work that it finds. How much it finds does not depend on the order in
+which a busy machine serves, so that wait is known at each arrival, although nobody is served in
+this order. Each relQuery is promised the 99th percentile of these waits. Time is counted in work
+done, so what the machine takes for it need not be known.
+
+A relQuery is *tight* if all the work that came before it, with its own, fills what is left of its
+promise. Then nothing that came later may go first; among what came before, the order is free.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+QUANTILE = 0.99
+"""Of the waits under first come, first served; what is promised."""
+MARGIN = 0.03
+"""Share of the promise that is kept back: requests that run already are not interrupted."""
+SEEN = 1_000
+"""Arrivals that it is taken of."""
+
+
+class Tail:
+    """Which relQueries must end before others begin.
+
+    factor: promised waits, as multiples of those of first come, first served. turns: by number, for
+    relQueries that have to go first: the lower goes before the higher, and both before the rest.
+    """
+
+    def __init__(self, factor: float) -> None:
+        self.turns: dict[int, float] = {}
+        self._factor = factor
+        self._open: dict[int, _Open] = {}  # in the order of their arrivals
+        self._waits: deque[float] = deque(maxlen=SEEN)
+        self._promised = self._came = 0.0
+        self._numbers = 0
+
+    def take_in(self, number: int, work: float, size: int) -> None:
+        """Note how much work an open relQuery still is. size: requests that have arrived."""
+        known = self._open.get(number)
+        if known is None:
+            done = self._came - sum(each.work for each in self._open.values())
+            self._came += work
+            self._numbers += 1
+            self._open[number] = _Open(float(self._numbers), done, work, size)
+            self._waits.append(self._came - done)
+            wait = float(np.quantile(self._waits, QUANTILE))
+            self._promised = (1 - MARGIN) * self._factor * wait
+            return
+        if size > known.size:  # more rows have come
+            self._came += max(0.0, work - known.work)
+            known.size = size
+        known.work = work
+
+    def update(self) -> set[int]:
+        """Process that work has been done; returns the relQueries whose turns have changed."""
+        before, self.turns = self.turns, {}
+        if len(self._open) > 1:
+            each = self._open.values()
+            filled = np.cumsum([one.work for one in each])
+            left = np.array([one.since for one in each]) + self._promised
+            left -= self._came - filled[-1]
+            tight = np.flatnonzero(filled >= left)
+            if len(tight):
+                turns = np.array([one.turn for one in each])
+                ahead = int(tight[-1]) + 1
+                first = tight[np.searchsorted(tight, np.arange(ahead))]
+                self.turns = dict(zip(self._open, turns[first].tolist(), strict=False))
+        return {number for number, _ in before.items() ^ self.turns.items()} & self._open.keys()
+
+    def forget(self, number: int) -> None:
+        """A relQuery has ended."""
+        del self._open[number]
+        self.turns.pop(number, None)
+
+
+@dataclass(slots=True)
+class _Open:
+    """turn: its place among all arrivals. since: the work that was done when it arrived. work: what
+    it still is. size: requests that have arrived."""
+
+    turn: float
+    since: float
+    work: float
+    size: int
