@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+_OURS = ("relquery.vllm.scheduler", "relquery.vllm.spans.connector")
 STUBS = Path(__file__).parent / "stubs"
 
 
@@ -22,5 +23,5 @@ def stubs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def _forget() -> None:
     for name in [*sys.modules]:
-        if name == "vllm" or name.startswith("vllm.") or name == "relquery.vllm.scheduler":
+        if name == "vllm" or name.startswith("vllm.") or name in _OURS:
             del sys.modules[name]

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from relquery.vllm import contract
-from relquery.vllm.contract import MovedError, check_code, check_request, check_scheduler
+from relquery.vllm.contract import (
+    MovedError,
+    check_code,
+    check_request,
+    check_scheduler,
+    check_spans,
+    check_worker,
+)
 from tests.vllm.test_scheduler import request, scheduler
 
 pytestmark = pytest.mark.usefixtures("stubs")
@@ -19,14 +26,22 @@ IN_PROCESS = SOURCE.parent / "backends" / "in_process.py"
 
 def test_the_pinned_signatures_hold() -> None:
     check_code()
+    check_spans()
+    check_worker()
     served = scheduler("fcfs")
     check_scheduler(served)
     check_request(request("r", [1], 1))
 
 
 def test_every_name_that_is_imported_is_in_the_list() -> None:
-    listed = [*contract.FUNCTIONS, *contract.NAMES]
-    for path in (*SOURCE.glob("*.py"), IN_PROCESS):
+    listed = [
+        *contract.FUNCTIONS,
+        *contract.NAMES,
+        *contract.OF_SPANS,
+        *contract.NAMES_OF_SPANS,
+        *contract.OF_WORKER,
+    ]
+    for path in (*SOURCE.rglob("*.py"), IN_PROCESS):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("vllm"):
                 for name in node.names:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from math import exp, log
@@ -17,6 +17,11 @@ from relquery.prompt import Answer, Finish, Prompt, Sampling
 
 _OPEN = 4_096
 """Requests that vLLM has at once; it takes them in the order given."""
+_DEFAULTS: Mapping[str, Any] = {
+    "enable_prefix_caching": True,
+    # Otherwise a small model may fill its answer with blanks between brackets.
+    "structured_outputs_config": {"backend": "guidance", "disable_any_whitespace": True},
+}
 _FINISHES = {"stop": Finish.STOP, "length": Finish.LENGTH}
 
 
@@ -33,7 +38,7 @@ class InProcessBackend(Backend):
         except ImportError as error:
             raise MissingExtraError(f"The model 'vllm:{model}'", "vllm") from error
         try:
-            self._llm = LLM(model=model, **{"enable_prefix_caching": True, **options})
+            self._llm = LLM(model=model, **{**_DEFAULTS, **options})
         except (TypeError, ValueError) as error:
             raise ConfigError(f"vLLM cannot open {model!r}: {error}") from error
         self._name = f"vllm:{model}"

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,6 +19,4 @@ def __getattr__(name: str) -> Any:
     """Imported when asked for: it needs vLLM."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from relquery.vllm import scheduler
-
-    return getattr(scheduler, name)
+    return getattr(import_module("relquery.vllm.scheduler"), name)

@@ -6,7 +6,7 @@ vLLM calls none of this public. It is that of PINNED; `scripts/test-vllm` tries 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from operator import attrgetter
 from typing import Any
@@ -53,12 +53,59 @@ FUNCTIONS: dict[str, tuple[str, ...]] = {
 }
 """Functions and methods, with the parameters that are given to them or that they are given."""
 
+_ROTARY = "vllm.model_executor.layers.rotary_embedding"
+_CONNECTOR = "vllm.distributed.kv_transfer.kv_connector.v1.base"
+OF_SPANS: dict[str, tuple[str, ...]] = {
+    "vllm.distributed.kv_transfer.kv_connector.factory.KVConnectorFactory.register_connector": (
+        "name",
+        "module_path",
+        "class_name",
+    ),
+    f"{_CONNECTOR}.KVConnectorMetadata": (),
+    f"{_CONNECTOR}.KVConnectorBase_V1": ("vllm_config", "role", "kv_cache_config"),
+    f"{_CONNECTOR}.KVConnectorBase_V1.bind_gpu_block_pool": ("gpu_block_pool",),
+    f"{_CONNECTOR}.KVConnectorBase_V1.on_new_request": ("request",),
+    f"{_CONNECTOR}.KVConnectorBase_V1.get_num_new_matched_tokens": (
+        "request",
+        "num_computed_tokens",
+    ),
+    f"{_CONNECTOR}.KVConnectorBase_V1.update_state_after_alloc": (
+        "request",
+        "blocks",
+        "num_external_tokens",
+    ),
+    f"{_CONNECTOR}.KVConnectorBase_V1.build_connector_meta": ("scheduler_output",),
+    f"{_CONNECTOR}.KVConnectorBase_V1.request_finished": ("request", "block_ids"),
+    f"{_CONNECTOR}.KVConnectorBase_V1.reset_cache": (),
+    f"{_CONNECTOR}.KVConnectorBase_V1.register_kv_caches": ("kv_caches",),
+    f"{_CONNECTOR}.KVConnectorBase_V1.start_load_kv": ("forward_context",),
+    f"{_CONNECTOR}.KVConnectorBase_V1.get_block_ids_with_load_errors": (),
+    f"{_CONNECTOR}.KVConnectorBase_V1._get_connector_metadata": (),
+    "vllm.v1.core.block_pool.BlockPool.touch": ("blocks",),
+    "vllm.v1.core.block_pool.BlockPool.free_blocks": ("ordered_blocks",),
+    "vllm.v1.core.kv_cache_manager.KVCacheBlocks.get_block_ids": (),
+    "vllm.v1.request.Request.update_block_hashes": (),
+}
+"""The same, of what the connector for spans uses in the scheduler and the workers."""
+OF_WORKER: tuple[str, ...] = (
+    f"{_ROTARY}._ROPE_DICT",
+    f"{_ROTARY}.RotaryEmbedding._compute_cos_sin_cache",
+)
+"""The same, of what it uses in the workers alone."""
+
 NAMES: tuple[str, ...] = (
     "vllm.v1.request.RequestStatus.WAITING",
     "vllm.v1.request.RequestStatus.PREEMPTED",
     "vllm.v1.request.RequestStatus.FINISHED_ABORTED",
 )
 """Values."""
+
+NAMES_OF_SPANS: tuple[str, ...] = (
+    f"{_CONNECTOR}.KVConnectorRole.SCHEDULER",
+    "vllm.v1.request.RequestStatus.FINISHED_STOPPED",
+    "vllm.v1.request.RequestStatus.FINISHED_LENGTH_CAPPED",
+)
+"""The same, of what the connector for spans uses."""
 
 OF_SCHEDULER: tuple[str, ...] = (
     "vllm_config.additional_config",
@@ -105,14 +152,23 @@ class MovedError(RelqueryError):
         self.moved = moved
         super().__init__(
             f"relquery's plug-in is written for vLLM {PINNED}; this one lacks {', '.join(moved)}. "
-            f"Install vllm=={PINNED}.*, or start it without --scheduler-cls."
+            f"Install vllm=={PINNED}.*, or start it without the plug-in."
         )
 
 
 def check_code() -> None:
     """Raises MovedError if functions or names are not where they were."""
-    if moved := [*_functions(), *(name for name in NAMES if _found(name) is None)]:
-        raise MovedError(moved)
+    _check(FUNCTIONS, NAMES)
+
+
+def check_spans() -> None:
+    """Raises MovedError if what the connector for spans uses is not where it was."""
+    _check(OF_SPANS, NAMES_OF_SPANS)
+
+
+def check_worker() -> None:
+    """Raises MovedError if what the connector uses in the workers is not where it was."""
+    _check({}, OF_WORKER)
 
 
 def check_scheduler(scheduler: Any) -> None:
@@ -135,8 +191,13 @@ def check_request(request: Any) -> None:
         raise MovedError(moved)
 
 
-def _functions() -> Iterator[str]:
-    for name, parameters in FUNCTIONS.items():
+def _check(functions: Mapping[str, tuple[str, ...]], names: Iterable[str]) -> None:
+    if moved := [*_moved(functions), *(name for name in names if _found(name) is None)]:
+        raise MovedError(moved)
+
+
+def _moved(functions: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    for name, parameters in functions.items():
         function = _found(name)
         if function is None:
             yield name

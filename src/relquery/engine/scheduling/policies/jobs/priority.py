@@ -47,9 +47,9 @@ class Fairness:
 
 
 Urgency = tuple[float, ...]
-"""Whether the tenant has to step back; 0 for who is pressed by a deadline, 1 for who has a turn (see
-Tail), otherwise 2; and the deadline, or the turn and the priority, or the priority: the lowest goes
-first."""
+"""Whether the tenant has to step back; 0 for who is pressed by a deadline, 1 for who has a turn
+(see Tail), otherwise 2; and the deadline, or the turn and the priority, or the priority: the lowest
+goes first."""
 
 
 E = TypeVar("E", bound=Estimate)

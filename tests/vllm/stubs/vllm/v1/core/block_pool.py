@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -29,26 +30,30 @@ class BlockPool:
         block = self.cached.get(block_hash)
         return None if block is None else [block] * len(kv_cache_group_ids)
 
-    def touch(self, block: KVCacheBlock) -> None:
-        if not block.ref_cnt:
-            del self.free[block.block_id]
-        block.ref_cnt += 1
+    def touch(self, blocks: list[KVCacheBlock]) -> None:
+        for block in blocks:
+            if not block.ref_cnt:
+                del self.free[block.block_id]
+            block.ref_cnt += 1
 
     def take(self, count: int) -> list[KVCacheBlock]:
         taken = [self.free.popitem(last=False)[1] for _ in range(count)]
         for block in taken:
-            if block.hash is not None:
-                self.cached.pop(block.hash, None)
-                block.hash = None
+            self.forget(block)
             block.ref_cnt = 1
         return taken
 
-    def put_back(self, blocks: list[KVCacheBlock]) -> None:
-        for block in reversed(blocks):
+    def free_blocks(self, ordered_blocks: Iterable[KVCacheBlock]) -> None:
+        for block in ordered_blocks:
             block.ref_cnt -= 1
             assert block.ref_cnt >= 0
             if not block.ref_cnt:
                 self.free[block.block_id] = block
+
+    def forget(self, block: KVCacheBlock) -> None:
+        if block.hash is not None:
+            self.cached.pop(block.hash, None)
+            block.hash = None
 
     def name(self, block: KVCacheBlock, block_hash: bytes) -> None:
         if block.hash is None and block_hash not in self.cached:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from vllm.v1.core.block_pool import BlockPool, KVCacheBlock
+from vllm.v1.core.kv_cache_manager import KVCacheBlocks
 from vllm.v1.core.sched.request_queue import create_request_queue
 from vllm.v1.request import Request, RequestStatus
 
@@ -15,6 +16,7 @@ from vllm.v1.request import Request, RequestStatus
 @dataclass
 class SchedulerOutput:
     num_scheduled_tokens: dict[str, int] = field(default_factory=dict)
+    kv_connector_metadata: Any = None
 
     @property
     def total_num_scheduled_tokens(self) -> int:
@@ -43,15 +45,30 @@ class Scheduler:
         self.running: list[Request] = []
         self.waiting = create_request_queue(self.policy)
         self.ready: set[str] = set()
+        self.connector: Any = None
+        self.invalid: set[int] = set()
+        """Blocks whose states could not be loaded in the last step."""
 
     def add_request(self, request: Request) -> None:
         self.requests[request.request_id] = request
         self.waiting.add_request(request)
+        if self.connector is not None:
+            self.connector.on_new_request(request)
 
     def schedule(self, throttle_prefills: bool = False) -> SchedulerOutput:
         assert not throttle_prefills
-        output, left, was_preempted = SchedulerOutput(), self.max_num_scheduled_tokens, False
-        at = 0
+        output = SchedulerOutput()
+        left = self._go_on(output)
+        if left > 0:
+            self._admit(output, left)
+        assert len(self.running) <= self.max_num_running_reqs
+        if self.connector is not None:
+            output.kv_connector_metadata = self.connector.build_connector_meta(output)
+        return output
+
+    def _go_on(self, output: SchedulerOutput) -> int:
+        """Tokens that are left for others; none if somebody was preempted."""
+        left, was_preempted, at = self.max_num_scheduled_tokens, False, 0
         while at < len(self.running) and left > 0:
             request = self.running[at]
             tokens = min(left, request.num_tokens - request.num_computed_tokens)
@@ -67,8 +84,11 @@ class Scheduler:
                 at += 1
                 continue
             break
+        return 0 if was_preempted else left
+
+    def _admit(self, output: SchedulerOutput, left: int) -> None:
         skipped = []
-        while self.waiting and left > 0 and not was_preempted:
+        while self.waiting and left > 0:
             if len(self.running) >= self.max_num_active_reqs:
                 break
             request = self.waiting.popleft()
@@ -77,9 +97,15 @@ class Scheduler:
                 continue
             hits = self._hits(request)
             done = len(hits) * self.block_size
+            loaded: int | None = 0
+            if self.connector is not None and not request.skip_reading_prefix_cache:
+                loaded, _ = self.connector.get_num_new_matched_tokens(request, done)
+            if loaded is None:
+                skipped.append(request)
+                continue
+            done += loaded
             tokens = min(left, request.num_tokens - done)
-            for block in hits:
-                self.pool.touch(block)
+            self.pool.touch(hits)
             self.held[request.request_id] = [*hits]
             request.num_computed_tokens = done
             if not self._allocate(request, tokens):
@@ -87,30 +113,47 @@ class Scheduler:
                 request.num_computed_tokens = 0
                 self.waiting.appendleft(request)
                 break
+            if self.connector is not None:
+                blocks = KVCacheBlocks((self.held[request.request_id],))
+                self.connector.update_state_after_alloc(request, blocks, loaded)
             request.status = RequestStatus.RUNNING
             self.running.append(request)
             self._take(request, tokens, output)
             left -= tokens
         self.waiting.extendleft(reversed(skipped))
-        assert len(self.running) <= self.max_num_running_reqs
-        return output
 
     def update_from_output(
         self, scheduler_output: SchedulerOutput, model_runner_output: Any
     ) -> list[str]:
-        ended = []
+        ended = self._fail_invalid()
         for request_id in scheduler_output.num_scheduled_tokens:
             request = self.requests.get(request_id)
             if request is None or request.num_computed_tokens < request.num_tokens:
                 continue
             request._output_token_ids.append(model_runner_output(request))
-            request.hash_blocks()
+            request.update_block_hashes()
             if request.num_output_tokens == request.max_tokens:
                 self.running.remove(request)
                 request.status = RequestStatus.FINISHED_STOPPED
                 self._free_request(request)
                 ended.append(request_id)
         return ended
+
+    def _fail_invalid(self) -> list[str]:
+        failed = [
+            request
+            for request in self.running
+            if self.invalid & {block.block_id for block in self.held[request.request_id]}
+        ]
+        for number in self.invalid:
+            self.pool.forget(self.pool.blocks[number])
+        self.invalid = set()
+        for request in failed:
+            for block in self.held[request.request_id]:
+                if block.ref_cnt == 1:
+                    self.pool.forget(block)
+            self.finish_requests(request.request_id, RequestStatus.FINISHED_ERROR)
+        return [request.request_id for request in failed]
 
     def finish_requests(self, request_ids: str, finished_status: RequestStatus) -> None:
         request = self.requests.get(request_ids)
@@ -124,6 +167,9 @@ class Scheduler:
         self._free_request(request)
 
     def _free_request(self, request: Request, delay_free_blocks: bool = False) -> None:
+        if self.connector is not None:
+            blocks = [block.block_id for block in self.held[request.request_id]]
+            self.connector.request_finished(request, blocks)
         self._free_blocks(request)
         del self.requests[request.request_id]
 
@@ -165,4 +211,4 @@ class Scheduler:
             self.pool.name(own[at], request.block_hashes[at])
 
     def _free_blocks(self, request: Request) -> None:
-        self.pool.put_back(self.held.pop(request.request_id, []))
+        self.pool.free_blocks(reversed(self.held.pop(request.request_id, [])))

@@ -1,4 +1,4 @@
-"""The plug-in in the real vLLM, as a program: python -m tests.vllm.real (see scripts/test-vllm)."""
+"""Policies: the answers of vLLM's own scheduler, and nothing left open."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def main() -> int:
     expected: Any = None
     failed = 0
     for policy, mode in runs:
-        command = [sys.executable, "-m", "tests.vllm.real", "--one", policy, mode]
+        command = [sys.executable, "-m", "tests.vllm.real.policies", "--one", policy, mode]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         found = json.loads(done.stdout.strip().splitlines()[-1])
         expected = found["answers"] if expected is None else expected

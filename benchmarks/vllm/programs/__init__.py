@@ -1,0 +1,1 @@
+"""What runs in vLLM's environment, each as a program that prints JSON."""

@@ -1,0 +1,22 @@
+"""Spans in vLLM: their states are reused at any position, by a KV connector. See docs/vllm.md.
+
+vllm serve MODEL --kv-transfer-config '{"kv_connector": "SpanConnector",
+    "kv_connector_module_path": "relquery.vllm.spans", "kv_role": "kv_both"}'
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from relquery.vllm.spans.connector import SpanConnector
+
+__all__ = ["SpanConnector"]
+
+
+def __getattr__(name: str) -> Any:
+    """Imported when asked for: it needs vLLM."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("relquery.vllm.spans.connector"), name)

@@ -1,0 +1,53 @@
+"""What a client sends: spans, and prompts that begin with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from relquery.errors import ConfigError
+
+SPAN, SPANS = "relquery_span", "relquery_spans"
+"""What requests say in `vllm_xargs`: that the prompt is a span; how many tokens each of the spans
+has with which the prompt begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Composite:
+    """A prompt that begins with spans, as token ids.
+
+    spans: each is as long as some blocks. rest: what follows and attends to all of them, at least
+    one token.
+    """
+
+    spans: tuple[tuple[int, ...], ...]
+    rest: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls, spans: Sequence[Sequence[int]], rest: Sequence[int], *, block: int, pad: int
+    ) -> Composite:
+        """Fill up spans to whole blocks. block: vLLM's block size. pad: the token to fill up with.
+
+        Raises ConfigError if there is nothing to ask.
+        """
+        if not rest or not all(spans):
+            raise ConfigError("A composite needs spans with tokens, and at least one token after.")
+        filled = [(*span, *(pad,) * (-len(span) % block)) for span in spans]
+        return cls(tuple(filled), tuple(rest))
+
+    @property
+    def prompt(self) -> list[int]:
+        """All tokens in order."""
+        return [token for part in (*self.spans, self.rest) for token in part]
+
+    @property
+    def said(self) -> Mapping[str, Any]:
+        """What the request says in `vllm_xargs`."""
+        return {SPANS: [len(span) for span in self.spans]}
+
+    def alone(self) -> Iterator[tuple[list[int], Mapping[str, Any]]]:
+        """For each distinct span, its own request: the prompt, and what it says."""
+        for span in dict.fromkeys(self.spans):
+            yield list(span), {SPAN: True}

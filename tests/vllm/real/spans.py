@@ -1,0 +1,104 @@
+"""Spans by the connector: log-probabilities beside a block-diagonal mask, dense and in float32."""
+
+from __future__ import annotations
+
+import random
+import sys
+from itertools import count
+from typing import Any
+
+from relquery.demo.files import model_path
+from relquery.vllm.spans.composite import Composite
+from tests.vllm.real.started import SMALL, network, prepare
+
+CONNECTOR = {"kv_connector": "SpanConnector", "kv_role": "kv_both"}
+TRIALS, ANSWER, TOLERANCE = 12, 6, 1e-4
+
+
+def run(engine: Any, requests: list[tuple[str, list[int], dict[str, Any], int]]) -> dict[str, Any]:
+    """The outputs by name. requests: name, prompt, what it says, and the length of its answer."""
+    from vllm import SamplingParams
+
+    for name, prompt, said, length in requests:
+        params = SamplingParams(
+            temperature=0, max_tokens=length, ignore_eos=True, logprobs=5, extra_args=dict(said)
+        )
+        engine.add_request(name, {"prompt_token_ids": prompt}, params)
+    found = {}
+    while engine.has_unfinished_requests():
+        found |= {each.request_id: each for each in engine.step() if each.finished}
+    return found
+
+
+def dense(model: Any, composite: Composite, output: list[int]) -> Any:
+    """Log-probabilities of each answer token's place, by an explicit mask. (answer, vocabulary)."""
+    import torch
+
+    tokens = [*composite.prompt, *output]
+    seen = torch.tril(torch.ones(len(tokens), len(tokens), dtype=torch.bool))
+    start = 0
+    for span in composite.spans:
+        seen[start : start + len(span), :start] = False
+        start += len(span)
+    mask = torch.zeros(seen.shape).masked_fill(~seen, float("-inf"))[None, None]
+    with torch.no_grad():
+        logits = model(
+            input_ids=torch.tensor([tokens]),
+            attention_mask=mask,
+            position_ids=torch.arange(len(tokens))[None],
+        ).logits[0]
+    first = len(composite.prompt) - 1
+    return logits[first : first + len(output)].log_softmax(-1)
+
+
+def main() -> int:
+    """Print what is found; how many trials were wrong."""
+    prepare()
+    from vllm import LLM
+
+    llm = LLM(
+        model=str(model_path()),
+        kv_transfer_config=CONNECTOR,
+        scheduler_cls="relquery.vllm.RelServeScheduler",
+        additional_config={"relquery": {"policy": "shortest"}},
+        **SMALL,
+    )
+    engine, model, draw, numbers = llm.llm_engine, network(), random.Random(0), count()
+    vocabulary = len(llm.get_tokenizer())
+
+    def text(most: int) -> list[int]:
+        return [draw.randrange(10, vocabulary) for _ in range(draw.randint(1, most))]
+
+    texts, wrong, worst = [text(90) for _ in range(6)], 0, 0.0
+    for trial in range(TRIALS):
+        spans = draw.choices(texts, k=draw.randint(1, 6))
+        composite = Composite.of(spans, text(40), block=SMALL["block_size"], pad=5)
+        alone = [(f"s{next(numbers)}", *each, 1) for each in composite.alone()]
+        whole = (f"c{trial}", composite.prompt, composite.said, ANSWER)
+        plain = (f"p{trial}", composite.prompt, {}, ANSWER)
+        if trial % 2:  # all at once: it waits for its spans
+            found = run(engine, [*alone, whole, plain])
+        else:
+            found = run(engine, alone) | run(engine, [whole]) | run(engine, [plain])
+        given = found[f"c{trial}"].outputs[0]
+        expected = dense(model, composite, given.token_ids)
+        apart = max(
+            abs(float(expected[at][token]) - one.logprob)
+            for at, listed in enumerate(given.logprobs)
+            for token, one in listed.items()
+        )
+        worst = max(worst, apart)
+        reused = found[f"c{trial}"].num_cached_tokens == sum(map(len, composite.spans))
+        unspanned = Composite((), tuple(composite.prompt))
+        other = found[f"p{trial}"].outputs[0]
+        is_plain = dense(model, unspanned, other.token_ids).argmax(-1).tolist() == other.token_ids
+        wrong += apart > TOLERANCE or not reused or not is_plain
+    print(f"{TRIALS} prompts with spans, log-probabilities at most {worst:.1e} from a dense mask")
+    missing = Composite.of([text(50)], (7, 8), block=SMALL["block_size"], pad=5)
+    ended = run(engine, [("missing", missing.prompt, missing.said, 3)])["missing"].outputs[0]
+    print(f"a prompt whose span is missing ends with: {ended.finish_reason}")
+    return wrong + (ended.finish_reason != "error")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
