@@ -1,7 +1,6 @@
 """Spans in vLLM: their states are reused at any position, by a KV connector. See docs/vllm.md.
 
-vllm serve MODEL --kv-transfer-config '{"kv_connector": "SpanConnector",
-    "kv_connector_module_path": "relquery.vllm.spans", "kv_role": "kv_both"}'
+vllm serve MODEL --kv-transfer-config '{"kv_connector": "SpanConnector", "kv_role": "kv_both"}'
 """
 
 from __future__ import annotations

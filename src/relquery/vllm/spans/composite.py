@@ -50,4 +50,4 @@ class Composite:
     def alone(self) -> Iterator[tuple[list[int], Mapping[str, Any]]]:
         """For each distinct span, its own request: the prompt, and what it says."""
         for span in dict.fromkeys(self.spans):
-            yield list(span), {SPAN: True}
+            yield list(span), {SPAN: 1}
