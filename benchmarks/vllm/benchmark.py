@@ -1,15 +1,17 @@
-"""`scripts/bench vllm`: policies of relquery inside a vLLM server."""
+"""`scripts/bench vllm`: relquery's policies, order and spans inside vLLM."""
 
 from __future__ import annotations
 
 from benchmarks.parts import in_parts
 from benchmarks.templates import template
+from benchmarks.vllm.parts.filtering import Filtering
 from benchmarks.vllm.parts.policies import Policies
+from benchmarks.vllm.parts.spans import Spans
 
 BENCHMARK = in_parts(
     "vllm",
-    "latencies of relQueries in a vLLM server, with its own scheduler and with a policy of ours",
-    (Policies,),
+    "in vLLM: policies of ours beside its own scheduler, a filter in process, spans",
+    (Policies, Filtering, Spans),
     file="vllm.md",
     introduction=template("vllm").block("introduction"),
 )

@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from relquery.demo.files import model_path
 from relquery.errors import RelqueryError
@@ -25,8 +26,8 @@ OPTIONS = (
 
 
 @contextmanager
-def running(python: Path, policy: str | None, log: Path) -> Iterator[str]:
-    """The address of a server. policy: of ours; None for vLLM as it is. python: of its packages.
+def running(python: Path, ours: Mapping[str, Any] | None, log: Path) -> Iterator[str]:
+    """The address of a server. ours: settings of our scheduler; None for vLLM as it is.
 
     Raises RelqueryError if it does not start.
     """
@@ -35,8 +36,8 @@ def running(python: Path, policy: str | None, log: Path) -> Iterator[str]:
         port = int(probe.getsockname()[1])
     command = [str(python), "-m", "vllm.entrypoints.openai.api_server", "--port", str(port)]
     command += ["--model", str(model_path()), *OPTIONS]
-    if policy is not None:
-        additional = json.dumps({"relquery": {"policy": policy}})
+    if ours is not None:
+        additional = json.dumps({"relquery": ours})
         command += ["--scheduler-cls", CLASS, "--additional-config", additional]
     settings: Mapping[str, str] = {
         "VLLM_CPU_KVCACHE_SPACE": "1",

@@ -1,11 +1,11 @@
-"""A trace of relQueries through HTTP: vLLM as it is, and with a policy."""
+"""A trace of relQueries through HTTP: vLLM as it is, and with policies of ours."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,22 +13,33 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.engine.sides import environment
 from benchmarks.harness import Figure, Say, Settings
 from benchmarks.markdown import table
 from benchmarks.parts import Part
-from benchmarks.serve.traces import faster, trace, written
+from benchmarks.relserve.traces import SOURCES, present
+from benchmarks.relserve.traces import trace as trace_of
+from benchmarks.serve.traces import faster, written
 from benchmarks.templates import template
+from benchmarks.vllm.clairvoyant import gain
+from benchmarks.vllm.environment import BLOCK, python_of, run
 from benchmarks.vllm.server import running
 from relquery.traces.trace import TracedQuery
 
 WORDS = template("vllm")
-LOAD = 1.2
-"""Of the rate at which vLLM as it is serves all relQueries, if they come at once."""
-FULL, QUICK = (100, 40), (8, 6)
-"""RelQueries, and the most rows of one."""
-SIDES = (None, "fcfs", "shortest", "relserve")
-NAMES: dict[str | None, str] = {None: "vLLM's own"}
+SOURCE = next(source for source in SOURCES if source.name == "movies")
+PAPER, BURST = 1.45, 3.0
+"""Loads: of the rate at which vLLM as it is serves all relQueries, if they come at once. Paper
+003's highest, and one at which most relQueries come before many are served."""
+FULL, QUICK = 100, 5
+"""RelQueries."""
+OWN, FCFS, SHORTEST, BOUNDED = "vLLM's own", "fcfs", "shortest", "shortest, tail 1"
+SIDES: Mapping[str, Mapping[str, Any] | None] = {
+    OWN: None,
+    FCFS: {"policy": "fcfs"},
+    SHORTEST: {"policy": "shortest"},
+    BOUNDED: {"policy": "shortest", "tail": 1},
+}
+LOADS: Mapping[float, tuple[str, ...]] = {PAPER: tuple(SIDES), BURST: (OWN, SHORTEST, BOUNDED)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,72 +62,87 @@ class Ran:
 
 @dataclass(slots=True)
 class Policies(Part):
-    """The part. rate: relQueries a second."""
+    """The part. ran: by load and side. rates: relQueries a second. gains: of a clairvoyant one."""
 
     name = "policies"
     title = "Policies in a vLLM server"
-    ran: dict[str | None, Ran] = field(default_factory=dict)
+    ran: dict[tuple[float, str], Ran] = field(default_factory=dict)
+    rates: dict[float, float] = field(default_factory=dict)
+    gains: dict[float, float] = field(default_factory=dict)
     requests: int = 0
-    rate: float = 0.0
+    planning: dict[str, float] = field(default_factory=dict)
 
     def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
         """See Part."""
-        if settings.vllm is None:
-            yield Figure("mean latency, vLLM's own over shortest", None, 1.8, note="without vLLM")
+        if settings.vllm is None or SOURCE not in present(settings.data):
+            why = "without vLLM" if settings.vllm is None else f"without {SOURCE.file}"
+            yield Figure("mean latency, vLLM's own over shortest", None, 1.8, note=why)
             return
-        python = environment(settings.vllm, say)
-        count, rows = QUICK if settings.quick else FULL
-        queries = trace(count, rows, settings.seed)
+        python = python_of(settings.vllm, say)
+        count = QUICK if settings.quick else FULL
+        queries = trace_of(
+            SOURCE, settings.data, count=count, seed=settings.seed, sampling="shared"
+        )
         self.requests = sum(len(query.rows) for query in queries)
         with TemporaryDirectory() as name:
             folder = Path(name)
             at_once = [replace(query, arrival=0.0) for query in queries]
-            first = self._run(python, None, at_once, folder)
-            self.rate = LOAD * count / first.seconds
-            say(f"{self.requests:,} requests in {first.seconds:.1f} s; {self.rate:.2f} a second")
-            arriving = faster(queries, self.rate)
-            for policy in SIDES:
-                self.ran[policy] = ran = self._run(python, policy, arriving, folder)
-                say(f"{NAMES.get(policy, policy)}: mean {ran.mean:.2f} s, p99 {ran.p99:.2f} s")
+            seconds = _run(python, OWN, at_once, folder).seconds
+            say(f"{self.requests:,} requests in {seconds:.1f} s")
+            for load, sides in LOADS.items():
+                self.rates[load] = load * count / seconds
+                arriving = faster(queries, self.rates[load])
+                self.gains[load] = gain(arriving, seconds, BLOCK)
+                for side in sides:
+                    self.ran[load, side] = ran = _run(python, side, arriving, folder)
+                    say(f"{load:g}, {side}: mean {ran.mean:.2f} s, p99 {ran.p99:.2f} s")
+            file, ours = written(at_once, folder / "trace.jsonl"), json.dumps(SIDES[BOUNDED])
+            self.planning = run(python, "planning", file, ours)
         yield from self._figures()
 
-    def _run(
-        self, python: Path, policy: str | None, queries: list[TracedQuery], folder: Path
-    ) -> Ran:
-        file = written(queries, folder / "trace.jsonl")
-        with running(python, policy, folder / "log") as url:
-            command = [sys.executable, "-m", "benchmarks.vllm.client", url, file]
-            done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
-        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        return Ran(
-            tuple(found["latencies"]),
-            found["seconds"],
-            tuple(found["answers"]),
-            found["prompt_tokens"],
+    def _figures(self) -> Iterator[Figure]:
+        own = {load: self.ran[load, OWN] for load in LOADS}
+        yield self._mean(PAPER, SHORTEST, 1.8)
+        yield self._mean(PAPER, BOUNDED, None)
+        yield self._mean(BURST, BOUNDED, 1.8)
+        for load in LOADS:
+            best = self.ran[load, BOUNDED]
+            yield Figure(
+                f"p99 at {load:g}, vLLM's own over {BOUNDED}",
+                own[load].p99 / best.p99,
+                1.0,
+                note=f"{own[load].p99:.2f} s over {best.p99:.2f} s",
+            )
+        for load, side in ((PAPER, SHORTEST), (PAPER, BOUNDED), (BURST, BOUNDED)):
+            ran = self.ran[load, side]
+            yield Figure(
+                f"throughput at {load:g}, {side} over vLLM's own",
+                own[load].seconds / ran.seconds,
+                0.97,
+                note=f"{own[load].seconds:.1f} s and {ran.seconds:.1f} s for all",
+            )
+        same = [
+            a == b
+            for (load, _), ran in self.ran.items()
+            for a, b in zip(own[load].answers, ran.answers, strict=True)
+        ]
+        yield Figure("answers that are the same", float(np.mean(same)), 1.0, any_size=True)
+        yield Figure(
+            "ms of planning a step, all waiting",
+            self.planning["mean"],
+            1.0,
+            at_least=False,
+            note=f"p99 {self.planning['p99']:.2f} ms, {self.planning['steps']:.0f} steps",
         )
 
-    def _figures(self) -> Iterator[Figure]:
-        own, best = self.ran[None], self.ran["shortest"]
-        yield Figure(
-            "mean latency, vLLM's own over shortest",
-            own.mean / best.mean,
-            1.8,
-            note=f"{own.mean:.2f} s over {best.mean:.2f} s",
+    def _mean(self, load: float, side: str, goal: float | None) -> Figure:
+        own, ours = self.ran[load, OWN], self.ran[load, side]
+        return Figure(
+            f"mean at {load:g}, vLLM's own over {side}",
+            own.mean / ours.mean,
+            goal,
+            note=f"{own.mean:.2f} s over {ours.mean:.2f} s",
         )
-        yield Figure(
-            "p99, vLLM's own over shortest",
-            own.p99 / best.p99,
-            1.0,
-            note=f"{own.p99:.2f} s over {best.p99:.2f} s",
-        )
-        yield Figure(
-            "throughput, shortest over vLLM's own",
-            own.seconds / best.seconds,
-            0.97,
-            note=f"{own.seconds:.1f} s and {best.seconds:.1f} s for all",
-        )
-        same = np.mean([a == b for a, b in zip(own.answers, best.answers, strict=True)])
-        yield Figure("answers that are the same", float(same), 1.0, any_size=True)
 
     def render(self, drawn: Collection[str]) -> Iterator[str]:
         """See Part."""
@@ -124,17 +150,28 @@ class Policies(Part):
         if not self.ran:
             return
         yield WORDS.block(
-            "policies", load=LOAD, requests=self.requests, relqueries=FULL[0], rate=self.rate
-        )
+            "policies", requests=self.requests, relqueries=FULL, paper=PAPER, burst=BURST,
+            paper_rate=self.rates[PAPER], burst_rate=self.rates[BURST],
+            paper_gain=self.gains[PAPER], burst_gain=self.gains[BURST],
+        )  # fmt: skip
         yield from table(
-            ("scheduler", "mean", "p99", "all"),
+            ("load", "scheduler", "mean", "p99", "all"),
             [
-                (
-                    NAMES.get(policy, str(policy)),
-                    f"{ran.mean:.2f} s",
-                    f"{ran.p99:.2f} s",
-                    f"{ran.seconds:.1f} s",
-                )
-                for policy, ran in self.ran.items()
+                (f"{load:g}", side, f"{ran.mean:.2f} s", f"{ran.p99:.2f} s", f"{ran.seconds:.1f} s")
+                for (load, side), ran in self.ran.items()
             ],
         )
+
+
+def _run(python: Path, side: str, queries: list[TracedQuery], folder: Path) -> Ran:
+    file = written(queries, folder / "trace.jsonl")
+    with running(python, SIDES[side], folder / "log") as url:
+        command = [sys.executable, "-m", "benchmarks.vllm.client", url, file]
+        done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return Ran(
+        tuple(found["latencies"]),
+        found["seconds"],
+        tuple(found["answers"]),
+        found["prompt_tokens"],
+    )
