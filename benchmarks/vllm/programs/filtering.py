@@ -20,8 +20,8 @@ from relquery.config import Order
 FILTER = """
     SELECT movietitle FROM movies WHERE LLM('Given the following fields, answer in one word,
     ''Yes'' or ''No'', whether the movie would be suitable for kids. Answer with ONLY ''Yes'' or
-    ''No''.', movies.*) = 'Yes'"""
-"""Paper 000, appendices A and C: its filter (T1) on Movies."""
+    ''No''.', movies.*, labels := ['Yes', 'No']) = 'Yes'"""
+"""Paper 000, appendices A and C: its filter (T1) on Movies, answered by one of two labels."""
 ORDERS: tuple[Order, ...] = ("original", "tree")
 WARM_UP = 32
 
