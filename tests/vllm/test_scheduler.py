@@ -43,8 +43,12 @@ def step(served: Any) -> list[str]:
     output = served.schedule()
     scheduled = output.num_scheduled_tokens
     assert sum(scheduled.values()) <= served.max_num_scheduled_tokens
-    ended: list[str] = served.update_from_output(output, drawn)
-    return ended
+    return ended(served.update_from_output(output, drawn))
+
+
+def ended(outputs: dict[int, Any]) -> list[str]:
+    """The requests whose clients hear of their end."""
+    return [each.request_id for client in outputs.values() for each in client.outputs]
 
 
 def is_empty(served: Any) -> bool:
@@ -96,17 +100,17 @@ def test_storms_end_with_the_right_answers_and_nothing_left(policy: str, seed: i
 
 def finished(policy: str) -> list[str]:
     """Which relQuery ends first if a short one comes while a long one is served."""
-    served, ended = scheduler(policy, blocks=400, seats=4), []
+    served, done = scheduler(policy, blocks=400, seats=4), list[str]()
     for number in range(40):
         served.add_request(request(f"long{number}", [number] * 12, 6, relquery="long"))
     for _ in range(3):
-        ended += step(served)
+        done += step(served)
     for number in range(2):
         served.add_request(request(f"short{number}", [90 + number] * 12, 2, relquery="short"))
     while served.requests:
-        ended += step(served)
+        done += step(served)
     last = {
-        name: max(at for at, one in enumerate(ended) if one.startswith(name))
+        name: max(at for at, one in enumerate(done) if one.startswith(name))
         for name in ("long", "short")
     }
     return sorted(last, key=lambda name: last[name])
@@ -126,14 +130,13 @@ def test_a_request_that_waits_for_its_grammar_holds_nobody_up() -> None:
     blocked.status = RequestStatus.WAITING_FOR_GRAMMAR
     served.add_request(blocked)
     served.add_request(request("free", [4, 5, 6], 2))
-    ended = [name for _ in range(6) for name in step(served)]
-    assert ended == ["free"]
+    assert [name for _ in range(6) for name in step(served)] == ["free"]
     served.ready.add("blocked")
     assert [name for _ in range(6) for name in step(served)] == ["blocked"]
     assert is_empty(served)
 
 
-def test_a_late_relquery_ends_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_late_relquery_ends_without_an_answer_and_its_clients_hear_of_it() -> None:
     served = scheduler("shortest", seats=2)
     now = 0.0
     served._mirror.now = lambda: now
@@ -143,8 +146,12 @@ def test_a_late_relquery_ends_without_an_answer(monkeypatch: pytest.MonkeyPatch)
         )
     step(served)
     now = 6.0
-    step(served)
+    output = served.schedule()
+    outputs = served.update_from_output(output, drawn)
+    assert sorted(ended(outputs)) == [f"r{number}" for number in range(6)]
+    assert {each.finish_reason.name for each in outputs[0].outputs} == {"ABORT"}
     assert is_empty(served)
+    assert served.update_from_output(served.schedule(), drawn) == {}
 
 
 def test_what_is_declared_wrongly_is_not_believed_and_hurts_nobody() -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from relquery.errors import ConfigError
 from relquery.vllm.spans.composite import Composite
-from tests.vllm.test_scheduler import request
+from tests.vllm.test_scheduler import ended, request
 
 pytestmark = pytest.mark.usefixtures("stubs")
 BLOCK = 4
@@ -88,8 +88,7 @@ class Server:
         self.scheduler.invalid = self.worker.get_block_ids_with_load_errors()
         for name, count in output.num_scheduled_tokens.items():
             self._compute(self.scheduler.requests[name], count)
-        ended: list[str] = self.scheduler.update_from_output(output, self._drawn)
-        return ended
+        return ended(self.scheduler.update_from_output(output, self._drawn))
 
     def _places(self, served: Any) -> list[tuple[int, int]]:
         held = self.scheduler.held[served.request_id]

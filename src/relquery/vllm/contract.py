@@ -35,6 +35,8 @@ FUNCTIONS: dict[str, tuple[str, ...]] = {
     "vllm.v1.engine.llm_engine.LLMEngine.abort_request": ("request_ids",),
     "vllm.v1.engine.llm_engine.LLMEngine.step": (),
     "vllm.logger.init_logger": ("name",),
+    "vllm.v1.engine.EngineCoreOutput": ("request_id", "new_token_ids", "finish_reason"),
+    "vllm.v1.engine.EngineCoreOutputs": ("outputs",),
     "vllm.v1.core.sched.request_queue.create_request_queue": ("policy",),
     "vllm.v1.core.sched.request_queue.RequestQueue.add_request": ("request",),
     "vllm.v1.core.sched.async_scheduler.AsyncScheduler.schedule": ("throttle_prefills",),
@@ -97,6 +99,7 @@ NAMES: tuple[str, ...] = (
     "vllm.v1.request.RequestStatus.WAITING",
     "vllm.v1.request.RequestStatus.PREEMPTED",
     "vllm.v1.request.RequestStatus.FINISHED_ABORTED",
+    "vllm.v1.engine.FinishReason.ABORT",
 )
 """Values."""
 
@@ -135,6 +138,7 @@ OF_REQUEST: tuple[str, ...] = (
     "max_tokens",
     "sampling_params",
     "cache_salt",
+    "client_index",
     "block_hashes",
     "_output_token_ids",
     "num_computed_tokens",

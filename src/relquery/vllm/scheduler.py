@@ -15,6 +15,7 @@ from typing import Any
 from vllm.logger import init_logger
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.request_queue import create_request_queue
+from vllm.v1.engine import EngineCoreOutput, EngineCoreOutputs, FinishReason
 from vllm.v1.request import RequestStatus
 
 from relquery.config import EngineConfig
@@ -69,6 +70,7 @@ class RelServeScheduler(AsyncScheduler):  # type: ignore[misc]
             policy, limits, pool, manager.req_to_blocks.__getitem__, time.monotonic
         )
         self._blocked: dict[str, Any] = {}
+        self._late: list[Any] = []
         self._began = 0.0
         self._idle = self._is_checked = False
         self.seconds: list[float] = []
@@ -116,6 +118,10 @@ class RelServeScheduler(AsyncScheduler):  # type: ignore[misc]
             decoded = sum(1 for count in tokens.values() if count == 1)
             predicted = self.settings.cost.seconds(sum(tokens.values()) - decoded, decoded)
             self._mirror.experience.step(time.monotonic() - self._began, predicted)
+        late, self._late = self._late, []
+        for request in late:  # vLLM tells clients nothing of what the scheduler ends by itself
+            output = EngineCoreOutput(request.request_id, [], finish_reason=FinishReason.ABORT)
+            outputs.setdefault(request.client_index, EngineCoreOutputs()).outputs.append(output)
         return outputs
 
     def _free_request(self, request: Any, *given: Any, **named: Any) -> Any:
@@ -135,6 +141,7 @@ class RelServeScheduler(AsyncScheduler):  # type: ignore[misc]
         """End the requests whose deadline has passed."""
         for request_id, why in self._mirror.late():
             logger.info("%s: %s", request_id, why)
+            self._late.append(self.requests[request_id])
             self.finish_requests(request_id, RequestStatus.FINISHED_ABORTED)
 
     def _preempt(self, plan: Plan) -> None:

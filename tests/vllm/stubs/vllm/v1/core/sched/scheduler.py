@@ -10,6 +10,7 @@ from typing import Any
 from vllm.v1.core.block_pool import BlockPool, KVCacheBlock
 from vllm.v1.core.kv_cache_manager import KVCacheBlocks
 from vllm.v1.core.sched.request_queue import create_request_queue
+from vllm.v1.engine import EngineCoreOutput, EngineCoreOutputs, FinishReason
 from vllm.v1.request import Request, RequestStatus
 
 
@@ -124,8 +125,8 @@ class Scheduler:
 
     def update_from_output(
         self, scheduler_output: SchedulerOutput, model_runner_output: Any
-    ) -> list[str]:
-        ended = self._fail_invalid()
+    ) -> dict[int, EngineCoreOutputs]:
+        ended = [(name, FinishReason.ERROR) for name in self._fail_invalid()]
         for request_id in scheduler_output.num_scheduled_tokens:
             request = self.requests.get(request_id)
             if request is None or request.num_computed_tokens < request.num_tokens:
@@ -136,8 +137,9 @@ class Scheduler:
                 self.running.remove(request)
                 request.status = RequestStatus.FINISHED_STOPPED
                 self._free_request(request)
-                ended.append(request_id)
-        return ended
+                ended.append((request_id, FinishReason.STOP))
+        outputs = [EngineCoreOutput(name, [], reason) for name, reason in ended]
+        return {0: EngineCoreOutputs(outputs)} if outputs else {}
 
     def _fail_invalid(self) -> list[str]:
         failed = [
