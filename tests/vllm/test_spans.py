@@ -235,6 +235,23 @@ def test_a_span_that_nobody_computed_ends_with_an_error_at_once() -> None:
     assert whole.status == RequestStatus.FINISHED_ERROR
 
 
+def test_resetting_the_prefix_cache_drops_spans_with_it() -> None:
+    from vllm.v1.request import RequestStatus
+
+    served = Server("fcfs", 60, 0.5, 4)
+    composite = Composite.of([(1, 2, 3, 4)], (8, 9), block=BLOCK, pad=0)
+    ((span, said),) = composite.alone()
+    served.scheduler.add_request(request("span", span, 1, **said))
+    while served.scheduler.requests:
+        served.step()
+    assert served.pool.get_num_free_blocks() < served.pool.num_gpu_blocks
+    assert served.pool.reset_prefix_cache()
+    whole = request("whole", composite.prompt, 2, **composite.said)
+    served.scheduler.add_request(whole)
+    served.step()
+    assert whole.status == RequestStatus.FINISHED_ERROR
+
+
 def test_salts_share_no_spans() -> None:
     from vllm.v1.request import RequestStatus
 

@@ -84,6 +84,7 @@ OF_SPANS: dict[str, tuple[str, ...]] = {
     f"{_CONNECTOR}.KVConnectorBase_V1.get_block_ids_with_load_errors": (),
     f"{_CONNECTOR}.KVConnectorBase_V1._get_connector_metadata": (),
     "vllm.v1.core.block_pool.BlockPool.touch": ("blocks",),
+    "vllm.v1.core.block_pool.BlockPool.reset_prefix_cache": (),
     "vllm.v1.core.block_pool.BlockPool.free_blocks": ("ordered_blocks",),
     "vllm.v1.core.kv_cache_manager.KVCacheBlocks.get_block_ids": (),
     "vllm.v1.request.Request.update_block_hashes": (),

@@ -98,7 +98,15 @@ class SpanConnector(KVConnectorBase_V1):  # type: ignore[misc]
 
     def bind_gpu_block_pool(self, gpu_block_pool: Any) -> None:
         """See vLLM."""
-        self._pinned = Pinned(gpu_block_pool, self._most)
+        self._pinned = pinned = Pinned(gpu_block_pool, self._most)
+        reset = gpu_block_pool.reset_prefix_cache
+
+        def reset_all() -> bool:
+            """vLLM resets its own cache first, and cannot while spans hold blocks of it."""
+            pinned.clear()
+            return bool(reset())
+
+        gpu_block_pool.reset_prefix_cache = reset_all
 
     def on_new_request(self, request: Any) -> None:
         """See vLLM."""

@@ -50,6 +50,13 @@ class BlockPool:
             if not block.ref_cnt:
                 self.free[block.block_id] = block
 
+    def reset_prefix_cache(self) -> bool:
+        if len(self.free) < self.num_gpu_blocks:
+            return False
+        for block in self.blocks:
+            self.forget(block)
+        return True
+
     def forget(self, block: KVCacheBlock) -> None:
         if block.hash is not None:
             self.cached.pop(block.hash, None)
