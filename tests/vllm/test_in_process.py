@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from math import exp, log
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from relquery.backends.load import load
-from relquery.errors import ConfigError, MissingExtraError
+from relquery.errors import ConfigError, MissingExtraError, ModelError
 from relquery.prompt import Answer, Finish, Prompt, Reuse, Role, Sampling, Span
 
 LABELS = ("Yes", "No", "Not", "Nothing", "Yesterday")
@@ -57,7 +58,33 @@ def test_settings_are_passed_on(backend: Any) -> None:
     ask(backend, ["x"], Sampling(temperature=0.5, top_p=0.9, top_k=7, seed=3, schema=schema))
     ((_, params),) = engine(backend).asked
     assert (params.temperature, params.top_p, params.top_k, params.seed) == (0.5, 0.9, 7, 3)
-    assert params.structured_outputs.json == schema
+    assert json.loads(params.structured_outputs.json) == json.loads(schema)
+
+
+def test_objects_have_the_keys_that_their_schema_names_and_no_others(backend: Any) -> None:
+    schema = '{"type": "object", "properties": {"good": {"type": "boolean"}}}'
+    ask(backend, ["x"], Sampling(schema=schema))
+    ((_, params),) = engine(backend).asked
+    given = json.loads(params.structured_outputs.json)
+    assert given["additionalProperties"] is False
+    assert given["required"] == ["good"]
+
+
+@pytest.mark.parametrize(
+    ("sampling", "message"),
+    [
+        (Sampling(temperature=5), "temperature must be in"),
+        (Sampling(seed=1 << 63), "64 bits"),
+        (Sampling(schema='{"type": "nonsense"}'), "nonsense"),
+        (Sampling(schema='{"$ref": "#/x"}'), "#/x"),
+    ],
+)
+def test_settings_that_no_request_can_have_are_refused_before_the_first(
+    backend: Any, sampling: Sampling, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        backend.check(sampling)
+    assert not engine(backend).asked
 
 
 def _oracle(text: str) -> dict[str, float]:
@@ -114,6 +141,8 @@ def test_a_prompt_that_cannot_be_served_is_an_error_of_its_own(backend: Any) -> 
 def test_what_vllm_does_not_know_is_refused(stubs: None) -> None:
     with pytest.raises(ConfigError, match="nonsense"):
         load("vllm:tiny", nonsense=1)
+    with pytest.raises(ModelError, match="nowhere"):
+        load("vllm:nowhere")
     with closing(load("vllm:tiny")) as backend, pytest.raises(ConfigError, match="logprobs"):
         backend.check(Sampling(logprobs=2))
 

@@ -12,12 +12,14 @@ from typing import Any
 
 from relquery.backends.base import Answers, Backend
 from relquery.backends.provider.chat import to_messages
+from relquery.backends.schemas.followed import followed
 from relquery.engine.request.labels import LabelTrie
-from relquery.errors import ConfigError, MissingExtraError, RequestError
+from relquery.errors import ConfigError, MissingExtraError, ModelError, RequestError
 from relquery.prompt import Answer, Finish, Prompt, Sampling
 
 _OPEN = 4_096
 """Requests that vLLM has at once; it takes them in the order given."""
+_SEEDS = 1 << 63
 _DEFAULTS: Mapping[str, Any] = {
     "enable_prefix_caching": True,
     # Otherwise a small model may fill its answer with blanks between brackets.
@@ -30,7 +32,8 @@ class InProcessBackend(Backend):
     """A model that vLLM serves in this process.
 
     model: a Hugging Face name or a folder. options: of vLLM's `LLM`, e.g. tensor_parallel_size.
-    Raises MissingExtraError without vLLM, ConfigError for what it refuses.
+    Raises MissingExtraError without vLLM, ConfigError for what it refuses, and ModelError for a
+    model that does not exist.
     """
 
     def __init__(self, model: str, **options: Any) -> None:
@@ -43,6 +46,11 @@ class InProcessBackend(Backend):
             self._llm = LLM(model=model, **{**_DEFAULTS, **options})
         except (TypeError, ValueError) as error:
             raise ConfigError(f"vLLM cannot open {model!r}: {error}") from error
+        except OSError as error:
+            raise ModelError(
+                f"vLLM finds no model {model!r}. Give the name of a Hugging Face repository, or a "
+                f"folder with config.json: {error}"
+            ) from error
         self._name = f"vllm:{model}"
         self._tokenizer = self._llm.get_tokenizer()
         self._numbers = count()
@@ -68,6 +76,14 @@ class InProcessBackend(Backend):
                 f"temperature is {sampling.temperature} and labels are given; a vLLM model weighs "
                 "labels and takes the likeliest. Leave the temperature at 0."
             )
+        if sampling.seed is not None and not -_SEEDS <= sampling.seed < _SEEDS:
+            raise ConfigError(f"seed is {sampling.seed}; it must have 64 bits for a vLLM model.")
+        from vllm.exceptions import VLLMValidationError
+
+        try:
+            _params(sampling)
+        except (VLLMValidationError, ValueError) as error:
+            raise ConfigError(f"vLLM refuses these settings: {error}") from error
 
     def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Answers:
         """See Backend. The whole call goes to vLLM, in the order given."""
@@ -136,10 +152,12 @@ class _Asking:
 
     def _begin(self, at: int) -> Answer | None:
         """Hand a prompt to vLLM; the answer says why, if that is not possible."""
+        from vllm.exceptions import VLLMValidationError
+
         try:
             tokens = self._tokens(self.prompts[at])
             self._add(_Asked(at, tokens, None if self.trie is None else 0))
-        except (RequestError, ValueError) as error:
+        except (RequestError, ValueError, VLLMValidationError) as error:
             return Answer(None, Finish.ERROR, str(error))
         return None
 
@@ -152,25 +170,14 @@ class _Asking:
         self.open[number] = asked
 
     def _params(self, asked: _Asked) -> Any:
-        from vllm import SamplingParams
-        from vllm.sampling_params import StructuredOutputsParams
-
-        sampling = self.sampling
         if self.trie is not None and asked.branch is not None:
+            from vllm import SamplingParams
+
             allowed = list(self.trie.branches[asked.branch].allowed)
             return SamplingParams(
                 temperature=0.0, max_tokens=1, allowed_token_ids=allowed, logprob_token_ids=allowed
             )
-        schema = sampling.schema
-        return SamplingParams(
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-            top_k=sampling.top_k,
-            seed=sampling.seed,
-            stop=list(sampling.stop),
-            max_tokens=sampling.max_tokens,
-            structured_outputs=None if schema is None else StructuredOutputsParams(json=schema),
-        )
+        return _params(self.sampling)
 
     def _take(self, asked: _Asked, output: Any) -> Answer | None:
         """The answer to a prompt; None if labels remain to be weighed for it."""
@@ -254,6 +261,25 @@ class _Asking:
 
     def _encoded(self, text: str) -> list[int]:
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def _params(sampling: Sampling) -> Any:
+    """The same for vLLM. Raises ConfigError for a schema that answers cannot follow."""
+    from vllm import SamplingParams
+    from vllm.sampling_params import StructuredOutputsParams
+
+    constrained = None
+    if sampling.schema is not None:
+        constrained = StructuredOutputsParams(json=followed(sampling.schema))
+    return SamplingParams(
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        top_k=sampling.top_k,
+        seed=sampling.seed,
+        stop=list(sampling.stop),
+        max_tokens=sampling.max_tokens,
+        structured_outputs=constrained,
+    )
 
 
 def _give_llvmlite_attributes() -> None:

@@ -30,6 +30,7 @@ FUNCTIONS: dict[str, tuple[str, ...]] = {
         "allowed_token_ids",
         "logprob_token_ids",
     ),
+    "vllm.exceptions.VLLMValidationError": ("message",),
     "vllm.sampling_params.StructuredOutputsParams": ("json",),
     "vllm.v1.engine.llm_engine.LLMEngine.add_request": ("request_id", "prompt", "params"),
     "vllm.v1.engine.llm_engine.LLMEngine.abort_request": ("request_ids",),

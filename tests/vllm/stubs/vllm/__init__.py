@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+from vllm.exceptions import VLLMValidationError
 from vllm.sampling_params import StructuredOutputsParams
 from vllm.v1.engine.llm_engine import LLMEngine
 
@@ -22,6 +23,10 @@ class SamplingParams:
     allowed_token_ids: list[int] | None = None
     logprob_token_ids: list[int] | None = None
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.temperature <= 2:
+            raise VLLMValidationError(f"temperature must be in [0, 2], got {self.temperature}.")
+
 
 class Tokenizer:
     eos_token_id = 0
@@ -33,6 +38,8 @@ class Tokenizer:
 
 class LLM:
     def __init__(self, model: str, **kwargs: Any) -> None:
+        if model == "nowhere":
+            raise OSError("Repo id must use alphanumeric chars")
         if "nonsense" in kwargs:
             raise TypeError("unexpected keyword argument 'nonsense'")
         self.model, self.kwargs = model, kwargs

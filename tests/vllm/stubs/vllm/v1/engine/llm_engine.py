@@ -9,6 +9,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from vllm.exceptions import VLLMValidationError
+
 AT_ONCE = 3
 
 
@@ -27,7 +29,7 @@ class LLMEngine:
     def add_request(self, request_id: str, prompt: Any, params: Any) -> None:
         tokens = prompt["prompt_token_ids"]
         if len(tokens) > self.model_config.max_model_len:
-            raise ValueError("The prompt is longer than the model's context.")
+            raise VLLMValidationError("The prompt is longer than the model's context.")
         self.open[request_id] = (tokens, params)
         self.asked.append(("".join(map(chr, tokens)), params))
 
