@@ -332,5 +332,11 @@ def test_vllm_finds_the_connector_by_its_name() -> None:
 
 
 def test_a_composite_without_a_question_is_refused() -> None:
-    with pytest.raises(ConfigError, match="at least one token"):
-        Composite.of([(1,)], (), block=4, pad=0)
+    for spans, rest in (([(1,)], ()), ([], (1,)), ([(1,), ()], (1,))):
+        with pytest.raises(ConfigError, match="at least one token"):
+            Composite.of(spans, rest, block=4, pad=0)
+    with pytest.raises(ConfigError, match="block is 0"):
+        Composite.of([(1,)], (2,), block=0, pad=0)
+    missing: Any = None
+    with pytest.raises(ConfigError, match="pad is None"):
+        Composite.of([(1,)], (2,), block=4, pad=missing)

@@ -30,9 +30,13 @@ class Composite:
     ) -> Composite:
         """Fill up spans to whole blocks. block: vLLM's block size. pad: the token to fill up with.
 
-        Raises ConfigError if there is nothing to ask.
+        Raises ConfigError if there are no spans, or nothing to ask.
         """
-        if not rest or not all(spans):
+        if type(block) is not int or block < 1:
+            raise ConfigError(f"block is {block!r}; it must be vLLM's block size, e.g. 16.")
+        if type(pad) is not int:
+            raise ConfigError(f"pad is {pad!r}; it must be the id of a token.")
+        if not rest or not spans or not all(spans):
             raise ConfigError("A composite needs spans with tokens, and at least one token after.")
         filled = [(*span, *(pad,) * (-len(span) % block)) for span in spans]
         return cls(tuple(filled), tuple(rest))
