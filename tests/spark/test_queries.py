@@ -216,6 +216,22 @@ def test_frames_can_be_read_again(con: SparkConnection, server: StandIn) -> None
     assert len(server.asked) == 5
 
 
+def test_folders_may_have_any_name_and_closed_connections_ask_nothing(
+    spark: SparkSession, server: StandIn, tmp_path: Path
+) -> None:
+    query = "SELECT id, LLM('up', text) AS a FROM reviews WHERE LLM('length', text) <> '3'"
+    folder = tmp_path / "a b ü %20 #h *[1]{a,b}?q"
+    found = []
+    for _ in range(2):
+        with opened(spark, server, ledger=folder) as con:
+            found.append(sorted(map(tuple, con.sql(query).collect())))
+    assert found[0] == found[1] != []
+    assert set(server.inputs.values()) == {1}
+    with pytest.raises(QueryError, match="connection is closed"):
+        con.sql(query)
+    assert set(server.inputs.values()) == {1}
+
+
 def test_workers_without_relquery_are_named() -> None:
     from pyspark.errors import PythonException
 

@@ -21,6 +21,7 @@ from relquery.config import QueryConfig
 from relquery.errors import RequestError, UnsupportedQueryError
 from relquery.ledger import has_one_answer
 from relquery.ledger.folder import SUFFIX
+from relquery.spark.paths import to_read, to_write
 from relquery.spark.progress import Progress, following
 from relquery.spark.record import Record
 from relquery.spark.state import ANSWERED, LOST, State, state_of
@@ -128,17 +129,17 @@ class Calls:
             count = self._count(total)
             placed = self._placed(asks, inputs, total, count)
             placed = self._with_lines(asks, placed)
-            place = (self.scratch / asks.run).as_uri()
+            place = self.scratch / asks.run
             answers = placed.repartitionById(count, PLACE).drop(PLACE)
             answers = answers.mapInArrow(
                 _Task(asks, self._speculates), from_arrow_schema(asks.schema)
             )
             with following(self.settings.spark, self.settings.progress, name, total):
-                answers.write.parquet(place)
+                answers.write.parquet(to_write(place))
         finally:
             inputs.unpersist()
-        self.given.setdefault(call.index, []).append(place)
-        self._count_up(name, call, place, total)
+        self.given.setdefault(call.index, []).append(to_read(place))
+        self._count_up(name, call, to_read(place), total)
 
     @property
     def _speculates(self) -> bool:
@@ -199,7 +200,7 @@ class Calls:
         has_files = next(settings.folder.glob(f"*{SUFFIX}"), None) is not None
         if not has_files or not has_one_answer(asks.task.sampling):
             return placed.withColumn(LINES, none)
-        lines = settings.spark.read.text(f"{settings.folder.as_uri()}/*{SUFFIX}")
+        lines = settings.spark.read.text(to_read(settings.folder, f"*{SUFFIX}"))
         key = F.get_json_object(F.col("value"), "$[0]")
         lines = lines.select(key.alias(OF_LEDGER), F.col("value").alias(_LINE))
         lines = lines.where(F.col(OF_LEDGER).isNotNull())

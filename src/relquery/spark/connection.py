@@ -125,6 +125,7 @@ class SparkConnection:
     settings: Settings
     clock: Callable[[], float]
     is_temporary: bool
+    is_closed: bool = False
     _report: Report | None = None
     _errors: list[DataFrame] = field(default_factory=list)
     _open: list[SparkSelects] = field(default_factory=list)
@@ -146,6 +147,10 @@ class SparkConnection:
         defaults = read_sampling(sampling, keywords_of(SparkConnection.sql))
         if not isinstance(query, str):
             raise QueryError(f"query is {query!r:.60}; it must be a string of SQL.")
+        if self.is_closed:
+            raise QueryError(
+                "The connection is closed. Open a new one with relquery.spark.connect(...)."
+            )
         began = self.clock()
         record = Record(self.clock, self.settings.config.order)
         self._report, self._errors = None, []
@@ -241,6 +246,7 @@ class SparkConnection:
 
     def close(self) -> None:
         """Let go of what Spark keeps for the results, which cannot be read any more."""
+        self.is_closed = True
         for selects in self._open:
             selects.close()
         self._open.clear()

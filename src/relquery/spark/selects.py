@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from relquery.errors import UnsupportedQueryError
 from relquery.spark.calls import Calls, Settings
+from relquery.spark.paths import to_read, to_write
 from relquery.spark.planning.dialect import to_spark
 from relquery.spark.planning.shadow import Shadow
 from relquery.spark.record import Record
@@ -60,9 +61,9 @@ class SparkSelects:
         if self.scratch is None:
             return self.shadow.publish(spark.createDataFrame([], frame.schema))
         # Spark joins no rows that tasks of Python make.
-        place = (self.scratch / uuid4().hex).as_uri()
-        frame.write.parquet(place)
-        return self.shadow.publish(spark.read.schema(frame.schema).parquet(place))
+        place = self.scratch / uuid4().hex
+        frame.write.parquet(to_write(place))
+        return self.shadow.publish(spark.read.schema(frame.schema).parquet(to_read(place)))
 
     def final(self, rows: State) -> str:
         """See Selects."""
