@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-_OURS = ("relquery.vllm.scheduler", "relquery.vllm.spans.connector")
+_OURS = ("relquery.vllm.scheduler", "relquery.vllm.spans.connector", "relquery.vllm.spans.requests")
 STUBS = Path(__file__).parent / "stubs"
 
 

@@ -151,7 +151,7 @@ def worker(layer: Layer, embeddings: list[Any], **of_model: Any) -> Any:
 
 
 def test_a_worker_copies_what_the_scheduler_says() -> None:
-    from relquery.vllm.spans.connector import Copies
+    from relquery.vllm.spans.requests import Copies
 
     layer = Layer("transposed", torch.float32)
     shared = embedding()

@@ -66,7 +66,7 @@ class Server:
         self.scheduler.connector = self.connector = SpanConnector(*given)
         self.connector.bind_gpu_block_pool(self.pool)
         self.worker = SpanConnector(given[0], KVConnectorRole.WORKER, given[2])
-        self.worker._copier = self
+        self.worker.copier = self
         self.states: dict[tuple[int, int], State] = {}  # by block and place in it
 
     @property
@@ -200,11 +200,11 @@ def test_storms_give_these_states_or_errors_and_leave_nothing(policy: str, seed:
         if name not in failed | cancelled:
             assert each._output_token_ids == expected[name], name
     connector, pool = served.connector, served.pool
-    assert not connector._computing
-    assert not connector._spans
-    assert not connector._prompts
-    assert pool.get_num_free_blocks() == pool.num_gpu_blocks - connector._pinned.held
-    connector.reset_cache()
+    assert not connector.requests.computing
+    assert not connector.requests.spans
+    assert not connector.requests.prompts
+    assert pool.get_num_free_blocks() == pool.num_gpu_blocks - connector.requests.pinned.held
+    assert pool.reset_prefix_cache()
     assert pool.get_num_free_blocks() == pool.num_gpu_blocks
 
 
@@ -220,19 +220,32 @@ def test_what_is_said_wrongly_ends_with_an_error(lengths: Any) -> None:
     assert not served.scheduler.requests
 
 
+def ends_as(served: Server, composite: Composite, salt: str | None = None) -> Any:
+    """The status with which a composite ends if it is sent now, with nothing else."""
+    whole = request("whole", composite.prompt, 2, **composite.said)
+    whole.cache_salt = salt
+    served.scheduler.add_request(whole)
+    while served.scheduler.requests:
+        served.step()
+    return whole.status
+
+
+def compute(served: Server, prompt: list[int], said: Any, salt: str | None = None) -> None:
+    """Send a span, and wait for it."""
+    span = request("span", prompt, 1, **said)
+    span.cache_salt = salt
+    served.scheduler.add_request(span)
+    while served.scheduler.requests:
+        served.step()
+
+
 def test_a_span_that_nobody_computed_ends_with_an_error_at_once() -> None:
     from vllm.v1.request import RequestStatus
 
     served = Server("fcfs", 60, 0.5, 4)
     composite = Composite.of([(1, 2, 3, 4), (5,)], (8, 9), block=BLOCK, pad=0)
-    span, said = next(composite.alone())
-    served.scheduler.add_request(request("span", span, 1, **said))
-    while served.scheduler.requests:
-        served.step()
-    whole = request("whole", composite.prompt, 6, **composite.said)
-    served.scheduler.add_request(whole)
-    served.step()
-    assert whole.status == RequestStatus.FINISHED_ERROR
+    compute(served, *next(composite.alone()))
+    assert ends_as(served, composite) == RequestStatus.FINISHED_ERROR
 
 
 def test_resetting_the_prefix_cache_drops_spans_with_it() -> None:
@@ -240,16 +253,10 @@ def test_resetting_the_prefix_cache_drops_spans_with_it() -> None:
 
     served = Server("fcfs", 60, 0.5, 4)
     composite = Composite.of([(1, 2, 3, 4)], (8, 9), block=BLOCK, pad=0)
-    ((span, said),) = composite.alone()
-    served.scheduler.add_request(request("span", span, 1, **said))
-    while served.scheduler.requests:
-        served.step()
+    compute(served, *next(composite.alone()))
     assert served.pool.get_num_free_blocks() < served.pool.num_gpu_blocks
     assert served.pool.reset_prefix_cache()
-    whole = request("whole", composite.prompt, 2, **composite.said)
-    served.scheduler.add_request(whole)
-    served.step()
-    assert whole.status == RequestStatus.FINISHED_ERROR
+    assert ends_as(served, composite) == RequestStatus.FINISHED_ERROR
 
 
 def test_salts_share_no_spans() -> None:
@@ -257,22 +264,10 @@ def test_salts_share_no_spans() -> None:
 
     served = Server("fcfs", 60, 0.5, 4)
     composite = Composite.of([(1, 2, 3, 4)], (8, 9), block=BLOCK, pad=0)
-    for salt, expected in (
-        ("a", RequestStatus.FINISHED_STOPPED),
-        ("b", RequestStatus.FINISHED_ERROR),
-    ):
-        for prompt, said in composite.alone():
-            span = request("span", prompt, 1, **said)
-            span.cache_salt = "a"
-            served.scheduler.add_request(span)
-        while served.scheduler.requests:
-            served.step()
-        whole = request("whole", composite.prompt, 2, **composite.said)
-        whole.cache_salt = salt
-        served.scheduler.add_request(whole)
-        while served.scheduler.requests:
-            served.step()
-        assert whole.status == expected
+    compute(served, *next(composite.alone()), salt="a")
+    assert ends_as(served, composite, salt="b") == RequestStatus.FINISHED_ERROR
+    assert ends_as(served, composite) == RequestStatus.FINISHED_ERROR
+    assert ends_as(served, composite, salt="a") == RequestStatus.FINISHED_STOPPED
 
 
 def test_asking_for_log_probabilities_of_the_prompt_computes_no_span_as_plain_text() -> None:

@@ -106,12 +106,8 @@ class Policies(Part):
         yield self._mean(PAPER, BOUNDED, None)
         yield self._mean(BURST, BOUNDED, 1.8)
         for load in LOADS:
-            best = self.ran[load, BOUNDED]
-            yield Figure(
-                f"p99 at {load:g}, vLLM's own over {BOUNDED}",
-                own[load].p99 / best.p99,
-                1.0,
-                note=f"{own[load].p99:.2f} s over {best.p99:.2f} s",
+            yield _ratio(
+                f"p99 at {load:g}", BOUNDED, own[load].p99, self.ran[load, BOUNDED].p99, 1.0
             )
         for load, side in ((PAPER, SHORTEST), (PAPER, BOUNDED), (BURST, BOUNDED)):
             ran = self.ran[load, side]
@@ -137,12 +133,7 @@ class Policies(Part):
 
     def _mean(self, load: float, side: str, goal: float | None) -> Figure:
         own, ours = self.ran[load, OWN], self.ran[load, side]
-        return Figure(
-            f"mean at {load:g}, vLLM's own over {side}",
-            own.mean / ours.mean,
-            goal,
-            note=f"{own.mean:.2f} s over {ours.mean:.2f} s",
-        )
+        return _ratio(f"mean at {load:g}", side, own.mean, ours.mean, goal)
 
     def render(self, drawn: Collection[str]) -> Iterator[str]:
         """See Part."""
@@ -161,6 +152,12 @@ class Policies(Part):
                 for (load, side), ran in self.ran.items()
             ],
         )
+
+
+def _ratio(what: str, side: str, own: float, ours: float, goal: float | None) -> Figure:
+    return Figure(
+        f"{what}, vLLM's own over {side}", own / ours, goal, note=f"{own:.2f} s over {ours:.2f} s"
+    )
 
 
 def _run(python: Path, side: str, queries: list[TracedQuery], folder: Path) -> Ran:

@@ -13,6 +13,7 @@ import time
 from statistics import median
 from typing import Any
 
+from benchmarks.vllm.dense import log_probabilities
 from relquery.vllm.spans.composite import Composite
 
 BLOCK, QUESTION, LIKELIEST = 32, 40, 20
@@ -83,21 +84,7 @@ def _apart(network: str, composite: Composite, logprobs: Any) -> float:
     model = AutoModelForCausalLM.from_pretrained(
         network, dtype=torch.float32, attn_implementation="eager"
     )
-    tokens = composite.prompt
-    seen = torch.tril(torch.ones(len(tokens), len(tokens), dtype=torch.bool))
-    start = 0
-    for span in composite.spans:
-        seen[start : start + len(span), :start] = False
-        start += len(span)
-    mask = torch.zeros(seen.shape).masked_fill(~seen, float("-inf"))[None, None]
-    with torch.no_grad():
-        logits = model(
-            input_ids=torch.tensor([tokens]),
-            attention_mask=mask,
-            position_ids=torch.arange(len(tokens))[None],
-            logits_to_keep=1,
-        ).logits[0, -1]
-    expected = logits.log_softmax(-1)
+    expected = log_probabilities(model, composite)[0]
     return max(abs(float(expected[at]) - float(one.logprob)) for at, one in logprobs.items())
 
 

@@ -78,6 +78,8 @@ class InProcessBackend(Backend):
             )
         if sampling.seed is not None and not -_SEEDS <= sampling.seed < _SEEDS:
             raise ConfigError(f"seed is {sampling.seed}; it must have 64 bits for a vLLM model.")
+        if sampling.schema is not None:
+            followed(sampling.schema)  # which says what answers cannot follow
         from vllm.exceptions import VLLMValidationError
 
         try:
@@ -116,7 +118,10 @@ class _Weighed:
 
 @dataclass(slots=True)
 class _Asking:
-    """The requests of one call while vLLM serves them. trie: of the labels, if there are any."""
+    """The requests of one call while vLLM serves them.
+
+    trie: of the labels, if there are any. schema: of the answers, as vLLM's grammar reads it.
+    """
 
     llm: Any
     tokenizer: Any
@@ -124,6 +129,7 @@ class _Asking:
     prompts: Sequence[Prompt]
     sampling: Sampling
     trie: LabelTrie | None = None
+    schema: str | None = None
     open: dict[str, _Asked] = field(default_factory=dict)
     weighed: dict[int, _Weighed] = field(default_factory=dict)
 
@@ -131,6 +137,8 @@ class _Asking:
         """(index, answer) as they come. Closing this cancels what is open."""
         if self.sampling.labels:
             self.trie = self._trie()
+        if self.sampling.schema is not None:
+            self.schema = followed(self.sampling.schema)
         engine, waiting = self.llm.llm_engine, deque(range(len(self.prompts)))
         try:
             while waiting or self.open:
@@ -177,7 +185,7 @@ class _Asking:
             return SamplingParams(
                 temperature=0.0, max_tokens=1, allowed_token_ids=allowed, logprob_token_ids=allowed
             )
-        return _params(self.sampling)
+        return _params(self.sampling, self.schema)
 
     def _take(self, asked: _Asked, output: Any) -> Answer | None:
         """The answer to a prompt; None if labels remain to be weighed for it."""
@@ -263,14 +271,11 @@ class _Asking:
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-def _params(sampling: Sampling) -> Any:
-    """The same for vLLM. Raises ConfigError for a schema that answers cannot follow."""
+def _params(sampling: Sampling, schema: str | None = None) -> Any:
+    """The same for vLLM. schema: of the answers, as its grammar reads it."""
     from vllm import SamplingParams
     from vllm.sampling_params import StructuredOutputsParams
 
-    constrained = None
-    if sampling.schema is not None:
-        constrained = StructuredOutputsParams(json=followed(sampling.schema))
     return SamplingParams(
         temperature=sampling.temperature,
         top_p=sampling.top_p,
@@ -278,7 +283,7 @@ def _params(sampling: Sampling) -> Any:
         seed=sampling.seed,
         stop=list(sampling.stop),
         max_tokens=sampling.max_tokens,
-        structured_outputs=constrained,
+        structured_outputs=None if schema is None else StructuredOutputsParams(json=schema),
     )
 
 

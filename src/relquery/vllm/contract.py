@@ -79,7 +79,6 @@ OF_SPANS: dict[str, tuple[str, ...]] = {
     ),
     f"{_CONNECTOR}.KVConnectorBase_V1.build_connector_meta": ("scheduler_output",),
     f"{_CONNECTOR}.KVConnectorBase_V1.request_finished": ("request", "block_ids"),
-    f"{_CONNECTOR}.KVConnectorBase_V1.reset_cache": (),
     f"{_CONNECTOR}.KVConnectorBase_V1.register_kv_caches": ("kv_caches",),
     f"{_CONNECTOR}.KVConnectorBase_V1.start_load_kv": ("forward_context",),
     f"{_CONNECTOR}.KVConnectorBase_V1.get_block_ids_with_load_errors": (),

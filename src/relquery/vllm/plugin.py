@@ -8,8 +8,12 @@ CONNECTOR = "SpanConnector"
 
 
 def register() -> None:
-    """Make the connector for spans known by its name. Costs nothing until it is asked for."""
-    from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
+    """Make the connector for spans known by its name.
 
-    with suppress(ValueError):  # known already: vLLM calls this in every process, and again
+    vLLM calls it in every process, and again, also for those who use nothing of relquery: another
+    vLLM, where all of this has moved, must start as if relquery were not there.
+    """
+    with suppress(ImportError, AttributeError, TypeError, ValueError):
+        from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
+
         KVConnectorFactory.register_connector(CONNECTOR, "relquery.vllm.spans", CONNECTOR)

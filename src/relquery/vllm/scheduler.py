@@ -22,7 +22,6 @@ from relquery.config import EngineConfig
 from relquery.engine.scheduling.plan import Plan
 from relquery.engine.scheduling.policies.catalogue import Settings as OfPolicy
 from relquery.engine.scheduling.policies.catalogue import make_policy
-from relquery.engine.scheduling.policies.jobs.priority import Fairness
 from relquery.vllm.contract import check_code, check_request, check_scheduler
 from relquery.vllm.mirror import Mirror
 from relquery.vllm.pool import Pool
@@ -49,7 +48,6 @@ class RelServeScheduler(AsyncScheduler):  # type: ignore[misc]
         super().__init__(*given, **named)
         check_scheduler(self)
         self.settings = settings = Settings.of(self.vllm_config.additional_config)
-        fairness = Fairness(settings.starvation, settings.aging, settings.weights, settings.tail)
         limits = EngineConfig(
             max_num_batched_tokens=self.max_num_scheduled_tokens,
             max_num_seqs=self.max_num_running_reqs,
@@ -65,7 +63,7 @@ class RelServeScheduler(AsyncScheduler):  # type: ignore[misc]
         coordinator = self.kv_cache_manager.coordinator
         manager = coordinator.single_type_managers[0]
         pool = Pool(self.kv_cache_manager.block_pool, [manager.kv_cache_group_id])
-        policy = make_policy(settings.policy, OfPolicy(settings.cost, fairness))
+        policy = make_policy(settings.policy, OfPolicy.of(limits, settings.cost))
         self._mirror = Mirror(
             policy, limits, pool, manager.req_to_blocks.__getitem__, time.monotonic
         )

@@ -7,6 +7,7 @@ import sys
 from itertools import count
 from typing import Any
 
+from benchmarks.vllm.dense import log_probabilities
 from relquery.demo.files import model_path
 from relquery.vllm.spans.composite import Composite
 from tests.vllm.real.started import SMALL, network, prepare
@@ -28,27 +29,6 @@ def run(engine: Any, requests: list[tuple[str, list[int], dict[str, Any], int]])
     while engine.has_unfinished_requests():
         found |= {each.request_id: each for each in engine.step() if each.finished}
     return found
-
-
-def dense(model: Any, composite: Composite, output: list[int]) -> Any:
-    """Log-probabilities of each answer token's place, by an explicit mask. (answer, vocabulary)."""
-    import torch
-
-    tokens = [*composite.prompt, *output]
-    seen = torch.tril(torch.ones(len(tokens), len(tokens), dtype=torch.bool))
-    start = 0
-    for span in composite.spans:
-        seen[start : start + len(span), :start] = False
-        start += len(span)
-    mask = torch.zeros(seen.shape).masked_fill(~seen, float("-inf"))[None, None]
-    with torch.no_grad():
-        logits = model(
-            input_ids=torch.tensor([tokens]),
-            attention_mask=mask,
-            position_ids=torch.arange(len(tokens))[None],
-        ).logits[0]
-    first = len(composite.prompt) - 1
-    return logits[first : first + len(output)].log_softmax(-1)
 
 
 def main() -> int:
@@ -81,7 +61,7 @@ def main() -> int:
         else:
             found = run(engine, alone) | run(engine, [whole]) | run(engine, [plain])
         given = found[f"c{trial}"].outputs[0]
-        expected = dense(model, composite, given.token_ids)
+        expected = log_probabilities(model, composite, given.token_ids)
         apart = max(
             abs(float(expected[at][token]) - one.logprob)
             for at, listed in enumerate(given.logprobs)
@@ -91,7 +71,8 @@ def main() -> int:
         reused = found[f"c{trial}"].num_cached_tokens == sum(map(len, composite.spans))
         unspanned = Composite((), tuple(composite.prompt))
         other = found[f"p{trial}"].outputs[0]
-        is_plain = dense(model, unspanned, other.token_ids).argmax(-1).tolist() == other.token_ids
+        drawn = log_probabilities(model, unspanned, other.token_ids).argmax(-1).tolist()
+        is_plain = drawn[:-1] == other.token_ids
         wrong += apart > TOLERANCE or not reused or not is_plain
     print(f"{TRIALS} prompts with spans, log-probabilities at most {worst:.1e} from a dense mask")
     missing = Composite.of([text(50)], (7, 8), block=SMALL["block_size"], pad=5)

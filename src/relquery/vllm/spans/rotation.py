@@ -32,8 +32,11 @@ class Rotary:
     is_split: bool
 
     @classmethod
-    def of(cls, embedding: Any) -> Rotary:
-        """From vLLM's. Raises ConfigError if moving keys by an angle would not be exact."""
+    def of(cls, embedding: Any, device: torch.device | str = "cpu") -> Rotary:
+        """From vLLM's. device: of the keys.
+
+        Raises ConfigError if moving keys by an angle would not be exact.
+        """
         table = embedding._compute_cos_sin_cache().float()
         cos, sin = table.chunk(2, dim=-1)
         a, b = (len(table) - 1) // 3, (len(table) - 1) // 2
@@ -44,7 +47,7 @@ class Rotary:
                 f"This model's positions ({type(embedding).__name__}) cannot be moved by an angle, "
                 "so its spans cannot be reused elsewhere."
             )
-        return cls(table, int(embedding.rotary_dim), bool(embedding.is_neox_style))
+        return cls(table.to(device), int(embedding.rotary_dim), bool(embedding.is_neox_style))
 
     def rotated(self, keys: torch.Tensor, by: torch.Tensor) -> torch.Tensor:
         """Keys at later positions. keys: (n, ..., size). by: (n,) positions."""

@@ -56,11 +56,9 @@ class Remaining:
     def work(self, relquery: RelQuery, state: State) -> float:
         """Seconds that it takes of a machine whose seats are all taken by other requests, too."""
         usual = 1.0 if state.length_ratio is None else state.length_ratio
-        answers = usual * relquery.output_limit * (len(relquery.waiting) + relquery.expected)
-        unfinished = 0
-        for request in relquery.running:
-            answers += max(1.0, self.left(request) - (1.0 - usual) * request.max_tokens)
-            unfinished += max(0, request.prompt_tokens - request.computed)
+        left, unfinished = self._begun(relquery, usual)
+        coming = len(relquery.waiting) + relquery.expected
+        answers = sum(left) + usual * relquery.output_limit * coming
         prompts = float(relquery.waiting.lengths.sum()) * self.miss_ratio(relquery, state)
         if relquery.expected:
             prompts += (
@@ -75,14 +73,7 @@ class Remaining:
     ) -> float:
         lengths = relquery.waiting.lengths
         uncached = lengths.astype(np.float64) * self.miss_ratio(relquery, state)
-        unfinished = sum(
-            max(0, request.prompt_tokens - request.computed) for request in relquery.running
-        )
-        saved = 1.0 - usual
-        left = [
-            max(1.0, self.left(request) - saved * request.max_tokens)
-            for request in relquery.running
-        ]
+        left, unfinished = self._begun(relquery, usual)
         outputs, further = np.maximum(1.0, usual * self.outputs(relquery)), 0.0
         if relquery.expected:
             count = min(relquery.expected, _AT_ONCE)
@@ -94,6 +85,18 @@ class Remaining:
             uncached = np.concatenate((uncached, prompts))
             outputs = np.concatenate((outputs, answers))
         return further + decompose(uncached, outputs, state.limits, left, unfinished).seconds(cost)
+
+    def _begun(self, relquery: RelQuery, usual: float) -> tuple[list[float], int]:
+        """Of its running requests: tokens that each generates, and tokens of unfinished prompts."""
+        saved = 1.0 - usual
+        left = [
+            max(1.0, self.left(request) - saved * request.max_tokens)
+            for request in relquery.running
+        ]
+        unfinished = sum(
+            max(0, request.prompt_tokens - request.computed) for request in relquery.running
+        )
+        return left, unfinished
 
     def left(self, request: Request) -> float:
         """Tokens that a request may still generate."""

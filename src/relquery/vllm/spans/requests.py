@@ -1,0 +1,159 @@
+"""What requests say of spans, and what is to be copied for them. Of the scheduler."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorMetadata
+from vllm.logger import init_logger
+from vllm.v1.request import RequestStatus
+
+from relquery.vllm.spans.composite import SPANS
+from relquery.vllm.spans.pinned import Key, Part, Pinned, is_span, parts_of, salt_of, span_key
+
+logger = init_logger(__name__)
+
+_COMPUTED = (RequestStatus.FINISHED_STOPPED, RequestStatus.FINISHED_LENGTH_CAPPED)
+
+
+@dataclass(slots=True)
+class Copies(KVConnectorMetadata):  # type: ignore[misc]
+    """What the workers copy before a step.
+
+    sources, targets: blocks. by: positions that the keys of each move. failed: blocks that were to
+    be copied, whose span is not there.
+    """
+
+    sources: list[int] = field(default_factory=list)
+    targets: list[int] = field(default_factory=list)
+    by: list[int] = field(default_factory=list)
+    failed: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Prompt:
+    """A prompt that begins with spans. wrong: what is wrong with it, if anything is."""
+
+    parts: list[Part] = field(default_factory=list)
+    wrong: str = ""
+
+    @property
+    def tokens(self) -> int:
+        return sum(part.length for part in self.parts)
+
+
+@dataclass(slots=True)
+class SpanRequests:
+    """The open requests that are spans, or that begin with some.
+
+    block: its size in tokens. computing: spans that are being computed, by how many requests.
+    spans, prompts: by the ids of requests. copies: what has been noted and not been taken.
+    """
+
+    pinned: Pinned
+    block: int
+    computing: Counter[Key] = field(default_factory=Counter)
+    spans: dict[str, Key] = field(default_factory=dict)
+    prompts: dict[str, _Prompt] = field(default_factory=dict)
+    copies: Copies = field(default_factory=Copies)
+
+    def take_in(self, request: Any) -> None:
+        """Read what a new request says of spans. One that has some gets a salt of its own."""
+        sampling = request.sampling_params
+        said = (sampling.extra_args or {}) if sampling is not None else {}
+        salt, prompt = request.cache_salt, request.prompt_token_ids
+        if is_span(said) and prompt is not None:
+            if not prompt or len(prompt) % self.block:
+                logger.warning(
+                    "%s is a span of %d tokens, no multiple of %d: it is not kept",
+                    request.request_id,
+                    len(prompt),
+                    self.block,
+                )
+                return
+            key = self.spans[request.request_id] = span_key(salt, prompt)
+            self.computing[key] += 1
+        elif SPANS in said:
+            try:
+                parts = parts_of(said, salt, prompt or [], self.block)
+            except ValueError as error:
+                self.prompts[request.request_id] = _Prompt(wrong=str(error))
+                # Blocks that another prompt has computed would hide that something is wrong.
+                request.cache_salt = f"{salt or ''}|{request.request_id}"
+            else:
+                self.prompts[request.request_id] = _Prompt(parts)
+                request.cache_salt = salt_of(salt, parts)
+            request.block_hashes.clear()
+            request.update_block_hashes()
+            if request.skip_reading_prefix_cache:
+                # vLLM would compute the spans as plain text, to know their log-probabilities.
+                logger.warning("%s: spans give no prompt_logprobs", request.request_id)
+                request.skip_reading_prefix_cache = False
+                sampling.prompt_logprobs = None
+
+    def to_load(self, request: Any, computed: int) -> int | None:
+        """How many tokens of spans are to be loaded after those that are computed.
+
+        None while a span is being computed. What is wrong or missing counts, too, and fails then.
+        """
+        prompt = self.prompts.get(request.request_id)
+        if prompt is None:
+            return 0
+        if prompt.wrong:
+            return min(self.block, int(request.num_tokens) - 1)
+        if self._missing(prompt) & self.computing.keys():
+            return None
+        return max(0, prompt.tokens - computed)
+
+    def load(self, request: Any, targets: list[int], tokens: int) -> None:
+        """Note what is to be copied. targets: the request's blocks. tokens: to load."""
+        prompt = self.prompts.get(request.request_id)
+        if prompt is None or not tokens:
+            return
+        if prompt.wrong:
+            logger.warning("%s: %s", request.request_id, prompt.wrong)
+            self.copies.failed.add(targets[0])
+            return
+        known = (prompt.tokens - tokens) // self.block
+        missing = self._missing(prompt)
+        if missing:
+            starts = [part.start for part in prompt.parts if part.key in missing]
+            logger.warning(
+                "%s: the spans at tokens %s were not computed before it, or were dropped",
+                request.request_id,
+                ", ".join(map(str, starts)),
+            )
+            self.copies.failed.update(targets[known : prompt.tokens // self.block])
+            return
+        for part in prompt.parts:
+            for at, source in enumerate(self.pinned.use(part.key), part.start // self.block):
+                if at >= known:
+                    self.copies.sources.append(source)
+                    self.copies.targets.append(targets[at])
+                    self.copies.by.append(part.start)
+
+    def taken(self) -> Copies:
+        """What has been noted since it was taken."""
+        copies, self.copies = self.copies, Copies()
+        return copies
+
+    def end(self, request: Any, held: list[int]) -> None:
+        """A request has ended. held: its blocks, which are kept if it was a span."""
+        self.prompts.pop(request.request_id, None)
+        key = self.spans.pop(request.request_id, None)
+        if key is not None:
+            self.computing[key] -= 1
+            self.computing += Counter()  # drops what is zero
+            blocks = held[: request.num_prompt_tokens // self.block]
+            if request.status in _COMPUTED and not self.pinned.pin(key, blocks):
+                logger.warning(
+                    "%s has %d tokens, more than all spans may hold (%d)",
+                    request.request_id,
+                    request.num_prompt_tokens,
+                    self.pinned.most * self.block,
+                )
+
+    def _missing(self, prompt: _Prompt) -> set[Key]:
+        return {part.key for part in prompt.parts} - self.pinned.blocks.keys()
