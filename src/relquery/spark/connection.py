@@ -39,6 +39,7 @@ from relquery.spark.planning.shadow import Shadow
 from relquery.spark.progress import Progress
 from relquery.spark.record import ERRORS, Record
 from relquery.spark.selects import SparkSelects, check_query
+from relquery.spark.store import Store
 from relquery.sql import names as ours
 from relquery.sql.host.database import Scratch
 from relquery.sql.query import naming
@@ -128,7 +129,7 @@ class SparkConnection:
     is_closed: bool = False
     _report: Report | None = None
     _errors: list[DataFrame] = field(default_factory=list)
-    _open: list[SparkSelects] = field(default_factory=list)
+    _open: list[Store] = field(default_factory=list)
 
     def sql(
         self,
@@ -198,8 +199,9 @@ class SparkConnection:
                 warnings.warn(note, PromptWarning, stacklevel=4)
             self._check(samplings)
             for folder in (None, self.settings.folder / "runs" / uuid4().hex):
-                selects = SparkSelects(self.settings, shadow, aggregates, record, folder)
-                self._open.append(selects)
+                store = Store(folder)
+                self._open.append(store)
+                selects = SparkSelects(self.settings, shadow, aggregates, record, store)
                 walk = Walk(calling.source, database, macros, defaults, selects, Counter())
                 done = walk.statement(tree.copy())
                 if done.checks:
@@ -247,8 +249,8 @@ class SparkConnection:
     def close(self) -> None:
         """Let go of what Spark keeps for the results, which cannot be read any more."""
         self.is_closed = True
-        for selects in self._open:
-            selects.close()
+        for store in self._open:
+            store.remove()
         self._open.clear()
         if self.is_temporary:
             shutil.rmtree(self.settings.folder, ignore_errors=True)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from uuid import uuid4
 
 from sqlglot import exp
 
 from relquery.errors import UnsupportedQueryError
 from relquery.spark.calls import Calls, Settings
-from relquery.spark.paths import to_read, to_write
 from relquery.spark.planning.dialect import to_spark
 from relquery.spark.planning.shadow import Shadow
 from relquery.spark.record import Record
 from relquery.spark.state import State
+from relquery.spark.store import Store
 from relquery.sql import names as ours
 from relquery.sql.plan.asking import Part, Step, steps_of
 from relquery.sql.plan.planner import Filter, PlannedCall, SelectPlan
@@ -33,48 +30,36 @@ _CHARACTERS = 200  # of the fields of an input, as long as they are not known
 class SparkSelects:
     """See walk.selecting.Selects.
 
-    scratch: a folder for answers, which all machines see; None to ask nothing and to run nothing,
-    but to have Spark check all of it. states: whose rows Spark keeps for the result.
+    store: one without a folder asks nothing and runs nothing, but has Spark check all of it.
     """
 
     settings: Settings
     shadow: Shadow
     aggregates: Aggregates
     record: Record
-    scratch: Path | None
-    states: list[State] = field(default_factory=list)
+    store: Store
 
     def select(self, plan: SelectPlan, context: Context, kinds: Counter[str]) -> State:
         """See Selects."""
         base = self.settings.spark.sql(to_spark(context.sql(to_sql(plan.base))))
-        state = State.of(plan, context, self.shadow, self.aggregates, base)
-        self.states.append(state)
-        if self.scratch is None:
+        state = State.of(plan, context, self.shadow, self.aggregates, base, self.store)
+        if self.store.folder is None:
             return _checked(state)
-        run = _Run(Calls(self.settings, self.record, self.scratch), plan, kinds)
+        run = _Run(Calls(self.settings, self.record, self.store.folder), plan, kinds)
         return run.all(state)
 
     def table(self, rows: State) -> str:
         """See Selects."""
         spark = self.settings.spark
         frame = spark.sql(to_spark(self.final(rows)))
-        if self.scratch is None:
+        if self.store.folder is None:
             return self.shadow.publish(spark.createDataFrame([], frame.schema))
         # Spark joins no rows that tasks of Python make.
-        place = self.scratch / uuid4().hex
-        frame.write.parquet(to_write(place))
-        return self.shadow.publish(spark.read.schema(frame.schema).parquet(to_read(place)))
+        return self.shadow.publish(self.store.written(frame))
 
     def final(self, rows: State) -> str:
         """See Selects."""
         return rows.view(rows.plan.final)
-
-    def close(self) -> None:
-        """Let go of rows and answers."""
-        for state in self.states:
-            state.release()
-        if self.scratch is not None:
-            shutil.rmtree(self.scratch, ignore_errors=True)
 
 
 def _checked(state: State) -> State:
@@ -124,7 +109,7 @@ class _Run:
         texts = [text for text, _ in state.texts(call.fields)]
         state = self.calls.ask(name, call, state, state.asked(call, step.where, texts))
         if step.checks:
-            checked = state.checked(step.checks).held()
+            checked = state.checked(step.checks).written()
             self.calls.record.check(name, step.checks, state, checked)
             state = checked
         return state

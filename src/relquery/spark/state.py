@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ from sqlglot import exp
 from relquery.spark.planning.dialect import to_spark
 from relquery.spark.planning.hoist import Hoisted, check_alone
 from relquery.spark.planning.shadow import Shadow
+from relquery.spark.store import Store
 from relquery.spark.tasks.asks import KEY
 from relquery.spark.tasks.local import Local
 from relquery.sql import names as ours
@@ -39,7 +40,7 @@ def state_of(call: int) -> str:
 @dataclass(frozen=True, slots=True)
 class State:
     """frame: the rows that are still needed, with the columns of the base, ours.ROW, and for each
-    call its answer and its state. kept: frames whose rows are held for it.
+    call its answer and its state. store: where rows are kept between stages.
     """
 
     plan: SelectPlan
@@ -47,7 +48,7 @@ class State:
     shadow: Shadow
     aggregates: Aggregates
     frame: DataFrame
-    kept: list[DataFrame] = field(default_factory=list)
+    store: Store
 
     @classmethod
     def of(
@@ -57,17 +58,25 @@ class State:
         shadow: Shadow,
         aggregates: Aggregates,
         base: DataFrame,
+        store: Store,
     ) -> State:
         """Nothing asked. base: the rows of the plan's base."""
         from pyspark.sql import functions as F
         from pyspark.sql.pandas.types import from_arrow_type
 
-        columns = {ours.ROW: F.monotonically_increasing_id()}
+        columns = {
+            # As in DuckDB's tables, NULL without a type is an INTEGER.
+            one.name: F.col(f"`{one.name}`").cast("int")
+            for one in base.schema.fields
+            if one.dataType.typeName() == "void"
+        }
+        columns[ours.ROW] = F.monotonically_increasing_id()
         for call in plan.calls:
             kind = from_arrow_type(call.task.transport)
             columns[ours.answer(call.index)] = F.lit(None).cast(kind)
             columns[state_of(call.index)] = F.lit(None).cast("int")
-        return cls(plan, context, shadow, aggregates, base.withColumns(columns)).held()
+        frame = base.withColumns(columns)
+        return cls(plan, context, shadow, aggregates, frame, store).written()
 
     @property
     def schema(self) -> pa.Schema:
@@ -75,18 +84,12 @@ class State:
         return self.shadow.arrow(self.frame.schema)
 
     def held(self) -> State:
-        """The same rows, which Spark keeps once they are computed."""
-        from pyspark import StorageLevel
+        """The same rows, which Spark keeps in memory once they are computed."""
+        return replace(self, frame=self.store.held(self.frame))
 
-        frame = self.frame.persist(StorageLevel.MEMORY_AND_DISK)
-        self.kept.append(frame)
-        return replace(self, frame=frame)
-
-    def release(self) -> None:
-        """Let go of what Spark keeps for it."""
-        for frame in self.kept:
-            frame.unpersist()
-        self.kept.clear()
+    def written(self) -> State:
+        """The same rows, computed now and read from files: see Store."""
+        return replace(self, frame=self.store.written(self.frame))
 
     def over(self, sql: str) -> DataFrame:
         """What DuckDB gives for a query over ours.ROWS that treats each row by itself."""

@@ -30,15 +30,24 @@ ID, ROWS, TENANT, DEADLINE = (
 
 
 class Drawn(Sequence[int]):
-    """The tokens of an answer, and those that are being drawn. own: vLLM's request."""
+    """The tokens of an answer, and those that are being drawn. own: vLLM's request.
 
-    __slots__ = ("_own",)
+    Policies ask for the length several times a step, so it is counted once, by `refresh`.
+    """
+
+    __slots__ = ("_length", "_own")
 
     def __init__(self, own: Any) -> None:
         self._own = own
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Take over how many tokens there are."""
+        own = self._own
+        self._length = int(own.num_output_tokens + own.num_output_placeholders)
 
     def __len__(self) -> int:
-        return int(self._own.num_output_tokens + self._own.num_output_placeholders)
+        return self._length
 
     def __getitem__(self, at: Any) -> Any:
         return self._own._output_token_ids[at]
@@ -50,7 +59,10 @@ class Mirrored:
 
     own: Any
     request: Request
+    drawn: Drawn
     seen: int = 0
+    held: Any = None
+    """vLLM's list of its blocks, as it was seen last."""
 
 
 @dataclass(slots=True)
@@ -85,10 +97,11 @@ class Mirror:
             group=number,
             arrival=self.now(),
         )
-        request.output = cast("list[int]", Drawn(own))
+        drawn = Drawn(own)
+        request.output = cast("list[int]", drawn)
         piece = request.pieces[-1]
         piece.keys, piece.root = own.block_hashes, b""
-        self.by_id[own.request_id] = self._of[request] = Mirrored(own, request)
+        self.by_id[own.request_id] = self._of[request] = Mirrored(own, request, drawn)
         tenant = str(said.get(TENANT) or own.cache_salt or "")
         self.open.join(request, tenant, _declared(said), self.now())
 
@@ -152,6 +165,8 @@ class Mirror:
     def put_back(self, request: Request) -> None:
         """Note that vLLM has preempted a request."""
         self.open.put_back(request)
+        self._of[request].drawn.refresh()
+        self._of[request].held = None
         piece = request.pieces[-1]
         piece.done, piece.blocks = 0, []
         piece.slots = np.empty(0, np.int64)
@@ -165,9 +180,14 @@ class Mirror:
         """Take over how far a running request is."""
         piece, own = mirrored.request.pieces[-1], mirrored.own
         piece.done = own.num_computed_tokens
+        mirrored.drawn.refresh()
         blocks = self.held(own.request_id)
-        piece.blocks = cast("list[int]", Held(blocks))
-        piece.slots = cast(Any, range(len(blocks) * self.limits.block_size))
+        if blocks is not mirrored.held:
+            mirrored.held = blocks
+            piece.blocks = cast("list[int]", Held(blocks))
+        room = len(blocks) * self.limits.block_size
+        if room != len(piece.slots):
+            piece.slots = cast(Any, range(room))
         self._count(mirrored)
 
     def _count(self, mirrored: Mirrored) -> None:

@@ -1,0 +1,56 @@
+"""Keeps the rows of a statement between its stages."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from relquery.spark.paths import to_read, to_write
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(slots=True)
+class Store:
+    """Rows and answers in a folder that all machines see.
+
+    Rows that a stage has answered are written there, and the next one reads them. So its plan
+    begins with a file: a plan that contains those of all stages before it, several times each,
+    doubles with every call. Rows that are computed again after an executor was lost are the same
+    rows, with the same numbers. folder: None to write nothing, where plans are only checked.
+    """
+
+    folder: Path | None
+    _held: list[DataFrame] = field(default_factory=list)
+
+    def written(self, frame: DataFrame) -> DataFrame:
+        """The rows of a frame, from files."""
+        if self.folder is None:
+            return frame
+        place = self.folder / uuid4().hex
+        frame.write.parquet(to_write(place))
+        return frame.sparkSession.read.schema(frame.schema).parquet(to_read(place))
+
+    def held(self, frame: DataFrame) -> DataFrame:
+        """A frame whose rows Spark keeps in memory, or on its disks, until `release`."""
+        from pyspark import StorageLevel
+
+        kept = frame.persist(StorageLevel.MEMORY_AND_DISK)
+        self._held.append(kept)
+        return kept
+
+    def release(self) -> None:
+        """Let go of what Spark keeps. The files stay."""
+        for frame in self._held:
+            frame.unpersist()
+        self._held.clear()
+
+    def remove(self) -> None:
+        """Let go of everything."""
+        self.release()
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
