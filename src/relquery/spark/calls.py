@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _SEED = 0
+_ROWS = 5_000  # that are worth a task of their own where nothing is asked
 _FOUND, _FAILED, _NOW = (f"{ours.PREFIX}{name}" for name in ("found", "failed", "now"))
 _LINE = f"{ours.PREFIX}line"
 
@@ -98,19 +99,25 @@ class Calls:
         inputs = self._inputs(keyed, call, written)
         self._answer(name, call, inputs, [form for _, form in written])
         state = self._joined(call, keyed)
-        troubled = self._answers(call).where(F.col(TROUBLE).isNotNull())
-        self.record.lose(name, call, keyed, troubled, [text for text, _ in written])
-        self.record.rows(name, call, state.frame.where(_NOW), state_of(call.index), began)
+        asked = state.frame.where(_NOW)
+        if self.record.rows(name, call, asked, state_of(call.index), began):
+            troubled = self._answers(call).where(F.col(TROUBLE).isNotNull())
+            self.record.lose(name, call, keyed, troubled, [text for text, _ in written])
         return replace(state, frame=state.frame.drop(_NOW))
 
     def _inputs(
         self, keyed: State, call: PlannedCall, written: list[tuple[str, Form]]
     ) -> DataFrame:
         """The distinct inputs that this query has not answered yet."""
+        from pyspark.sql import functions as F
+
         columns = [f"{text} AS {ours.field(at)}" for at, (text, _) in enumerate(written)]
         items = ", ".join([KEY, *columns])
         inputs = keyed.over(f"SELECT {items} FROM {ours.ROWS} WHERE {KEY} IS NOT NULL")
-        inputs = inputs.dropDuplicates([KEY])
+        # By KEY already, they are not dealt again to drop duplicates, in parts for large tables.
+        parts = -(-keyed.frame.where(F.col(KEY).isNotNull()).count() // _ROWS)
+        most = int(self.settings.spark.conf.get("spark.sql.shuffle.partitions", "200") or 200)
+        inputs = inputs.repartition(max(1, min(parts, most)), KEY).dropDuplicates([KEY])
         if self.given.get(call.index):
             inputs = inputs.join(self._answers(call).select(KEY), KEY, "left_anti")
         return inputs

@@ -173,8 +173,7 @@ class SparkConnection:
                     raise UnsupportedQueryError(
                         "Over Spark a view or macro cannot contain calls. Write them in the query."
                     )
-        self._report = record.report(self.clock() - began)
-        self._errors = record.errors()
+        self._report, self._errors = record.report(self.clock() - began), record.errors()
         missing = sum(stage.errors for stage in self._report.stages)
         if missing:
             warnings.warn(
@@ -198,9 +197,8 @@ class SparkConnection:
             for note in notes:
                 warnings.warn(note, PromptWarning, stacklevel=4)
             self._check(samplings)
-            for folder in (None, self.settings.folder / "runs" / uuid4().hex):
-                store = Store(folder)
-                self._open.append(store)
+
+            def run(store: Store) -> DataFrame:
                 selects = SparkSelects(self.settings, shadow, aggregates, record, store)
                 walk = Walk(calling.source, database, macros, defaults, selects, Counter())
                 done = walk.statement(tree.copy())
@@ -210,7 +208,18 @@ class SparkConnection:
                         "supported over Spark. Cast it in the SELECT that has the call."
                     )
                 frame = self.settings.spark.sql(to_spark(done.sql))
-        return frame if done.names is None else frame.toDF(*done.names)
+                return frame if done.names is None else frame.toDF(*done.names)
+
+            run(Store(None))  # what Spark does not like is said before anything is asked
+            store = Store(self.settings.folder / "runs" / uuid4().hex)
+            self._open.append(store)
+            try:
+                frame = run(store)
+                store.keep([frame, *record.errors()])
+            except BaseException:
+                store.remove()
+                raise
+        return frame
 
     def _plain(self, text: Text, values: Mapping[str, Any], shadow: Shadow) -> DataFrame:
         """The rows of a query without calls."""

@@ -68,10 +68,11 @@ class Record:
             phr=(before.phr * before.calls + phr * calls) / both,
         )
 
-    def rows(
-        self, name: str, call: PlannedCall, asked: DataFrame, state: str, began: float
-    ) -> None:
-        """Note the rows that a stage was asked for: those of the last time that it was."""
+    def rows(self, name: str, call: PlannedCall, asked: DataFrame, state: str, began: float) -> int:
+        """Note the rows that a stage was asked for: those of the last time that it was.
+
+        Returns how many have no value.
+        """
         from pyspark.sql import functions as F
 
         lost = F.count_if(F.col(state) == LOST)
@@ -84,6 +85,8 @@ class Record:
             errors=self._errors(name),
             seconds=before.seconds + self.clock() - began,
         )
+        self._lost.pop(name, None)
+        return int(row[1])
 
     def lose(
         self, name: str, call: PlannedCall, keyed: State, troubled: DataFrame, texts: list[str]
@@ -93,21 +96,33 @@ class Record:
 
         sql = f"SELECT {KEY}, {ours.ROW}, {_inputs(call, texts)} FROM {ours.ROWS}"
         rows = keyed.over(f"{sql} WHERE {KEY} IS NOT NULL")
-        self._lost[name] = rows.join(troubled, KEY).select(
-            F.lit(name).alias("stage"),
-            F.col(ours.ROW).alias("row"),
-            F.col(_INPUTS).alias("inputs"),
-            F.col(TROUBLE).alias("error"),
-            F.col(TEXT).alias("text"),
-            F.col(FINISH).alias("finish"),
-            F.col(COUNTS[0]).alias("attempts"),
+        self._lost[name] = keyed.store.written(
+            rows.join(troubled, KEY).select(
+                F.lit(name).alias("stage"),
+                F.col(ours.ROW).alias("row"),
+                F.col(_INPUTS).alias("inputs"),
+                F.col(TROUBLE).alias("error"),
+                F.col(TEXT).alias("text"),
+                F.col(FINISH).alias("finish"),
+                F.col(COUNTS[0]).alias("attempts"),
+            )
         )
 
     def check(self, name: str, checks: tuple[Check, ...], before: State, after: State) -> None:
         """Note the rows that fail checks. before, after: the rows without and with their marks."""
         from pyspark.sql import functions as F
 
-        for at, check in enumerate(checks):
+        invalid = sum(
+            (
+                F.count_if(F.col(state_of(call)) == INVALID)
+                for call in sorted({check.calls[-1] for check in checks})
+            ),
+            F.lit(0),
+        )
+        (row,) = after.frame.agg(invalid).collect()
+        self._counted[name, "invalid"] = row[0]
+        self.stages[name] = replace(self.stages[name], errors=self._errors(name))
+        for at, check in enumerate(checks if row[0] else ()):
             call = before.plan.calls[check.calls[-1]]
             state = state_of(call.index)
             texts = [text for text, _ in before.texts(call.fields)]
@@ -119,17 +134,7 @@ class Record:
             others = self._invalid.get((name, call.index))
             if at and others is not None:  # a row is told once, for the first check that it fails
                 failed = others.unionByName(failed).dropDuplicates(["stage", "row"])
-            self._invalid[name, call.index] = failed
-        invalid = sum(
-            (
-                F.count_if(F.col(state_of(call)) == INVALID)
-                for call in sorted({check.calls[-1] for check in checks})
-            ),
-            F.lit(0),
-        )
-        (row,) = after.frame.agg(invalid).collect()
-        self._counted[name, "invalid"] = row[0]
-        self.stages[name] = replace(self.stages[name], errors=self._errors(name))
+            self._invalid[name, call.index] = before.store.written(failed)
 
     def report(self, seconds: float) -> Report:
         """What the stages have cost."""

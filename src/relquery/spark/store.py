@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,21 +37,29 @@ class Store:
         return frame.sparkSession.read.schema(frame.schema).parquet(to_read(place))
 
     def held(self, frame: DataFrame) -> DataFrame:
-        """A frame whose rows Spark keeps in memory, or on its disks, until `release`."""
+        """A frame whose rows Spark keeps in memory, or on its disks, until `keep`."""
         from pyspark import StorageLevel
 
+        if self.folder is None:
+            return frame
         kept = frame.persist(StorageLevel.MEMORY_AND_DISK)
         self._held.append(kept)
         return kept
 
-    def release(self) -> None:
-        """Let go of what Spark keeps. The files stay."""
+    def keep(self, frames: Iterable[DataFrame]) -> None:
+        """Let go of everything that some frames do not read."""
         for frame in self._held:
             frame.unpersist()
         self._held.clear()
+        if self.folder is None or not self.folder.exists():
+            return
+        read = {part for frame in frames for file in frame.inputFiles() for part in file.split("/")}
+        for place in self.folder.iterdir():
+            if place.name not in read:
+                shutil.rmtree(place, ignore_errors=True)
 
     def remove(self) -> None:
         """Let go of everything."""
-        self.release()
+        self.keep(())
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)

@@ -94,8 +94,15 @@ class Shadow:
         from pyspark.sql.types import VariantType
 
         fields = []
+        names: dict[str, str] = {}
         for one in schema.fields:
             kind = one.dataType
+            like = names.setdefault(one.name.lower(), one.name)
+            if like != one.name:
+                raise UnsupportedQueryError(
+                    f"The columns {like!r} and {one.name!r} of {of} differ only in case, which a "
+                    "query with LLM calls does not tell apart. Make a view with other names."
+                )
             try:
                 if isinstance(kind, VariantType):
                     raise TypeError
