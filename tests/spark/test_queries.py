@@ -55,6 +55,7 @@ QUERIES = [
     "SELECT CASE WHEN seen THEN LLM('up', title) ELSE 'no' END FROM films",
     "SELECT count(*) FROM films WHERE id > 100 AND LLM('yes', title) = 'Yes'",
     "SELECT LLM('up', text) FROM empty",
+    "SELECT id, n, LLM('up', title) AS u FROM (SELECT NULL AS n, id, title FROM films)",
 ]
 ORDERED = [
     "SELECT id, LLM('up', title) FROM films ORDER BY id DESC LIMIT 2",
@@ -143,6 +144,7 @@ def test_on_error_raise_ends_the_query(spark: SparkSession) -> None:
         ("SELECT nonsense(LLM('up', title)) FROM films", QueryError, "nonsense"),
         ("CREATE TABLE x AS SELECT LLM('up', title) FROM films", UnsupportedQueryError, "saveAs"),
         ("SELECT AI_AGG('sum up', title) FROM films", UnsupportedQueryError, "one machine"),
+        ("SELECT LLM('up', r.v) FROM range(3) r(v)", UnsupportedQueryError, "view of Spark"),
         ("SELECT 1; SELECT 2", UnsupportedQueryError, "one at a time"),
         (
             "SELECT genre, max(LLM('up', id)), (SELECT count(*) FROM reviews r WHERE "
@@ -194,7 +196,11 @@ def test_progress_ends_with_all_inputs(spark: SparkSession, server: StandIn) -> 
         ({"concurrency": 0}, "concurrency is 0"),
         ({"partitions": 2.5}, "partitions is 2.5"),
         ({"order": "best"}, "order"),
-        ({"max_concurency": 3}, "max_concurrency"),
+        ({"concurency": 3}, "Did you mean .concurrency"),
+        ({"guard": True}, "option .guard. of relquery.spark.connect"),
+        ({"timeout": "x"}, "timeout is"),
+        ({"ledger": 7}, "ledger is 7"),
+        ({"progress": 5}, "progress is 5"),
     ],
 )
 def test_wrong_settings_are_refused(
@@ -230,6 +236,59 @@ def test_folders_may_have_any_name_and_closed_connections_ask_nothing(
     with pytest.raises(QueryError, match="connection is closed"):
         con.sql(query)
     assert set(server.inputs.values()) == {1}
+
+
+def test_plans_do_not_grow_with_each_call(con: SparkConnection, server: StandIn) -> None:
+    def size(calls: int) -> int:
+        items = ", ".join(f"LLM('up', title, {each} AS n) AS u{each}" for each in range(calls))
+        frame = con.sql(f"SELECT id, {items} FROM films")
+        assert len(frame.columns) == calls + 1
+        return len(frame._jdf.queryExecution().toString())  # type: ignore[operator]
+
+    assert size(6) < 3 * size(2)
+    assert set(server.inputs.values()) == {1}
+
+
+def test_results_stay_when_later_queries_run(con: SparkConnection) -> None:
+    first = con.sql("SELECT id, LLM('up', title) AS u FROM films")
+    con.sql("SELECT LLM('up', genre) AS u FROM films")
+    con.sql("SELECT 1")
+    assert len(first.collect()) == 6
+
+
+def test_calls_may_have_all_named_arguments(con: SparkConnection, server: StandIn) -> None:
+    call = "AI_CLASSIFY(title, ['a', 'b'], instruction := 'x', multi := true)"
+    with pytest.warns(PartialResultWarning):  # the stand-in does not answer with a list
+        con.sql(f"SELECT id, {call} FROM films")
+    assert len(server.inputs) == 5
+
+
+def test_damaged_lines_of_a_ledger_are_asked_again(
+    spark: SparkSession, server: StandIn, tmp_path: Path
+) -> None:
+    query = "SELECT id, LLM('up', title) AS u FROM films"
+    with opened(spark, server, ledger=tmp_path) as con:
+        first = sorted(con.sql(query).collect())
+    file = next(tmp_path.glob("*.answers"))
+    lines = file.read_bytes().splitlines(keepends=True)
+    lines[0] = lines[0].replace(b'", "', b'", "\xff', 1)
+    file.write_bytes(b"".join(lines))
+    with opened(spark, server, ledger=tmp_path) as con:
+        assert sorted(con.sql(query).collect()) == first
+        assert con.report.calls == 1
+
+
+def test_columns_that_differ_in_case_alone_are_refused(
+    spark: SparkSession, con: SparkConnection, server: StandIn
+) -> None:
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        spark.sql("SELECT 1 AS a, 2 AS A").createOrReplaceTempView("cased")
+        with pytest.raises(UnsupportedQueryError, match="differ only in case"):
+            con.sql("SELECT LLM('up', A) FROM cased")
+    finally:
+        spark.conf.set("spark.sql.caseSensitive", "false")
+    assert not server.asked
 
 
 def test_workers_without_relquery_are_named() -> None:

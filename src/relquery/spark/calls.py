@@ -208,6 +208,7 @@ class Calls:
         if not has_files or not has_one_answer(asks.task.sampling):
             return placed.withColumn(LINES, none)
         lines = settings.spark.read.text(to_read(settings.folder, f"*{SUFFIX}"))
+        lines = lines.where(F.is_valid_utf8("value"))  # a damaged one answers nothing
         key = F.get_json_object(F.col("value"), "$[0]")
         lines = lines.select(key.alias(OF_LEDGER), F.col("value").alias(_LINE))
         lines = lines.where(F.col(OF_LEDGER).isNotNull())

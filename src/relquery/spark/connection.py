@@ -11,7 +11,8 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from inspect import signature
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
@@ -29,6 +30,7 @@ from relquery.errors import (
     UnknownTableError,
     UnsupportedQueryError,
     did_you_mean,
+    unknown,
 )
 from relquery.prompt import Sampling
 from relquery.report import Report
@@ -91,6 +93,10 @@ def connect(
     Raises ConfigError, ModelError and MissingExtraError.
     """
     _check_session(spark)
+    if not isinstance(ledger, str | Path | None):
+        raise ConfigError(f"ledger is {ledger!r:.60}; it must be the path of a folder.")
+    if not (progress is None or callable(progress)):
+        raise ConfigError(f"progress is {progress!r:.60}; it must be a function.")
     if _is_local(spark) and "PYSPARK_PYTHON" not in os.environ:
         # Without it workers run whatever `python3` is on the path, which may lack relquery.
         spark.sparkContext.pythonExec = sys.executable
@@ -103,6 +109,7 @@ def connect(
     config = QueryConfig(order, on_error)
     per_task = max(1, concurrency // _tasks_of_executor(spark))
     if is_served(answering):
+        _check_options(options)
         options = {"max_concurrency": per_task, **_of_driver(answering), **options}
     load(answering, **options).close()  # what is wrong with it is said here
     folder, is_temporary = _folder(spark, ledger)
@@ -152,6 +159,7 @@ class SparkConnection:
             raise QueryError(
                 "The connection is closed. Open a new one with relquery.spark.connect(...)."
             )
+        _check_session(self.settings.spark)
         began = self.clock()
         record = Record(self.clock, self.settings.config.order)
         self._report, self._errors = None, []
@@ -302,6 +310,19 @@ def _check_session(spark: object) -> None:
         raise ConfigError(
             f"spark is {spark!r:.60}. Give a session: SparkSession.builder.getOrCreate()."
         )
+    if spark.sparkContext._jsc is None:
+        raise ConfigError("The Spark session has ended. Open a new one, and connect to that.")
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Raises ConfigError for what is no option of a server's model."""
+    from relquery.backends.provider.server import OpenAIConfig
+
+    known = {one.name for one in fields(OpenAIConfig)} - {"max_concurrency"} | {"model"}
+    for option in options:
+        if option not in known:
+            listing = sorted(known | set(signature(connect).parameters) - {"spark", "options"})
+            raise ConfigError(unknown("option", option, listing, of="relquery.spark.connect"))
 
 
 def _of_driver(model: str) -> dict[str, str]:

@@ -37,19 +37,29 @@ class OpenAIConfig:
     relqueries: Literal["vllm", "relquery"] | None = None
 
     def __post_init__(self) -> None:
-        if not 1 <= self.max_concurrency <= _MOST_CONNECTIONS:
+        for name in ("base_url", "api_key"):
+            given = getattr(self, name)
+            if not isinstance(given, str | None):
+                raise ConfigError(f"{name} is of type {type(given).__name__}; it must be a string.")
+        if not (_is_int(self.max_concurrency) and 1 <= self.max_concurrency <= _MOST_CONNECTIONS):
             raise ConfigError(
-                f"max_concurrency is {self.max_concurrency}; "
-                f"it must be from 1 to {_MOST_CONNECTIONS}."
+                f"max_concurrency is {self.max_concurrency!r}; "
+                f"it must be an integer from 1 to {_MOST_CONNECTIONS}."
             )
-        if not self.timeout > 0:
-            raise ConfigError(f"timeout is {self.timeout}; it must be above 0 seconds.")
-        if self.max_retries < 0:
-            raise ConfigError(f"max_retries is {self.max_retries}; it must not be negative.")
+        if not (isinstance(self.timeout, int | float) and self.timeout > 0):
+            raise ConfigError(f"timeout is {self.timeout!r}; it must be above 0 seconds.")
+        if not (_is_int(self.max_retries) and self.max_retries >= 0):
+            raise ConfigError(
+                f"max_retries is {self.max_retries!r}; it must be an integer of at least 0."
+            )
         if self.relqueries not in ("vllm", "relquery", None):
             raise ConfigError(
                 f"relqueries is {self.relqueries!r}; it must be 'vllm', 'relquery' or None."
             )
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from sqlglot.errors import ErrorLevel, SqlglotError
 
 from relquery.errors import UnsupportedQueryError
 from relquery.sql import names as ours
+from relquery.sql.read.source import to_sql
 from relquery.sql.read.tokens import parse
 
 _CUTS = ("order", "limit", "offset")
@@ -27,6 +28,13 @@ def to_spark(sql: str) -> str:
                 "to, which Spark does not do by DuckDB's rules. Cast it where it is asked for, "
                 "in a subquery: SELECT ... FROM (SELECT CAST(LLM('...', x) AS INTEGER) AS n FROM t)"
                 "."
+            )
+    for table in tree.find_all(exp.Table):
+        if isinstance(table.this, exp.Func):
+            raise UnsupportedQueryError(
+                f"The table {to_sql(table)[:80]} is a function of DuckDB, which Spark does not "
+                "have. Make a view of Spark, and name that: "
+                "spark.range(3).createOrReplaceTempView('numbers')."
             )
     for select in list(tree.find_all(exp.Select)):
         _cut_last(select)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,9 +19,14 @@ _STATE = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """A block in which errors that Spark raises become errors of relquery."""
+    """A block in which errors that Spark raises become errors of relquery.
+
+    Spark's client logs each with a page of what its own code was doing; ours say what it was.
+    """
     from pyspark.errors import AnalysisException, PySparkException
 
+    log = logging.getLogger("SQLQueryContextLogger")
+    was, log.disabled = log.disabled, True
     try:
         yield
     except AnalysisException as error:  # and ParseException
@@ -31,6 +37,8 @@ def translated() -> Iterator[None]:
         ) from error
     except PySparkException as error:
         raise _of_task(str(error)) from error
+    finally:
+        log.disabled = was
 
 
 def _of_task(text: str) -> RelqueryError:

@@ -14,15 +14,15 @@ from uuid import uuid4
 
 import pyarrow as pa
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
-from relquery.errors import UnsupportedQueryError
+from relquery.errors import SqlSyntaxError, UnsupportedQueryError
 from relquery.spark.tasks.types import plain
 from relquery.sql import names as ours
 from relquery.sql.answers import readings
 from relquery.sql.host.database import Database
 from relquery.sql.read import check as stub
-from relquery.sql.read.tokens import parse
+from relquery.sql.read.source import read_source
+from relquery.sql.read.tokens import UnbalancedError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,8 +63,8 @@ class Shadow:
         Raises UnsupportedQueryError for a column of a type that DuckDB does not have.
         """
         try:
-            tree = parse(sql)
-        except SqlglotError:  # what is wrong with it is said when it is read
+            tree = read_source(sql).parse()
+        except (SqlSyntaxError, UnbalancedError):  # what is wrong is said when it is read
             return
         entries = {entry.alias.lower() for entry in tree.find_all(exp.CTE)}
         for table in tree.find_all(exp.Table):
