@@ -108,8 +108,8 @@ def answering_of(
         return (model if source is None else source), options
     if not (isinstance(source, str) and source.startswith(("http://", "https://"))):
         raise ConfigError(
-            f"connect was given {source!r:.60} and model={model!r:.60}. Give one of them; the "
-            "address of a server takes the name of a model beside it."
+            f"connect was given {source!r:.60} and model={model!r:.60}. Give one of them, or the "
+            "address of a server, which begins with http:// or https://, and a model there."
         )
     return source, options | {"model": model}
 

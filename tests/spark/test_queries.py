@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -182,12 +183,23 @@ def test_later_connections_find_the_answers_in_the_ledger(
     assert not [path for path in tmp_path.iterdir() if path.name == "runs" and any(path.iterdir())]
 
 
-def test_progress_ends_with_all_inputs(spark: SparkSession, server: StandIn) -> None:
+def test_progress_counts_inputs_as_they_are_answered(spark: SparkSession) -> None:
+    def slowly(query: str, fields: dict[str, Any]) -> str:
+        time.sleep(0.6)
+        return upper_or_length(query, fields)
+
     told: list[tuple[str, int, int]] = []
-    with opened(spark, server, progress=lambda *each: told.append(each)) as con:
+    with (
+        standing_in(slowly) as server,
+        opened(spark, server, concurrency=1, progress=lambda *each: told.append(each)) as con,
+    ):
         con.sql("SELECT LLM('up', title) FROM films")
-    assert told[0] == ("projection 1", 0, 5)
-    assert told[-1] == ("projection 1", 5, 5)
+    assert {(stage, total) for stage, _, total in told} == {("projection 1", 5)}
+    counts = [done for _, done, _ in told]
+    assert counts[0] == 0
+    assert counts[-1] == 5
+    assert len(counts) > 3
+    assert counts == sorted(set(counts))
 
 
 @pytest.mark.parametrize(

@@ -190,6 +190,7 @@ def test_planning_takes_less_than_a_millisecond(monkeypatch: pytest.MonkeyPatch)
     ("given", "message"),
     [
         ({"policy": "sarathi"}, "policy"),
+        ({"policy": "srjf", "tail": 1}, "no effect under the policy srjf"),
         ({"polcy": "fcfs"}, "Did you mean 'policy'"),
         ({"cost": {"slope": 1}}, "cost must be"),
         ({"cost": "nowhere.json"}, "nowhere.json"),

@@ -107,10 +107,11 @@ class Server:
         return self.states[self._places(served)[served.num_tokens - 1]][2] % 1000
 
 
-def config(share: float = 0.5, policy: str = "fail") -> Any:
+def config(share: float = 0.5, policy: str = "fail", role: str = "kv_both", **extra: Any) -> Any:
     transfer = SimpleNamespace(
         kv_load_failure_policy=policy,
-        get_from_extra_config=lambda name, default: share if name == "share" else default,
+        kv_role=role,
+        kv_connector_extra_config={"share": share, **extra},
     )
     return SimpleNamespace(
         kv_transfer_config=transfer, model_config=SimpleNamespace(max_model_len=64)
@@ -270,7 +271,9 @@ def test_salts_share_no_spans() -> None:
     assert ends_as(served, composite, salt="a") == RequestStatus.FINISHED_STOPPED
 
 
-def test_asking_for_log_probabilities_of_the_prompt_computes_no_span_as_plain_text() -> None:
+def test_asking_for_log_probabilities_of_the_prompt_is_an_error() -> None:
+    from vllm.v1.request import RequestStatus
+
     served = Server("fcfs", 60, 0.5, 4)
     composite = Composite.of([(1, 2, 3, 4), (5, 6)], (8, 9), block=BLOCK, pad=0)
     for at, (prompt, said) in enumerate(composite.alone()):
@@ -280,8 +283,8 @@ def test_asking_for_log_probabilities_of_the_prompt_computes_no_span_as_plain_te
     served.scheduler.add_request(whole)
     while served.scheduler.requests:
         served.step()
-    assert whole.sampling_params.prompt_logprobs is None
-    assert whole._output_token_ids == answer(composite.prompt, [4, 4], 6)
+    assert whole.status == RequestStatus.FINISHED_ERROR
+    assert not whole._output_token_ids
 
 
 @pytest.mark.parametrize(
@@ -302,7 +305,13 @@ def test_models_that_it_does_not_fit_are_refused(given: dict[str, Any], message:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"), [({"policy": "recompute"}, "must be 'fail'"), ({"share": 1.5}, "share")]
+    ("given", "message"),
+    [
+        ({"policy": "recompute"}, "must be 'fail'"),
+        ({"share": 1.5}, "share"),
+        ({"role": "kv_producer"}, "kv_both"),
+        ({"shares": 0.3}, "Did you mean 'share'"),
+    ],
 )
 def test_settings_that_would_mislead_are_refused(given: dict[str, Any], message: str) -> None:
     from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole
@@ -330,6 +339,9 @@ def test_a_composite_without_a_question_is_refused() -> None:
     for spans, rest in (([(1,)], ()), ([], (1,)), ([(1,), ()], (1,))):
         with pytest.raises(ConfigError, match="at least one token"):
             Composite.of(spans, rest, block=4, pad=0)
+    text: Any = "a passage"
+    with pytest.raises(ConfigError, match="not text"):
+        Composite.of([text], (2,), block=4, pad=0)
     with pytest.raises(ConfigError, match="block is 0"):
         Composite.of([(1,)], (2,), block=0, pad=0)
     missing: Any = None

@@ -22,7 +22,7 @@ from relquery.errors import RequestError, UnsupportedQueryError
 from relquery.ledger import has_one_answer
 from relquery.ledger.folder import SUFFIX
 from relquery.spark.paths import to_read, to_write
-from relquery.spark.progress import Progress, following
+from relquery.spark.progress import Answered, Progress, following
 from relquery.spark.record import Record
 from relquery.spark.state import ANSWERED, LOST, State, state_of
 from relquery.spark.tasks.asks import (
@@ -141,7 +141,9 @@ class Calls:
             answers = answers.mapInArrow(
                 _Task(asks, self._speculates), from_arrow_schema(asks.schema)
             )
-            with following(self.settings.spark, self.settings.progress, name, total):
+            settings = self.settings
+            answered = Answered(settings.folder, asks.run)
+            with following(settings.spark, settings.progress, name, total, answered):
                 answers.write.parquet(to_write(place))
         finally:
             inputs.unpersist()

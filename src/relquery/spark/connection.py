@@ -196,7 +196,10 @@ class SparkConnection:
     ) -> DataFrame:
         database = shadow.database
         if calling.text.option is not None:
-            raise UnsupportedQueryError("EXPLAIN is not supported over Spark yet.")
+            raise UnsupportedQueryError(
+                "EXPLAIN is not supported over Spark yet. Explain the query on one machine, over a "
+                "sample of the rows: relquery.connect(...).sql('EXPLAIN ...')."
+            )
         check_query(calling.tree)
         with ready(calling, database, defaults) as tree, Scratch(database) as scratch:
             aggregates = Aggregates.of(database, tree)

@@ -5,8 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
+
+from relquery.ledger.folder import SUFFIX
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,27 +21,43 @@ Progress = Callable[[str, int, int], None]
 _EVERY = 0.5  # seconds
 
 
+@dataclass(slots=True)
+class Answered:
+    """How many answers the tasks of a run have stored so far, by the lines of their files."""
+
+    folder: Path
+    run: str
+    count: int = 0
+    _read: dict[Path, int] = field(default_factory=dict)
+
+    def __call__(self) -> int:
+        for path in self.folder.glob(f"{self.run}-*{SUFFIX}"):
+            with path.open("rb") as file:
+                file.seek(self._read.get(path, 0))
+                more = file.read()
+                self._read[path] = file.tell()
+            self.count += more.count(b"\n")
+        return self.count
+
+
 @contextmanager
 def following(
-    spark: SparkSession, progress: Progress | None, name: str, total: int
+    spark: SparkSession,
+    progress: Progress | None,
+    name: str,
+    total: int,
+    answered: Callable[[], int],
 ) -> Iterator[None]:
-    """A block whose jobs answer `total` inputs of a stage, in tasks of about equal size.
+    """A block whose jobs answer `total` inputs of a stage. What ends it early cancels them.
 
-    What ends the block early cancels its jobs.
+    Answers that no ledger keeps, since they would differ each time, are told of at the end.
     """
     context, group, over = spark.sparkContext, uuid4().hex, threading.Event()
-    tracker = context.statusTracker()
 
     def look() -> None:
-        told = -1
+        told = 0
         while not over.wait(_EVERY):
-            share = 0.0
-            for job in tracker.getJobIdsForGroup(group):
-                info = tracker.getJobInfo(job)
-                last = None if info is None else tracker.getStageInfo(max(info.stageIds))
-                if last is not None:
-                    share = max(share, last.numCompletedTasks / max(1, last.numTasks))
-            done = int(total * share)
+            done = answered()  # twice, where two attempts of a task have asked
             if progress is not None and told < done < total:
                 progress(name, done, total)
                 told = done

@@ -7,7 +7,10 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
+
+from relquery.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from relquery.vllm.scheduler import RelServeScheduler
@@ -19,4 +22,6 @@ def __getattr__(name: str) -> Any:
     """Imported when asked for: it needs vLLM."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if find_spec("vllm") is None:
+        raise MissingExtraError("relquery.vllm", "vllm")
     return getattr(import_module("relquery.vllm.scheduler"), name)

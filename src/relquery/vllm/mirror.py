@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -19,6 +20,8 @@ from relquery.engine.step.forecast import Experience
 from relquery.errors import ConfigError
 from relquery.prompt import Finish
 from relquery.vllm.pool import Held, Pool
+
+logger = logging.getLogger("vllm.relquery")  # vLLM shows what is below its own name
 
 ID, ROWS, TENANT, DEADLINE = (
     "relquery",
@@ -210,11 +213,12 @@ def _said(own: Any) -> Mapping[str, Any]:
 
 
 def _declared(said: Mapping[str, Any]) -> Declared:
-    """The same for the engine; what is not valid is not said, since nobody could be told."""
+    """The same for the engine; what is not valid is not believed, and the log says so."""
     name = said.get(ID)
     if not name:
         return Declared()
     try:
         return Declared(str(name), said.get(ROWS), said.get(DEADLINE))
-    except ConfigError:
+    except ConfigError as error:
+        logger.warning("relQuery %s: %s It is served as if nothing was said.", name, error)
         return Declared(str(name))

@@ -16,6 +16,7 @@ KEY = "relquery"
 VLLM_POLICIES: tuple[PolicyName, ...] = ("fcfs", "static", "relserve", "shortest", "srjf")
 """Policies that run in vLLM."""
 
+_WITHOUT_TAIL = ("fcfs", "srjf")
 _COSTS = [field.name for field in fields(LinearCost)]
 
 
@@ -50,6 +51,11 @@ class Settings:
         settings = cls(**values)
         if settings.policy not in VLLM_POLICIES:
             raise ConfigError(unknown("policy", settings.policy, VLLM_POLICIES, of="vLLM"))
+        if settings.tail is not None and settings.policy in _WITHOUT_TAIL:
+            raise ConfigError(
+                f"tail has no effect under the policy {settings.policy}. Leave it out, or choose "
+                "shortest, relserve or static."
+            )
         return settings
 
 

@@ -32,10 +32,15 @@ class Composite:
 
         Raises ConfigError if there are no spans, or nothing to ask.
         """
+        if any(isinstance(part, str) for part in (spans, rest, *spans)):
+            raise ConfigError("spans and rest must be lists of token ids, not text: tokenize them.")
         if type(block) is not int or block < 1:
             raise ConfigError(f"block is {block!r}; it must be vLLM's block size, e.g. 16.")
         if type(pad) is not int:
-            raise ConfigError(f"pad is {pad!r}; it must be the id of a token.")
+            raise ConfigError(
+                f"pad is {pad!r}; it must be the id of a token, e.g. that of the end of a text "
+                "where a tokenizer has none to fill up with."
+            )
         if not rest or not spans or not all(spans):
             raise ConfigError("A composite needs spans with tokens, and at least one token after.")
         filled = [(*span, *(pad,) * (-len(span) % block)) for span in spans]

@@ -15,7 +15,7 @@ from typing import Any
 
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1, KVConnectorRole
 
-from relquery.errors import ConfigError
+from relquery.errors import ConfigError, unknown
 from relquery.vllm.contract import check_spans, check_worker
 from relquery.vllm.spans.pinned import Pinned
 from relquery.vllm.spans.requests import Copies, SpanRequests
@@ -46,9 +46,15 @@ class SpanConnector(KVConnectorBase_V1):  # type: ignore[misc]
                 "kv_load_failure_policy must be 'fail': otherwise a prompt whose span is missing "
                 "would be answered as if it had none."
             )
+        if transfer.kv_role != "kv_both":
+            raise ConfigError("kv_role must be 'kv_both': what computes spans reads them, too.")
+        extra = transfer.kv_connector_extra_config
+        for name in extra:
+            if name != "share":
+                raise ConfigError(unknown("setting", name, ["share"], of="SpanConnector"))
         self._failed: set[int] = set()
         if role == KVConnectorRole.SCHEDULER:
-            share = transfer.get_from_extra_config("share", SHARE)
+            share = extra.get("share", SHARE)
             if not isinstance(share, int | float) or not 0 < share < 1:
                 raise ConfigError(f"share is {share!r}; it must be a number between 0 and 1.")
             blocks = int(kv_cache_config.num_blocks)

@@ -85,13 +85,17 @@ class SpanRequests:
             else:
                 self.prompts[request.request_id] = _Prompt(parts)
                 request.cache_salt = salt_of(salt, parts)
-            request.block_hashes.clear()
-            request.update_block_hashes()
             if request.skip_reading_prefix_cache:
                 # vLLM would compute the spans as plain text, to know their log-probabilities.
-                logger.warning("%s: spans give no prompt_logprobs", request.request_id)
+                self.prompts[
+                    request.request_id
+                ].wrong = (
+                    "a prompt with spans has no prompt_logprobs (over HTTP: echo with logprobs)"
+                )
                 request.skip_reading_prefix_cache = False
                 sampling.prompt_logprobs = None
+            request.block_hashes.clear()
+            request.update_block_hashes()
 
     def to_load(self, request: Any, computed: int) -> int | None:
         """How many tokens of spans are to be loaded after those that are computed.
