@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
+import relquery as rq
 from relquery.errors import (
     ConfigError,
     PartialResultWarning,
@@ -23,7 +24,7 @@ from relquery.spark import SparkConnection, connect
 from relquery.spark.planning.failures import translated
 from tests.spark.conftest import opened
 from tests.spark.stand_in import StandIn, standing_in
-from tests.sql.conftest import reference_sql, upper_or_length
+from tests.sql.conftest import SETUP, reference_sql, upper_or_length
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -89,6 +90,19 @@ def test_rows_are_those_of_duckdb(
         assert sorted(found, key=repr) == sorted(expected, key=repr)
     assert set(server.inputs.values()) <= {1}
     assert sum(stage.calls for stage in con.report.stages) == len(server.asked)
+
+
+def test_passages_in_a_list_are_asked_as_on_one_machine(
+    con: SparkConnection, server: StandIn
+) -> None:
+    query = "SELECT id, LLM('up', title, BAG(tags) AS passage) AS u FROM films ORDER BY id"
+    with rq.connect(model="openai:stand-in", base_url=server.url, api_key="none") as one:
+        one.sql(SETUP)
+        expected = one.sql(query).fetchall()
+    asked = dict(server.inputs)
+    server.inputs.clear()
+    assert rows_of(con.sql(query).collect()) == rows_of(expected)
+    assert server.inputs == asked
 
 
 def test_names_are_those_of_duckdb(con: SparkConnection) -> None:
