@@ -57,6 +57,8 @@ QUERIES = [
     "SELECT CASE WHEN seen THEN LLM('up', title) ELSE 'no' END FROM films",
     "SELECT count(*) FROM films WHERE id > 100 AND LLM('yes', title) = 'Yes'",
     "SELECT LLM('up', text) FROM empty",
+    "SELECT id, (SELECT max(LLM('up', text)) FROM reviews) AS m FROM films WHERE id > "
+    "(SELECT count(*) FROM reviews WHERE LLM('yes', text) = 'maybe')",
     "SELECT id, n, LLM('up', title) AS u FROM (SELECT NULL AS n, id, title FROM films)",
 ]
 ORDERED = [
@@ -302,19 +304,6 @@ def test_damaged_lines_of_a_ledger_are_asked_again(
     with opened(spark, server, ledger=tmp_path) as con:
         assert sorted(con.sql(query).collect()) == first
         assert con.report.calls == 1
-
-
-def test_columns_that_differ_in_case_alone_are_refused(
-    spark: SparkSession, con: SparkConnection, server: StandIn
-) -> None:
-    spark.conf.set("spark.sql.caseSensitive", "true")
-    try:
-        spark.sql("SELECT 1 AS a, 2 AS A").createOrReplaceTempView("cased")
-        with pytest.raises(UnsupportedQueryError, match="differ only in case"):
-            con.sql("SELECT LLM('up', A) FROM cased")
-    finally:
-        spark.conf.set("spark.sql.caseSensitive", "false")
-    assert not server.asked
 
 
 def test_workers_without_relquery_are_named() -> None:

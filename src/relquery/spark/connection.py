@@ -16,7 +16,6 @@ from inspect import signature
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
-from uuid import uuid4
 
 from relquery.backends.load import is_served, load
 from relquery.config import Order, QueryConfig
@@ -41,7 +40,7 @@ from relquery.spark.planning.shadow import Shadow
 from relquery.spark.progress import Progress
 from relquery.spark.record import ERRORS, Record
 from relquery.spark.selects import SparkSelects, check_query
-from relquery.spark.store import Store
+from relquery.spark.store import Store, remove_left
 from relquery.sql import names as ours
 from relquery.sql.host.database import Scratch
 from relquery.sql.query import naming
@@ -160,6 +159,7 @@ class SparkConnection:
                 "The connection is closed. Open a new one with relquery.spark.connect(...)."
             )
         _check_session(self.settings.spark)
+        _check_parser(self.settings.spark)
         began = self.clock()
         record = Record(self.clock, self.settings.config.order)
         self._report, self._errors = None, []
@@ -222,11 +222,11 @@ class SparkConnection:
                 return frame if done.names is None else frame.toDF(*done.names)
 
             run(Store(None))  # what Spark does not like is said before anything is asked
-            store = Store(self.settings.folder / "runs" / uuid4().hex)
+            store = Store.under(self.settings.folder)
             self._open.append(store)
             try:
                 frame = run(store)
-                store.keep([frame, *record.errors()])
+                store.tidy()
             except BaseException:
                 store.remove()
                 raise
@@ -317,6 +317,13 @@ def _check_session(spark: object) -> None:
         raise ConfigError("The Spark session has ended. Open a new one, and connect to that.")
 
 
+def _check_parser(spark: SparkSession) -> None:
+    """Raises ConfigError if Spark would read texts of queries otherwise than they are written."""
+    name = "spark.sql.parser.escapedStringLiterals"
+    if spark.conf.get(name, "false") == "true":
+        raise ConfigError(f"{name} is true, and backslashes would be lost. Set it to false.")
+
+
 def _check_options(options: Mapping[str, Any]) -> None:
     """Raises ConfigError for what is no option of a server's model."""
     from relquery.backends.provider.server import OpenAIConfig
@@ -365,4 +372,5 @@ def _folder(spark: SparkSession, ledger: str | Path | None) -> tuple[Path, bool]
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"The ledger {str(folder)!r} must be a folder ({error}).") from None
+    remove_left(folder)
     return folder.absolute(), False

@@ -96,7 +96,8 @@ class Record:
 
         sql = f"SELECT {KEY}, {ours.ROW}, {_inputs(call, texts)} FROM {ours.ROWS}"
         rows = keyed.over(f"{sql} WHERE {KEY} IS NOT NULL")
-        self._lost[name] = keyed.store.written(
+        self._lost[name] = _kept(
+            keyed,
             rows.join(troubled, KEY).select(
                 F.lit(name).alias("stage"),
                 F.col(ours.ROW).alias("row"),
@@ -105,7 +106,7 @@ class Record:
                 F.col(TEXT).alias("text"),
                 F.col(FINISH).alias("finish"),
                 F.col(COUNTS[0]).alias("attempts"),
-            )
+            ),
         )
 
     def check(self, name: str, checks: tuple[Check, ...], before: State, after: State) -> None:
@@ -134,7 +135,7 @@ class Record:
             others = self._invalid.get((name, call.index))
             if at and others is not None:  # a row is told once, for the first check that it fails
                 failed = others.unionByName(failed).dropDuplicates(["stage", "row"])
-            self._invalid[name, call.index] = before.store.written(failed)
+            self._invalid[name, call.index] = _kept(before, failed)
 
     def report(self, seconds: float) -> Report:
         """What the stages have cost."""
@@ -150,6 +151,10 @@ class Record:
     def _stage(self, name: str, call: PlannedCall) -> StageReport:
         none = StageReport(name, call.text, 0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0, self.order, 0.0)
         return self.stages.setdefault(name, none)
+
+
+def _kept(rows: State, errors: DataFrame) -> DataFrame:
+    return rows.store.keep(rows.store.written(errors))
 
 
 @dataclass(frozen=True, slots=True)

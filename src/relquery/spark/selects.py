@@ -46,7 +46,9 @@ class SparkSelects:
         if self.store.folder is None:
             return _checked(state)
         run = _Run(Calls(self.settings, self.record, self.store.folder), plan, kinds)
-        return run.all(state)
+        done = run.all(state)
+        self.store.keep(done.frame)
+        return done
 
     def table(self, rows: State) -> str:
         """See Selects."""
@@ -55,7 +57,7 @@ class SparkSelects:
         if self.store.folder is None:
             return self.shadow.publish(spark.createDataFrame([], frame.schema))
         # Spark joins no rows that tasks of Python make.
-        return self.shadow.publish(self.store.written(frame))
+        return self.shadow.publish(self.store.keep(self.store.written(frame)))
 
     def final(self, rows: State) -> str:
         """See Selects."""

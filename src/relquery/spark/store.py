@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Iterable
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +15,17 @@ from uuid import uuid4
 from relquery.spark.paths import to_read, to_write
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+
+RUNS = "runs"
+"""The folder in a ledger's where rows and answers of statements are, each in one of its own."""
+
+_EXACT = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+}
+"""How files are written that give back what they were given, whatever a session has chosen."""
 
 
 @dataclass(slots=True)
@@ -27,17 +40,24 @@ class Store:
 
     folder: Path | None
     _held: list[DataFrame] = field(default_factory=list)
+    _kept: list[DataFrame] = field(default_factory=list)
+
+    @classmethod
+    def under(cls, ledger: Path) -> Store:
+        """A new one in a ledger's folder, named after this process."""
+        return cls(ledger / RUNS / f"{_host()}-{os.getpid()}-{uuid4().hex}")
 
     def written(self, frame: DataFrame) -> DataFrame:
         """The rows of a frame, from files."""
         if self.folder is None:
             return frame
         place = self.folder / uuid4().hex
-        frame.write.parquet(to_write(place))
+        with _exactly(frame.sparkSession):
+            frame.write.parquet(to_write(place))
         return frame.sparkSession.read.schema(frame.schema).parquet(to_read(place))
 
     def held(self, frame: DataFrame) -> DataFrame:
-        """A frame whose rows Spark keeps in memory, or on its disks, until `keep`."""
+        """A frame whose rows Spark keeps in memory, or on its disks, until `tidy`."""
         from pyspark import StorageLevel
 
         if self.folder is None:
@@ -46,20 +66,69 @@ class Store:
         self._held.append(kept)
         return kept
 
-    def keep(self, frames: Iterable[DataFrame]) -> None:
-        """Let go of everything that some frames do not read."""
+    def keep(self, frame: DataFrame) -> DataFrame:
+        """A frame whose files stay when the rest goes."""
+        # Of the result alone, Spark does not list the files that its subqueries read.
+        self._kept.append(frame)
+        return frame
+
+    def tidy(self) -> None:
+        """Let go of all that nobody has asked to keep."""
         for frame in self._held:
             frame.unpersist()
         self._held.clear()
         if self.folder is None or not self.folder.exists():
             return
-        read = {part for frame in frames for file in frame.inputFiles() for part in file.split("/")}
+        read: set[str] = set()
+        for frame in self._kept:  # planned anew, since nothing is held in memory now
+            read.update(part for file in frame.select("*").inputFiles() for part in file.split("/"))
         for place in self.folder.iterdir():
             if place.name not in read:
                 shutil.rmtree(place, ignore_errors=True)
 
     def remove(self) -> None:
         """Let go of everything."""
-        self.keep(())
+        self._kept.clear()
+        self.tidy()
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def remove_left(ledger: Path) -> None:
+    """Remove what programs have left in a ledger's folder that were killed on this machine."""
+    with suppress(OSError):
+        for place in (ledger / RUNS).iterdir():
+            host, _, rest = place.name.rpartition("-")[0].rpartition("-")
+            if host == _host() and rest.isdigit() and not _runs(int(rest)):
+                shutil.rmtree(place, ignore_errors=True)
+
+
+def _host() -> str:
+    return socket.gethostname()
+
+
+def _runs(process: int) -> bool:
+    """Whether a process of this machine runs."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it is somebody else's
+        return True
+    return True
+
+
+@contextmanager
+def _exactly(spark: SparkSession) -> Iterator[None]:
+    """A block in which files are written as _EXACT says."""
+    before = {name: spark.conf.get(name, None) for name in _EXACT}
+    for name, value in _EXACT.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, was in before.items():
+            if was is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, was)

@@ -23,6 +23,7 @@ def translated() -> Iterator[None]:
 
     Spark's client logs each with a page of what its own code was doing; ours say what it was.
     """
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import AnalysisException, PySparkException
 
     log = logging.getLogger("SQLQueryContextLogger")
@@ -37,6 +38,9 @@ def translated() -> Iterator[None]:
         ) from error
     except PySparkException as error:
         raise _of_task(str(error)) from error
+    except Py4JJavaError as error:
+        said = str(error.java_exception.getMessage() or error.java_exception)
+        raise _of_task(said) from error
     finally:
         log.disabled = was
 

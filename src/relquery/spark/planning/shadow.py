@@ -6,6 +6,7 @@ Spark's. What has rows is in Spark alone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from uuid import uuid4
 import pyarrow as pa
 from sqlglot import exp
 
-from relquery.errors import SqlSyntaxError, UnsupportedQueryError
+from relquery.errors import ConfigError, QueryError, SqlSyntaxError, UnsupportedQueryError
 from relquery.spark.tasks.types import plain
 from relquery.sql import names as ours
 from relquery.sql.answers import readings
@@ -45,9 +46,15 @@ class Shadow:
     def open(cls, spark: SparkSession) -> Iterator[Shadow]:
         """An empty one, for one statement."""
         with closing(Database.open()) as database:
-            zone = str(spark.conf.get("spark.sql.session.timeZone"))
+            zone = _zone(str(spark.conf.get("spark.sql.session.timeZone")))
             database.execute("SET threads = 1")
-            database.execute(f"SET TimeZone = '{zone}'")
+            try:
+                database.execute(f"SET TimeZone = '{zone}'")
+            except QueryError:
+                raise ConfigError(
+                    f"spark.sql.session.timeZone is {zone!r}, which DuckDB does not know. Set it "
+                    "to a name such as UTC, Europe/Berlin or Etc/GMT-2."
+                ) from None
             stub.install(database)
             readings.install(database)
             shadow = cls(spark, database, zone)
@@ -146,6 +153,19 @@ class Shadow:
         self._views.append(name)
         self._make([name], frame.schema)
         return name
+
+
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])0?(\d{1,2})(?::?00)?(?::?00)?|Z")
+
+
+def _zone(name: str) -> str:
+    """A time zone of Spark by the name that DuckDB has for it: of `+02:00`, Etc/GMT-2."""
+    found = _OFFSET.fullmatch(name)
+    if found is None:
+        return name
+    if found[1] is None or found[2] == "0":
+        return "UTC"
+    return f"Etc/GMT{'-' if found[1] == '+' else '+'}{found[2]}"
 
 
 def _quoted(name: str) -> str:
