@@ -87,6 +87,7 @@ class Priorities(Generic[E]):
         self._remaining = remaining
         is_bounded = remaining is not None and fairness.tail is not None
         self._tail = Tail(fairness.tail or 0.0) if is_bounded else None
+        self._shapes: dict[int, tuple[int, int, int]] = {}
 
     def __getitem__(self, relquery: int) -> Urgency:
         steps_back = self._known[relquery].tenant in self._ahead and not self.is_urgent(relquery)
@@ -99,6 +100,8 @@ class Priorities(Generic[E]):
                 self._take_in(relquery, state)
             elif relquery.id in self._known:
                 self._tenants.take_in(relquery)  # including the tokens of its last step
+                if self._tail is not None and self._remaining is not None:
+                    self._tail.note(relquery.id, self._remaining.done(relquery, state))
                 self._forget(relquery.id)
         for number in self._due.take_until(state.now):
             self._starved.add(number)
@@ -194,8 +197,13 @@ class Priorities(Generic[E]):
         if self._deadlines is not None:
             self._deadlines.take_in(relquery, state)
         if self._tail is not None and self._remaining is not None:
-            work = self._remaining.work(relquery, state)
-            self._tail.take_in(number, work, relquery.size)
+            done = self._remaining.done(relquery, state)
+            shape = relquery.size, len(relquery.waiting), len(relquery.running)
+            if self._shapes.get(number) == shape:
+                self._tail.note(number, done)
+            else:  # what is left is estimated again
+                self._shapes[number] = shape
+                self._tail.take_in(number, self._remaining.work(relquery, state), done)
         self._rank(relquery)
 
     def _rank(self, relquery: RelQuery) -> None:
@@ -232,6 +240,7 @@ class Priorities(Generic[E]):
             self._deadlines.forget(number)
         if self._tail is not None:
             self._tail.forget(number)
+            del self._shapes[number]
         self._starved.discard(number)
         self._overdue.pop(number, None)
         self._due.discard(number)

@@ -64,9 +64,16 @@ class Remaining:
             prompts += (
                 relquery.expected * relquery.mean_prompt * self._expected_ratio(relquery, state)
             )
-        cost = self._cost
-        decode = cost.decode_slope + cost.decode_intercept / state.limits.max_num_seqs
-        return cost.prefill_slope * (prompts + unfinished) + decode * answers
+        return self._cost.prefill_slope * (prompts + unfinished) + self._decode(state) * answers
+
+    def done(self, relquery: RelQuery, state: State) -> float:
+        """Seconds of the same kind that it has taken so far."""
+        prompts = self._cost.prefill_slope * relquery.computed_prompts
+        return prompts + self._decode(state) * relquery.drawn_tokens
+
+    def _decode(self, state: State) -> float:
+        """Seconds of a token of an answer where all seats are taken."""
+        return self._cost.decode_slope + self._cost.decode_intercept / state.limits.max_num_seqs
 
     def _seconds(
         self, relquery: RelQuery, state: State, cost: LinearCost, usual: float = 1.0

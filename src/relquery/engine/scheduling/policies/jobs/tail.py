@@ -3,7 +3,8 @@
 There a relQuery waits for the work that it finds. How much it finds does not depend on the order in
 which a busy machine serves, so that wait is known at each arrival, although nobody is served in
 this order. Each relQuery is promised the 99th percentile of these waits. Time is counted in work
-done, so what the machine takes for it need not be known.
+done, so what the machine takes for it need not be known. It is what was done, not what estimates of
+the rest have fallen by: they move with every row that comes.
 
 A relQuery is *tight* if all the work that came before it, with its own, fills what is left of its
 promise. Then nothing that came later may go first; among what came before, the order is free.
@@ -36,25 +37,29 @@ class Tail:
         self._factor = factor
         self._open: dict[int, _Open] = {}  # in the order of their arrivals
         self._waits: deque[float] = deque(maxlen=SEEN)
-        self._promised = self._came = 0.0
+        self._promised = self._clock = 0.0
         self._numbers = 0
 
-    def take_in(self, number: int, work: float, size: int) -> None:
-        """Note how much work an open relQuery still is. size: requests that have arrived."""
+    def take_in(self, number: int, work: float, done: float) -> None:
+        """Note how much work an open relQuery still is, by what is known now, and what is done."""
         known = self._open.get(number)
         if known is None:
-            done = self._came - sum(each.work for each in self._open.values())
-            self._came += work
             self._numbers += 1
-            self._open[number] = _Open(float(self._numbers), done, work, size)
-            self._waits.append(self._came - done)
+            self._open[number] = _Open(float(self._numbers), self._clock, work)
+            self.note(number, done)
+            self._waits.append(sum(each.work for each in self._open.values()))
             wait = float(np.quantile(self._waits, QUANTILE))
             self._promised = (1 - MARGIN) * self._factor * wait
-            return
-        if size > known.size:  # more rows have come
-            self._came += max(0.0, work - known.work)
-            known.size = size
-        known.work = work
+        else:
+            self.note(number, done)
+            known.work = work
+
+    def note(self, number: int, done: float) -> None:
+        """Note how much work of a relQuery is done; so much less is left."""
+        known = self._open[number]
+        more = done - known.done
+        self._clock += more
+        known.done, known.work = done, max(0.0, known.work - more)
 
     def update(self) -> set[int]:
         """Process that work has been done; returns the relQueries whose turns have changed."""
@@ -63,7 +68,7 @@ class Tail:
             each = self._open.values()
             filled = np.cumsum([one.work for one in each])
             left = np.array([one.since for one in each]) + self._promised
-            left -= self._came - filled[-1]
+            left -= self._clock
             tight = np.flatnonzero(filled >= left)
             if len(tight):
                 turns = np.array([one.turn for one in each])
@@ -81,9 +86,9 @@ class Tail:
 @dataclass(slots=True)
 class _Open:
     """turn: its place among all arrivals. since: the work that was done when it arrived. work: what
-    it still is. size: requests that have arrived."""
+    it still is. done: what of it is done."""
 
     turn: float
     since: float
     work: float
-    size: int
+    done: float = 0.0
