@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
+from itertools import count
 
 import numpy as np
 import pytest
@@ -10,12 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relquery.config import EngineConfig, PolicyName
+from relquery.engine.clock import VirtualClock
 from relquery.engine.cost.accelerators import Served
 from relquery.engine.cost.linear import LinearCost
+from relquery.engine.executor import SimulatedExecutor
+from relquery.engine.loop import Loop
+from relquery.engine.request.clients.declared import Declared
+from relquery.engine.request.request import Request
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.engine.scheduling.policies.jobs.priority import Fairness
 from relquery.engine.scheduling.policies.jobs.tail import MARGIN, QUANTILE, SEEN, Tail
-from relquery.traces.simulate import simulate
+from relquery.traces.serve import requests_of
+from relquery.traces.simulate import approximate_tokens, simulate
 from relquery.traces.trace import TracedQuery
 
 
@@ -141,6 +149,47 @@ def test_the_longest_waits_are_those_of_first_come_first_served(seed: int) -> No
     assert p99[1] > 1.3 * p99[0]  # what it is for
     assert p99[2] < 1.02 * p99[0]
     assert bounded.mean() < 0.9 * first_come.mean()
+
+
+def _by_row(queries: list[TracedQuery], tail: float) -> float:
+    """The mean latency if rows come one by one, each before the next step."""
+    clock = VirtualClock()
+    policy = make_policy("shortest", Settings(COST, Fairness(tail=tail)))
+    engine = Loop(SimulatedExecutor(clock, COST), LIMITS, clock, policy, COST)
+    numbers, left, opened = count(), dict(enumerate(queries)), {}
+    coming: dict[int, list[Request]] = {}
+    latencies = []
+    while left or opened:
+        for at in [at for at, query in left.items() if query.arrival <= clock.now()]:
+            coming[at] = requests_of(left.pop(at), at, numbers, approximate_tokens)
+        for at, requests in [*coming.items()]:
+            query = queries[at]
+            declared = Declared(str(at), len(query.rows))
+            opened[at] = engine.submit(requests.pop(0), "", query.arrival, declared)
+            if not requests:
+                del coming[at]
+        if not opened:
+            clock.advance(min(query.arrival for query in left.values()) - clock.now())
+            continue
+        engine.step()
+        for at in [at for at, each in opened.items() if at not in coming and not each.open]:
+            latencies.append(clock.now() - queries[at].arrival)
+            del opened[at]
+    return float(np.mean(latencies))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_that_come_one_by_one_tighten_no_promise(seed: int) -> None:
+    draw = random.Random(seed)
+    queries = [
+        replace(
+            query,
+            rows=tuple(f"job {draw.random()} " + "word " * draw.randint(1, 16) for _ in query.rows),
+        )
+        for query in _overload(seed)
+    ]
+    together = float(_latencies(queries, "shortest", 1.0).mean())
+    assert _by_row(queries, 1.0) < 1.1 * together
 
 
 def test_a_larger_factor_serves_short_relqueries_sooner() -> None:
