@@ -47,6 +47,7 @@ class OpenRequests:
         relquery.size += 1
         relquery.prompt_tokens += request.prompt_tokens
         relquery.output_limit = max(relquery.output_limit, request.max_tokens)
+        relquery.allowed_tokens += request.max_tokens
         for queue in (self.waiting, relquery.waiting):
             queue.append(request)
         self.changed[relquery] = None
@@ -82,6 +83,7 @@ class OpenRequests:
         relquery = self._leave(request)
         relquery.size -= 1
         relquery.prompt_tokens -= request.prompt_tokens
+        relquery.allowed_tokens -= request.max_tokens
         left = [each.max_tokens for each in (*relquery.waiting, *relquery.running)]
         relquery.output_limit = max(left, default=relquery.output_limit)
         request.finish, request.finished_at = Finish.CANCELLED, now

@@ -34,7 +34,8 @@ class RelQuery:
     the client gave it, if any. size: number of submitted requests. refused: requests that came and
     could not be served. rows: requests that will come in all, if the client said. deadline: on the
     engine's clock, when its open requests end without an answer. prompt_tokens: of all submitted
-    requests. output_limit: the most tokens that an answer may have. waiting, running: the open
+    requests. output_limit: the most tokens that an answer may have. allowed_tokens: those that all
+    answers of submitted requests may have. waiting, running: the open
     requests. answered: requests that ended with an answer. answered_tokens: tokens of their
     answers.
     computed_prompts: prompt tokens computed so far, without those served from the cache.
@@ -53,6 +54,7 @@ class RelQuery:
     deadline: float | None = None
     prompt_tokens: int = 0
     output_limit: int = 0
+    allowed_tokens: int = 0
     waiting: Queue = field(default_factory=Queue)
     running: dict[Request, None] = field(default_factory=dict)
     answered: int = 0
@@ -77,6 +79,11 @@ class RelQuery:
     def mean_prompt(self) -> float:
         """Tokens of a prompt, the mean of those that have come."""
         return self.prompt_tokens / self.size if self.size else 0.0
+
+    @property
+    def mean_limit(self) -> float:
+        """Tokens that an answer may have, the mean of those of submitted requests."""
+        return self.allowed_tokens / self.size if self.size else 0.0
 
     @property
     def latency(self) -> Latency | None:

@@ -203,7 +203,8 @@ class Priorities(Generic[E]):
                 self._tail.note(number, done)
             else:  # what is left is estimated again
                 self._shapes[number] = shape
-                self._tail.take_in(number, self._remaining.work(relquery, state), done)
+                work = self._remaining.work(relquery, state)
+                self._tail.take_in(number, work, done, relquery.size)
         self._rank(relquery)
 
     def _rank(self, relquery: RelQuery) -> None:

@@ -58,7 +58,7 @@ class Remaining:
         usual = 1.0 if state.length_ratio is None else state.length_ratio
         left, unfinished = self._begun(relquery, usual)
         coming = len(relquery.waiting) + relquery.expected
-        answers = sum(left) + usual * relquery.output_limit * coming
+        answers = sum(left) + usual * relquery.mean_limit * coming
         prompts = float(relquery.waiting.lengths.sum()) * self.miss_ratio(relquery, state)
         if relquery.expected:
             prompts += (

@@ -4,7 +4,8 @@ There a relQuery waits for the work that it finds. How much it finds does not de
 which a busy machine serves, so that wait is known at each arrival, although nobody is served in
 this order. Each relQuery is promised the 99th percentile of these waits. Time is counted in work
 done, so what the machine takes for it need not be known. It is what was done, not what estimates of
-the rest have fallen by: they move with every row that comes.
+the rest have fallen by: they move with every row that comes. And estimates are corrected by what
+those of ended relQueries were too high or too low by in the mean.
 
 A relQuery is *tight* if all the work that came before it, with its own, fills what is left of its
 promise. Then nothing that came later may go first; among what came before, the order is free.
@@ -37,22 +38,27 @@ class Tail:
         self._factor = factor
         self._open: dict[int, _Open] = {}  # in the order of their arrivals
         self._waits: deque[float] = deque(maxlen=SEEN)
-        self._promised = self._clock = 0.0
+        self._wait = self._clock = 0.0
+        self._estimated = self._took = 0.0  # of relQueries that have ended
         self._numbers = 0
 
-    def take_in(self, number: int, work: float, done: float) -> None:
-        """Note how much work an open relQuery still is, by what is known now, and what is done."""
+    def take_in(self, number: int, work: float, done: float, size: int) -> None:
+        """Note how much work an open relQuery still is, by what is known now, and what is done.
+
+        size: requests that have arrived.
+        """
         known = self._open.get(number)
         if known is None:
             self._numbers += 1
-            self._open[number] = _Open(float(self._numbers), self._clock, work)
+            known = self._open[number] = _Open(float(self._numbers), self._clock, work)
             self.note(number, done)
             self._waits.append(sum(each.work for each in self._open.values()))
-            wait = float(np.quantile(self._waits, QUANTILE))
-            self._promised = (1 - MARGIN) * self._factor * wait
+            self._wait = float(np.quantile(self._waits, QUANTILE))
         else:
             self.note(number, done)
             known.work = work
+        if size != known.size:
+            known.size, known.estimated = size, work + done
 
     def note(self, number: int, done: float) -> None:
         """Note how much work of a relQuery is done; so much less is left."""
@@ -66,8 +72,10 @@ class Tail:
         before, self.turns = self.turns, {}
         if len(self._open) > 1:
             each = self._open.values()
-            filled = np.cumsum([one.work for one in each])
-            left = np.array([one.since for one in each]) + self._promised
+            bias = self._took / self._estimated if self._estimated else 1.0
+            filled = bias * np.cumsum([one.work for one in each])
+            promised = (1 - MARGIN) * self._factor * self._wait * bias
+            left = np.array([one.since for one in each]) + promised
             left -= self._clock
             tight = np.flatnonzero(filled >= left)
             if len(tight):
@@ -79,16 +87,21 @@ class Tail:
 
     def forget(self, number: int) -> None:
         """A relQuery has ended."""
-        del self._open[number]
+        known = self._open.pop(number)
+        self._estimated += known.estimated
+        self._took += known.done
         self.turns.pop(number, None)
 
 
 @dataclass(slots=True)
 class _Open:
     """turn: its place among all arrivals. since: the work that was done when it arrived. work: what
-    it still is. done: what of it is done."""
+    it still is. done: what of it is done. size: requests that have arrived. estimated: what it was
+    in all, by what was known when the last of them came."""
 
     turn: float
     since: float
     work: float
     done: float = 0.0
+    size: int = 0
+    estimated: float = 0.0
