@@ -272,7 +272,7 @@ class _Asking:
 
 
 def _params(sampling: Sampling, schema: str | None = None) -> Any:
-    """The same for vLLM. schema: of the answers, as its grammar reads it."""
+    """The sampling as vLLM's parameters. schema: of the answers, as its grammar reads it."""
     from vllm import SamplingParams
     from vllm.sampling_params import StructuredOutputsParams
 

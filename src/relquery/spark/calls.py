@@ -114,7 +114,7 @@ class Calls:
         columns = [f"{text} AS {ours.field(at)}" for at, (text, _) in enumerate(written)]
         items = ", ".join([KEY, *columns])
         inputs = keyed.over(f"SELECT {items} FROM {ours.ROWS} WHERE {KEY} IS NOT NULL")
-        # By KEY already, they are not dealt again to drop duplicates, in parts for large tables.
+        # Partitioned by KEY here, so that dropDuplicates needs no shuffle of its own.
         parts = -(-keyed.frame.where(F.col(KEY).isNotNull()).count() // _ROWS)
         most = int(self.settings.spark.conf.get("spark.sql.shuffle.partitions", "200") or 200)
         inputs = inputs.repartition(max(1, min(parts, most)), KEY).dropDuplicates([KEY])

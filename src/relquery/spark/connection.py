@@ -318,14 +318,14 @@ def _check_session(spark: object) -> None:
 
 
 def _check_parser(spark: SparkSession) -> None:
-    """Raises ConfigError if Spark would read texts of queries otherwise than they are written."""
+    """Raises ConfigError if the session keeps backslashes in string literals as they are."""
     name = "spark.sql.parser.escapedStringLiterals"
     if spark.conf.get(name, "false") == "true":
         raise ConfigError(f"{name} is true, and backslashes would be lost. Set it to false.")
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
-    """Raises ConfigError for what is no option of a server's model."""
+    """Raises ConfigError for an option that a server's model does not take."""
     from relquery.backends.provider.server import OpenAIConfig
 
     known = {one.name for one in fields(OpenAIConfig)} - {"max_concurrency"} | {"model"}

@@ -23,7 +23,7 @@ _EVERY = 0.5  # seconds
 
 @dataclass(slots=True)
 class Answered:
-    """How many answers the tasks of a run have stored so far, by the lines of their files."""
+    """Counts the answers that the tasks of a run have stored, by the lines of their files."""
 
     folder: Path
     run: str

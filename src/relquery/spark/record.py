@@ -69,7 +69,7 @@ class Record:
         )
 
     def rows(self, name: str, call: PlannedCall, asked: DataFrame, state: str, began: float) -> int:
-        """Note the rows that a stage was asked for: those of the last time that it was.
+        """Record the rows that a stage was asked for in its last run.
 
         Returns how many have no value.
         """

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 RUNS = "runs"
-"""The folder in a ledger's where rows and answers of statements are, each in one of its own."""
+"""The folder inside the ledger with the rows of statements, one folder for each statement."""
 
 _EXACT = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
 }
-"""How files are written that give back what they were given, whatever a session has chosen."""
+"""Settings under which Parquet files hold exactly what was written."""
 
 
 @dataclass(slots=True)
@@ -44,11 +44,11 @@ class Store:
 
     @classmethod
     def under(cls, ledger: Path) -> Store:
-        """A new one in a ledger's folder, named after this process."""
+        """A new store inside the ledger's folder, named after this process."""
         return cls(ledger / RUNS / f"{_host()}-{os.getpid()}-{uuid4().hex}")
 
     def written(self, frame: DataFrame) -> DataFrame:
-        """The rows of a frame, from files."""
+        """Write a frame's rows to files now; returns a frame that reads them."""
         if self.folder is None:
             return frame
         place = self.folder / uuid4().hex
@@ -57,7 +57,7 @@ class Store:
         return frame.sparkSession.read.schema(frame.schema).parquet(to_read(place))
 
     def held(self, frame: DataFrame) -> DataFrame:
-        """A frame whose rows Spark keeps in memory, or on its disks, until `tidy`."""
+        """Let Spark keep a frame's rows in memory, or on its disks, until `tidy`."""
         from pyspark import StorageLevel
 
         if self.folder is None:
@@ -67,13 +67,13 @@ class Store:
         return kept
 
     def keep(self, frame: DataFrame) -> DataFrame:
-        """A frame whose files stay when the rest goes."""
-        # Of the result alone, Spark does not list the files that its subqueries read.
+        """Keep a frame's files when `tidy` removes the rest; returns the frame."""
+        # Each frame is named, since Spark's list of a result's files lacks those of subqueries.
         self._kept.append(frame)
         return frame
 
     def tidy(self) -> None:
-        """Let go of all that nobody has asked to keep."""
+        """Remove the rows that no kept frame reads, from memory and from disk."""
         for frame in self._held:
             frame.unpersist()
         self._held.clear()
@@ -85,9 +85,10 @@ class Store:
         for place in self.folder.iterdir():
             if place.name not in read:
                 shutil.rmtree(place, ignore_errors=True)
+        self._kept.clear()  # their files are all that is left
 
     def remove(self) -> None:
-        """Let go of everything."""
+        """Remove all rows and answers."""
         self._kept.clear()
         self.tidy()
         if self.folder is not None:
@@ -95,7 +96,7 @@ class Store:
 
 
 def remove_left(ledger: Path) -> None:
-    """Remove what programs have left in a ledger's folder that were killed on this machine."""
+    """Remove rows left in a ledger's folder by programs that were killed on this machine."""
     with suppress(OSError):
         for place in (ledger / RUNS).iterdir():
             host, _, rest = place.name.rpartition("-")[0].rpartition("-")
@@ -108,7 +109,7 @@ def _host() -> str:
 
 
 def _runs(process: int) -> bool:
-    """Whether a process of this machine runs."""
+    """Whether a process with this id is running."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -120,7 +121,7 @@ def _runs(process: int) -> bool:
 
 @contextmanager
 def _exactly(spark: SparkSession) -> Iterator[None]:
-    """A block in which files are written as _EXACT says."""
+    """Apply the settings in _EXACT inside the block."""
     before = {name: spark.conf.get(name, None) for name in _EXACT}
     for name, value in _EXACT.items():
         spark.conf.set(name, value)

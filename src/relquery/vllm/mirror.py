@@ -45,7 +45,7 @@ class Drawn(Sequence[int]):
         self.refresh()
 
     def refresh(self) -> None:
-        """Take over how many tokens there are."""
+        """Read from vLLM how many tokens there are."""
         own = self._own
         self._length = int(own.num_output_tokens + own.num_output_placeholders)
 
@@ -213,7 +213,7 @@ def _said(own: Any) -> Mapping[str, Any]:
 
 
 def _declared(said: Mapping[str, Any]) -> Declared:
-    """The same for the engine; what is not valid is not believed, and the log says so."""
+    """What a request declares of its relQuery. Invalid values are ignored and logged."""
     name = said.get(ID)
     if not name:
         return Declared()

@@ -34,9 +34,9 @@ class RelQuery:
     the client gave it, if any. size: number of submitted requests. refused: requests that came and
     could not be served. rows: requests that will come in all, if the client said. deadline: on the
     engine's clock, when its open requests end without an answer. prompt_tokens: of all submitted
-    requests. output_limit: the most tokens that an answer may have. allowed_tokens: those that all
-    answers of submitted requests may have. waiting, running: the open
-    requests. answered: requests that ended with an answer. answered_tokens: tokens of their
+    requests. output_limit: the most tokens that an answer may have. allowed_tokens: the sum of
+    max_tokens over the submitted requests. waiting, running: the open requests. answered: requests
+    that ended with an answer. answered_tokens: tokens of their
     answers.
     computed_prompts: prompt tokens computed so far, without those served from the cache.
     drawn_tokens: answer tokens drawn so far.
@@ -82,7 +82,7 @@ class RelQuery:
 
     @property
     def mean_limit(self) -> float:
-        """Tokens that an answer may have, the mean of those of submitted requests."""
+        """Mean max_tokens of the submitted requests."""
         return self.allowed_tokens / self.size if self.size else 0.0
 
     @property

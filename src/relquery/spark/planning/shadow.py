@@ -159,7 +159,7 @@ _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])0?(\d{1,2})(?::?00)?(?::?00)?|Z")
 
 
 def _zone(name: str) -> str:
-    """A time zone of Spark by the name that DuckDB has for it: of `+02:00`, Etc/GMT-2."""
+    """DuckDB's name for a time zone of Spark, e.g. Etc/GMT-2 for `+02:00`."""
     found = _OFFSET.fullmatch(name)
     if found is None:
         return name

@@ -139,7 +139,7 @@ class SpanRequests:
                     self.copies.by.append(part.start)
 
     def taken(self) -> Copies:
-        """What has been noted since it was taken."""
+        """The copies noted since the last call."""
         copies, self.copies = self.copies, Copies()
         return copies
 

@@ -67,12 +67,12 @@ class Remaining:
         return self._cost.prefill_slope * (prompts + unfinished) + self._decode(state) * answers
 
     def done(self, relquery: RelQuery, state: State) -> float:
-        """Seconds of the same kind that it has taken so far."""
+        """Seconds of work done so far, in the units of `work`."""
         prompts = self._cost.prefill_slope * relquery.computed_prompts
         return prompts + self._decode(state) * relquery.drawn_tokens
 
     def _decode(self, state: State) -> float:
-        """Seconds of a token of an answer where all seats are taken."""
+        """Seconds per answer token when all seats are taken."""
         return self._cost.decode_slope + self._cost.decode_intercept / state.limits.max_num_seqs
 
     def _seconds(
@@ -94,7 +94,7 @@ class Remaining:
         return further + decompose(uncached, outputs, state.limits, left, unfinished).seconds(cost)
 
     def _begun(self, relquery: RelQuery, usual: float) -> tuple[list[float], int]:
-        """Of its running requests: tokens that each generates, and tokens of unfinished prompts."""
+        """Tokens each running request will still generate, and prompt tokens not computed yet."""
         saved = 1.0 - usual
         left = [
             max(1.0, self.left(request) - saved * request.max_tokens)

@@ -43,7 +43,7 @@ class Tail:
         self._numbers = 0
 
     def take_in(self, number: int, work: float, done: float, size: int) -> None:
-        """Note how much work an open relQuery still is, by what is known now, and what is done.
+        """Record the estimated remaining work of an open relQuery, and the work done.
 
         size: requests that have arrived.
         """
@@ -61,7 +61,7 @@ class Tail:
             known.size, known.estimated = size, work + done
 
     def note(self, number: int, done: float) -> None:
-        """Note how much work of a relQuery is done; so much less is left."""
+        """Record how much of a relQuery's work is done; that much less remains."""
         known = self._open[number]
         more = done - known.done
         self._clock += more
