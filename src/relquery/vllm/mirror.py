@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, cast
@@ -32,40 +32,24 @@ ID, ROWS, TENANT, DEADLINE = (
 """What requests say in `vllm_xargs` of the relQuery that they belong to."""
 
 
-class Drawn(Sequence[int]):
-    """The tokens of an answer, and those that are being drawn. own: vLLM's request.
-
-    Policies ask for the length several times a step, so it is counted once, by `refresh`.
-    """
-
-    __slots__ = ("_length", "_own")
-
-    def __init__(self, own: Any) -> None:
-        self._own = own
-        self.refresh()
-
-    def refresh(self) -> None:
-        """Read from vLLM how many tokens there are."""
-        own = self._own
-        self._length = int(own.num_output_tokens + own.num_output_placeholders)
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __getitem__(self, at: Any) -> Any:
-        return self._own._output_token_ids[at]
-
-
 @dataclass(slots=True)
 class Mirrored:
     """A request. own: vLLM's. seen: tokens of its answer that are counted."""
 
     own: Any
     request: Request
-    drawn: Drawn
     seen: int = 0
     held: Any = None
     """vLLM's list of its blocks, as it was seen last."""
+
+    def read_output(self) -> int:
+        """Take over how many tokens are drawn or being drawn; returns how many are drawn.
+
+        The output is a range of that length, since policies only count it, several times a step.
+        """
+        drawn = int(self.own.num_output_tokens)
+        self.request.output = cast("list[int]", range(drawn + self.own.num_output_placeholders))
+        return drawn
 
 
 @dataclass(slots=True)
@@ -100,11 +84,10 @@ class Mirror:
             group=number,
             arrival=self.now(),
         )
-        drawn = Drawn(own)
-        request.output = cast("list[int]", drawn)
         piece = request.pieces[-1]
         piece.keys, piece.root = own.block_hashes, b""
-        self.by_id[own.request_id] = self._of[request] = Mirrored(own, request, drawn)
+        mirrored = self.by_id[own.request_id] = self._of[request] = Mirrored(own, request)
+        mirrored.read_output()
         tenant = str(said.get(TENANT) or own.cache_salt or "")
         self.open.join(request, tenant, _declared(said), self.now())
 
@@ -123,6 +106,7 @@ class Mirror:
 
     def plan(self) -> Plan:
         """The policy's next step."""
+        self.pool.begin()
         for request in self.open.running:
             self._refresh(self._of[request])
         state = State(
@@ -134,13 +118,11 @@ class Mirror:
             self.open.relqueries,
             self.open.changed,
             self.open.waiting.changes,
-            self.pool.changes,
             length_ratio=self.experience.usual_length,
             pace=self.experience.pace,
         )
         plan, self._memo = self.policy(state, self._memo)
         self.open.forget_changes()
-        self.pool.changes = []
         return plan
 
     def own(self, request: Request) -> Any:
@@ -168,8 +150,9 @@ class Mirror:
     def put_back(self, request: Request) -> None:
         """Note that vLLM has preempted a request."""
         self.open.put_back(request)
-        self._of[request].drawn.refresh()
-        self._of[request].held = None
+        mirrored = self._of[request]
+        mirrored.read_output()
+        mirrored.held = None
         piece = request.pieces[-1]
         piece.done, piece.blocks = 0, []
         piece.slots = np.empty(0, np.int64)
@@ -183,7 +166,8 @@ class Mirror:
         """Take over how far a running request is."""
         piece, own = mirrored.request.pieces[-1], mirrored.own
         piece.done = own.num_computed_tokens
-        mirrored.drawn.refresh()
+        if mirrored.read_output() > mirrored.seen:
+            self._count(mirrored)
         blocks = self.held(own.request_id)
         if blocks is not mirrored.held:
             mirrored.held = blocks
@@ -191,7 +175,6 @@ class Mirror:
         room = len(blocks) * self.limits.block_size
         if room != len(piece.slots):
             piece.slots = cast(Any, range(room))
-        self._count(mirrored)
 
     def _count(self, mirrored: Mirrored) -> None:
         """Count the tokens of an answer that are new."""

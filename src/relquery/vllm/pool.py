@@ -9,6 +9,8 @@ from typing import Any
 class Pool:
     """A view of vLLM's block pool; see engine.cache.blocks.BlockPool. Holds and changes nothing.
 
+    What it has found is remembered until `begin`: one step asks for the same blocks many times.
+
     blocks: vLLM's pool. groups: of the caches in which a block must be found.
     """
 
@@ -16,7 +18,11 @@ class Pool:
         self._blocks, self._groups = blocks, list(groups)
         self.total = int(blocks.num_gpu_blocks)
         self.place = _Nowhere()
-        self.changes: list[bytes] = []
+        self._found: dict[bytes, int | None] = {}
+
+    def begin(self) -> None:
+        """Begin a step: vLLM may have changed its pool."""
+        self._found = {}
 
     @property
     def available(self) -> int:
@@ -25,14 +31,19 @@ class Pool:
 
     def lookup(self, key: bytes) -> int | None:
         """The block with a hash, or None."""
-        found = self._blocks.get_cached_block(key, self._groups)
-        return None if found is None else int(found[0].block_id)
+        try:
+            return self._found[key]
+        except KeyError:
+            blocks = self._blocks.get_cached_block(key, self._groups)
+            block = self._found[key] = None if blocks is None else int(blocks[0].block_id)
+            return block
 
     def lookups(self, keys: Sequence[bytes]) -> list[int | None]:
         """What `lookup` gives for each; None for all after the first miss, which serve nobody."""
         found: list[int | None] = [None] * len(keys)
+        known = self._found
         for at, key in enumerate(keys):
-            block = self.lookup(key)
+            block = known[key] if key in known else self.lookup(key)
             if block is None:
                 break
             found[at] = block
@@ -40,7 +51,8 @@ class Pool:
 
     def unheld(self, blocks: Iterable[int]) -> set[int]:
         """Those of the blocks that no request holds."""
-        return {block for block in blocks if not self.references(block)}
+        own = self._blocks.blocks
+        return {block for block in blocks if not own[block].ref_cnt}
 
     def references(self, block: int) -> int:
         """How many requests hold the block."""

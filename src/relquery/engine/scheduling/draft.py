@@ -36,13 +36,14 @@ class Draft:
         """Plan work of a running request; False if there are not enough blocks."""
         pieces = request.pieces
         piece = pieces[-1]
-        tokens = len(piece.tokens) + len(request.output)
+        drawn = len(request.output)
+        tokens = len(piece.tokens) + drawn
         if tokens > len(piece.slots):
             needed = self._blocks_for(tokens) - len(piece.blocks)
             if needed > self.blocks:
                 return False
             self.blocks -= needed
-        if request.output and len(pieces) == 1 and tokens - piece.done == 1:
+        if drawn and len(pieces) == 1 and tokens - piece.done == 1:
             # The usual case: a decode step. What it fills can be found when the request ends.
             self.tokens -= 1
             self.work.append(Work(request, 1))

@@ -51,19 +51,22 @@ def decompose(
     admitted requests decode to the end, and the next prompts follow. The printed algorithm does
     not reset the cache to empty at that point; this one does.
     """
-    total = np.concatenate(([0.0], np.cumsum(uncached)))
+    if left and not len(uncached):  # the usual case of a relQuery that is being decoded
+        return Batches(unfinished, int(unfinished > 0), sum(left), max(left))
+    total = np.zeros(len(uncached) + 1)
+    uncached.cumsum(out=total[1:])
     at, running = 0, list(left)
     tokens, prefills, requests, decodes = unfinished, int(unfinished > 0), 0.0, 0.0
     while at < len(uncached) or running:
         seats = max(limits.max_num_seqs - len(running), 0)
-        fits = int(np.searchsorted(total, total[at] + limits.cache_tokens, "right")) - 1
+        fits = int(total.searchsorted(total[at] + limits.cache_tokens, "right")) - 1
         stop = min(fits, at + seats, len(uncached))
         if stop == at and not running:
             stop = at + 1  # a request on its own is always admitted, whatever its size
         requests += float(outputs[at:stop].sum()) + sum(running)
         decodes += max(float(outputs[at:stop].max(initial=0.0)), max(running, default=0.0))
         while at < stop:
-            end = int(np.searchsorted(total, total[at] + limits.max_num_batched_tokens, "right"))
+            end = int(total.searchsorted(total[at] + limits.max_num_batched_tokens, "right"))
             end = min(max(end - 1, at + 1), stop)
             tokens += float(total[end] - total[at])
             prefills += 1

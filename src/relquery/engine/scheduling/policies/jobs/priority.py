@@ -157,9 +157,11 @@ class Priorities(Generic[E]):
 
     def sort(self, requests: Collection[Request]) -> list[Request]:
         """Requests in the order of their relQueries, the most urgent first."""
-        groups = {request.group for request in requests}
-        order = {number: (self[number], self._known[number].arrival) for number in groups}
-        return sorted(requests, key=lambda request: order[request.group])
+        groups: dict[int, list[Request]] = {}
+        for request in requests:
+            groups.setdefault(request.group, []).append(request)
+        order = sorted(groups, key=lambda number: (self[number], self._known[number].arrival))
+        return [request for number in order for request in groups[number]]
 
     def order(self, state: State) -> list[RelQuery]:
         """All open relQueries, the most urgent first."""

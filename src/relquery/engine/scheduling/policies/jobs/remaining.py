@@ -37,17 +37,13 @@ class Remaining:
     ) -> None:
         self._cost, self._sample, self._seed, self._shared = cost, sample, seed, shared
         self._seen: ref[State] | None = None
-        self._count = 0
+        self._of_step = cost
         self._ratios: WeakKeyDictionary[RelQuery, tuple[tuple[int, int], float]]
         self._ratios = WeakKeyDictionary()
 
     def __call__(self, relquery: RelQuery, state: State) -> float:
         """See Estimate."""
-        cost = self._cost
-        if self._shared:
-            fixed = cost.decode_intercept / max(1, self._running(state))
-            cost = replace(cost, decode_intercept=fixed)
-        return self._seconds(relquery, state, cost)
+        return self._seconds(relquery, state, self._charged(state))
 
     def alone(self, relquery: RelQuery, state: State, usual: float) -> float:
         """Seconds that it takes if it goes first. usual: share of its limit that an answer has."""
@@ -95,14 +91,10 @@ class Remaining:
 
     def _begun(self, relquery: RelQuery, usual: float) -> tuple[list[float], int]:
         """Tokens each running request will still generate, and prompt tokens not computed yet."""
-        saved = 1.0 - usual
-        left = [
-            max(1.0, self.left(request) - saved * request.max_tokens)
-            for request in relquery.running
-        ]
-        unfinished = sum(
-            max(0, request.prompt_tokens - request.computed) for request in relquery.running
-        )
+        saved, left, unfinished = 1.0 - usual, [], 0
+        for request in relquery.running:
+            left.append(max(1.0, self.left(request) - saved * request.max_tokens))
+            unfinished += max(0, request.prompt_tokens - request.computed)
         return left, unfinished
 
     def left(self, request: Request) -> float:
@@ -113,11 +105,14 @@ class Remaining:
         """(n,) tokens that each waiting request may still generate."""
         return np.full(len(relquery.waiting), float(relquery.output_limit))
 
-    def _running(self, state: State) -> int:
-        """How many relQueries are running; counted once per step."""
-        if self._seen is None or self._seen() is not state:
-            self._seen, self._count = ref(state), len({each.group for each in state.running})
-        return self._count
+    def _charged(self, state: State) -> LinearCost:
+        """The cost with the part of the fixed seconds that each is charged; made once per step."""
+        if self._shared and (self._seen is None or self._seen() is not state):
+            self._seen = ref(state)
+            running = len({each.group for each in state.running})
+            fixed = self._cost.decode_intercept / max(1, running)
+            self._of_step = replace(self._cost, decode_intercept=fixed)
+        return self._of_step
 
     def _expected_ratio(self, relquery: RelQuery, state: State) -> float:
         """The uncached share of prompts that have not come."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import chain, takewhile
+from itertools import chain
 
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.request.relquery import RelQuery
@@ -46,7 +46,9 @@ class Shortest:
         best = next(priorities.candidates(state, draft), None)
         if best is not None and not draft.preempt:
             bound = priorities[best.id]
-            urgent = list(takewhile(lambda one: priorities[one.group] < bound, running))
+            groups = {request.group for request in running}
+            ahead = {number for number in groups if priorities[number] < bound}
+            urgent = [request for request in running if request.group in ahead]
             if not urgent or self._pays(draft, best, urgent, priorities, state):
                 _admit(draft, priorities.waiting(state))
         return draft.plan(), priorities
