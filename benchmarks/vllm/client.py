@@ -15,7 +15,8 @@ from typing import Any
 from benchmarks.serve.clients.connections import Connections
 from relquery.traces.trace import TracedQuery, load
 
-CONNECTIONS = 1_000
+CONNECTIONS = 5_000
+"""More than there are requests: all of them wait at the server, which orders them."""
 
 
 async def main(url: str, trace: str) -> dict[str, Any]:

@@ -40,6 +40,8 @@ FUNCTIONS: dict[str, tuple[str, ...]] = {
     "vllm.v1.engine.EngineCoreOutputs": ("outputs",),
     "vllm.v1.core.sched.request_queue.create_request_queue": ("policy",),
     "vllm.v1.core.sched.request_queue.RequestQueue.add_request": ("request",),
+    "vllm.v1.core.sched.request_queue.RequestQueue.prepend_request": ("request",),
+    "vllm.v1.core.sched.request_queue.RequestQueue.remove_request": ("request",),
     "vllm.v1.core.sched.async_scheduler.AsyncScheduler.schedule": ("throttle_prefills",),
     "vllm.v1.core.sched.scheduler.Scheduler.schedule": ("throttle_prefills",),
     "vllm.v1.core.sched.scheduler.Scheduler.add_request": ("request",),

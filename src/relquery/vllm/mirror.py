@@ -41,14 +41,19 @@ class Mirrored:
     seen: int = 0
     held: Any = None
     """vLLM's list of its blocks, as it was seen last."""
+    room: int = 0
+    """Tokens that these blocks have room for."""
 
     def read_output(self) -> int:
         """Take over how many tokens are drawn or being drawn; returns how many are drawn.
 
         The output is a range of that length, since policies only count it, several times a step.
         """
-        drawn = int(self.own.num_output_tokens)
-        self.request.output = cast("list[int]", range(drawn + self.own.num_output_placeholders))
+        own, request = self.own, self.request
+        drawn = len(own._output_token_ids)
+        count = drawn + own.num_output_placeholders
+        if count != len(request.output):
+            request.output = cast("list[int]", range(count))
         return drawn
 
 
@@ -67,6 +72,7 @@ class Mirror:
     open: OpenRequests = field(default_factory=OpenRequests)
     experience: Experience = field(default_factory=Experience)
     by_id: dict[str, Mirrored] = field(default_factory=dict)
+    _no_host: BlockPool = field(default_factory=lambda: BlockPool(0))
     _memo: Memo = None
     _of: dict[Request, Mirrored] = field(default_factory=dict)
     _numbers: count[int] = field(default_factory=count)
@@ -75,11 +81,9 @@ class Mirror:
         """Queue a new request of vLLM."""
         said = _said(own)
         number = next(self._numbers)
-        tokens = own.prompt_token_ids
-        source = np.zeros(own.num_prompt_tokens, np.int32) if tokens is None else tokens
         request = Request(
             number,
-            np.asarray(source, np.int32),
+            np.zeros(own.num_prompt_tokens, np.int32),  # its blocks have keys, so nobody reads them
             max(1, own.max_tokens or 1),
             group=number,
             arrival=self.now(),
@@ -118,6 +122,7 @@ class Mirror:
             self.open.relqueries,
             self.open.changed,
             self.open.waiting.changes,
+            host=self._no_host,
             length_ratio=self.experience.usual_length,
             pace=self.experience.pace,
         )
@@ -152,7 +157,7 @@ class Mirror:
         self.open.put_back(request)
         mirrored = self._of[request]
         mirrored.read_output()
-        mirrored.held = None
+        mirrored.held, mirrored.room = None, 0
         piece = request.pieces[-1]
         piece.done, piece.blocks = 0, []
         piece.slots = np.empty(0, np.int64)
@@ -173,12 +178,12 @@ class Mirror:
             mirrored.held = blocks
             piece.blocks = cast("list[int]", Held(blocks))
         room = len(blocks) * self.limits.block_size
-        if room != len(piece.slots):
-            piece.slots = cast(Any, range(room))
+        if room != mirrored.room:
+            mirrored.room, piece.slots = room, cast(Any, range(room))
 
     def _count(self, mirrored: Mirrored) -> None:
         """Count the tokens of an answer that are new."""
-        request, drawn = mirrored.request, mirrored.own.num_output_tokens
+        request, drawn = mirrored.request, len(mirrored.own._output_token_ids)
         if drawn <= mirrored.seen:
             return
         relquery = self.open.of(request)

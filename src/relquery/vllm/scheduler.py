@@ -164,24 +164,27 @@ class RelServeScheduler(AsyncScheduler):  # type: ignore[misc]
         going_on = [request for request in planned if id(request) in begun]
         shown = set(map(id, going_on))
         hidden = [request for request in running if id(request) not in shown]
+        beginning = [request for request in planned if id(request) not in begun]
         self.running = going_on
-        self.waiting = create_request_queue(self.policy)
-        for request in planned:
-            if id(request) not in begun:
-                self.waiting.add_request(request)
-        admitted = set(map(id, self.waiting))
+        self.waiting = queue = create_request_queue(self.policy)
+        for request in beginning:
+            queue.add_request(request)
         self.max_num_active_reqs = seats - len(hidden)
         try:
             yield
         finally:
-            now = set(map(id, self.running))
             self.max_num_active_reqs = seats
-            left = [request for request in self.waiting if id(request) not in now]
             self.running = _merged(running, self.running, hidden)
-            others = [request for request in waiting if id(request) not in admitted]
-            self.waiting = create_request_queue(self.policy)
-            for request in (*left, *others):
-                self.waiting.add_request(request)
+            # The queue is changed, not made anew: thousands of requests may wait in it.
+            self.waiting = waiting
+            left = [*queue]
+            remaining, known = set(map(id, left)), set(map(id, beginning))
+            for request in beginning:
+                if id(request) not in remaining:
+                    waiting.remove_request(request)
+            for request in reversed(left):
+                if id(request) not in known:  # vLLM has preempted it by itself
+                    waiting.prepend_request(request)
 
     def _note(self, began: float) -> None:
         self.seconds = [*self.seconds[-999:], time.monotonic() - began]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 from relquery.arrays import Floats
 from relquery.config import EngineConfig
@@ -53,22 +52,23 @@ def decompose(
     """
     if left and not len(uncached):  # the usual case of a relQuery that is being decoded
         return Batches(unfinished, int(unfinished > 0), sum(left), max(left))
-    total = np.zeros(len(uncached) + 1)
-    uncached.cumsum(out=total[1:])
+    # Lists: most relQueries are small, and single numbers of an array are slow to reach.
+    total, answers = [0.0, *uncached.cumsum().tolist()], outputs.tolist()
     at, running = 0, list(left)
     tokens, prefills, requests, decodes = unfinished, int(unfinished > 0), 0.0, 0.0
     while at < len(uncached) or running:
         seats = max(limits.max_num_seqs - len(running), 0)
-        fits = int(total.searchsorted(total[at] + limits.cache_tokens, "right")) - 1
+        fits = bisect_right(total, total[at] + limits.cache_tokens, at) - 1
         stop = min(fits, at + seats, len(uncached))
         if stop == at and not running:
             stop = at + 1  # a request on its own is always admitted, whatever its size
-        requests += float(outputs[at:stop].sum()) + sum(running)
-        decodes += max(float(outputs[at:stop].max(initial=0.0)), max(running, default=0.0))
+        decoding = answers[at:stop] + running
+        requests += sum(decoding)
+        decodes += max(decoding)
         while at < stop:
-            end = int(total.searchsorted(total[at] + limits.max_num_batched_tokens, "right"))
+            end = bisect_right(total, total[at] + limits.max_num_batched_tokens, at)
             end = min(max(end - 1, at + 1), stop)
-            tokens += float(total[end] - total[at])
+            tokens += total[end] - total[at]
             prefills += 1
             at = end
         running = []

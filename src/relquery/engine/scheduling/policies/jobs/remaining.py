@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 from weakref import WeakKeyDictionary, ref
@@ -136,8 +137,10 @@ class Remaining:
             return known[1]
         ratio = 1.0
         if count:
-            draw = Random(f"{self._seed} {relquery.id} {count}")
-            chosen = draw.sample(range(count), min(self._sample, count))
+            chosen: Sequence[int] = range(count)
+            if count > self._sample:
+                draw = Random(f"{self._seed} {relquery.id} {count}")
+                chosen = draw.sample(chosen, self._sample)
             sampled = relquery.waiting.pick(chosen)
             cached = sum(sum(cached_tokens(one, state.limits, state.pool)) for one in sampled)
             ratio -= cached / sum(request.length for request in sampled)

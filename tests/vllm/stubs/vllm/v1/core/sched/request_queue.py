@@ -10,6 +10,12 @@ class RequestQueue(deque):  # type: ignore[type-arg]
     def add_request(self, request: Any) -> None:
         self.append(request)
 
+    def prepend_request(self, request: Any) -> None:
+        self.appendleft(request)
+
+    def remove_request(self, request: Any) -> None:
+        self.remove(request)
+
 
 def create_request_queue(policy: str) -> RequestQueue:
     assert policy == "fcfs"
