@@ -16,7 +16,7 @@ from benchmarks.serve.clients.connections import Connections
 from relquery.traces.trace import TracedQuery, load
 
 CONNECTIONS = 5_000
-"""More than there are requests: all of them wait at the server, which orders them."""
+"""More than there are requests, so that all wait at the server, where they can be reordered."""
 
 
 async def main(url: str, trace: str) -> dict[str, Any]:

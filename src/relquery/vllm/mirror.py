@@ -83,7 +83,8 @@ class Mirror:
         number = next(self._numbers)
         request = Request(
             number,
-            np.zeros(own.num_prompt_tokens, np.int32),  # its blocks have keys, so nobody reads them
+            # Policies only count the tokens: vLLM has computed the keys of the blocks.
+            np.zeros(own.num_prompt_tokens, np.int32),
             max(1, own.max_tokens or 1),
             group=number,
             arrival=self.now(),

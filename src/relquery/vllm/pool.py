@@ -9,7 +9,7 @@ from typing import Any
 class Pool:
     """A view of vLLM's block pool; see engine.cache.blocks.BlockPool. Holds and changes nothing.
 
-    What it has found is remembered until `begin`: one step asks for the same blocks many times.
+    Lookups are remembered until `begin`, because one step asks for the same blocks many times.
 
     blocks: vLLM's pool. groups: of the caches in which a block must be found.
     """
@@ -21,7 +21,7 @@ class Pool:
         self._found: dict[bytes, int | None] = {}
 
     def begin(self) -> None:
-        """Begin a step: vLLM may have changed its pool."""
+        """Begin a step. Forgets earlier lookups, since vLLM may have changed its pool."""
         self._found = {}
 
     @property
@@ -31,19 +31,16 @@ class Pool:
 
     def lookup(self, key: bytes) -> int | None:
         """The block with a hash, or None."""
-        try:
-            return self._found[key]
-        except KeyError:
+        if key not in self._found:
             blocks = self._blocks.get_cached_block(key, self._groups)
-            block = self._found[key] = None if blocks is None else int(blocks[0].block_id)
-            return block
+            self._found[key] = None if blocks is None else int(blocks[0].block_id)
+        return self._found[key]
 
     def lookups(self, keys: Sequence[bytes]) -> list[int | None]:
         """What `lookup` gives for each; None for all after the first miss, which serve nobody."""
         found: list[int | None] = [None] * len(keys)
-        known = self._found
         for at, key in enumerate(keys):
-            block = known[key] if key in known else self.lookup(key)
+            block = self.lookup(key)
             if block is None:
                 break
             found[at] = block

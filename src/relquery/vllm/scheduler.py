@@ -175,15 +175,14 @@ class RelServeScheduler(AsyncScheduler):  # type: ignore[misc]
         finally:
             self.max_num_active_reqs = seats
             self.running = _merged(running, self.running, hidden)
-            # The queue is changed, not made anew: thousands of requests may wait in it.
+            # Thousands of requests may wait, so their queue is changed instead of rebuilt.
             self.waiting = waiting
-            left = [*queue]
-            remaining, known = set(map(id, left)), set(map(id, beginning))
+            still_waiting, planned_to_begin = set(map(id, queue)), set(map(id, beginning))
             for request in beginning:
-                if id(request) not in remaining:
+                if id(request) not in still_waiting:
                     waiting.remove_request(request)
-            for request in reversed(left):
-                if id(request) not in known:  # vLLM has preempted it by itself
+            for request in reversed([*queue]):
+                if id(request) not in planned_to_begin:  # vLLM preempted it by itself
                     waiting.prepend_request(request)
 
     def _note(self, began: float) -> None:

@@ -36,8 +36,7 @@ class RelQuery:
     engine's clock, when its open requests end without an answer. prompt_tokens: of all submitted
     requests. output_limit: the most tokens that an answer may have. allowed_tokens: the sum of
     max_tokens over the submitted requests. waiting, running: the open requests. answered: requests
-    that ended with an answer. answered_tokens: tokens of their
-    answers.
+    that ended with an answer. answered_tokens: tokens of their answers.
     computed_prompts: prompt tokens computed so far, without those served from the cache.
     drawn_tokens: answer tokens drawn so far.
     started: when the first step with one of its requests began. prefilled: when the last step that

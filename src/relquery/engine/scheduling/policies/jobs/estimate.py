@@ -50,9 +50,9 @@ def decompose(
     admitted requests decode to the end, and the next prompts follow. The printed algorithm does
     not reset the cache to empty at that point; this one does.
     """
-    if left and not len(uncached):  # the usual case of a relQuery that is being decoded
+    if left and not len(uncached):  # none of its requests waits
         return Batches(unfinished, int(unfinished > 0), sum(left), max(left))
-    # Lists: most relQueries are small, and single numbers of an array are slow to reach.
+    # Lists, because most relQueries are small and reading single numbers of an array is slow.
     total, answers = [0.0, *uncached.cumsum().tolist()], outputs.tolist()
     at, running = 0, list(left)
     tokens, prefills, requests, decodes = unfinished, int(unfinished > 0), 0.0, 0.0
