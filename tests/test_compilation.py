@@ -1,9 +1,11 @@
-"""What a user is told while loops are compiled."""
+"""What a user is told while loops are compiled, and Ctrl-C meanwhile."""
 
 from __future__ import annotations
 
+import signal
+import sys
 from itertools import count
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 
 import pytest
 
@@ -39,3 +41,26 @@ def test_functions_of_others_are_not_told_of(caplog: pytest.LogCaptureFixture) -
     progress.on_start(other)
     progress.on_end(other)
     assert not caplog.records
+
+
+@pytest.mark.parametrize("place", ["_raw_object_cache_notify", "compile"])
+def test_ctrl_c_while_compiling_is_never_lost(place: str) -> None:
+    """What is raised in the first place, which LLVM calls, would be printed and forgotten."""
+    pressed = []
+
+    def press(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and frame.f_code.co_name == place and not pressed:
+            pressed.append(place)
+            signal.raise_signal(signal.SIGINT)
+
+    compiling = Watched(lambda number: number + 1, targetoptions={"nopython": True})
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.setprofile(press)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            compiling(1)
+    finally:
+        sys.setprofile(None)
+        signal.signal(signal.SIGINT, before)
+    assert pressed == [place]
+    assert compiling(1) == 2

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-BASE = {"arrays", "compilation", "errors", "config", "prompt"}
+BASE = {"arrays", "compilation", "interrupts", "errors", "config", "prompt"}
 WHAT = {"ir", "table", "markup", "retrieval", "sql"}
 WHEN = {"engine", "model"}
 RECORDS = {"report", "ledger"}
@@ -18,7 +18,8 @@ RECORDS = {"report", "ledger"}
 LAYERS: dict[str, set[str]] = {
     "errors": set(),
     "arrays": set(),
-    "compilation": set(),
+    "interrupts": set(),
+    "compilation": {"interrupts"},
     "config": {"errors"},
     "prompt": {"errors"},
     "html": set(),
@@ -78,7 +79,7 @@ ROOMS: dict[str, list[str]] = {
         "read.draw", "asked", "plain", "tokens", "layout", "lower", "schemas", "program",
     ],
     "engine": [
-        "interrupts", "cost", "request", "cache", "clock", "executor", "scheduling.plan",
+        "cost", "request", "cache", "clock", "executor", "scheduling.plan",
         "scheduling.reuse", "scheduling.draft",
         "scheduling.policies.steps", "scheduling.policies.jobs", "scheduling.policies.prompts",
         "scheduling", "step", "calibration",

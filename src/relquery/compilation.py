@@ -10,14 +10,34 @@ from functools import cache
 from multiprocessing import current_process
 from pathlib import Path
 from time import monotonic
+from types import FrameType
 from typing import Any, cast
 
 from numba.core import event
 from numba.core.registry import CPUDispatcher
 
+from relquery.interrupts import postponed
+
 
 class Watched(CPUDispatcher):
     """A function of relquery; compiled at its first call, or read from disk if it was before."""
+
+    def compile(self, sig: Any) -> Any:
+        """Compile it for a signature. Ctrl-C ends it, soon if not at once."""
+        with postponed(_is_called_back):
+            return super().compile(sig)
+
+
+def _is_called_back(frame: FrameType | None) -> bool:
+    """Whether LLVM has called Python: what is raised there is printed and lost."""
+    while frame is not None and frame.f_code.co_name not in _CALLED_BACK:
+        frame = frame.f_back
+    return frame is not None
+
+
+_CALLED_BACK = "_raw_object_cache_notify", "_raw_object_cache_getbuffer"
+"""Of llvmlite's ExecutionEngine. LLVM works for seconds on end and then calls the first, so that
+most signals of that time are handled there."""
 
 
 LOOPS = "model/attention", "model/kernels", "table"

@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 
 from relquery.cli import main
 from relquery.cli.reorder.names import read_dependency, split_names
-from relquery.cli.terminal.interrupt import interruptible
 from relquery.cli.terminal.tables import read_text
 from relquery.errors import ConfigError, TableError, UnknownColumnError
 from relquery.table.dependencies.dependencies import Dependency
@@ -332,20 +331,6 @@ def test_an_interrupt_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=60)
     assert running.returncode == 130, err
-    assert err.strip() == "Interrupted."
+    said = [line for line in err.splitlines() if not line.startswith(("Compiling", "Compiled"))]
+    assert said == ["Interrupted."]
     assert out == ""
-
-
-def test_an_interrupt_that_a_library_made_its_own_error_is_one_again() -> None:
-    def press_in_a_library() -> None:
-        try:
-            signal.raise_signal(signal.SIGINT)
-        except KeyboardInterrupt:
-            raise RuntimeError("Query interrupted") from None
-
-    before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt), interruptible():
-        press_in_a_library()
-    with pytest.raises(ValueError, match="own fault"), interruptible():
-        raise ValueError("own fault")
-    assert signal.getsignal(signal.SIGINT) is before

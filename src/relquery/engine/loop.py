@@ -11,7 +11,6 @@ from relquery.engine.cache.blocks import BlockPool
 from relquery.engine.clock import Clock
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import NOT_FINITE, Chunk, Drawn, Executor, seconds_of
-from relquery.engine.interrupts import postponed, unwrapped
 from relquery.engine.request.clients.declared import NOTHING, Declared
 from relquery.engine.request.commons import Commons
 from relquery.engine.request.open_requests import OpenRequests
@@ -31,6 +30,7 @@ from relquery.engine.step.offload import Offload
 from relquery.engine.step.room import room_for
 from relquery.engine.step.shelf import Shelf, States
 from relquery.errors import RequestError
+from relquery.interrupts import postponed, unwrapped
 from relquery.prompt import Finish
 
 Apply = Callable[[], list[Request]]

@@ -12,7 +12,6 @@ from relquery.arrays import Slots
 from relquery.config import EngineConfig
 from relquery.engine.cache.blocks import BlockPool
 from relquery.engine.executor import SCRATCH, Chunk, Segment
-from relquery.engine.interrupts import postponed
 from relquery.engine.request.pieces import Keep
 from relquery.engine.request.progress import spread
 from relquery.engine.request.request import Draw, Request
@@ -21,6 +20,7 @@ from relquery.engine.step.ending import draft_chunks, label_chunks
 from relquery.engine.step.hits import Held
 from relquery.engine.step.offload import Offload
 from relquery.engine.step.shelf import Shelf
+from relquery.interrupts import postponed
 
 _RUNS = count(1)
 """Numbers of runs of decode steps, of all engines."""

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from relquery.arrays import Bools, Int64s
+from relquery.interrupts import unwrapped
 from relquery.table.solvers.exact.bounds import (
     Graph,
     ascend,
@@ -89,9 +90,7 @@ def cheapest_tree(lattice: Lattice, most_arcs: int) -> Found:
         assert search.best is not None
         return Found(search.best, search.bound)
     except SystemError as error:
-        if _is_interrupt(error):
-            raise KeyboardInterrupt from error
-        raise
+        raise unwrapped(error) from None  # Ctrl-C, wrapped if it comes while a result returns
     assert tree is not None  # opening all nodes costs less
     return Found(tree, tree.cost)
 
@@ -240,10 +239,3 @@ def _split(task: Task, graph: Graph) -> list[Task]:
         for part in np.unique(label[1:])
     ]
     return sorted(parts, key=lambda part: len(part.alive))
-
-
-def _is_interrupt(error: BaseException | None) -> bool:
-    """Whether an error is Ctrl-C, which compiled code wraps if it comes while a result returns."""
-    while isinstance(error, SystemError):
-        error = error.__cause__
-    return isinstance(error, KeyboardInterrupt)

@@ -1,4 +1,4 @@
-"""Signals wait while the engine changes its state, which must not stop half-way."""
+"""Signals wait where the exception that they raise would do harm, or be lost."""
 
 from __future__ import annotations
 
@@ -15,11 +15,20 @@ _SIGNALS = [
 ]
 
 
+Waits = Callable[[FrameType | None], bool]
+"""Whether a signal waits that comes while this frame runs."""
+
+
+def _always(frame: FrameType | None) -> bool:
+    return True
+
+
 @contextmanager
-def postponed() -> Iterator[None]:
+def postponed(waits: Waits = _always) -> Iterator[None]:
     """Run a block whole: Python's handlers of signals, such as Ctrl-C's, run after it.
 
     They run in the main thread alone, so nothing needs to be done in another.
+    waits: for which frames; elsewhere in the block a handler runs as ever.
     """
     # `_signal` is what `signal` wraps. Each step comes here twice, and `signal` tries to make an
     # Enum of every handler, which takes 12 us.
@@ -29,8 +38,15 @@ def postponed() -> Iterator[None]:
     came: list[tuple[int, FrameType | None]] = []
     before = {number: _signal.getsignal(number) for number in _SIGNALS}
     handled = {number: handler for number, handler in before.items() if callable(handler)}
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if waits(frame):
+            came.append((number, frame))
+        else:
+            handled[signal.Signals(number)](number, frame)
+
     for number in handled:
-        _signal.signal(number, lambda number, frame: came.append((number, frame)))
+        _signal.signal(number, handle)
     try:
         yield
     finally:

@@ -9,9 +9,6 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-import pytest
-
-from relquery.engine.interrupts import postponed, unwrapped
 from tests.engine.harness import Harness
 
 PROMPTS = [range(7), range(7), range(20), [1, (2, 3, 4, 0, 1), 2]]
@@ -65,33 +62,3 @@ def test_an_interrupt_at_any_line_changes_no_answer() -> None:
     assert lines > 1_000
     for line in range(1, lines, 7):
         assert run(line)[0] == expected, line
-
-
-def test_handlers_run_after_the_block_and_are_as_before() -> None:
-    came: list[str] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: came.append("handled"))
-    try:
-        handler = signal.getsignal(signal.SIGINT)
-        with postponed():
-            signal.raise_signal(signal.SIGINT)
-            came.append("block")
-        assert came == ["block", "handled"]
-        assert signal.getsignal(signal.SIGINT) is handler
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def test_an_error_in_the_block_reaches_the_caller() -> None:
-    with pytest.raises(ZeroDivisionError), postponed():
-        _ = 1 / 0
-
-
-def test_what_a_handler_raised_in_compiled_code_is_found() -> None:
-    wrapped = SystemError("a function returned a result with an exception set")
-    wrapped.__cause__ = KeyboardInterrupt()
-    assert unwrapped(wrapped) is wrapped.__cause__
-    twice = SystemError("another function returned a result with an exception set")
-    twice.__cause__ = wrapped
-    assert unwrapped(twice) is wrapped.__cause__
-    other = SystemError("something else")
-    assert unwrapped(other) is other
