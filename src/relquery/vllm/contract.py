@@ -38,10 +38,13 @@ FUNCTIONS: dict[str, tuple[str, ...]] = {
     "vllm.logger.init_logger": ("name",),
     "vllm.v1.engine.EngineCoreOutput": ("request_id", "new_token_ids", "finish_reason"),
     "vllm.v1.engine.EngineCoreOutputs": ("outputs",),
-    "vllm.v1.core.sched.request_queue.create_request_queue": ("policy",),
     "vllm.v1.core.sched.request_queue.RequestQueue.add_request": ("request",),
+    "vllm.v1.core.sched.request_queue.RequestQueue.pop_request": (),
+    "vllm.v1.core.sched.request_queue.RequestQueue.peek_request": (),
     "vllm.v1.core.sched.request_queue.RequestQueue.prepend_request": ("request",),
+    "vllm.v1.core.sched.request_queue.RequestQueue.prepend_requests": ("requests",),
     "vllm.v1.core.sched.request_queue.RequestQueue.remove_request": ("request",),
+    "vllm.v1.core.sched.request_queue.RequestQueue.remove_requests": ("requests",),
     "vllm.v1.core.sched.async_scheduler.AsyncScheduler.schedule": ("throttle_prefills",),
     "vllm.v1.core.sched.scheduler.Scheduler.schedule": ("throttle_prefills",),
     "vllm.v1.core.sched.scheduler.Scheduler.add_request": ("request",),
@@ -128,7 +131,6 @@ OF_SCHEDULER: tuple[str, ...] = (
     "requests",
     "running",
     "waiting",
-    "policy",
 )
 """Attributes of a scheduler."""
 

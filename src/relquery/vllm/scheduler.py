@@ -14,7 +14,6 @@ from typing import Any
 
 from vllm.logger import init_logger
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
-from vllm.v1.core.sched.request_queue import create_request_queue
 from vllm.v1.engine import EngineCoreOutput, EngineCoreOutputs, FinishReason
 from vllm.v1.request import RequestStatus
 
@@ -26,6 +25,7 @@ from relquery.vllm.contract import check_code, check_request, check_scheduler
 from relquery.vllm.mirror import Mirror
 from relquery.vllm.pool import Pool
 from relquery.vllm.settings import Settings
+from relquery.vllm.waiting import Waiting
 
 logger = init_logger(__name__)
 
@@ -40,13 +40,14 @@ class RelServeScheduler(AsyncScheduler):  # type: ignore[misc]
     """
 
     running: list[Any]
-    waiting: Any
+    waiting: Waiting
     max_num_active_reqs: int
 
     def __init__(self, *given: Any, **named: Any) -> None:
         check_code()
         super().__init__(*given, **named)
         check_scheduler(self)
+        self.waiting = Waiting(self.waiting)
         self.settings = settings = Settings.of(self.vllm_config.additional_config)
         limits = EngineConfig(
             max_num_batched_tokens=self.max_num_scheduled_tokens,
@@ -94,7 +95,7 @@ class RelServeScheduler(AsyncScheduler):  # type: ignore[misc]
         self._unblock()
         self._end_late()
         plan = self._mirror.plan() if self._mirror.open else Plan()
-        if self._idle or not (plan.work or plan.preempt):
+        if self._idle or not (plan.work or plan.preempt) or self._all_go_on(plan):
             self._note(began)
             output = super().schedule(throttle_prefills)
         else:
@@ -142,6 +143,11 @@ class RelServeScheduler(AsyncScheduler):  # type: ignore[misc]
             self._late.append(self.requests[request_id])
             self.finish_requests(request_id, RequestStatus.FINISHED_ABORTED)
 
+    def _all_go_on(self, plan: Plan) -> bool:
+        """Whether the plan is what vLLM does by itself: all seats are taken, and nobody leaves."""
+        seats = len(self.running)
+        return seats == self.max_num_active_reqs == len(plan.work) and not plan.preempt
+
     def _preempt(self, plan: Plan) -> None:
         for each in plan.preempt:
             request = self._mirror.own(each)
@@ -166,23 +172,17 @@ class RelServeScheduler(AsyncScheduler):  # type: ignore[misc]
         hidden = [request for request in running if id(request) not in shown]
         beginning = [request for request in planned if id(request) not in begun]
         self.running = going_on
-        self.waiting = queue = create_request_queue(self.policy)
-        for request in beginning:
-            queue.add_request(request)
+        self.waiting = queue = Waiting(beginning)
         self.max_num_active_reqs = seats - len(hidden)
         try:
             yield
         finally:
             self.max_num_active_reqs = seats
             self.running = _merged(running, self.running, hidden)
-            # Thousands of requests may wait, so their queue is changed instead of rebuilt.
             self.waiting = waiting
-            still_waiting, planned_to_begin = set(map(id, queue)), set(map(id, beginning))
-            for request in beginning:
-                if id(request) not in still_waiting:
-                    waiting.remove_request(request)
+            waiting.remove_requests(each for each in beginning if each not in queue)
             for request in reversed([*queue]):
-                if id(request) not in planned_to_begin:  # vLLM preempted it by itself
+                if request not in waiting:  # vLLM preempted it by itself
                     waiting.prepend_request(request)
 
     def _note(self, began: float) -> None:

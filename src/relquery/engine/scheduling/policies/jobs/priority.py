@@ -88,14 +88,28 @@ class Priorities(Generic[E]):
         is_bounded = remaining is not None and fairness.tail is not None
         self._tail = Tail(fairness.tail or 0.0) if is_bounded else None
         self._shapes: dict[int, tuple[int, int, int]] = {}
+        self._unseen: dict[RelQuery, None] = {}  # changed, while nobody could begin
 
     def __getitem__(self, relquery: int) -> Urgency:
         steps_back = self._known[relquery].tenant in self._ahead and not self.is_urgent(relquery)
         return steps_back, *self._key(relquery)
 
+    def puts_off(self, state: State) -> bool:
+        """Whether priorities do not matter now, as all seats are taken and none is taken away.
+
+        Then `update` need not be called: it processes these changes when it is called next.
+        """
+        if len(state.running) < state.limits.max_num_seqs or self._starvation is not None:
+            return False
+        if any(relquery.deadline is not None for relquery in state.relqueries.values()):
+            return False
+        self._unseen |= dict.fromkeys(state.changed)
+        return True
+
     def update(self, state: State) -> None:
         """Process what has changed."""
-        for relquery in state.changed:
+        changed, self._unseen = self._unseen | dict.fromkeys(state.changed), {}
+        for relquery in changed:
             if relquery.open:
                 self._take_in(relquery, state)
             elif relquery.id in self._known:
@@ -165,10 +179,12 @@ class Priorities(Generic[E]):
 
     def order(self, state: State) -> list[RelQuery]:
         """All open relQueries, the most urgent first."""
+        self.update(state)
         return sorted(state.relqueries.values(), key=lambda each: (self[each.id], each.arrival))
 
     def order_if_pressed(self, state: State, deadline: float) -> list[RelQuery]:
         """See Ordering."""
+        self.update(state)
         dated = [
             (each.deadline, each.arrival, each)
             for each in state.relqueries.values()

@@ -20,6 +20,10 @@ from relquery.engine.scheduling.reuse import cached_tokens
 _AT_ONCE = 256
 """Rows that have not come and are cut into batches; further ones take as long as these."""
 
+_NONE = np.empty(0)
+_MOVED = 0.1
+"""Share of a relQuery's queue that leaves it before what is cached is looked up again."""
+
 
 class Remaining:
     """An Estimate: the remaining work is cut into batches, and their durations are summed.
@@ -39,7 +43,7 @@ class Remaining:
         self._cost, self._sample, self._seed, self._shared = cost, sample, seed, shared
         self._seen: ref[State] | None = None
         self._of_step = cost
-        self._ratios: WeakKeyDictionary[RelQuery, tuple[tuple[int, int], float]]
+        self._ratios: WeakKeyDictionary[RelQuery, tuple[tuple[int, int, float | None], float]]
         self._ratios = WeakKeyDictionary()
 
     def __call__(self, relquery: RelQuery, state: State) -> float:
@@ -75,9 +79,11 @@ class Remaining:
     def _seconds(
         self, relquery: RelQuery, state: State, cost: LinearCost, usual: float = 1.0
     ) -> float:
+        left, unfinished = self._begun(relquery, usual)
+        if not relquery.waiting and not relquery.expected:
+            return decompose(_NONE, _NONE, state.limits, left, unfinished).seconds(cost)
         lengths = relquery.waiting.lengths
         uncached = lengths.astype(np.float64) * self.miss_ratio(relquery, state)
-        left, unfinished = self._begun(relquery, usual)
         outputs, further = np.maximum(1.0, usual * self.outputs(relquery)), 0.0
         if relquery.expected:
             count = min(relquery.expected, _AT_ONCE)
@@ -127,14 +133,16 @@ class Remaining:
     def miss_ratio(self, relquery: RelQuery, state: State) -> float:
         """The uncached share of the waiting prompts, estimated from a random sample.
 
-        It is computed again once a request has joined or left the queue, because then more may be
-        cached.
+        It is computed again once a request has joined the queue, the first has left it, or a tenth
+        have: then more may be cached.
         """
         count = len(relquery.waiting)
-        since = count, relquery.size
+        since = count, relquery.size, relquery.started
         known = self._ratios.get(relquery)
-        if known is not None and known[0] == since:
-            return known[1]
+        if known is not None:
+            (before, *same), ratio = known
+            if same == [*since[1:]] and (1 - _MOVED) * before <= count <= before:
+                return ratio
         ratio = 1.0
         if count:
             chosen: Sequence[int] = range(count)

@@ -39,6 +39,10 @@ class Shortest:
     def __call__(self, state: State, memo: Memo) -> tuple[Plan, Memo]:
         """Decode all running requests; add prompts, the most urgent first, if that pays off."""
         priorities: Priorities[Remaining] = memo or self._begin(state)
+        if priorities.puts_off(state):
+            draft = Draft(state)
+            if _go_on(draft, state.running):
+                return draft.plan(), priorities
         priorities.update(state)
         running = priorities.sort(state.running)
         draft = begin(Draft(state), priorities.overdue(state), running, priorities.is_urgent)
@@ -81,6 +85,11 @@ class Shortest:
         slower = self.cost.decode_slope * count * sum(min(tail, limit) for tail in tails.values())
         sooner = priorities.count * self.cost.decode_intercept * min(limit, max(tails.values()))
         return paused + slower < sooner
+
+
+def _go_on(draft: Draft, running: Iterable[Request]) -> bool:
+    """Plan the next tokens of all running requests; False if there is too little room for all."""
+    return all(draft.advance(request) and draft.tokens > 0 for request in running)
 
 
 def _admit(draft: Draft, relqueries: Iterable[RelQuery]) -> None:

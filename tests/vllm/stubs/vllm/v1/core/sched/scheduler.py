@@ -9,7 +9,7 @@ from typing import Any
 
 from vllm.v1.core.block_pool import BlockPool, KVCacheBlock
 from vllm.v1.core.kv_cache_manager import KVCacheBlocks
-from vllm.v1.core.sched.request_queue import create_request_queue
+from vllm.v1.core.sched.request_queue import FCFSRequestQueue, RequestQueue
 from vllm.v1.engine import EngineCoreOutput, EngineCoreOutputs, FinishReason
 from vllm.v1.request import Request, RequestStatus
 
@@ -44,7 +44,7 @@ class Scheduler:
         self.policy = "fcfs"
         self.requests: dict[str, Request] = {}
         self.running: list[Request] = []
-        self.waiting = create_request_queue(self.policy)
+        self.waiting: RequestQueue = FCFSRequestQueue()
         self.ready: set[str] = set()
         self.connector: Any = None
         self.invalid: set[int] = set()
@@ -92,7 +92,7 @@ class Scheduler:
         while self.waiting and left > 0:
             if len(self.running) >= self.max_num_active_reqs:
                 break
-            request = self.waiting.popleft()
+            request = self.waiting.pop_request()
             if not self._handle_blocked_waiting_request(request):
                 skipped.append(request)
                 continue
@@ -112,7 +112,7 @@ class Scheduler:
             if not self._allocate(request, tokens):
                 self._free_blocks(request)
                 request.num_computed_tokens = 0
-                self.waiting.appendleft(request)
+                self.waiting.prepend_request(request)
                 break
             if self.connector is not None:
                 blocks = KVCacheBlocks((self.held[request.request_id],))
@@ -121,7 +121,7 @@ class Scheduler:
             self.running.append(request)
             self._take(request, tokens, output)
             left -= tokens
-        self.waiting.extendleft(reversed(skipped))
+        self.waiting.prepend_requests(reversed(skipped))
 
     def update_from_output(
         self, scheduler_output: SchedulerOutput, model_runner_output: Any
@@ -164,7 +164,7 @@ class Scheduler:
         if request in self.running:
             self.running.remove(request)
         else:
-            self.waiting.remove(request)
+            self.waiting.remove_requests([request])
         request.status = finished_status
         self._free_request(request)
 
@@ -179,7 +179,7 @@ class Scheduler:
         assert request.status == RequestStatus.RUNNING
         self._free_blocks(request)
         request.status, request.num_computed_tokens = RequestStatus.PREEMPTED, 0
-        self.waiting.appendleft(request)
+        self.waiting.prepend_request(request)
 
     def _handle_blocked_waiting_request(self, request: Request) -> bool:
         if request.status == RequestStatus.WAITING_FOR_GRAMMAR and request.request_id in self.ready:
