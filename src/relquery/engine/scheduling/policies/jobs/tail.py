@@ -37,8 +37,9 @@ class Tail:
         self.turns: dict[int, float] = {}
         self._factor = factor
         self._open: dict[int, _Open] = {}  # in the order of their arrivals
-        self._waits: deque[float] = deque(maxlen=SEEN)
-        self._wait = self._clock = 0.0
+        self._seen: deque[_Open] = deque(maxlen=SEEN)
+        self._wait: float | None = None  # promised; None after arrivals
+        self._clock = 0.0
         self._estimated = self._took = 0.0  # of relQueries that have ended
         self._numbers = 0
 
@@ -50,15 +51,14 @@ class Tail:
         known = self._open.get(number)
         if known is None:
             self._numbers += 1
-            known = self._open[number] = _Open(float(self._numbers), self._clock, work)
-            self.note(number, done)
-            self._waits.append(sum(each.work for each in self._open.values()))
-            self._wait = float(np.quantile(self._waits, QUANTILE))
-        else:
-            self.note(number, done)
-            known.work = work
+            ahead = sum(each.work for each in self._open.values())
+            known = self._open[number] = _Open(float(self._numbers), self._clock, work, ahead)
+            self._seen.append(known)
+        self.note(number, done)
+        known.work = work
         if size != known.size:
             known.size, known.estimated = size, work + done
+            self._wait = None
 
     def note(self, number: int, done: float) -> None:
         """Record how much of a relQuery's work is done; that much less remains."""
@@ -71,6 +71,9 @@ class Tail:
         """Process that work has been done; returns the relQueries whose turns have changed."""
         before, self.turns = self.turns, {}
         if len(self._open) > 1:
+            if self._wait is None:
+                waits = [one.ahead + one.estimated for one in self._seen]
+                self._wait = float(np.quantile(waits, QUANTILE))
             each = self._open.values()
             bias = self._took / self._estimated if self._estimated else 1.0
             filled = bias * np.cumsum([one.work for one in each])
@@ -96,12 +99,14 @@ class Tail:
 @dataclass(slots=True)
 class _Open:
     """turn: its place among all arrivals. since: the work that was done when it arrived. work: what
-    it still is. done: what of it is done. size: requests that have arrived. estimated: what it was
-    in all, by what was known when the last of them came."""
+    it still is. ahead: what the others were when it arrived. done: what of it is done. size:
+    requests that have arrived. estimated: what it was in all, by what was known when the last of
+    them came."""
 
     turn: float
     since: float
     work: float
+    ahead: float
     done: float = 0.0
     size: int = 0
     estimated: float = 0.0
