@@ -8,6 +8,7 @@ is shown only the planned requests, in their order, and allocates, caches and ba
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -72,7 +73,7 @@ class RelServeScheduler(AsyncScheduler):  # type: ignore[misc]
         self._late: list[Any] = []
         self._began = 0.0
         self._idle = self._is_checked = False
-        self.seconds: list[float] = []
+        self.seconds: deque[float] = deque(maxlen=1000)
         """What planning took in each step; the last thousand."""
         logger.info("relquery schedules with the policy %s", settings.policy)
 
@@ -114,8 +115,9 @@ class RelServeScheduler(AsyncScheduler):  # type: ignore[misc]
         tokens = scheduler_output.num_scheduled_tokens
         outputs = super().update_from_output(scheduler_output, model_runner_output)
         if tokens:
-            decoded = sum(1 for count in tokens.values() if count == 1)
-            predicted = self.settings.cost.seconds(sum(tokens.values()) - decoded, decoded)
+            decoded = [*tokens.values()].count(1)
+            prompts = scheduler_output.total_num_scheduled_tokens - decoded
+            predicted = self.settings.cost.seconds(prompts, decoded)
             self._mirror.experience.step(time.monotonic() - self._began, predicted)
         late, self._late = self._late, []
         for request in late:  # vLLM tells clients nothing of what the scheduler ends by itself
@@ -186,7 +188,7 @@ class RelServeScheduler(AsyncScheduler):  # type: ignore[misc]
                     waiting.prepend_request(request)
 
     def _note(self, began: float) -> None:
-        self.seconds = [*self.seconds[-999:], time.monotonic() - began]
+        self.seconds.append(time.monotonic() - began)
 
 
 def _merged(before: Iterable[Any], after: list[Any], hidden: Iterable[Any]) -> list[Any]:

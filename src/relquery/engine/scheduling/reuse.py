@@ -173,19 +173,3 @@ def cached_tokens(request: Request, limits: EngineConfig, pool: BlockPool) -> li
         hits = _first(None, pool.lookups(request.keys(index, blocks, size)))
         found.append(min(hits * size, request.size(index)))
     return found
-
-
-def shared_tokens(request: Request, before: Request, limits: EngineConfig, pool: BlockPool) -> int:
-    """Leading tokens of a request, pieces together, that the cache would serve if another one had
-    been computed before."""
-    if not limits.prefix_caching:
-        return 0
-    size, known, found = limits.block_size, set[bytes](), 0
-    for index in range(len(before.pieces)):
-        known.update(before.keys(index, servable(before, index, size), size))
-    for index in range(len(request.pieces)):
-        keys = request.keys(index, servable(request, index, size), size)
-        cached = pool.lookups(keys)
-        missing = (at for at, key in enumerate(keys) if key not in known and cached[at] is None)
-        found += min(next(missing, len(keys)) * size, request.size(index))
-    return found

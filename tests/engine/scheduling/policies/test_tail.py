@@ -32,48 +32,65 @@ class Oracle:
 
     def __init__(self, factor: float) -> None:
         self.factor = factor
-        self.jobs: dict[int, list[float]] = {}  # place, work done before, work
-        self.waits: list[float] = []
+        self.jobs: dict[int, list[float]] = {}  # what is left, and the work of its longest answer
+        self.came: list[tuple[int, float, float]] = []  # number, work done before, longest answer
         self.done = 0.0
         self.spent: dict[int, float] = {}
         self.first: dict[int, float] = {}
         self.ended: list[int] = []
 
-    def arrive(self, number: int, work: float) -> None:
-        wait = sum(job[2] for job in self.jobs.values()) + work
-        self.waits.append(wait)
-        self.jobs[number] = [len(self.waits), self.done, work]
+    def arrive(self, number: int, work: float, last: float) -> None:
+        self.came.append((number, self.done, last))
+        self.jobs[number] = [work, last]
         self.spent[number], self.first[number] = 0.0, work
 
     def serve(self, number: int, work: float) -> None:
         self.done += work
         self.spent[number] += work
-        self.jobs[number][2] -= work
+        self.jobs[number][0] -= work
 
     def end(self, number: int) -> None:
         del self.jobs[number]
         self.ended.append(number)
 
+    def waits(self, bias: float) -> list[float]:
+        """Under first come, first served: all that had come, less what was done, and an answer."""
+        found = []
+        for at, (_, since, last) in enumerate(self.came):
+            numbers = [number for number, *_ in self.came[: at + 1]]
+            left = sum(self.jobs[number][0] for number in numbers if number in self.jobs)
+            done = sum(self.spent[number] for number in numbers)
+            found.append(done + bias * left - since + last)
+        return found
+
     def turns(self) -> dict[int, float]:
         if len(self.jobs) < 2:
             return {}
-        wait = float(np.quantile(self.waits[-SEEN:], QUANTILE))
         ended = self.ended
         bias = 1.0
         if ended:
             bias = sum(self.spent[one] for one in ended) / sum(self.first[one] for one in ended)
-        promised = (1 - MARGIN) * self.factor * wait * bias
+        if self.noted is None:
+            self.noted = float(np.quantile(self.waits(bias), QUANTILE))
+        promised = (1 - MARGIN) * self.factor * self.noted
+        places = {number: place for place, (number, *_) in enumerate(self.came, 1)}
+        since = {number: done for number, done, _ in self.came}
         tight = []
-        for place, since, _ in self.jobs.values():
-            before = sum(work for at, _, work in self.jobs.values() if at <= place)
-            if bias * before >= since + promised - self.done:
-                tight.append(place)
+        for number, (_, last) in self.jobs.items():
+            before = sum(
+                left for other, (left, _) in self.jobs.items() if places[other] <= places[number]
+            )
+            if bias * before + last >= since[number] + promised - self.done:
+                tight.append(places[number])
         turns = {}
-        for number, (place, _, _) in self.jobs.items():
-            later = [at for at in tight if at >= place]
+        for number in self.jobs:
+            later = [at for at in tight if at >= places[number]]
             if later:
                 turns[number] = min(later)
         return turns
+
+    noted: float | None = None
+    """The promise, until somebody arrives or ends."""
 
 
 @given(seed=st.integers(0, 1 << 30), factor=st.sampled_from([0.25, 0.5, 1.0, 2.0]))
@@ -88,24 +105,28 @@ def test_turns_are_those_of_the_definition(seed: int, factor: float) -> None:
         if not oracle.jobs or draw.random() < 0.4:
             number += 1
             work = float(draw.choice([1, 2, 4, 64]))  # whole numbers, so that sums are exact
-            oracle.arrive(number, work)
-            tail.take_in(number, work, 0.0, 1)
+            last = float(draw.choice([0, 1, 8]))
+            oracle.arrive(number, work, last)
+            oracle.noted = None
+            tail.take_in(number, work, last, 0.0, 1)
             finished[number] = 0.0
         else:
             chosen = draw.choice([*oracle.jobs])
-            left = oracle.jobs[chosen][2]
+            left = oracle.jobs[chosen][0]
             served = min(left, float(draw.choice([1, 2, 16])))
             oracle.serve(chosen, served)
             finished[chosen] += served
             if served == left:
                 tail.note(chosen, finished[chosen])
                 oracle.end(chosen)
+                oracle.noted = None
                 tail.forget(chosen)
             elif draw.random() < 0.5:
                 tail.note(chosen, finished[chosen])
             else:
-                oracle.jobs[chosen][2] = work = float(draw.choice([left - served, 1, 32]))
-                tail.take_in(chosen, work, finished[chosen], 1)
+                work, last = float(draw.choice([left - served, 1, 32])), float(draw.choice([0, 2]))
+                oracle.jobs[chosen] = [work, last]
+                tail.take_in(chosen, work, last, finished[chosen], 1)
         changed = tail.update()
         expected = oracle.turns()
         assert tail.turns == expected
@@ -116,18 +137,33 @@ def test_turns_are_those_of_the_definition(seed: int, factor: float) -> None:
 
 def test_estimates_that_move_are_no_work_that_is_done() -> None:
     tail = Tail(2.0)
-    tail.take_in(1, 30.0, 0.0, 1)
-    tail.take_in(2, 5.0, 0.0, 1)  # promised 70, of which the work before it and its own fill 35
-    for guess in (25.0, 40.0, 20.0, 35.0, 30.0) * 4:  # as its rows come
-        tail.take_in(1, guess, 0.0, 1)
+    tail.take_in(1, 30.0, 0.0, 0.0, 1)
+    tail.take_in(
+        2, 5.0, 0.0, 0.0, 1
+    )  # promised 70, of which the work before it and its own fill 35
+    for guess in (30.0, 25.0, 40.0, 20.0, 35.0) * 4:  # as its rows come
+        tail.take_in(1, guess, 0.0, 0.0, 1)
         tail.update()
         assert not tail.turns
-    tail.note(1, 29.0)
+    tail.note(1, 30.0)
     tail.note(2, 4.0)
-    tail.take_in(1, 30.0, 29.0, 1)  # more than was thought
-    tail.take_in(2, 5.0, 4.0, 1)
+    tail.take_in(1, 30.0, 0.0, 30.0, 1)  # more than was thought
+    tail.take_in(2, 5.0, 0.0, 4.0, 1)
     tail.update()
     assert tail.turns == {1: 2.0, 2: 2.0}
+
+
+def test_only_the_last_arrivals_count() -> None:
+    tail = Tail(1.0)
+    for number in range(SEEN + 50):
+        tail.take_in(number, 100.0 if number < 50 else 1.0, 0.0, 0.0, 1)
+        tail.note(number, 100.0 if number < 50 else 1.0)
+        tail.forget(number)
+    first, second = SEEN + 50, SEEN + 51
+    tail.take_in(first, 3.0, 0.0, 0.0, 1)
+    tail.take_in(second, 1.0, 0.0, 0.0, 1)
+    tail.update()  # one that takes 100 is forgotten, so nobody is promised more than about 1
+    assert set(tail.turns) == {first, second}
 
 
 COST = LinearCost(1e-3, 0.01, 1e-3, 0.03)

@@ -221,8 +221,8 @@ class Priorities(Generic[E]):
                 self._tail.note(number, done)
             else:  # what is left is estimated again
                 self._shapes[number] = shape
-                work = self._remaining.work(relquery, state)
-                self._tail.take_in(number, work, done, relquery.size)
+                work, last = self._remaining.work(relquery, state)
+                self._tail.take_in(number, work, last, done, relquery.size)
         self._rank(relquery)
 
     def _rank(self, relquery: RelQuery) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 from weakref import WeakKeyDictionary, ref
 
@@ -15,7 +15,7 @@ from relquery.engine.request.relquery import RelQuery
 from relquery.engine.request.request import Request
 from relquery.engine.scheduling.plan import State
 from relquery.engine.scheduling.policies.jobs.estimate import decompose
-from relquery.engine.scheduling.reuse import cached_tokens, shared_tokens
+from relquery.engine.scheduling.reuse import cached_tokens
 
 _AT_ONCE = 256
 """Rows that have not come and are cut into batches; further ones take as long as these."""
@@ -25,22 +25,8 @@ _MOVED = 0.1
 """Share of a relQuery's queue that leaves it before what is cached is looked up again."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Ratios:
-    """Uncached shares of waiting prompts. count, since: as the relQuery was when they were sampled.
-
-    now: if all began now. in_turn: if each begins after the one before it.
-    """
-
-    count: int
-    since: tuple[int, float | None]
-    now: float
-    in_turn: float
-
-    @property
-    def least(self) -> float:
-        """How many must still wait."""
-        return (1 - _MOVED) * self.count
+_Known = tuple[int, tuple[int, float | None], float]
+"""Of a sample: how many waited, the relQuery's size and when it started, and the share."""
 
 
 class Remaining:
@@ -61,7 +47,7 @@ class Remaining:
         self._cost, self._sample, self._seed, self._shared = cost, sample, seed, shared
         self._seen: ref[State] | None = None
         self._of_step = cost
-        self._ratios: WeakKeyDictionary[RelQuery, _Ratios]
+        self._ratios: WeakKeyDictionary[RelQuery, _Known]
         self._ratios = WeakKeyDictionary()
 
     def __call__(self, relquery: RelQuery, state: State) -> float:
@@ -72,19 +58,25 @@ class Remaining:
         """Seconds that it takes if it goes first. usual: share of its limit that an answer has."""
         return state.pace * self._seconds(relquery, state, self._cost, usual)
 
-    def work(self, relquery: RelQuery, state: State) -> float:
-        """Seconds that it takes of a machine whose seats are all taken by other requests, too."""
+    def work(self, relquery: RelQuery, state: State) -> tuple[float, float]:
+        """Seconds that it takes of a machine whose seats are all taken by other requests, too.
+
+        And seconds of all work there while its longest answer is drawn.
+        """
         usual = 1.0 if state.length_ratio is None else state.length_ratio
         left, unfinished = self._begun(relquery, usual)
         coming = len(relquery.waiting) + relquery.expected
         answers = sum(left) + usual * relquery.mean_limit * coming
-        ratio = self._known_ratios(relquery, state).in_turn
-        prompts = float(relquery.waiting.lengths.sum()) * ratio
+        prompts = float(relquery.waiting.lengths.sum()) * self.miss_ratio(relquery, state)
         if relquery.expected:
-            if not relquery.waiting:
-                ratio = self._expected_ratio(relquery, state)
-            prompts += relquery.expected * relquery.mean_prompt * ratio
-        return self._cost.prefill_slope * (prompts + unfinished) + self._decode(state) * answers
+            prompts += (
+                relquery.expected * relquery.mean_prompt * self._expected_ratio(relquery, state)
+            )
+        if coming:
+            left.append(usual * relquery.output_limit)
+        decode = self._decode(state)
+        work = self._cost.prefill_slope * (prompts + unfinished) + decode * answers
+        return work, decode * state.limits.max_num_seqs * max(left, default=0.0)
 
     def done(self, relquery: RelQuery, state: State) -> float:
         """Seconds of work done so far, in the units of `work`."""
@@ -150,38 +142,27 @@ class Remaining:
         return min(1.0, relquery.computed_prompts / served) if served > 0 else 1.0
 
     def miss_ratio(self, relquery: RelQuery, state: State) -> float:
-        """The uncached share of the waiting prompts, estimated from a random sample."""
-        return self._known_ratios(relquery, state).now
-
-    def _known_ratios(self, relquery: RelQuery, state: State) -> _Ratios:
-        """What a sample says.
+        """The uncached share of the waiting prompts, estimated from a random sample.
 
         It is drawn again once a request has joined the queue, the first has left it, or a tenth
         have: then more may be cached.
         """
         count, known = len(relquery.waiting), self._ratios.get(relquery)
         since = relquery.size, relquery.started
-        if known is None or known.since != since or not known.least <= count <= known.count:
-            known = _Ratios(count, since, *self._sampled(relquery, state))
-            self._ratios[relquery] = known
-        return known
+        if known is not None:
+            drawn, same, ratio = known
+            if same == since and (1 - _MOVED) * drawn <= count <= drawn:
+                return ratio
+        ratio = self._sampled(relquery, state) if count else 1.0
+        self._ratios[relquery] = count, since, ratio
+        return ratio
 
-    def _sampled(self, relquery: RelQuery, state: State) -> tuple[float, float]:
-        """See _Ratios."""
+    def _sampled(self, relquery: RelQuery, state: State) -> float:
         count = len(relquery.waiting)
-        if not count:
-            return 1.0, 1.0
         chosen: Sequence[int] = range(count)
         if count > self._sample:
             draw = Random(f"{self._seed} {relquery.id} {count}")
             chosen = draw.sample(chosen, self._sample)
         sampled = relquery.waiting.pick(chosen)
-        before = relquery.waiting.pick([max(0, at - 1) for at in chosen])
-        length = cached = shared = 0
-        for one, other in zip(sampled, before, strict=True):
-            length += one.length
-            served = sum(cached_tokens(one, state.limits, state.pool))
-            cached += served
-            is_first = one is other
-            shared += served if is_first else shared_tokens(one, other, state.limits, state.pool)
-        return 1.0 - cached / length, 1.0 - shared / length
+        cached = sum(sum(cached_tokens(one, state.limits, state.pool)) for one in sampled)
+        return 1.0 - cached / sum(request.length for request in sampled)
