@@ -215,3 +215,29 @@ def test_wrong_settings_are_refused(given: Any, message: str) -> None:
 
 def test_without_settings_the_default_policy_runs() -> None:
     assert Settings.of(None) == Settings.of({}) == Settings()
+
+
+@pytest.mark.parametrize("at", range(1, 14))
+@pytest.mark.parametrize("starvation", [None, 0.0])
+def test_requests_that_vllm_preempts_between_steps_wait_again(
+    at: int, starvation: float | None
+) -> None:
+    """As it does when its cache is reset because the weights have changed."""
+    from relquery.vllm import RelServeScheduler
+
+    config = {"relquery": {"policy": "shortest", "starvation": starvation}}
+    served = RelServeScheduler(config, 8, BLOCK, 16, 4)
+    prompts = {f"r{number}": [number] * 12 for number in range(2)}
+    requests = {name: request(name, prompt, 12) for name, prompt in prompts.items()}
+    for each in requests.values():
+        served.add_request(each)
+    for number in range(200):
+        if number == at:
+            while served.running:
+                served._preempt_request(served.running.pop(), 0.0)
+        if not served.requests:
+            break
+        step(served)
+    assert is_empty(served)
+    for name, each in requests.items():
+        assert each._output_token_ids == answer(prompts[name], 12)

@@ -93,6 +93,7 @@ class RelServeScheduler(AsyncScheduler):  # type: ignore[misc]
     def schedule(self, throttle_prefills: bool = False) -> Any:
         """The next step; see vLLM."""
         began = self._began = time.monotonic()
+        self._put_back_preempted()  # outside of steps, when the cache is reset
         self._unblock()
         self._end_late()
         plan = self._mirror.plan() if self._mirror.open else Plan()

@@ -153,6 +153,27 @@ def test_estimates_that_move_are_no_work_that_is_done() -> None:
     assert tail.turns == {1: 2.0, 2: 2.0}
 
 
+def test_a_relquery_that_comes_again_is_counted_once() -> None:
+    whole, parts = Tail(1.0), Tail(1.0)
+    for tail in (whole, parts):
+        tail.take_in(1, 1.0, 0.0, 0.0, 1)
+        tail.note(1, 1.0)
+        tail.forget(1)
+    for row in range(1, 40):
+        parts.take_in(2, 1.0, 0.0, row - 1.0, row)
+        parts.note(2, float(row))
+        parts.forget(2)
+        whole.take_in(100 + row, 1.0, 0.0, 0.0, 1)
+        whole.note(100 + row, 1.0)
+        whole.forget(100 + row)
+    for tail in (whole, parts):
+        tail.take_in(3, 1.0, 0.0, 0.0, 1)
+        tail.take_in(4, 0.5, 0.0, 0.0, 1)
+        tail.update()
+    assert parts.turns == whole.turns
+    assert parts._clock == whole._clock == 40.0
+
+
 def test_only_the_last_arrivals_count() -> None:
     tail = Tail(1.0)
     for number in range(SEEN + 50):

@@ -21,7 +21,7 @@ import numpy as np
 
 QUANTILE = 0.99
 """Of the waits under first come, first served; what is promised."""
-MARGIN = 0.02
+MARGIN = 0.03
 """Share of the promise that is kept back: requests that run already are not interrupted."""
 SEEN = 1_000
 """Arrivals that it is taken of, and more while the oldest of them is open."""
@@ -54,20 +54,21 @@ class Tail:
         known = self._open.get(number)
         if known is None:
             self._numbers += 1
-            known = self._open[number] = _Arrival(float(self._numbers), self._clock)
+            # One that comes again, after all its answers, is a new arrival: that work is counted.
+            known = self._open[number] = _Arrival(float(self._numbers), self._clock, done)
             self._see(known)
         self.note(number, done)
         known.work, known.last = work, last
         if size != known.size:
-            known.size, known.estimated, known.longest = size, work + done, last
+            known.size, known.estimated, known.longest = size, work + known.done, last
             self._wait = None
 
     def note(self, number: int, done: float) -> None:
         """Record how much of a relQuery's work is done; that much less remains."""
         known = self._open[number]
-        more = done - known.done
+        more = done - known.before - known.done
         self._clock += more
-        known.done, known.work = done, max(0.0, known.work - more)
+        known.done, known.work = known.done + more, max(0.0, known.work - more)
 
     def update(self) -> set[int]:
         """Process that work has been done; returns the relQueries whose turns have changed."""
@@ -112,13 +113,15 @@ class Tail:
 
 @dataclass(slots=True)
 class _Arrival:
-    """turn: its place among all arrivals. since: the work that was done when it arrived. work: what
-    it still is. last: what is done of all while its longest answer is drawn; longest: this, when
+    """turn: its place among all arrivals. since: the work that was done when it arrived. before:
+    what was done of it earlier, when its first rows had come and were answered. work: what it
+    still is. last: what is done of all while its longest answer is drawn; longest: this, when
     the last of its requests came. done: what of it is done. size: requests that have arrived.
     estimated: what it was in all, by what was known then."""
 
     turn: float
     since: float
+    before: float
     work: float = 0.0
     last: float = 0.0
     longest: float = 0.0
