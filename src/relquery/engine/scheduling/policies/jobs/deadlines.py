@@ -29,6 +29,10 @@ class Deadlines:
         self._running_out = Ranking()  # the pressed ones, by when they can no longer be in time
         self._dates: dict[int, tuple[float, float]] = {}  # this moment, and the deadline
 
+    def __bool__(self) -> bool:
+        """Whether any relQuery that was taken in has a deadline."""
+        return bool(self._dates)
+
     def take_in(self, relquery: RelQuery, state: State) -> None:
         """Estimate an open relQuery again. `update` then says whether it is pressed."""
         if relquery.deadline is None:

@@ -101,7 +101,7 @@ class Priorities(Generic[E]):
         """
         if len(state.running) < state.limits.max_num_seqs or self._starvation is not None:
             return False
-        if any(relquery.deadline is not None for relquery in state.relqueries.values()):
+        if self._deadlines or any(each.deadline is not None for each in state.changed):
             return False
         self._unseen |= dict.fromkeys(state.changed)
         return True

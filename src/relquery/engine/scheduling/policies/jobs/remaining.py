@@ -23,8 +23,6 @@ _AT_ONCE = 256
 _NONE = np.empty(0)
 _MOVED = 0.1
 """Share of a relQuery's queue that leaves it before what is cached is looked up again."""
-
-
 _Known = tuple[int, tuple[int, float | None], float]
 """Of a sample: how many waited, the relQuery's size and when it started, and the share."""
 
