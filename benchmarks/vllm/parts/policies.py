@@ -32,16 +32,15 @@ PAPER, BURST = 1.45, 3.0
 003's highest, and one at which most relQueries come before many are served."""
 FULL, QUICK = 100, 5
 """RelQueries."""
-OWN, FCFS, SHORTEST, BOUNDED = "vLLM's own", "fcfs", "shortest", "shortest, tail 1"
+OWN, SHORTEST, BOUNDED = "vLLM's own", "shortest", "shortest, tail 1"
 SIDES: Mapping[str, Mapping[str, Any] | None] = {
     OWN: None,
-    FCFS: {"policy": "fcfs"},
     SHORTEST: {"policy": "shortest"},
     BOUNDED: {"policy": "shortest", "tail": 1},
 }
 LOADS: Mapping[float, tuple[str, ...]] = {
-    PAPER: (FCFS, SHORTEST, BOUNDED),
-    BURST: (BOUNDED, SHORTEST, BOUNDED),
+    PAPER: (SHORTEST, BOUNDED),
+    BURST: (BOUNDED, BOUNDED),
 }
 """Our schedulers at each load, in turn; vLLM's own runs before and after each of them."""
 

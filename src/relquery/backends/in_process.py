@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -19,6 +18,8 @@ from relquery.prompt import Answer, Finish, Prompt, Sampling
 
 _OPEN = 4_096
 """Requests that vLLM has at once; it takes them in the order given."""
+_TOKENIZED = 256
+"""Prompts that are tokenized at once, on all cores."""
 _SEEDS = 1 << 63
 _DEFAULTS: Mapping[str, Any] = {
     "enable_prefix_caching": True,
@@ -139,14 +140,13 @@ class _Asking:
             self.trie = self._trie()
         if self.sampling.schema is not None:
             self.schema = followed(self.sampling.schema)
-        engine, waiting = self.llm.llm_engine, deque(range(len(self.prompts)))
+        engine, waiting = self.llm.llm_engine, range(len(self.prompts))
         try:
             while waiting or self.open:
                 while waiting and len(self.open) < _OPEN:
-                    at = waiting.popleft()
-                    refused = self._begin(at)
-                    if refused is not None:
-                        yield at, refused
+                    some = waiting[: min(_TOKENIZED, _OPEN - len(self.open))]
+                    waiting = waiting[len(some) :]
+                    yield from self._begin(some)
                 for output in engine.step():
                     if not output.finished:
                         continue
@@ -158,16 +158,22 @@ class _Asking:
             if self.open:
                 engine.abort_request([*self.open])
 
-    def _begin(self, at: int) -> Answer | None:
-        """Hand a prompt to vLLM; the answer says why, if that is not possible."""
+    def _begin(self, numbers: Sequence[int]) -> Answers:
+        """Hand prompts to vLLM. (index, answer) of those it refuses; the answer says why."""
         from vllm.exceptions import VLLMValidationError
 
-        try:
-            tokens = self._tokens(self.prompts[at])
-            self._add(_Asked(at, tokens, None if self.trie is None else 0))
-        except (RequestError, ValueError, VLLMValidationError) as error:
-            return Answer(None, Finish.ERROR, str(error))
-        return None
+        texts = {}
+        for at in numbers:
+            try:
+                texts[at] = self._text(self.prompts[at])
+            except (RequestError, ValueError) as error:
+                yield at, Answer(None, Finish.ERROR, str(error))
+        tokens = self._encoded([*texts.values()], special=not self._templated)
+        for at, prompt in zip(texts, tokens, strict=True):
+            try:
+                self._add(_Asked(at, prompt, None if self.trie is None else 0))
+            except (ValueError, VLLMValidationError) as error:
+                yield at, Answer(None, Finish.ERROR, str(error))
 
     def _add(self, asked: _Asked) -> None:
         prompt, trie = asked.prompt, self.trie
@@ -180,10 +186,16 @@ class _Asking:
     def _params(self, asked: _Asked) -> Any:
         if self.trie is not None and asked.branch is not None:
             from vllm import SamplingParams
+            from vllm.sampling_params import RequestOutputKind
 
             allowed = list(self.trie.branches[asked.branch].allowed)
             return SamplingParams(
-                temperature=0.0, max_tokens=1, allowed_token_ids=allowed, logprob_token_ids=allowed
+                temperature=0.0,
+                max_tokens=1,
+                detokenize=False,
+                output_kind=RequestOutputKind.FINAL_ONLY,
+                allowed_token_ids=allowed,
+                logprob_token_ids=allowed,
             )
         return _params(self.sampling, self.schema)
 
@@ -252,29 +264,38 @@ class _Asking:
         return prefix
 
     def _trie(self) -> LabelTrie:
-        labels = [tuple(self._encoded(label)) for label in self.sampling.labels]
+        labels = [tuple(tokens) for tokens in self._encoded([*self.sampling.labels])]
         end = self.tokenizer.eos_token_id
         return LabelTrie(labels, () if end is None else (end,))
 
-    def _tokens(self, prompt: Prompt) -> list[int]:
+    @property
+    def _templated(self) -> bool:
+        return bool(getattr(self.tokenizer, "chat_template", None))
+
+    def _text(self, prompt: Prompt) -> str:
         """A prompt as the model's template has it. Raises RequestError."""
         messages = to_messages(prompt)
-        if getattr(self.tokenizer, "chat_template", None):
-            text = self.tokenizer.apply_chat_template(
+        if self._templated:
+            text: str = self.tokenizer.apply_chat_template(
                 messages, add_generation_prompt=True, tokenize=False
             )
-            return self._encoded(text)
-        paragraphs = "\n\n".join(message["content"] for message in messages)
-        return list(self.tokenizer(f"{paragraphs}\n\n")["input_ids"])
+            return text
+        return "".join(f"{message['content']}\n\n" for message in messages)
 
-    def _encoded(self, text: str) -> list[int]:
-        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+    def _encoded(self, texts: list[str], *, special: bool = False) -> list[list[int]]:
+        """The tokens of each text. special: with those that a prompt begins with."""
+        if not texts:
+            return []
+        found: list[list[int]] = self.tokenizer(
+            texts, add_special_tokens=special, return_attention_mask=False
+        )["input_ids"]
+        return found
 
 
 def _params(sampling: Sampling, schema: str | None = None) -> Any:
     """The sampling as vLLM's parameters. schema: of the answers, as its grammar reads it."""
     from vllm import SamplingParams
-    from vllm.sampling_params import StructuredOutputsParams
+    from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
     return SamplingParams(
         temperature=sampling.temperature,
@@ -283,6 +304,7 @@ def _params(sampling: Sampling, schema: str | None = None) -> Any:
         seed=sampling.seed,
         stop=list(sampling.stop),
         max_tokens=sampling.max_tokens,
+        output_kind=RequestOutputKind.FINAL_ONLY,
         structured_outputs=None if schema is None else StructuredOutputsParams(json=schema),
     )
 

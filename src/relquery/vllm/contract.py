@@ -26,6 +26,8 @@ FUNCTIONS: dict[str, tuple[str, ...]] = {
         "seed",
         "stop",
         "max_tokens",
+        "detokenize",
+        "output_kind",
         "structured_outputs",
         "allowed_token_ids",
         "logprob_token_ids",
@@ -102,6 +104,7 @@ OF_WORKER: tuple[str, ...] = (
 """The same, of what it uses in the workers alone."""
 
 NAMES: tuple[str, ...] = (
+    "vllm.sampling_params.RequestOutputKind.FINAL_ONLY",
     "vllm.v1.request.RequestStatus.WAITING",
     "vllm.v1.request.RequestStatus.PREEMPTED",
     "vllm.v1.request.RequestStatus.FINISHED_ABORTED",

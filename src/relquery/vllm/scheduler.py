@@ -2,7 +2,8 @@
 
 A policy sees the requests as it does in the engine and plans a step: which running requests go on,
 which waiting ones begin, and who gives up its blocks. vLLM's own `schedule` then carries it out: it
-is shown only the planned requests, in their order, and allocates, caches and batches as always.
+is shown only the planned requests, in their order, and allocates, caches and batches as always. A
+plan may also say who begins in the next few steps. Then these take no planning.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from relquery.vllm.waiting import Waiting
 
 logger = init_logger(__name__)
 
+_UNASKED = 16
+"""Steps after a plan, at most, in which its requests to come begin without another one."""
 _READY = (RequestStatus.WAITING, RequestStatus.PREEMPTED)
 
 
@@ -72,6 +75,8 @@ class RelServeScheduler(AsyncScheduler):  # type: ignore[misc]
         self._blocked: dict[str, Any] = {}
         self._late: list[Any] = []
         self._began = 0.0
+        self._ahead: deque[Any] | None = None  # who begins next; None to ask the policy
+        self._unasked = 0
         self._idle = self._is_checked = False
         self.seconds: deque[float] = deque(maxlen=1000)
         """What planning took in each step; the last thousand."""
@@ -82,6 +87,7 @@ class RelServeScheduler(AsyncScheduler):  # type: ignore[misc]
         if not self._is_checked:
             check_request(request)
             self._is_checked = True
+        self._ahead = None
         is_new = request.request_id not in self.requests
         super().add_request(request)
         if is_new:
@@ -96,20 +102,48 @@ class RelServeScheduler(AsyncScheduler):  # type: ignore[misc]
         self._put_back_preempted()  # outside of steps, when the cache is reset
         self._unblock()
         self._end_late()
-        plan = self._mirror.plan() if self._mirror.open else Plan()
-        if self._idle or not (plan.work or plan.preempt) or self._all_go_on(plan):
-            self._note(began)
-            output = super().schedule(throttle_prefills)
-        else:
-            self._preempt(plan)
-            with self._shown(plan):
+        beginning = self._beginning()
+        if beginning is not None:
+            self._unasked += 1
+            with self._queued(beginning):
                 self._note(began)
                 output = super().schedule(throttle_prefills)
+        else:
+            output = self._as_planned(began, throttle_prefills)
         # Where nothing could be scheduled as planned, vLLM's own order goes on.
         self._idle = not output.total_num_scheduled_tokens and bool(self._mirror.open)
         self._mirror.scheduled(output.num_scheduled_tokens)
         self._put_back_preempted()
         return output
+
+    def _as_planned(self, began: float, throttle_prefills: bool) -> Any:
+        """The next step, as the policy plans it."""
+        plan = self._mirror.plan() if self._mirror.open else Plan()
+        ahead, self._unasked = plan.ahead, 0
+        self._ahead = None if ahead is None else deque(map(self._mirror.own, ahead))
+        if self._idle or not (plan.work or plan.preempt) or self._all_go_on(plan):
+            self._note(began)
+            return super().schedule(throttle_prefills)
+        self._preempt(plan)
+        with self._shown(plan):
+            self._note(began)
+            return super().schedule(throttle_prefills)
+
+    def _beginning(self) -> list[Any] | None:
+        """Who may begin in a step that needs no plan; None if it needs one."""
+        ahead, free = self._ahead, self.max_num_active_reqs - len(self.running)
+        if ahead is None or self._unasked >= _UNASKED or self._idle or self._blocked:
+            return None
+        while ahead and ahead[0] not in self.waiting:  # it has begun, or ended
+            ahead.popleft()
+        if free <= 0:
+            return []
+        if len(ahead) < free and len(ahead) < len(self.waiting):
+            return None
+        beginning = [request for request in ahead if request in self.waiting][:free]
+        blocks = sum(each.num_tokens // self.block_size + 1 for each in beginning)
+        room = self.kv_cache_manager.block_pool.get_num_free_blocks()
+        return beginning if room >= blocks + len(self.running) else None
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
         """Take in what a step has drawn; see vLLM."""
@@ -163,11 +197,12 @@ class RelServeScheduler(AsyncScheduler):  # type: ignore[misc]
         for each in [*self._mirror.open.running]:
             if self._mirror.own(each).status == RequestStatus.PREEMPTED:
                 self._mirror.put_back(each)
+                self._ahead = None
 
     @contextmanager
     def _shown(self, plan: Plan) -> Iterator[None]:
         """A block in which vLLM sees the planned requests alone, in their order."""
-        running, waiting, seats = self.running, self.waiting, self.max_num_active_reqs
+        running, seats = self.running, self.max_num_active_reqs
         planned = [self._mirror.own(work.request) for work in plan.work]
         begun = set(map(id, running))
         going_on = [request for request in planned if id(request) in begun]
@@ -175,13 +210,22 @@ class RelServeScheduler(AsyncScheduler):  # type: ignore[misc]
         hidden = [request for request in running if id(request) not in shown]
         beginning = [request for request in planned if id(request) not in begun]
         self.running = going_on
-        self.waiting = queue = Waiting(beginning)
         self.max_num_active_reqs = seats - len(hidden)
         try:
-            yield
+            with self._queued(beginning):
+                yield
         finally:
             self.max_num_active_reqs = seats
             self.running = _merged(running, self.running, hidden)
+
+    @contextmanager
+    def _queued(self, beginning: list[Any]) -> Iterator[None]:
+        """A block in which vLLM sees these alone of the waiting requests."""
+        waiting = self.waiting
+        self.waiting = queue = Waiting(beginning)
+        try:
+            yield
+        finally:
             self.waiting = waiting
             waiting.remove_requests(each for each in beginning if each not in queue)
             for request in reversed([*queue]):

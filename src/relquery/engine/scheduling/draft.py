@@ -94,9 +94,9 @@ class Draft:
         self.seats += 1
         self.blocks += self._reuse.release(request.blocks)
 
-    def plan(self) -> Plan:
+    def plan(self, ahead: tuple[Request, ...] | None = None) -> Plan:
         """The finished plan."""
-        return Plan(tuple(self.work), tuple(self.preempt))
+        return Plan(tuple(self.work), tuple(self.preempt), ahead)
 
     def _ends_at_once(self, request: Request, missing: int) -> bool:
         """Whether a request's first step gives its answer, so that it need not hold blocks."""

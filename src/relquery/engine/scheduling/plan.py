@@ -89,10 +89,16 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One step: requests that lose their blocks first, then the work, in order of admission."""
+    """One step: requests that lose their blocks first, then the work, in order of admission.
+
+    ahead: what the next steps may do without asking the policy, as long as nobody else comes: all
+    running requests go on, and these begin, in order, as seats become free. None if the policy is
+    to be asked for each step.
+    """
 
     work: tuple[Work, ...] = ()
     preempt: tuple[Request, ...] = ()
+    ahead: tuple[Request, ...] | None = None
 
 
 class Policy(Protocol):

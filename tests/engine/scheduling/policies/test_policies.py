@@ -208,6 +208,66 @@ def test_only_relqueries_that_were_worked_on_are_estimated_again() -> None:
     assert len(asked) <= 3 * 50
 
 
+def test_a_relquery_is_estimated_again_once_a_share_of_it_has_moved() -> None:
+    asked: dict[float, int] = {}
+
+    def policy_with(moved: float) -> Policy:
+        def estimate(relquery: RelQuery, state: State) -> float:
+            asked[moved] = asked.get(moved, 0) + 1
+            return 0.0
+
+        def policy(state: State, memo: Any) -> Any:
+            priorities = memo or Priorities(estimate, state.limits, moved=moved)
+            priorities.update(state)
+            return sarathi(state, None)[0], priorities
+
+        return policy
+
+    for moved in (0.0, 0.1):
+        engine = harness(policy_with(moved), max_num_seqs=4)
+        submit(engine, 0, 60, 10, 4)
+        engine.run()
+    assert 10 < 2 * asked[0.1] < asked[0.0]
+
+
+def test_a_plan_says_who_begins_next() -> None:
+    shortest = Shortest(COST)
+    told: list[tuple[list[int], list[int]]] = []
+
+    def policy(state: State, memo: Any) -> Any:
+        plan, memo = shortest(state, memo)
+        begun = [work.request.id for work in plan.work if work.request not in state.running]
+        if plan.ahead is not None:
+            told.append((begun, [request.id for request in plan.ahead]))
+        return plan, memo
+
+    engine = harness(policy, max_num_seqs=4)
+    for group in range(3):
+        submit(engine, group, 12, 10, 3)
+    engine.run()
+    order = [request for begun, _ in told for request in begun]
+    assert len(order) == len(set(order)) > 20
+    for at, (_, ahead) in enumerate(told):
+        following = [request for begun, _ in told[at + 1 :] for request in begun]
+        assert ahead[:4] == following[: len(ahead[:4])]
+
+
+@pytest.mark.parametrize("fairness", [Fairness(starvation=1.0), Fairness()])
+def test_a_policy_is_asked_each_step_where_moments_matter(fairness: Fairness) -> None:
+    shortest = Shortest(COST, fairness)
+    ahead: list[Any] = []
+
+    def policy(state: State, memo: Any) -> Any:
+        plan, memo = shortest(state, memo)
+        ahead.append(plan.ahead)
+        return plan, memo
+
+    engine = harness(policy, max_num_seqs=4)
+    submit(engine, 0, 12, 10, 3)
+    engine.run()
+    assert any(each is not None for each in ahead) == (fairness.starvation is None)
+
+
 def test_the_sampled_miss_ratio_sees_what_the_cache_has() -> None:
     policy = RelServe(COST)
     engine = harness(policy)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from vllm.exceptions import VLLMValidationError
-from vllm.sampling_params import StructuredOutputsParams
+from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 from vllm.v1.engine.llm_engine import LLMEngine
 
 
@@ -19,6 +19,8 @@ class SamplingParams:
     seed: int | None = None
     stop: list[str] = field(default_factory=list)
     max_tokens: int = 16
+    detokenize: bool = True
+    output_kind: RequestOutputKind = RequestOutputKind.CUMULATIVE
     structured_outputs: StructuredOutputsParams | None = None
     allowed_token_ids: list[int] | None = None
     logprob_token_ids: list[int] | None = None
@@ -32,8 +34,11 @@ class Tokenizer:
     eos_token_id = 0
     chat_template = None
 
-    def __call__(self, text: str, add_special_tokens: bool = True) -> dict[str, list[int]]:
-        return {"input_ids": ([1] if add_special_tokens else []) + [ord(each) for each in text]}
+    def __call__(
+        self, texts: list[str], add_special_tokens: bool, return_attention_mask: bool
+    ) -> dict[str, list[list[int]]]:
+        start = [1] if add_special_tokens else []
+        return {"input_ids": [[*start, *map(ord, text)] for text in texts]}
 
 
 class LLM:

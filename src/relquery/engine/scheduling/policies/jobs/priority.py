@@ -60,8 +60,9 @@ class Priorities(Generic[E]):
 
     estimate: gives a relQuery's priority. fixed: keep the priority at its arrival; otherwise it is
     estimated again whenever one of its requests has been worked on or has ended. While the relQuery
-    only waits, the last estimate is kept (paper 003, eq. 12). remaining: by which deadlines are
-    weighed; None if they are not.
+    only waits, the last estimate is kept (paper 003, eq. 12). moved: it is also kept until such a
+    share of the relQuery's requests has begun or ended; 0 for no such wait. remaining: by which
+    deadlines are weighed; None if they are not.
     """
 
     def __init__(
@@ -71,9 +72,10 @@ class Priorities(Generic[E]):
         fairness: Fairness = Fairness(),
         *,
         fixed: bool = False,
+        moved: float = 0.0,
         remaining: Remaining | None = None,
     ) -> None:
-        self.estimate, self._fixed = estimate, fixed
+        self.estimate, self._fixed, self._moved = estimate, fixed, moved
         self._starvation, self._aging = fairness.starvation, fairness.aging
         self._tenants = Tenants(fairness.weights, SLACK * limits.max_num_batched_tokens)
         self._ahead: frozenset[str] = frozenset()
@@ -87,7 +89,6 @@ class Priorities(Generic[E]):
         self._remaining = remaining
         is_bounded = remaining is not None and fairness.tail is not None
         self._tail = Tail(fairness.tail or 0.0) if is_bounded else None
-        self._shapes: dict[int, tuple[int, int, int]] = {}
         self._unseen: dict[RelQuery, None] = {}  # changed, while nobody could begin
 
     def __getitem__(self, relquery: int) -> Urgency:
@@ -99,12 +100,17 @@ class Priorities(Generic[E]):
 
         Then `update` need not be called: it processes these changes when it is called next.
         """
-        if len(state.running) < state.limits.max_num_seqs or self._starvation is not None:
+        if len(state.running) < state.limits.max_num_seqs or not self.can_wait:
             return False
-        if self._deadlines or any(each.deadline is not None for each in state.changed):
+        if any(each.deadline is not None for each in state.changed):
             return False
         self._unseen |= dict.fromkeys(state.changed)
         return True
+
+    @property
+    def can_wait(self) -> bool:
+        """Whether no moment matters: nobody starves, and no deadline presses."""
+        return self._starvation is None and not self._deadlines
 
     def update(self, state: State) -> None:
         """Process what has changed."""
@@ -207,22 +213,20 @@ class Priorities(Generic[E]):
     def _take_in(self, relquery: RelQuery, state: State) -> None:
         number = relquery.id
         self._tenants.take_in(relquery)
-        known = self._known.get(number)
-        if known is None or known.size != relquery.size or not self._fixed:
-            self._known[number] = _Known(
-                relquery.tenant, relquery.arrival, relquery.size, self.estimate(relquery, state)
-            )
+        known, shape = self._known.get(number), _Shape.of(relquery)
+        is_due = known is None or known.shape.has_moved(shape, self._moved)
+        if known is None or known.shape.size != shape.size or (is_due and not self._fixed):
+            priority = self.estimate(relquery, state)
+            self._known[number] = _Known(relquery.tenant, relquery.arrival, priority, shape)
         if self._deadlines is not None:
             self._deadlines.take_in(relquery, state)
         if self._tail is not None and self._remaining is not None:
             done = self._remaining.done(relquery, state)
-            shape = relquery.size, len(relquery.waiting), len(relquery.running)
-            if self._shapes.get(number) == shape:
-                self._tail.note(number, done)
-            else:  # what is left is estimated again
-                self._shapes[number] = shape
+            if is_due:  # what is left is estimated again
                 work, last = self._remaining.work(relquery, state)
                 self._tail.take_in(number, work, last, done, relquery.size)
+            else:
+                self._tail.note(number, done)
         self._rank(relquery)
 
     def _rank(self, relquery: RelQuery) -> None:
@@ -259,16 +263,38 @@ class Priorities(Generic[E]):
             self._deadlines.forget(number)
         if self._tail is not None:
             self._tail.forget(number)
-            del self._shapes[number]
         self._starved.discard(number)
         self._overdue.pop(number, None)
         self._due.discard(number)
 
 
+class _Shape(NamedTuple):
+    """size: requests of a relQuery that have arrived. waiting, open: those of them that still wait,
+    and that have not ended. begun: whether it ran before."""
+
+    size: int
+    waiting: int
+    open: int
+    begun: bool
+
+    @classmethod
+    def of(cls, relquery: RelQuery) -> _Shape:
+        waiting = len(relquery.waiting)
+        begun = relquery.started is not None
+        return cls(relquery.size, waiting, waiting + len(relquery.running), begun)
+
+    def has_moved(self, now: _Shape, share: float) -> bool:
+        """Whether more than a share of its requests has begun or ended since; always, if 0."""
+        if not share or now.size != self.size or now.begun != self.begun:
+            return True
+        begun, ended = self.waiting - now.waiting, self.open - now.open
+        return begun < 0 or begun > share * self.waiting or ended > share * self.open
+
+
 class _Known(NamedTuple):
-    """What is kept of a relQuery."""
+    """What is kept of a relQuery. shape: when its priority was estimated."""
 
     tenant: str
     arrival: float
-    size: int
     priority: float
+    shape: _Shape
