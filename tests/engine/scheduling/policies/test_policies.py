@@ -14,6 +14,7 @@ from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.engine.scheduling.policies.fcfs import fcfs
 from relquery.engine.scheduling.policies.jobs.priority import Fairness, Priorities
 from relquery.engine.scheduling.policies.jobs.relserve import RelServe
+from relquery.engine.scheduling.policies.jobs.remaining import Remaining
 from relquery.engine.scheduling.policies.jobs.shortest import Shortest
 from relquery.engine.scheduling.policies.jobs.static import Static
 from relquery.engine.scheduling.policies.sarathi import sarathi
@@ -266,6 +267,45 @@ def test_a_policy_is_asked_each_step_where_moments_matter(fairness: Fairness) ->
     submit(engine, 0, 12, 10, 3)
     engine.run()
     assert any(each is not None for each in ahead) == (fairness.starvation is None)
+
+
+def test_a_policy_is_asked_each_step_while_several_tenants_wait() -> None:
+    shortest = Shortest(COST)
+    ahead: list[Any] = []
+
+    def policy(state: State, memo: Any) -> Any:
+        plan, memo = shortest(state, memo)
+        ahead.append((len({each.tenant for each in state.relqueries.values()}), plan.ahead))
+        return plan, memo
+
+    engine = harness(policy, max_num_seqs=4)
+    for group, tenant in enumerate("ab"):
+        for row in range(12):
+            prompt = numbered(10, start=1_000 * group + 100 * row).tolist()
+            engine.submit(prompt, 3, group=group, tenant=tenant)
+    engine.run()
+    assert any(each is not None for count, each in ahead if count == 1)
+    assert not any(each for count, each in ahead if count == 2)
+
+
+def test_the_work_left_is_estimated_again_only_if_requests_have_begun_or_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = 0
+    work = Remaining.work
+
+    def counted(self: Remaining, relquery: RelQuery, state: State) -> tuple[float, float]:
+        nonlocal asked
+        asked += 1
+        return work(self, relquery, state)
+
+    monkeypatch.setattr(Remaining, "work", counted)
+    engine = harness(RelServe(COST, fairness=Fairness(tail=1.0)))
+    for group in range(2):
+        submit(engine, group, 2, 10, 60)
+    engine.run()
+    assert len(engine.executor.steps) > 60
+    assert asked < 20
 
 
 def test_the_sampled_miss_ratio_sees_what_the_cache_has() -> None:

@@ -112,6 +112,12 @@ class Priorities(Generic[E]):
         """Whether no moment matters: nobody starves, and no deadline presses."""
         return self._starvation is None and not self._deadlines
 
+    @property
+    def lasts(self) -> bool:
+        """Whether the order of who waits holds for some steps: no moment matters, and no tenant
+        has to step back for another."""
+        return self.can_wait and len(self._waiting) <= 1
+
     def update(self, state: State) -> None:
         """Process what has changed."""
         changed, self._unseen = self._unseen | dict.fromkeys(state.changed), {}
@@ -214,15 +220,18 @@ class Priorities(Generic[E]):
         number = relquery.id
         self._tenants.take_in(relquery)
         known, shape = self._known.get(number), _Shape.of(relquery)
-        is_due = known is None or known.shape.has_moved(shape, self._moved)
-        if known is None or known.shape.size != shape.size or (is_due and not self._fixed):
+        has_moved = known is None or known.shape.has_moved(shape, self._moved)
+        is_kept = self._fixed or (self._moved > 0 and not has_moved)
+        if known is None or known.shape.size != shape.size or not is_kept:
             priority = self.estimate(relquery, state)
             self._known[number] = _Known(relquery.tenant, relquery.arrival, priority, shape)
+        elif has_moved:
+            self._known[number] = known._replace(shape=shape)
         if self._deadlines is not None:
             self._deadlines.take_in(relquery, state)
         if self._tail is not None and self._remaining is not None:
             done = self._remaining.done(relquery, state)
-            if is_due:  # what is left is estimated again
+            if has_moved:  # what is left is estimated again
                 work, last = self._remaining.work(relquery, state)
                 self._tail.take_in(number, work, last, done, relquery.size)
             else:
@@ -284,15 +293,15 @@ class _Shape(NamedTuple):
         return cls(relquery.size, waiting, waiting + len(relquery.running), begun)
 
     def has_moved(self, now: _Shape, share: float) -> bool:
-        """Whether more than a share of its requests has begun or ended since; always, if 0."""
-        if not share or now.size != self.size or now.begun != self.begun:
+        """Whether more than a share of its requests has begun or ended since."""
+        if now.size != self.size or now.begun != self.begun:
             return True
         begun, ended = self.waiting - now.waiting, self.open - now.open
         return begun < 0 or begun > share * self.waiting or ended > share * self.open
 
 
 class _Known(NamedTuple):
-    """What is kept of a relQuery. shape: when its priority was estimated."""
+    """What is kept of a relQuery. shape: when its work was estimated."""
 
     tenant: str
     arrival: float

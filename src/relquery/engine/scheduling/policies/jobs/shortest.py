@@ -58,7 +58,7 @@ class Shortest:
             urgent = [request for request in running if request.group in ahead]
             if not urgent or self._pays(draft, best, urgent, priorities, state):
                 following = _admit(draft, priorities.waiting(state), state.limits.max_num_seqs)
-                return draft.plan(following if priorities.can_wait else None), priorities
+                return draft.plan(following if priorities.lasts else None), priorities
         return draft.plan(), priorities
 
     def _begin(self, state: State) -> Priorities[Remaining]:
