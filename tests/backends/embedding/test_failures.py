@@ -7,16 +7,18 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
+from relquery.arrays import Float32s
 from relquery.backends.embedding.endpoint import Endpoint
 from relquery.backends.provider.server import OpenAIConfig
 from relquery.errors import RequestError
 from relquery.retrieval.known import KnownVectors
+from relquery.retrieval.store import VectorStore
 from tests.backends.embedding.test_endpoint import ROUTE, embeddings, vector_of
 from tests.backends.provider.chat_server import ChatServer, Reply, Silence, failure, serving
 
@@ -189,14 +191,25 @@ def test_vectors_in_base64_are_read() -> None:
         lambda: signal.pthread_kill(threading.get_ident(), signal.SIGINT),  # not to the main thread
     ],
 )
-def test_an_interrupt_keeps_what_has_come(interrupt: Callable[[], None]) -> None:
-    came = threading.Event()
+def test_an_interrupt_keeps_what_has_come(
+    interrupt: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    came, others_are_stored, stored = threading.Event(), threading.Event(), list[bytes]()
+    put = VectorStore.put
+
+    def counted(store: VectorStore, digests: Sequence[bytes], vectors: Float32s) -> None:
+        put(store, digests, vectors)
+        stored.extend(digests)
+        if len(stored) == 19 * 256:
+            others_are_stored.set()
+
+    monkeypatch.setattr(VectorStore, "put", counted)
 
     def answer(body: dict[str, Any]) -> Reply | Silence:
         if TEXTS[-1] not in body["input"] or came.is_set():
             return embeddings(body)
         came.set()
-        time.sleep(0.2)  # until the others have their answers
+        assert others_are_stored.wait(60)
         interrupt()
         return Silence.UNTIL_CLIENT_LEAVES
 
