@@ -53,6 +53,13 @@ def ended(outputs: dict[int, Any]) -> list[str]:
     return [each.request_id for client in outputs.values() for each in client.outputs]
 
 
+def reset_cache(served: Any) -> None:
+    """As vLLM does when the weights have changed: all running requests wait again."""
+    while served.running:
+        served._preempt_request(served.running.pop(), 0.0)
+    assert served.kv_cache_manager.block_pool.reset_prefix_cache()
+
+
 def is_empty(served: Any) -> bool:
     mirror = served._mirror
     pool = served.kv_cache_manager.block_pool
@@ -66,10 +73,12 @@ def is_empty(served: Any) -> bool:
 
 
 @pytest.mark.parametrize("policy", VLLM_POLICIES)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(12))
 def test_storms_end_with_the_right_answers_and_nothing_left(policy: str, seed: int) -> None:
     random = Random(seed)
-    served = scheduler(policy, blocks=random.choice([24, 40, 200]), seats=random.choice([2, 8]))
+    blocks = [14, 17, 20, 24, 40, 200][seed % 6]
+    served = scheduler(policy, blocks=blocks, seats=random.choice([2, 8]))
+    longest = min(30, blocks * BLOCK - 40)  # with a head and an answer it fits into the cache
     heads = [[random.randrange(9) for _ in range(random.randrange(24))] for _ in range(3)]
     expected: dict[str, list[int]] = {}
     requests: dict[str, Any] = {}
@@ -78,7 +87,7 @@ def test_storms_end_with_the_right_answers_and_nothing_left(policy: str, seed: i
             name = f"r{number}"
             prompt = [
                 *random.choice(heads),
-                *(random.randrange(9) for _ in range(random.randint(1, 30))),
+                *(random.randrange(9) for _ in range(random.randint(1, longest))),
             ]
             length = random.randint(1, 12)
             said = random.choice([{}, {"relquery": f"q{random.randrange(5)}", "relquery_rows": 9}])
@@ -91,6 +100,8 @@ def test_storms_end_with_the_right_answers_and_nothing_left(policy: str, seed: i
             cancelled = random.choice([*served.requests])
             served.finish_requests(cancelled, RequestStatus.FINISHED_ABORTED)
             expected[cancelled] = requests[cancelled]._output_token_ids
+        if random.random() < 0.02:
+            reset_cache(served)
         step(served)
     for _ in range(3_000):
         if not served.requests:
@@ -222,7 +233,6 @@ def test_without_settings_the_default_policy_runs() -> None:
 def test_requests_that_vllm_preempts_between_steps_wait_again(
     at: int, starvation: float | None
 ) -> None:
-    """As it does when its cache is reset because the weights have changed."""
     from relquery.vllm import RelServeScheduler
 
     config = {"relquery": {"policy": "shortest", "starvation": starvation}}
@@ -233,11 +243,41 @@ def test_requests_that_vllm_preempts_between_steps_wait_again(
         served.add_request(each)
     for number in range(200):
         if number == at:
-            while served.running:
-                served._preempt_request(served.running.pop(), 0.0)
+            reset_cache(served)
         if not served.requests:
             break
         step(served)
     assert is_empty(served)
     for name, each in requests.items():
         assert each._output_token_ids == answer(prompts[name], 12)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_policy_is_told_of_every_block_that_enters_or_leaves_the_cache(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from relquery.vllm.mirror import Mirror
+
+    random, served = Random(seed), scheduler("srjf", blocks=20, seats=4)
+    pool, plan = served.kv_cache_manager.block_pool, Mirror.plan
+    before, told = set[bytes](), 0
+
+    def compared(mirror: Mirror) -> Plan:
+        nonlocal before, told
+        now = {block.hash for block in pool.blocks if block.hash is not None}
+        mirror.pool.begin()
+        assert before ^ now <= set(mirror.pool.changes)
+        before, told = now, told + len(before ^ now)
+        return plan(mirror)
+
+    monkeypatch.setattr(Mirror, "plan", compared)
+    for number in range(60):
+        prompt = [random.randrange(3) for _ in range(random.randint(1, 40))]
+        served.add_request(request(f"r{number}", prompt, random.randint(1, 8)))
+        if random.random() < 0.1:
+            reset_cache(served)
+        step(served)
+    while served.requests:
+        step(served)
+    assert is_empty(served)
+    assert told > 300

@@ -60,6 +60,10 @@ FUNCTIONS: dict[str, tuple[str, ...]] = {
     "vllm.v1.core.sched.scheduler.Scheduler._handle_blocked_waiting_request": ("request",),
     "vllm.v1.core.block_pool.BlockPool.get_num_free_blocks": (),
     "vllm.v1.core.block_pool.BlockPool.get_cached_block": ("block_hash", "kv_cache_group_ids"),
+    "vllm.v1.core.block_pool.BlockHashToBlockMap.insert": ("key", "block"),
+    "vllm.v1.core.block_pool.BlockHashToBlockMap.pop": ("key", "block_id"),
+    "vllm.v1.core.block_pool.BlockHashToBlockMap.get_one_block": ("key",),
+    "vllm.v1.core.kv_cache_utils.get_block_hash": ("key",),
 }
 """Functions and methods, with the parameters that are given to them or that they are given."""
 
@@ -125,6 +129,7 @@ OF_SCHEDULER: tuple[str, ...] = (
     "kv_cache_manager.enable_caching",
     "kv_cache_manager.block_pool.num_gpu_blocks",
     "kv_cache_manager.block_pool.blocks",
+    "kv_cache_manager.block_pool.cached_block_hash_to_block",
     "kv_cache_manager.coordinator.single_type_managers",
     "max_num_scheduled_tokens",
     "max_num_running_reqs",

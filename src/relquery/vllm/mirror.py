@@ -123,12 +123,14 @@ class Mirror:
             self.open.relqueries,
             self.open.changed,
             self.open.waiting.changes,
+            self.pool.changes,
             host=self._no_host,
             length_ratio=self.experience.usual_length,
             pace=self.experience.pace,
         )
         plan, self._memo = self.policy(state, self._memo)
         self.open.forget_changes()
+        self.pool.changes.clear()
         return plan
 
     def own(self, request: Request) -> Any:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from vllm.v1.core.kv_cache_utils import get_block_hash
+
 
 class Pool:
-    """A view of vLLM's block pool; see engine.cache.blocks.BlockPool. Holds and changes nothing.
+    """A view of vLLM's block pool; see engine.cache.blocks.BlockPool. Holds no block.
 
     Lookups are remembered until `begin`, because one step asks for the same blocks many times.
 
-    blocks: vLLM's pool. groups: of the caches in which a block must be found.
+    blocks: vLLM's pool. groups: of the caches in which a block must be found. changes: the hashes
+    of blocks that have entered or left the cache up to `begin`; whoever has read them clears them.
     """
 
     def __init__(self, blocks: Any, groups: Sequence[int]) -> None:
@@ -19,10 +22,19 @@ class Pool:
         self.total = int(blocks.num_gpu_blocks)
         self.place = _Nowhere()
         self._found: dict[bytes, int | None] = {}
+        self.changes: list[bytes] = []
+        self._watch()
 
     def begin(self) -> None:
         """Begin a step. Forgets earlier lookups, since vLLM may have changed its pool."""
         self._found = {}
+        if self._blocks.cached_block_hash_to_block is not self._cached:  # vLLM has reset its cache
+            self.changes += map(get_block_hash, self._cached.keys)
+            self._watch()
+
+    def _watch(self) -> None:
+        self._cached = _Watched(self._blocks.cached_block_hash_to_block, self.changes)
+        self._blocks.cached_block_hash_to_block = self._cached
 
     @property
     def available(self) -> int:
@@ -73,6 +85,37 @@ class Held(Sequence[int]):
     def __getitem__(self, at: Any) -> Any:
         found = self._blocks[at]
         return [block.block_id for block in found] if isinstance(at, slice) else found.block_id
+
+
+class _Watched:
+    """vLLM's map of cached blocks, which here also notes what enters and leaves.
+
+    keys: what is in it, as vLLM names it.
+    """
+
+    def __init__(self, own: Any, changes: list[bytes]) -> None:
+        self._own, self._changes = own, changes
+        self.keys: set[bytes] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._own, name)
+
+    def __len__(self) -> int:
+        return len(self._own)
+
+    def insert(self, key: bytes, block: Any) -> None:
+        """Add a block."""
+        self._own.insert(key, block)
+        self.keys.add(key)
+        self._changes.append(get_block_hash(key))
+
+    def pop(self, key: bytes, block_id: int) -> Any:
+        """Remove a block; another one with the same key stays."""
+        removed = self._own.pop(key, block_id)
+        if self._own.get_one_block(key) is None:
+            self.keys.discard(key)
+            self._changes.append(get_block_hash(key))
+        return removed
 
 
 class _Nowhere(Sequence[int]):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from vllm.v1.core.kv_cache_utils import with_group
 
 
 @dataclass(eq=False)
@@ -14,12 +16,33 @@ class KVCacheBlock:
     hash: bytes | None = None
 
 
+@dataclass
+class BlockHashToBlockMap:
+    _blocks: dict[bytes, dict[int, KVCacheBlock]] = field(default_factory=dict)
+
+    def get_one_block(self, key: bytes) -> KVCacheBlock | None:
+        return next(iter(self._blocks.get(key, {}).values()), None)
+
+    def insert(self, key: bytes, block: KVCacheBlock) -> None:
+        self._blocks.setdefault(key, {})[block.block_id] = block
+
+    def pop(self, key: bytes, block_id: int) -> KVCacheBlock | None:
+        same = self._blocks.get(key, {})
+        block = same.pop(block_id, None)
+        if not same:
+            self._blocks.pop(key, None)
+        return block
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+
 class BlockPool:
     def __init__(self, count: int) -> None:
         self.num_gpu_blocks = count
         self.blocks = [KVCacheBlock(at) for at in range(count)]
         self.free = OrderedDict((block.block_id, block) for block in self.blocks)
-        self.cached: dict[bytes, KVCacheBlock] = {}
+        self.cached_block_hash_to_block = BlockHashToBlockMap()
 
     def get_num_free_blocks(self) -> int:
         return len(self.free)
@@ -27,7 +50,7 @@ class BlockPool:
     def get_cached_block(
         self, block_hash: bytes, kv_cache_group_ids: list[int]
     ) -> list[KVCacheBlock] | None:
-        block = self.cached.get(block_hash)
+        block = self.cached_block_hash_to_block.get_one_block(with_group(block_hash))
         return None if block is None else [block] * len(kv_cache_group_ids)
 
     def touch(self, blocks: list[KVCacheBlock]) -> None:
@@ -53,16 +76,17 @@ class BlockPool:
     def reset_prefix_cache(self) -> bool:
         if len(self.free) < self.num_gpu_blocks:
             return False
+        self.cached_block_hash_to_block = BlockHashToBlockMap()
         for block in self.blocks:
-            self.forget(block)
+            block.hash = None
         return True
 
     def forget(self, block: KVCacheBlock) -> None:
         if block.hash is not None:
-            self.cached.pop(block.hash, None)
+            self.cached_block_hash_to_block.pop(with_group(block.hash), block.block_id)
             block.hash = None
 
     def name(self, block: KVCacheBlock, block_hash: bytes) -> None:
-        if block.hash is None and block_hash not in self.cached:
+        if block.hash is None:
             block.hash = block_hash
-            self.cached[block_hash] = block
+            self.cached_block_hash_to_block.insert(with_group(block_hash), block)
