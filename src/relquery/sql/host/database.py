@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +16,7 @@ import pyarrow as pa
 from relquery.errors import ConfigError, QueryError, RelqueryError
 from relquery.sql import names as ours
 from relquery.sql.exchange.export import Most, read, to_arrow
+from relquery.sql.host.catalogue import Catalogue, Function
 from relquery.sql.host.errors import Tables, busy, from_duckdb
 from relquery.sql.host.functions import Functions
 from relquery.sql.host.kept import Kept
@@ -53,7 +54,7 @@ class Database:
     is_ours: whether it was opened here. kept: what DuckDB cannot keep. functions: those in Python.
         bound: values of parameters by lower-case name, for texts that are described as the user
         wrote them. preparations: of functions, which may not read tables while a statement runs.
-        most: that is read at once.
+        most: that is read at once. catalogue: which functions there are.
     """
 
     connection: Any
@@ -64,6 +65,7 @@ class Database:
     bound: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     preparations: list[Preparation] = field(default_factory=list, repr=False, compare=False)
     most: Most | None = None
+    catalogue: Catalogue = field(default_factory=Catalogue, repr=False, compare=False)
 
     @classmethod
     def open(cls, source: str | Path | duckdb.DuckDBPyConnection = ":memory:") -> Database:
@@ -81,7 +83,7 @@ class Database:
         with _translated("", None):
             connection = duckdb.connect(str(source))
             connection.execute(f"SET {_REPLACEMENTS} = false")
-        return cls(connection)
+        return cls(connection, catalogue=Catalogue(is_private=str(source) == ":memory:"))
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -90,9 +92,12 @@ class Database:
         if not turn.thread.acquire(blocking=False):
             raise busy()
         turn.entered += 1
+        is_first = turn.entered == 1
+        if is_first:
+            self.catalogue.begin()
+        is_theirs = is_first and not self.is_ours
         try:
-            is_first = turn.entered == 1 and not self.is_ours
-            with self._without_replacements() if is_first else contextlib.nullcontext():
+            with self._without_replacements() if is_theirs else contextlib.nullcontext():
                 yield
         finally:
             turn.entered -= 1
@@ -131,11 +136,13 @@ class Database:
 
     def execute(self, sql: str) -> None:
         """Run a statement for its effect."""
+        self.catalogue.note(sql)
         with _translated(sql, self):
             self.connection.execute(sql).fetchall()  # a partly read result blocks the next
 
     def fetch(self, sql: str) -> pa.Table:
         """Run a statement and read its rows; a table without columns if it has none."""
+        self.catalogue.note(sql)
         with _translated(sql, self):
             relation = self.connection.sql(sql)
             return pa.table({}) if relation is None else read(relation, self.most)
@@ -145,6 +152,7 @@ class Database:
 
         values: of the statement's parameters, by name.
         """
+        self.catalogue.note(sql)
         with _translated(sql, self):
             relation = self.connection.sql(sql, params=dict(values) if values else None)
             return pa.table({}) if relation is None else to_arrow(relation, self.most)
@@ -258,30 +266,22 @@ class Database:
 
     def definitions(self, words: Collection[str]) -> list[tuple[str, str]]:
         """(name, text) of the views and macros whose text has one of some lower-case words."""
-        sql = (
-            "SELECT name, body FROM (SELECT view_name AS name, sql AS body FROM duckdb_views() "
-            "WHERE NOT internal UNION ALL SELECT function_name, macro_definition "
-            f"FROM duckdb_functions() WHERE {ours.USERS_MACRO}) "
-            "WHERE list_bool_or([contains(lower(body), word) FOR word IN $1])"
-        )
-        found: list[tuple[str, str]] = []
+        views = "SELECT view_name, sql FROM duckdb_views() WHERE NOT internal"
+        found = [(one.name, one.body) for one in self.kept.definitions.values()]
         with contextlib.suppress(duckdb.Error):  # the statement itself will report the error
-            found += self.connection.execute(sql, [list(words)]).fetchall()
-        kept = [
-            (one.name, one.body)
-            for one in self.kept.definitions.values()
-            if any(word in one.body.lower() for word in words)
-        ]
-        return found + kept
+            found += self.connection.execute(views).fetchall()
+            macros = self.catalogue.functions(self.connection)
+            found += [(one.name, one.body) for one in macros if one.is_users and one.body]
+        return [(name, body) for name, body in found if any(word in body.lower() for word in words)]
+
+    def listed_functions(self) -> Sequence[Function]:
+        """The aggregates, macros and volatile functions."""
+        with _translated("", self):
+            return self.catalogue.functions(self.connection)
 
     def macros(self) -> set[str]:
         """The names of the macros that the user has defined, in lower case."""
-        sql = (
-            "SELECT DISTINCT lower(function_name) FROM duckdb_functions() "
-            f"WHERE {ours.USERS_MACRO} AND function_type IN ('macro', 'table_macro')"
-        )
-        with _translated("", self):
-            return {name for (name,) in self.connection.execute(sql).fetchall()}
+        return {one.name for one in self.listed_functions() if one.is_users}
 
     def keys(self, table: str, schema: str, database: str) -> list[list[str]]:
         """The columns of each primary key and UNIQUE constraint of a table.

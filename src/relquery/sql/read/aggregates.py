@@ -6,12 +6,12 @@ The parser knows only some of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
 
-from relquery.sql import names as ours
+from relquery.sql.host.catalogue import Function
 from relquery.sql.host.database import Database
 from relquery.sql.read.source import call_number
 
@@ -37,20 +37,14 @@ class Aggregates:
         """Read the lists from the database, unless the statement calls no function."""
         if not any(_may_be_listed(node) for node in statement.find_all(exp.Func)):
             return cls(frozenset())
-        rows = database.fetch(
-            "SELECT DISTINCT lower(function_name), CASE WHEN function_type = 'aggregate' THEN 0 "
-            "WHEN function_type = 'macro' THEN 2 ELSE 1 END AS kind FROM duckdb_functions() "
-            "WHERE function_type = 'aggregate' "
-            # DuckDB lists error() as volatile only so that it is not computed before its row.
-            "OR (stability = 'VOLATILE' AND function_name <> 'error') "
-            f"OR (function_type = 'macro' AND {ours.USERS_MACRO} "
-            f"AND function_name NOT LIKE '{ours.PREFIX}%')"
+        listed = database.listed_functions()
+        macros = frozenset(one.name for one in listed if one.is_users and one.kind == "macro")
+        return cls(
+            frozenset(one.name for one in listed if one.kind == "aggregate"),
+            frozenset(one.name for one in listed if one.is_volatile and one.kind != "aggregate"),
+            macros,
+            _querying(listed) if macros else frozenset(),
         )
-        kinds: tuple[set[str], ...] = (set(), set(), set())
-        for name, kind in zip(*(column.to_pylist() for column in rows.columns), strict=True):
-            kinds[kind].add(name)
-        names, volatile, macros = map(frozenset, kinds)
-        return cls(names, volatile, macros, _querying(database) if macros else frozenset())
 
     def is_volatile(self, node: exp.Expr) -> bool:
         """Whether an expression may have a different value each time it is computed."""
@@ -96,14 +90,11 @@ class Aggregates:
         return _is_named(node, self.names)
 
 
-def _querying(database: Database) -> frozenset[str]:
-    rows = database.fetch(
-        "SELECT lower(function_name), lower(macro_definition) FROM duckdb_functions() "
-        "WHERE function_type = 'macro' AND NOT internal AND macro_definition IS NOT NULL"
-    )
-    bodies = list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+def _querying(listed: Sequence[Function]) -> frozenset[str]:
+    macros = [one for one in listed if one.kind == "macro" and not one.is_internal and one.body]
+    bodies = [(one.name, set(_WORD.findall(str(one.body).lower()))) for one in macros]
     found = {"select"}
-    while more := {name for name, body in bodies if found & set(_WORD.findall(body))} - found:
+    while more := {name for name, words in bodies if found & words} - found:
         found |= more
     return frozenset(found - {"select"})
 

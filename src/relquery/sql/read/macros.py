@@ -72,20 +72,13 @@ class Macros:
         if not names:
             return
         self._known.update({name: [] for name in names})
-        listing = ", ".join(exp.Literal.string(name).sql(DIALECT) for name in sorted(names))
-        rows = self.database.fetch(
-            "SELECT lower(function_name), list_transform(parameters, lambda p: lower(p)), "
-            "macro_definition, internal FROM duckdb_functions() WHERE function_type = 'macro' "
-            f"AND (internal OR {ours.USERS_MACRO}) AND lower(function_name) IN ({listing}) "
-            "ORDER BY ALL"
-        )
         called: set[str] = set()
-        for name, parameters, text, internal in zip(
-            *(column.to_pylist() for column in rows.columns), strict=True
-        ):
-            if (body := _parsed(text)) is not None:
-                self._known[name].append(Macro(name, tuple(parameters), body, internal))
-                called.update(_name(found) for found in body.find_all(exp.Anonymous))
+        for one in self.database.listed_functions():
+            is_read = one.kind == "macro" and (one.is_internal or one.is_users)
+            if one.name not in names or not is_read or (body := _parsed(one.body)) is None:
+                continue
+            self._known[one.name].append(Macro(one.name, one.parameters, body, one.is_internal))
+            called.update(_name(found) for found in body.find_all(exp.Anonymous))
         self._read(called)
 
     def _check_names(self, sql: str) -> None:
