@@ -149,6 +149,101 @@ def test_a_request_that_waits_for_its_grammar_holds_nobody_up() -> None:
     assert is_empty(served)
 
 
+def begun(served: Any, *, ahead: bool) -> list[str]:
+    """The requests in the order in which they begin. ahead: each step is scheduled before the
+    tokens of the last one are there, as vLLM does when it schedules asynchronously."""
+    found: list[str] = []
+    under_way: list[Any] = []
+    while served.requests:
+        output = served.schedule()
+        found += [name for name in output.num_scheduled_tokens if name not in found]
+        under_way.append(output)
+        if len(under_way) > ahead or not output.num_scheduled_tokens:
+            served.update_from_output(under_way.pop(0), drawn)
+    return found
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize("policy", ["static", "relserve", "shortest", "srjf"])
+def test_policies_decide_who_begins_also_when_tokens_are_still_being_drawn(
+    policy: str, ahead: bool
+) -> None:
+    served = scheduler(policy, seats=1)
+    for number in range(5):
+        served.add_request(
+            request(f"long{number}", [7 + number] * 40, 1, relquery="long", relquery_rows=5)
+        )
+    for number in range(3):
+        served.add_request(
+            request(f"short{number}", [20 + number] * 8, 1, relquery=f"s{number}", relquery_rows=1)
+        )
+    names = begun(served, ahead=ahead)
+    assert names[:3] == ["short0", "short1", "short2"]
+    assert len(names) == 8
+
+
+def test_after_a_pause_a_policy_decides_who_begins() -> None:
+    from vllm.v1.core.sched.interface import PauseState
+
+    served = scheduler("shortest", seats=1)
+    served.pause_state = PauseState.PAUSED_NEW
+    for number in range(3):
+        served.add_request(request(f"long{number}", [number] * 40, 1, relquery="long"))
+    served.add_request(request("short", [9] * 8, 1, relquery="short"))
+    assert not served.schedule().num_scheduled_tokens
+    served.pause_state = PauseState.UNPAUSED
+    assert begun(served, ahead=False)[0] == "short"
+
+
+@pytest.mark.parametrize("name", [0, 7, "q"])
+def test_any_name_makes_requests_one_relquery(name: object) -> None:
+    served = scheduler("shortest", seats=1)
+    for number in range(3):
+        said = {"relquery": name, "relquery_rows": 3}
+        served.add_request(request(f"long{number}", [number] * 40, 1, **said))
+    for number in range(2):
+        served.add_request(request(f"short{number}", [9] * 30, 1, relquery="s", relquery_rows=2))
+    assert begun(served, ahead=False)[:2] == ["short0", "short1"]
+
+
+def test_a_deadline_needs_no_name_and_runs_while_a_grammar_is_made() -> None:
+    from vllm.v1.request import RequestStatus
+
+    served = scheduler("shortest", seats=1)
+    now = 0.0
+    served._mirror.now = lambda: now
+    served.add_request(request("long", [1] * 9, 50))
+    served.add_request(request("nameless", [2] * 9, 20, relquery_deadline=5.0))
+    blocked = request("blocked", [3] * 9, 20, relquery_deadline=5.0)
+    blocked.status = RequestStatus.WAITING_FOR_GRAMMAR
+    served.add_request(blocked)
+    assert step(served) == []
+    now = 6.0
+    assert sorted(step(served)) == ["blocked", "nameless"]
+    while served.requests:
+        step(served)
+    assert is_empty(served)
+
+
+def test_the_deadline_of_a_request_that_waited_for_its_grammar_counts_from_when_it_came() -> None:
+    from vllm.v1.request import RequestStatus
+
+    served = scheduler("shortest", seats=1)
+    now = 0.0
+    served._mirror.now = lambda: now
+    blocked = request("blocked", [3] * 9, 500, relquery_deadline=5.0)
+    blocked.status = RequestStatus.WAITING_FOR_GRAMMAR
+    served.add_request(blocked)
+    now = 3.0
+    served.ready.add("blocked")
+    assert step(served) == []
+    now = 4.9
+    assert step(served) == []
+    now = 5.1
+    assert step(served) == ["blocked"]
+    assert is_empty(served)
+
+
 def test_a_late_relquery_ends_without_an_answer_and_its_clients_hear_of_it() -> None:
     served = scheduler("shortest", seats=2)
     now = 0.0

@@ -113,6 +113,7 @@ NAMES: tuple[str, ...] = (
     "vllm.v1.request.RequestStatus.PREEMPTED",
     "vllm.v1.request.RequestStatus.FINISHED_ABORTED",
     "vllm.v1.engine.FinishReason.ABORT",
+    "vllm.v1.core.sched.interface.PauseState.UNPAUSED",
 )
 """Values."""
 
@@ -136,6 +137,7 @@ OF_SCHEDULER: tuple[str, ...] = (
     "max_num_active_reqs",
     "hash_block_size",
     "block_size",
+    "pause_state",
     "requests",
     "running",
     "waiting",
@@ -156,6 +158,7 @@ OF_REQUEST: tuple[str, ...] = (
     "_output_token_ids",
     "num_computed_tokens",
     "num_output_placeholders",
+    "num_in_flight_tokens",
     "num_output_tokens",
     "status",
 )

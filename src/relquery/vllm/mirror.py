@@ -12,7 +12,7 @@ import numpy as np
 
 from relquery.config import EngineConfig
 from relquery.engine.cache.blocks import BlockPool
-from relquery.engine.request.clients.declared import Declared
+from relquery.engine.request.clients.declared import NOTHING, Declared
 from relquery.engine.request.open_requests import OpenRequests
 from relquery.engine.request.request import Request
 from relquery.engine.scheduling.plan import Memo, Plan, Policy, State
@@ -77,8 +77,8 @@ class Mirror:
     _of: dict[Request, Mirrored] = field(default_factory=dict)
     _numbers: count[int] = field(default_factory=count)
 
-    def add(self, own: Any) -> None:
-        """Queue a new request of vLLM."""
+    def add(self, own: Any, arrival: float) -> None:
+        """Queue a new request of vLLM. arrival: when it came."""
         said = _said(own)
         number = next(self._numbers)
         request = Request(
@@ -87,14 +87,22 @@ class Mirror:
             np.zeros(own.num_prompt_tokens, np.int32),
             max(1, own.max_tokens or 1),
             group=number,
-            arrival=self.now(),
+            arrival=arrival,
         )
         piece = request.pieces[-1]
         piece.keys, piece.root = own.block_hashes, b""
         mirrored = self.by_id[own.request_id] = self._of[request] = Mirrored(own, request)
         mirrored.read_output()
-        tenant = str(said.get(TENANT) or own.cache_salt or "")
-        self.open.join(request, tenant, _declared(said), self.now())
+        self.open.join(request, _tenant(own, said), _declared(said), self.now())
+
+    def deadline(self, own: Any, arrival: float) -> float | None:
+        """When the relQuery of a request that is not mirrored yet must have ended."""
+        said = _said(own)
+        declared = _declared(said)
+        known = self.open.named.find(_tenant(own, said), declared.id, self.now())
+        if known is not None:
+            return known.deadline
+        return None if declared.deadline is None else arrival + declared.deadline
 
     def end(self, request_id: str, is_answered: bool) -> None:
         """Note that a request of vLLM has ended."""
@@ -203,13 +211,19 @@ def _said(own: Any) -> Mapping[str, Any]:
     return (sampling.extra_args or {}) if sampling is not None else {}
 
 
+def _tenant(own: Any, said: Mapping[str, Any]) -> str:
+    return str(said.get(TENANT) or own.cache_salt or "")
+
+
 def _declared(said: Mapping[str, Any]) -> Declared:
     """What a request declares of its relQuery. Invalid values are ignored and logged."""
-    name = said.get(ID)
-    if not name:
-        return Declared()
+    given, rows, deadline = said.get(ID), said.get(ROWS), said.get(DEADLINE)
+    name = None if given is None or given == "" else str(given)
+    if name is None and rows is None and deadline is None:
+        return NOTHING
     try:
-        return Declared(str(name), said.get(ROWS), said.get(DEADLINE))
+        return Declared(name, rows, deadline)
     except ConfigError as error:
-        logger.warning("relQuery %s: %s It is served as if nothing was said.", name, error)
-        return Declared(str(name))
+        of = "A relQuery without a name" if name is None else f"relQuery {name}"
+        logger.warning("%s: %s It is served as if nothing was said.", of, error)
+        return Declared(name)

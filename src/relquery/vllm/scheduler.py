@@ -12,10 +12,11 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from vllm.logger import init_logger
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.engine import EngineCoreOutput, EngineCoreOutputs, FinishReason
 from vllm.v1.request import RequestStatus
 
@@ -34,6 +35,14 @@ logger = init_logger(__name__)
 _UNASKED = 16
 """Steps after a plan, at most, in which its requests to come begin without another one."""
 _READY = (RequestStatus.WAITING, RequestStatus.PREEMPTED)
+
+
+class _Blocked(NamedTuple):
+    """A request that cannot run yet, since when, and its relQuery's deadline."""
+
+    request: Any
+    since: float
+    deadline: float | None
 
 
 class RelServeScheduler(AsyncScheduler):  # type: ignore[misc]
@@ -72,7 +81,7 @@ class RelServeScheduler(AsyncScheduler):  # type: ignore[misc]
         self._mirror = Mirror(
             policy, limits, pool, manager.req_to_blocks.__getitem__, time.monotonic
         )
-        self._blocked: dict[str, Any] = {}
+        self._blocked: dict[str, _Blocked] = {}
         self._late: list[Any] = []
         self._began = 0.0
         self._ahead: deque[Any] | None = None  # who begins next; None to ask the policy
@@ -91,10 +100,12 @@ class RelServeScheduler(AsyncScheduler):  # type: ignore[misc]
         is_new = request.request_id not in self.requests
         super().add_request(request)
         if is_new:
+            now = self._mirror.now()
             if request.status in _READY:
-                self._mirror.add(request)
+                self._mirror.add(request, now)
             else:
-                self._blocked[request.request_id] = request
+                deadline = self._mirror.deadline(request, now)
+                self._blocked[request.request_id] = _Blocked(request, now, deadline)
 
     def schedule(self, throttle_prefills: bool = False) -> Any:
         """The next step; see vLLM."""
@@ -110,8 +121,9 @@ class RelServeScheduler(AsyncScheduler):  # type: ignore[misc]
                 output = super().schedule(throttle_prefills)
         else:
             output = self._as_planned(began, throttle_prefills)
-        # Where nothing could be scheduled as planned, vLLM's own order goes on.
-        self._idle = not output.total_num_scheduled_tokens and bool(self._mirror.open)
+        # Where nothing could be scheduled as planned, vLLM's own order goes on for one step.
+        is_stuck = not output.total_num_scheduled_tokens and not self._is_at_rest()
+        self._idle = is_stuck and not self._idle
         self._mirror.scheduled(output.num_scheduled_tokens)
         self._put_back_preempted()
         return output
@@ -128,6 +140,12 @@ class RelServeScheduler(AsyncScheduler):  # type: ignore[misc]
         with self._shown(plan):
             self._note(began)
             return super().schedule(throttle_prefills)
+
+    def _is_at_rest(self) -> bool:
+        """Whether there is nothing to schedule: all wait for tokens that are being drawn, say."""
+        if not self._mirror.open or self.pause_state != PauseState.UNPAUSED:
+            return True
+        return any(request.num_in_flight_tokens for request in self.running)
 
     def _beginning(self) -> list[Any] | None:
         """Who may begin in a step that needs no plan; None if it needs one."""
@@ -167,11 +185,14 @@ class RelServeScheduler(AsyncScheduler):  # type: ignore[misc]
         return super()._free_request(request, *given, **named)
 
     def _unblock(self) -> None:
-        """Mirror the requests that waited for a grammar, say, and can run now."""
-        for request in [*self._blocked.values()]:
-            if request.status in _READY or self._handle_blocked_waiting_request(request):
+        """Mirror the requests that waited for a grammar, say, and can run now; and those whose
+        deadline has passed, which end.
+        """
+        for request, since, deadline in [*self._blocked.values()]:
+            is_ready = request.status in _READY or self._handle_blocked_waiting_request(request)
+            if is_ready or (deadline is not None and deadline <= self._mirror.now()):
                 del self._blocked[request.request_id]
-                self._mirror.add(request)
+                self._mirror.add(request, since)
 
     def _end_late(self) -> None:
         """End the requests whose deadline has passed."""
@@ -227,6 +248,8 @@ class RelServeScheduler(AsyncScheduler):  # type: ignore[misc]
             yield
         finally:
             self.waiting = waiting
+            if queue:  # not all have begun, or somebody was preempted
+                self._ahead = None
             waiting.remove_requests(each for each in beginning if each not in queue)
             for request in reversed([*queue]):
                 if request not in waiting:  # vLLM preempted it by itself

@@ -185,6 +185,25 @@ def test_a_relquery_that_waits_too_long_for_its_size_goes_first(name: PolicyName
     assert waiting_of_large(0.1) == pytest.approx(0.6, abs=0.1)
 
 
+@pytest.mark.parametrize("name", ["static", "relserve", "shortest"])
+@pytest.mark.parametrize(("seats", "answer"), [(1, 1), (4, 1), (4, 6), (8, 6)])
+def test_who_starves_ends_however_many_starve_that_came_later(
+    name: PolicyName, seats: int, answer: int
+) -> None:
+    policy = make_policy(name, Settings(COST, Fairness(starvation=0.001)))
+    engine = harness(policy, max_num_seqs=seats, max_num_batched_tokens=64)
+    large = submit(engine, 0, 6, 60, 4)
+    group = 0
+    for _ in range(400):
+        if not large.open:
+            break
+        while len(engine.engine.waiting) - len(large.waiting) < 6:
+            group += 1
+            submit(engine, group, 1, 20, answer)
+        engine.step()
+    assert not large.open, f"{large.answered} of 6 ended; {group} others came"
+
+
 def test_only_relqueries_that_were_worked_on_are_estimated_again() -> None:
     asked: list[int] = []
 

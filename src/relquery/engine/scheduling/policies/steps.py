@@ -24,21 +24,23 @@ def prefill(draft: Draft, state: State, waiting: Iterable[Request]) -> None:
 
 def begin(
     draft: Draft,
-    overdue: Iterable[Request],
+    overdue: Iterable[tuple[Request, bool]],
     running: Sequence[Request],
     is_urgent: Callable[[int], bool],
 ) -> Draft:
-    """Plan the requests that must not wait any longer.
+    """Plan the requests that must not wait any longer. overdue: see Priorities.
 
     running: in order of urgency. If there is no room, the last of them are preempted, except those
     of relQueries that are urgent themselves. Otherwise newly starving short relQueries would keep
     a long one out for ever.
     """
-    for request in overdue:
+    for request, may_preempt in overdue:
         if draft.admit(request):
             continue
         if draft.tokens <= 0:
             return draft
+        if not may_preempt:
+            continue
         victims = [each for each in reversed(running) if not is_urgent(each.group)]
         enlarged = make_room(draft, request, victims)
         if enlarged is None:

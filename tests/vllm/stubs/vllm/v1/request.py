@@ -36,6 +36,7 @@ class Request:
     status: RequestStatus = RequestStatus.WAITING
     num_computed_tokens: int = 0
     num_output_placeholders: int = 0
+    num_in_flight_tokens: int = 0
     client_index: int = 0
     skip_reading_prefix_cache: bool = False
     block_hashes: list[bytes] = field(default_factory=list)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import merge
 from itertools import islice
+from math import inf
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from relquery.config import EngineConfig
@@ -90,6 +91,7 @@ class Priorities(Generic[E]):
         is_bounded = remaining is not None and fairness.tail is not None
         self._tail = Tail(fairness.tail or 0.0) if is_bounded else None
         self._unseen: dict[RelQuery, None] = {}  # changed, while nobody could begin
+        self._stood = False  # whether a starving relQuery stood still in the last step
 
     def __getitem__(self, relquery: int) -> Urgency:
         steps_back = self._known[relquery].tenant in self._ahead and not self.is_urgent(relquery)
@@ -162,19 +164,44 @@ class Priorities(Generic[E]):
         """Whether it has waited too long, or is pressed by a deadline: it is not preempted."""
         return relquery in self._starved or relquery in self._pressed
 
-    def overdue(self, state: State) -> Iterator[Request]:
-        """Requests that must not wait any longer.
+    def overdue(self, state: State) -> Iterator[tuple[Request, bool]]:
+        """Requests that must not wait any longer, and whether one may take the place of another.
 
-        The first one of each starving relQuery with no running request: those never begun come
-        first, in order of arrival. Then all of those that are pressed by a deadline, the earliest
-        first.
+        The first one of each starving relQuery with no running request, in order of arrival, after
+        what free seats can take of the starving ones that came earlier. Then all of those that are
+        pressed by a deadline, the earliest first.
         """
-        found = [state.relqueries[number] for number in self._overdue]
-        for each in sorted(found, key=lambda each: (each.started is not None, each.arrival)):
-            yield next(iter(each.waiting))
+        overdue = [state.relqueries[number] for number in self._overdue]
+        if overdue:
+            last = max(each.arrival for each in overdue)
+            starved = [state.relqueries[number] for number in self._starved]
+            waits = [each for each in starved if each.waiting and each.arrival <= last]
+            seats = state.limits.max_num_seqs - len(state.running)
+            for each in sorted(waits, key=lambda each: each.arrival):
+                if each.id in self._overdue:
+                    yield next(iter(each.waiting)), True
+                else:
+                    yield from ((request, False) for request in islice(each.waiting, seats))
         for number in sorted(self._pressed, key=self._pressed.__getitem__):
             first = number in self._overdue  # which was there already
-            yield from islice(state.relqueries[number].waiting, int(first), None)
+            waiting = islice(state.relqueries[number].waiting, int(first), None)
+            yield from ((request, True) for request in waiting)
+
+    def should_decode(self, state: State, draft: Draft) -> bool:
+        """Whether a step that would compute prompts is to decode: a relQuery that starves, and
+        came before theirs, stood still in the last one.
+        """
+        if not (self._starved and draft.work):
+            self._stood = False
+            return False
+        decoding = (each for each in state.running if each.computed >= each.prompt_tokens)
+        groups = {each.group for each in decoding} & self._starved
+        first = min((state.relqueries[number].arrival for number in groups), default=inf)
+        prompts = {work.request.group for work in draft.work}
+        stands = all(state.relqueries[number].arrival > first for number in prompts)
+        is_to_decode = stands and self._stood
+        self._stood = stands and not is_to_decode
+        return is_to_decode
 
     @property
     def count(self) -> int:

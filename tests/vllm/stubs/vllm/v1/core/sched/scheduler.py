@@ -9,6 +9,7 @@ from typing import Any
 
 from vllm.v1.core.block_pool import BlockPool, KVCacheBlock
 from vllm.v1.core.kv_cache_manager import KVCacheBlocks
+from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.sched.request_queue import FCFSRequestQueue, RequestQueue
 from vllm.v1.engine import EngineCoreOutput, EngineCoreOutputs, FinishReason
 from vllm.v1.request import Request, RequestStatus
@@ -41,7 +42,7 @@ class Scheduler:
         self.max_num_scheduled_tokens, self.max_num_running_reqs = tokens, seats
         self.max_num_active_reqs = seats
         self.block_size = self.hash_block_size = block_size
-        self.policy = "fcfs"
+        self.policy, self.pause_state = "fcfs", PauseState.UNPAUSED
         self.requests: dict[str, Request] = {}
         self.running: list[Request] = []
         self.waiting: RequestQueue = FCFSRequestQueue()
@@ -73,6 +74,9 @@ class Scheduler:
         while at < len(self.running) and left > 0:
             request = self.running[at]
             tokens = min(left, request.num_tokens - request.num_computed_tokens)
+            if not tokens:  # its last token is being drawn
+                at += 1
+                continue
             while not self._allocate(request, tokens):
                 victim = self.running.pop()
                 self._preempt_request(victim, 0.0)
@@ -89,7 +93,7 @@ class Scheduler:
 
     def _admit(self, output: SchedulerOutput, left: int) -> None:
         skipped = []
-        while self.waiting and left > 0:
+        while self.waiting and left > 0 and self.pause_state == PauseState.UNPAUSED:
             if len(self.running) >= self.max_num_active_reqs:
                 break
             request = self.waiting.pop_request()
@@ -127,9 +131,12 @@ class Scheduler:
         self, scheduler_output: SchedulerOutput, model_runner_output: Any
     ) -> dict[int, EngineCoreOutputs]:
         ended = [(name, FinishReason.ERROR) for name in self._fail_invalid()]
-        for request_id in scheduler_output.num_scheduled_tokens:
+        for request_id, tokens in scheduler_output.num_scheduled_tokens.items():
             request = self.requests.get(request_id)
-            if request is None or request.num_computed_tokens < request.num_tokens:
+            if request is None:
+                continue
+            request.num_in_flight_tokens -= tokens
+            if request.num_computed_tokens < request.num_tokens:
                 continue
             request._output_token_ids.append(model_runner_output(request))
             request.update_block_hashes()
@@ -205,6 +212,7 @@ class Scheduler:
 
     def _take(self, request: Request, tokens: int, output: SchedulerOutput) -> None:
         request.num_computed_tokens += tokens
+        request.num_in_flight_tokens += tokens
         output.num_scheduled_tokens[request.request_id] = tokens
         own = self.held[request.request_id]
         for at in range(
