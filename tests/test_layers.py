@@ -105,7 +105,7 @@ ROOMS: dict[str, list[str]] = {
     "evaluation": ["labels", "matching", "columns", "comparison", "shown", "evaluation"],
     "cli": [
         "terminal", "reorder", "sql.explained", "sql.formats", "sql.kept", "sql.params",
-        "sql.setup", "shell", "sql", "span", "traces", "serve",
+        "sql.setup", "shell", "sql", "ledger", "span", "traces", "serve",
     ],
 }  # fmt: skip
 CROWD = 12

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -144,9 +145,9 @@ def storing(act: Callable[[], None]) -> Iterator[None]:
     """`act` goes before whatever is stored."""
     put = Ledger.put
 
-    def act_and_put(self: Ledger, answers: list[tuple[bytes, Answer]]) -> None:
+    def act_and_put(self: Ledger, answers: list[tuple[bytes, Answer]], **more: Any) -> None:
         act()
-        put(self, answers)
+        put(self, answers, **more)
 
     with patch.object(Ledger, "put", act_and_put):
         yield

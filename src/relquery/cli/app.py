@@ -9,6 +9,8 @@ import typer
 
 from relquery.cli.calibrate import calibrate
 from relquery.cli.demo import demo
+from relquery.cli.ledger.command import ledger
+from relquery.cli.ledger.resume import resume
 from relquery.cli.prompt import prompt
 from relquery.cli.reorder.command import reorder
 from relquery.cli.serve.command import serve
@@ -31,6 +33,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(sql)
+app.command()(ledger)
+app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(resume)
 app.command()(reorder)
 app.command()(demo)
 app.command()(trace)

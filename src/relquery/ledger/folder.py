@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from relquery.ledger.keys import Keys
-from relquery.ledger.stored import kept_text, known_answer, scores_as_json, scores_from_json
+from relquery.ledger.claims import Held
+from relquery.ledger.facts import Fact
+from relquery.ledger.keys import Keys, kept_text
+from relquery.ledger.stored import known_answer, scores_as_json, scores_from_json
 from relquery.prompt import Answer, Finish
 
 SUFFIX = ".answers"
@@ -68,8 +70,21 @@ class FolderLedger:
                 known[at] = replace(self._known[key], finish=Finish.DECIDED)
         return known
 
-    def put(self, answers: Iterable[tuple[bytes, Answer]], *, are_new: bool = True) -> None:
-        """Store the valid answers durably; see Ledger. Raises OSError."""
+    @property
+    def claims(self) -> None:
+        """Spark gives each input to one task, so nobody else asks it."""
+        return
+
+    def put(
+        self,
+        answers: Iterable[tuple[bytes, Answer]],
+        *,
+        are_new: bool = True,
+        facts: Sequence[Fact] = (),
+        claims: Sequence[Held] = (),
+    ) -> None:
+        """Store the valid answers durably, and nothing else; see Ledger. Raises OSError."""
+        del facts, claims
         valid = [(key, answer) for key, answer in answers if kept_text(answer) is not None]
         if not valid:
             return

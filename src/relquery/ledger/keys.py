@@ -82,6 +82,12 @@ def has_one_answer(sampling: Sampling) -> bool:
     return is_same and sampling.logprobs is None
 
 
+def kept_text(answer: Answer) -> str | None:
+    """The text of an answer that is kept: it is whole, or decides a comparison. None for others."""
+    is_whole = answer.finish in (Finish.STOP, Finish.DECIDED)
+    return answer.text if is_whole and answer.error is None else None
+
+
 def answer_keys(model: str, prompts: Iterable[Prompt], sampling: Sampling) -> list[bytes]:
     """One key per prompt: a hash of the model, the sampling and every span.
 
@@ -102,6 +108,11 @@ def answer_keys(model: str, prompts: Iterable[Prompt], sampling: Sampling) -> li
         digest.update(b"".join(parts))
         keys.append(digest.digest())
     return keys
+
+
+def prompt_hash(prompt: Prompt) -> bytes:
+    """A hash of what a model is sent: the same whichever model it is, and with what sampling."""
+    return hashlib.sha256(b"".join(map(_written, prompt))).digest()
 
 
 def _settings(sampling: Sampling) -> tuple[object, ...]:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
+from typing import Protocol
 
 from relquery.errors import LedgerWarning
+from relquery.ledger.claims import Held
+from relquery.ledger.facts import Fact
 from relquery.ledger.stored import AnswerStore
 from relquery.ledger.termination import before_termination
 from relquery.prompt import Answer
@@ -20,7 +24,22 @@ _LOOKS, _LOOK_SECONDS = 100, 0.05  # how long a terminating process waits for th
 
 _TROUBLE = (sqlite3.Error, OSError)  # what storing answers may raise
 
-Keep = Callable[[bytes, Answer], None]
+
+class Keep(Protocol):
+    """Stores an answer under its key soon, with what is known of it, and ends the claim on it."""
+
+    def __call__(
+        self, key: bytes, answer: Answer, fact: Fact | None = None, claim: Held | None = None, /
+    ) -> None:
+        """From any thread; never waits for the disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    key: bytes
+    answer: Answer
+    fact: Fact | None
+    claim: Held | None
 
 
 @contextmanager
@@ -62,14 +81,16 @@ class _Writer(Thread):
         super().__init__(name="relquery-ledger", daemon=True)
         self._ledger = ledger
         # A signal handler may also put items into a SimpleQueue. None ends the thread.
-        self._items = SimpleQueue[tuple[bytes, Answer] | Event | None]()
+        self._items = SimpleQueue[_Item | Event | None]()
         self._bell = SimpleQueue[None]()
-        self._unsaved: list[tuple[bytes, Answer]] = []
+        self._unsaved: list[_Item] = []
         self._problem: Exception | None = None
         self._is_over = self._has_ended = False
 
-    def keep(self, key: bytes, answer: Answer) -> None:
-        self._items.put((key, answer))
+    def keep(
+        self, key: bytes, answer: Answer, fact: Fact | None = None, claim: Held | None = None, /
+    ) -> None:
+        self._items.put(_Item(key, answer, fact, claim))
 
     def flush(self) -> None:
         """Wait until all earlier answers are stored, or storing them has failed."""
@@ -125,7 +146,11 @@ class _Writer(Thread):
 
     def _store(self) -> None:
         try:
-            self._ledger.put(self._unsaved)
+            self._ledger.put(
+                [(one.key, one.answer) for one in self._unsaved],
+                facts=[one.fact for one in self._unsaved if one.fact is not None],
+                claims=[one.claim for one in self._unsaved if one.claim is not None],
+            )
         except _TROUBLE as error:
             self._problem = error
         else:

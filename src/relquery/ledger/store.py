@@ -9,11 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any
 
 from relquery.errors import ConfigError
-from relquery.ledger.keys import Keys
-from relquery.ledger.stored import kept_text, known_answer, scores_as_json, scores_from_json
+from relquery.ledger.claims import Claims, Held, give_back
+from relquery.ledger.facts import Fact, write_facts
+from relquery.ledger.keys import Keys, kept_text
+from relquery.ledger.patience import BUSY_SECONDS, Given, patiently, transact
+from relquery.ledger.stored import known_answer, scores_as_json, scores_from_json
 from relquery.prompt import Answer, Finish
 
 _COLUMNS = (
@@ -21,18 +24,13 @@ _COLUMNS = (
     "prompt_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL"
 )
 _IS_THERE = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'answers'"
-_SELECT = "SELECT key, text, prompt_tokens, output_tokens FROM answers"
+SELECT = "SELECT key, text, prompt_tokens, output_tokens FROM answers"
 # Beside the answers, so that earlier versions read and write the file as before. Most files have
 # none.
 _SCORES = "CREATE TABLE IF NOT EXISTS scores (key BLOB PRIMARY KEY, scores TEXT) WITHOUT ROWID"
 _HAS_SCORES = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'scores'"
 _FORMAT = 1  # 0: may have answers of local models under names that don't identify the weights
 _LOOK_UP_AT_ONCE = 500
-_BUSY_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
-# If another process has locked the file, SQLite waits and we retry, for up to a minute.
-_BUSY_SECONDS, _PAUSE_SECONDS, _TRIES = 0.05, 0.01, 1000
-
-Given = TypeVar("Given")
 
 
 @dataclass(slots=True)
@@ -42,7 +40,8 @@ class Ledger:
     path: the file; None if in memory. may_be_older: whether it may contain answers of a local model
     under the model's name, as written by versions without fingerprints.
     stored: the number of answers stored through this object. noted: their keys, while somebody
-    wants to know them.
+    wants to know them. run: the number of the run whose answers are stored; None without one.
+    clock: seconds since 1970.
     """
 
     connection: Any
@@ -50,6 +49,8 @@ class Ledger:
     may_be_older: bool = False
     stored: int = 0
     noted: set[bytes] | None = None
+    run: int | None = None
+    clock: Callable[[], float] = time.time
     _lock: Lock = field(default_factory=Lock)
 
     @classmethod
@@ -59,11 +60,11 @@ class Ledger:
         try:
             connection = sqlite3.connect(
                 path,
-                timeout=_BUSY_SECONDS,
+                timeout=BUSY_SECONDS,
                 isolation_level="IMMEDIATE",
                 check_same_thread=False,
             )
-            version = _patiently(lambda: _prepare(connection))
+            version = patiently(lambda: _prepare(connection))
         except sqlite3.Error as error:
             if connection is not None:
                 connection.close()
@@ -85,9 +86,9 @@ class Ledger:
         for start in range(0, len(keys), _LOOK_UP_AT_ONCE):
             some = keys[start : start + _LOOK_UP_AT_ONCE]
             marks = ", ".join("?" * len(some))
-            rows = self._read(f"{_SELECT} WHERE key IN ({marks})", some)
+            rows = self._read(f"{SELECT} WHERE key IN ({marks})", some)
             for key, text, prompt_tokens, output_tokens in rows:
-                known[key] = known_answer(_text(text), prompt_tokens, output_tokens)
+                known[key] = known_answer(stored_text(text), prompt_tokens, output_tokens)
         for key, scores in self._scores(list(known)).items():
             known[key] = replace(known[key], scores=scores)
         return known
@@ -103,10 +104,23 @@ class Ledger:
                 known[index] = replace(decided[key], finish=Finish.DECIDED)
         return known
 
-    def put(self, answers: Iterable[tuple[bytes, Answer]], *, are_new: bool = True) -> None:
+    @property
+    def claims(self) -> Claims | None:
+        """Who is asking what; None in memory, which nobody shares."""
+        return None if self.path is None else Claims(self.connection, self._lock, self.clock)
+
+    def put(
+        self,
+        answers: Iterable[tuple[bytes, Answer]],
+        *,
+        are_new: bool = True,
+        facts: Sequence[Fact] = (),
+        claims: Sequence[Held] = (),
+    ) -> None:
         """Store the valid answers, atomically and durably. Raises sqlite3.Error.
 
-        are_new: whether they count in `stored`, and are not there under another key.
+        are_new: whether they count in `stored`, and are not there under another key. facts: how
+        they came, and why others did not. claims: what is no longer asked.
         """
         answers = list(answers)
         rows = [
@@ -120,9 +134,8 @@ class Ledger:
             for key, answer in answers
             if key in stored and answer.scores is not None
         ]
-        if rows:
-            with self._lock:
-                _patiently(lambda: self._insert(rows, scores))
+        if rows or facts or claims:
+            self.write(lambda: self._insert(rows, scores, facts, claims))
             self.stored += len(rows) if are_new else 0
             if self.noted is not None:
                 self.noted.update(stored)
@@ -132,13 +145,17 @@ class Ledger:
         """Whether the ledger has any answers."""
         return bool(self._read("SELECT EXISTS (SELECT 1 FROM answers)")[0][0])
 
+    def write(self, act: Callable[[], Given]) -> Given:
+        """Write through `connection`, all of it or nothing. Raises sqlite3.Error."""
+        return transact(self.connection, self._lock, act)
+
     def close(self) -> None:
         """Close the file."""
         self.connection.close()
 
     def _read(self, sql: str, values: Sequence[bytes] = ()) -> list[Any]:
         with self._lock, self._readable():
-            return _patiently(lambda: self.connection.execute(sql, values).fetchall())
+            return patiently(lambda: self.connection.execute(sql, values).fetchall())
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
@@ -162,12 +179,19 @@ class Ledger:
             known |= {key: scores_from_json(text) for key, text in rows}
         return known
 
-    def _insert(self, rows: list[tuple[Any, ...]], scores: list[tuple[bytes, str]]) -> None:
-        with self.connection:
-            self.connection.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)", rows)
-            if scores:
-                self.connection.execute(_SCORES)
-                self.connection.executemany("INSERT OR REPLACE INTO scores VALUES (?, ?)", scores)
+    def _insert(
+        self,
+        rows: list[tuple[Any, ...]],
+        scores: list[tuple[bytes, str]],
+        facts: Sequence[Fact],
+        claims: Sequence[Held],
+    ) -> None:
+        self.connection.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)", rows)
+        if scores:
+            self.connection.execute(_SCORES)
+            self.connection.executemany("INSERT OR REPLACE INTO scores VALUES (?, ?)", scores)
+        write_facts(self.connection, facts, self.run)
+        give_back(self.connection, claims)
 
 
 def _prepare(connection: Any) -> int:
@@ -183,27 +207,12 @@ def _prepare(connection: Any) -> int:
             if connection.execute(_IS_THERE).fetchone() is None:
                 connection.execute(f"CREATE TABLE answers ({_COLUMNS}) WITHOUT ROWID")
                 connection.execute(f"PRAGMA user_version = {_FORMAT}")
-    connection.execute(_SELECT + " LIMIT 0")  # fails if the table has a different schema
+    connection.execute(SELECT + " LIMIT 0")  # fails if the table has a different schema
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _patiently(act: Callable[[], Given]) -> Given:
-    """Retry while another process has locked the file.
-
-    SQLite itself waits unless it sees a risk of deadlock: when a file is created or recovered.
-    """
-    for _ in range(_TRIES):
-        try:
-            return act()
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF not in _BUSY_CODES:
-                raise
-            time.sleep(_PAUSE_SECONDS)
-    return act()
-
-
-def _text(stored: str | bytes) -> str:
-    """See `_storable`."""
+def stored_text(stored: str | bytes) -> str:
+    """A text as it is read from the file: bytes are text with lone surrogates."""
     return stored.decode("utf-8", "surrogatepass") if isinstance(stored, bytes) else stored
 
 

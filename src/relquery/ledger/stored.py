@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from pathlib import Path
 from typing import Protocol
 
-from relquery.ledger.keys import Keys
+from relquery.ledger.claims import Claims, Held
+from relquery.ledger.facts import Fact
+from relquery.ledger.keys import Keys, kept_text
 from relquery.prompt import Answer, Finish
 
 
@@ -29,14 +31,19 @@ class AnswerStore(Protocol):
     def find(self, keys: Keys) -> dict[int, Answer]:
         """The known answers, by index of the prompt."""
 
-    def put(self, answers: Iterable[tuple[bytes, Answer]], *, are_new: bool = True) -> None:
+    @property
+    def claims(self) -> Claims | None:
+        """Who is asking what; None if nobody else asks."""
+
+    def put(
+        self,
+        answers: Iterable[tuple[bytes, Answer]],
+        *,
+        are_new: bool = True,
+        facts: Sequence[Fact] = (),
+        claims: Sequence[Held] = (),
+    ) -> None:
         """Store the valid answers durably; see Ledger. Raises sqlite3.Error or OSError."""
-
-
-def kept_text(answer: Answer) -> str | None:
-    """The text of an answer that is kept: it is whole, or decides a comparison. None for others."""
-    is_whole = answer.finish in (Finish.STOP, Finish.DECIDED)
-    return answer.text if is_whole and answer.error is None else None
 
 
 def known_answer(
@@ -51,6 +58,11 @@ def known_answer(
         attempts=0,
         scores=scores,
     )
+
+
+def is_known(answer: Answer) -> bool:
+    """Whether an answer is one that a ledger had, as `known_answer` gives it."""
+    return answer.attempts == 0 and kept_text(answer) is not None
 
 
 def scores_as_json(scores: Mapping[str, float]) -> str:

@@ -14,6 +14,7 @@ from rich.console import Console
 from relquery.cli.sql.explained import analyzed, shown, whole
 from relquery.cli.sql.formats import SHOWN, WRITERS, Format, as_markdown, print_errors, rows_of
 from relquery.cli.sql.kept import Came, what_is_kept
+from relquery.cli.sql.noted import noted
 from relquery.cli.sql.params import (
     GUARD_ROWS,
     PREVIEW_ROWS,
@@ -48,6 +49,7 @@ _ONLY_DEMO = (
 
 
 def sql(
+    ctx: typer.Context,
     query: Annotated[
         str | None,
         typer.Argument(
@@ -220,13 +222,18 @@ def sql(
     wanted.check(output)
     write = None if output is None else _writer(output, tables)
     _warn_of_demo(setup, table or [])
-    with setup.connect(setup.backend()) as connection:
+    runs = not (asks_to_explain or preview)
+    with (
+        setup.connect(setup.backend()) as connection,
+        noted(connection.ledger, ctx, text, tables, runs=runs) as has_come,
+    ):
         came = Came()
         with shown_warnings(PartialResultWarning), progress() as advance:
             try:
                 with interruptible():
                     advanced = came.counting(advance)
                     outcome = wanted.of(connection, text, params, sampling, advanced)
+                has_come(outcome.result)
             except KeyboardInterrupt:
                 text = what_is_kept(connection.ledger, came)
                 errors_console().print(f"Interrupted. {text}", markup=False, highlight=False)

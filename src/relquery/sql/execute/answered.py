@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 
 import numpy as np
 
 from relquery.arrays import Int64s
 from relquery.backends.base import cancelling
-from relquery.ledger import AnswerStore, Keys, has_one_answer, look_up, saving
+from relquery.ledger import AnswerStore, Call, Keys, Turn, has_one_answer, look_up, turns
 from relquery.prompt import Answer, Finish, Prompt, Sampling
 from relquery.sql.execute.asker import Asker
 
@@ -52,21 +52,27 @@ def delivered(
 ) -> Generator[tuple[int, Answer], None, None]:
     """Ask the backend. Yields (place, answer) as answers arrive; they also go into the ledger.
 
-    places: (prompts,), of each among the keys. Closing this stops the backend's work on the rest.
+    What another process asks at the same time is not asked here, but waited for. Its answers took
+    no attempt. places: (prompts,), of each among the keys. Closing this stops the backend's work on
+    the rest.
     """
     if not len(prompts):
         return
-    with ExitStack() as open_:
-        keep = None if ledger is None else open_.enter_context(saving(ledger))
+    call = Call(asker.backend.name, sampling, asker.clock, asker.usd)
+    with turns(prompts, places, ledger, keys, call) as some:
+        for turn in some:
+            yield from turn.known.items()
+            if len(turn.prompts):
+                yield from _asked(turn, sampling, asker)
 
-        def kept(index: int, answer: Answer) -> None:
-            if keep is not None and keys is not None:
-                keep(*keys.entry(int(places[index]), answer))
 
-        came = None if asker.record is None else asker.record.batch(prompts)
-        stream = asker.backend.deliver(prompts, sampling, kept)
-        open_.enter_context(cancelling(stream))
+def _asked(
+    turn: Turn, sampling: Sampling, asker: Asker
+) -> Generator[tuple[int, Answer], None, None]:
+    came = None if asker.record is None else asker.record.batch(turn.prompts)
+    stream = asker.backend.deliver(turn.prompts, sampling, turn.heard)
+    with cancelling(stream):
         for index, answer in stream:
             if came is not None:
                 came(index, answer)
-            yield int(places[index]), answer
+            yield int(turn.places[index]), answer

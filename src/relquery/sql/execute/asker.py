@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from relquery.backends.base import Backend
 from relquery.config import QueryConfig
 from relquery.ledger import AnswerStore
+from relquery.prompt import Answer
 from relquery.report import StageReport
 from relquery.sql.execute.reading import short
 from relquery.sql.plan.planner import PlannedCall
@@ -23,6 +24,7 @@ class Asker:
     """What answers calls, and with which settings. clock: seconds from any start, for reports.
 
     recording: notes what is sent, if that is asked for. record: that of the stage which asks.
+    usd: what an answer has cost, for the ledger; None where that is not known.
     """
 
     backend: Backend
@@ -32,6 +34,7 @@ class Asker:
     clock: Callable[[], float]
     recording: Recording | None = None
     record: StageRecord | None = None
+    usd: Callable[[Answer], float | None] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from typing import Literal
 import numpy as np
 
 from relquery.arrays import Int64s
-from relquery.ledger import AnswerStore, Keys, has_one_answer, look_up, save_copies
+from relquery.ledger import AnswerStore, Keys, has_one_answer, is_known, look_up, save_copies
 from relquery.prompt import Answer
 from relquery.sql.execute.answered import delivered
 from relquery.sql.execute.asker import Asker
@@ -122,7 +122,10 @@ class Sending:
             delivered(prompts, places, sampling, self.asker, self.ledger, shelf.keys)
         ) as stream:
             for at, answer in stream:
-                done += 1
+                if is_known(answer):
+                    self.sent, self.known = self.sent - 1, self.known + 1
+                else:
+                    done += 1
                 heard(int(shelf.inputs[at]), answer)
                 self._tell(done)
 

@@ -1,0 +1,171 @@
+"""Reads a ledger for a person: all that is known of its answers and failures."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relquery.errors import ConfigError
+from relquery.ledger.facts import TABLES
+from relquery.ledger.folder import SUFFIX, read_lines
+from relquery.ledger.patience import BUSY_SECONDS, patiently
+from relquery.ledger.records.runs import Run, runs_of
+from relquery.ledger.store import Ledger, stored_text
+
+COLUMNS = (
+    "key, model, settings, prompt, text, error, prompt_tokens, cached_tokens, written_tokens, "
+    "output_tokens, attempts, usd, at, seconds, run"
+)
+_KNOWN = "f.cached_tokens, f.written_tokens"
+# A call that failed and was answered later has its answer under the same key or, if that decides a
+# comparison, under another one.
+ENTRIES = f"""
+    SELECT a.key, c.model, c.settings, f.prompt, a.text, NULL AS error, a.prompt_tokens, {_KNOWN},
+        a.output_tokens, f.attempts, f.usd, f.at, f.seconds, f.run, 0 AS is_open,
+        NULL AS failure
+    FROM answers a LEFT JOIN facts f ON f.key = a.key LEFT JOIN calls c ON c.call = f.call
+    UNION ALL
+    SELECT f.key, c.model, c.settings, f.prompt, NULL, f.error, f.prompt_tokens, {_KNOWN},
+        f.output_tokens, f.attempts, f.usd, f.at, f.seconds, f.run,
+        f.key NOT IN (SELECT key FROM answers)
+        AND (f.call, f.prompt) NOT IN (SELECT call, prompt FROM facts WHERE prompt IS NOT NULL),
+        f.rowid
+    FROM failures f LEFT JOIN calls c ON c.call = f.call"""
+_GROUPS = f"""
+    SELECT run, model, count(*) FILTER (WHERE error IS NULL), count(*) FILTER (WHERE is_open),
+        count(*) FILTER (WHERE error IS NOT NULL), sum(attempts), sum(prompt_tokens),
+        sum(cached_tokens), sum(output_tokens), sum(usd), min(at), max(at)
+    FROM ({ENTRIES}) WHERE {{}} GROUP BY run, model ORDER BY run, model"""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which answers and failures are meant. model: a name, or a pattern with * and ?.
+
+    since, before: seconds since 1970; what has no time is before all. failed: failures alone, of
+    calls that have no answer.
+    """
+
+    model: str | None = None
+    since: float | None = None
+    before: float | None = None
+    failed: bool = False
+
+    @property
+    def is_all(self) -> bool:
+        """Whether nothing is left out."""
+        return self == Filter()
+
+    def condition(self) -> tuple[str, list[Any]]:
+        """As SQL over the columns, with the values of its parameters."""
+        found: list[tuple[str, list[Any]]] = [("1", [])]
+        if self.model is not None:
+            found.append(("(model = ? OR model GLOB ?)", [self.model, self.model]))
+        if self.since is not None:
+            found.append(("at >= ?", [self.since]))
+        if self.before is not None:
+            found.append(("coalesce(at, 0) < ?", [self.before]))
+        if self.failed:
+            found.append(("is_open", []))
+        return " AND ".join(sql for sql, _ in found), [one for _, some in found for one in some]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What a run asked a model; run: None for what no run is known of, model likewise.
+
+    failed: failures of calls that have no answer; failures: all. Tokens and USD are those of
+    answers and failures, as far as they are known. first, last: seconds since 1970.
+    """
+
+    run: int | None
+    model: str | None
+    answers: int
+    failed: int
+    failures: int
+    attempts: int | None
+    prompt_tokens: int
+    cached_tokens: int | None
+    output_tokens: int
+    usd: float | None
+    first: float | None
+    last: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """What is in a ledger. Made by `opened`."""
+
+    connection: sqlite3.Connection
+
+    def runs(self) -> list[Run]:
+        """Its runs, the first one first."""
+        return runs_of(self.connection)
+
+    def groups(self, wanted: Filter) -> list[Group]:
+        """Its answers and failures, counted by run and model."""
+        condition, values = wanted.condition()
+        return [Group(*row) for row in self.connection.execute(_GROUPS.format(condition), values)]
+
+    def entries(self, wanted: Filter) -> list[tuple[Any, ...]]:
+        """Its answers and failures, each with COLUMNS; keys and hashes in hex."""
+        condition, values = wanted.condition()
+        rows = self.connection.execute(
+            f"SELECT {COLUMNS} FROM ({ENTRIES}) WHERE {condition} ORDER BY at, key", values
+        )
+        return [
+            (key.hex(), model, settings, prompt and prompt.hex(), text and stored_text(text), *rest)
+            for key, model, settings, prompt, text, *rest in rows
+        ]
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Records]:
+    """A ledger in a file, or in a folder as Spark writes it, for reading.
+
+    Raises ConfigError for what is not a ledger.
+    """
+    if not path.exists():
+        raise ConfigError(f"The ledger {path} does not exist.")
+    with closing(_from_folder(path) if path.is_dir() else _from_file(path)) as connection:
+        for name, table in TABLES.items():
+            if not _has(connection, name):  # a file of an earlier version
+                connection.execute(table.replace("CREATE TABLE", "CREATE TEMP TABLE", 1))
+        yield Records(connection)
+
+
+def _from_file(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path.absolute().as_uri() + "?mode=ro", BUSY_SECONDS, uri=True)
+    try:
+        is_ledger = patiently(lambda: _has(connection, "answers"))
+        if is_ledger:
+            connection.execute(
+                "SELECT key, text, prompt_tokens, output_tokens FROM answers LIMIT 0"
+            )
+            return connection
+        reason = "it has no table of answers"
+    except sqlite3.Error as error:
+        reason = str(error)
+    connection.close()
+    raise ConfigError(f"{path} is not a ledger: {reason}. Give a file that --ledger has written.")
+
+
+def _from_folder(path: Path) -> sqlite3.Connection:
+    """All answers of a folder, in memory."""
+    files = sorted(path.glob(f"*{SUFFIX}"))
+    if not files:
+        raise ConfigError(f"{path} is not a ledger: the folder has no file *{SUFFIX}.")
+    ledger = Ledger.open()
+    for file in files:
+        ledger.put(read_lines(file)[0].items())
+    connection: sqlite3.Connection = ledger.connection
+    return connection
+
+
+def _has(connection: sqlite3.Connection, table: str) -> bool:
+    query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+    return connection.execute(query, (table,)).fetchone() is not None

@@ -1,0 +1,135 @@
+"""Runs of statements, so that one that was stopped can be run again."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from relquery.ledger.claims import here, is_running
+from relquery.ledger.store import Ledger
+
+RUNS = (
+    "CREATE TABLE IF NOT EXISTS runs (run INTEGER PRIMARY KEY, begun REAL NOT NULL, ended REAL, "
+    "state TEXT NOT NULL, host TEXT NOT NULL, process INTEGER NOT NULL, query TEXT NOT NULL, "
+    "options TEXT NOT NULL, files TEXT NOT NULL)"
+)
+_COLUMNS = "run, begun, ended, state, host, process, query, options, files"
+_BEGIN = (
+    "INSERT INTO runs (begun, state, host, process, query, options, files) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+
+
+class State(Enum):
+    """How far a run has come.
+
+    COMPLETE: every row has its values. INCOMPLETE: it ended, and some have none. STOPPED: by an
+    error or a person. KILLED: without a word. CONTINUED: another run has gone on with it.
+    """
+
+    RUNNING = "running"
+    COMPLETE = "complete"
+    INCOMPLETE = "incomplete"
+    STOPPED = "stopped"
+    KILLED = "killed"
+    CONTINUED = "continued"
+
+
+UNFINISHED = (State.INCOMPLETE, State.STOPPED, State.KILLED)
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """How a file was when a run began. size: in bytes. changed: nanoseconds since 1970."""
+
+    size: int
+    changed: int
+
+    @classmethod
+    def of(cls, path: str) -> Stamp | None:
+        """How a file is now; None if there is none."""
+        try:
+            found = os.stat(path)
+        except OSError:
+            return None
+        return cls(found.st_size, found.st_mtime_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run. begun, ended: seconds since 1970.
+
+    query: its statements. options: of the command line, by name, without secrets. files: of its
+    tables, by path.
+    """
+
+    number: int
+    begun: float
+    ended: float | None
+    state: State
+    process: int
+    query: str
+    options: Mapping[str, Sequence[str]]
+    files: Mapping[str, Stamp]
+
+    @classmethod
+    def of(cls, row: Sequence[Any]) -> Run:
+        """From a row of the table."""
+        number, begun, ended, state, host, process, query, options, files = row
+        now = State(state)
+        if now is State.RUNNING and host == here() and not is_running(process):
+            now = State.KILLED
+        stamps = {path: Stamp(*stamp) for path, stamp in json.loads(files).items()}
+        return cls(number, begun, ended, now, process, query, json.loads(options), stamps)
+
+
+def begin_run(
+    ledger: Ledger,
+    query: str,
+    options: Mapping[str, Sequence[str]],
+    files: Mapping[str, Stamp],
+) -> int:
+    """Note that a run begins; unfinished runs of the same query are continued by it.
+
+    Answers stored from now on are its own. Raises sqlite3.Error.
+    """
+    stamps = {path: (one.size, one.changed) for path, one in files.items()}
+    texts = (query, json.dumps(options), json.dumps(stamps))
+
+    def begin() -> int:
+        ledger.connection.execute(RUNS)
+        for run in _select(ledger.connection):
+            if run.query == query and run.state in UNFINISHED:
+                _set(ledger.connection, run.number, State.CONTINUED, run.ended)
+        row = (ledger.clock(), State.RUNNING.value, here(), os.getpid(), *texts)
+        return int(ledger.connection.execute(_BEGIN, row).lastrowid)
+
+    ledger.run = ledger.write(begin)
+    return ledger.run
+
+
+def end_run(ledger: Ledger, state: State) -> None:
+    """Note how the run has ended. Raises sqlite3.Error."""
+    number, ledger.run = ledger.run, None
+    if number is not None:
+        ended = ledger.clock()
+        ledger.write(lambda: _set(ledger.connection, number, state, ended))
+
+
+def runs_of(connection: Any) -> list[Run]:
+    """All runs, the first one first. Raises sqlite3.Error."""
+    known = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'runs'").fetchone()
+    return _select(connection) if known else []
+
+
+def _select(connection: Any) -> list[Run]:
+    return [Run.of(row) for row in connection.execute(f"SELECT {_COLUMNS} FROM runs ORDER BY run")]
+
+
+def _set(connection: Any, number: int, state: State, ended: float | None) -> None:
+    values = (state.value, ended, number)
+    connection.execute("UPDATE runs SET state = ?, ended = ? WHERE run = ?", values)

@@ -1,0 +1,240 @@
+"""`relquery ledger` shows, exports and prunes what a ledger knows."""
+
+from __future__ import annotations
+
+import io
+import json
+import sqlite3
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from relquery.cli import main
+from relquery.cli.ledger.times import read_time
+from relquery.errors import ConfigError
+from relquery.ledger import Call, Keys, Ledger, turns
+from relquery.ledger.folder import FolderLedger
+from relquery.prompt import Answer, Finish, Sampling, Span
+from tests.ledger.test_ledger import write_earlier
+
+Run = Callable[..., tuple[str, str]]
+DAY = 86_400.0
+PROMPTS = [(Span(f"question {number}"),) for number in range(4)]
+
+
+@pytest.fixture
+def relquery(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
+    """Runs the command line in this process; gives standard output and error."""
+    monkeypatch.setenv("COLUMNS", "150")
+
+    def run(*arguments: str, code: int = 0, stdin: str = "") -> tuple[str, str]:
+        monkeypatch.setattr(sys, "argv", ["relquery", *arguments])
+        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = (stream.decode() for stream in capfdbinary.readouterr())
+        assert (ended.value.code or 0) == code, out + err
+        return out, err
+
+    return run
+
+
+def usd(answer: Answer) -> float:
+    return answer.output_tokens / 4
+
+
+def ask(path: Path, model: str, day: int, *answers: Answer) -> None:
+    """Store answers to the first prompts, of a model and a day; returns their keys in hex."""
+    keys = Keys.of(model, PROMPTS, Sampling())
+    call = Call(
+        model, Sampling(), lambda: 0.0, lambda one: one.output_tokens / 4, lambda: day * DAY
+    )
+    count = len(answers)
+    with (
+        closing(Ledger.open(path)) as ledger,
+        turns(PROMPTS[:count], np.arange(count), ledger, keys, call) as some,
+    ):
+        for turn in some:
+            for index, _ in enumerate(turn.prompts):
+                turn.heard(index, answers[int(turn.places[index])])
+
+
+YES = Answer("yes", Finish.STOP, None, 10, 4, 2)
+FAILED = Answer(None, Finish.ERROR, "HTTP 500", attempts=6)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A model with a failure that was asked again, and one that was not; and another later."""
+    path = tmp_path / "run.db"
+    ask(path, "openai:small", 10, YES, FAILED, FAILED)
+    ask(path, "openai:small", 11, YES, YES)
+    ask(path, "openai:large", 20, YES, YES)
+    return path
+
+
+def groups(relquery: Run, *arguments: str) -> dict[str, tuple[int, int, int]]:
+    """(answers, failed, failures) by model."""
+    out, _ = relquery("ledger", *arguments, "--format", "json")
+    return {
+        one["model"]: (one["answers"], one["failed"], one["failures"])
+        for one in json.loads(out)["models"]
+    }
+
+
+def test_it_counts_answers_failures_tokens_and_usd_by_model(relquery: Run, path: Path) -> None:
+    out, _ = relquery("ledger", str(path), "--format", "json")
+    small = json.loads(out)["models"][1]
+    assert small == {
+        "run": None,
+        "model": "openai:small",
+        "answers": 2,
+        "failed": 1,
+        "failures": 2,
+        "attempts": 14,
+        "prompt_tokens": 20,
+        "cached_tokens": 8,
+        "output_tokens": 4,
+        "usd": 1.0,
+        "first": "1970-01-11T00:00:00+00:00",
+        "last": "1970-01-12T00:00:00+00:00",
+    }
+    out, _ = relquery("ledger", str(path))
+    assert "4 answers, 1 failed call, 2.0000 USD" in out
+    assert [line.split("│")[3].strip() for line in out.splitlines()[-2:]] == [
+        "openai:large",
+        "openai:small",
+    ]
+
+
+def test_filters_leave_out_the_rest(relquery: Run, path: Path) -> None:
+    large, small = {"openai:large": (2, 0, 0)}, {"openai:small": (2, 1, 2)}
+    assert groups(relquery, str(path)) == large | small
+    assert groups(relquery, str(path), "--model", "openai:small") == small
+    assert groups(relquery, str(path), "--model", "*:l*") == large
+    assert groups(relquery, str(path), "--since", "1970-01-12") == large | {
+        "openai:small": (1, 0, 0)
+    }
+    assert groups(relquery, str(path), "--before", "1970-01-12T00:00Z") == {
+        "openai:small": (1, 1, 2)
+    }
+    assert groups(relquery, str(path), "--failed") == {"openai:small": (0, 1, 1)}
+    assert groups(relquery, str(path), "--since", "7d") == {}
+
+
+@pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
+def test_it_exports_answers_and_failures_with_their_facts(
+    relquery: Run, path: Path, tmp_path: Path, ending: str
+) -> None:
+    output = tmp_path / f"answers.{ending}"
+    _, err = relquery("ledger", str(path), "--model", "openai:small", "-o", str(output))
+    assert f"Wrote 4 rows to {output}." in err
+    assert "HTTP 500" in output.read_bytes().decode(errors="replace")
+    if ending == "parquet":
+        rows = pq.read_table(output).to_pylist()
+        assert [row["text"] for row in rows].count("yes") == 2
+        assert {row["error"] for row in rows} == {None, "HTTP 500"}
+        keys = [key.hex() for key in Keys.of("openai:small", PROMPTS, Sampling()).whole]
+        assert {row["key"] for row in rows} == set(keys[:3])
+        answer = next(row for row in rows if row["key"] == keys[0])
+        assert (answer["usd"], answer["attempts"], answer["seconds"]) == (0.5, 1, 0.0)
+        assert json.loads(answer["settings"]) == {"max_tokens": 256, "temperature": 0.0}
+        assert str(answer["at"]) == "1970-01-11 00:00:00+00:00"
+
+
+def test_pruning_deletes_what_the_filter_means_once_it_is_confirmed(
+    relquery: Run, path: Path
+) -> None:
+    _, err = relquery("ledger", str(path), "--prune", code=1)
+    assert "would delete everything" in err
+    filtered = ("ledger", str(path), "--before", "1970-01-12", "--prune")
+    relquery(*filtered, code=1, stdin="n\n")
+    assert groups(relquery, str(path))["openai:small"] == (2, 1, 2)
+    out, err = relquery(*filtered, stdin="y\n")
+    assert f"Delete 1 answers and 2 failures from {path}?" in out
+    assert "Deleted 1 answers and 2 failures" in err
+    assert groups(relquery, str(path)) == {"openai:large": (2, 0, 0), "openai:small": (1, 0, 0)}
+    _, err = relquery("ledger", str(path), "--model", "openai:large", "--prune", "--yes")
+    assert "Deleted 2 answers" in err
+    with closing(Ledger.open(path)) as ledger:
+        keys = Keys.of("openai:small", PROMPTS, Sampling())
+        assert set(ledger.find(keys)) == {1}
+        assert ledger.connection.execute("SELECT count(*) FROM facts").fetchone() == (1,)
+    _, err = relquery("ledger", str(path), "--failed", "--prune", "--yes")
+    assert "Nothing to delete." in err
+
+
+def test_failures_alone_are_pruned_and_answers_stay(relquery: Run, path: Path) -> None:
+    relquery("ledger", str(path), "--failed", "--prune", "--yes")
+    assert groups(relquery, str(path)) == {"openai:large": (2, 0, 0), "openai:small": (2, 0, 1)}
+
+
+def test_a_file_of_an_earlier_version_is_shown_and_pruned_as_far_as_it_goes(
+    relquery: Run, tmp_path: Path
+) -> None:
+    path, output = tmp_path / "old.db", tmp_path / "out.json"
+    write_earlier(path, {b"\1" * 32: "old", b"\2" * 32: "older"})
+    before = path.read_bytes()
+    out, _ = relquery("ledger", str(path), "-o", str(output))
+    assert "2 answers" in out
+    assert "unknown" in out
+    assert [row["text"] for row in json.loads(output.read_text())] == ["old", "older"]
+    assert path.read_bytes() == before
+    relquery("ledger", str(path), "--before", "7d", "--prune", "--yes")
+    assert groups(relquery, str(path)) == {}
+
+
+def test_a_folder_is_shown_and_not_pruned(relquery: Run, tmp_path: Path) -> None:
+    folder, output = tmp_path / "answers", tmp_path / "out.json"
+    folder.mkdir()
+    keys = Keys.of("m", PROMPTS, Sampling())
+    for task in ("a", "b"):
+        with closing(FolderLedger(folder, task, "0")) as ledger:
+            ledger.put([keys.entry(0, Answer("half \ud800", Finish.STOP, None, 3))])
+    ledger.put([keys.entry(1, YES)])
+    relquery("ledger", str(folder), "-o", str(output))
+    rows = json.loads(output.read_text())
+    assert {row["key"] for row in rows} == {key.hex() for key in keys.whole[:2]}
+    assert {row["text"] for row in rows} == {"half ?", "yes"}
+    _, err = relquery("ledger", str(folder), "--before", "7d", "--prune", code=1)
+    assert "is a folder" in err
+
+
+def test_what_is_not_a_ledger_is_an_error_and_stays_as_it_is(relquery: Run, tmp_path: Path) -> None:
+    text, other, empty = tmp_path / "a.txt", tmp_path / "other.db", tmp_path / "empty"
+    text.write_text("some text that is long enough to be a header of a file" * 9)
+    empty.mkdir()
+    with closing(sqlite3.connect(other)) as file:
+        file.execute("CREATE TABLE answers (question, reply)")
+    for path, said in {
+        text: "is not a ledger: file is not a database",
+        other: "is not a ledger: no such column",
+        empty: "the folder has no file *.answers",
+        tmp_path / "none.db": "does not exist",
+    }.items():
+        _, err = relquery("ledger", str(path), code=1)
+        assert said in err
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["a.txt", "empty", "other.db"]
+
+
+def test_an_export_does_not_overwrite_the_ledger(relquery: Run, tmp_path: Path) -> None:
+    path = tmp_path / "l.json"
+    ask(path, "m", 1, YES)
+    _, err = relquery("ledger", str(path), "-o", str(path), code=1)
+    assert "would overwrite the ledger" in err
+
+
+def test_times_are_dates_or_so_long_ago() -> None:
+    now = 100 * DAY
+    assert read_time("--since", None, now) is None
+    assert read_time("--since", "2d", now) == 98 * DAY
+    assert read_time("--since", "36h", now) == 98.5 * DAY
+    assert read_time("--since", "1970-01-02", now) == DAY
+    assert read_time("--since", "1970-01-02T01:00+01:00", now) == DAY
+    with pytest.raises(ConfigError, match=r"--since soon: expected a date"):
+        read_time("--since", "soon", now)

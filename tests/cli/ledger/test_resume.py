@@ -1,0 +1,202 @@
+"""`relquery resume` runs what was stopped once more, and asks nothing that is known."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from relquery.cli import main
+from relquery.ledger import Ledger
+from relquery.ledger.records.runs import Run as Noted
+from relquery.ledger.records.runs import State, begin_run, end_run, runs_of
+from tests.backends.provider.chat_server import (
+    Body,
+    ChatServer,
+    Reply,
+    Silence,
+    completion,
+    failure,
+    question,
+    serving,
+    until,
+)
+from tests.ledger.stored import stored
+
+Run = Callable[..., tuple[str, str]]
+QUERY = "SELECT a, LLM('up', a) AS up FROM t ORDER BY a"
+SECRET = "sk-very-secret-123"
+
+
+@pytest.fixture
+def relquery(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
+    """Runs the command line in this process; gives standard output and error."""
+
+    def run(*arguments: str, code: int = 0, stdin: str = "") -> tuple[str, str]:
+        monkeypatch.setattr(sys, "argv", ["relquery", *arguments])
+        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = (stream.decode() for stream in capfdbinary.readouterr())
+        assert (ended.value.code or 0) == code, out + err
+        return out, err
+
+    return run
+
+
+@pytest.fixture
+def chat(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatServer]:
+    """A server that fails the row `y` until a test lets it answer."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+
+    def reply(body: Body) -> Reply:
+        return failure(400, "not now") if '"y"' in question(body) else completion("yes")
+
+    with serving(reply) as chat:
+        monkeypatch.setenv("OPENAI_BASE_URL", chat.url)
+        yield chat
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "t.csv").write_text("a\nx\ny\nz\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def start(relquery: Run, *more: str, code: int = 3, stdin: str = "") -> tuple[str, str]:
+    options = ("-t", "t.csv", "-m", "openai:m", "--ledger", "run.db", "--order", "original")
+    return relquery("sql", "-" if stdin else QUERY, *options, *more, code=code, stdin=stdin)
+
+
+def runs(path: str = "run.db") -> list[Noted]:
+    with closing(Ledger.open(path)) as ledger:
+        return runs_of(ledger.connection)
+
+
+def test_a_run_with_failed_rows_is_resumed_and_asks_only_these(
+    relquery: Run, chat: ChatServer, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start(relquery, "--max-tokens", "7", "--no-history", "-f", "csv")
+    chat.answer, asked = lambda body: completion("late"), len(chat.asked)
+    (folder / "elsewhere").mkdir()
+    monkeypatch.chdir(folder / "elsewhere")
+    out, err = relquery("resume", "../run.db")
+    assert "Resuming run 1, which was incomplete." in err
+    assert out.splitlines() == ['"a","up"', '"x","yes"', '"y","late"', '"z","yes"']
+    assert len(chat.asked) == asked + 1
+    assert chat.asked[-1]["max_tokens"] == 7
+    assert [run.state for run in runs("../run.db")] == [State.CONTINUED, State.COMPLETE]
+    _, err = relquery("resume", "../run.db")
+    assert "Nothing to resume: all runs in ../run.db are complete." in err
+
+
+def test_options_that_are_added_win_and_those_that_change_answers_are_refused(
+    relquery: Run, chat: ChatServer, folder: Path
+) -> None:
+    start(relquery, "-f", "csv")
+    for option in (("-m", "openai:n"), ("--seed", "3"), ("SELECT 1",), ("-t", "x=t.csv")):
+        _, err = relquery("resume", "run.db", *option, code=1)
+        assert "cannot be given to `relquery resume`" in err
+    _, err = relquery("resume", "run.db", "--no-such", "3", code=2)
+    assert "--no-such" in err
+    assert len(runs()) == 1
+    out, _ = relquery("resume", "run.db", "-f", "json", "--allow-errors")
+    assert [row["up"] for row in json.loads(out)["rows"]] == ["yes", None, "yes"]
+    assert runs()[1].options["form"] == ["json"]
+
+
+def test_a_statement_from_standard_input_is_resumed(
+    relquery: Run, chat: ChatServer, folder: Path
+) -> None:
+    start(relquery, "-p", "n=2", stdin="SELECT LLM('up', a) FROM t WHERE a >= 'y' LIMIT $n")
+    chat.answer = lambda body: completion("late")
+    out, _ = relquery("resume", "run.db", "-f", "csv")
+    assert sorted(out.splitlines()[1:]) == ['"late"', '"yes"']
+
+
+def test_a_table_that_is_gone_is_an_error_and_one_that_changed_a_warning(
+    relquery: Run, chat: ChatServer, folder: Path
+) -> None:
+    start(relquery)
+    table, asked = folder / "t.csv", len(chat.asked)
+    content = table.read_text()
+    table.unlink()
+    _, err = relquery("resume", "run.db", code=1)
+    assert f"Run 1 read {table}, which does not exist any more" in err
+    assert len(chat.asked) == asked
+    table.write_text(content.replace("y", "w"))
+    out, err = relquery("resume", "run.db", "-f", "csv")
+    assert f"Warning: {table} has changed since run 1" in err
+    assert out.splitlines()[1:] == ['"w","yes"', '"x","yes"', '"z","yes"']
+    assert len(chat.asked) == asked + 1
+
+
+def test_the_key_is_not_noted_with_a_run(relquery: Run, chat: ChatServer, folder: Path) -> None:
+    start(relquery)
+    written = b"".join(file.read_bytes() for file in folder.glob("run.db*"))
+    assert QUERY.encode() in written
+    assert SECRET.encode() not in written
+
+
+def test_what_only_explains_is_no_run(relquery: Run, chat: ChatServer, folder: Path) -> None:
+    start(relquery, "--explain", code=0)
+    _, err = relquery("resume", "run.db", code=1)
+    assert "has no runs" in err
+    assert not chat.asked
+
+
+def test_a_query_that_ends_with_an_error_is_stopped(
+    relquery: Run, chat: ChatServer, folder: Path
+) -> None:
+    chat.answer = lambda body: failure(401, "Incorrect API key provided")
+    start(relquery, code=1)
+    assert [run.state for run in runs()] == [State.STOPPED]
+    chat.answer = lambda body: completion("now")
+    out, _ = relquery("resume", "run.db", "-f", "csv")
+    assert out.count("now") == 3
+
+
+def test_a_run_that_was_killed_is_resumed_and_one_that_runs_is_not(
+    relquery: Run, chat: ChatServer, folder: Path
+) -> None:
+    goes_on = False
+
+    def reply(body: Body) -> Reply | Silence:
+        is_answered = goes_on or '"z"' not in question(body)
+        return completion("yes") if is_answered else Silence.UNTIL_CLIENT_LEAVES
+
+    chat.answer = reply
+    command = [sys.executable, "-m", "relquery", "sql", QUERY, "-t", "t.csv", "-m", "openai:m"]
+    with subprocess.Popen([*command, "--ledger", "run.db", "--order", "original"]) as running:
+        until(lambda: stored(folder / "run.db") == 2)
+        _, err = relquery("resume", "run.db", code=1)
+        assert f"Run 1 in run.db is still running (process {running.pid})" in err
+        running.send_signal(signal.SIGKILL)
+    assert runs()[0].state is State.KILLED
+    goes_on, asked = True, len(chat.asked)
+    out, err = relquery("resume", "run.db", "-f", "csv")
+    assert "Resuming run 1, which was killed." in err
+    assert out.count("yes") == 3
+    assert len(chat.asked) == asked + 1
+
+
+def test_answers_are_told_apart_by_run(tmp_path: Path) -> None:
+    with closing(Ledger.open(tmp_path / "l.db")) as ledger:
+        assert begin_run(ledger, "SELECT 1", {}, {}) == ledger.run == 1
+        end_run(ledger, State.STOPPED)
+        assert ledger.run is None
+        assert begin_run(ledger, "SELECT 2", {}, {}) == 2
+        assert begin_run(ledger, "SELECT 1", {"seed": ["3"]}, {}) == 3
+        states = {run.number: run.state for run in runs_of(ledger.connection)}
+        with suppress(ValueError):
+            end_run(ledger, State.COMPLETE)
+    assert states == {1: State.CONTINUED, 2: State.RUNNING, 3: State.RUNNING}

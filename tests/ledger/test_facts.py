@@ -1,0 +1,159 @@
+"""What is known of each answer is stored beside it, failures too, and never a secret."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from relquery.connection import connect
+from relquery.ledger import Call, Keys, Ledger, turns
+from relquery.ledger.facts import without_secrets
+from relquery.ledger.keys import prompt_hash
+from relquery.prompt import Answer, Compared, Finish, Sampling, Span
+from tests.backends.provider.chat_server import Body, Reply, completion, failure, question, serving
+
+PROMPTS = [(Span(f"question {number}"),) for number in range(4)]
+SAMPLING = Sampling(max_tokens=9, stop=("\n",))
+KEYS = Keys.of("sha256:abc", PROMPTS, SAMPLING)
+
+
+class Clock:
+    """Seconds that pass with every look."""
+
+    def __init__(self, step: float) -> None:
+        self.now, self.step = 0.0, step
+
+    def __call__(self) -> float:
+        self.now += self.step
+        return self.now
+
+
+def rows(path: Path, query: str) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(path)) as file:
+        return file.execute(query).fetchall()
+
+
+def costs(answer: Answer) -> float:
+    return answer.output_tokens / 100
+
+
+def test_each_answer_has_its_facts_and_each_failure_too(tmp_path: Path) -> None:
+    path = tmp_path / "l.db"
+    call = Call("openai:m", SAMPLING, Clock(0.5), costs, lambda: 1_800_000_000.0)
+    answers = [
+        Answer("a", Finish.STOP, None, 10, 4, 2, 3, written_tokens=5),
+        Answer(None, Finish.ERROR, "HTTP 500", 10, attempts=6),
+        Answer("cut", Finish.LENGTH, "Cut off.", 10, 0, 9),
+    ]
+    with closing(Ledger.open(path)) as ledger:
+        ledger.run = 7
+        places = np.array([3, 1, 2])
+        with turns([PROMPTS[at] for at in places], places, ledger, KEYS, call) as some:
+            for turn in some:
+                for index, _ in enumerate(turn.prompts):
+                    turn.heard(index, answers[index])
+    settings = {"max_tokens": 9, "temperature": 0.0, "stop": ["\n"]}
+    ((number, model, stored),) = rows(path, "SELECT * FROM calls")
+    assert (model, json.loads(stored)) == ("openai:m", settings)
+    hashes = [prompt_hash(prompt) for prompt in PROMPTS]
+    shared = "key, call, run, prompt, cached_tokens, written_tokens, attempts, usd, at, seconds"
+    at = 1_800_000_000.0
+    assert rows(path, f"SELECT {shared} FROM facts") == [
+        (KEYS.whole[3], number, 7, hashes[3], 4, 5, 3, 0.02, at, 0.5)
+    ]
+    more = "prompt_tokens, output_tokens, finish, error"
+    assert rows(path, f"SELECT {shared}, {more} FROM failures ORDER BY at, rowid") == [
+        (KEYS.whole[1], number, 7, hashes[1], 0, 0, 6, 0.0, at, 0.5, 10, 0, "error", "HTTP 500"),
+        (KEYS.whole[2], number, 7, hashes[2], 0, 0, 1, 0.09, at, 0.5, 10, 9, "length", "Cut off."),
+    ]
+
+
+def test_prompts_that_a_backend_reads_in_any_way_are_timed(tmp_path: Path) -> None:
+    path = tmp_path / "l.db"
+    call = Call("m", SAMPLING, Clock(1.0))
+    with closing(Ledger.open(path)) as ledger:
+        with turns(PROMPTS, np.arange(4), ledger, KEYS, call) as some:
+            turn = next(some)
+            assert turn.prompts[1:3] == PROMPTS[1:3]
+            assert turn.prompts[-1] == PROMPTS[3]
+            for index in range(4):  # the first was never read
+                turn.heard(index, Answer("x", Finish.STOP))
+        found = rows(path, "SELECT prompt, seconds FROM facts")
+        assert sorted(found, key=str) == sorted(
+            [(None, None), *((prompt_hash(PROMPTS[at]), 3.0) for at in (1, 2, 3))], key=str
+        )
+        with turns(PROMPTS, np.arange(4), ledger, KEYS.marked("again"), call) as some:
+            claims = ledger.claims
+            assert claims is not None
+            claims.take(claims.prepare(), KEYS.marked("again").whole[:2])
+            turn = next(some)
+            assert [len(turn.prompts), *turn.prompts] == [2, *PROMPTS[2:]]
+            assert [turn.prompts[0], *turn.prompts[1:]] == PROMPTS[2:]
+
+
+def test_what_decides_a_comparison_is_known_by_its_own_key(tmp_path: Path) -> None:
+    path, compared = tmp_path / "l.db", Compared.by(Sampling(), ("Yes",))
+    keys = Keys.of("m", PROMPTS, compared)
+    with closing(Ledger.open(path)) as ledger:
+        call = Call("m", compared, Clock(1.0))
+        with turns(PROMPTS[:1], np.array([0]), ledger, keys, call) as some:
+            next(some).heard(0, Answer("N", Finish.DECIDED))
+    assert rows(path, "SELECT key FROM facts") == [(keys.decided[0],)]
+    ((settings,),) = rows(path, "SELECT settings FROM calls")
+    assert json.loads(settings)["texts"] == ["Yes"]
+
+
+def test_a_file_without_facts_is_one_of_earlier_versions(tmp_path: Path) -> None:
+    path = tmp_path / "l.db"
+    with closing(Ledger.open(path)) as ledger:
+        ledger.put([(b"k", Answer("x", Finish.STOP))])
+    assert rows(path, "SELECT name FROM sqlite_master") == [("answers",)]
+
+
+SECRET = "sk-proj-abcDEF123456_secret"
+
+
+def leaky(body: Body) -> Reply:
+    """A server that puts the key into its errors."""
+    if "1" in question(body):
+        return failure(400, f"Bearer {SECRET} may not ask this of http://me:hunter22@host/v1")
+    return completion("fine")
+
+
+def test_the_key_is_nowhere_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "l.db"
+    with (
+        serving(leaky) as chat,
+        connect("openai:m", base_url=chat.url, api_key=SECRET, ledger=path) as con,
+    ):
+        with pytest.warns(match=SECRET):
+            result = con.sql("SELECT LLM('Say it.', id) AS up FROM (VALUES (1), (2), (3)) t(id)")
+        assert chat.keys == {SECRET}
+    assert SECRET in str(result.errors[0])
+    ((error,),) = rows(path, "SELECT error FROM failures")
+    assert "may not ask this" in error
+    assert rows(path, "SELECT count(*) FROM facts") == [(2,)]
+    written = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    for secret in (SECRET, "abcDEF123456", "hunter22", "Say it."):  # nor is the prompt
+        assert secret.encode() not in written
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("Incorrect API key provided: sk-proj-abc***xyz.", "Incorrect API key provided: ***"),
+        ("Authorization: Bearer abc.def-ghi", "Authorization: Bearer ***"),
+        ("http://me:hunter22@host/v1 is down", "http://***@host/v1 is down"),
+        ("key AIzaSyA1234567890123456789012345 is bad", "key *** is bad"),
+        ("The task-force asked for key-value pairs", "The task-force asked for key-value pairs"),
+        ("x" * 600, "x" * 497 + "..."),
+    ],
+)
+def test_errors_are_stored_without_what_looks_like_a_secret(text: str, clean: str) -> None:
+    assert without_secrets(text) == clean
