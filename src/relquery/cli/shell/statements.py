@@ -11,6 +11,7 @@ from relquery.cli.terminal.show import errors_console, progress, shown_warnings
 from relquery.errors import PartialResultWarning
 from relquery.ledger import Ledger
 from relquery.report import Report
+from relquery.sql.execute.spending import usd_of
 from relquery.sql.explain.explanation import SqlExplanation
 from relquery.sql.result import Result
 from relquery.sql.statements.parameters import read_parameters
@@ -40,7 +41,7 @@ def _run(session: Session, text: str) -> None:
     try:
         with (
             shown_warnings(PartialResultWarning),
-            progress() as advance,
+            progress(usd=usd_of(connection.backend)) as advance,
             interruptible(PATIENCE),
         ):
             advanced = came.counting(advance)

@@ -38,6 +38,7 @@ from relquery.errors import ConfigError, LateQueryError, PartialResultWarning
 from relquery.sql.analyze.analysis import is_analysis
 from relquery.sql.exchange.distinct import distinct_names
 from relquery.sql.exchange.files import for_csv
+from relquery.sql.execute.spending import usd_of
 from relquery.sql.result import Result
 from relquery.sql.statements.texts import is_explain
 
@@ -222,7 +223,8 @@ def sql(
     _warn_of_demo(setup, table or [])
     with setup.connect(setup.backend()) as connection:
         came = Came()
-        with shown_warnings(PartialResultWarning), progress() as advance:
+        usd = usd_of(connection.backend)
+        with shown_warnings(PartialResultWarning), progress(usd=usd) as advance:
             try:
                 with interruptible():
                     advanced = came.counting(advance)

@@ -69,4 +69,6 @@ def delivered(
         for index, answer in stream:
             if came is not None:
                 came(index, answer)
+            if asker.heard is not None:
+                asker.heard(answer)
             yield int(places[index]), answer

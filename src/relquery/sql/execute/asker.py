@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from relquery.backends.base import Backend
 from relquery.config import QueryConfig
 from relquery.ledger import AnswerStore
+from relquery.prompt import Answer
 from relquery.report import StageReport
 from relquery.sql.execute.reading import short
 from relquery.sql.plan.planner import PlannedCall
@@ -23,6 +24,7 @@ class Asker:
     """What answers calls, and with which settings. clock: seconds from any start, for reports.
 
     recording: notes what is sent, if that is asked for. record: that of the stage which asks.
+    heard: told of each answer of the backend, for progress.
     """
 
     backend: Backend
@@ -32,6 +34,7 @@ class Asker:
     clock: Callable[[], float]
     recording: Recording | None = None
     record: StageRecord | None = None
+    heard: Callable[[Answer], None] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
