@@ -25,7 +25,6 @@ from relquery.spans.orders import Orders
 from relquery.sql import tables as hosts
 from relquery.sql.answers import readings
 from relquery.sql.execute.asker import Asker
-from relquery.sql.execute.spending import usd_of
 from relquery.sql.functions import tokens
 from relquery.sql.host.database import Database
 from relquery.sql.lending.lent import LentTables
@@ -38,6 +37,7 @@ from relquery.sql.retrieval import install as retrieval
 from relquery.sql.retrieval.corpora import Corpora as Searched
 from relquery.sql.retrieval.named_tables import with_tables
 from relquery.sql.settings import keywords_of, read_sampling
+from relquery.sql.spending import usd_of
 
 if TYPE_CHECKING:
     import duckdb

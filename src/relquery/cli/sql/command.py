@@ -38,8 +38,8 @@ from relquery.errors import ConfigError, LateQueryError, PartialResultWarning
 from relquery.sql.analyze.analysis import is_analysis
 from relquery.sql.exchange.distinct import distinct_names
 from relquery.sql.exchange.files import for_csv
-from relquery.sql.execute.spending import usd_of
 from relquery.sql.result import Result
+from relquery.sql.spending import usd_of
 from relquery.sql.statements.texts import is_explain
 
 _ONLY_DEMO = (
