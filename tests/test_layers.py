@@ -23,6 +23,7 @@ LAYERS: dict[str, set[str]] = {
     "config": {"errors"},
     "prompt": {"errors"},
     "html": set(),
+    "progress": BASE | {"html"},
     "report": BASE | {"html"},
     "ledger": BASE,
     "backends.base": BASE,
@@ -41,11 +42,14 @@ LAYERS: dict[str, set[str]] = {
     "traces": BASE | {"engine"},
     # where both meet
     "demo": {"errors"},
-    "connection": BASE | WHAT | RECORDS | {"backends.base", "backends", "demo", "spans"},
+    "connection": BASE
+    | WHAT
+    | RECORDS
+    | {"progress", "backends.base", "backends", "demo", "spans"},
     "evaluation": {"errors", "report", "html", "sql", "connection"},
     "notebook": {"errors", "html", "sql", "connection"},
-    "frames": BASE | RECORDS | {"sql", "backends.base", "connection"},
-    "spark": BASE | WHAT | RECORDS | {"backends.base", "backends", "connection"},
+    "frames": BASE | RECORDS | {"progress", "sql", "backends.base", "connection"},
+    "spark": BASE | WHAT | RECORDS | {"progress", "backends.base", "backends", "connection"},
     "vllm": BASE | {"engine"},
     "serve": BASE
     | WHAT
@@ -56,7 +60,7 @@ LAYERS: dict[str, set[str]] = {
     | WHAT
     | RECORDS
     | {"engine", "traces", "backends.base", "backends", "demo", "connection", "span", "spans"}
-    | {"serve"},
+    | {"serve", "progress"},
 }
 
 # The rooms of a part, from low to high: a room imports only itself and rooms before it. An entry
@@ -119,7 +123,7 @@ CONFINED = {
     "fastapi": {"serve"},
     "starlette": {"serve"},
     "uvicorn": {"serve"},
-    "IPython": {"notebook"},
+    "IPython": {"notebook", "progress"},
 }
 
 ROOT = Path(__file__).parents[1]

@@ -11,6 +11,8 @@ from relquery.errors import ConfigError, unknown
 
 Order = Literal["original", "fixed", "ggr", "ophr", "tree"]
 ORDERS: tuple[Order, ...] = get_args(Order)
+PromptForm = Literal["json", "lines"]
+FORMS: tuple[PromptForm, ...] = get_args(PromptForm)
 Relocation = Literal["queries", "keys", "cidra"]
 PolicyName = Literal[
     "fcfs",
@@ -133,8 +135,8 @@ class EngineConfig:
 
 
 OF_CONNECT = (
-    "model", "database", "order", "on_error", "guard", "guard_rows", "ledger", "embedder", "index",
-    "clock",
+    "model", "database", "order", "on_error", "guard", "guard_rows", "form", "ledger", "embedder",
+    "index", "progress", "clock",
 )  # fmt: skip
 """Keywords of `relquery.connect`, which gives its other ones to the backend."""
 
@@ -164,16 +166,20 @@ class QueryConfig:
         (paper 000, section 6.4), above 0 and at most 1; below it, all are sent as written. None
         for no comparison.
     guard_rows: for how many distinct inputs of a call answers are compared, at most.
+    form: how fields are written in prompts: "json", or in "lines", which takes fewer tokens.
     """
 
     order: Order = "tree"
     on_error: Literal["null", "raise"] = "null"
     guard: float | None = None
     guard_rows: int = 50
+    form: PromptForm = "json"
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
             raise ConfigError(unknown("order", self.order, ORDERS))
+        if self.form not in FORMS:
+            raise ConfigError(unknown("form", self.form, FORMS))
         if self.on_error not in ("null", "raise"):
             raise ConfigError(unknown("on_error", self.on_error, ["null", "raise"]))
         if self.guard is not None and not (_is_number(self.guard) and 0 < self.guard <= 1):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from relquery.backends.base import Answering, Backend
 from relquery.backends.embedding.load import embedder_of
 from relquery.backends.load import backend_of
-from relquery.config import Order, QueryConfig
+from relquery.config import Order, PromptForm, QueryConfig
 from relquery.errors import ConfigError, MarkupError, QueryError
 from relquery.ledger import Ledger
 from relquery.markup.read.schema import Schema
 from relquery.markup.schemas import PromptResult, Schemas
+from relquery.progress.watch import Progress, Watch, check_progress, watching
 from relquery.retrieval.embedder import Embedder
 from relquery.retrieval.shelf import Shelf
 from relquery.spans.orders import Orders
 from relquery.sql import tables as hosts
 from relquery.sql.answers import readings
-from relquery.sql.execute.asker import Asker, Progress
+from relquery.sql.execute.asker import Asker
 from relquery.sql.functions import tokens
 from relquery.sql.host.database import Database
 from relquery.sql.lending.lent import LentTables
@@ -36,6 +37,7 @@ from relquery.sql.retrieval import install as retrieval
 from relquery.sql.retrieval.corpora import Corpora as Searched
 from relquery.sql.retrieval.named_tables import with_tables
 from relquery.sql.settings import keywords_of, read_sampling
+from relquery.sql.spending import usd_of
 
 if TYPE_CHECKING:
     import duckdb
@@ -58,9 +60,11 @@ def connect(
     on_error: Literal["null", "raise"] = "null",
     guard: float | None = None,
     guard_rows: int = 50,
+    form: PromptForm = "json",
     ledger: str | Path | None = ":memory:",
     embedder: str | Embedder | None = "tfidf",
     index: str | Path | None = None,
+    progress: Progress = None,
     clock: Callable[[], float] = time.perf_counter,
     **options: Any,
 ) -> Connection:
@@ -73,7 +77,7 @@ def connect(
     database: a DuckDB file whose tables queries can use, ":memory:", or a connection from
         duckdb.connect(...), which is used as is: its tables, views and settings are available,
         registered tables stay in it, and it is not closed.
-    order, on_error, guard, guard_rows: see QueryConfig.
+    order, on_error, guard, guard_rows, form: see QueryConfig.
     ledger: where answers are stored: ":memory:" for the lifetime of the connection, a file to
         reuse them later, None for nowhere (benchmarks). Only calls that would give the same
         answer again are looked up: temperature 0 or a seed.
@@ -81,11 +85,15 @@ def connect(
         spelling, a folder or Hugging Face name of an encoder, "openai:NAME" for an endpoint, or
         what `load_embedder` gives.
     index: a folder where indexes of searched tables are kept; None for memory.
+    progress: False shows no progress, a function is called with (stage, answers so far, total
+        answers). Otherwise a line is shown while queries run, if standard error is a terminal, or
+        in a notebook.
     options: settings of the embedded engine, e.g. cache_tokens, or of a provider, e.g. base_url.
 
     Raises ConfigError, ModelError, MissingExtraError or TableError (for `database`).
     """
-    config = QueryConfig(order, on_error, guard, guard_rows)
+    check_progress(progress)
+    config = QueryConfig(order, on_error, guard, guard_rows, form)
     answering, options = answering_of(source, model, options)
     with ExitStack() as opened:  # closes what is open if the rest fails
         host = opened.enter_context(closing(Database.open(database)))
@@ -97,7 +105,7 @@ def connect(
         tokens.install(host, backend)
         corpora = retrieval.install(host, Shelf.open(index, embedder_of(embedder)))
         opened.pop_all()
-    return Connection(host, backend, config, known, clock, owned, corpora)
+    return Connection(host, backend, config, known, clock, owned, corpora, progress)
 
 
 def answering_of(
@@ -129,6 +137,7 @@ class Connection:
     owns_backend: bool
     searched: Searched
     """The tables that statements and span queries search."""
+    progress: Progress = None
     orders: Orders = field(default_factory=Orders)
     """The order in which bags of span queries were asked."""
     lent: LentTables = field(default_factory=LentTables)
@@ -196,7 +205,8 @@ class Connection:
         on_error: Literal["null", "raise"] | None = None,
         guard: float | Literal[False] | None = None,
         guard_rows: int | None = None,
-        progress: Progress | None = None,
+        form: PromptForm | None = None,
+        progress: Progress = None,
         record: bool | int = False,
         **sampling: Any,
     ) -> Result:
@@ -204,11 +214,11 @@ class Connection:
 
         The result has the rows of the last statement; its report and errors cover all of them.
         params: a list of values for `?` and `$1`, or a dict for `$name`. A value can also be the
-        prompt or an option of a call. order, on_error, guard, guard_rows: override the
-        connection's; guard=False turns its guard off. sampling: defaults for calls that do not set
-        labels, schema, max_tokens, temperature, top_p, top_k, seed or stop. progress: called with
-        (stage, answers so far, total answers). record: keep what was sent, for `Result.write_html`;
-        a number is how many prompts of each stage to keep in full (True: 200).
+        prompt or an option of a call. order, on_error, guard, guard_rows, form: override the
+        connection's; guard=False turns its guard off. sampling: defaults for calls that do not
+        set labels, schema, max_tokens, temperature, top_p, top_k, seed or stop. progress: True,
+        False or a function in place of the connection's. record: keep what was sent, for
+        `Result.write_html`; a number is how many prompts of each stage to keep in full (True: 200).
 
         Raises QueryError, TableError, and RequestError if on_error is "raise". The connection
         stays usable whatever happens.
@@ -216,11 +226,12 @@ class Connection:
         if not isinstance(query, str):
             raise QueryError(f"query is {query!r:.60}; it must be a string of SQL.")
         settings = read_sampling(sampling, keywords_of(Connection.sql))
-        config = self._config(order, guard, guard_rows)
+        config = self._config(order, guard, guard_rows, form)
         config = replace(config, on_error=on_error or config.on_error)
         recording = Recording.of(record)
-        asker = Asker(self.backend, config, self.ledger, progress, self.clock, recording)
-        return run_query(query, self.database, asker, settings, params)
+        with self._watching(progress) as watch:
+            asker = self._asker(config, watch, recording)
+            return run_query(query, self.database, asker, settings, params)
 
     def run(
         self,
@@ -230,7 +241,7 @@ class Connection:
         arity: int = 2,
         corpora: Corpora | None = None,
         independent: bool = True,
-        progress: Progress | None = None,
+        progress: Progress = None,
     ) -> SpanResult:
         """Answer a span query, made with `relquery.span`.
 
@@ -238,8 +249,8 @@ class Connection:
             so answers differ. corpora: what `span.retrieve` reads, by name: texts, or a function of
             (query, limit) that returns texts. Other names are tables, "docs" or "docs.column",
             searched as by passages(...) in SQL. independent: False sends children of plus as
-            ordinary text, for providers. progress: called with ("generations", answered so far,
-            total).
+            ordinary text, for providers. progress: as for `sql`; a function is called with
+            ("generations", answered so far, total).
 
         The ledger is not used: it stores answers without attention states, and outer generations
         reuse the states of inner ones.
@@ -248,7 +259,7 @@ class Connection:
         """
         from relquery.spans.run import run
 
-        with self._turn():
+        with self._turn(), self._watching(progress) as watch:
             return run(
                 query,
                 self.backend,
@@ -256,7 +267,7 @@ class Connection:
                 arity=arity,
                 corpora=with_tables(corpora, self.searched),
                 independent=independent,
-                progress=progress,
+                progress=watch,
                 orders=self.orders,
                 clock=self.clock,
             )
@@ -270,7 +281,7 @@ class Connection:
         arity: int = 2,
         corpora: Corpora | None = None,
         independent: bool = True,
-        progress: Progress | None = None,
+        progress: Progress = None,
     ) -> list[SpanResult]:
         """Answer span queries in an order that puts queries with shared content close in time.
 
@@ -281,7 +292,7 @@ class Connection:
         """
         from relquery.spans.bulk import run_bulk
 
-        with self._turn():
+        with self._turn(), self._watching(progress) as watch:
             return run_bulk(
                 queries,
                 self.backend,
@@ -290,7 +301,7 @@ class Connection:
                 arity=arity,
                 corpora=with_tables(corpora, self.searched),
                 independent=independent,
-                progress=progress,
+                progress=watch,
                 orders=self.orders,
                 clock=self.clock,
             )
@@ -302,7 +313,8 @@ class Connection:
         *,
         rows: int = 10,
         order: Order | None = None,
-        progress: Progress | None = None,
+        form: PromptForm | None = None,
+        progress: Progress = None,
         **sampling: Any,
     ) -> Preview:
         """Run a query on a few rows, and tell from them what it costs for all. Print the result.
@@ -313,11 +325,10 @@ class Connection:
 
         Raises as `sql` does, and QueryError for a statement that is not a query with calls.
         """
-        asker = Asker(
-            self.backend, self._config(order, None, None), self.ledger, progress, self.clock
-        )
         settings = read_sampling(sampling, keywords_of(Connection.preview))
-        return preview_query(query, self.database, asker, settings, params, rows)
+        with self._watching(progress) as watch:
+            asker = self._asker(self._config(order, None, None, form), watch)
+            return preview_query(query, self.database, asker, settings, params, rows)
 
     @overload
     def explain(
@@ -328,6 +339,7 @@ class Connection:
         order: Order | None = None,
         guard: float | Literal[False] | None = None,
         guard_rows: int | None = None,
+        form: PromptForm | None = None,
         selectivity: float | Mapping[str, float] | None = None,
         **sampling: Any,
     ) -> SqlExplanation: ...
@@ -349,8 +361,8 @@ class Connection:
         """Explain what `sql` or `run` would do with a query, without asking. Print the result.
 
         For SQL: its calls, how many of each, their tokens, seconds and price as far as these are
-        known. params, order, guard, guard_rows and sampling: see `sql`. selectivity: the share of
-        rows that pass each condition on answers, or a dict by stage, {"filter 1": 0.3}; later
+        known. params, order, guard, guard_rows, form, sampling: see `sql`. selectivity: the share
+        of rows that pass each condition on answers, or a dict by stage, {"filter 1": 0.3}; later
         stages then show what is expected, not a bound. For a span query: rules, prompts, tokens,
         what is in the cache. for_, arity, corpora: see `run`; warm: run the inner generations
         first, see relquery.spans.explain.
@@ -373,16 +385,21 @@ class Connection:
         order: Order | None = None,
         guard: float | Literal[False] | None = None,
         guard_rows: int | None = None,
+        form: PromptForm | None = None,
         selectivity: float | Mapping[str, float] | None = None,
         **sampling: Any,
     ) -> SqlExplanation:
-        config = self._config(order, guard, guard_rows)
-        asker = Asker(self.backend, config, self.ledger, None, self.clock)
+        config = self._config(order, guard, guard_rows, form)
+        asker = self._asker(config, None)
         settings = read_sampling(sampling, keywords_of(Connection._explain_sql))
         return explain_query(query, self.database, asker, settings, params, selectivity)
 
     def _config(
-        self, order: Order | None, guard: float | None, guard_rows: int | None
+        self,
+        order: Order | None,
+        guard: float | None,
+        guard_rows: int | None,
+        form: PromptForm | None,
     ) -> QueryConfig:
         """The connection's settings, with those that are given for one query."""
         least = self.config.guard if guard is None else guard
@@ -391,7 +408,19 @@ class Connection:
             order=order or self.config.order,
             guard=None if guard is False else least,
             guard_rows=self.config.guard_rows if guard_rows is None else guard_rows,
+            form=self.config.form if form is None else form,
         )
+
+    def _asker(
+        self, config: QueryConfig, watch: Watch | None, recording: Recording | None = None
+    ) -> Asker:
+        heard = None if watch is None else watch.heard
+        return Asker(self.backend, config, self.ledger, watch, self.clock, recording, heard=heard)
+
+    def _watching(self, progress: Progress) -> AbstractContextManager[Watch | None]:
+        """A block with what a query tells of its progress to. Raises ConfigError."""
+        wanted = self.progress if progress is None else progress
+        return watching(wanted, self.clock, usd_of(self.backend))
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

@@ -19,7 +19,6 @@ from nbclient import NotebookClient
 
 import relquery as rq
 from relquery.connection import connect
-from relquery.notebook.progress import shown
 from relquery.sql.result import Result
 from tests.sql.conftest import SETUP, fails_for_dune
 from tests.sql.fakes import FakeBackend
@@ -209,36 +208,6 @@ def test_warnings_are_lines_and_missing_values_are_in_the_result(
     assert len(found.errors) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("Warning: ")
-
-
-def test_progress_is_shown_now_and_then_and_goes_away() -> None:
-    seen: list[str] = []
-
-    class Handle:
-        def update(self, bars: Any) -> None:
-            seen.append(bars._repr_html_())
-
-    def display(bars: Any) -> Handle:
-        seen.append(bars._repr_html_())
-        return Handle()
-
-    times = iter([0.0, 0.1, 0.3, 0.3, 0.4, 0.6, 0.6])
-    with shown(display, lambda: next(times)) as advance:
-        assert advance is not None
-        for done in (1, 2, 3, 4):
-            advance("filter <1>", done, 5)
-    assert ["filter &lt;1&gt;: 2 of 5" in seen[0], "filter &lt;1&gt;: 4 of 5" in seen[1]] == [
-        True
-    ] * 2
-    assert seen[2:] == [""]
-
-
-def test_a_quick_query_shows_no_progress_and_a_terminal_none_at_all() -> None:
-    with shown(lambda bars: pytest.fail("shown"), lambda: 0.0) as advance:
-        assert advance is not None
-        advance("filter 1", 1, 1)
-    with shown(None) as nothing:
-        assert nothing is None
 
 
 def test_a_real_notebook_shows_a_table(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from relquery.connection import Connection
+from relquery.progress.watch import Checked
 from relquery.sql.lending.turn import Place
 
 T = TypeVar("T")
@@ -37,7 +38,7 @@ class _Run:
     def __call__(self, function: Callable[..., T], options: Mapping[str, Any]) -> T:
         given = dict(options)
         if function.__name__ != "explain":
-            given["progress"] = self._watched(given.get("progress"))
+            given["progress"] = Checked(self._tell, given.get("progress", self.connection.progress))
         self.place.wait()
         self._begin()
         try:
@@ -75,13 +76,8 @@ class _Run:
             self.is_in = False
             self.connection.lent.turn.leave(self.place)
 
-    def _watched(self, progress: Any) -> Callable[[str, int, int], None]:
-        def watch(stage: str, done: int, total: int) -> None:
-            self._check()
-            if progress is not None:
-                progress(stage, done, total)
-
-        return watch
+    def _tell(self, stage: str, done: int, total: int) -> None:
+        self._check()
 
     def _check(self) -> None:
         if self.is_stopped:

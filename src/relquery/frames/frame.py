@@ -54,7 +54,7 @@ def frame(data: object, connection: Connection | None = None) -> Frame:
 class Frame(Runs):
     """A pipeline. Each verb gives a new frame, and nothing runs before `collect` and the like.
 
-    Options of the verbs that ask: max_tokens, temperature, top_p, top_k, seed, stop.
+    Options of the verbs that ask: max_tokens, temperature, top_p, top_k, seed, stop, form.
     """
 
     def sem_filter(self, instruction: str, *, output: str | None = None, **options: Any) -> Frame:

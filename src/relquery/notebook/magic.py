@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from relquery.connection import Connection, connect
 from relquery.errors import ConfigError, PartialResultWarning, RelqueryError
 from relquery.notebook.arguments import pairs, read_connect, read_query
-from relquery.notebook.progress import shown
 from relquery.notebook.variables import parameters, statements, tables
 
 _CONNECT = "Connect first: %relquery connect demo"
@@ -81,9 +80,7 @@ class Magic:
         with tables(con, texts, variables):
             if options.explain:
                 return con.explain(sql, params, **given)
-            with shown(self._display()) as progress:
-                run = con.preview if options.preview else con.sql
-                return run(sql, params, progress=progress, **given)
+            return (con.preview if options.preview else con.sql)(sql, params, **given)
 
     def _connection(self, name: str | None) -> Connection:
         """The connection in a variable; by default that of the last `connect`, or `con`."""
@@ -95,14 +92,6 @@ class Magic:
         if name is not None:
             raise ConfigError(f"The variable {name!r} is not a relquery connection. {_CONNECT}")
         raise ConfigError(f"There is no connection. {_CONNECT}")
-
-    def _display(self) -> Callable[[Any], Any] | None:
-        """A function that shows an object that can be updated; None outside notebooks."""
-        if getattr(self._shell, "kernel", None) is None:
-            return None
-        from IPython.display import display
-
-        return lambda shown: display(shown, display_id=True)  # type: ignore[no-untyped-call]
 
 
 @contextmanager

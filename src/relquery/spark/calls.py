@@ -21,8 +21,9 @@ from relquery.config import QueryConfig
 from relquery.errors import RequestError, UnsupportedQueryError
 from relquery.ledger import has_one_answer
 from relquery.ledger.folder import SUFFIX
+from relquery.progress.watch import Advance
 from relquery.spark.paths import to_read, to_write
-from relquery.spark.progress import Answered, Progress, following
+from relquery.spark.progress import Answered, following
 from relquery.spark.record import Record
 from relquery.spark.state import ANSWERED, LOST, State, state_of
 from relquery.spark.tasks.asks import (
@@ -70,7 +71,7 @@ class Settings:
     folder: Path
     concurrency: int
     partitions: int | None
-    progress: Progress | None
+    progress: Advance | None = None
 
 
 @dataclass(slots=True)
@@ -163,7 +164,7 @@ class Calls:
         settings = self.settings
         return Asks(
             name,
-            call.task,
+            call.task.in_form(settings.config.form),
             tuple(one.name for one in call.fields),
             tuple(forms),
             call.modules,

@@ -11,14 +11,14 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from inspect import signature
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from relquery.backends.load import is_served, load
-from relquery.config import Order, QueryConfig
+from relquery.config import Order, PromptForm, QueryConfig
 from relquery.connection import answering_of
 from relquery.errors import (
     ConfigError,
@@ -31,13 +31,13 @@ from relquery.errors import (
     did_you_mean,
     unknown,
 )
+from relquery.progress.watch import Progress, Watch, check_progress, watching
 from relquery.prompt import Sampling
 from relquery.report import Report
 from relquery.spark.calls import Settings
 from relquery.spark.planning.dialect import to_spark
 from relquery.spark.planning.failures import translated
 from relquery.spark.planning.shadow import Shadow
-from relquery.spark.progress import Progress
 from relquery.spark.record import ERRORS, Record
 from relquery.spark.selects import SparkSelects, check_query
 from relquery.spark.store import Store, remove_left
@@ -69,9 +69,10 @@ def connect(
     ledger: str | Path | None = None,
     order: Order = "tree",
     on_error: Literal["null", "raise"] = "null",
+    form: PromptForm = "json",
     concurrency: int = _CONCURRENCY,
     partitions: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress = None,
     clock: Callable[[], float] = time.perf_counter,
     **options: Any,
 ) -> SparkConnection:
@@ -82,11 +83,12 @@ def connect(
     ledger: a folder that all machines see, where answers are stored as they come, so that no
         lost executor and no later query asks them again. None for a temporary one, where Spark
         runs on this machine alone.
-    order, on_error: see QueryConfig.
+    order, on_error, form: see QueryConfig.
     concurrency: requests that an executor has open at once.
     partitions: how many parts to make of the inputs of a call; each is ordered by itself. None
         for four times as many as Spark runs at once.
-    progress: called with (stage, inputs answered so far, all inputs).
+    progress: as for relquery.connect; a function is called with (stage, inputs answered so far,
+        all inputs).
     options: of the model, as for relquery.connect.
 
     Raises ConfigError, ModelError and MissingExtraError.
@@ -94,8 +96,7 @@ def connect(
     _check_session(spark)
     if not isinstance(ledger, str | Path | None):
         raise ConfigError(f"ledger is {ledger!r:.60}; it must be the path of a folder.")
-    if not (progress is None or callable(progress)):
-        raise ConfigError(f"progress is {progress!r:.60}; it must be a function.")
+    check_progress(progress)
     if _is_local(spark) and "PYSPARK_PYTHON" not in os.environ:
         # Without it workers run whatever `python3` is on the path, which may lack relquery.
         spark.sparkContext.pythonExec = sys.executable
@@ -105,7 +106,7 @@ def connect(
     for name, value in (("concurrency", concurrency), ("partitions", partitions)):
         if value is not None and (not isinstance(value, int) or value < 1):
             raise ConfigError(f"{name} is {value!r}; it must be an integer of at least 1.")
-    config = QueryConfig(order, on_error)
+    config = QueryConfig(order, on_error, form=form)
     per_task = max(1, concurrency // _tasks_of_executor(spark))
     if is_served(answering):
         _check_options(options)
@@ -120,9 +121,8 @@ def connect(
         folder,
         per_task,
         partitions,
-        progress,
     )
-    return SparkConnection(settings, clock, is_temporary)
+    return SparkConnection(settings, clock, is_temporary, progress)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -132,6 +132,7 @@ class SparkConnection:
     settings: Settings
     clock: Callable[[], float]
     is_temporary: bool
+    progress: Progress = None
     is_closed: bool = False
     _report: Report | None = None
     _errors: list[DataFrame] = field(default_factory=list)
@@ -209,8 +210,9 @@ class SparkConnection:
                 warnings.warn(note, PromptWarning, stacklevel=4)
             self._check(samplings)
 
-            def run(store: Store) -> DataFrame:
-                selects = SparkSelects(self.settings, shadow, aggregates, record, store)
+            def run(store: Store, watch: Watch | None) -> DataFrame:
+                settings = replace(self.settings, progress=watch)
+                selects = SparkSelects(settings, shadow, aggregates, record, store)
                 walk = Walk(calling.source, database, macros, defaults, selects, Counter())
                 done = walk.statement(tree.copy())
                 if done.checks:
@@ -221,11 +223,12 @@ class SparkConnection:
                 frame = self.settings.spark.sql(to_spark(done.sql))
                 return frame if done.names is None else frame.toDF(*done.names)
 
-            run(Store(None))  # what Spark does not like is said before anything is asked
+            run(Store(None), None)  # what Spark does not like is said before anything is asked
             store = Store.under(self.settings.folder)
             self._open.append(store)
             try:
-                frame = run(store)
+                with watching(self.progress, self.clock) as watch:
+                    frame = run(store, watch)
                 store.tidy()
             except BaseException:
                 store.remove()

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from relquery.ledger.folder import SUFFIX
+from relquery.progress.watch import Advance
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-Progress = Callable[[str, int, int], None]
-"""Called with the stage, the inputs answered so far, and how many there are."""
 
 _EVERY = 0.5  # seconds
 
@@ -43,7 +41,7 @@ class Answered:
 @contextmanager
 def following(
     spark: SparkSession,
-    progress: Progress | None,
+    progress: Advance | None,
     name: str,
     total: int,
     answered: Callable[[], int],

@@ -105,7 +105,8 @@ class Asked:
     ) -> None:
         start = self.asker.clock()
         cells, modules = rows.cells(call.fields, wanted), self.asker.modules(call)
-        question = Question(name, call.task, len(wanted), cells, modules, call.keys)
+        task = call.task.in_form(self.asker.config.form)
+        question = Question(name, task, len(wanted), cells, modules, call.keys)
         self.paid.kept &= self.asker.ledger is not None and has_one_answer(call.sampling)
         values = rows.of_call(call.index)
         new, known, answers = values.repeats.split(question)

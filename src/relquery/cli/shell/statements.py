@@ -13,6 +13,7 @@ from relquery.ledger import Ledger
 from relquery.report import Report
 from relquery.sql.explain.explanation import SqlExplanation
 from relquery.sql.result import Result
+from relquery.sql.spending import usd_of
 from relquery.sql.statements.parameters import read_parameters
 from relquery.sql.statements.statement import Calling, read_statement
 from relquery.sql.statements.texts import is_explain, split
@@ -40,7 +41,7 @@ def _run(session: Session, text: str) -> None:
     try:
         with (
             shown_warnings(PartialResultWarning),
-            progress() as advance,
+            progress(usd=usd_of(connection.backend)) as advance,
             interruptible(PATIENCE),
         ):
             advanced = came.counting(advance)

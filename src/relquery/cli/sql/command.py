@@ -40,6 +40,7 @@ from relquery.sql.analyze.analysis import is_analysis
 from relquery.sql.exchange.distinct import distinct_names
 from relquery.sql.exchange.files import for_csv
 from relquery.sql.result import Result
+from relquery.sql.spending import usd_of
 from relquery.sql.statements.texts import is_explain
 
 _ONLY_DEMO = (
@@ -228,7 +229,8 @@ def sql(
         noted(connection.ledger, ctx, text, tables, runs=runs) as has_come,
     ):
         came = Came()
-        with shown_warnings(PartialResultWarning), progress() as advance:
+        usd = usd_of(connection.backend)
+        with shown_warnings(PartialResultWarning), progress(usd=usd) as advance:
             try:
                 with interruptible():
                     advanced = came.counting(advance)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from relquery.cli.terminal.show import Advance
 from relquery.ledger import Ledger
+from relquery.progress.watch import Watch
 
 
 @dataclass(slots=True)
@@ -16,7 +16,7 @@ class Came:
     known: int = 0
     _done: dict[str, int] = field(default_factory=dict)
 
-    def counting(self, advance: Advance) -> Advance:
+    def counting(self, watch: Watch) -> Watch:
         """Also report progress: new answers one at a time, known ones all at once."""
 
         def count(stage: str, done: int, total: int) -> None:
@@ -26,9 +26,8 @@ class Came:
             else:
                 self.known += more
             self._done[stage] = done
-            advance(stage, done, total)
 
-        return count
+        return watch.after(count)
 
 
 def what_is_kept(ledger: Ledger | None, came: Came) -> str:

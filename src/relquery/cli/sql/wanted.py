@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from relquery.cli.terminal.show import Advance
 from relquery.cli.terminal.tables import check_output
 from relquery.connection import Connection
 from relquery.errors import ConfigError
+from relquery.progress.watch import Watch
 from relquery.report import Report
 from relquery.sql.explain.explanation import SqlExplanation
 from relquery.sql.previewing import Preview
@@ -55,7 +55,7 @@ class Wanted:
             )
 
     def of(
-        self, con: Connection, query: str, params: Any, sampling: dict[str, Any], advance: Advance
+        self, con: Connection, query: str, params: Any, sampling: dict[str, Any], advance: Watch
     ) -> Outcome:
         """Do it. advance: told of progress."""
         if self.explains:

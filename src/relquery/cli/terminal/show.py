@@ -13,15 +13,15 @@ from time import monotonic
 
 import pyarrow as pa
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from relquery.progress.tally import Usd
+from relquery.progress.terminal import is_terminal
+from relquery.progress.watch import Watch, watching
 from relquery.report import Report
 from relquery.sql.result import Result
 from relquery.sql.shown.floats import rounded, short
-
-Advance = Callable[[str, int, int], None]
 
 
 def errors_console() -> Console:
@@ -63,28 +63,15 @@ def comparison(reports: dict[str, Report]) -> Table:
 
 
 @contextmanager
-def progress(title: str = "") -> Iterator[Advance]:
-    """A bar per stage on standard error, removed at the end. If standard error is not a terminal, a
-    line every Lines.EVERY seconds instead."""
-    columns = (
-        TextColumn(f"{title}{{task.description}}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    console = errors_console()
-    if not console.is_terminal:
-        yield Lines(title)
-        return
-    with Progress(*columns, console=console, transient=True) as bars:
-        tasks = {}
+def progress(title: str = "", usd: Usd | None = None) -> Iterator[Watch]:
+    """A line per stage on standard error, removed at the end. If standard error is not a terminal,
+    a line every Lines.EVERY seconds instead.
 
-        def advance(stage: str, done: int, total: int) -> None:
-            if stage not in tasks:
-                tasks[stage] = bars.add_task(stage, total=total)
-            bars.update(tasks[stage], completed=done, total=total)
-
-        yield advance
+    usd: what an answer has cost.
+    """
+    with watching(True if is_terminal() else Lines(title), monotonic, usd, title) as watch:
+        assert watch is not None
+        yield watch
 
 
 class Lines:
@@ -96,7 +83,7 @@ class Lines:
         self._title, self._clock, self._told = title, clock, clock()
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """See Advance."""
+        """See relquery.progress.watch.Advance."""
         now = self._clock()
         if now < self._told + self.EVERY:
             return

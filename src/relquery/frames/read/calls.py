@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from relquery.errors import ConfigError, unknown
 from relquery.frames.read.langex import Field
-from relquery.sql.functions.settings import DRAWING
+from relquery.sql.functions.settings import OF_ALL
 from relquery.sql.tables import text
 
 
@@ -36,7 +36,7 @@ def literal(value: object) -> str:
 
 def check_options(options: Mapping[str, object], verb: str, *more: str) -> dict[str, object]:
     """The options of a verb's call. Raises ConfigError for one that no call has."""
-    known = (*DRAWING, *more)
+    known = (*OF_ALL, *more)
     for name in options:
         if name not in known:
             raise ConfigError(unknown("option", name, known, of=verb))

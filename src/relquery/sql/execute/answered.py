@@ -75,4 +75,6 @@ def _asked(
         for index, answer in stream:
             if came is not None:
                 came(index, answer)
+            if asker.heard is not None:
+                asker.heard(answer)
             yield int(turn.places[index]), answer

@@ -25,6 +25,7 @@ class Asker:
 
     recording: notes what is sent, if that is asked for. record: that of the stage which asks.
     usd: what an answer has cost, for the ledger; None where that is not known.
+    heard: told of each answer of the backend, for progress.
     """
 
     backend: Backend
@@ -35,6 +36,7 @@ class Asker:
     recording: Recording | None = None
     record: StageRecord | None = None
     usd: Callable[[Answer], float | None] | None = None
+    heard: Callable[[Answer], None] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:

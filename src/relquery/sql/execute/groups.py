@@ -69,7 +69,7 @@ class Grouped:
         texts = lists.to_pylist()
         numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
         groups = [_items(text) for text in numbers]
-        forest = Forest.of(task.prompt, groups, task.sampling, backend)
+        forest = Forest.of(task.prompt, groups, task.sampling, backend, task.form or "json")
         return cls(forest, np.array([numbers[text] for text in texts], np.int64))
 
     def answers(self, task: Task, answers: Answered) -> list[Answer]:

@@ -181,7 +181,8 @@ class Foretelling:
                 return self._of_groups(call, rows, wanted, cells.fetch().column(0))
             if call.task.kind == "match":
                 return self._of_matches(call, rows, wanted, cells)
-            question = Question("", call.task, count, cells, modules, call.keys)
+            task = call.task.in_form(self.asker.config.form)
+            question = Question("", task, count, cells, modules, call.keys)
             inputs = Inputs.of(question)
         except QueryError:  # caused by a row that a filter would have dropped
             return _Counts(rows.at_most(len(wanted)), None, False, None)
@@ -240,7 +241,8 @@ class Foretelling:
         self, call: PlannedCall, rows: ForeseenRows, wanted: Int64s, lists: pa.ChunkedArray
     ) -> _Counts:
         """The calls about groups. Those that read answers of others are never in the ledger yet."""
-        grouped = Grouped.of(call.task, lists, self.asker.backend)
+        task = call.task.in_form(self.asker.config.form)
+        grouped = Grouped.of(task, lists, self.asker.backend)
         rows.note_inputs(call, wanted, grouped.of_row)
         forest = grouped.forest
         first = [forest.prompt(at, ()) for at, one in enumerate(forest.trees) if not one.below]

@@ -22,6 +22,7 @@ from relquery.sql.functions import groups, rows
 from relquery.sql.functions.arguments import Arguments
 from relquery.sql.functions.compared import check_compared
 from relquery.sql.functions.making import Made, Maker
+from relquery.sql.functions.settings import take_form
 from relquery.sql.functions.task import TASK
 from relquery.sql.host.database import Database
 from relquery.sql.read.check import stub
@@ -71,7 +72,8 @@ class Expansion:
         function = str(node.meta[FUNCTION])
         given = Arguments.of(node, self.source.text(number))
         defaults = self.defaults if function == "llm" else _without_labels(self.defaults)
-        maker = Maker(node, self.database, defaults, lambda column: self._knows(column, node))
+        form = take_form(given)
+        maker = Maker(node, self.database, defaults, lambda column: self._knows(column, node), form)
         made = FUNCTIONS[function](given, maker)
         if made.kind != "VARCHAR":
             self.nulls[number] = made.null

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from relquery.config import PromptForm
 from relquery.errors import QueryError
 from relquery.prompt import Sampling
 from relquery.sql.functions.arguments import BAG, MODULE
@@ -40,13 +41,15 @@ class Made:
 class Maker:
     """What a function makes its call with.
 
-    node: the call as written. defaults: sampling for calls that set nothing. notes: warnings.
+    node: the call as written. defaults: sampling for calls that set nothing. form: how its fields
+    are written, if it says so. notes: warnings.
     """
 
     node: exp.Anonymous
     database: Database
     defaults: Sampling
     knows: Knows
+    form: PromptForm | None = None
     notes: list[str] = field(default_factory=list)
 
     def output(self, given: object) -> Output:
@@ -54,7 +57,10 @@ class Maker:
         return output_of(given, self.database)
 
     def call(self, task: Task, fields: Sequence[exp.Expr]) -> exp.Anonymous:
-        """The call itself."""
+        """The call itself. Raises QueryError for fields that it cannot have."""
+        if self.form is not None:
+            _check_form(task, self.form)
+            task = replace(task, form=self.form)
         made = exp.Anonymous(
             this=self.node.this, expressions=[exp.Literal.string(task.text), *fields]
         )
@@ -81,6 +87,14 @@ class Maker:
             return Made(value, "VARCHAR")
         kind = exp.DataType.build(task.output.kind, dialect="duckdb", udt=True)
         return Made(exp.cast(value, kind), task.output.kind)
+
+
+def _check_form(task: Task, form: PromptForm) -> None:
+    if task.kind == "match" and form != "json":
+        raise QueryError(
+            f"form is {form!r}, but a call with classify := true is sent as JSON, in which the "
+            "candidates have their numbers. Remove form or classify."
+        )
 
 
 def no_bag(field: exp.Expr) -> QueryError:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
+from relquery.config import FORMS, PromptForm
 from relquery.errors import QueryError, unknown
 from relquery.prompt import Sampling
 from relquery.sql.functions.arguments import Arguments, shown
@@ -17,8 +18,16 @@ _NUMBERS: dict[str, tuple[type, ...]] = {
     "top_k": (int,),
     "seed": (int,),
 }
-DRAWING = (*_NUMBERS, "stop")
+OF_ALL = (*_NUMBERS, "stop", "form")
 """Options of all functions."""
+
+
+def take_form(given: Arguments) -> PromptForm | None:
+    """How the fields of a call are written; None if it does not say."""
+    form = given.option("form", (str,), "'json' or 'lines'")
+    if form is not None and form not in FORMS:
+        raise QueryError(f"{given.written}: " + unknown("form", form, FORMS))
+    return cast(PromptForm | None, form)
 
 
 def drawn(given: Arguments, defaults: Sampling) -> Sampling:
@@ -51,7 +60,7 @@ def labels_in(given: Arguments) -> tuple[str, ...] | None:
 def check_done(given: Arguments, *known: str) -> None:
     """Raises QueryError for options that a function does not have, and for too many arguments."""
     for name in given.options:
-        raise QueryError(f"{given.written}: " + unknown("option", name, (*DRAWING, *known)))
+        raise QueryError(f"{given.written}: " + unknown("option", name, (*OF_ALL, *known)))
 
 
 def _texts(name: str, given: Arguments) -> tuple[str, ...]:

@@ -8,12 +8,13 @@ other arguments are its fields.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 import pyarrow as pa
 from sqlglot import exp
 
+from relquery.config import PromptForm
 from relquery.prompt import Sampling
 from relquery.sql.types.shape import Output
 
@@ -41,6 +42,7 @@ class Task:
         decides about one row and many of the other side.
     sides: with "match", the side that each field is of, 0 or 1; known once the call is planned.
     retry: whether an invalid answer is asked for once more, with the reason.
+    form: how fields are written; None for the connection's default.
     function: the name as the user wrote it, in lower case.
     """
 
@@ -50,6 +52,7 @@ class Task:
     kind: Kind = "row"
     retry: bool = False
     sides: tuple[int, ...] = ()
+    form: PromptForm | None = None
     function: str = field(default="llm", compare=False)
 
     @property
@@ -80,7 +83,12 @@ class Task:
         settings += [] if self.output is None else [f"output := {self.output}"]
         settings += [] if self.kind == "row" else [self.kind]
         settings += ["retry"] if self.retry else []
+        settings += [] if self.form is None else [f"form := {self.form!r}"]
         return f"{self.prompt} ({', '.join(settings)})" if settings else self.prompt
+
+    def in_form(self, default: PromptForm) -> Task:
+        """The task with its form, which is the default if the call does not say."""
+        return self if self.form is not None else replace(self, form=default)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Task:
         return self  # it cannot change, and copies of trees copy their metadata

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from relquery.arrays import Int32s
+from relquery.sql.inputs.lines import Lines
 from relquery.sql.inputs.pieces import Pieces
 from relquery.sql.inputs.prompt import OF_ITEM, Form, piece
 
@@ -24,14 +26,12 @@ class Bag:
     items: Int32s
 
     @classmethod
-    def of(cls, name: str, form: Form, lists: pa.Array) -> Bag:
-        """lists: JSON lists of texts, or NULL for none."""
+    def of(cls, name: str, form: Form, lists: pa.Array, lines: Lines | None = None) -> Bag:
+        """lists: JSON lists of texts, or NULL for none. lines: None for JSON."""
+        write = partial(piece if lines is None else lines.named, name, OF_ITEM[form])
         known = {"": 0}
         rows = [
-            [
-                known.setdefault(piece(name, OF_ITEM[form], item), len(known))
-                for item in _items(text)
-            ]
+            [known.setdefault(write(item), len(known)) for item in _items(text)]
             for text in lists.to_pylist()
         ]
         items = np.zeros((len(rows), max(map(len, rows), default=0) or 1), np.int32)

@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from relquery.backends.base import Backend
+from relquery.config import PromptForm
 from relquery.ir.lower import lower
 from relquery.ir.nodes import Seq, Text
 from relquery.prompt import Prompt, Role, Sampling
+from relquery.sql.inputs.lines import BREAK, SYSTEM_OF_LINES, Lines
 from relquery.sql.inputs.prompt import SEPARATOR, SYSTEM
 
 _CONTEXT = 32_768  # tokens of a prompt and its answer, where a provider does not say how many
@@ -25,6 +27,7 @@ _PER_ANSWER = 8  # tokens around an answer in the prompt above it
 _PER_ITEM = 2  # tokens between two items
 _SPREAD = 1.25  # an answer may take more tokens in a prompt than it had when it was written
 _DATA, _ANSWERS = "data", "answers for parts of the data"
+_ITEMS = Lines.of(())
 _PART = (
     "These are only some of the data. Your answer will be put together with those for the others."
 )
@@ -44,22 +47,29 @@ class Tree:
 class Forest:
     """Distinct calls for some groups, each after those that it reads.
 
-    roots: of each group; None for one that cannot be answered, for which `trouble` says why.
+    form: how data are written. roots: of each group; None for one that cannot be answered, for
+    which `trouble` says why.
     """
 
     question: str
     trouble: str
+    form: PromptForm = "json"
     trees: list[Tree] = field(default_factory=list)
     roots: list[int | None] = field(default_factory=list)
     _known: dict[Tree, int] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls, question: str, groups: Sequence[Sequence[str]], sampling: Sampling, backend: Backend
+        cls,
+        question: str,
+        groups: Sequence[Sequence[str]],
+        sampling: Sampling,
+        backend: Backend,
+        form: PromptForm = "json",
     ) -> Forest:
         """Lay out the calls for groups of items, given as JSON texts."""
-        room = Room.of(question, sampling, backend)
-        forest = cls(question, room.trouble)
+        room = Room.of(question, sampling, backend, form)
+        forest = cls(question, room.trouble, form)
         for group in groups:
             parts = room.parts(group)
             if not parts or (len(parts) > 1 and room.answers < 2):
@@ -90,8 +100,8 @@ class Forest:
         tree = self.trees[at]
         if tree.below:
             texts = [json.dumps(answer, ensure_ascii=False) for answer in answers]
-            return _prompt(self.question, texts, _ANSWERS, is_part=tree.is_part)
-        return _prompt(self.question, tree.items, _DATA, is_part=tree.is_part)
+            return _prompt(self.question, texts, _ANSWERS, self.form, is_part=tree.is_part)
+        return _prompt(self.question, tree.items, _DATA, self.form, is_part=tree.is_part)
 
     def _add(self, tree: Tree) -> int:
         at = self._known.setdefault(tree, len(self.trees))
@@ -111,17 +121,20 @@ class Room:
     backend: Backend
     sampling: Sampling
     around: int
+    form: PromptForm
 
     @classmethod
-    def of(cls, question: str, sampling: Sampling, backend: Backend) -> Room:
+    def of(
+        cls, question: str, sampling: Sampling, backend: Backend, form: PromptForm = "json"
+    ) -> Room:
         """The room beside a question."""
         limits = [size for size in (backend.context, backend.cache_tokens) if size is not None]
         longest = min(limits, default=_CONTEXT) - sampling.max_tokens
-        empty = _prompt(question, [], _ANSWERS, is_part=True)
+        empty = _prompt(question, [], _ANSWERS, form, is_part=True)
         (around,) = _counted([empty], sampling, backend)
         tokens = longest - around if around else 0
         each = int(sampling.max_tokens * _SPREAD) + _PER_ANSWER
-        return cls(question, tokens, tokens // each, longest, backend, sampling, around)
+        return cls(question, tokens, tokens // each, longest, backend, sampling, around, form)
 
     @property
     def trouble(self) -> str:
@@ -161,13 +174,13 @@ class Room:
         return [*self._halved(part[:half]), *self._halved(part[half:])]
 
     def _fits(self, items: Sequence[str]) -> bool:
-        prompt = _prompt(self.question, items, _DATA, is_part=True)
+        prompt = _prompt(self.question, items, _DATA, self.form, is_part=True)
         (size,) = _counted([prompt], self.sampling, self.backend)
         return 0 < size <= self.longest
 
     def _sized(self, items: Sequence[str]) -> Iterator[tuple[str, int]]:
         """Each item, or its pieces, with the tokens that it takes in a prompt."""
-        prompts = [_prompt(self.question, [item], _DATA, is_part=True) for item in items]
+        prompts = [_prompt(self.question, [item], _DATA, self.form, is_part=True) for item in items]
         counts = _counted(prompts, self.sampling, self.backend)
         for item, count in zip(items, counts, strict=True):
             size = max(1, count - self.around) + _PER_ITEM
@@ -189,10 +202,23 @@ def _cut(item: str) -> list[str] | None:
     return [json.dumps(one, ensure_ascii=False) for one in (text[:half], text[half:])]
 
 
-def _prompt(question: str, items: Sequence[str], what: str, *, is_part: bool) -> Prompt:
+def _prompt(
+    question: str, items: Sequence[str], what: str, form: PromptForm, *, is_part: bool
+) -> Prompt:
     more = f"\n{_PART}" if is_part else ""
+    if form == "lines":
+        above = "" if what == _DATA else f"{what.capitalize()}:\n"
+        data = Text(BREAK.join(map(_line, items)))
+        asked = Text(f"{question}{more}\n\n{above}")
+        return lower(Seq((Text(SYSTEM_OF_LINES, Role.SYSTEM), asked, data)))
     head = f"Answer the below query:\n{question}{more}\n\nGiven the following {what}:\n[\n"
     return lower(Seq((Text(SYSTEM, Role.SYSTEM), Text(head), Text(f"{SEPARATOR.join(items)}\n]"))))
+
+
+def _line(item: str) -> str:
+    """An item, a JSON text, as it is sent in lines."""
+    is_text = item.startswith('"')
+    return _ITEMS.value("string" if is_text else "json", json.loads(item) if is_text else item)
 
 
 def _counted(prompts: Sequence[Prompt], sampling: Sampling, backend: Backend) -> list[int]:

@@ -11,11 +11,12 @@ import numpy as np
 from relquery.arrays import Int32s, Int64s
 from relquery.config import Order
 from relquery.sql.functions.task import Task
-from relquery.sql.inputs.bags import Bag
 from relquery.sql.inputs.cells import Cells
-from relquery.sql.inputs.pieces import Pieces, write_pieces
-from relquery.sql.inputs.prompt import OF_ITEM, Form, Template, cell_of, list_of, pinned_in
+from relquery.sql.inputs.lines import LinesTemplate
+from relquery.sql.inputs.pieces import Pieces
+from relquery.sql.inputs.prompt import Template
 from relquery.sql.inputs.prompts import Prompts
+from relquery.sql.inputs.writing import Writing
 from relquery.table.columns import Columns, columns_of, encode
 from relquery.table.dependencies.dependencies import Dependency, merge
 from relquery.table.dependencies.discover import discover
@@ -42,20 +43,18 @@ class Question:
 class Inputs:
     """The distinct inputs of a call.
 
-    names, forms: of the fields. pieces: per column, the text sent for each distinct cell. codes:
-    (distinct inputs, columns), index into `pieces`. A field has the column of its number; further
-    items of bags have the columns after those of all fields. of_row: (rows,), index of each row's
-    input. pinned: the fields in the query's text, in its order. modules: columns that are modules.
-    bags: the columns of each bag. keys: as in Question.
+    writing: how their fields are written. pieces: per column, the text sent for each distinct cell.
+    codes: (distinct inputs, columns), index into `pieces`. A field has the column of its number;
+    further items of bags have the columns after those of all fields. of_row: (rows,), index of each
+    row's input. modules: columns that are modules. bags: the columns of each bag. keys: as in
+    Question.
     """
 
-    names: tuple[str, ...]
-    forms: tuple[Form, ...]
+    writing: Writing
     pieces: list[Pieces]
     codes: Int32s
     of_row: Int64s
     template: Template
-    pinned: tuple[int, ...] = ()
     modules: tuple[int, ...] = ()
     bags: tuple[tuple[int, ...], ...] = ()
     keys: Callable[[], tuple[Dependency, ...]] = tuple
@@ -63,25 +62,28 @@ class Inputs:
     @classmethod
     def of(cls, question: Question) -> Inputs:
         """In order of first appearance. Cells with the same text (NULL, JSON null) are equal."""
-        cells, pinned = question.cells, pinned_in(question.task.query)
-        pieces, codes, bags = _written(encode(cells.fetch()), cells.forms, pinned)
-        codes = codes.reshape(question.rows, len(pieces))
-        first, of_row = distinct_rows(_in_one_order(codes, bags))
-        alike = {bag[0]: bag for bag in bags}
-        modules = tuple(one for at in question.modules for one in alike.get(at, (at,)))
-        template = Template(question.task.query, pieces, modules, bags)
+        task, modules = question.task, question.modules
+        writing = Writing.of(task, question.cells, modules)
+        written = writing.write(encode(question.cells.fetch()))
+        codes = written.codes.reshape(question.rows, len(written.pieces))
+        first, of_row = distinct_rows(_in_one_order(codes, written.bags))
+        alike = {bag[0]: bag for bag in written.bags}
+        modules = tuple(one for at in modules for one in alike.get(at, (at,)))
         return cls(
-            cells.names,
-            cells.forms,
-            pieces,
+            writing,
+            written.pieces,
             codes[first],
             of_row,
-            template,
-            pinned,
+            writing.template(task, written, modules),
             modules,
-            bags,
+            written.bags,
             question.keys,
         )
+
+    @property
+    def pinned(self) -> tuple[int, ...]:
+        """The fields in the query's text, in its order."""
+        return self.writing.pinned
 
     @property
     def count(self) -> int:
@@ -92,13 +94,12 @@ class Inputs:
         """The fields of an input by name, for messages."""
         texts = [texts[code] for texts, code in zip(self.pieces, self.codes[index], strict=True)]
         bags = {bag[0]: [texts[column] for column in bag] for bag in self.bags}
-        found: dict[str, str | None] = {}
-        for at, (name, form) in enumerate(zip(self.names, self.forms, strict=True)):
-            if at in bags:
-                found[name] = list_of(name, bags[at])
-            else:
-                found[name] = texts[at] if at in self.pinned else cell_of(name, form, texts[at])
-        return found
+        return {
+            name: self.writing.list_of(at, bags[at])
+            if at in bags
+            else self.writing.cell(at, texts[at])
+            for at, name in enumerate(self.writing.names)
+        }
 
     def schedule(self, rows: Int64s, order: Order) -> Schedule | None:
         """The order in which to send some inputs; None if there is nothing to order.
@@ -133,6 +134,8 @@ class Inputs:
             known = merge(discover(columns, skip=loose), self._keys(chosen, loose))
         options: dict[str, Any] = {"polishing": _POLISHING} if order == "tree" else {}
         schedule = reorder(columns, order, known, bags, weight="tokens", **options)
+        if order == "tree" and isinstance(self.template, LinesTemplate):
+            schedule = self._worth_its_names(schedule, columns, bags, chosen)
         schedule = replace(schedule, source=None)  # prompts are built from the pieces
         if chosen == list(range(len(self.pieces))):
             return schedule
@@ -145,10 +148,25 @@ class Inputs:
                 fields = np.concatenate((fields, last), axis=1)
         return replace(schedule, fields=fields.astype(np.int32))
 
+    def _worth_its_names(
+        self, schedule: Schedule, columns: Columns, bags: list[list[str]], chosen: list[int]
+    ) -> Schedule:
+        """The schedule, or one order for all rows if names take more than it saves: in lines, rows
+        whose fields are in another order than most are sent with names."""
+        assert isinstance(self.template, LinesTemplate)
+        names = self.template.names_sent(np.array(chosen)[schedule.fields])
+        if not names:
+            return schedule
+        fixed = reorder(columns, "fixed", "discover", bags, weight="tokens")
+        names -= self.template.names_sent(np.array(chosen)[fixed.fields])
+        characters = int(columns.lengths[columns.codes + columns.offsets[:-1]].sum())
+        saved = float(schedule.report.phr - fixed.report.phr) * characters
+        return schedule if saved >= names else fixed
+
     def _keys(self, chosen: list[int], loose: Collection[str]) -> Iterator[Dependency]:
         """What keys say of some fields, named by their places. loose: the places of bags."""
-        fields = (at for at in chosen if at < len(self.names) and str(at) not in loose)
-        place = {self.names[at]: str(at) for at in fields}
+        fields = (at for at in chosen if at < len(self.writing.names) and str(at) not in loose)
+        place = {self.writing.names[at]: str(at) for at in fields}
         for key in self.keys():
             others = tuple(place[name] for name in key.dependents if name in place)
             if others and all(name in place for name in key.determinants):
@@ -159,9 +177,9 @@ class Inputs:
 
         They are built when they are read.
         """
-        return Prompts(
-            self.template, self.codes, rows, None if schedule is None else schedule.fields
-        )
+        fields = None if schedule is None else schedule.fields
+        template = self.template if fields is None else self.template.led_by(fields)
+        return Prompts(template, self.codes, rows, fields)
 
     def sorted(self, rows: Int64s) -> Int64s:
         """Some inputs in an order in which prompts share prefixes, if fields are as written."""
@@ -192,36 +210,6 @@ _BY_DEPENDENCIES = ("fixed", "ggr")
 # take longer than these save.
 _POLISHING = 0.01
 _UNSOLVED = Report("original", "tokens", 0.0, 0, 0.0, ())
-
-
-def _written(
-    columns: Columns, forms: tuple[Form, ...], pinned: tuple[int, ...]
-) -> tuple[list[Pieces], Int32s, tuple[tuple[int, ...], ...]]:
-    """(pieces per column, code of each cell, columns of each bag); see Inputs.
-
-    The columns are taken apart to save memory.
-    """
-    names, codes, values = columns.names, columns.codes, list(columns.values)
-    del columns
-    pieces, more, bags = list[Pieces](), list[tuple[Pieces, Int32s]](), list[tuple[int, ...]]()
-    for at, (name, form) in enumerate(zip(names, forms, strict=True)):
-        if form in OF_ITEM:
-            bag = Bag.of(name, form, values[at])
-            items = bag.items[codes[:, at]]
-            begin, count = len(names) + len(more), items.shape[1] - 1
-            bags.append((at, *range(begin, begin + count)))
-            more += [(bag.pieces, items[:, one]) for one in range(1, count + 1)]
-            pieces.append(bag.pieces)
-            codes[:, at] = items[:, 0]
-            continue
-        texts, merged = write_pieces(name, form, values[at], in_text=at in pinned)
-        values[at] = None
-        pieces.append(texts)
-        if merged is not None:
-            codes[:, at] = merged[codes[:, at]]
-    if more:
-        codes = np.column_stack((codes, *(column for _, column in more)))
-    return pieces + [texts for texts, _ in more], codes, tuple(bags)
 
 
 def _in_one_order(codes: Int32s, bags: tuple[tuple[int, ...], ...]) -> Int32s:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import overload
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 from relquery.arrays import Int64s
 from relquery.sql.inputs.prompt import Form, piece, plain_piece
 
+Write = Callable[[str | None], str]
 _AT_ONCE = 1 << 16  # cells that are Python objects at one time
 
 
@@ -44,14 +45,15 @@ class Pieces(Sequence[str]):
 
 
 def write_pieces(
-    name: str, form: Form, cells: pa.Array, *, in_text: bool = False
+    name: str, form: Form, cells: pa.Array, *, in_text: bool = False, write: Write | None = None
 ) -> tuple[Pieces, Int64s | None]:
     """What is sent for the distinct cells of a field, and the number of each cell's piece.
 
     Cells are written alike if their JSON is: NULL and JSON null. None if no two are. in_text:
-    whether they stand in the text of the prompt, not in the data.
+    whether they stand in the text of the prompt, not in the data. write: gives what is sent for a
+    cell in the data, different for different texts; None for JSON.
     """
-    write = plain_piece if in_text else partial(piece, name, form)
+    write = plain_piece if in_text else write or partial(piece, name, form)
     texts = _joined(
         [write(cell) for cell in cells.slice(start, _AT_ONCE).to_pylist()]
         for start in range(0, len(cells), _AT_ONCE)

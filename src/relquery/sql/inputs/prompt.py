@@ -15,6 +15,7 @@ from relquery.ir.lower import lower
 from relquery.ir.nodes import Seq, Text
 from relquery.prompt import Nest, Prompt, Reuse, Role, Span
 from relquery.sql.types.leaves import NUMBERS
+from relquery.table.measure import Fields
 
 SYSTEM = (
     "You are a data analyst. Use the provided JSON data to answer the user query based on the "
@@ -47,7 +48,7 @@ class Template:
     query: its text. pieces: per field, the text of each distinct cell; see `piece`. modules: fields
     whose pieces are independent spans (paper 001): computed once, whatever is around them.
     bags: the columns of each bag (see Inputs), in which a piece may be empty: that is no item.
-    as_written: the columns in the order of the query's fields.
+    as_written: the columns in the order of the query's fields. separator: between two fields.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Template:
         pieces: Sequence[Sequence[str]],
         modules: Collection[int] = (),
         bags: Sequence[tuple[int, ...]] = (),
+        separator: str = SEPARATOR,
     ) -> None:
         self._query, self._pieces, self._has_bags = query, pieces, bool(bags)
         of_bag = {bag[0]: bag for bag in bags}
@@ -66,11 +68,15 @@ class Template:
         self._end = lower(_TAIL)
         self._heads: dict[tuple[int, ...], Prompt] = {}
         # By field, what is sent for a cell if another field follows, and if none does.
-        most = _MOST_PARTS // (2 * max(len(pieces), 1))
+        self._most = _MOST_PARTS // (2 * max(len(pieces), 1))
         self._inner, self._last = (
-            [_parts(texts, at in modules, after, most) for at, texts in enumerate(pieces)]
-            for after in (SEPARATOR, "")
+            [parts(texts, at in modules, after, self._most) for at, texts in enumerate(pieces)]
+            for after in (separator, "")
         )
+
+    def led_by(self, fields: Fields) -> Template:
+        """The template for prompts whose fields are sent so. fields: (rows, fields)."""
+        return self
 
     def prompt(self, cells: Sequence[int], order: Sequence[int]) -> Prompt:
         """The prompt of a row. cells: piece number per field; order: in which fields are sent.
@@ -86,11 +92,16 @@ class Template:
             order = [field for field in order if self._pieces[field][cells[field]]]
             if not order:
                 return (*begin, *self._end)
+        return (*begin, *self._spans(cells, order), *self._end)
+
+    def _spans(self, cells: Sequence[int], order: Sequence[int]) -> list[Span]:
+        """The fields as sent; there is at least one."""
         *before, last = order
-        spans = [*begin]
+        spans = list[Span]()
         for field in before:
             spans += self._inner[field](cells[field])
-        return (*spans, *self._last[last](cells[last]), *self._end)
+        spans += self._last[last](cells[last])
+        return spans
 
     def _head(self, cells: tuple[int, ...]) -> Prompt:
         """The text before the data. cells: piece numbers of the fields in it."""
@@ -100,28 +111,34 @@ class Template:
                 for field, cell in zip(self._pinned, cells, strict=True)
             }
             query = "".join(texts[part] if isinstance(part, int) else part for part in self._query)
-            head = f"Answer the below query:\n{query}"
-            if self._has_data:
-                head += "\n\nGiven the following data:\n{\n"
-            has_json = self._has_data or not self._pinned
             if len(self._heads) == _MOST_PARTS:
                 self._heads.clear()
-            system = Text(SYSTEM if has_json else SYSTEM_OF_TEXT, Role.SYSTEM)
-            self._heads[cells] = lower(Seq((system, Text(head))))
+            self._heads[cells] = self._head_of(query)
         return self._heads[cells]
 
+    def _head_of(self, query: str) -> Prompt:
+        head = f"Answer the below query:\n{query}"
+        if self._has_data:
+            head += "\n\nGiven the following data:\n{\n"
+        has_json = self._has_data or not self._pinned
+        system = Text(SYSTEM if has_json else SYSTEM_OF_TEXT, Role.SYSTEM)
+        return lower(Seq((system, Text(head))))
 
-def _parts(texts: Sequence[str], is_module: bool, after: str, most: int) -> Callable[[int], Prompt]:
+
+def parts(
+    texts: Sequence[str], is_module: bool, after: str, most: int, before: str = ""
+) -> Callable[[int], Prompt]:
     """What is sent for a cell of a field, by the number of its piece.
 
-    texts: the pieces. after: what separates it from the next field. most: how many are kept.
+    texts: the pieces. before, after: what goes around each. most: how many are kept.
     """
-    return lru_cache(most)(partial(_module if is_module else _part, texts, after))
+    part = partial(_module, texts, after) if is_module else partial(_part, texts, before, after)
+    return lru_cache(most)(part)
 
 
-def _part(texts: Sequence[str], after: str, cell: int) -> Prompt:
+def _part(texts: Sequence[str], before: str, after: str, cell: int) -> Prompt:
     # As `lower` makes it of a text in a Bag, which takes ten times as long.
-    return (Span(texts[cell] + after),)
+    return (Span(before + texts[cell] + after),)
 
 
 def _module(texts: Sequence[str], after: str, cell: int) -> Prompt:

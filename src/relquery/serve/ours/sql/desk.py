@@ -43,7 +43,7 @@ class Desk:
         with self._opening:
             cursor = self.tables.cursor()
             index = self._indexes.name
-            connection = connect(backend, database=cursor, ledger=None, index=index)
+            connection = connect(backend, database=cursor, ledger=None, index=index, progress=False)
             database = replace(connection.database, most=MOST_READ)
             connection = replace(connection, database=database)
         try:

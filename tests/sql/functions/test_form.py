@@ -1,0 +1,164 @@
+"""`form := 'lines'` and `form="lines"`: the compact form, for one call or for all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import relquery as rq
+from relquery.backends.base import Backend
+from relquery.connection import connect
+from relquery.errors import ConfigError, QueryError
+from relquery.prompt import Answer, Finish, Prompt
+from tests.sql.fakes import text_of
+
+
+class Heard(Backend):
+    """Keeps the texts of prompts; answers with the last line of each."""
+
+    name = "heard"
+    has_modules = True  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def answer(self, prompts, sampling):
+        for at, prompt in enumerate(prompts):
+            self.texts.append(said(prompt))
+            text = sampling.labels[0] if sampling.labels else self.texts[-1].split("\n")[-1]
+            scores = {"Yes": -0.1, "No": -2.3} if sampling.scored else None
+            yield at, Answer(text, Finish.STOP, scores=scores)
+
+    def close(self) -> None:
+        pass
+
+
+def said(prompt: Prompt) -> str:
+    return "".join(map(text_of, prompt[1:]))
+
+
+@pytest.fixture
+def heard() -> Heard:
+    return Heard()
+
+
+@pytest.fixture
+def con(heard: Heard):
+    with connect(heard, order="original") as connection:
+        connection.sql(
+            "CREATE TABLE films AS FROM (VALUES (1, 'Alien', 'horror', ['a', 'b: c']), "
+            "(2, 'Dune', NULL, ['b: c'])) t(id, title, genre, tags)"
+        )
+        yield connection
+
+
+ONE = "Loud?\n\ntitle, genre:\nAlien\nhorror"
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        ("LLM('Loud?', title, genre, form := 'lines')", ONE),
+        ("AI_FILTER('Loud?', title, form := 'lines')", "Loud?\nAnswer Yes or No.\n\ntitle:\nAlien"),
+        ("AI_SCORE('Loud?', id, form := 'lines')", "Loud?\nAnswer Yes or No.\n\nid:\n1"),
+        (
+            "AI_CLASSIFY(title, ['a', 'b'], form := 'lines')",
+            "Classify the data.\nAnswer a or b.\n\ntitle:\nAlien",
+        ),
+        ("LLM('Loud?', tags, form := 'lines')", 'Loud?\n\ntags:\n["a","b: c"]'),
+        ("LLM(PROMPT('Is {0} loud?', title), form := 'lines')", None),
+        (
+            "LLM('Loud?', title, BAG(tags), genre, form := 'lines')",
+            "Loud?\n\ntitle:\nAlien\ntags: a\ntags: b: c\ngenre: horror",
+        ),
+        (
+            "LLM('Loud?', title, MODULE(genre), form := 'lines')",
+            "Loud?\n\ntitle:\nAlien\ngenre: horror",
+        ),
+    ],
+)
+def test_a_call_is_sent_in_lines(call, text, con, heard) -> None:
+    con.sql(f"SELECT {call} FROM films WHERE id = 1")
+    assert heard.texts[0] == (text or "Answer the below query:\nIs Alien loud?")
+
+
+def test_a_keyword_of_the_connection_or_query_is_for_calls_that_do_not_say(heard) -> None:
+    query = "SELECT LLM('a', x), LLM('b', x, form := 'json') FROM (SELECT 'text' AS x)"
+    with connect(heard, form="lines") as con:
+        con.sql(query)
+        con.sql(query, form="json")
+    with connect(heard) as con:
+        con.sql(query, form="lines")
+    lines, as_json = "\n\nx:\ntext", 'data:\n{\n"x": "text"\n}'
+    assert [text.endswith(lines) for text in heard.texts] == [True, False, False, True, False]
+    assert heard.texts[2].endswith(as_json)
+
+
+def test_the_forms_have_answers_of_their_own_in_the_ledger(con, heard) -> None:
+    for form in ("json", "lines", "json", "lines"):
+        con.sql("SELECT LLM('Loud?', title) FROM films", form=form)
+    assert len(heard.texts) == 4
+    assert con.explain("SELECT LLM('Loud?', title) FROM films", form="lines").calls[0].calls == 0
+
+
+def test_a_group_is_a_line_for_each_item(con, heard) -> None:
+    con.sql(
+        "SELECT AI_AGG('Sum up.', x, form := 'lines') FROM (VALUES ('one'), ('"
+        "two\nlines'), ('')) t(x)"
+    )
+    assert heard.texts == ['Sum up.\n\none\ntwo\n lines\n""']
+
+
+def test_explain_and_preview_count_the_form_that_is_sent(heard, con) -> None:
+    query = "SELECT LLM('Loud?', title, genre) FROM films"
+    efforts = [con.explain(query, form=form).calls[0].effort for form in ("json", "lines")]
+    assert efforts[1].prompt_tokens < efforts[0].prompt_tokens
+    con.preview(query, form="lines", rows=1)
+    assert heard.texts[0].startswith("Loud?\n\ntitle, genre:\n")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("LLM('a', title, form := 'line')", "Did you mean 'lines'"),
+        ("LLM('a', title, form := 3)", "expected 'json' or 'lines'"),
+    ],
+)
+def test_another_form_is_refused_before_the_first_call(call, message, con, heard) -> None:
+    with pytest.raises(QueryError, match=message):
+        con.sql(f"SELECT {call} FROM films")
+    assert not heard.texts
+
+
+def test_a_join_with_candidates_is_json_only(con, heard) -> None:
+    join = "AI_FILTER('Is {a.title} {b.genre}?', classify := true, form := 'lines')"
+    with pytest.raises(QueryError, match="Remove form or classify"):
+        con.sql(f"SELECT a.id FROM films a JOIN films b ON {join}")
+
+
+def test_connect_names_the_forms() -> None:
+    with pytest.raises(ConfigError, match="Did you mean 'lines'"):
+        connect("demo", form="line")  # type: ignore[arg-type]
+
+
+def test_frames_take_the_form_of_a_verb_and_of_a_run(con, heard) -> None:
+    frame = rq.frame([{"word": "one"}], con)
+    frame.sem_map("Shout {word}", "loud", form="lines").collect()
+    frame.sem_map("Whisper {word}", "quiet").collect(form="lines")
+    assert [text.endswith("\n\nword:\none") for text in heard.texts] == [True, True]
+
+
+def test_the_demo_model_answers_in_lines(tmp_path: Path) -> None:
+    with connect("demo", ledger=tmp_path / "run.db") as con:
+        con.register("movies", rq.demo_table("movies"))
+        query = """SELECT movietitle, AI_FILTER('Is the review positive? Answer Yes or No.',
+                   movies.*) AS good FROM movies WHERE year > 2018"""
+        as_json, as_lines = (con.sql(query, form=form) for form in ("json", "lines"))
+    assert len(as_lines) == len(as_json)
+    assert not as_lines.errors
+    assert {type(row[1]) for row in as_lines.fetchall()} == {bool}
+    assert as_lines.report.calls == as_json.report.calls
+    assert as_lines.report.prompt_tokens < 0.8 * as_json.report.prompt_tokens
+    assert json.dumps(as_lines.report.to_dict())

@@ -1,0 +1,205 @@
+"""The compact form of a prompt says what JSON says: it can be read back, and shares as much."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from relquery.config import PromptForm
+from relquery.prompt import Prompt, Role
+from relquery.sql.functions.task import Task
+from relquery.sql.inputs.cells import Cells
+from relquery.sql.inputs.inputs import Inputs, Question
+from relquery.sql.inputs.lines import SYSTEM_OF_LINES, commonest, label_of
+from relquery.sql.inputs.prompt import Form
+from tests.sql.fakes import text_of
+
+QUERY = "Which?"
+TEXTS = st.one_of(
+    st.text('a:", \n\r\t\u2028\x85[]{}0\\', max_size=8),
+    st.sampled_from(
+        ["", "null", "NULL", '"', "a: x", "b: ", '"b": x', "x\n", "x\na: y", " x", "ü"]
+    ),
+)
+NAMES = st.one_of(
+    st.sampled_from(
+        ["a", "b", "movie title", "a: x", "a,b", '"', "null", " c", "é", "a\nb", "\x85"]
+    ),
+    st.text(min_size=1, max_size=4),
+)
+NUMBERS = st.sampled_from(["1", "-2.5", "nan", "true", '{"a": "b: x"}', "[1,\n 2]", '"a: "'])
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[tuple[str, ...], tuple[Form, ...], list[list[str | None]]]:
+    """Names, forms and rows of a table of texts and JSON."""
+    names = draw(st.lists(NAMES, min_size=1, max_size=4, unique=True))
+    forms: list[Form] = [draw(st.sampled_from(("string", "json"))) for _ in names]
+    cells = [st.none() | (TEXTS if form == "string" else NUMBERS) for form in forms]
+    return tuple(names), tuple(forms), draw(st.lists(st.tuples(*cells).map(list), min_size=1))
+
+
+def inputs_of(
+    names: Sequence[str], forms: Sequence[Form], rows: list[list[str | None]], form: PromptForm
+) -> Inputs:
+    columns = [pa.array([row[at] for row in rows], pa.large_string()) for at in range(len(names))]
+    table = pa.table(columns, names=[str(at) for at in range(len(names))])
+    cells = Cells(
+        tuple(names), tuple(forms), np.arange(len(rows)), lambda some: table.take(pa.array(some))
+    )
+    return Inputs.of(Question("", Task((QUERY,), form=form), len(rows), cells))
+
+
+def read(text: str, names: Sequence[str], forms: Sequence[Form]) -> list[tuple[str, str | None]]:
+    """(name, cell) of each field in a prompt, by nothing but its text and the names and forms."""
+    data = text.removeprefix(f"{QUERY}\n\n")
+    label = {label_of(name): name for name in names}
+    above = list[str]()
+    head, _, below = data.partition(":\n")
+    rest = head
+    while rest:  # the names above the data, if there are any
+        found = next((one for one in label if rest == one or rest.startswith(f"{one}, ")), None)
+        if found is None:
+            above, below = [], data
+            break
+        above.append(label[found])
+        rest = rest[len(found) + 2 :]
+    lines = list[str]()
+    for line in below.split("\n"):
+        if line.startswith(" "):
+            lines[-1] += f"\n{line[1:]}"
+        else:
+            lines.append(line)
+    fields = list[tuple[str, str | None]]()
+    for place, line in enumerate(lines):
+        named = next((one for one in label if line.startswith(f"{one}: ")), None)
+        name = above[place] if named is None else label[named]
+        value = line if named is None else line[len(named) + 2 :]
+        if value == "null":
+            fields.append((name, None))
+        elif forms[list(names).index(name)] == "string" and value.startswith('"'):
+            fields.append((name, json.loads(value)))
+        else:
+            fields.append((name, value))
+    return fields
+
+
+def sent(cell: str | None, form: Form) -> str | None:
+    """What of a cell is sent: in JSON, blanks around a value say nothing."""
+    if form == "string" or cell is None:
+        return cell
+    return f'"{cell}"' if cell == "nan" else cell
+
+
+def user_text(prompt: Prompt) -> str:
+    assert text_of(prompt[0]) == SYSTEM_OF_LINES
+    assert prompt[0].role is Role.SYSTEM
+    return "".join(map(text_of, prompt[1:]))
+
+
+@settings(max_examples=300, deadline=None)
+@given(table=tables(), data=st.data())
+@example((("a", "b"), ("string", "string"), [["x", "y"], ["b: y", "x"], ["", "null"]]), None)
+def test_a_prompt_can_be_read_back_in_any_order_of_its_fields(table, data) -> None:
+    names, forms, rows = table
+    inputs = inputs_of(names, forms, rows, "lines")
+    every = np.arange(inputs.count)
+    width = len(names)
+    orders = [
+        list(range(width))[::-1] if data is None else data.draw(st.permutations(range(width)))
+        for _ in every
+    ]
+    fields = np.array(orders, np.int32).reshape(len(every), width)
+    template = inputs.template.led_by(fields)
+    first = {int(at): row for row, at in reversed(list(enumerate(inputs.of_row)))}
+    for at in every.tolist():
+        text = user_text(template.prompt(inputs.codes[at].tolist(), orders[at]))
+        wanted = [(names[one], sent(rows[first[at]][one], forms[one])) for one in orders[at]]
+        assert read(text, names, forms) == wanted
+
+
+@settings(max_examples=100, deadline=None)
+@given(table=tables())
+def test_rows_that_differ_in_json_differ_in_lines(table) -> None:
+    names, forms, rows = table
+    as_json, as_lines = (inputs_of(names, forms, rows, form) for form in ("json", "lines"))
+    assert as_json.of_row.tolist() == as_lines.of_row.tolist()
+    texts = [user_text(prompt) for prompt in as_lines.prompts_as_written()]
+    assert len(set(texts)) == as_lines.count
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.lists(
+        st.tuples(st.sampled_from("abc"), st.sampled_from("de"), st.text("fg", max_size=2)),
+        min_size=2,
+        max_size=12,
+    )
+)
+def test_neighbours_share_as_many_fields_as_in_json(rows) -> None:
+    names, forms = ("one", "two", "three"), ("string",) * 3
+    as_json, as_lines = (
+        inputs_of(names, forms, list(map(list, rows)), form) for form in ("json", "lines")
+    )
+    every = np.arange(as_json.count)
+    schedule = as_json.schedule(every, "tree")
+    assert schedule is not None
+    places = every[schedule.rows]
+    counts = [
+        [_fields_shared(one, other) for one, other in pairwise(inputs.prompts(places, schedule))]
+        for inputs in (as_json, as_lines)
+    ]
+    assert counts[0] == counts[1]
+
+
+def _fields_shared(one: Prompt, other: Prompt) -> int:
+    """How many spans after the head are the same at the beginning of two prompts."""
+    assert one[:2] == other[:2]
+    pairs = zip(one[2:], other[2:], strict=False)
+    return next((at for at, (left, right) in enumerate(pairs) if left != right), len(one) - 2)
+
+
+def test_names_stand_above_the_data_and_before_fields_out_of_order() -> None:
+    rows: list[list[str | None]] = [["Alien", "horror", "4"], ["Dune", "drama", None]]
+    inputs = inputs_of(("title", "genre", "my: stars"), ("string", "string", "json"), rows, "lines")
+    fields = np.array([[1, 0, 2], [1, 2, 0]], np.int32)
+    template = inputs.template.led_by(fields)
+    first, second = (
+        user_text(template.prompt(cells, order))
+        for cells, order in zip(inputs.codes.tolist(), fields.tolist(), strict=True)
+    )
+    assert first == 'Which?\n\ngenre, title, "my: stars":\nhorror\nAlien\n4'
+    assert second == 'Which?\n\ngenre, title, "my: stars":\ndrama\n"my: stars": null\ntitle: Dune'
+
+
+def test_the_order_above_the_data_is_the_one_that_most_rows_follow_longest() -> None:
+    assert commonest(np.array([[0, 1, 2], [2, 1, 0], [2, 0, 1], [2, 1, 0]], np.int16)) == [2, 1, 0]
+    assert commonest(np.zeros((0, 2), np.int16)) == [0, 1]
+
+
+@pytest.mark.parametrize("rows", [200])
+def test_rows_have_one_order_if_names_take_more_than_other_orders_save(rows: int) -> None:
+    numbers = [[str(at * step % 7) for step in (1, 3, 5)] for at in range(rows)]
+    names = tuple(f"{one} with a name that is rather long" for one in "abc")
+    found = inputs_of(names, ("string",) * 3, [list(row) for row in numbers], "lines")
+    schedule = found.schedule(np.arange(found.count), "tree")
+    assert schedule is not None
+    assert len(np.unique(schedule.fields, axis=0)) == 1
+
+
+@pytest.mark.parametrize("form", ["json", "lines"])
+def test_a_message_names_the_cells_of_an_input(form: PromptForm) -> None:
+    rows: list[list[str | None]] = [["a\nb: c", "nan"], [None, "[1,\n2]"], ['"', None]]
+    inputs = inputs_of(("text", "number"), ("string", "json"), rows, form)
+    assert [inputs.cells(at) for at in range(3)] == [
+        {"text": "a\nb: c", "number": '"nan"'},
+        {"text": None, "number": "[1,\n2]"},
+        {"text": '"', "number": None},
+    ]
