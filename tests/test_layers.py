@@ -26,18 +26,21 @@ LAYERS: dict[str, set[str]] = {
     "report": BASE | {"html"},
     "ledger": BASE,
     "backends.base": BASE,
+    "prices": {"errors"},
     # what to compute
     "ir": BASE,
-    "table": BASE,
+    "table": BASE | {"prices"},
     "retrieval": BASE,
     "span": BASE | {"ir"},
     "spans": BASE | RECORDS | {"ir", "table", "backends.base"},
     "markup": BASE | {"backends.base"},
-    "sql": BASE | RECORDS | {"html", "ir", "table", "markup", "retrieval", "backends.base"},
+    "sql": BASE
+    | RECORDS
+    | {"prices", "html", "ir", "table", "markup", "retrieval", "backends.base"},
     # when and where
     "engine": BASE,
     "model": BASE | {"engine"},
-    "backends": BASE | WHEN | RECORDS | {"retrieval", "backends.base", "demo"},
+    "backends": BASE | WHEN | RECORDS | {"prices", "retrieval", "backends.base", "demo"},
     "traces": BASE | {"engine"},
     # where both meet
     "demo": {"errors"},
@@ -56,7 +59,7 @@ LAYERS: dict[str, set[str]] = {
     | WHAT
     | RECORDS
     | {"engine", "traces", "backends.base", "backends", "demo", "connection", "span", "spans"}
-    | {"serve"},
+    | {"serve", "prices"},
 }
 
 # The rooms of a part, from low to high: a room imports only itself and rooms before it. An entry

@@ -11,12 +11,13 @@ import numpy as np
 from relquery.arrays import Int64s, TokenIds
 from relquery.backends.base import Backend
 from relquery.errors import RequestError
+from relquery.prices.price import Price
+from relquery.prices.table import known_price
 from relquery.prompt import Prompt
 from relquery.table.compiled import interpreted
 from relquery.table.cost.billing import bill
 from relquery.table.cost.lru import is_compiled, lru_hits
 from relquery.table.cost.pieces import EstimatedTokens
-from relquery.table.cost.price import PRICES, Price
 from relquery.table.cost.tokens import Tokens, tokenize
 
 _COUNTED = 4096  # at most this many prompts are counted; of more, some runs of neighbours
@@ -47,7 +48,7 @@ class Prefixes:
 
     @property
     def _price(self) -> Price | None:
-        price = PRICES.get(self.backend.name.removeprefix("openai:"))
+        price = known_price(self.backend.name)
         return price if price is not None and not price.breakpoints else None
 
     def send(self, prompts: Sequence[Prompt]) -> HitRate | None:

@@ -38,14 +38,13 @@ import numpy as np
 
 from relquery.arrays import Bools, Floats, Int64s
 from relquery.errors import ConfigError
+from relquery.prices.price import Price
 from relquery.table.compiled import compiled
 from relquery.table.cost.blocks import Blocks
 from relquery.table.cost.prefix_tree import FOREVER, PrefixTree, prefix_tree
-from relquery.table.cost.price import Price
 from relquery.table.cost.tokens import Tokens
 
 Marks = list[tuple[int, ...]]
-MILLION = 1_000_000
 NOTHING = 1e-9  # USD per million tokens; a smaller gain is a rounding error
 
 
@@ -69,13 +68,11 @@ class Bill:
 
     @property
     def usd(self) -> float:
-        price = self.price
-        cost = self.uncached * price.uncached + self.written * price.write + self.read * price.read
-        return cost / MILLION
+        return self.price.usd(self.uncached, self.written, self.read)
 
     @property
     def usd_without_cache(self) -> float:
-        return self.tokens * self.price.uncached / MILLION
+        return self.price.usd(self.tokens, 0, 0)
 
     @property
     def savings(self) -> float:

@@ -23,10 +23,10 @@ import numpy as np
 
 from relquery.arrays import Bools, Int64s
 from relquery.errors import ConfigError
+from relquery.prices.price import Price
 from relquery.table.compiled import compiled
 from relquery.table.cost.billing import Marks
 from relquery.table.cost.blocks import Blocks
-from relquery.table.cost.price import Price
 from relquery.table.measure import Fields
 from relquery.table.prompts.marks import blocks_of, prompts
 from relquery.table.prompts.prompts import Prompts
