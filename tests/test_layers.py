@@ -67,8 +67,8 @@ LAYERS: dict[str, set[str]] = {
 ROOMS: dict[str, list[str]] = {
     "sql": [
         "names", "exchange", "host", "read", "types", "functions", "statements", "form", "answers",
-        "retrieval", "rewrite", "plan", "inputs", "record", "execute", "shown", "page", "walk",
-        "explain", "analyze", "preview",
+        "retrieval", "rewrite", "plan", "inputs", "caching", "record", "execute", "shown", "page",
+        "walk", "explain", "analyze", "preview",
     ],
     "table": [
         "columns", "compiled", "prefixes", "items", "measure", "dependencies",

@@ -329,6 +329,7 @@ class Connection:
         guard: float | Literal[False] | None = None,
         guard_rows: int | None = None,
         selectivity: float | Mapping[str, float] | None = None,
+        cost: bool = False,
         **sampling: Any,
     ) -> SqlExplanation: ...
 
@@ -351,9 +352,10 @@ class Connection:
         For SQL: its calls, how many of each, their tokens, seconds and price as far as these are
         known. params, order, guard, guard_rows and sampling: see `sql`. selectivity: the share of
         rows that pass each condition on answers, or a dict by stage, {"filter 1": 0.3}; later
-        stages then show what is expected, not a bound. For a span query: rules, prompts, tokens,
-        what is in the cache. for_, arity, corpora: see `run`; warm: run the inner generations
-        first, see relquery.spans.explain.
+        stages then show what is expected, not a bound. cost: what the calls cost at least, as
+        expected and at most, also in the table's order and as a batch. For a span query: rules,
+        prompts, tokens, what is in the cache. for_, arity, corpora: see `run`; warm: run the inner
+        generations first, see relquery.spans.explain.
         """
         if isinstance(query, str):
             return self._explain_sql(query, params, **options)
@@ -374,12 +376,13 @@ class Connection:
         guard: float | Literal[False] | None = None,
         guard_rows: int | None = None,
         selectivity: float | Mapping[str, float] | None = None,
+        cost: bool = False,
         **sampling: Any,
     ) -> SqlExplanation:
         config = self._config(order, guard, guard_rows)
         asker = Asker(self.backend, config, self.ledger, None, self.clock)
         settings = read_sampling(sampling, keywords_of(Connection._explain_sql))
-        return explain_query(query, self.database, asker, settings, params, selectivity)
+        return explain_query(query, self.database, asker, settings, params, selectivity, costs=cost)
 
     def _config(
         self, order: Order | None, guard: float | None, guard_rows: int | None

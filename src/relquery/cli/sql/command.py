@@ -145,6 +145,14 @@ def sql(
         bool,
         typer.Option("--explain", help="Show what the query would ask, without calling the model."),
     ] = False,
+    explain_cost: Annotated[
+        bool,
+        typer.Option(
+            "--explain-cost",
+            help="Show what the query would cost in USD and seconds, at least, as expected and at "
+            "most, without calling the model.",
+        ),
+    ] = False,
     preview: Annotated[
         bool,
         typer.Option(
@@ -206,17 +214,18 @@ def sql(
             "--output": output,
             "--selectivity": selectivity,
         }
-        given |= {"--explain": explain, "--preview": preview, "--preview-rows": preview_rows}
+        given |= {"--explain": explain, "--explain-cost": explain_cost}
+        given |= {"--preview": preview, "--preview-rows": preview_rows}
         _check_for_shell(given | {"--html": html})
         _warn_of_demo(setup, table or [])
         _open_shell(setup, form, keep_history=history)
         return
     text = _text(query)
     params = read_params(param or [])
-    asks_to_explain = explain or is_explain(text)
+    asks_to_explain = explain or explain_cost or is_explain(text)
     shares = read_selectivity(selectivity or [], explains=asks_to_explain)
     seen = rows_for("--preview", preview_rows, PREVIEW_ROWS, is_on=preview)
-    wanted = Wanted(asks_to_explain, shares, seen if preview else None, html)
+    wanted = Wanted(asks_to_explain, shares, seen if preview else None, html, explain_cost)
     wanted.check(output)
     write = None if output is None else _writer(output, tables)
     _warn_of_demo(setup, table or [])

@@ -178,7 +178,9 @@ def _bill_breakpoints(tree: PrefixTree, total: int, price: Price, rate: float | 
     again = groups.requests - 1
     gain = groups.requests * price.uncached - price.write - again * price.read
     worth = (gain > NOTHING) & (groups.depth >= max(price.minimum, 1))
-    order = np.argsort(groups.depth, kind="stable")
+    # Blocks without tokens end where the one before them does: nothing to mark, and no deeper.
+    worth &= groups.depth > groups.depth[groups.parent]
+    order = np.lexsort((_levels(groups.parent), groups.depth))
     chosen = order[worth[order]]
     nearest = _nearest(groups.parent, order, worth)
     above = nearest[groups.parent[chosen]]
@@ -238,6 +240,15 @@ def _count_groups(tree: PrefixTree, window: int) -> int:
             last[node] = i
             node = tree.parent[node] if tree.parent[node] != node else -1
     return count
+
+
+def _levels(parent: Int64s) -> Int64s:
+    """(groups,), how many groups are above each."""
+    levels, above = np.zeros(len(parent), np.int64), np.arange(len(parent))
+    while (moves := parent[above] != above).any():
+        levels += moves
+        above = parent[above]
+    return levels
 
 
 @compiled
