@@ -284,7 +284,9 @@ def _save(result: Result, write: Callable[[Result], None] | None, html: Path | N
 def _print(outcome: Outcome, form: Format) -> None:
     result = outcome.result
     if form is Format.TABLE and outcome.explanation is not None:
-        Console().print(shown(outcome.explanation))
+        console = Console()
+        width = console.width if outcome.explanation.tells_costs else None
+        console.print(shown(outcome.explanation, width))
     elif form is Format.TABLE and is_analysis(result.table):
         Console().print(analyzed(result.table))
     elif form is Format.TABLE:

@@ -19,10 +19,10 @@ from relquery.prices.price import Price
 from relquery.prices.table import known_price
 from relquery.prompt import Prompt
 from relquery.sql.caching.counted import Counter
+from relquery.sql.caching.stagger import staggered
 from relquery.table.cost.billing import Marks, bill
 from relquery.table.cost.blocks import Blocks
 from relquery.table.cost.flight import prefixes_of
-from relquery.table.prompts.stagger import staggered
 from relquery.table.prompts.waves import share, writers
 
 UNDER_WAY = 2

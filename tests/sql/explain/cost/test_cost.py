@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from relquery.cli.sql.explained import shown
 from relquery.connection import Connection, connect
 from relquery.errors import QueryError
 from relquery.prices.table import PRICES
@@ -161,6 +164,19 @@ def test_the_statement_returns_a_row_per_stage_and_one_for_all() -> None:
         sum(table.column("usd").to_pylist()[:2])
     )
     assert again == table
+
+
+def test_a_terminal_of_80_columns_shows_every_figure_whole() -> None:
+    con, _ = connected("openai:gpt-4o-mini")
+    with con:
+        told = con.explain(QUERY, cost=True)
+    console = Console(width=80, record=True, file=StringIO())
+    console.print(shown(told, console.width))
+    text = console.export_text()
+    assert max(map(len, text.splitlines())) <= 80
+    for title, cells in told.columns().items():
+        assert title in text
+        assert all(cell in text for cell in cells)
 
 
 def test_a_model_without_a_price_says_so_before_a_call() -> None:
