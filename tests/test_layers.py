@@ -27,18 +27,21 @@ LAYERS: dict[str, set[str]] = {
     "report": BASE | {"html"},
     "ledger": BASE,
     "backends.base": BASE,
+    "prices": {"errors"},
     # what to compute
     "ir": BASE,
-    "table": BASE,
+    "table": BASE | {"prices"},
     "retrieval": BASE,
     "span": BASE | {"ir"},
     "spans": BASE | RECORDS | {"ir", "table", "backends.base"},
     "markup": BASE | {"backends.base"},
-    "sql": BASE | RECORDS | {"html", "ir", "table", "markup", "retrieval", "backends.base"},
+    "sql": BASE
+    | RECORDS
+    | {"prices", "html", "ir", "table", "markup", "retrieval", "backends.base"},
     # when and where
     "engine": BASE,
     "model": BASE | {"engine"},
-    "backends": BASE | WHEN | RECORDS | {"retrieval", "backends.base", "demo"},
+    "backends": BASE | WHEN | RECORDS | {"prices", "retrieval", "backends.base", "demo"},
     "traces": BASE | {"engine"},
     # where both meet
     "demo": {"errors"},
@@ -60,7 +63,7 @@ LAYERS: dict[str, set[str]] = {
     | WHAT
     | RECORDS
     | {"engine", "traces", "backends.base", "backends", "demo", "connection", "span", "spans"}
-    | {"serve", "progress"},
+    | {"serve", "progress", "prices"},
 }
 
 # The rooms of a part, from low to high: a room imports only itself and rooms before it. An entry
@@ -68,8 +71,8 @@ LAYERS: dict[str, set[str]] = {
 ROOMS: dict[str, list[str]] = {
     "sql": [
         "names", "exchange", "host", "read", "types", "functions", "statements", "form", "answers",
-        "retrieval", "rewrite", "plan", "inputs", "record", "execute", "shown", "page", "walk",
-        "explain", "analyze", "preview",
+        "retrieval", "rewrite", "plan", "inputs", "caching", "record", "execute", "shown", "page",
+        "walk", "explain", "analyze", "preview",
     ],
     "table": [
         "columns", "compiled", "prefixes", "items", "measure", "dependencies",

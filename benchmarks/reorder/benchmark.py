@@ -13,7 +13,7 @@ from benchmarks.reorder.optimum import compare, compare_hundred
 from benchmarks.reorder.prices import ASKS, REPEATS, Bills, bills, repeat
 from benchmarks.reorder.tables import SCORES, TABLES, RealTable, read
 from benchmarks.reorder.tokens import llama3
-from relquery.table.cost.price import PRICES
+from relquery.prices.table import PRICES
 
 QUICK_ROWS = 500
 QUICK_HUNDRED = "movies"  # proving its optimum takes a second

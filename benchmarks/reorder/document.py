@@ -17,7 +17,7 @@ from benchmarks.reorder.plot import plot, plot_gain
 from benchmarks.reorder.prices import ORDERS, REPEATS, Bills, estimate
 from benchmarks.reorder.tables import TABLES
 from benchmarks.templates import template
-from relquery.table.cost.price import PRICES
+from relquery.prices.table import PRICES
 
 WORDS = template("reorder")
 

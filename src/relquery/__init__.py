@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from relquery.markup.program import schema
     from relquery.markup.read.schema import Schema
     from relquery.markup.schemas import PromptResult
+    from relquery.prices.price import Price
     from relquery.prompt import Sampling
     from relquery.report import Report
     from relquery.retrieval.embedder import Embedder
     from relquery.sql.previewing import Preview
     from relquery.sql.result import Result, RowError
-    from relquery.table.cost.price import Price
     from relquery.table.dependencies.dependencies import Dependency
     from relquery.table.prompts.answers import Answers
     from relquery.table.prompts.batch import Batch
@@ -63,7 +63,7 @@ _HOMES = {
     "Batch": "relquery.table.prompts.batch:Batch",
     "Answers": "relquery.table.prompts.answers:Answers",
     "Dependency": "relquery.table.dependencies.dependencies:Dependency",
-    "Price": "relquery.table.cost.price:Price",
+    "Price": "relquery.prices.price:Price",
     "reorder": "relquery.table.reorder:reorder",
     "optimize": "relquery.ir.optimize:optimize",
     "Schema": "relquery.markup.read.schema:Schema",

@@ -341,6 +341,7 @@ class Connection:
         guard_rows: int | None = None,
         form: PromptForm | None = None,
         selectivity: float | Mapping[str, float] | None = None,
+        cost: bool = False,
         **sampling: Any,
     ) -> SqlExplanation: ...
 
@@ -363,9 +364,10 @@ class Connection:
         For SQL: its calls, how many of each, their tokens, seconds and price as far as these are
         known. params, order, guard, guard_rows, form, sampling: see `sql`. selectivity: the share
         of rows that pass each condition on answers, or a dict by stage, {"filter 1": 0.3}; later
-        stages then show what is expected, not a bound. For a span query: rules, prompts, tokens,
-        what is in the cache. for_, arity, corpora: see `run`; warm: run the inner generations
-        first, see relquery.spans.explain.
+        stages then show what is expected, not a bound. cost: what the calls cost at least, as
+        expected and at most, also in the table's order and as a batch. For a span query: rules,
+        prompts, tokens, what is in the cache. for_, arity, corpora: see `run`; warm: run the inner
+        generations first, see relquery.spans.explain.
         """
         if isinstance(query, str):
             return self._explain_sql(query, params, **options)
@@ -387,12 +389,13 @@ class Connection:
         guard_rows: int | None = None,
         form: PromptForm | None = None,
         selectivity: float | Mapping[str, float] | None = None,
+        cost: bool = False,
         **sampling: Any,
     ) -> SqlExplanation:
         config = self._config(order, guard, guard_rows, form)
         asker = self._asker(config, None)
         settings = read_sampling(sampling, keywords_of(Connection._explain_sql))
-        return explain_query(query, self.database, asker, settings, params, selectivity)
+        return explain_query(query, self.database, asker, settings, params, selectivity, costs=cost)
 
     def _config(
         self,
@@ -414,8 +417,10 @@ class Connection:
     def _asker(
         self, config: QueryConfig, watch: Watch | None, recording: Recording | None = None
     ) -> Asker:
-        heard = None if watch is None else watch.heard
-        return Asker(self.backend, config, self.ledger, watch, self.clock, recording, heard=heard)
+        heard, usd = None if watch is None else watch.heard, usd_of(self.backend)
+        return Asker(
+            self.backend, config, self.ledger, watch, self.clock, recording, usd=usd, heard=heard
+        )
 
     def _watching(self, progress: Progress) -> AbstractContextManager[Watch | None]:
         """A block with what a query tells of its progress to. Raises ConfigError."""

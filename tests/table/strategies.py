@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from relquery.prices.price import Price
 from relquery.table.columns import Columns, encode
-from relquery.table.cost.price import Price
 from tests.table.reference import Table
 
 VALUES = [None, "", "a", "bb", "bbb", "ccc", "dddd", "é😀", "éclair", 'q"{}', "nul\0"]

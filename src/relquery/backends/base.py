@@ -111,6 +111,11 @@ class Backend(ABC):
         """Bytes that the states of one token take in that cache."""
         return None
 
+    @property
+    def concurrency(self) -> int | None:
+        """Prompts that a server is asked at once; None where the backend is no client of one."""
+        return None
+
     def one_pass(self, sampling: Sampling) -> bool | None:
         """Whether an answer takes no forward pass beside those of its prompt.
 

@@ -76,6 +76,11 @@ class LazyBackend(Backend):
         """See Backend."""
         return self._backend.token_bytes
 
+    @property
+    def concurrency(self) -> int | None:
+        """See Backend."""
+        return self._backend.concurrency
+
     def one_pass(self, sampling: Sampling) -> bool | None:
         """See Backend."""
         return self._backend.one_pass(sampling)

@@ -11,6 +11,7 @@ from relquery.cli.calibrate import calibrate
 from relquery.cli.demo import demo
 from relquery.cli.ledger.command import ledger
 from relquery.cli.ledger.resume import resume
+from relquery.cli.prices import prices
 from relquery.cli.prompt import prompt
 from relquery.cli.reorder.command import reorder
 from relquery.cli.serve.command import serve
@@ -41,6 +42,7 @@ app.command()(trace)
 app.command()(simulate)
 app.command()(replay)
 app.command()(calibrate)
+app.command()(prices)
 app.command()(serve)
 app.add_typer(span, name="span")
 app.add_typer(prompt, name="prompt")

@@ -74,10 +74,12 @@ def explain_query(
     defaults: Sampling,
     params: object = None,
     selectivity: object = None,
+    *,
+    costs: bool = False,
 ) -> SqlExplanation:
     """Report the calls a statement would make, without making any. It may start with EXPLAIN.
 
-    selectivity: see `Connection.explain`.
+    selectivity: see `Connection.explain`. costs: whether to tell costs, as EXPLAIN (COST) does.
 
     Raises QueryError as `run_query` does, and for EXPLAIN ANALYZE, which would run the statement.
     """
@@ -104,7 +106,7 @@ def explain_query(
                 plan = database.result(read.text.given, read.values).column(1).to_pylist()
                 return SqlExplanation((), "\n".join(plan))
             check_option(read)
-            return explain(read, database, asker, defaults, shares)
+            return explain(read, database, asker, defaults, shares, costs=costs or text.costs)
 
 
 def _run_one(
@@ -131,7 +133,7 @@ def _run_one(
         table = run(read, database, asker, defaults, paid)
     else:
         check_option(read)
-        table = explain(read, database, asker, defaults).arrow()
+        table = explain(read, database, asker, defaults, costs=text.costs).arrow()
     return table
 
 

@@ -106,13 +106,19 @@ def explain(
     asker: Asker,
     defaults: Sampling,
     shares: Shares | None = None,
+    *,
+    costs: bool = False,
 ) -> SqlExplanation:
-    """What a statement would ask; shares: of rows that pass. Raises QueryError as `run` does."""
+    """What a statement would ask; shares: of rows that pass. costs: whether to tell what it costs.
+
+    Raises QueryError as `run` does.
+    """
     with ready(calling, database, defaults) as tree, Scratch(database) as scratch:
         macros = Macros(database, Aggregates.of(database, tree))
         while True:
             before = None if shares is None else len(shares.missed)
-            foretold = Foretelling(Rehearsal(database, scratch, macros.aggregates), asker, shares)
+            rehearsal = Rehearsal(database, scratch, macros.aggregates)
+            foretold = Foretelling(rehearsal, asker, shares, costs=costs)
             walk = Walk(calling.source, database, macros, defaults, InStages(foretold))
             walk.statement(tree.copy())
             if shares is None or before == len(shares.missed):
@@ -123,6 +129,7 @@ def explain(
             tuple(foretold.calls.values()),
             unpriced=unpriced(asker.backend),
             warnings=tuple(walk.notes),
+            tells_costs=costs,
         )
 
 
@@ -178,7 +185,8 @@ def check_option(calling: Calling) -> None:
     if calling.text.option and not calling.text.only_analyzes:
         raise UnsupportedQueryError(
             f"EXPLAIN {calling.text.option} with LLM calls is not supported. Write EXPLAIN to see "
-            "what the query will ask, or EXPLAIN ANALYZE to run it and compare."
+            "what the query will ask, EXPLAIN (COST) to see what it costs, or EXPLAIN ANALYZE to "
+            "run it and compare."
         )
 
 

@@ -6,32 +6,26 @@ from collections.abc import Callable
 from functools import cache
 
 from relquery.backends.base import Backend
+from relquery.prices.price import Price
+from relquery.prices.table import known_price
 from relquery.prompt import Answer
-from relquery.table.cost.price import PRICES, Price
-
-_MILLION = 1_000_000
 
 
 def usd_of(backend: Backend) -> Callable[[Answer], float | None]:
     """Gives what an answer of a backend has cost in USD; None if its model has no known price.
 
     The backend's name is asked for when the first answer is there, as it may not be open before.
-    Tokens that a provider has written to its cache count as tokens that were not cached.
     """
 
     @cache
     def price() -> Price | None:
-        return PRICES.get(backend.name.removeprefix("openai:"))
+        return known_price(backend.name)
 
     def usd(answer: Answer) -> float | None:
         if (known := price()) is None:
             return None
-        uncached = answer.prompt_tokens - answer.cached_tokens
-        tokens = (
-            uncached * known.uncached
-            + answer.cached_tokens * known.read
-            + answer.output_tokens * known.output
-        )
-        return tokens / _MILLION
+        cached, written = answer.cached_tokens, answer.written_tokens
+        uncached = max(0, answer.prompt_tokens - cached - written)
+        return known.usd(uncached, written, cached, answer.output_tokens)
 
     return usd

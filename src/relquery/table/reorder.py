@@ -81,7 +81,7 @@ def reorder(
         take precedence.
     bags: groups of columns with interchangeable values, such as retrieved passages.
     weight: what a hit is worth: "tokens" saved (characters without a tokenizer), "squared"
-        characters (PHC, paper 000), or the name of a price (see relquery.table.cost.price) to pay
+        characters (PHC, paper 000), or the name of a price (see relquery.prices) to pay
         as little as possible. `ggr` forms its groups by squared characters, as in the paper.
     tokenizer: of transformers, tokenizers or tiktoken, or a function that returns the token ids of
         each text in a list. Hits are then counted in tokens of whole prompts: `prefix`, followed by

@@ -10,9 +10,9 @@ from typing import Any
 from relquery.arrays import Int64s
 from relquery.config import Order
 from relquery.errors import ConfigError
+from relquery.prices.price import Price
 from relquery.table.cost.billing import Bill
 from relquery.table.cost.hits import HitReport
-from relquery.table.cost.price import Price
 from relquery.table.dependencies.dependencies import Dependency
 from relquery.table.measure import Depth, Fields
 from relquery.table.prompts.answers import Answers, read_answers

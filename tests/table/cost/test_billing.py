@@ -12,8 +12,8 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from relquery.errors import ConfigError
+from relquery.prices.price import Price
 from relquery.table.cost.billing import Bill, Marks, bill
-from relquery.table.cost.price import Price
 from relquery.table.cost.tokens import Tokens
 
 Prompts = list[list[int]]

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.errors import ConfigError
+from relquery.prices.table import find_price
 from relquery.table.columns import encode
-from relquery.table.cost.price import find_price
 from relquery.table.cost.weigh import EstimatedTokens, Weight, weigh
 from relquery.table.items import Items, itemize
 from relquery.table.solvers.objective import Objective

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 
 from relquery.errors import ConfigError
-from relquery.table.cost.price import PRICES
+from relquery.prices.table import PRICES
 from relquery.table.prompts import forms
 from relquery.table.prompts.files import BatchFiles
 from relquery.table.prompts.forms import FormName

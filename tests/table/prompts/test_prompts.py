@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from relquery.config import ORDERS, Order
 from relquery.errors import ConfigError
+from relquery.prices.table import PRICES
 from relquery.table.cost.billing import bill
 from relquery.table.cost.hits import measure_hits
-from relquery.table.cost.price import PRICES
 from relquery.table.cost.tokens import tokenize
 from relquery.table.prompts.prompts import Prompts
 from relquery.table.prompts.source import AT_ONCE

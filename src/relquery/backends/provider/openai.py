@@ -31,6 +31,11 @@ class OpenAIBackend(Backend):
         """`openai:MODEL`, and `@SERVER` unless it is OpenAI."""
         return self._name
 
+    @property
+    def concurrency(self) -> int | None:
+        """See Backend."""
+        return self._server.config.max_concurrency
+
     def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Answers:
         """See Backend, and `deliver`."""
         return self.deliver(prompts, sampling, _unheard)

@@ -35,6 +35,7 @@ from relquery.cli.terminal.show import (
     to_json,
 )
 from relquery.cli.terminal.tables import check_output, find_tables
+from relquery.connection import Connection
 from relquery.errors import ConfigError, LateQueryError, PartialResultWarning
 from relquery.sql.analyze.analysis import is_analysis
 from relquery.sql.exchange.distinct import distinct_names
@@ -148,6 +149,14 @@ def sql(
         bool,
         typer.Option("--explain", help="Show what the query would ask, without calling the model."),
     ] = False,
+    explain_cost: Annotated[
+        bool,
+        typer.Option(
+            "--explain-cost",
+            help="Show what the query would cost in USD and seconds, at least, as expected and at "
+            "most, without calling the model.",
+        ),
+    ] = False,
     preview: Annotated[
         bool,
         typer.Option(
@@ -209,17 +218,18 @@ def sql(
             "--output": output,
             "--selectivity": selectivity,
         }
-        given |= {"--explain": explain, "--preview": preview, "--preview-rows": preview_rows}
+        given |= {"--explain": explain, "--explain-cost": explain_cost}
+        given |= {"--preview": preview, "--preview-rows": preview_rows}
         _check_for_shell(given | {"--html": html})
         _warn_of_demo(setup, table or [])
         _open_shell(setup, form, keep_history=history)
         return
     text = _text(query)
     params = read_params(param or [])
-    asks_to_explain = explain or is_explain(text)
+    asks_to_explain = explain or explain_cost or is_explain(text)
     shares = read_selectivity(selectivity or [], explains=asks_to_explain)
     seen = rows_for("--preview", preview_rows, PREVIEW_ROWS, is_on=preview)
-    wanted = Wanted(asks_to_explain, shares, seen if preview else None, html)
+    wanted = Wanted(asks_to_explain, shares, seen if preview else None, html, explain_cost)
     wanted.check(output)
     write = None if output is None else _writer(output, tables)
     _warn_of_demo(setup, table or [])
@@ -228,30 +238,43 @@ def sql(
         setup.connect(setup.backend()) as connection,
         noted(connection.ledger, ctx, text, tables, runs=runs) as has_come,
     ):
-        came = Came()
-        usd = usd_of(connection.backend)
-        with shown_warnings(PartialResultWarning), progress(usd=usd) as advance:
-            try:
-                with interruptible():
-                    advanced = came.counting(advance)
-                    outcome = wanted.of(connection, text, params, sampling, advanced)
-                has_come(outcome.result)
-            except KeyboardInterrupt:
-                text = what_is_kept(connection.ledger, came)
-                errors_console().print(f"Interrupted. {text}", markup=False, highlight=False)
-                raise typer.Exit(INTERRUPTED) from None
-            except LateQueryError as error:
-                # Without a file, the ledger ends with this command.
-                kept = what_is_kept(connection.ledger, came)
-                said = error if ledger is not None else f"{error.__cause__} {kept}"
-                errors_console().print(f"Error: {said}", style="red", markup=False, highlight=False)
-                raise typer.Exit(ERROR) from None
+        outcome = _outcome(connection, wanted, text, params, sampling, has_file=ledger is not None)
+        has_come(outcome.result)
     result = outcome.result
     _save(result, write, html)
     _print(outcome, form)
     print_errors(result)
     if result.errors and not allow_errors:
         raise typer.Exit(ROWS_LOST)
+
+
+def _outcome(
+    connection: Connection,
+    wanted: Wanted,
+    text: str,
+    params: Any,
+    sampling: dict[str, Any],
+    *,
+    has_file: bool,
+) -> Outcome:
+    """Run the query with its progress shown. Exits where it is stopped, and says what is kept.
+
+    has_file: whether the ledger outlives this command.
+    """
+    came, usd = Came(), usd_of(connection.backend)
+    with shown_warnings(PartialResultWarning), progress(usd=usd) as advance:
+        try:
+            with interruptible():
+                return wanted.of(connection, text, params, sampling, came.counting(advance))
+        except KeyboardInterrupt:
+            kept = what_is_kept(connection.ledger, came)
+            errors_console().print(f"Interrupted. {kept}", markup=False, highlight=False)
+            raise typer.Exit(INTERRUPTED) from None
+        except LateQueryError as error:
+            kept = what_is_kept(connection.ledger, came)
+            said = error if has_file else f"{error.__cause__} {kept}"
+            errors_console().print(f"Error: {said}", style="red", markup=False, highlight=False)
+            raise typer.Exit(ERROR) from None
 
 
 def _is_typed() -> bool:
@@ -284,7 +307,9 @@ def _save(result: Result, write: Callable[[Result], None] | None, html: Path | N
 def _print(outcome: Outcome, form: Format) -> None:
     result = outcome.result
     if form is Format.TABLE and outcome.explanation is not None:
-        Console().print(shown(outcome.explanation))
+        console = Console()
+        width = console.width if outcome.explanation.tells_costs else None
+        console.print(shown(outcome.explanation, width))
     elif form is Format.TABLE and is_analysis(result.table):
         Console().print(analyzed(result.table))
     elif form is Format.TABLE:

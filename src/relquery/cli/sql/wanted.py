@@ -29,13 +29,15 @@ class Outcome:
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """explains: whether nothing is asked. shares: see `Connection.explain`. previews: on how many
-    rows to run it; None for all. html: where to write a page about the run.
+    rows to run it; None for all. html: where to write a page about the run. costs: whether the
+    explanation is about costs.
     """
 
     explains: bool
     shares: float | Mapping[str, float] | None
     previews: int | None
     html: Path | None = None
+    costs: bool = False
 
     def check(self, output: Path | None) -> None:
         """Raises ConfigError for options that exclude each other, or a page without a folder."""
@@ -59,7 +61,7 @@ class Wanted:
     ) -> Outcome:
         """Do it. advance: told of progress."""
         if self.explains:
-            told = con.explain(query, params, selectivity=self.shares, **sampling)
+            told = con.explain(query, params, selectivity=self.shares, cost=self.costs, **sampling)
             return Outcome(Result(told.arrow(), (), Report()), told)
         if self.previews is not None:
             seen = con.preview(query, params, rows=self.previews, progress=advance, **sampling)

@@ -12,7 +12,7 @@ asks nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Literal
@@ -21,7 +21,8 @@ import numpy as np
 
 from relquery.arrays import Int64s
 from relquery.ledger import AnswerStore, Keys, has_one_answer, is_known, look_up, save_copies
-from relquery.prompt import Answer
+from relquery.prompt import Answer, Prompt
+from relquery.sql.caching.plan import planned
 from relquery.sql.execute.answered import delivered
 from relquery.sql.execute.asker import Asker
 from relquery.sql.inputs.inputs import Inputs, Question
@@ -113,8 +114,11 @@ class Sending:
 
         heard: told of each input and its answer; what it raises ends the requests.
         """
-        prompts, done = self.inputs.prompts(rows, schedule), self.sent
+        done = self.sent
+        prompts: Sequence[Prompt] = self.inputs.prompts(rows, schedule)
         places = np.searchsorted(shelf.inputs, rows)
+        if (plan := planned(prompts, self.asker.backend)) is not None:
+            prompts, places = plan.prompts(prompts), places[plan.order]
         self.sent += len(rows)
         sampling = self.question.task.sampling
         # Closes immediately if something raises here, so the backend stops working on the rest.

@@ -9,14 +9,15 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from relquery.backends.base import Backend
+from relquery.prices.table import all_prices, known_price
 from relquery.prompt import Compared, Prompt, Sampling
-from relquery.table.cost.price import PRICES
 
 Figure = TypeVar("Figure", int, float)
 CountedBy = Literal["tokenizer", "sample", "characters"]
 
 _CHARACTERS = 4  # per token; typical of English with most tokenizers
 _COUNTED = 4096  # at most this many prompts are tokenised; of more, a sample of this size
+_PROVIDERS = ("openai", "responses", "anthropic", "gemini", "google", "deepseek")
 _PER = 1_000_000  # prices are for this many tokens
 
 
@@ -91,15 +92,18 @@ def answers(sampling: Sampling, backend: Backend) -> str:
 
 
 def unpriced(backend: Backend) -> str | None:
-    """Which prices are known, if that of a provider's model is not."""
-    model = backend.name.removeprefix("openai:")
-    if model == backend.name or model in PRICES:
+    """That no price is known, if a provider's model has none."""
+    provider, _, model = backend.name.partition(":")
+    if provider not in _PROVIDERS or known_price(backend.name) is not None:
         return None
-    return f"No price is known for '{model}'. Known prices: {', '.join(PRICES)}."
+    return (
+        f"No price is known for '{model}'. Known prices: {', '.join(all_prices())}. `relquery "
+        "prices --update FILE` adds yours."
+    )
 
 
 def _usd(backend: Backend, counts: Sequence[int], sampling: Sampling) -> float | None:
-    price = PRICES.get(backend.name.removeprefix("openai:"))
+    price = known_price(backend.name)
     if price is None:
         return None
     longest = len(counts) * sampling.max_tokens

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,11 +23,14 @@ from relquery.prompt import Answer, Compared, Finish, Prompt, Sampling
 from relquery.sql.answers.checks import Check
 from relquery.sql.execute.asker import Asker
 from relquery.sql.execute.groups import Grouped
+from relquery.sql.explain.cost.charges import Charge, Charges
+from relquery.sql.explain.cost.estimate import Known
+from relquery.sql.explain.cost.ranges import ONE, Range
 from relquery.sql.explain.effort import Effort, answers, effort
-from relquery.sql.explain.explanation import ExplainedCall
+from relquery.sql.explain.explanation import Counted, ExplainedCall
 from relquery.sql.explain.guarded import AskedTwice, asked_twice
 from relquery.sql.explain.labels import hint
-from relquery.sql.explain.prefixes import HitRate, Prefixes
+from relquery.sql.explain.prefixes import HitRate
 from relquery.sql.explain.rehearse import Rehearsal
 from relquery.sql.explain.rows import ForeseenRows
 from relquery.sql.explain.shares import Shares
@@ -39,11 +43,14 @@ from relquery.sql.read.scopes import Context
 
 _SHOWN = 60  # characters of a prompt
 _ORDERED = 100_000  # at most this many inputs are put in order
+_LEARNED = 256  # answers of the ledger that are learned from
+_AT_MOST = Range(0.0, 0.5, 1.0)  # of the calls after a filter of which nothing is known
 
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
-    """calls, from_ledger: distinct inputs. exact: whether both are. effort, hits: if known.
+    """calls, from_ledger: distinct inputs. exact: whether both are. effort: if known. charge: of
+    all calls.
 
     compared: how many of the calls only serve a guard.
     """
@@ -52,8 +59,18 @@ class _Counts:
     from_ledger: int | None
     exact: bool
     effort: Effort | None
-    hits: HitRate | None = None
+    charge: Charge = field(default_factory=Charge)
     compared: int = 0
+
+
+class _Missing(NamedTuple):
+    """What the ledger cannot answer. places: of these prompts. may_come: whether it may be able to
+    later, as an earlier stage asks the same. known: some prompts that it can answer.
+    """
+
+    places: Int64s
+    may_come: bool
+    known: Known = ()
 
 
 @dataclass(slots=True)
@@ -61,7 +78,8 @@ class Foretelling:
     """Describes stages instead of running them; see walk.stages.
 
     shares: of the rows that pass; None if nothing is known. hidden: keys in the ledger that are
-    taken not to be there. calls: those described so far, by stage.
+    taken not to be there. calls: those described so far, by stage. costs: whether to tell what the
+    calls cost in any case; else only where a price is known.
     """
 
     rehearsal: Rehearsal
@@ -69,13 +87,14 @@ class Foretelling:
     shares: Shares | None = None
     hidden: Set[bytes] = frozenset()
     calls: dict[str, ExplainedCall] = field(default_factory=dict)
+    costs: bool = False
     _selects: int = 0
     _stage: str = ""
     _keys: set[bytes] = field(default_factory=set)
-    _prefixes: Prefixes = field(init=False)
+    _charges: Charges = field(init=False)
 
     def __post_init__(self) -> None:
-        self._prefixes = Prefixes(self.asker.backend)
+        self._charges = Charges(self.asker.backend, self.costs)
 
     def rows(self, plan: SelectPlan, context: Context) -> ForeseenRows:
         """Base rows, as far as they are known."""
@@ -131,7 +150,7 @@ class Foretelling:
             modules=modules if has_modules else (),
             plain=() if has_modules else modules,
             effort=counts.effort,
-            hits=counts.hits,
+            hits=counts.charge.hits,
             compared=counts.compared,
             near=rows.near if name not in self.calls and not call.needs else None,
         )
@@ -139,12 +158,20 @@ class Foretelling:
             told = replace(told, counts="exact")
         elif told.counts is not None and counts.effort and self._is_expected(rows):
             told = replace(told, counts="expected")
+        if (cost := counts.charge.cost) is not None:
+            told = replace(told, cost=cost * self._part(told.counts))
         earlier = self.calls.get(name)
         self.calls[name] = told if earlier is None else earlier.plus(told)
         self._note(call, rows, wanted, told, name)
 
     def _is_expected(self, rows: ForeseenRows) -> bool:
         return self.shares is not None and rows.known.is_at_hand
+
+    def _part(self, counts: Counted) -> Range:
+        """Which part of the counted calls will be made."""
+        if counts == "expected" and self.shares is not None:
+            return self.shares.spread
+        return ONE if counts in ("exact", "expected") else _AT_MOST
 
     def _note(
         self,
@@ -189,27 +216,32 @@ class Foretelling:
         is_first = call.index not in rows.inputs
         if rows.known.held:
             rows.note_inputs(call, wanted, inputs.of_row)
-        places, repeats = self._missing(inputs.prompts_as_written(), call.sampling)
+        written = inputs.prompts_as_written()
+        places, repeats, answered = self._missing(written, call.sampling)
         again, known = places[:0], inputs.count - len(places)
         # A guard compares answers of a call once, where it is first asked.
         if is_first and (twice := self._asked_twice(question, inputs)) is not None:
             places, again, known = twice.inputs, twice.again, twice.known
             repeats |= not twice.exact
         missing: Sequence[Prompt] = inputs.prompts(places, None)
-        hits, ordered = None, self._in_order(inputs, places)
+        charge, ordered = Charge(), self._in_order(inputs, places)
         if ordered is not None:
-            hits = self._prefixes.send(ordered)
+            as_written = inputs.prompts(np.sort(places), None)
+            charge = self._charge(ordered, as_written, call, answered)
             missing = ordered if len(ordered) == len(missing) else missing
-            if hits is not None and len(ordered) < len(missing):
-                hits = replace(hits, is_sample=True)
+            if len(ordered) < len(missing):
+                charge = charge.of_sample(len(missing) / len(ordered))
         if (most := rows.at_most(len(missing))) < len(missing):
+            charge = charge.times(most / len(missing))
             missing = sorted(missing, key=_length, reverse=True)[:most]
             known = min(known, most)
         if len(again):
             again = again[: rows.at_most(len(again))]
-            missing = [*missing, *inputs.prompts(again, None)]
-        work = self._effort(missing, call, hits)
-        return _Counts(len(missing), known, not repeats, work, hits, len(again))
+            second = inputs.prompts(again, None)
+            missing = [*missing, *second]
+            charge = charge.plus(self._charge(second, second, call, answered))
+        work = self._effort(missing, call, charge.hits)
+        return _Counts(len(missing), known, not repeats, work, charge, len(again))
 
     def _asked_twice(self, question: Question, inputs: Inputs) -> AskedTwice | None:
         """See sql.explain.guarded. What the ledger has learnt since is not there."""
@@ -222,12 +254,19 @@ class Foretelling:
 
         None if nothing would be learnt from them.
         """
-        if not self._prefixes.is_known:
+        if not self._charges.is_known:
             return None
         if len(places) > _ORDERED:
             places = places[np.linspace(0, len(places) - 1, _ORDERED).astype(int)]
         schedule = inputs.schedule(places, self.asker.config.order)
         return inputs.prompts(places if schedule is None else places[schedule.rows], schedule)
+
+    def _charge(
+        self, ours: Sequence[Prompt], written: Sequence[Prompt], call: PlannedCall, known: Known
+    ) -> Charge:
+        """What prompts take in our order, and as written."""
+        length = None if self.shares is None else self.shares.lengths.get(self._stage)
+        return self._charges.of(ours, written, call.sampling, known, length)
 
     def _effort(self, prompts: Sequence[Prompt], call: PlannedCall, hits: HitRate | None) -> Effort:
         """What prompts take: at most, or if the length of their answers is known, as expected."""
@@ -246,7 +285,7 @@ class Foretelling:
         rows.note_inputs(call, wanted, grouped.of_row)
         forest = grouped.forest
         first = [forest.prompt(at, ()) for at, one in enumerate(forest.trees) if not one.below]
-        places, repeats = self._missing(first, call.sampling)
+        places, repeats, answered = self._missing(first, call.sampling)
         missing = [first[at] for at in places]
         answer = " and" * call.sampling.max_tokens  # as long as it may be
         later = [
@@ -254,12 +293,13 @@ class Foretelling:
             for at, one in enumerate(forest.trees)
             if one.below
         ]
-        hits = self._prefixes.send([*missing, *later])
-        work = self._effort([*missing, *later], call, hits)
+        asked = [*missing, *later]
+        charge = self._charge(asked, asked, call, answered)
+        work = self._effort(asked, call, charge.hits)
         if later and work.counted_by == "tokenizer":
             work = replace(work, counted_by="sample", refused=None)
         calls = len(missing) + len(later)
-        return _Counts(calls, len(first) - len(missing), not repeats, work, hits)
+        return _Counts(calls, len(first) - len(missing), not repeats, work, charge)
 
     def _of_matches(
         self, call: PlannedCall, rows: ForeseenRows, wanted: Int64s, cells: Cells
@@ -267,20 +307,17 @@ class Foretelling:
         """The calls that each decide about many pairs of rows."""
         matches = Matches.of(call.task, cells, self.asker.backend)
         rows.note_inputs(call, wanted, matches.of_row)
-        places, repeats = self._missing(matches.prompts, call.sampling)
+        places, repeats, answered = self._missing(matches.prompts, call.sampling)
         missing = [matches.prompts[at] for at in places]
-        hits = self._prefixes.send(missing)
-        work, known = self._effort(missing, call, hits), len(matches.prompts) - len(missing)
-        return _Counts(len(missing), known, not repeats, work, hits)
+        charge = self._charge(missing, missing, call, answered)
+        work, known = self._effort(missing, call, charge.hits), len(matches.prompts) - len(missing)
+        return _Counts(len(missing), known, not repeats, work, charge)
 
-    def _missing(self, prompts: Sequence[Prompt], sampling: Sampling) -> tuple[Int64s, bool]:
-        """The places of prompts that the ledger cannot answer, and whether it may be able to later.
-
-        It may if an earlier stage asks the same prompt.
-        """
+    def _missing(self, prompts: Sequence[Prompt], sampling: Sampling) -> _Missing:
+        """Which prompts the ledger cannot answer."""
         ledger = self.asker.ledger
         if ledger is None or not has_one_answer(sampling):
-            return np.arange(len(prompts)), False
+            return _Missing(np.arange(len(prompts)), False)
         # Getting the name may open the backend.
         names = self.asker.names if ledger.has_answers else ("",)
         keys, known = look_up(ledger, names, prompts, sampling)
@@ -291,7 +328,9 @@ class Foretelling:
         new = {keys.whole[at] for at in missing}
         repeats = not self._keys.isdisjoint(new)
         self._keys.update(new)
-        return np.array(missing, np.int64), repeats
+        answered = sorted(there & known.keys())[:_LEARNED] if self._charges.tells_costs else []
+        pairs = [(prompts[at], known[at]) for at in answered]
+        return _Missing(np.array(missing, np.int64), repeats, pairs)
 
     def _hint(self, sampling: Sampling) -> str | None:
         """How to make a decoded call take just one forward pass."""

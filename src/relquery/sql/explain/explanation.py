@@ -9,9 +9,12 @@ import pyarrow as pa
 
 from relquery.config import Order
 from relquery.html.table import boxed, lines, of_columns, preformatted
+from relquery.sql.explain.cost import told
+from relquery.sql.explain.cost.estimate import StageCost
 from relquery.sql.explain.effort import Effort
 from relquery.sql.explain.prefixes import HitRate
 
+Counted = Literal["exact", "expected", "at most"] | None
 _ESTIMATED = ("sample", "characters")
 _RELIABLE = ("exact", "expected", "at most", None)
 
@@ -27,7 +30,8 @@ class ExplainedCall:
     the model reads by themselves. plain: fields whose values it should, but it has no modules.
     hits: the share of the prompt tokens that the model's cache serves, if it is empty before.
     compared: how many of the calls ask again, with fields as written, for a guard. near: how many
-    rows conditions by AI_SIMILARITY leave, and of how many.
+    rows conditions by AI_SIMILARITY leave, and of how many. cost: what the calls cost; None where
+    nothing is known of it, or it is not asked for.
     """
 
     stage: str
@@ -36,7 +40,7 @@ class ExplainedCall:
     rows: int | None
     calls: int | None
     from_ledger: int | None
-    counts: Literal["exact", "expected", "at most"] | None
+    counts: Counted
     order: Order | Literal["pinned"]
     answers: str
     hint: str | None
@@ -46,11 +50,17 @@ class ExplainedCall:
     hits: HitRate | None = None
     compared: int = 0
     near: tuple[int, int] | None = None
+    cost: StageCost | None = None
 
     @property
     def hit_rate(self) -> float | None:
         """Of the cache, from 0 to 1."""
         return None if self.hits is None else self.hits.rate
+
+    @property
+    def usd_expected(self) -> float | None:
+        """What it costs as expected, with the provider's cache; None where no price is known."""
+        return None if self.cost is None or self.cost.live is None else self.cost.live.expected
 
     @property
     def notes(self) -> list[str]:
@@ -83,6 +93,8 @@ class ExplainedCall:
             found.append(
                 f"the guard asks {self.compared:,} of them a second time, with fields as written"
             )
+        if self.cost is not None and self.cost.unshared is not None:
+            found.append(str(self.cost.unshared))
         return found
 
     def plus(self, more: ExplainedCall) -> ExplainedCall:
@@ -98,6 +110,7 @@ class ExplainedCall:
             effort=known,
             hits=self._hits_with(more),
             compared=self.compared + more.compared,
+            cost=None if self.cost is None or more.cost is None else self.cost.plus(more.cost),
         )
 
     def _hits_with(self, more: ExplainedCall) -> HitRate | None:
@@ -123,6 +136,7 @@ class ExplainedCall:
             "hit rate": _shown(self.hits),
             "refused": f"{work.refused:,}" if work and work.refused else "",
             "seconds at most": _rounded(work.seconds) if work else "",
+            "USD expected": _rounded(self.usd_expected),
             "USD at most": _rounded(work.usd) if work else "",
             "answers": self.answers,
             "asks": f"{self.prompt} ({self.fields})" if self.fields else self.prompt,
@@ -184,6 +198,7 @@ class SqlExplanation:
     unpriced: that no price is known, where a provider would be asked; else None.
     warnings: about prompts that seem to name a field.
     is_expected: whether the length of answers was measured, so that costs are no upper bounds.
+    tells_costs: whether to show what the calls cost with bounds, as EXPLAIN (COST) does.
     """
 
     calls: tuple[ExplainedCall, ...]
@@ -191,11 +206,19 @@ class SqlExplanation:
     unpriced: str | None = None
     warnings: tuple[str, ...] = ()
     is_expected: bool = False
+    tells_costs: bool = False
+
+    @property
+    def costs(self) -> dict[str, StageCost | None]:
+        """What each stage costs; None where nothing is known before the run."""
+        return {call.stage: call.cost for call in self.calls}
 
     def arrow(self) -> pa.Table:
         """As a table with one row per call, or DuckDB's plan if there are no calls."""
         if self.plan is not None:
             return pa.table({"explain_key": ["physical_plan"], "explain_value": [self.plan]})
+        if self.tells_costs:
+            return told.table(self.costs, [*told.notes(self.costs), *self.general])
         rows = []
         for at, call in enumerate(self.calls):
             row = asdict(call)
@@ -221,7 +244,8 @@ class SqlExplanation:
     def notes(self) -> list[str]:
         """How calls would be cheaper, what is approximated, and why no price is told."""
         found = [f"{call.stage}: {note}" for call in self.calls for note in call.notes]
-        return [*found, *self.general]
+        more = told.notes(self.costs) if self.tells_costs else ()
+        return [*found, *more, *self.general]
 
     @property
     def general(self) -> list[str]:
@@ -229,12 +253,18 @@ class SqlExplanation:
         return [*self.warnings, *([] if self.unpriced is None else [self.unpriced])]
 
     def columns(self) -> dict[str, list[str]]:
-        """Cells to show, by title; columns unknown for all calls are left out."""
+        """Cells to show, by title; columns unknown for all calls are left out.
+
+        Of costs that were measured, only what is expected.
+        """
+        if self.tells_costs:
+            return told.columns(self.costs)
         cells = [call.cells() for call in self.calls]
         titles = cells[0] if cells else {}
         columns = {title: [row[title] for row in cells] for title in titles}
         columns = {title: column for title, column in columns.items() if any(column)}
         if self.is_expected:
+            columns.pop("USD expected", None)
             return {title.replace("at most", "about"): one for title, one in columns.items()}
         return columns
 

@@ -13,11 +13,8 @@ from relquery.backends.base import Backend
 from relquery.errors import RequestError
 from relquery.prompt import Prompt
 from relquery.table.compiled import interpreted
-from relquery.table.cost.billing import bill
 from relquery.table.cost.lru import is_compiled, lru_hits
-from relquery.table.cost.pieces import EstimatedTokens
-from relquery.table.cost.price import PRICES, Price
-from relquery.table.cost.tokens import Tokens, tokenize
+from relquery.table.cost.tokens import Tokens
 
 _COUNTED = 4096  # at most this many prompts are counted; of more, some runs of neighbours
 _RUNS = 4
@@ -42,13 +39,8 @@ class Prefixes:
 
     @property
     def is_known(self) -> bool:
-        """Whether anything is known about the backend's cache."""
-        return self.backend.block_tokens is not None or self._price is not None
-
-    @property
-    def _price(self) -> Price | None:
-        price = PRICES.get(self.backend.name.removeprefix("openai:"))
-        return price if price is not None and not price.breakpoints else None
+        """Whether anything is known about the backend's cache; not of a provider's."""
+        return self.backend.block_tokens is not None
 
     def send(self, prompts: Sequence[Prompt]) -> HitRate | None:
         """What is shared if these are sent next; None if it is not known."""
@@ -59,7 +51,7 @@ class Prefixes:
         is_sample = len(picked) < len(prompts)
         size = self.backend.block_tokens
         if size is None:
-            return self._billed(some)
+            return None
         new = self._tokens(some)
         if new is None:
             return None
@@ -95,15 +87,6 @@ class Prefixes:
                 return None
             found.append(runs[0])
         return found
-
-    def _billed(self, prompts: Sequence[Prompt]) -> HitRate | None:
-        """By the rules of a provider; words and their pieces stand for tokens."""
-        price = self._price
-        if price is None:
-            return None
-        texts = ["".join(str(span.content) for span in prompt) for prompt in prompts]
-        found = bill(tokenize(texts, EstimatedTokens()), price)
-        return HitRate(found.read / found.tokens if found.tokens else 0.0, True)
 
 
 def _picked(count: int) -> tuple[list[int], list[int]]:

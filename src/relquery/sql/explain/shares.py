@@ -8,6 +8,8 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 from relquery.errors import ConfigError, unknown
+from relquery.report import wilson_interval
+from relquery.sql.explain.cost.ranges import ONE, Range
 from relquery.sql.walk.criteria import Count
 
 Place = tuple[int, str]
@@ -37,6 +39,18 @@ class Shares:
     lengths: Mapping[str, float] = field(default_factory=dict)
     missed: set[str] = field(default_factory=set)
 
+    @property
+    def spread(self) -> Range:
+        """How far the rows that pass may be from what is expected: as the least certain of the
+        measured shares is. Given ones are taken as they are.
+        """
+        tallies = (
+            (sum(one.passed for one in counts), sum(one.rows for one in counts))
+            for counts in self.measured.values()
+        )
+        bounds = [_bounds(passed / rows, rows) for passed, rows in tallies if rows]
+        return max(bounds, key=lambda one: one.high, default=ONE)
+
     def passing(self, place: Place, stage: str, before: Sequence[Count], rows: int) -> Passing:
         """How many of some rows pass. before: what was decided each time before."""
         counts = self.measured.get(place)
@@ -52,6 +66,12 @@ class Shares:
             self.missed.add(stage)
             return Passing(rows)
         return Passing(_rest(rows, given, before))
+
+
+def _bounds(share: float, rows: int) -> Range:
+    """A measured share relative to itself, with its 95% interval."""
+    low, high = wilson_interval(share, rows)
+    return Range(low / share, 1.0, high / share) if share else Range(0.0, 1.0, 1.0)
 
 
 def _rest(rows: int, share: float, before: Sequence[Count]) -> int:

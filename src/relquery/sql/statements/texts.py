@@ -15,7 +15,7 @@ from relquery.sql.read.tokens import spaced, tokenize
 _BLANK = r"(?:\s|--[^\n]*\n|/\*.*?\*/)*"
 _EXPLAIN = re.compile(
     rf"{_BLANK}EXPLAIN\b(?P<option>{_BLANK}ANALYZE\b(?:{_BLANK}\([^)]*\))?"
-    rf"|{_BLANK}\({_BLANK}(?:ANALYZE|FORMAT)\b[^)]*\))?",
+    rf"|{_BLANK}\({_BLANK}(?:ANALYZE|FORMAT|COST)\b[^)]*\))?",
     re.IGNORECASE | re.DOTALL,
 )
 
@@ -28,6 +28,7 @@ class Text:
         blanks as there are characters before, so that errors have the right line and column.
     option: the option given to EXPLAIN, "" for none; None if there is no EXPLAIN.
     kind: what DuckDB calls it. parameters: names of its parameters; `?` is `$1`, `$2`, ...
+    costs: whether EXPLAIN has the option COST, which DuckDB does not know; the others leave it out.
     number, of: its place among the statements, from 1, and how many there are.
     """
 
@@ -38,6 +39,7 @@ class Text:
     parameters: frozenset[str]
     number: int = 1
     of: int = 1
+    costs: bool = False
 
     @property
     def analyzes(self) -> bool:
@@ -55,7 +57,8 @@ def split(sql: str, database: Database) -> list[Text]:
     """The statements of a text. Raises SqlSyntaxError, and QueryError if there are none."""
     _check_encoding(sql)
     sql = spaced(sql)
-    accepted = without_names(sql)  # of the same length
+    plain = _without_cost(sql)
+    accepted = without_names(plain)  # of the same length
     parsed = database.statements(accepted, sql)
     if not parsed:
         raise QueryError("The query is empty. Give a statement, e.g. SELECT * FROM t.")
@@ -69,10 +72,27 @@ def split(sql: str, database: Database) -> list[Text]:
             given, found = _numbered(given, marks)
             if found and marks:
                 names = frozenset(str(int(name) + marks) for name in names)
+        costs = plain[start:end] != sql[start:end]
+        if costs:
+            given = plain[start:end] if not found else _without_cost(given)
         option, query = _explained(blank(sql[:start]) + given)
-        texts.append(Text(given, query, option, one.kind, names, number, len(parsed)))
+        texts.append(Text(given, query, option, one.kind, names, number, len(parsed), costs))
         marks += found
     return texts
+
+
+def _without_cost(sql: str) -> str:
+    """A text with blanks in place of `(COST)` after the EXPLAIN that begins a statement."""
+    if "cost" not in sql.lower():
+        return sql
+    tokens, found = tokenize(sql), sql
+    for at in range(len(tokens) - 3):
+        begins = at == 0 or tokens[at - 1].token_type == TokenType.SEMICOLON
+        words = [one.text.upper() for one in tokens[at : at + 4]]
+        if begins and words == ["EXPLAIN", "(", "COST", ")"]:
+            start, end = tokens[at + 1].start, tokens[at + 3].end + 1
+            found = found[:start] + blank(found[start:end]) + found[end:]
+    return found
 
 
 def is_explain(sql: str) -> bool:

@@ -38,14 +38,13 @@ import numpy as np
 
 from relquery.arrays import Bools, Floats, Int64s
 from relquery.errors import ConfigError
+from relquery.prices.price import Price
 from relquery.table.compiled import compiled
 from relquery.table.cost.blocks import Blocks
 from relquery.table.cost.prefix_tree import FOREVER, PrefixTree, prefix_tree
-from relquery.table.cost.price import Price
 from relquery.table.cost.tokens import Tokens
 
 Marks = list[tuple[int, ...]]
-MILLION = 1_000_000
 NOTHING = 1e-9  # USD per million tokens; a smaller gain is a rounding error
 
 
@@ -69,13 +68,11 @@ class Bill:
 
     @property
     def usd(self) -> float:
-        price = self.price
-        cost = self.uncached * price.uncached + self.written * price.write + self.read * price.read
-        return cost / MILLION
+        return self.price.usd(self.uncached, self.written, self.read)
 
     @property
     def usd_without_cache(self) -> float:
-        return self.tokens * self.price.uncached / MILLION
+        return self.price.usd(self.tokens, 0, 0)
 
     @property
     def savings(self) -> float:
@@ -181,7 +178,9 @@ def _bill_breakpoints(tree: PrefixTree, total: int, price: Price, rate: float | 
     again = groups.requests - 1
     gain = groups.requests * price.uncached - price.write - again * price.read
     worth = (gain > NOTHING) & (groups.depth >= max(price.minimum, 1))
-    order = np.argsort(groups.depth, kind="stable")
+    # Blocks without tokens end where the one before them does: nothing to mark, and no deeper.
+    worth &= groups.depth > groups.depth[groups.parent]
+    order = np.lexsort((_levels(groups.parent), groups.depth))
     chosen = order[worth[order]]
     nearest = _nearest(groups.parent, order, worth)
     above = nearest[groups.parent[chosen]]
@@ -241,6 +240,15 @@ def _count_groups(tree: PrefixTree, window: int) -> int:
             last[node] = i
             node = tree.parent[node] if tree.parent[node] != node else -1
     return count
+
+
+def _levels(parent: Int64s) -> Int64s:
+    """(groups,), how many groups are above each."""
+    levels, above = np.zeros(len(parent), np.int64), np.arange(len(parent))
+    while (moves := parent[above] != above).any():
+        levels += moves
+        above = parent[above]
+    return levels
 
 
 @compiled

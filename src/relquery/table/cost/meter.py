@@ -9,13 +9,13 @@ from functools import partial
 import numpy as np
 
 from relquery.arrays import Int64s
+from relquery.prices.price import Price
 from relquery.table.compiled import side_by_side
 from relquery.table.cost.billing import Bill, bill
 from relquery.table.cost.blocks import Blocks
 from relquery.table.cost.hits import HitReport, measure_hits, unlimited_hits
 from relquery.table.cost.lru import lru_hits
 from relquery.table.cost.pieces import EstimatedTokens, tokenize_items
-from relquery.table.cost.price import Price
 from relquery.table.cost.tokens import Encode, Tokens, tokenize
 from relquery.table.cost.weigh import Weighting
 from relquery.table.items import Items

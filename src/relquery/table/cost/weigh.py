@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 from relquery.arrays import Int64s
 from relquery.errors import ConfigError, unknown
+from relquery.prices.price import Price
+from relquery.prices.table import all_prices
 from relquery.table.cost.pieces import EstimatedTokens, Pieces, begin_alike, tokenize_items
-from relquery.table.cost.price import PRICES, Price, find_price
 from relquery.table.cost.tokens import Encode
 from relquery.table.items import Items
 from relquery.table.prefixes import Beginnings
@@ -67,7 +68,8 @@ def beginnings_of(items: Items, weighting: Weighting) -> Beginnings | None:
 def _as_price(weight: Weight) -> Price:
     if isinstance(weight, Price):
         return weight
-    if isinstance(weight, str) and weight in PRICES:
-        return find_price(weight)
-    known = [*WEIGHTS, *PRICES]
+    prices = all_prices()
+    if isinstance(weight, str) and weight in prices:
+        return prices[weight]
+    known = [*WEIGHTS, *prices]
     raise ConfigError(unknown("weight", weight, known, more=", or a Price"))

@@ -13,8 +13,8 @@ import numpy as np
 
 from relquery.arrays import Int64s
 from relquery.errors import ConfigError
+from relquery.prices.price import Price
 from relquery.table.cost.billing import Bill
-from relquery.table.cost.price import Price
 from relquery.table.measure import Fields
 from relquery.table.prompts.files import BatchFiles
 from relquery.table.prompts.forms import Form, Settings

@@ -6,9 +6,10 @@ import numpy as np
 
 from relquery.arrays import Int64s
 from relquery.errors import ConfigError
+from relquery.prices.price import Price
+from relquery.prices.table import all_prices, find_price, known_price
 from relquery.table.cost.billing import Marks, bill
 from relquery.table.cost.blocks import Blocks
-from relquery.table.cost.price import PRICES, Price, find_price
 from relquery.table.measure import Fields
 from relquery.table.prompts.prompts import Prompts
 from relquery.table.prompts.source import AT_ONCE, Source
@@ -51,8 +52,9 @@ def price_of(given: str | Price | None, source: Source, model: str | None) -> Pr
         return find_price(given)
     if given is not None:
         raise ConfigError(f"price is {given!r}; it must be an rq.Price or the name of one.")
-    is_own = source.price is not None and source.price.name not in PRICES
-    return source.price if is_own else PRICES.get(model or "", source.price)
+    is_own = source.price is not None and source.price.name not in all_prices()
+    of_model = known_price(model) if isinstance(model, str) and not is_own else None
+    return of_model or source.price
 
 
 def _in_parts(marks: Marks, blocks: Blocks, shift: int) -> Marks:

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from relquery.arrays import Int32s, Int64s
+from relquery.prices.price import Price
 from relquery.table.compiled import interpreted
 from relquery.table.cost.pieces import EstimatedTokens
-from relquery.table.cost.price import Price
 from relquery.table.cost.tokens import Encode, tokenize
 from relquery.table.items import BAG_LABEL, Items
 from relquery.table.measure import Fields

@@ -23,10 +23,11 @@ import numpy as np
 
 from relquery.arrays import Bools, Int64s
 from relquery.errors import ConfigError
+from relquery.prices.price import Price
 from relquery.table.compiled import compiled
 from relquery.table.cost.billing import Marks
 from relquery.table.cost.blocks import Blocks
-from relquery.table.cost.price import Price
+from relquery.table.cost.flight import prefixes_of
 from relquery.table.measure import Fields
 from relquery.table.prompts.marks import blocks_of, prompts
 from relquery.table.prompts.prompts import Prompts
@@ -92,12 +93,17 @@ def share(blocks: Blocks, minimum: int, marks: Marks | None) -> Sharing:
 
     marks: the prefixes that each request marks, in tokens; None: an automatic cache keeps all.
     """
-    first = _first(blocks)
+    first = prefixes_of(blocks)
     ends = blocks.ends
     cached = ends >= max(minimum, 1)
     if marks is not None:
         cached &= _marked(ends, marks)
     return Sharing(first, cached, ends)
+
+
+def writers(sharing: Sharing) -> Int64s:
+    """(n,), the earlier request that wrote the longest prefix which this one reads, or -1."""
+    return _read_one_by_one(sharing)[0]
 
 
 def arrange(sharing: Sharing, most: int | None) -> Int64s:
@@ -124,19 +130,6 @@ def served(sharing: Sharing, waves: Int64s) -> int:
     waves: (n,), the wave of each request.
     """
     return int(_served(sharing, waves))
-
-
-def _first(blocks: Blocks) -> Int64s:
-    """See Sharing."""
-    ids = blocks.ids
-    count, width = ids.shape
-    first = np.zeros((count, width), np.int64)
-    group = np.zeros(count, np.int64)
-    for column in range(width):
-        keys = group * len(blocks.sizes) + ids[:, column]
-        _, places, group = np.unique(keys, return_index=True, return_inverse=True)
-        first[:, column] = places[group]
-    return first
 
 
 def _marked(ends: Int64s, marks: Marks) -> Bools:

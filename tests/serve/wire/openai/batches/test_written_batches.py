@@ -10,7 +10,8 @@ import pyarrow.parquet
 import pytest
 
 import relquery as rq
-from relquery.table.cost.price import PRICES, Price
+from relquery.prices.price import Price
+from relquery.prices.table import PRICES
 from tests.serve.wire.openai.batches.conftest import Run
 
 MARKED = replace(PRICES["gpt-6-luna"], name="demo", minimum=16)

@@ -1,20 +1,22 @@
-"""What a provider charges for input tokens, and the savings that a hit rate implies."""
+"""What a provider charges for the tokens of one model, and by which rules."""
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
-from importlib.resources import files
-from types import MappingProxyType
+from math import inf
 
-from relquery.errors import ConfigError, unknown
+from relquery.errors import ConfigError
+
+MILLION = 1_000_000
+"""Prices are for this many tokens."""
+HOUR_S = 3600.0
+_WRITTEN_FOR_AN_HOUR = 2  # times the price of input, where a price does not say (Anthropic)
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """How one provider bills the input tokens of one model.
+    """How one provider bills the tokens of one model.
 
     date: ISO day or month of the figures. source: the public page that gave them.
     uncached, write, read, output: USD per million tokens: sent without cache, written to the
@@ -25,6 +27,10 @@ class Price:
     requests_per_minute: limit on one prefix of an automatic cache; requests beyond it go to another
         machine. None: no known limit.
     lifetime_s: seconds for which an entry outlives its last use. None: not documented.
+    write_1h: as `write`, for entries that live an hour. None: there are none.
+    batch: what the batch API charges, as a part of all prices here. None: there is no batch API.
+    reasoning: whether the model reasons before it answers unless it is told not to. These tokens
+        are billed as output, and no answer shows them.
 
     Raises ConfigError for figures that contradict each other.
     """
@@ -41,6 +47,9 @@ class Price:
     breakpoints: int = 0
     requests_per_minute: float | None = None
     lifetime_s: float | None = None
+    write_1h: float | None = None
+    batch: float | None = None
+    reasoning: bool = False
 
     def __post_init__(self) -> None:
         for field, (right, expected) in self._rules().items():
@@ -50,19 +59,36 @@ class Price:
                     f"{expected}."
                 )
 
+    @property
+    def mode(self) -> str:
+        """How prefixes are cached, in words."""
+        return f"{self.breakpoints} breakpoints" if self.breakpoints else "automatic"
+
+    @property
+    def for_an_hour(self) -> Price:
+        """The price if every marked prefix is kept for an hour."""
+        long = self.write_1h
+        write = _WRITTEN_FOR_AN_HOUR * self.uncached if long is None else long
+        return replace(self, write=write, lifetime_s=HOUR_S)
+
+    def usd(self, uncached: float, written: float, read: float, output: float = 0.0) -> float:
+        """What so many tokens cost."""
+        cost = uncached * self.uncached + written * self.write + read * self.read
+        return (cost + output * self.output) / MILLION
+
     def _rules(self) -> dict[str, tuple[bool, str]]:
         """Field: (whether it is right, what it must be)."""
         automatic = self.breakpoints == 0
-        rate, lifetime = self.requests_per_minute, self.lifetime_s
+        rate, lifetime, long = self.requests_per_minute, self.lifetime_s, self.write_1h
         return {
             "date": (_is_iso(self.date), "an ISO day or month, like 2026-11 or 2026-11-20"),
-            "uncached": (self.uncached > 0, "above 0"),
+            "uncached": (0 < self.uncached < inf, "above 0"),
             "read": (0 <= self.read <= self.uncached, "between 0 and uncached"),
             "write": (
-                self.write == self.uncached if automatic else self.write >= self.uncached,
+                self.write == self.uncached if automatic else self.uncached <= self.write < inf,
                 "uncached, or above it if requests have breakpoints",
             ),
-            "output": (self.output >= 0, "0 or more"),
+            "output": (0 <= self.output < inf, "0 or more"),
             "minimum": (self.minimum >= 0, "0 or more"),
             "breakpoints": (self.breakpoints >= 0, "0 or more"),
             "granularity": (
@@ -74,6 +100,11 @@ class Price:
                 "None, or 1 or more and without breakpoints",
             ),
             "lifetime_s": (lifetime is None or lifetime > 0, "None or above 0"),
+            "write_1h": (
+                long is None or (not automatic and self.write <= long < inf),
+                "None, or write or above it if requests have breakpoints",
+            ),
+            "batch": (self.batch is None or 0 < self.batch <= 1, "None, or above 0 and at most 1"),
         }
 
 
@@ -83,51 +114,3 @@ def _is_iso(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _load() -> Mapping[str, Price]:
-    text = files("relquery.table.cost").joinpath("prices.toml").read_text(encoding="utf-8")
-    return MappingProxyType(
-        {name: Price(name=name, **fields) for name, fields in tomllib.loads(text).items()}
-    )
-
-
-PRICES = _load()
-
-
-def find_price(name: str) -> Price:
-    """The price model of this name. Raises ConfigError, with the nearest name, for others."""
-    if name not in PRICES:
-        raise ConfigError(
-            unknown("price model", name, PRICES)
-            + " For your own price, pass a relquery.table.cost.price.Price."
-        )
-    return PRICES[name]
-
-
-def savings(
-    hit_rate: float, price: Price, *, before: float | None = None, miss: float | None = None
-) -> float:
-    """Share of the input cost that a hit rate saves, where any prefix can be cached.
-
-    A hit costs `read`, a miss `miss` USD per million tokens (default: the write price, as each
-    miss is written). before: the hit rate to compare with; None: sending without a cache.
-
-    Paper 000, Table 4, compares GGR with the original order in this way. Its OpenAI column is for
-    gpt-4o-mini. All seven rows of its Anthropic column can only be reproduced if a miss is charged
-    twice, for sending and for writing: `miss=uncached + write`, 2.25 times the base price. With the
-    prices of section 6.3, a written token costs 1.25 times the base price in total, and the savings
-    are two to four points lower than printed.
-
-    Raises ConfigError if a rate is not between 0 and 1.
-    """
-    for name, rate in (("hit_rate", hit_rate), ("before", before)):
-        if rate is not None and not 0 <= rate <= 1:
-            raise ConfigError(f"{name} is {rate}; a hit rate must be between 0 and 1.")
-    paid = price.write if miss is None else miss
-
-    def cost(rate: float) -> float:
-        return (1 - rate) * paid + rate * price.read
-
-    baseline = price.uncached if before is None else cost(before)
-    return 1 - cost(hit_rate) / baseline if baseline else 0.0

@@ -1,0 +1,121 @@
+"""`relquery prices`: what providers charge, and prices of one's own."""
+
+from __future__ import annotations
+
+import json
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from relquery.cli.terminal.records import are_readable, in_lines
+from relquery.cli.terminal.show import errors_console
+from relquery.errors import ConfigError
+from relquery.prices.files import as_json, read_file
+from relquery.prices.own import own_prices, store_prices
+from relquery.prices.price import Price
+from relquery.prices.table import all_prices, known_price
+
+_TITLE = "USD per million tokens"
+
+
+class PriceFormat(Enum):
+    """How prices are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def prices(
+    models: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Models as you name them to --model; all if none is given.", show_default=False
+        ),
+    ] = None,
+    update: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Store the prices of a .toml or .json file as your own. They win over those "
+            "shipped.",
+        ),
+    ] = None,
+    form: Annotated[PriceFormat, typer.Option("--format", "-f", help="How to print them.")] = (
+        PriceFormat.TABLE
+    ),
+) -> None:
+    """List the known prices of providers' models, with the date and page they were read from.
+
+    [bold]Example[/bold]
+
+    relquery prices gpt-5-mini claude-sonnet-5
+
+    relquery prices --format json > prices.json
+
+    relquery prices --update prices.json
+    """
+    if update is not None:
+        given = read_file(update)
+        stored = store_prices(given)
+        count = f"{len(given)} {'price' if len(given) == 1 else 'prices'}"
+        errors_console().print(f"Stored {count} in {stored}.", markup=False, highlight=False)
+        if not models and form is PriceFormat.TABLE:
+            return
+    known = all_prices() if not models else dict(map(_found, models))
+    if form is PriceFormat.JSON:
+        typer.echo(json.dumps(as_json(known), indent=2, ensure_ascii=False))
+        return
+    console = Console()
+    console.print(_shown(known, console.width))
+
+
+def _found(model: str) -> tuple[str, Price]:
+    price = known_price(model)
+    if price is None:
+        raise ConfigError(
+            f"No price is known for '{model}'. `relquery prices` lists the known ones; add yours "
+            "with `relquery prices --update FILE`."
+        )
+    return price.name, price
+
+
+def _shown(known: dict[str, Price], width: int) -> RenderableType:
+    """A row per model; where the terminal is too narrow, each figure has a line of its own."""
+    own = own_prices()
+    rows = [_cells(price, is_own=name in own) for name, price in known.items()]
+    columns = {title: [row[title] for row in rows] for title in rows[0]}
+    figures = {title: cells for title, cells in columns.items() if title != "source"}
+    if not are_readable(figures, width):
+        return in_lines(columns, _TITLE)
+    view = Table(title=_TITLE, title_justify="left", box=None, pad_edge=False)
+    for title in figures:
+        is_text = title in ("model", "caching", "as of")
+        view.add_column(title, justify="left" if is_text else "right", overflow="fold")
+    for row in zip(*figures.values(), strict=True):
+        view.add_row(*map(Text, row))
+    return view
+
+
+def _cells(price: Price, *, is_own: bool) -> dict[str, str]:
+    return {
+        "model": price.name + (" (own)" if is_own else ""),
+        "input": _usd(price.uncached),
+        "read": _usd(price.read),
+        "write": _usd(price.write),
+        "1 h write": _usd(price.write_1h),
+        "output": _usd(price.output),
+        "batch": "" if price.batch is None else f"x {price.batch:g}",
+        "least prefix": f"{price.minimum:,}",
+        "caching": price.mode,
+        "as of": price.date,
+        "source": price.source,
+    }
+
+
+def _usd(price: float | None) -> str:
+    return "" if price is None else f"{price:g}"

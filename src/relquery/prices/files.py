@@ -1,0 +1,83 @@
+"""Prices in files: TOML or JSON, one table per model, with the fields of Price."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields
+from pathlib import Path
+from typing import Any
+
+from relquery.errors import ConfigError, type_of, unknown
+from relquery.prices.price import Price
+
+_OF_PRICE: dict[str, Field[Any]] = {one.name: one for one in fields(Price) if one.name != "name"}
+_TEXTS = ("date", "source")
+_COUNTS = ("minimum", "granularity", "breakpoints")
+
+
+def read_file(path: Path) -> dict[str, Price]:
+    """The prices in a file, by model. Raises ConfigError for whatever is wrong with it."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        said = f"The prices in {path} cannot be read: {error}. Check the file."
+        raise ConfigError(said) from error
+    return parse(text, str(path), is_json=path.suffix.lower() == ".json")
+
+
+def parse(text: str, where: str, *, is_json: bool = False) -> dict[str, Price]:
+    """The prices in a text, by model. where: what to call it in messages. Raises ConfigError."""
+    try:
+        given = json.loads(text) if is_json else tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        kind = "JSON" if is_json else "TOML"
+        raise ConfigError(f"{where} is not valid {kind}: {error}.") from error
+    if not isinstance(given, dict) or not given:
+        raise ConfigError(
+            f"{where} has no prices. Give a table for each model, as `relquery prices --format "
+            "json` prints them."
+        )
+    return {name: _price(name, table, where) for name, table in given.items()}
+
+
+def as_json(prices: Mapping[str, Price]) -> dict[str, dict[str, Any]]:
+    """Prices as `parse` reads them; fields that say nothing are left out."""
+    return {name: _told(price) for name, price in prices.items()}
+
+
+def _told(price: Price) -> dict[str, Any]:
+    values = {name: getattr(price, name) for name in _OF_PRICE}
+    return {name: value for name, value in values.items() if value != _OF_PRICE[name].default}
+
+
+def _price(name: str, table: object, where: str) -> Price:
+    if not isinstance(table, dict):
+        raise ConfigError(f"{where}: '{name}' is {type_of(table)}; it must be a table of prices.")
+    for field in table:
+        if field not in _OF_PRICE:
+            raise ConfigError(f"{where}: " + unknown("field", field, _OF_PRICE, of=f"'{name}'"))
+    for field, about in _OF_PRICE.items():
+        if field in table:
+            _check(field, table[field], name, where)
+        elif about.default is MISSING:
+            raise ConfigError(f"{where}: '{name}' has no {field}. Give it.")
+    try:
+        return Price(name, **table)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
+def _check(field: str, value: object, name: str, where: str) -> None:
+    if field in _TEXTS:
+        right, expected = isinstance(value, str) and value.strip() != "", "a text"
+    elif field == "reasoning":
+        right, expected = isinstance(value, bool), "true or false"
+    else:
+        kinds, expected = (
+            (int, "a whole number") if field in _COUNTS else ((int, float), "a number")
+        )
+        right = isinstance(value, kinds) and not isinstance(value, bool)
+    if not right:
+        raise ConfigError(f"{where}: {field} of '{name}' is {value!r}; it must be {expected}.")

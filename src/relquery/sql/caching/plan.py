@@ -1,0 +1,146 @@
+"""Plans for the prompts of a stage what a provider caches, and the order in which they are sent.
+
+Where a provider takes breakpoints, the prompts mark the prefixes that pay: spans of such prompts
+have `keep`, as those that a client of Anthropic's API marks. The order lets the first request of
+each group be answered before the others read what it wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import overload
+
+import numpy as np
+
+from relquery.arrays import Int64s
+from relquery.backends.base import Backend
+from relquery.prices.price import Price
+from relquery.prices.table import known_price
+from relquery.prompt import Prompt
+from relquery.sql.caching.counted import Counter
+from relquery.sql.caching.stagger import staggered
+from relquery.table.cost.billing import Marks, bill
+from relquery.table.cost.blocks import Blocks
+from relquery.table.cost.flight import prefixes_of
+from relquery.table.prompts.waves import share, writers
+
+UNDER_WAY = 2
+"""A request is taken to be answered once so many times the requests under way have begun since."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CachePlan:
+    """order: (n,), the places of prompts in the order to send. marks: per prompt, in the order
+    given, after how many of its spans a prefix is kept. keep_for: for how many seconds; None where
+    no prefix is marked. lengths: the marks in tokens.
+    """
+
+    order: Int64s
+    marks: Marks
+    lengths: Marks
+    keep_for: float | None = None
+
+    @property
+    def changes(self) -> bool:
+        """Whether prompts are sent in another order than given, or marked."""
+        return any(self.marks) or bool((np.diff(self.order) != 1).any())
+
+    def prompts(self, prompts: Sequence[Prompt]) -> Sequence[Prompt]:
+        """The prompts in the order to send, with their marks."""
+        return Planned(prompts, self)
+
+
+class Planned(Sequence[Prompt]):
+    """Prompts in the order of a plan, with its marks, each built when it is read."""
+
+    def __init__(self, prompts: Sequence[Prompt], plan: CachePlan) -> None:
+        self._prompts, self._plan = prompts, plan
+
+    def __len__(self) -> int:
+        return len(self._plan.order)
+
+    @overload
+    def __getitem__(self, index: int) -> Prompt: ...
+    @overload
+    def __getitem__(self, index: slice) -> Planned: ...
+    def __getitem__(self, index: int | slice) -> Prompt | Planned:
+        if isinstance(index, slice):
+            return Planned(self._prompts, replace(self._plan, order=self._plan.order[index]))
+        at = int(self._plan.order[index])
+        return _marked(self._prompts[at], self._plan.marks[at], self._plan.keep_for)
+
+    def __iter__(self) -> Iterator[Prompt]:
+        return (self[at] for at in range(len(self)))
+
+
+def planned(prompts: Sequence[Prompt], backend: Backend) -> CachePlan | None:
+    """The plan for prompts to a backend; None where it changes nothing."""
+    price, under_way = known_price(backend.name), backend.concurrency
+    if price is None or under_way is None or len(prompts) < 2:
+        return None
+    plan = cache_plan(prompts, price, under_way)
+    return plan if plan.changes else None
+
+
+def cache_plan(
+    prompts: Sequence[Prompt],
+    price: Price,
+    under_way: int,
+    *,
+    factor: float = 1.0,
+    requests_per_minute: float | None = None,
+    counter: Counter | None = None,
+) -> CachePlan:
+    """The plan for prompts in an order in which neighbours share prefixes.
+
+    under_way: requests that are sent before the first is answered. factor: the provider's tokens
+    per token of ours. requests_per_minute: how fast they are sent; if that is so slow that entries
+    of five minutes expire, entries of an hour are chosen where they cost less.
+    """
+    counter = counter or Counter()
+    blocks = counter.blocks(prompts)
+    rules, nothing = in_our_tokens(price, factor), list[tuple[int, ...]]([()]) * len(prompts)
+    if not _is_shared(blocks, rules.minimum):
+        return CachePlan(np.arange(len(prompts)), nothing, nothing)
+    if not price.breakpoints:
+        order = staggered(writers(share(blocks, rules.minimum, None)), UNDER_WAY * under_way)
+        return CachePlan(order, nothing, nothing)
+    charged = bill(blocks, rules, requests_per_minute=requests_per_minute)
+    if requests_per_minute is not None and rules.write_1h is not None:
+        hour = bill(blocks, rules.for_an_hour, requests_per_minute=requests_per_minute)
+        charged = hour if hour.usd < charged.usd else charged
+    lengths = charged.breakpoints
+    order = staggered(writers(share(blocks, rules.minimum, lengths)), UNDER_WAY * under_way)
+    keep_for = charged.price.lifetime_s if any(lengths) else None
+    return CachePlan(order, in_spans(lengths, blocks), lengths, keep_for)
+
+
+def _is_shared(blocks: Blocks, minimum: int) -> bool:
+    """Whether two prompts share a prefix that is long enough, found without compiled loops."""
+    repeats = prefixes_of(blocks) < np.arange(len(blocks.ids))[:, None]
+    return bool((repeats & (blocks.ends >= max(minimum, 1))).any())
+
+
+def in_our_tokens(price: Price, factor: float) -> Price:
+    """A price whose minimum and steps are in tokens of ours. factor: see `cache_plan`."""
+    granularity = max(1, round(price.granularity / factor))
+    return replace(price, minimum=round(price.minimum / factor), granularity=granularity)
+
+
+def in_spans(lengths: Marks, blocks: Blocks) -> Marks:
+    """Marks as numbers of spans. lengths: in tokens, each where a block ends."""
+    ends = blocks.ends
+    return [
+        tuple((np.searchsorted(ends[at], own) + 1).tolist()) if own else ()
+        for at, own in enumerate(lengths)
+    ]
+
+
+def _marked(prompt: Prompt, marks: tuple[int, ...], keep_for: float | None) -> Prompt:
+    if not marks or keep_for is None:
+        return prompt
+    spans = list(prompt)
+    for mark in marks:
+        spans[mark - 1] = replace(spans[mark - 1], keep=1, keep_for=keep_for)
+    return tuple(spans)
