@@ -37,7 +37,8 @@ LAYERS: dict[str, set[str]] = {
     # when and where
     "engine": BASE,
     "model": BASE | {"engine"},
-    "backends": BASE | WHEN | RECORDS | {"retrieval", "backends.base", "demo"},
+    # the budget's prices are those of table
+    "backends": BASE | WHEN | RECORDS | {"retrieval", "backends.base", "demo", "table"},
     "traces": BASE | {"engine"},
     # where both meet
     "demo": {"errors"},
@@ -91,7 +92,8 @@ ROOMS: dict[str, list[str]] = {
     ],
     "backends": [
         "base", "arguments", "tokenizer", "schemas", "scoring", "local", "service", "remote",
-        "provider",
+        "provider.form", "provider.sending.amounts", "provider.config", "provider.wires",
+        "provider.server", "provider.sending", "provider",
     ],
     "frames": [
         "hints", "data", "read", "plan", "apart", "recall", "scan", "runs", "pairs", "frame",
@@ -116,6 +118,7 @@ CONFINED = {
     "torch": {"model", "vllm"},
     "transformers": {"model"},
     "openai": {"backends"},
+    "anthropic": {"backends"},
     "fastapi": {"serve"},
     "starlette": {"serve"},
     "uvicorn": {"serve"},

@@ -319,6 +319,7 @@ class Answer:
     text: the answer, even if it was cut off (`finish` is LENGTH); None if there is none.
     error: why there is no complete answer, else None.
     cached_tokens: prompt tokens whose attention states came from the cache.
+    written_tokens: prompt tokens that a provider stored in its cache, where it bills that.
     stopped_by: the string of `Sampling.stop` that ended the answer; None if none did.
     kept: prompt tokens up to the end of each PREFIX span that is to be kept, in their order; empty
         where it is not known.
@@ -344,3 +345,4 @@ class Answer:
     logprobs: tuple[TokenLogprob, ...] | None = None
     stopped_by: str | None = None
     kept: tuple[int, ...] = ()
+    written_tokens: int = 0

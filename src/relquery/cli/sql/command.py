@@ -21,6 +21,16 @@ from relquery.cli.sql.params import (
     read_selectivity,
     rows_for,
 )
+from relquery.cli.sql.provider import (
+    BaseUrl,
+    Budget,
+    Concurrency,
+    Retries,
+    Rpm,
+    Timeout,
+    Tpm,
+    provider_options,
+)
 from relquery.cli.sql.setup import Setup
 from relquery.cli.sql.wanted import Outcome, Wanted
 from relquery.cli.terminal.exits import ERROR, INTERRUPTED, ROWS_LOST
@@ -34,7 +44,7 @@ from relquery.cli.terminal.show import (
     to_json,
 )
 from relquery.cli.terminal.tables import check_output, find_tables
-from relquery.errors import ConfigError, LateQueryError, PartialResultWarning
+from relquery.errors import BudgetError, ConfigError, LateQueryError, PartialResultWarning
 from relquery.sql.analyze.analysis import is_analysis
 from relquery.sql.exchange.distinct import distinct_names
 from relquery.sql.exchange.files import for_csv
@@ -82,8 +92,8 @@ def sql(
         typer.Option(
             "--model",
             "-m",
-            help="demo (default), a Hugging Face name or folder, openai:NAME, or "
-            "random:layers=8,...",
+            help="demo (default), a Hugging Face name or folder, openai:NAME, anthropic:NAME, "
+            "gemini:NAME, or random:layers=8,...",
         ),
     ] = None,
     database: Annotated[
@@ -164,6 +174,13 @@ def sql(
         ),
     ] = None,
     cost: Cost = None,
+    base_url: BaseUrl = None,
+    concurrency: Concurrency = None,
+    timeout: Timeout = None,
+    retries: Retries = None,
+    rpm: Rpm = None,
+    tpm: Tpm = None,
+    budget: Budget = None,
     allow_errors: Annotated[
         bool, typer.Option("--allow-errors", help="Exit with 0 even if some rows have no value.")
     ] = False,
@@ -194,6 +211,9 @@ def sql(
         options["cache_tokens"] = cache_tokens
     if cost is not None:
         options["cost"] = cost
+    asked = {"--base-url": base_url, "--concurrency": concurrency, "--timeout": timeout}
+    asked |= {"--retries": retries, "--rpm": rpm, "--tpm": tpm, "--budget": budget}
+    options |= provider_options(model, asked)
     sampling: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature, "seed": seed}
     tables = find_tables(table or [])
     guarded = rows_for("--guard", guard_rows, GUARD_ROWS, is_on=guard is not None)
@@ -231,10 +251,8 @@ def sql(
                 text = what_is_kept(connection.ledger, came)
                 errors_console().print(f"Interrupted. {text}", markup=False, highlight=False)
                 raise typer.Exit(INTERRUPTED) from None
-            except LateQueryError as error:
-                # Without a file, the ledger ends with this command.
-                kept = what_is_kept(connection.ledger, came)
-                said = error if ledger is not None else f"{error.__cause__} {kept}"
+            except (BudgetError, LateQueryError) as error:
+                said = _ending(error, what_is_kept(connection.ledger, came), ledger)
                 errors_console().print(f"Error: {said}", style="red", markup=False, highlight=False)
                 raise typer.Exit(ERROR) from None
     result = outcome.result
@@ -243,6 +261,14 @@ def sql(
     print_errors(result)
     if result.errors and not allow_errors:
         raise typer.Exit(ROWS_LOST)
+
+
+def _ending(error: Exception, kept: str, ledger: Path | None) -> str:
+    """What to say where a query ends after calls were paid for. kept: what became of answers."""
+    if isinstance(error, BudgetError):
+        return f"{error} {kept}"
+    # Without a file, the ledger ends with this command.
+    return str(error) if ledger is not None else f"{error.__cause__} {kept}"
 
 
 def _is_typed() -> bool:
