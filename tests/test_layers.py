@@ -98,7 +98,8 @@ ROOMS: dict[str, list[str]] = {
     ],
     "backends": [
         "base", "arguments", "tokenizer", "schemas", "scoring", "local", "service", "remote",
-        "provider",
+        "provider.form", "provider.sending.amounts", "provider.config", "provider.wires",
+        "provider.server", "provider.sending", "provider",
     ],
     "frames": [
         "hints", "data", "read", "plan", "apart", "recall", "scan", "runs", "pairs", "frame",
@@ -123,6 +124,7 @@ CONFINED = {
     "torch": {"model", "vllm"},
     "transformers": {"model"},
     "openai": {"backends"},
+    "anthropic": {"backends"},
     "fastapi": {"serve"},
     "starlette": {"serve"},
     "uvicorn": {"serve"},

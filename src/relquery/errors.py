@@ -13,6 +13,7 @@ RelqueryError
 ├── ConfigError              a setting is out of range or contradicts another
 ├── CancelledError           what was asked has been cancelled
 ├── ModelError               a model cannot be found, loaded or run
+│   ├── BudgetError          what may be spent is spent
 │   ├── EngineEndedError     the process of an engine has ended
 │   ├── UnsupportedNetworkError  a network that the local engine cannot compute
 │   └── MissingExtraError    an optional dependency is not installed
@@ -137,6 +138,10 @@ class CancelledError(RelqueryError):
 
 class ModelError(RelqueryError):
     """A model that cannot be found, loaded or run."""
+
+
+class BudgetError(ModelError):
+    """A budget that has no room for another call. Answers that have come are kept in the ledger."""
 
 
 class EngineEndedError(ModelError):

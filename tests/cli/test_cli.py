@@ -113,7 +113,7 @@ def test_what_fails_after_the_calls_says_how_to_keep_the_answers(
 
 
 def test_a_providers_model_is_told_what_to_write(relquery: Run, table: str) -> None:
-    for model, remedy in (("gpt-4o", "openai:gpt-4o"), ("anthropic:claude", "openai:NAME")):
+    for model, remedy in (("gpt-4o", "openai:gpt-4o"), ("mistral:large", "openai:NAME")):
         _, err = relquery("sql", LABELLED, "-t", f"t={table}", "-m", model, code=1)
         assert remedy in err
 

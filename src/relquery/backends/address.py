@@ -9,8 +9,8 @@ from typing import Literal
 
 import openai
 
-from relquery.backends.provider.openai import OpenAIBackend
-from relquery.backends.provider.server import OpenAIConfig
+from relquery.backends.provider.backend import ProviderBackend
+from relquery.backends.provider.config import ProviderConfig
 from relquery.errors import ConfigError, ModelError, did_you_mean
 
 _SECONDS = 10.0
@@ -19,7 +19,7 @@ _OWNERS: dict[str, Literal["vllm", "relquery"]] = {"vllm": "vllm", "relquery": "
 """What a server says of who owns its models, by which it is known."""
 
 
-def at_address(model: str | None, config: OpenAIConfig) -> OpenAIBackend:
+def at_address(model: str | None, config: ProviderConfig) -> ProviderBackend:
     """The backend for a server. model: None if the server has one model alone.
 
     vLLM and `relquery serve` are told which requests are one relQuery, unless `config` says how.
@@ -42,10 +42,10 @@ def at_address(model: str | None, config: OpenAIConfig) -> OpenAIBackend:
         )
     if config.relqueries is None:
         config = replace(config, relqueries=_OWNERS.get(owners.get(model, "")))
-    return OpenAIBackend(model, config)
+    return ProviderBackend(model, config)
 
 
-def _models(config: OpenAIConfig, needed: bool) -> dict[str, str]:
+def _models(config: ProviderConfig, needed: bool) -> dict[str, str]:
     """The models of a server, each with its owner; none if it does not tell, and need not."""
     try:
         with closing(

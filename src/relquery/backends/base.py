@@ -33,6 +33,27 @@ class SpanState:
     source: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What a provider has been asked since the backend was opened, and what that took.
+
+    calls: requests that were sent. retries: of those, not the first of their prompt. failures:
+    prompts that ended without an answer. prompt_tokens, cached_tokens, written_tokens and
+    output_tokens: see Answer. waiting: seconds until more is sent, because of the provider's
+    limits; 0 for now. usd: None where the price is not known.
+    """
+
+    calls: int
+    retries: int
+    failures: int
+    prompt_tokens: int
+    cached_tokens: int
+    written_tokens: int
+    output_tokens: int
+    waiting: float
+    usd: float | None
+
+
 class Backend(ABC):
     """Answers prompts. `name` and `answer` are enough; the rest has a default.
 
@@ -83,6 +104,10 @@ class Backend(ABC):
         More than `name` where a name does not tell all models apart.
         """
         return (self.name,)
+
+    def tally(self) -> Tally | None:
+        """What was sent so far; any thread may ask while others wait for answers."""
+        return None
 
     @property
     def cache_tokens(self) -> int | None:

@@ -10,7 +10,7 @@ from math import exp, log
 from typing import Any
 
 from relquery.backends.base import Answers, Backend
-from relquery.backends.provider.chat import to_messages
+from relquery.backends.provider.form.messages import to_messages
 from relquery.backends.schemas.followed import followed
 from relquery.engine.request.labels import LabelTrie
 from relquery.errors import ConfigError, MissingExtraError, ModelError, RequestError

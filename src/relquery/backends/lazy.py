@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 
 from relquery.arrays import TokenIds
-from relquery.backends.base import Answers, Backend, Heard, SpanState
+from relquery.backends.base import Answers, Backend, Heard, SpanState, Tally
 from relquery.prompt import Prompt, Sampling
 
 
@@ -50,6 +50,10 @@ class LazyBackend(Backend):
     def known_as(self) -> tuple[str, ...]:
         """See Backend."""
         return self._backend.known_as()
+
+    def tally(self) -> Tally | None:
+        """See Backend. Opens nothing."""
+        return None if self._opened is None else self._opened.tally()
 
     @property
     def cache_tokens(self) -> int | None:

@@ -15,19 +15,22 @@ _OF_OPENAI = re.compile(
     r"(?:openai/)?(?P<name>(?:chatgpt-|gpt-\d|o\d(?![^-])).*)", re.IGNORECASE | re.DOTALL
 )
 # A folder of Windows has a colon after a single letter.
-_ELSEWHERE = re.compile(
-    r"(?:(?P<provider>[\w-]{2,}):|(?:anthropic/|google/)?(?P<name>claude|gemini)-).*",
-    re.IGNORECASE | re.DOTALL,
+_ELSEWHERE = re.compile(r"(?P<provider>[\w-]{2,}):.*", re.IGNORECASE | re.DOTALL)
+_BY_NAME = re.compile(
+    r"(?:anthropic/|google/)?(?P<name>(?P<family>claude|gemini)-.*)", re.IGNORECASE | re.DOTALL
 )
+_FAMILIES = {"claude": "anthropic", "gemini": "gemini"}
+_TITLES = {"anthropic": "an Anthropic", "gemini": "a Gemini"}
+_PROVIDERS = ("openai", "anthropic", "gemini")
 
 
 def load(model: str, /, **options: Any) -> Backend:
     """Open the backend that serves a model.
 
-    model: "openai:NAME" for a provider, the address of a server of the OpenAI chat-completions form
-        (http://HOST:8000/v1), "vllm:NAME" for vLLM in this process, else what the embedded engine
-        loads (see local.load_backend).
-    options: fields of OpenAIConfig, or the options of local.load_backend. For an address `model`,
+    model: "openai:NAME", "anthropic:NAME" or "gemini:NAME" for a provider, the address of a server
+        of the OpenAI chat-completions form (http://HOST:8000/v1), "vllm:NAME" for vLLM in this
+        process, else what the embedded engine loads (see local.load_backend).
+    options: fields of ProviderConfig, or the options of local.load_backend. For an address `model`,
         too: the name of a model there, which is not needed if there is only one.
 
     Raises ConfigError, ModelError and MissingExtraError.
@@ -35,8 +38,8 @@ def load(model: str, /, **options: Any) -> Backend:
     if _is_address(model):
         return _load_address(model, options)
     provider, _, name = model.partition(":")
-    if provider == "openai":
-        return _load_openai(name, options)
+    if provider in _PROVIDERS:
+        return _load_provider(provider, name, options)
     if provider == "vllm":
         from relquery.backends.in_process import InProcessBackend
 
@@ -49,7 +52,7 @@ def load(model: str, /, **options: Any) -> Backend:
 
 def is_served(model: str) -> bool:
     """Whether a server answers for a model, not this process."""
-    return model.startswith("openai:") or _is_address(model)
+    return model.partition(":")[0] in _PROVIDERS or _is_address(model)
 
 
 def backend_of(model: str | Backend | Answering, options: dict[str, Any]) -> Backend:
@@ -78,33 +81,40 @@ def _check_local(model: str) -> None:
         return
     if found := _OF_OPENAI.fullmatch(model):
         raise ConfigError(f"'{model}' is an OpenAI model. Write 'openai:{found['name']}'.")
-    if found := _ELSEWHERE.fullmatch(model):
-        provider = found["provider"] or found["name"]
+    if found := _BY_NAME.fullmatch(model):
+        provider = _FAMILIES[found["family"].lower()]
         raise ConfigError(
-            f"The model '{model}' cannot be opened: '{provider}' is not supported yet. Use "
-            "'openai:NAME' for OpenAI or any OpenAI-compatible server; set its address with "
-            "base_url=... or OPENAI_BASE_URL."
-            + did_you_mean(provider, ["openai", "random", "simulated", "vllm"])
+            f"'{model}' is {_TITLES[provider]} model. Write '{provider}:{found['name']}'."
+        )
+    if found := _ELSEWHERE.fullmatch(model):
+        provider = found["provider"]
+        raise ConfigError(
+            f"The model '{model}' cannot be opened: '{provider}' is not supported. Use "
+            "'openai:NAME', 'anthropic:NAME' or 'gemini:NAME'; for any OpenAI-compatible server, "
+            "'openai:NAME' with its address in base_url=... or OPENAI_BASE_URL."
+            + did_you_mean(provider, [*_PROVIDERS, "random", "simulated", "vllm"])
         )
 
 
-def _load_openai(name: str, options: dict[str, Any]) -> Backend:
-    # Imported for this model alone: the provider's package takes half a second to import.
-    from relquery.backends.provider.openai import OpenAIBackend
-    from relquery.backends.provider.server import OpenAIConfig
+def _load_provider(provider: str, name: str, options: dict[str, Any]) -> Backend:
+    # Imported for such models alone: a provider's package takes half a second to import.
+    from relquery.backends.provider.backend import ProviderBackend
+    from relquery.backends.provider.config import ProviderConfig
+    from relquery.backends.provider.wires.providers import PROVIDERS
 
-    _check_options(options, [field.name for field in fields(OpenAIConfig)], "an 'openai:' model")
-    return OpenAIBackend(name, OpenAIConfig(**options))
+    of = f"{'a' if provider == 'gemini' else 'an'} '{provider}:' model"
+    _check_options(options, [field.name for field in fields(ProviderConfig)], of)
+    return ProviderBackend(name, ProviderConfig(**options), PROVIDERS[provider])
 
 
 def _load_address(url: str, options: dict[str, Any]) -> Backend:
     from relquery.backends.address import at_address
-    from relquery.backends.provider.server import OpenAIConfig
+    from relquery.backends.provider.config import ProviderConfig
 
-    known = [field.name for field in fields(OpenAIConfig) if field.name != "base_url"]
+    known = [field.name for field in fields(ProviderConfig) if field.name != "base_url"]
     _check_options(options, ["model", *known], "a server")
     others = {name: value for name, value in options.items() if name != "model"}
-    return at_address(options.get("model"), OpenAIConfig(base_url=url, **others))
+    return at_address(options.get("model"), ProviderConfig(base_url=url, **others))
 
 
 def _check_options(options: dict[str, Any], known: list[str], of: str) -> None:

@@ -329,9 +329,11 @@ def _check_parser(spark: SparkSession) -> None:
 
 def _check_options(options: Mapping[str, Any]) -> None:
     """Raises ConfigError for an option that a server's model does not take."""
-    from relquery.backends.provider.server import OpenAIConfig
+    from relquery.backends.provider.config import ProviderConfig
 
-    known = {one.name for one in fields(OpenAIConfig)} - {"max_concurrency"} | {"model"}
+    # These count for one process, and here are many.
+    of_one = {"max_concurrency", "rpm", "tpm", "budget"}
+    known = {one.name for one in fields(ProviderConfig)} - of_one | {"model"}
     for option in options:
         if option not in known:
             listing = sorted(known | set(signature(connect).parameters) - {"spark", "options"})

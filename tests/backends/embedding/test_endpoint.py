@@ -9,7 +9,7 @@ import pytest
 
 from relquery.backends.embedding.endpoint import Endpoint
 from relquery.backends.embedding.load import embedder_of, load_embedder
-from relquery.backends.provider.server import OpenAIConfig
+from relquery.backends.provider.config import ProviderConfig
 from relquery.errors import ConfigError, ModelError, RequestError
 from tests.backends.provider.chat_server import Reply, failure, serving
 
@@ -32,7 +32,7 @@ def embeddings(body: dict[str, Any]) -> Reply:
 def test_vectors_come_in_the_order_of_the_texts() -> None:
     texts = [f"text {i}" * (i % 5) for i in range(1000)]
     with serving(embeddings, ROUTE) as server:
-        endpoint = Endpoint("m", OpenAIConfig(base_url=server.url, api_key="k"))
+        endpoint = Endpoint("m", ProviderConfig(base_url=server.url, api_key="k"))
         found = endpoint.embed(texts)
         assert endpoint.embed([]).size == 0
     np.testing.assert_array_equal(found, [vector_of(text or " ") for text in texts])
@@ -57,7 +57,7 @@ def test_a_refused_key_and_a_failure_are_told() -> None:
         return failure(401, "bad key") if body["input"] == ["key"] else failure(400, "too long")
 
     with serving(refuse, ROUTE) as server:
-        endpoint = Endpoint("m", OpenAIConfig(base_url=server.url, api_key="k", max_retries=0))
+        endpoint = Endpoint("m", ProviderConfig(base_url=server.url, api_key="k", max_retries=0))
         with pytest.raises(ModelError, match="refuses the API key"):
             endpoint.embed(["key"])
         with pytest.raises(RequestError, match=r"embedder openai:m.* failed. .*too long"):
@@ -72,7 +72,7 @@ def test_a_reply_that_lacks_a_vector_is_an_error() -> None:
         return reply
 
     with serving(short, ROUTE) as server:
-        endpoint = Endpoint("m", OpenAIConfig(base_url=server.url, api_key="k"))
+        endpoint = Endpoint("m", ProviderConfig(base_url=server.url, api_key="k"))
         with pytest.raises(RequestError, match="returned 2 vectors for 3 texts"):
             endpoint.embed(["a", "b", "c"])
 
@@ -93,7 +93,7 @@ def test_a_reply_that_has_no_vectors_is_told(data: list[object], said: str) -> N
         return Reply({"object": "list", "data": found, "model": "m"})
 
     with serving(wrong, ROUTE) as server:
-        endpoint = Endpoint("m", OpenAIConfig(base_url=server.url, api_key="k"))
+        endpoint = Endpoint("m", ProviderConfig(base_url=server.url, api_key="k"))
         with pytest.raises(RequestError, match=said):
             endpoint.embed(["a", "b"])
 

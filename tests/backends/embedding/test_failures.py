@@ -15,7 +15,7 @@ import pytest
 
 from relquery.arrays import Float32s
 from relquery.backends.embedding.endpoint import Endpoint
-from relquery.backends.provider.server import OpenAIConfig
+from relquery.backends.provider.config import ProviderConfig
 from relquery.errors import RequestError
 from relquery.retrieval.known import KnownVectors
 from relquery.retrieval.store import VectorStore
@@ -27,7 +27,7 @@ TEXTS = [f"text {at}" for at in range(5000)]
 
 def endpoint_of(server: ChatServer, dimensions: int | None = None, **options: Any) -> Endpoint:
     given: dict[str, Any] = {"api_key": "k", "max_retries": 0, **options}
-    return Endpoint("m", OpenAIConfig(base_url=server.url, **given), dimensions)
+    return Endpoint("m", ProviderConfig(base_url=server.url, **given), dimensions)
 
 
 def sent(server: ChatServer) -> list[str]:

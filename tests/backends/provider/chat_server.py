@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeVar
 
 Body = dict[str, Any]
-CHAT = "/v1/chat/completions"
+CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,66 @@ def completion(
     return Reply({"object": "chat.completion", "choices": [choice], "usage": usage})
 
 
+def response(
+    text: str | None,
+    status: str = "completed",
+    cached_tokens: int = 0,
+    output_tokens: int = 2,
+    reasoned: bool = False,
+    **more: Any,
+) -> Reply:
+    """A whole reply of the Responses API; refusal: in place of a text."""
+    refusal = more.pop("refusal", None)
+    said = (
+        {"type": "output_text", "text": text, "annotations": []}
+        if refusal is None
+        else {"type": "refusal", "refusal": refusal}
+    )
+    message = {"type": "message", "id": "m", "role": "assistant", "status": status}
+    items: list[Body] = [{"type": "reasoning", "id": "r", "summary": []}] if reasoned else []
+    if text is not None or refusal is not None:
+        items.append({**message, "content": [said]})
+    usage = {
+        "input_tokens": 10,
+        "input_tokens_details": {"cached_tokens": cached_tokens},
+        "output_tokens": output_tokens,
+        "total_tokens": 10 + output_tokens,
+    }
+    body = {"id": "resp", "object": "response", "status": status, "output": items, "usage": usage}
+    return Reply({**body, **more})
+
+
+def message(
+    text: str | None,
+    stop_reason: str = "end_turn",
+    cached_tokens: int = 0,
+    written_tokens: int = 0,
+    thought: str | None = None,
+    **more: Any,
+) -> Reply:
+    """A whole message of Anthropic's, of 10 prompt tokens that no cache has a part in."""
+    content: list[Body] = []
+    if thought is not None:
+        content.append({"type": "thinking", "thinking": thought, "signature": "s"})
+    if text is not None:
+        content.append({"type": "text", "text": text})
+    usage = {
+        "input_tokens": 10,
+        "cache_read_input_tokens": cached_tokens,
+        "cache_creation_input_tokens": written_tokens,
+        "output_tokens": 2,
+    }
+    body = {"id": "msg", "type": "message", "role": "assistant", "model": "m", "content": content}
+    return Reply({**body, "stop_reason": stop_reason, "usage": usage, **more})
+
+
+def anthropic_failure(status: int, message: str, kind: str, **headers: str) -> Reply:
+    """An error in the form that Anthropic gives it."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    error = {"type": kind, "message": message}
+    return Reply({"type": "error", "error": error, "request_id": "req"}, status, named)
+
+
 def part(finish: str | None = None, **delta: Any) -> Body:
     """One part of a streamed completion."""
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
@@ -96,7 +156,8 @@ def failure(
 
 def question(body: Body) -> str:
     """The last message."""
-    return str(body["messages"][-1]["content"])
+    messages = body["input"] if "input" in body else body["messages"]
+    return str(messages[-1]["content"])
 
 
 class ChatServer:
@@ -119,6 +180,11 @@ class ChatServer:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.http.server_address[1]}/v1"
+
+    @property
+    def root(self) -> str:
+        """The address without /v1, as Anthropic's SDK wants it."""
+        return self.url.removesuffix("/v1")
 
     @property
     def questions(self) -> list[str]:
@@ -165,7 +231,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        key = self.headers["Authorization"].removeprefix("Bearer ")
+        given = self.headers["x-api-key"] or self.headers["Authorization"]
+        key = given.removeprefix("Bearer ")
         if self.path != self.server.chat.route:
             reply: Reply | Stream | None = failure(404, f"no route {self.path}")
         else:

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from relquery.backends.load import load
-from relquery.backends.provider.openai import OpenAIBackend, OpenAIConfig
+from relquery.backends.provider.backend import ProviderBackend
+from relquery.backends.provider.config import ProviderConfig
 from relquery.connection import connect
 from relquery.errors import ConfigError, ModelError
 from relquery.prompt import Answer, Finish, Nest, Prompt, Reuse, Role, Sampling, Span
@@ -39,8 +40,8 @@ COMMAND = [sys.executable, "-c", f"{BASE_INSTALL}; from relquery.cli import main
 LABELS = Sampling(labels=("Yes", "No"), max_tokens=1)
 
 
-def backend(server: ChatServer, model: str = "m", **settings: Any) -> OpenAIBackend:
-    return OpenAIBackend(model, OpenAIConfig(base_url=server.url, **settings))
+def backend(server: ChatServer, model: str = "m", **settings: Any) -> ProviderBackend:
+    return ProviderBackend(model, ProviderConfig(base_url=server.url, **settings))
 
 
 def prompt(text: str) -> Prompt:
@@ -48,7 +49,7 @@ def prompt(text: str) -> Prompt:
 
 
 def ask(
-    asked: OpenAIBackend, texts: Sequence[str], sampling: Sampling | None = None
+    asked: ProviderBackend, texts: Sequence[str], sampling: Sampling | None = None
 ) -> list[Answer]:
     pairs = list(asked.answer([prompt(text) for text in texts], sampling or Sampling()))
     assert sorted(index for index, _ in pairs) == list(range(len(texts)))
@@ -161,7 +162,7 @@ def test_a_prompt_that_messages_cannot_carry_is_not_sent(
 
 
 def test_no_prompts_need_no_server() -> None:
-    assert list(OpenAIBackend("m").answer([], Sampling())) == []
+    assert list(ProviderBackend("m").answer([], Sampling())) == []
 
 
 # order and concurrency
@@ -276,9 +277,9 @@ def test_what_every_request_would_meet_stops_the_query_at_once(
 def test_a_server_that_is_not_there_stops_the_query() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    config = OpenAIConfig(base_url=f"http://127.0.0.1:{port}/v1", max_retries=0)
+    config = ProviderConfig(base_url=f"http://127.0.0.1:{port}/v1", max_retries=0)
     with pytest.raises(ModelError, match=f"127.0.0.1:{port}/v1/ cannot be reached"):
-        ask(OpenAIBackend("m", config), ["a", "b"])
+        ask(ProviderBackend("m", config), ["a", "b"])
 
 
 # labels
@@ -394,7 +395,7 @@ def test_top_p_is_left_out_where_it_is_refused_and_changes_nothing(
 
 def test_the_name_tells_servers_apart() -> None:
     def name(url: str | None) -> str:
-        return OpenAIBackend("m", OpenAIConfig(base_url=url)).name
+        return ProviderBackend("m", ProviderConfig(base_url=url)).name
 
     assert name(None) == name("https://api.openai.com/v1/") == "openai:m"
     assert name("http://localhost:8000/v1") == "openai:m@localhost:8000"
@@ -432,18 +433,18 @@ def test_a_wrong_setting_is_named(model: str, options: dict[str, Any], message: 
 
 def test_more_stop_strings_than_a_provider_takes_are_refused() -> None:
     with pytest.raises(ConfigError, match="at most 4"):
-        ask(OpenAIBackend("m"), ["a"], Sampling(stop=tuple("abcde")))
+        ask(ProviderBackend("m"), ["a"], Sampling(stop=tuple("abcde")))
 
 
 @pytest.mark.parametrize("count", [0, 5])
 def test_log_probabilities_of_tokens_are_refused_by_name(count: int) -> None:
-    for act in (OpenAIBackend("m").check, lambda one: ask(OpenAIBackend("m"), ["a"], one)):
+    for act in (ProviderBackend("m").check, lambda one: ask(ProviderBackend("m"), ["a"], one)):
         with pytest.raises(ConfigError, match=f"logprobs is {count}; a provider does not"):
             act(Sampling(logprobs=count))
 
 
 def test_a_key_is_not_shown() -> None:
-    assert "hush" not in repr(OpenAIConfig(api_key="hush"))
+    assert "hush" not in repr(ProviderConfig(api_key="hush"))
 
 
 def test_the_package_of_the_provider_is_imported_for_its_models_alone() -> None:

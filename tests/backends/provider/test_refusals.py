@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from relquery.backends.provider.openai import OpenAIBackend, OpenAIConfig
+from relquery.backends.provider.backend import ProviderBackend
+from relquery.backends.provider.config import ProviderConfig
 from relquery.connection import connect
 from relquery.errors import ModelError, PartialResultWarning, SamplingWarning
 from relquery.prompt import Answer, Finish, Sampling, Span
@@ -32,12 +33,12 @@ from tests.backends.provider.chat_server import (
 LABELS = Sampling(labels=("Yes", "No"), max_tokens=1)
 
 
-def backend(server: ChatServer, **settings: Any) -> OpenAIBackend:
-    return OpenAIBackend("m", OpenAIConfig(base_url=server.url, **settings))
+def backend(server: ChatServer, **settings: Any) -> ProviderBackend:
+    return ProviderBackend("m", ProviderConfig(base_url=server.url, **settings))
 
 
 def ask(
-    asked: OpenAIBackend, texts: Sequence[str], sampling: Sampling | None = None
+    asked: ProviderBackend, texts: Sequence[str], sampling: Sampling | None = None
 ) -> list[Answer]:
     answers = dict(asked.answer([(Span(text),) for text in texts], sampling or Sampling()))
     return [answers[index] for index in range(len(texts))]

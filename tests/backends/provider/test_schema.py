@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from relquery.backends.provider.openai import OpenAIBackend, OpenAIConfig
+from relquery.backends.provider.backend import ProviderBackend
+from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.schemas.closed import closed
 from relquery.prompt import Answer, Finish, Role, Sampling, Span
 from tests.backends.provider.chat_server import (
@@ -25,7 +26,7 @@ NUMBER = '{"type": "integer"}'
 
 def ask(server: ChatServer, *samplings: Sampling) -> list[Answer]:
     """The answers to one prompt, asked one after the other."""
-    asked = OpenAIBackend("m", OpenAIConfig(base_url=server.url))
+    asked = ProviderBackend("m", ProviderConfig(base_url=server.url))
     prompt = (Span("Be brief.", Role.SYSTEM), Span("Row 1"))
     return [answer for sampling in samplings for _, answer in asked.answer([prompt], sampling)]
 
@@ -124,7 +125,7 @@ def test_a_server_that_refuses_one_schema_is_still_asked_for_others_and_for_labe
     server = serve(no_lengths)
     long, free = '{"type": "string", "maxLength": 3}', '{"type": "string"}'
     samplings = [Sampling(schema=long), Sampling(schema=free), Sampling(labels=("Yes", "No"))]
-    asked = OpenAIBackend("m", OpenAIConfig(base_url=server.url))
+    asked = ProviderBackend("m", ProviderConfig(base_url=server.url))
     texts = [
         answer.text
         for sampling in [*samplings, *samplings]
@@ -138,7 +139,7 @@ def test_a_server_that_refuses_one_schema_is_still_asked_for_others_and_for_labe
 def test_a_server_that_refuses_formats_for_labels_is_not_asked_for_schemas(serve: Serve) -> None:
     refusal = failure(400, "No.", "unsupported_parameter", "response_format")
     server = serve(lambda body: refusal if "response_format" in body else completion("7"))
-    asked = OpenAIBackend("m", OpenAIConfig(base_url=server.url))
+    asked = ProviderBackend("m", ProviderConfig(base_url=server.url))
     for sampling in Sampling(labels=("7", "8")), Sampling(schema=NUMBER):
         ((_, answer),) = asked.answer([(Span("Row 1"),)], sampling)
         assert answer.text == "7"

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from relquery.backends.provider.server import OpenAIConfig, Server
+from relquery.backends.provider.config import ProviderConfig
+from relquery.backends.provider.server import Server
 from relquery.backends.provider.streaming import Streaming
 from relquery.errors import ModelError, SamplingWarning
 from relquery.prompt import Answer, Finish, Reuse, Span
@@ -54,7 +55,7 @@ def ask(answer: AnswerFunction, prompts: Sequence[Span] = PROMPT, timeout: float
             ]
 
     with serving(answer) as server:
-        config = OpenAIConfig(server.url, "key", timeout=timeout, max_retries=0)
+        config = ProviderConfig(server.url, "key", timeout=timeout, max_retries=0)
         backend = Streaming(Server("m", config))
         return Told(asyncio.run(talk(backend)), len(heard), server.asked, backend)
 

@@ -14,8 +14,10 @@ import openai
 from relquery.arrays import Float32s
 from relquery.backends.embedding.asking import Ask, Asking, Sizes, TooLargeError
 from relquery.backends.embedding.reply import excerpt, to_vectors
-from relquery.backends.provider.failures import reason_to_stop, words
-from relquery.backends.provider.server import OpenAIConfig, Server
+from relquery.backends.provider.config import ProviderConfig
+from relquery.backends.provider.form.failures import reason_to_stop
+from relquery.backends.provider.form.trouble import trouble_of
+from relquery.backends.provider.server import Server
 from relquery.errors import ConfigError, ModelError, RelqueryError, RequestError
 from relquery.retrieval.embedder import Embedder, Part, as_vectors
 
@@ -35,11 +37,11 @@ class Endpoint(Embedder):
     """
 
     def __init__(
-        self, model: str, config: OpenAIConfig | None = None, dimensions: int | None = None
+        self, model: str, config: ProviderConfig | None = None, dimensions: int | None = None
     ) -> None:
         if dimensions is not None and (type(dimensions) is not int or dimensions < 1):
             raise ConfigError(f"dimensions is {dimensions!r}; it must be a whole number above 0.")
-        self._server = Server(model, config or OpenAIConfig())
+        self._server = Server(model, config or ProviderConfig())
         self._dimensions = dimensions
         self._sizes = Sizes()
         self._name = self._server.name + (f" dimensions={dimensions}" if dimensions else "")
@@ -89,10 +91,10 @@ class Endpoint(Embedder):
         return vectors
 
     def _problem(self, error: openai.APIError, texts: list[str], url: object) -> RelqueryError:
-        said = words(error, self._server.config.timeout)
-        if (why := reason_to_stop(error, said, url)) is not None:
+        trouble = trouble_of(error, self._server.config.timeout)
+        said, status = trouble.words, trouble.status
+        if (why := reason_to_stop(trouble, url, self._server.provider.key)) is not None:
             return ModelError(why)
-        status = getattr(error, "status_code", None)
         problem = f"The embedder {self.name} failed. {said}"
         if status != 413 and not (status in (400, 422) and _TOO_LARGE.search(said)):
             return RequestError(problem)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,8 @@ def load_embedder(name: str, **options: Any) -> Embedder | None:
         form, such as "openai:text-embedding-3-small"; else a folder or the Hugging Face name of
         an encoder.
     options: of an encoder `pooling`, "mean" or "cls" (default: what its folder says, else mean),
-        and `device`; of an endpoint `dimensions` and the fields of OpenAIConfig.
+        and `device`; of an endpoint `dimensions` `base_url`, `api_key`, `max_concurrency`,
+        `timeout` and `max_retries` (see ProviderConfig).
 
     Raises ConfigError, ModelError and MissingExtraError.
     """
@@ -54,14 +54,18 @@ def embedder_of(embedder: str | Embedder | None) -> Embedder | None:
     return embedder if is_there else load_embedder(embedder)  # type: ignore[arg-type,return-value]
 
 
+_OF_PROVIDER = ("base_url", "api_key", "max_concurrency", "timeout", "max_retries")
+"""Fields of ProviderConfig that an endpoint heeds."""
+
+
 def _endpoint(model: str, options: dict[str, Any]) -> Embedder:
     from relquery.backends.embedding.endpoint import Endpoint
-    from relquery.backends.provider.server import OpenAIConfig
+    from relquery.backends.provider.config import ProviderConfig
 
-    known = ["dimensions", *(field.name for field in fields(OpenAIConfig))]
+    known = ["dimensions", *_OF_PROVIDER]
     _check(options, known, "an 'openai:' embedder")
     dimensions = options.pop("dimensions", None)
-    return Endpoint(model, OpenAIConfig(**options), dimensions)
+    return Endpoint(model, ProviderConfig(**options), dimensions)
 
 
 def _check(options: dict[str, Any], known: Any, what: str) -> None:

@@ -1,1 +1,1 @@
-"""Servers of the OpenAI chat-completions form as backends."""
+"""Providers' APIs, and servers of their form, as backends."""

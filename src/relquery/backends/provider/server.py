@@ -1,89 +1,95 @@
-"""A server of the OpenAI chat-completions form: where it is, and what was learnt of it."""
+"""A model on a server: where it is, and what was learnt of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 from uuid import uuid4
 
 import openai
 
-from relquery.errors import ConfigError, ModelError
+from relquery.backends.provider.config import ProviderConfig
+from relquery.backends.provider.wires.anthropic import AnthropicMessages
+from relquery.backends.provider.wires.chat import Chat
+from relquery.backends.provider.wires.facts import Api, Facts, facts_of
+from relquery.backends.provider.wires.providers import (
+    ANTHROPIC,
+    OPENAI,
+    Provider,
+    anthropic_client,
+    openai_client,
+)
+from relquery.backends.provider.wires.responses import Responses
+from relquery.backends.provider.wires.wire import Wire
+from relquery.errors import ConfigError
+from relquery.prompt import Sampling
 
-_DEFAULT_HOST = "api.openai.com"
-_CONNECT_SECONDS = 10.0
-_MOST_CONNECTIONS = 1000  # of the SDK's pool; more would wait for a connection until the timeout
-
-
-@dataclass(frozen=True, slots=True)
-class OpenAIConfig:
-    """How a provider is called.
-
-    base_url: the server, usually ending in /v1; None: OPENAI_BASE_URL, else OpenAI.
-    api_key: None: OPENAI_API_KEY.
-    max_concurrency: requests of one query stage that are under way at once.
-    timeout: seconds until a request without an answer is given up and tried again.
-    max_retries: tries after the first, when the connection fails or the server answers 408, 409,
-        429 or 5xx; after the seconds that the server names, else after 0.5, 1, 2, 4, 8, 8, ...
-    relqueries: how the server is told which requests are one relQuery: "vllm" in the field that
-        vLLM's plug-in reads, "relquery" in that of `relquery serve`; None for not at all.
-    """
-
-    base_url: str | None = None
-    api_key: str | None = field(default=None, repr=False)
-    max_concurrency: int = 16
-    timeout: float = 60.0
-    max_retries: int = 5
-    relqueries: Literal["vllm", "relquery"] | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("base_url", "api_key"):
-            given = getattr(self, name)
-            if not isinstance(given, str | None):
-                raise ConfigError(f"{name} is of type {type(given).__name__}; it must be a string.")
-        if not (_is_int(self.max_concurrency) and 1 <= self.max_concurrency <= _MOST_CONNECTIONS):
-            raise ConfigError(
-                f"max_concurrency is {self.max_concurrency!r}; "
-                f"it must be an integer from 1 to {_MOST_CONNECTIONS}."
-            )
-        if not (isinstance(self.timeout, int | float) and self.timeout > 0):
-            raise ConfigError(f"timeout is {self.timeout!r}; it must be above 0 seconds.")
-        if not (_is_int(self.max_retries) and self.max_retries >= 0):
-            raise ConfigError(
-                f"max_retries is {self.max_retries!r}; it must be an integer of at least 0."
-            )
-        if self.relqueries not in ("vllm", "relquery", None):
-            raise ConfigError(
-                f"relqueries is {self.relqueries!r}; it must be 'vllm', 'relquery' or None."
-            )
-
-
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+_NEVER: dict[Api, frozenset[str]] = {
+    "chat": frozenset(),
+    "responses": frozenset({"seed", "stop", "top_k"}),
+    "messages": frozenset({"seed", "scored"}),
+}
+"""What an API has no parameter for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A model on a server. Raises ModelError without a key, ConfigError.
+    """A model on a server. Raises ModelError without a key, MissingExtraError, ConfigError.
 
     model: the name that the server knows. learnt: settings that it was found to do without.
+    taken: settings of requests that it took. at: its address without what all addresses have.
     """
 
     model: str
-    config: OpenAIConfig
+    config: ProviderConfig
+    provider: Provider = OPENAI
     learnt: set[str] = field(default_factory=set)
+    taken: set[str] = field(default_factory=set)
+    at: str = field(init=False)
 
     def __post_init__(self) -> None:
         if not self.model:
-            raise ConfigError("The model's name is empty. Write openai:NAME, e.g. openai:gpt-4o.")
-        self.client()
+            raise ConfigError(
+                f"The model's name is empty. Write {self.provider.name}:NAME, e.g. "
+                f"{self.provider.example}."
+            )
+        if self.provider is ANTHROPIC and self.config.api is not None:
+            raise ConfigError(
+                f"api is {self.config.api!r}, which Anthropic does not have. Leave it out."
+            )
+        make = anthropic_client if self.provider is ANTHROPIC else openai_client
+        url = make(self.provider, self.config).base_url
+        at = url.netloc.decode() + url.path.rstrip("/").removesuffix("/v1")
+        object.__setattr__(self, "at", at)
+        if self.facts is not None:
+            self.learnt.update(self.facts.without)
+        self.learnt.update(_NEVER[self.api])
+
+    @property
+    def facts(self) -> Facts | None:
+        """What is known of the model; None for another server than the provider's own, too."""
+        return facts_of(self.provider.name, self.model) if self._is_providers_own else None
+
+    @property
+    def api(self) -> Api:
+        """How it is spoken to."""
+        if self.provider is ANTHROPIC:
+            return "messages"
+        return self.config.api or ("chat" if self.facts is None else self.facts.api)
 
     @property
     def name(self) -> str:
-        """`openai:MODEL`, and `@SERVER` unless it is OpenAI."""
-        url = self.client().base_url
-        at = url.netloc.decode() + url.path.rstrip("/").removesuffix("/v1")
-        return f"openai:{self.model}" + ("" if at == _DEFAULT_HOST else f"@{at}")
+        """`PROVIDER:MODEL`, and `@SERVER` unless it is the provider's own."""
+        return f"{self.provider.name}:{self.model}" + (
+            "" if self._is_providers_own else f"@{self.at}"
+        )
+
+    def known_as(self) -> tuple[str, ...]:
+        """Names in a ledger: the one to store under, then those of older answers."""
+        plain, full = f"{self.provider.name}:{self.model}", self.name
+        if self.config.by_server or plain == full:
+            return (full,)
+        return plain, full
 
     def announced(self, rows: int) -> dict[str, Any]:
         """What the body of each of so many requests says, if the server is told of relQueries."""
@@ -94,33 +100,38 @@ class Server:
                 return {"relquery": {"id": uuid4().hex, "rows": rows}}
         return {}
 
-    def client(self) -> openai.AsyncOpenAI:
-        """What talks to the server; to be closed."""
+    def wire(self, rows: int = 0) -> Wire:
+        """What sends requests, of which there will be so many; to be closed."""
         timeout = self.config.timeout
-        try:
-            client = openai.AsyncOpenAI(
-                base_url=self.config.base_url,
-                api_key=self.config.api_key,
-                timeout=openai.Timeout(timeout, connect=min(timeout, _CONNECT_SECONDS)),
-                max_retries=self.config.max_retries,
-            )
-        except openai.OpenAIError as error:
-            raise _no_key("No API key is set") from error
-        except Exception as error:
+        if self.api == "messages":
+            client = anthropic_client(self.provider, self.config)
+            return AnthropicMessages(client, self.model, timeout)
+        if self.api == "responses":
+            return Responses(openai_client(self.provider, self.config), self.model, timeout)
+        opened = openai_client(self.provider, self.config)
+        return Chat(opened, self.model, timeout, self.announced(rows))
+
+    def client(self) -> openai.AsyncOpenAI:
+        """OpenAI's SDK with its own retries, for what is not a prompt; to be closed."""
+        return openai_client(self.provider, self.config, self.config.max_retries)
+
+    def check(self, sampling: Sampling) -> None:
+        """Raises ConfigError for what the API cannot be asked."""
+        never = _NEVER[self.api]
+        api = {"responses": "The Responses API", "messages": "Anthropic"}.get(self.api, "")
+        if sampling.temperature > 0 and sampling.seed is not None and "seed" in never:
             raise ConfigError(
-                f"Cannot create a client: {error}. Check base_url, OPENAI_BASE_URL and HTTP_PROXY."
-            ) from error
-        url, key = client.base_url, client.api_key
-        if url.scheme not in ("http", "https") or not url.host:
-            raise ConfigError(f"base_url is '{url}'; it must start with http:// or https://.")
-        if not key or not key.isascii() or not key.isprintable() or " " in key:
-            raise _no_key("The API key is empty or holds characters that no key has")
-        return client
+                f"seed is {sampling.seed}; {api} has no seed. Leave it out, or use temperature 0."
+            )
+        if sampling.top_k and "top_k" in never:
+            raise ConfigError(f"top_k is {sampling.top_k}; {api} has no top_k. Leave it out.")
+        if sampling.scored and "scored" in never:
+            raise ConfigError(
+                f"Labels are to be weighed, but {api} gives no token probabilities. Use a model of "
+                "another provider, or the embedded engine."
+            )
 
-
-def _no_key(what: str) -> ModelError:
-    return ModelError(
-        f"{what}. Set the environment variable OPENAI_API_KEY to your key, e.g. with "
-        "`export OPENAI_API_KEY=...`; in Python, api_key='...' works too. A server without keys "
-        "takes any value."
-    )
+    @property
+    def _is_providers_own(self) -> bool:
+        host, _, path = self.at.partition("/")
+        return host == self.provider.host and (not path or self.provider.base_url is not None)

@@ -9,11 +9,13 @@ from typing import Any, Self
 
 import openai
 
-from relquery.backends.provider.chat import to_body, to_messages
-from relquery.backends.provider.failures import not_served, words
-from relquery.backends.provider.refusals import no_temperature, refused
-from relquery.backends.provider.reply import REASONING, Said, Usage, no_answer, short
+from relquery.backends.provider.form.failures import not_served
+from relquery.backends.provider.form.messages import to_messages
+from relquery.backends.provider.form.refusals import no_temperature, refused
+from relquery.backends.provider.form.reply import REASONING, Said, Usage, no_answer, short
+from relquery.backends.provider.form.trouble import TroubleError, trouble_of
 from relquery.backends.provider.server import Server
+from relquery.backends.provider.wires.chat import chat_body
 from relquery.errors import ModelError, RequestError, SamplingWarning
 from relquery.prompt import Answer, Finish, Prompt, Sampling
 
@@ -63,7 +65,7 @@ class Streaming:
             return no_answer(str(error), 0)
         sampling, without = Sampling(max_tokens), frozenset(self.server.learnt)
         while True:
-            body = to_body(messages, sampling, without)
+            body = chat_body(messages, sampling, without)
             if "stream_options" not in without:
                 body["stream_options"] = {"include_usage": True}
             if user:
@@ -73,9 +75,10 @@ class Streaming:
                     {"model": self.server.model, "stream": True, **body}, heard
                 )
             except openai.APIError as error:
-                spared = without | self.server.learnt | refused(error, sampling)
+                trouble = trouble_of(error, self.server.config.timeout)
+                spared = without | self.server.learnt | refused(trouble, sampling)
                 if spared == without:
-                    return self._failed(error)
+                    return self._failed(trouble)
                 without = spared
             except Exception as error:  # the SDK's other errors, of this request alone
                 return no_answer(f"The request failed: {error!r}", 1)
@@ -114,24 +117,23 @@ class Streaming:
         self.tells_cached |= said.tells_cached
         return said.answer()
 
-    def _failed(self, error: openai.APIError) -> Answer:
-        said, url = self._words(error), self._sdk.base_url
-        status = getattr(error, "status_code", None)
+    def _failed(self, trouble: TroubleError) -> Answer:
+        said, url = self._words(trouble), self._sdk.base_url
         if self._answered:
             return no_answer(said, 1)
-        if status == 401:
-            raise _wrong_key(url, said) from error
-        if status in (403, 404):
-            raise ModelError(not_served(url, self.server.model, said)) from error
-        if error.code == "insufficient_quota":
-            raise ModelError(f"The account has no quota left. {said}") from error
+        if trouble.status == 401:
+            raise _wrong_key(url, said) from trouble
+        if trouble.status in (403, 404):
+            raise ModelError(not_served(url, self.server.model, said)) from trouble
+        if trouble.is_quota:
+            raise ModelError(f"The account has no quota left. {said}") from trouble
         return no_answer(said, 1)
 
-    def _words(self, error: openai.APIError) -> str:
-        timeout = self.server.config.timeout
-        if isinstance(error, openai.APITimeoutError):
+    def _words(self, trouble: TroubleError) -> str:
+        if trouble.kind == "late":
+            timeout = self.server.config.timeout
             return f"Nothing was heard for {timeout:g} seconds. Raise the timeout."
-        return words(error, timeout)
+        return trouble.words
 
 
 @dataclass(slots=True)
@@ -178,12 +180,13 @@ async def _check(client: openai.AsyncOpenAI) -> None:
     try:
         await client.with_options(timeout=_CHECK_SECONDS).get("/models", cast_to=object)
     except openai.AuthenticationError as error:
-        raise _wrong_key(url, words(error, _CHECK_SECONDS)) from error
+        said = trouble_of(error, _CHECK_SECONDS).words
+        raise _wrong_key(url, said) from error
     except openai.APIStatusError:
         pass  # not all servers list their models
     except openai.APIConnectionError as error:
         if not _reached(error):
-            said = words(error, _CHECK_SECONDS)
+            said = trouble_of(error, _CHECK_SECONDS).words
             raise ModelError(
                 f"{url} cannot be reached. {said} Start the server, or check its address."
             ) from error

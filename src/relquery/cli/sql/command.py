@@ -22,6 +22,16 @@ from relquery.cli.sql.params import (
     read_selectivity,
     rows_for,
 )
+from relquery.cli.sql.provider import (
+    BaseUrl,
+    Budget,
+    Concurrency,
+    Retries,
+    Rpm,
+    Timeout,
+    Tpm,
+    provider_options,
+)
 from relquery.cli.sql.setup import Setup
 from relquery.cli.sql.wanted import Outcome, Wanted
 from relquery.cli.terminal.exits import ERROR, INTERRUPTED, ROWS_LOST
@@ -36,7 +46,7 @@ from relquery.cli.terminal.show import (
 )
 from relquery.cli.terminal.tables import check_output, find_tables
 from relquery.connection import Connection
-from relquery.errors import ConfigError, LateQueryError, PartialResultWarning
+from relquery.errors import BudgetError, ConfigError, LateQueryError, PartialResultWarning
 from relquery.sql.analyze.analysis import is_analysis
 from relquery.sql.exchange.distinct import distinct_names
 from relquery.sql.exchange.files import for_csv
@@ -86,8 +96,8 @@ def sql(
         typer.Option(
             "--model",
             "-m",
-            help="demo (default), a Hugging Face name or folder, openai:NAME, or "
-            "random:layers=8,...",
+            help="demo (default), a Hugging Face name or folder, openai:NAME, anthropic:NAME, "
+            "gemini:NAME, or random:layers=8,...",
         ),
     ] = None,
     database: Annotated[
@@ -176,6 +186,13 @@ def sql(
         ),
     ] = None,
     cost: Cost = None,
+    base_url: BaseUrl = None,
+    concurrency: Concurrency = None,
+    timeout: Timeout = None,
+    retries: Retries = None,
+    rpm: Rpm = None,
+    tpm: Tpm = None,
+    budget: Budget = None,
     allow_errors: Annotated[
         bool, typer.Option("--allow-errors", help="Exit with 0 even if some rows have no value.")
     ] = False,
@@ -206,6 +223,9 @@ def sql(
         options["cache_tokens"] = cache_tokens
     if cost is not None:
         options["cost"] = cost
+    asked = {"--base-url": base_url, "--concurrency": concurrency, "--timeout": timeout}
+    asked |= {"--retries": retries, "--rpm": rpm, "--tpm": tpm, "--budget": budget}
+    options |= provider_options(model, asked)
     sampling: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature, "seed": seed}
     tables = find_tables(table or [])
     guarded = rows_for("--guard", guard_rows, GUARD_ROWS, is_on=guard is not None)
@@ -238,7 +258,7 @@ def sql(
         setup.connect(setup.backend()) as connection,
         noted(connection.ledger, ctx, text, tables, runs=runs) as has_come,
     ):
-        outcome = _outcome(connection, wanted, text, params, sampling, has_file=ledger is not None)
+        outcome = _outcome(connection, wanted, text, params, sampling, ledger=ledger)
         has_come(outcome.result)
     result = outcome.result
     _save(result, write, html)
@@ -255,12 +275,9 @@ def _outcome(
     params: Any,
     sampling: dict[str, Any],
     *,
-    has_file: bool,
+    ledger: Path | None,
 ) -> Outcome:
-    """Run the query with its progress shown. Exits where it is stopped, and says what is kept.
-
-    has_file: whether the ledger outlives this command.
-    """
+    """Run the query with its progress shown. Exits where it is stopped, and says what is kept."""
     came, usd = Came(), usd_of(connection.backend)
     with shown_warnings(PartialResultWarning), progress(usd=usd) as advance:
         try:
@@ -270,11 +287,18 @@ def _outcome(
             kept = what_is_kept(connection.ledger, came)
             errors_console().print(f"Interrupted. {kept}", markup=False, highlight=False)
             raise typer.Exit(INTERRUPTED) from None
-        except LateQueryError as error:
-            kept = what_is_kept(connection.ledger, came)
-            said = error if has_file else f"{error.__cause__} {kept}"
+        except (BudgetError, LateQueryError) as error:
+            said = _ending(error, what_is_kept(connection.ledger, came), ledger)
             errors_console().print(f"Error: {said}", style="red", markup=False, highlight=False)
             raise typer.Exit(ERROR) from None
+
+
+def _ending(error: Exception, kept: str, ledger: Path | None) -> str:
+    """What to say where a query ends after calls were paid for. kept: what became of answers."""
+    if isinstance(error, BudgetError):
+        return f"{error} {kept}"
+    # Without a file, the ledger ends with this command.
+    return str(error) if ledger is not None else f"{error.__cause__} {kept}"
 
 
 def _is_typed() -> bool:

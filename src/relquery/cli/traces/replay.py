@@ -112,10 +112,11 @@ def _key(variable: str | None) -> str:
 
 def _streaming(model: str, server: str, key: str, timeout: float) -> Streaming:
     # Imported for this command alone: the provider's package takes half a second to import.
-    from relquery.backends.provider.server import OpenAIConfig, Server
+    from relquery.backends.provider.config import ProviderConfig
+    from relquery.backends.provider.server import Server
     from relquery.backends.provider.streaming import Streaming
 
-    config = OpenAIConfig(server, key, timeout=timeout, max_retries=0)
+    config = ProviderConfig(server, key, timeout=timeout, max_retries=0)
     return Streaming(Server(model, config))
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from relquery.backends.provider.openai import OpenAIBackend, OpenAIConfig
+from relquery.backends.provider.backend import ProviderBackend
+from relquery.backends.provider.config import ProviderConfig
 from relquery.prompt import Answer, Finish, Sampling, Span
 from tests.backends.provider.chat_server import Body, ChatServer, Reply, Serve, completion, failure
 
@@ -25,7 +26,7 @@ def weighed(text: str, likeliest: dict[str, float], finish: str = "stop") -> Rep
 
 
 def ask(server: ChatServer, sampling: Sampling = SENTIMENT, count: int = 1) -> list[Answer]:
-    asked = OpenAIBackend("m", OpenAIConfig(base_url=server.url, max_concurrency=1))
+    asked = ProviderBackend("m", ProviderConfig(base_url=server.url, max_concurrency=1))
     answers = dict(asked.answer([(Span(f"Row {n}"),) for n in range(count)], sampling))
     return [answers[index] for index in range(count)]
 

@@ -5,26 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
 
+from relquery.backends.provider.form.failures import Failure
 from relquery.prompt import Answer, Prompt
 
 ENOUGH = 5
 """So many requests that fail alike, while none is answered, are taken for all."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why a request has no answer.
-
-    kind: the same for failures that are alike. reason: what to say where all are. whose: the
-    prompt's own; the model's, of which one is enough where there are no others; the server's,
-    whatever the prompt; or not to be told.
-    """
-
-    kind: str
-    reason: str
-    whose: Literal["prompt", "model", "server", "unknown"] = "unknown"
+ENOUGH_REFUSED = 20
+"""The same of answers that are no use, such as refusals: those may be the prompts' own fault."""
 
 
 class AllAlikeError(Exception):
@@ -48,32 +36,39 @@ class Trial:
     patience: int
     _is_settled: bool = False
     _held: list[tuple[int, Answer, Failure]] = field(default_factory=list)
-    _running: int = 0
+    _begun: dict[int, int] = field(default_factory=dict)
+    _answered: int = 0
     _in_a_row: int = 0
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
-    _door: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def begin(self) -> tuple[int, Prompt] | None:
-        """The next prompt, once it may be sent; None if there is none, or AllAlikeError."""
-        async with self._door:  # one after the other, so that they go in their order
-            while self._held and self._running:
-                self._changed.clear()
-                await self._changed.wait()
-            if len(self._held) >= ENOUGH:
-                self._stop()
-            for index, prompt in self.prompts:
-                self._running += 1
-                return index, prompt
+    @property
+    def is_open(self) -> bool:
+        """Whether a prompt may be begun now."""
+        return not (self._held and self._begun)
+
+    async def opened(self) -> None:
+        """Wait until a prompt may be begun. Raises AllAlikeError."""
+        while not self.is_open:
+            self._changed.clear()
+            await self._changed.wait()
+        if self._are_enough():
+            self._stop()
+
+    def begin(self) -> tuple[int, Prompt] | None:
+        """The next prompt, which is begun; None if there is none."""
+        for index, prompt in self.prompts:
+            self._begun[index] = self._answered
+            return index, prompt
         return None
 
     def end(self, index: int, answer: Answer, failure: Failure | None) -> None:
         """One has ended; failure: None if it was answered. Raises AllAlikeError."""
-        self._running -= 1
+        begun = self._begun.pop(index)
         self._changed.set()
         if failure is not None and failure.whose == "prompt":
             self.deliver(index, answer)
             return
-        self._count(failure)
+        self._count(failure, begun)
         if failure is None or (self._held and self._held[0][2].kind != failure.kind):
             self._settle()
         if failure is None or self._is_settled:
@@ -83,13 +78,24 @@ class Trial:
 
     def over(self) -> None:
         """No more requests come. Raises AllAlikeError."""
-        if self._held and (len(self._held) >= ENOUGH or self._held[0][2].whose == "model"):
+        if self._held and (self._are_enough() or self._held[0][2].whose == "model"):
             self._stop()
         self._settle()
 
-    def _count(self, failure: Failure | None) -> None:
-        is_servers = failure is not None and failure.whose == "server"
-        self._in_a_row = self._in_a_row + 1 if is_servers else 0
+    def _are_enough(self) -> bool:
+        if not self._held:
+            return False
+        is_answers = self._held[0][2].whose == "answer"
+        return len(self._held) >= (ENOUGH_REFUSED if is_answers else ENOUGH)
+
+    def _count(self, failure: Failure | None, begun: int) -> None:
+        """Count failures of the server's. begun: how many were answered when this one was."""
+        if failure is None:
+            self._answered += 1
+        if failure is None or failure.whose != "server":
+            self._in_a_row = 0
+        elif begun == self._answered:  # else it failed long ago, and was tried again since
+            self._in_a_row += 1
         if failure is not None and self._is_settled and self._in_a_row >= self.patience:
             raise AllAlikeError(
                 f"The last {self._in_a_row} requests to {self.server} failed. {failure.reason}"

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from relquery.backends.provider.trial import ENOUGH, AllAlikeError, Failure, Trial
+from relquery.backends.provider.form.failures import Failure
+from relquery.backends.provider.sending.trial import ENOUGH, AllAlikeError, Trial
 from relquery.prompt import Answer, Finish
 
 GOOD = Answer("yes", Finish.STOP)
@@ -33,7 +34,13 @@ def run(endings: Sequence[Ending], concurrency: int = 1) -> tuple[list[int], int
 
         async def work() -> None:
             nonlocal asked
-            while (begun := await trial.begin()) is not None:
+            while True:
+                await trial.opened()
+                if not trial.is_open:
+                    continue
+                begun = trial.begin()
+                if begun is None:
+                    return
                 asked += 1
                 await asyncio.sleep(0)
                 ending = endings[begun[0]]

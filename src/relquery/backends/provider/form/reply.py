@@ -1,13 +1,13 @@
-"""A chat completion as a server sent it, read as an answer."""
+"""What a server said, read as an answer."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from relquery.backends.provider.weighing import label_scores
-from relquery.backends.provider.wrapping import json_in, unfenced, without_reasoning
+from relquery.backends.provider.form.weighing import label_scores
+from relquery.backends.provider.form.wrapping import json_in, unfenced, without_reasoning
 from relquery.prompt import Answer, Finish, Sampling
 
 # Reasons to end, as servers name them; all others, and none, are those of whole answers.
@@ -22,34 +22,21 @@ _MOST_TOKENS = 2**53  # what a reply may claim
 
 
 def to_answer(
-    reply: str,
+    said: Said,
     sampling: Sampling,
     attempts: int,
     limit: int | None = None,
     stop: tuple[str, ...] = (),
     *,
     held: bool = False,
-) -> Answer | None:
-    """The answer in a chat completion, given as the JSON text that the server sent.
+) -> Answer:
+    """The answer in what a server said.
 
     limit: of the answer's tokens, as it was sent. stop: strings that the server was not told to
-    stop at. held: see json_in. None if it is not a chat completion.
+    stop at. held: see json_in.
     """
-    try:
-        body = json.loads(reply)
-        choice = body["choices"][0]
-        message = choice["message"]
-        said = Said(
-            _text_of(message.get("content")),
-            choice.get("finish_reason"),
-            message.get("refusal"),
-            any(message.get(name) for name in REASONING),
-            Usage.of(body.get("usage")),
-        )
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return None
     if sampling.scored:
-        return _weighed(choice, said, sampling.labels, attempts)
+        return _weighed(said, sampling.labels, attempts)
     text, finish, problem = said.ending(limit, stop)
     if sampling.labels:
         label = None if problem or text is None else _label(text, sampling.labels)
@@ -63,50 +50,80 @@ def to_answer(
             finish, problem = Finish.ERROR, f"The answer {short(str(text))!r} is not JSON."
         else:
             text = found
-    usage = said.usage
-    return Answer(text, finish, problem, usage.prompt, usage.cached, usage.output, attempts)
+    return said.usage.counted(Answer(text, finish, problem, attempts=attempts))
 
 
-def _weighed(choice: Any, said: Said, labels: tuple[str, ...], attempts: int) -> Answer:
+def _weighed(said: Said, labels: tuple[str, ...], attempts: int) -> Answer:
     """The likeliest label, and how likely each is, whatever the answer goes on with."""
     _, finish, problem = said.ending()
-    found = label_scores(choice, labels) if problem is None or finish is Finish.LENGTH else problem
-    usage = said.usage
-    counts = usage.prompt, usage.cached, usage.output, attempts
-    if isinstance(found, str):
-        return Answer(None, Finish.ERROR, found, *counts)
+    is_weighed = problem is None or finish is Finish.LENGTH
+    found = label_scores(said.logprobs, labels) if is_weighed else problem
+    if not isinstance(found, dict):
+        return said.usage.counted(Answer(None, Finish.ERROR, found, attempts=attempts))
     likeliest = max(labels, key=lambda label: found[label])
-    return Answer(likeliest, Finish.STOP, None, *counts, scores=found)
+    answer = Answer(likeliest, Finish.STOP, attempts=attempts, scores=found)
+    return said.usage.counted(answer)
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens that a request took. A count that the server leaves out or garbles is 0."""
+    """Tokens that a request took. A count that the server leaves out or garbles is 0.
+
+    prompt: all of the prompt. cached, written: how many of them came from the provider's cache, and
+    were stored there. output: of the answer, reasoning included.
+    """
 
     prompt: int = 0
     cached: int = 0
     output: int = 0
+    written: int = 0
 
     @classmethod
     def of(cls, said: object) -> Usage:
-        """From the `usage` of a reply, whatever stands there."""
+        """From the `usage` of a chat completion, whatever stands there."""
         usage = said if isinstance(said, dict) else {}
         details = usage.get("prompt_tokens_details")
         cached = details.get("cached_tokens") if isinstance(details, dict) else None
-        return cls(
-            *map(_count, (usage.get("prompt_tokens"), cached, usage.get("completion_tokens")))
+        written = details.get("cache_write_tokens") if isinstance(details, dict) else None
+        return cls.counting(
+            usage.get("prompt_tokens"), cached, usage.get("completion_tokens"), written
+        )
+
+    @classmethod
+    def counting(cls, prompt: object, cached: object, output: object, written: object) -> Usage:
+        """From numbers as a server gives them."""
+        return cls(count(prompt), count(cached), count(output), count(written))
+
+    def counted(self, answer: Answer) -> Answer:
+        """An answer with these counts."""
+        return replace(
+            answer,
+            prompt_tokens=self.prompt,
+            cached_tokens=self.cached,
+            output_tokens=self.output,
+            written_tokens=self.written,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a server said. reason: why it ended. reasoned: whether reasoning came apart from it."""
+    """What a server said. reason: why it ended. reasoned: whether reasoning came apart from it.
+
+    logprobs: of its tokens, in the form of a chat completion's `logprobs.content`; None for none.
+    """
 
     text: str | None
     reason: object
     refusal: object
     reasoned: bool
     usage: Usage
+    logprobs: Any = None
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the model refused, or a filter withheld the answer."""
+        reason = self.reason.lower() if isinstance(self.reason, str) else None
+        return bool(self.refusal) or reason in _FILTERED
 
     def ending(
         self, limit: int | None = None, stop: tuple[str, ...] = ()
@@ -166,7 +183,7 @@ def short(text: str) -> str:
     return text if len(text) <= 300 else f"{text[:297]}..."
 
 
-def _text_of(content: object) -> str | None:
+def text_of(content: object) -> str | None:
     """Text as it stands, or in parts, of which some may hold reasoning. Raises TypeError."""
     if isinstance(content, list):
         return "".join(part["text"] for part in content if part.get("type") == "text")
@@ -175,7 +192,7 @@ def _text_of(content: object) -> str | None:
     raise TypeError
 
 
-def _count(said: object) -> int:
+def count(said: object) -> int:
     """A number of tokens; 0 if it is not a valid count."""
     if isinstance(said, bool) or not isinstance(said, (int, float)):
         return 0

@@ -5,27 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-import openai
-
-from relquery.backends.provider.chat import setting_of
+from relquery.backends.provider.form.format import setting_of
+from relquery.backends.provider.form.trouble import TroubleError
 from relquery.prompt import Sampling
 
 # By the words with which servers that name no parameter refuse one.
 _WORDS = {
     "max_tokens": r"\bmax_completion_tokens\b",
-    "response_format": r"\bresponse_format\b|\bjson_schema\b",
+    "response_format": r"\bresponse_format\b|\bjson_schema\b|\boutput_config\b",
     "top_logprobs": r"\btop_logprobs\b",
     "stream_options": r"\bstream_options\b",
     "temperature": r"\btemperature\b",
     "top_p": r"\btop_p\b",
     "seed": r"\bseed\b",
-    "stop": r"['\"`]stop['\"`]",
+    "stop": r"['\"`]stop['\"`]|\bstop_sequences\b",
     "neighbours": r"\balternat",  # two messages of one role in a row
 }
 _NAME = re.compile(r"\w+")
+_SYNONYMS = {"text": "response_format", "output_config": "response_format"}
+_SYNONYMS |= {"stop_sequences": "stop"}
 
 
-def refused(error: openai.APIError, sampling: Sampling) -> set[str]:
+def refused(trouble: TroubleError, sampling: Sampling) -> set[str]:
     """Settings that a server refuses and that a request with this sampling can do without.
 
     The limit then goes by its newer name, choices and schemas are said in words, answers are cut
@@ -33,9 +34,9 @@ def refused(error: openai.APIError, sampling: Sampling) -> set[str]:
     answer is left out. So is a temperature of 0: the server then draws by its own, which is not the
     same, but the best that it offers.
     """
-    if not isinstance(error, (openai.BadRequestError, openai.UnprocessableEntityError)):
+    if trouble.status not in (400, 422):
         return set()
-    names = _named(error)
+    names = _named(trouble)
     if "response_format" in names:
         names = names - {"response_format"} | {setting_of(sampling)}
     return dispensable(names, sampling)
@@ -54,12 +55,11 @@ def no_temperature(model: str) -> str:
     )
 
 
-def _named(error: openai.APIError) -> set[str]:
-    first = _NAME.match(error.param) if isinstance(error.param, str) else None
-    if first is not None and first[0] != "messages":
-        return {first[0]} & _WORDS.keys()
-    said = f"{error.message} {error.body}".lower()
-    return {name for name, words in _WORDS.items() if re.search(words, said)}
+def _named(trouble: TroubleError) -> set[str]:
+    first = None if trouble.param is None else _NAME.match(trouble.param)
+    if first is not None and first[0] not in ("messages", "input"):
+        return {_SYNONYMS.get(first[0], first[0])} & _WORDS.keys()
+    return {name for name, words in _WORDS.items() if re.search(words, trouble.said)}
 
 
 def _is_dispensable(name: str, sampling: Sampling) -> bool:

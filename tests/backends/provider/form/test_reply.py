@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relquery.backends.provider.reply import Usage, to_answer
-from relquery.backends.provider.wrapping import unfenced, without_reasoning
+from relquery.backends.provider.form.reply import Usage, to_answer
+from relquery.backends.provider.form.wrapping import unfenced, without_reasoning
+from relquery.backends.provider.wires.chat import read_chat
 from relquery.ledger import Ledger
 from relquery.prompt import Answer, Finish, Sampling
 
@@ -25,9 +26,9 @@ def reply(content: object, finish: object = "stop", output: object = 2, **messag
 
 
 def read(text: str, sampling: Sampling | None = None, limit: int | None = None) -> Answer:
-    answer = to_answer(text, sampling or Sampling(), 1, limit)
-    assert answer is not None
-    return answer
+    said = read_chat(text)
+    assert said is not None
+    return to_answer(said, sampling or Sampling(), 1, limit)
 
 
 # how an answer ended
@@ -230,9 +231,10 @@ def replies(draw: st.DrawFn) -> str:
 def test_any_reply_is_read_and_what_it_gives_can_be_stored(
     text: str, has_labels: bool, limit: int
 ) -> None:
-    answer = to_answer(text, LABELS if has_labels else Sampling(), 1, limit, ("Y",))
-    if answer is None:
+    said = read_chat(text)
+    if said is None:
         return
+    answer = to_answer(said, LABELS if has_labels else Sampling(), 1, limit, ("Y",))
     assert (answer.error is None) == (answer.finish is Finish.STOP)
     assert answer.error is not None or isinstance(answer.text, str)
     assert not has_labels or answer.text in (None, *LABELS.labels)
@@ -243,4 +245,4 @@ def test_any_reply_is_read_and_what_it_gives_can_be_stored(
 
 @pytest.mark.parametrize("text", ["", "[" * 100_000, "1" * 5000, '{"choices": [', "<html>"])
 def test_what_is_no_json_is_no_completion(text: str) -> None:
-    assert to_answer(text, Sampling(), 1) is None
+    assert read_chat(text) is None

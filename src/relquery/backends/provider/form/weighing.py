@@ -18,13 +18,13 @@ _SHARED = 0.01
 """What may go to tokens with which several labels begin, as a part of what goes to labels."""
 
 
-def label_scores(choice: Any, labels: Sequence[str]) -> dict[str, float] | str:
+def label_scores(logprobs: Any, labels: Sequence[str]) -> dict[str, float] | str:
     """Log-probability of each label among the labels, -inf if it is not among the likeliest
     tokens; or why that is not known.
 
-    choice: of a chat completion.
+    logprobs: see Said.
     """
-    likeliest = _likeliest(choice)
+    likeliest = _likeliest(logprobs)
     if likeliest is None:
         return (
             "The server gave no token probabilities (logprobs), so the labels have no scores. "
@@ -46,10 +46,10 @@ def label_scores(choice: Any, labels: Sequence[str]) -> dict[str, float] | str:
     return {label: log(weight / total) if weight > 0 else -inf for label, weight in weights.items()}
 
 
-def _likeliest(choice: Any) -> list[tuple[str, float]] | None:
+def _likeliest(logprobs: Any) -> list[tuple[str, float]] | None:
     """The first token's alternatives without white space, and their probabilities."""
     try:
-        found = choice["logprobs"]["content"][0]["top_logprobs"]
+        found = logprobs[0]["top_logprobs"]
         return [(str(each["token"]).strip(), exp(min(0.0, each["logprob"]))) for each in found]
     except (LookupError, TypeError):
         return None

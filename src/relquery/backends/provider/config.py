@@ -1,0 +1,104 @@
+"""How a provider is called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from relquery.backends.provider.sending.amounts import Amount
+from relquery.errors import ConfigError
+
+_MOST_CONNECTIONS = 1000  # of the SDK's pool; more would wait for a connection until the timeout
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderConfig:
+    """How a provider is called.
+
+    base_url: the server, usually ending in /v1; None: the provider's own, or what
+        OPENAI_BASE_URL says of OpenAI's.
+    api_key: None: the provider's environment variable, e.g. OPENAI_API_KEY.
+    api: "chat" or "responses" of OpenAI; None: the one that suits the model.
+    max_concurrency: requests of one query stage that are under way at once.
+    timeout: seconds until a request without an answer is given up and tried again.
+    max_retries: tries after the first, when the connection fails or the server answers 408, 409,
+        429 or 5xx; after the seconds that the server names, else after a random wait of up to 0.5,
+        1, 2, 4, 8, 16, 16, ... seconds.
+    deadline: seconds for one prompt, with all its tries and waits; None for any time.
+    total_timeout: seconds for all prompts of one query stage; None for any time. Prompts that have
+        no answer by then are errors.
+    rpm, tpm: requests and tokens per minute, at most; None: what the server tells.
+    budget: what may be spent by this backend: "5USD", "2000000 tokens" or "500 calls"; None for
+        anything. No call is sent that could exceed it.
+    relqueries: how the server is told which requests are one relQuery: "vllm" in the field that
+        vLLM's plug-in reads, "relquery" in that of `relquery serve`; None for not at all.
+    by_server: whether a ledger keeps the answers of this server apart from those that other
+        servers give for the same model name.
+    """
+
+    base_url: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    max_concurrency: int = 16
+    timeout: float = 60.0
+    max_retries: int = 5
+    relqueries: Literal["vllm", "relquery"] | None = None
+    api: Literal["chat", "responses"] | None = None
+    deadline: float | None = None
+    total_timeout: float | None = None
+    rpm: int | None = None
+    tpm: int | None = None
+    budget: str | Amount | None = None
+    by_server: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("base_url", "api_key"):
+            given = getattr(self, name)
+            if not isinstance(given, str | None):
+                raise ConfigError(f"{name} is of type {type(given).__name__}; it must be a string.")
+        if not (_is_int(self.max_concurrency) and 1 <= self.max_concurrency <= _MOST_CONNECTIONS):
+            raise ConfigError(
+                f"max_concurrency is {self.max_concurrency!r}; "
+                f"it must be an integer from 1 to {_MOST_CONNECTIONS}."
+            )
+        if not (_is_int(self.max_retries) and self.max_retries >= 0):
+            raise ConfigError(
+                f"max_retries is {self.max_retries!r}; it must be an integer of at least 0."
+            )
+        self._check_seconds()
+        self._check_choices()
+        for name in ("rpm", "tpm"):
+            limit = getattr(self, name)
+            if limit is not None and not (_is_int(limit) and limit >= 1):
+                raise ConfigError(f"{name} is {limit!r}; it must be an integer of at least 1.")
+        if isinstance(self.budget, str):
+            object.__setattr__(self, "budget", Amount.of(self.budget))
+        if not isinstance(self.budget, Amount | None):
+            raise ConfigError(
+                f"budget is {self.budget!r}; write '5USD', '2000 tokens', '50 calls'."
+            )
+
+    def _check_seconds(self) -> None:
+        for name in ("timeout", "deadline", "total_timeout"):
+            seconds = getattr(self, name)
+            if name != "timeout" and seconds is None:
+                continue
+            if not _is_number(seconds) or not seconds > 0:
+                raise ConfigError(f"{name} is {seconds!r}; it must be above 0 seconds.")
+
+    def _check_choices(self) -> None:
+        if self.relqueries not in ("vllm", "relquery", None):
+            raise ConfigError(
+                f"relqueries is {self.relqueries!r}; it must be 'vllm', 'relquery' or None."
+            )
+        if self.api not in ("chat", "responses", None):
+            raise ConfigError(f"api is {self.api!r}; it must be 'chat', 'responses' or None.")
+        if not isinstance(self.by_server, bool):
+            raise ConfigError(f"by_server is {self.by_server!r}; it must be True or False.")
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

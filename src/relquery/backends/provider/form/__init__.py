@@ -1,0 +1,1 @@
+"""What is sent to a provider and read from it, whatever its API: no I/O."""

@@ -1,0 +1,58 @@
+"""What may be spent, and on what."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from relquery.errors import ConfigError
+
+Unit = Literal["USD", "tokens", "calls"]
+_AMOUNT = re.compile(r"\s*\$?\s*(?P<number>[\d_,]*\.?\d+(?:[eE]\d+)?)\s*(?P<unit>\$|[a-zA-Z]*)\s*")
+_UNITS: dict[str, Unit] = {
+    "usd": "USD",
+    "$": "USD",
+    "dollar": "USD",
+    "dollars": "USD",
+    "token": "tokens",
+    "tokens": "tokens",
+    "call": "calls",
+    "calls": "calls",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A number of US dollars, of tokens (prompt and answer together), or of calls."""
+
+    number: float
+    unit: Unit
+
+    @classmethod
+    def of(cls, text: str) -> Amount:
+        """From "5USD", "$5", "2000000 tokens" or "500 calls". Raises ConfigError."""
+        found = _AMOUNT.fullmatch(text)
+        name = "" if found is None else found["unit"].lower()
+        if not name and "$" in text:
+            name = "usd"
+        if found is None or name not in _UNITS:
+            raise ConfigError(
+                f"budget is {text!r}; write a number and what it counts: '5USD', "
+                "'2000000 tokens' or '500 calls'."
+            )
+        number = float(found["number"].replace(",", "").replace("_", ""))
+        if not number > 0:
+            raise ConfigError(f"budget is {text!r}; it must be above 0.")
+        return cls(number, _UNITS[name])
+
+    def __str__(self) -> str:
+        return shown(self.number, self.unit)
+
+
+def shown(number: float, unit: Unit) -> str:
+    """A number of a unit, as a person would write it."""
+    if unit == "USD":
+        return f"{number:.2f} USD" if number >= 1 or number == 0 else f"{number:.3g} USD"
+    count = round(number)
+    return f"{count:,} {unit[:-1] if count == 1 else unit}"

@@ -1,0 +1,122 @@
+"""Prompts as requests of one sampling, and replies as their answers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from relquery.backends.provider.form.failures import (
+    Failure,
+    failure,
+    not_reached,
+    reason_to_stop,
+)
+from relquery.backends.provider.form.format import (
+    is_wrapped,
+    limit_of,
+    says_in_words,
+    setting_of,
+)
+from relquery.backends.provider.form.messages import Messages
+from relquery.backends.provider.form.refusals import dispensable, no_temperature, refused
+from relquery.backends.provider.form.reply import Usage, no_answer, short, to_answer
+from relquery.backends.provider.form.trouble import TroubleError
+from relquery.backends.provider.server import Server
+from relquery.backends.provider.wires.wire import Wire
+from relquery.errors import ModelError, SamplingWarning
+from relquery.prompt import Answer, Sampling
+
+_LOG = logging.getLogger(__name__)
+
+Outcome = tuple[Answer, Failure | None]
+Without = frozenset[str]
+
+
+@dataclass(slots=True)
+class Asking:
+    """Requests with one sampling to one server.
+
+    server: what is learnt of it is added there. warn: tells the user. reached: whether the server
+    has answered anything.
+    """
+
+    wire: Wire
+    server: Server
+    sampling: Sampling
+    warn: Callable[[Warning], None]
+    reached: bool = False
+    warned: bool = False
+
+    @property
+    def limit(self) -> int:
+        """Tokens that an answer may have."""
+        return limit_of(self.sampling)
+
+    @property
+    def without(self) -> Without:
+        """Settings that requests do without, as far as is known."""
+        return frozenset(dispensable(self.server.learnt, self.sampling))
+
+    def body(self, messages: Messages, without: Without) -> dict[str, Any]:
+        """A request without the model."""
+        return self.wire.body(messages, self.sampling, without)
+
+    def is_known(self, body: dict[str, Any]) -> bool:
+        """Whether the server takes such requests, as far as can be told."""
+        return self.server.facts is not None or self._settings(body) <= self.server.taken
+
+    def note(self, body: dict[str, Any]) -> None:
+        """The server has read such a request, and refuses none of its settings."""
+        self.server.taken.update(self._settings(body))
+
+    def learn(self, without: Without) -> None:
+        """The server has taken a request without these."""
+        for setting in without - self.server.learnt:
+            _LOG.info("%s answers without %s", self.server.model, setting)
+        self.server.learnt.update(without)
+        if "temperature" in without and self.sampling.temperature == 0 and not self.warned:
+            self.warned = True
+            self.warn(SamplingWarning(no_temperature(self.server.model)))
+
+    def spared(self, trouble: TroubleError, without: Without) -> Without:
+        """What the next request does without, which is no more if nothing can be spared."""
+        return without | self.without | refused(trouble, self.sampling)
+
+    def read(self, text: str, calls: int, without: Without) -> tuple[Outcome, Usage | None]:
+        """The answer in a reply, and what it took; None if that is not known."""
+        said = self.wire.read(text)
+        if said is None:
+            got = f"The server's reply is not {self.wire.what}: {short(text)}"
+            remedy = f"{got} Check base_url ({self.wire.url}), which usually ends in /v1."
+            return (no_answer(got, calls), Failure(f"not {self.wire.what}", remedy)), None
+        stop = self.sampling.stop if "stop" in without else ()
+        held = is_wrapped(self.sampling) and not says_in_words(self.sampling, without)
+        answer = to_answer(said, self.sampling, calls, self.limit, stop, held=held)
+        if not said.is_refused:
+            return (answer, None), said.usage
+        reason = f"{answer.error} Change the prompt, or ask another model."
+        return (answer, Failure("refused", reason, "answer")), said.usage
+
+    def failed(self, trouble: TroubleError, calls: int) -> Outcome:
+        """An error in place of an answer, and why. Raises ModelError where all must fail."""
+        tries = f" ({calls} attempts)" if calls > 1 else ""
+        return no_answer(trouble.words + tries, calls), self.why(trouble)
+
+    def why(self, trouble: TroubleError) -> Failure:
+        """Whose matter trouble is."""
+        if not self.reached and trouble.kind == "connecting":
+            return Failure("connecting", not_reached(trouble, self.wire.url), "server")
+        return failure(trouble, self.wire.url, self.server.model)
+
+    def check(self, trouble: TroubleError, *, is_last: bool) -> None:
+        """Raises ModelError for what no other request would mend, if this was the last try."""
+        reason = reason_to_stop(trouble, self.wire.url, self.server.provider.key)
+        if reason is None and is_last and not self.reached and trouble.kind == "connecting":
+            reason = not_reached(trouble, self.wire.url)
+        if reason is not None:
+            raise ModelError(reason) from trouble
+
+    def _settings(self, body: dict[str, Any]) -> set[str]:
+        return {*body, setting_of(self.sampling)}

@@ -1,0 +1,120 @@
+"""A budget: what a call may cost at most is set aside before it is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Lock
+
+from relquery.backends.provider.form.reply import Usage
+from relquery.backends.provider.sending.amounts import Amount, shown
+from relquery.backends.provider.sending.needs import Need
+from relquery.errors import BudgetError, ConfigError
+from relquery.prices.table import known_price
+
+Usd = Callable[[int, int, int, int], float]
+"""USD for a call: (prompt tokens, output tokens, cached, written); the latter two of the prompt."""
+
+
+def usd_of(model: str) -> Usd | None:
+    """What calls of a model cost; None if its price is not known. model: as `connect` takes it."""
+    price = known_price(model)
+    if price is None:
+        return None
+
+    def usd(prompt: int, output: int, cached: int, written: int) -> float:
+        return price.usd(max(0, prompt - cached - written), written, cached, output)
+
+    return usd
+
+
+@dataclass(slots=True)
+class Purse:
+    """Shared by all threads that ask one server. Raises ConfigError for USD without a price.
+
+    budget: None for no end. usd: what calls cost. model: for messages.
+    """
+
+    budget: Amount | None
+    usd: Usd | None
+    model: str
+    spent: float = 0.0
+    _held: float = 0.0
+    _open: int = 0
+    _lock: Lock = field(default_factory=Lock)
+
+    def __post_init__(self) -> None:
+        if self.budget is not None and self.budget.unit == "USD" and self.usd is None:
+            raise ConfigError(
+                f"budget is {self.budget}, but the price of '{self.model}' is not known. Give the "
+                "budget in tokens or calls, e.g. '2000000 tokens' or '500 calls'."
+            )
+
+    def hold(self, need: Need) -> float | None:
+        """Set aside what a call may cost at most; gives it, or None while there is not enough but
+        calls under way may give some back. Raises BudgetError if there never is.
+        """
+        if self.budget is None:
+            return 0.0
+        most = self._most(need)
+        with self._lock:
+            if self.spent + self._held + most <= self.budget.number:
+                self._held += most
+                self._open += 1
+                return most
+            if self._open:
+                return None
+            raise BudgetError(self._words(most))
+
+    def give_back(self, held: float) -> None:
+        """A call was not sent, or cost nothing."""
+        self._close(held, 0.0)
+
+    def settle(self, held: float, usage: Usage | None) -> None:
+        """A call has ended. usage: None if it is not known what it cost: then the most."""
+        if self.budget is not None:
+            self._close(held, held if usage is None or not usage.prompt else self._cost(usage))
+
+    def refused(self, held: float) -> None:
+        """The server refused a call, which is paid for if calls are counted, and not else."""
+        counts = self.budget is not None and self.budget.unit == "calls"
+        self._close(held, held if counts else 0.0)
+
+    def _close(self, held: float, cost: float) -> None:
+        if self.budget is None:
+            return
+        with self._lock:
+            self._open -= 1
+            self._held = self._held - held if self._open else 0.0
+            self.spent += cost
+
+    def _most(self, need: Need) -> float:
+        match self.budget, self.usd:
+            case Amount(unit="calls"), _:
+                return 1.0
+            case Amount(unit="USD"), usd if usd is not None:
+                tokens = need.prompt, need.output
+                return max(usd(*tokens, 0, 0), usd(*tokens, 0, need.prompt))
+        return float(need.prompt + need.output)
+
+    def _cost(self, usage: Usage) -> float:
+        match self.budget, self.usd:
+            case Amount(unit="calls"), _:
+                return 1.0
+            case Amount(unit="USD"), usd if usd is not None:
+                return usd(usage.prompt, usage.output, usage.cached, usage.written)
+        return float(usage.prompt + usage.output)
+
+    def _words(self, most: float) -> str:
+        budget = self.budget
+        assert budget is not None
+        used = shown(self.spent, budget.unit)
+        are = "is" if used.startswith("1 ") else "are"
+        next_one = (
+            "" if budget.unit == "calls" else f", and one may take {shown(most, budget.unit)}"
+        )
+        return (
+            f"The budget of {budget} has no room for another call: {used} {are} spent{next_one}. "
+            "Raise the budget and run the same query with the same ledger: it asks only what is "
+            "not answered yet."
+        )

@@ -1,0 +1,167 @@
+"""Prompts sent to a provider, each until it has an answer or fails for good."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from math import inf
+from random import Random
+
+from relquery.backends.provider.config import ProviderConfig
+from relquery.backends.provider.form.failures import Failure
+from relquery.backends.provider.form.messages import Messages, to_messages
+from relquery.backends.provider.form.reply import no_answer
+from relquery.backends.provider.form.trouble import TroubleError
+from relquery.backends.provider.sending.asking import Asking, Outcome, Without
+from relquery.backends.provider.sending.circuit import Circuit
+from relquery.backends.provider.sending.door import Door, Shared, now
+from relquery.backends.provider.sending.headers import retry_after, utc
+from relquery.backends.provider.sending.retries import TOO_LONG, backoff
+from relquery.backends.provider.sending.trial import Trial
+from relquery.errors import RequestError
+from relquery.prompt import Prompt
+
+
+@dataclass(slots=True)
+class Row:
+    """A prompt on its way. begun: how many calls were answered when it was. calls: sent for it."""
+
+    index: int
+    messages: Messages
+    begun: int
+    without: Without
+    calls: int = 0
+    tries: int = 0
+    has_slot: bool = True
+
+
+@dataclass(slots=True)
+class Dispatch:
+    """The prompts of one query stage.
+
+    At most `max_concurrency` requests are under way, each prompt's first in the order given. What
+    waits for another try does not count. Time is that of the running event loop.
+    """
+
+    asking: Asking
+    trial: Trial
+    shared: Shared
+    config: ProviderConfig
+    chance: Random = field(default_factory=Random)
+    door: Door = field(init=False)
+    _slots: asyncio.Semaphore = field(init=False)
+    _end: float = inf
+
+    def __post_init__(self) -> None:
+        circuit = Circuit(self.asking.wire.url, self.config.max_retries)
+        self.door = Door(self.asking, self.shared, circuit)
+        self._slots = asyncio.Semaphore(self.config.max_concurrency)
+
+    async def run(self) -> None:
+        """Send all. Raises AllAlikeError, ModelError and BudgetError, alone or in a group."""
+        if self.config.total_timeout is not None:
+            self._end = now() + self.config.total_timeout
+        async with asyncio.TaskGroup() as rows:
+            while True:
+                await self.trial.opened()
+                await self._slots.acquire()
+                if not self.trial.is_open:  # closed while all slots were taken
+                    self._slots.release()
+                    continue
+                begun = self.trial.begin()
+                if begun is None:
+                    self._slots.release()
+                    break
+                rows.create_task(self._serve(*begun))
+        self.trial.over()
+
+    async def _serve(self, index: int, prompt: Prompt) -> None:
+        """One prompt, which has a slot."""
+        try:
+            messages = to_messages(prompt)
+        except RequestError as error:
+            self._slots.release()
+            self.trial.end(index, no_answer(str(error), 0), Failure("", str(error), "prompt"))
+            return
+        row = Row(index, messages, self.door.circuit.answered, self.asking.without)
+        try:
+            answer, failure = await self._in_time(row)
+        finally:
+            if row.has_slot:
+                self._slots.release()
+        if answer.error is not None:
+            self.shared.counting.failed()
+        self.trial.end(index, answer, failure)
+
+    async def _in_time(self, row: Row) -> Outcome:
+        deadline = inf if self.config.deadline is None else now() + self.config.deadline
+        end = min(deadline, self._end)
+        if now() < end:
+            try:
+                async with asyncio.timeout_at(None if end == inf else end):
+                    return await self._until_answered(row)
+            except TimeoutError:
+                pass
+        name, seconds = (
+            ("deadline", self.config.deadline)
+            if deadline < self._end
+            else ("total_timeout", self.config.total_timeout)
+        )
+        said = f"No answer within {seconds:g} seconds. Raise {name}, or ask less at once."
+        return no_answer(said, row.calls), Failure(name, said)
+
+    async def _until_answered(self, row: Row) -> Outcome:
+        refused = False
+        while True:
+            ticket = await self.door.enter(row.messages, row.without, is_ahead=refused)
+            self.shared.counting.sent(again=row.calls > 0)
+            row.calls += 1
+            try:
+                with self.door.under_way(ticket):
+                    sent = await self.asking.wire.send(ticket.body)
+            except TroubleError as trouble:
+                self.door.note(trouble, ticket)
+                spared = self.asking.spared(trouble, ticket.without)
+                if refused := spared != ticket.without:
+                    row.without = spared
+                    continue
+                was_read = trouble.status is not None and not trouble.is_passing
+                self.door.conclude(ticket, was_read=was_read)
+                wait = self._wait_for_next(trouble, row)
+                if wait is None:
+                    return self.asking.failed(trouble, row.calls)
+                await self._pause(row, wait)
+            else:
+                outcome, usage = self.asking.read(sent.text, row.calls, ticket.without)
+                self.door.settle(ticket, usage, sent.headers)
+                self.asking.learn(ticket.without)
+                self.door.conclude(ticket, was_read=True)
+                return outcome
+
+    async def _pause(self, row: Row, seconds: float) -> None:
+        """Wait without a slot."""
+        row.has_slot = False
+        self._slots.release()
+        await asyncio.sleep(seconds)
+        await self._slots.acquire()
+        row.has_slot = True
+
+    def _wait_for_next(self, trouble: TroubleError, row: Row) -> float | None:
+        """Seconds until a prompt is sent again; None if it is not. Raises ModelError where nothing
+        would help, and AllAlikeError.
+        """
+        row.tries += 1
+        told = retry_after(trouble.headers, utc())
+        is_last = row.tries > self.config.max_retries or not trouble.is_passing
+        is_last |= told is not None and told > TOO_LONG
+        self.asking.check(trouble, is_last=is_last)
+        wait = backoff(row.tries, told, self.chance)
+        if trouble.is_limit:
+            limiter = self.shared.limiter
+            if told is None:
+                wait = backoff(limiter.refusals + 1, None, self.chance)
+            limiter.refused(min(wait, TOO_LONG), now(), trouble.headers)
+            wait = 0.0  # the limiter lets nobody through until then
+        elif trouble.is_passing:
+            self.door.circuit.fail(row.index, row.begun, self.asking.why(trouble), wait, now())
+        return None if is_last else wait

@@ -1,0 +1,27 @@
+"""What a call needs of limits and of a budget, before it is known."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+# Tokens that servers put around messages, and with which some describe a schema.
+_AROUND, _OF_SCHEMA = 64, 512
+_OF_FORM = ("response_format", "text", "output_config")
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """prompt: bytes of the prompt, of which no tokenizer makes more tokens. output: tokens that
+    the answer may have.
+    """
+
+    prompt: int
+    output: int
+
+    @classmethod
+    def of(cls, body: dict[str, Any], output: int) -> Need:
+        """Of the body of a request."""
+        size = len(json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+        return cls(size + _AROUND + _OF_SCHEMA * any(name in body for name in _OF_FORM), output)

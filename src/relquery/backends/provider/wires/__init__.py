@@ -1,0 +1,1 @@
+"""The APIs of providers, each over its official SDK."""

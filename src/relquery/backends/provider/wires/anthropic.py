@@ -1,0 +1,105 @@
+"""Anthropic's Messages."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from relquery.backends.provider.form.format import limit_of, rule_of, says_in_words, schema_of
+from relquery.backends.provider.form.messages import Messages, with_rule
+from relquery.backends.provider.form.reply import Said, Usage, count
+from relquery.backends.provider.form.trouble import trouble_of
+from relquery.backends.provider.wires.wire import Sent, headers_of
+from relquery.prompt import Sampling
+
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic
+
+
+@dataclass(slots=True)
+class AnthropicMessages:
+    """See Wire."""
+
+    client: AsyncAnthropic
+    model: str
+    timeout: float
+    what: str = "a message"
+
+    @property
+    def url(self) -> str:
+        """See Wire."""
+        return str(self.client.base_url)
+
+    def body(
+        self, messages: Messages, sampling: Sampling, without: frozenset[str]
+    ) -> dict[str, Any]:
+        """See Wire."""
+        schema = schema_of(sampling)
+        in_words = schema is not None and says_in_words(sampling, without)
+        if in_words:
+            messages = with_rule(messages, rule_of(sampling))
+        rules = [each["content"] for each in messages if each["role"] == "system"]
+        body: dict[str, Any] = {
+            "messages": [each for each in messages if each["role"] != "system"],
+            "max_tokens": limit_of(sampling),
+        }
+        if rules:
+            body["system"] = "\n".join(rules)
+        if sampling.stop and "stop" not in without:
+            body["stop_sequences"] = list(sampling.stop)
+        if schema is not None and not in_words:
+            body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
+        # Older models alone take these, so the SDK has no arguments for them.
+        drawn: dict[str, Any] = {"temperature": sampling.temperature}
+        if sampling.temperature > 0 and sampling.top_p < 1:
+            drawn["top_p"] = sampling.top_p
+        if sampling.top_k:
+            drawn["top_k"] = sampling.top_k
+        if drawn := {name: value for name, value in drawn.items() if name not in without}:
+            body["extra_body"] = drawn
+        return body
+
+    async def send(self, body: dict[str, Any]) -> Sent:
+        """See Wire."""
+        try:
+            reply = await self.client.messages.with_raw_response.create(model=self.model, **body)
+            return Sent(await reply.text(), headers_of(reply.headers))
+        except Exception as error:
+            raise trouble_of(error, self.timeout) from error
+
+    def read(self, text: str) -> Said | None:
+        """See Wire."""
+        try:
+            body = json.loads(text)
+            parts = body["content"]
+            reason = body["stop_reason"]
+            texts = [part["text"] for part in parts if part["type"] == "text"]
+            return Said(
+                "".join(texts) if texts or parts else "",
+                reason,
+                _refusal(body) if reason == "refusal" else None,
+                any(part["type"] in ("thinking", "redacted_thinking") for part in parts),
+                _usage(body.get("usage")),
+            )
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            return None
+
+    async def close(self) -> None:
+        """See Wire."""
+        await self.client.close()
+
+
+def _refusal(body: dict[str, Any]) -> str:
+    details = body.get("stop_details")
+    said = details.get("explanation") if isinstance(details, dict) else None
+    return str(said or "it gives no reason.")
+
+
+def _usage(said: object) -> Usage:
+    """Anthropic counts what was read from the cache, and what was written, apart from the rest."""
+    usage = said if isinstance(said, dict) else {}
+    cached = count(usage.get("cache_read_input_tokens"))
+    written = count(usage.get("cache_creation_input_tokens"))
+    prompt = count(usage.get("input_tokens")) + cached + written
+    return Usage(prompt, cached, count(usage.get("output_tokens")), written)

@@ -1,0 +1,111 @@
+"""Chat completions of OpenAI, which most other servers have, too."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import openai
+
+from relquery.backends.provider.form.format import limit_of, rule_of, says_in_words, schema_of
+from relquery.backends.provider.form.messages import Messages, alternating, with_rule
+from relquery.backends.provider.form.reply import REASONING, Said, Usage, text_of
+from relquery.backends.provider.form.trouble import trouble_of
+from relquery.backends.provider.form.weighing import FEWER, MOST
+from relquery.backends.provider.wires.wire import Sent, headers_of
+from relquery.prompt import Sampling
+
+
+def chat_body(messages: Messages, sampling: Sampling, without: frozenset[str]) -> dict[str, Any]:
+    """Arguments of a chat completion. without: settings that the server refuses."""
+    messages = alternating(messages) if "neighbours" in without else messages
+    limit = "max_completion_tokens" if "max_tokens" in without else "max_tokens"
+    body: dict[str, Any] = {
+        "messages": messages,
+        "temperature": sampling.temperature,
+        limit: limit_of(sampling),
+    }
+    if sampling.temperature > 0:
+        body["top_p"] = sampling.top_p
+    if sampling.seed is not None:
+        body["seed"] = sampling.seed
+    if sampling.stop:
+        body["stop"] = list(sampling.stop)
+    for name in without & {"temperature", "top_p", "seed", "stop"}:
+        body.pop(name, None)
+    if sampling.top_k:
+        body["extra_body"] = {"top_k": sampling.top_k}
+    if sampling.scored:
+        body |= {"logprobs": True, "top_logprobs": FEWER if "top_logprobs" in without else MOST}
+    if (schema := schema_of(sampling)) is None:
+        return body
+    if says_in_words(sampling, without):
+        body["messages"] = with_rule(messages, rule_of(sampling))
+    else:
+        named = {"name": "answer", "strict": True, "schema": schema}
+        body["response_format"] = {"type": "json_schema", "json_schema": named}
+    return body
+
+
+@dataclass(slots=True)
+class Chat:
+    """See Wire. more: what the body of each request says besides."""
+
+    client: openai.AsyncOpenAI
+    model: str
+    timeout: float
+    more: Mapping[str, Any] = field(default_factory=dict)
+    what: str = "a chat completion"
+
+    @property
+    def url(self) -> str:
+        """See Wire."""
+        return str(self.client.base_url)
+
+    def body(
+        self, messages: Messages, sampling: Sampling, without: frozenset[str]
+    ) -> dict[str, Any]:
+        """See Wire."""
+        body = chat_body(messages, sampling, without)
+        if self.more:
+            body["extra_body"] = {**body.get("extra_body", {}), **self.more}
+        return body
+
+    async def send(self, body: dict[str, Any]) -> Sent:
+        """See Wire."""
+        try:
+            reply = await self.client.chat.completions.with_raw_response.create(
+                model=self.model, **body
+            )
+            return Sent(reply.http_response.text, headers_of(reply.headers))
+        except Exception as error:
+            raise trouble_of(error, self.timeout) from error
+
+    def read(self, text: str) -> Said | None:
+        """See Wire."""
+        return read_chat(text)
+
+    async def close(self) -> None:
+        """See Wire."""
+        await self.client.close()
+
+
+def read_chat(text: str) -> Said | None:
+    """What a chat completion says; None if it is not one."""
+    try:
+        body = json.loads(text)
+        choice = body["choices"][0]
+        message = choice["message"]
+        logprobs = choice.get("logprobs")
+        return Said(
+            text_of(message.get("content")),
+            choice.get("finish_reason"),
+            message.get("refusal"),
+            any(message.get(name) for name in REASONING),
+            Usage.of(body.get("usage")),
+            logprobs.get("content") if isinstance(logprobs, dict) else None,
+        )
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None

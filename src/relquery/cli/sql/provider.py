@@ -1,0 +1,62 @@
+"""Options of `relquery sql` about a provider or a server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from relquery.backends.load import is_served
+from relquery.errors import ConfigError
+
+_PANEL = "A provider or a server"
+
+
+def _option(help: str, **more: Any) -> Any:
+    return typer.Option(help=help, rich_help_panel=_PANEL, **more)
+
+
+BaseUrl = Annotated[
+    str | None, _option("Address of an OpenAI-compatible server, usually ending in /v1.")
+]
+Concurrency = Annotated[int | None, _option("Requests under way at once (default 16).")]
+Timeout = Annotated[
+    float | None, _option("Seconds until a request is given up and tried again (default 60).")
+]
+Retries = Annotated[int | None, _option("Tries of a request after the first (default 5).")]
+Rpm = Annotated[int | None, _option("Requests per minute, at most (default: what it tells).")]
+Tpm = Annotated[int | None, _option("Tokens per minute, at most (default: what it tells).")]
+Budget = Annotated[
+    str | None,
+    _option("What may be spent: 5USD, '2000000 tokens' or '500 calls'.", metavar="AMOUNT"),
+]
+
+_FIELDS = {
+    "--base-url": "base_url",
+    "--concurrency": "max_concurrency",
+    "--timeout": "timeout",
+    "--retries": "max_retries",
+    "--rpm": "rpm",
+    "--tpm": "tpm",
+    "--budget": "budget",
+}
+
+
+def provider_options(model: str | None, given: Mapping[str, object]) -> dict[str, Any]:
+    """Options of the backend. given: by their names on the command line; None for not given.
+
+    Raises ConfigError for a model that no provider or server answers for.
+    """
+    named = {name: value for name, value in given.items() if value is not None}
+    if named and not is_served(model or "demo"):
+        raise ConfigError(
+            f"{', '.join(named)}: only for a provider's model, such as openai:NAME, or for the "
+            f"address of a server. The model is '{model or 'demo'}'. Leave {_them(named)} out, or "
+            "give another --model."
+        )
+    return {_FIELDS[name]: value for name, value in named.items()}
+
+
+def _them(named: Mapping[str, object]) -> str:
+    return "it" if len(named) == 1 else "them"

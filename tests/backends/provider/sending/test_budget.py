@@ -1,0 +1,132 @@
+"""A budget is never exceeded, and what was set aside but not used is there again."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+
+from relquery.backends.provider.form.reply import Said
+from relquery.backends.provider.form.trouble import TroubleError
+from relquery.backends.provider.sending.amounts import Amount
+from relquery.backends.provider.sending.budget import Purse, usd_of
+from relquery.errors import BudgetError, ConfigError
+from relquery.prompt import Sampling
+from tests.backends.provider.sending.virtual import Outcome, ask, refusal, says
+
+SHORT = Sampling(max_tokens=50)
+
+
+def usd(prompt: int, output: int, cached: int, written: int) -> float:
+    """A dollar for a thousand tokens of prompts, three for those of answers."""
+    return prompt / 1_000 + output * 3 / 1_000
+
+
+class Billing:
+    """A server that bills as `usd` does, within what a prompt and an answer can be.
+
+    failing: how often it fails instead, in ways that may be billed and in ways that are not.
+    """
+
+    def __init__(self, failing: float = 0.0) -> None:
+        self.chance, self.failing = Random(5), failing
+        self.billed, self.tokens, self.calls = 0.0, 0, 0
+
+    async def __call__(self, question: str) -> Said:
+        chance = self.chance
+        await asyncio.sleep(chance.uniform(0.01, 1.0))
+        self.calls += 1
+        fails = chance.random() < self.failing
+        if fails and chance.random() < 0.5:
+            raise refusal(500)
+        said = says("yes", chance.randint(5, 30), chance.randint(1, 50))
+        self.billed += usd(said.usage.prompt, said.usage.output, 0, 0)
+        self.tokens += said.usage.prompt + said.usage.output
+        if fails:  # the answer is lost on its way
+            raise TroubleError("lost", "The connection failed: reset.")
+        return said
+
+
+def spend(server: Billing, budget: str, **config: object) -> Outcome:
+    return ask(server, 3_000, SHORT, usd, budget=budget, **config)
+
+
+@pytest.mark.parametrize("failing", [0.0, 0.3])
+@pytest.mark.parametrize(
+    ("budget", "most"), [("20USD", 20), ("9000 tokens", 9_000), ("90 calls", 90)]
+)
+def test_never_more_is_spent_than_the_budget(budget: str, most: float, failing: float) -> None:
+    server = Billing(failing)
+    outcome = spend(server, budget)
+    assert isinstance(outcome.error, BudgetError)
+    spent = {"USD": server.billed, "tokens": server.tokens, "calls": server.calls}
+    used = spent[Amount.of(budget).unit]
+    assert used <= most
+    assert used <= outcome.shared.purse.spent <= most
+    if not failing:
+        assert used > 0.9 * most, "what calls did not use is spent on others"
+        assert used == pytest.approx(outcome.shared.purse.spent)
+
+
+def test_answers_that_came_before_the_end_are_delivered() -> None:
+    outcome = spend(Billing(), "90 calls")
+    assert len(outcome.answers) == 90
+    assert str(outcome.error) == (
+        "The budget of 90 calls has no room for another call: 90 calls are spent. Raise the budget "
+        "and run the same query with the same ledger: it asks only what is not answered yet."
+    )
+
+
+def test_a_budget_that_suffices_is_not_noticed() -> None:
+    outcome = ask(Billing(), 50, SHORT, usd, budget="50 calls")
+    assert outcome.error is None
+
+
+def test_a_call_that_never_fits_is_not_sent() -> None:
+    server = Billing()
+    outcome = spend(server, "0.1USD")
+    assert isinstance(outcome.error, BudgetError)
+    assert "0.00 USD are spent, and one may take" in str(outcome.error)
+    assert server.calls == 0
+
+
+def test_dollars_need_a_price() -> None:
+    with pytest.raises(ConfigError, match=r"price of 'm' is not known\. Give the budget in tokens"):
+        Purse(Amount(5, "USD"), usd_of("m"), "m")
+
+
+@pytest.mark.parametrize(
+    "model", ["claude-haiku-4-5-20251001", "claude-haiku-4-5", "claude-haiku-4.5"]
+)
+def test_a_model_s_version_costs_what_the_model_does(model: str) -> None:
+    price = usd_of(model)
+    assert price is not None
+    # USD 1 a million, 0.10 from the cache and 1.25 into it, and 5 for answers
+    assert price(1_000_000, 0, 0, 0) == pytest.approx(1.0)
+    assert price(1_000_000, 100_000, 500_000, 500_000) == pytest.approx(0.05 + 0.625 + 0.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [
+        ("5USD", Amount(5, "USD")),
+        ("$0.50", Amount(0.5, "USD")),
+        ("5 dollars", Amount(5, "USD")),
+        ("2000000 tokens", Amount(2e6, "tokens")),
+        ("2_000_000tokens", Amount(2e6, "tokens")),
+        ("2,000,000 Tokens", Amount(2e6, "tokens")),
+        ("2e6 tokens", Amount(2e6, "tokens")),
+        ("1 call", Amount(1, "calls")),
+    ],
+)
+def test_an_amount_is_read_as_a_person_writes_it(text: str, amount: Amount) -> None:
+    assert Amount.of(text) == amount
+
+
+@pytest.mark.parametrize(
+    "text", ["", "5", "USD", "5 EUR", "-5USD", "0 calls", "5USD later", "nan USD"]
+)
+def test_another_text_is_refused_with_what_to_write(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"budget is .*(write a number|must be above 0)"):
+        Amount.of(text)

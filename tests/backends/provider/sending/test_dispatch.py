@@ -1,0 +1,198 @@
+"""Each prompt has exactly one answer or error, however a server fails, and a server that fails all
+is soon left alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from random import Random
+
+import pytest
+
+from relquery.backends.provider.form.reply import Said
+from relquery.backends.provider.form.trouble import TroubleError
+from relquery.backends.provider.sending.trial import AllAlikeError
+from relquery.backends.provider.wires.wire import Sent
+from relquery.errors import ModelError
+from relquery.prompt import Sampling
+from tests.backends.provider.sending.virtual import Answering, ask, refusal, says, written
+
+SECONDS = 0.05
+
+
+async def well(question: str) -> Said:
+    await asyncio.sleep(SECONDS)
+    return says(question)
+
+
+# order and slots
+
+
+def test_prompts_begin_in_the_order_given_and_at_most_as_many_as_allowed() -> None:
+    outcome = ask(well, 200, max_concurrency=7)
+    assert outcome.wire.asked == [str(number) for number in range(200)]
+    assert outcome.wire.peak == 7
+    assert outcome.seconds == pytest.approx(SECONDS * (1 + 199 / 7), rel=0.05)
+
+
+def test_a_retry_gives_its_slot_back_while_it_waits() -> None:
+    chance = Random(1)
+
+    async def shaky(question: str) -> Said:
+        said = await well(question)
+        if chance.random() < 0.1:
+            raise refusal(500)
+        return said
+
+    without, with_failures = ask(well, 2_000).seconds, ask(shaky, 2_000)
+    assert with_failures.texts == [str(number) for number in range(2_000)]
+    assert with_failures.seconds < 1.3 * without
+
+
+def test_a_prompt_is_tried_again_as_often_as_allowed_and_then_an_error() -> None:
+    async def bad_for_3(question: str) -> Said:
+        said = await well(question)
+        if question == "3":
+            raise refusal(500)
+        return said
+
+    outcome = ask(bad_for_3, 10, max_retries=4)
+    assert [index for index, answer in outcome.answers.items() if answer.error] == [3]
+    assert outcome.answers[3].attempts == outcome.wire.asked.count("3") == 5
+    assert 0 < outcome.seconds < 0.5 + 1 + 2 + 4 + 6 * SECONDS
+
+
+def test_a_wait_that_the_server_names_is_kept_to() -> None:
+    times: list[float] = []
+
+    async def once(question: str) -> Said:
+        times.append(asyncio.get_running_loop().time())
+        if len(times) == 1:
+            raise refusal(503, retry_after="30")
+        return says(question)
+
+    assert ask(once, 1).texts == ["0"]
+    assert 30 <= times[1] - times[0] <= 33
+
+
+# deadlines
+
+
+def test_a_prompt_that_takes_longer_than_the_deadline_is_an_error_and_others_go_on() -> None:
+    async def slow_for_3(question: str) -> Said:
+        await asyncio.sleep(100 if question == "3" else SECONDS)
+        return says(question)
+
+    outcome = ask(slow_for_3, 10, deadline=5, max_concurrency=2)
+    assert [index for index, answer in outcome.answers.items() if answer.error] == [3]
+    assert "within 5 seconds. Raise deadline" in str(outcome.answers[3].error)
+    assert outcome.seconds == pytest.approx(5, abs=0.5)
+
+
+def test_what_has_no_answer_when_the_total_time_is_over_is_an_error() -> None:
+    outcome = ask(well, 1_000, max_concurrency=10, total_timeout=1)
+    assert outcome.seconds == pytest.approx(1, abs=0.01)
+    done = [answer for answer in outcome.answers.values() if answer.error is None]
+    assert 150 < len(done) < 250
+    assert len(outcome.wire.asked) < 250, "the rest is not sent"
+    errors = Counter(answer.error for answer in outcome.answers.values() if answer.error)
+    assert list(errors) == ["No answer within 1 seconds. Raise total_timeout, or ask less at once."]
+
+
+# faults
+
+FAULTS: dict[str, Said | Sent | TroubleError] = {
+    "500": refusal(500),
+    "503": refusal(503),
+    "hang": TroubleError("late", "No answer within 60 seconds."),
+    "reset": TroubleError("lost", "The connection failed: reset."),
+    "cut": TroubleError("lost", "The connection failed: incomplete."),
+    "broken": TroubleError("broken", "The server broke off: no."),
+    "garbage": Sent("<html>", {}),
+    "refusal": says("", refusal="I must not."),
+    "wrong types": Sent('"a text"', {}),
+    "400": refusal(400),
+}
+
+
+def faulty(fault: Said | Sent | TroubleError, part: float) -> Answering:
+    """A server that has the fault for a part of the questions, whenever it is asked them."""
+
+    async def answer(question: str) -> Said | Sent:
+        await asyncio.sleep(Random(question).uniform(0.01, 0.2))
+        if Random(question + "?").random() >= part:
+            return says(question)
+        if isinstance(fault, TroubleError):
+            raise fault
+        return fault
+
+    return answer
+
+
+@pytest.mark.parametrize("name", [*FAULTS, "429"])
+def test_a_fault_for_a_fifth_of_the_rows_is_those_rows_error(name: str) -> None:
+    fault = refusal(429, retry_after="0.1") if name == "429" else FAULTS[name]
+    outcome = ask(faulty(fault, 0.2), 300)
+    assert outcome.error is None
+    bad = {n for n in range(300) if Random(f"{n}?").random() < 0.2}
+    assert len(bad) > 40
+    assert {index for index, answer in outcome.answers.items() if answer.error} == bad
+    assert all(outcome.answers[n].text == str(n) for n in range(300) if n not in bad)
+
+
+@pytest.mark.parametrize("concurrency", [1, 16])
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_for_all_rows_stops_soon_and_says_why(name: str, concurrency: int) -> None:
+    fault = FAULTS[name]
+    outcome = ask(faulty(fault, 1), 2_000, max_concurrency=concurrency, max_retries=30)
+    assert isinstance(outcome.error, AllAlikeError)
+    assert len(outcome.wire.asked) <= concurrency + 20
+    reasons = {"refusal": "refused: I must not", "garbage": "not a reply", "wrong types": "not a"}
+    expected = fault.words if isinstance(fault, TroubleError) else reasons[name]
+    assert expected in str(outcome.error)
+
+
+def test_a_server_that_refuses_all_for_now_is_given_up_in_the_end() -> None:
+    outcome = ask(faulty(refusal(429), 1), 500, max_retries=3)
+    assert isinstance(outcome.error, AllAlikeError)
+    assert "429" in str(outcome.error)
+    assert len(outcome.wire.asked) < 150
+
+
+def test_a_server_that_goes_away_and_comes_back_loses_no_row() -> None:
+    async def restarting(question: str) -> Said:
+        await asyncio.sleep(SECONDS)
+        if 1 < asyncio.get_running_loop().time() < 4:
+            raise refusal(503)
+        return says(question)
+
+    outcome = ask(restarting, 1_000)
+    assert outcome.texts == [str(number) for number in range(1_000)]
+    assert len(outcome.wire.asked) < 1_000 + 16 + 20
+
+
+def test_rows_that_fail_for_long_while_others_are_answered_do_not_stop_them() -> None:
+    outcome = ask(faulty(refusal(503), 0.2), 500, max_concurrency=4)
+    assert outcome.error is None
+
+
+def test_a_key_that_is_refused_stops_at_once() -> None:
+    outcome = ask(faulty(refusal(401), 1), 500)
+    assert isinstance(outcome.error, ModelError)
+    assert "Set OPENAI_API_KEY" in str(outcome.error)
+    assert len(outcome.wire.asked) <= 2
+
+
+def test_what_is_counted_is_what_was_sent() -> None:
+    async def once(question: str) -> Said | Sent:
+        if tries[question]:
+            return written(says(question, 100, 5))
+        tries[question] += 1
+        raise refusal(500, retry_after_ms="1")
+
+    tries: Counter[str] = Counter()
+    outcome = ask(once, 4, Sampling(), max_concurrency=1, usd=lambda p, o, c, w: p / 100)
+    tally = outcome.shared.counting.tally(0.0)
+    assert (tally.calls, tally.retries, tally.failures) == (8, 4, 0)
+    assert (tally.prompt_tokens, tally.output_tokens, tally.usd) == (400, 20, 4.0)

@@ -1,0 +1,133 @@
+"""Limits of a provider are used up and hardly ever hit, whether given or learnt."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import Any
+
+import pytest
+
+from relquery.backends.provider.form.reply import Said, Usage
+from relquery.backends.provider.sending.limiter import Limiter
+from relquery.backends.provider.sending.needs import Need
+from relquery.backends.provider.wires.wire import Sent
+from tests.backends.provider.sending.virtual import Outcome, Refilled, ask, refusal, says, written
+
+CALLS = 20_000
+RPM, TPM = 500, 200_000
+
+
+class Limited:
+    """A server that takes so many requests and tokens a minute, and refuses others.
+
+    tells: whether replies say in headers what is left. prompt: tokens of a prompt, on average.
+    """
+
+    def __init__(self, rpm: float, tpm: float, prompt: int, *, tells: bool) -> None:
+        self.requests, self.tokens = Refilled(rpm), Refilled(tpm)
+        self.prompt, self.tells = prompt, tells
+        self.chance = Random(3)
+        self.asked = self.refused = self.used = 0
+
+    async def __call__(self, question: str) -> Said | Sent:
+        await asyncio.sleep(self.chance.uniform(0.01, 0.1))  # on its way
+        now = asyncio.get_running_loop().time()
+        said = says(
+            "yes", round(self.prompt * self.chance.uniform(0.7, 1.3)), self.chance.randint(1, 20)
+        )
+        tokens = said.usage.prompt + said.usage.output
+        self.asked += 1
+        if not (self.requests.take(1, now) and self.tokens.take(tokens, now)):
+            self.refused += 1
+            raise refusal(429, retry_after="1")
+        self.used += tokens
+        await asyncio.sleep(self.chance.uniform(0.5, 3.0))
+        return written(said, **self.headers()) if self.tells else said
+
+    def headers(self) -> dict[str, str]:
+        told = {"requests": self.requests, "tokens": self.tokens}
+        headers = {}
+        for kind, bucket in told.items():
+            headers[f"x_ratelimit_limit_{kind}"] = str(bucket.limit)
+            headers[f"x_ratelimit_remaining_{kind}"] = str(int(max(0, bucket.level)))
+        return headers
+
+
+def storm(server: Limited, calls: int, **config: Any) -> Outcome:
+    outcome = ask(server, calls, max_concurrency=100, timeout=600, **config)
+    assert outcome.error is None
+    assert set(outcome.texts) == {"yes"}
+    return outcome
+
+
+# Requests are short, tokens, or both.
+@pytest.mark.parametrize(
+    ("calls", "prompt", "tells"),
+    [(CALLS, 380, False), (1_500, 100, True), (1_500, 1_000, False), (1_500, 1_000, True)],
+)
+def test_calls_use_up_a_given_limit_and_are_hardly_ever_refused(
+    calls: int, prompt: int, tells: bool
+) -> None:
+    server = Limited(RPM, TPM, prompt, tells=tells)
+    minutes = storm(server, calls, rpm=RPM, tpm=TPM).seconds / 60
+    used = max(calls / RPM, server.used / TPM) / minutes
+    assert used >= 0.95
+    assert server.refused < 0.005 * server.asked
+
+
+def test_limits_that_replies_tell_are_kept_to_as_if_they_were_given() -> None:
+    server = Limited(RPM, TPM, 100, tells=True)
+    minutes = storm(server, 2_000).seconds / 60
+    assert 2_000 / RPM / minutes >= 0.95
+    assert server.refused < 20, "only of those that were sent before the first reply"
+
+
+def test_without_any_limit_told_the_pace_adapts_to_what_is_not_refused() -> None:
+    server = Limited(RPM, 10**9, 100, tells=False)
+    minutes = storm(server, 3_000).seconds / 60
+    assert 3_000 / RPM / minutes >= 0.75
+    assert server.refused < 0.05 * server.asked
+
+
+def test_a_refusal_lets_nobody_through_until_the_moment_that_the_server_names() -> None:
+    times: list[float] = []
+
+    async def busy_once(question: str) -> Said:
+        now = asyncio.get_running_loop().time()
+        times.append(now)
+        await asyncio.sleep(0.01)
+        if now < 20:
+            raise refusal(429, retry_after="20")
+        return says("yes")
+
+    outcome = ask(busy_once, 50, max_concurrency=8)
+    assert set(outcome.texts) == {"yes"}
+    early = [time for time in times if time < 20]
+    assert len(early) <= 8, "those that were under way"
+    assert len(times) == len(early) + 50
+
+
+def test_all_stages_share_one_limit() -> None:
+    limiter, need = Limiter(rpm=60), Need(100, 10)
+    granted = sum(limiter.reserve(need, second / 10)[0] == 0 for second in range(600))
+    assert granted == 60
+
+
+def test_what_calls_took_corrects_what_was_set_aside_for_them() -> None:
+    limiter, need = Limiter(tpm=60_000), Need(1_000, 10_000)
+    wait, reserved = limiter.reserve(need, 0.0)
+    assert (wait, reserved) == (0.0, 10_300.0)
+    assert limiter.reserve(need, 0.0)[0] > 5, "the bucket is empty for long"
+    limiter.settle(need, reserved, Usage(250, 0, 50), {}, 0.0)
+    assert limiter.reserve(need, 0.0)[0] == 0.0
+    assert limiter.reserve(need, 0.0)[1] == 300.0
+
+
+def test_a_day_s_limit_is_not_waited_for() -> None:
+    async def used_up(question: str) -> Said:
+        raise refusal(429, retry_after="86400")
+
+    outcome = ask(used_up, 3)
+    assert outcome.seconds < 3_600
+    assert outcome.answers == {} or all(each.error for each in outcome.answers.values())

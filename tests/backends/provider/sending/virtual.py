@@ -1,0 +1,197 @@
+"""Prompts that are sent to a server that a test writes as a coroutine, in time that costs none."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import selectors
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from math import inf
+from random import Random
+from typing import Any, TypeVar
+
+from relquery.backends.provider.config import ProviderConfig
+from relquery.backends.provider.form.messages import Messages
+from relquery.backends.provider.form.reply import Said, Usage
+from relquery.backends.provider.form.trouble import TroubleError
+from relquery.backends.provider.sending.amounts import Amount
+from relquery.backends.provider.sending.asking import Asking
+from relquery.backends.provider.sending.budget import Purse, Usd
+from relquery.backends.provider.sending.counting import Counting
+from relquery.backends.provider.sending.dispatch import Dispatch
+from relquery.backends.provider.sending.door import Shared
+from relquery.backends.provider.sending.limiter import Limiter
+from relquery.backends.provider.sending.trial import ENOUGH, Trial
+from relquery.backends.provider.server import Server
+from relquery.backends.provider.wires.wire import Sent
+from relquery.prompt import Answer, Sampling, Span
+
+Result = TypeVar("Result")
+
+
+class _Skipping(selectors.DefaultSelector):
+    """Waits for nothing: the clock is set forward by the time that it should have waited."""
+
+    clock = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        found = super().select(0)
+        if not found:
+            assert timeout is not None, "all wait for one another"
+            self.clock += timeout
+        return found
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """Its clock begins at 0, and goes on only while all wait."""
+
+    def __init__(self) -> None:
+        self._skipping = _Skipping()
+        super().__init__(self._skipping)
+
+    def time(self) -> float:
+        return self._skipping.clock
+
+
+def run(work: Callable[[], Coroutine[Any, Any, Result]]) -> tuple[Result, float]:
+    """What a coroutine gives, and the seconds that it took."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        loop = runner.get_loop()
+        return runner.run(work()), loop.time()
+
+
+def refusal(status: int, **headers: str) -> TroubleError:
+    """A server's answer that is none."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return TroubleError(
+        "status", f"The server answered {status}: no.", status, said="no", headers=named
+    )
+
+
+Answering = Callable[[str], Awaitable[Said | Sent]]
+
+
+@dataclass(slots=True)
+class FakeWire:
+    """answering: gives what is said to a question, or raises TroubleError. asked: questions, in
+    order. peak: most at once.
+    """
+
+    answering: Answering
+    asked: list[str] = field(default_factory=list)
+    running: int = 0
+    peak: int = 0
+    url: str = "http://virtual/"
+    what: str = "a reply"
+
+    def body(
+        self, messages: Messages, sampling: Sampling, without: frozenset[str]
+    ) -> dict[str, Any]:
+        return {"messages": messages}
+
+    async def send(self, body: dict[str, Any]) -> Sent:
+        question = str(body["messages"][-1]["content"])
+        self.asked.append(question)
+        self.running += 1
+        self.peak = max(self.peak, self.running)
+        try:
+            said = await self.answering(question)
+        finally:
+            self.running -= 1
+        return said if isinstance(said, Sent) else written(said)
+
+    def read(self, text: str) -> Said | None:
+        try:
+            given = json.loads(text)
+            usage = Usage(*given["usage"])
+        except (ValueError, TypeError):
+            return None
+        return Said(given["text"], "stop", given["refusal"], False, usage)
+
+    async def close(self) -> None:
+        pass
+
+
+def written(said: Said, **headers: str) -> Sent:
+    """A reply as it is sent."""
+    usage = said.usage
+    numbers = usage.prompt, usage.cached, usage.output, usage.written
+    text = json.dumps({"text": said.text, "refusal": said.refusal, "usage": numbers})
+    return Sent(text, {name.replace("_", "-"): value for name, value in headers.items()})
+
+
+def says(text: str, prompt: int = 100, output: int = 5, refusal: str | None = None) -> Said:
+    """What a server says, with what it took."""
+    return Said(text, "stop", refusal, False, Usage(prompt, 0, output))
+
+
+@dataclass(slots=True)
+class Outcome:
+    """answers: by index. error: what ended the work. seconds: of the virtual clock."""
+
+    answers: dict[int, Answer]
+    error: Exception | None
+    seconds: float
+    wire: FakeWire
+    shared: Shared
+
+    @property
+    def texts(self) -> list[str | None]:
+        return [self.answers[index].text for index in sorted(self.answers)]
+
+
+def ask(
+    answering: Answering,
+    rows: int,
+    sampling: Sampling | None = None,
+    usd: Usd | None = None,
+    **config: Any,
+) -> Outcome:
+    """Ask about so many prompts, "0", "1", ..."""
+    wire = FakeWire(answering)
+    answers: dict[int, Answer] = {}
+    given = ProviderConfig(api_key="k", **config)
+    budget = given.budget if isinstance(given.budget, Amount) else None
+    shared = Shared(Limiter(given.rpm, given.tpm), Purse(budget, usd, "m"), Counting(usd))
+
+    def deliver(index: int, answer: Answer) -> None:
+        assert index not in answers, f"{index} came twice"
+        answers[index] = answer
+
+    async def work() -> Exception | None:
+        prompts = enumerate([(Span(str(number)),) for number in range(rows)])
+        trial = Trial(iter(prompts), wire.url, deliver, max(ENOUGH, given.max_concurrency))
+        asking = Asking(wire, Server("m", given), sampling or Sampling(), lambda warning: None)
+        try:
+            await Dispatch(asking, trial, shared, given, Random(7)).run()
+        except ExceptionGroup as group:
+            return group.exceptions[0]
+        except Exception as error:
+            return error
+        return None
+
+    error, seconds = run(work)
+    if error is None:
+        assert sorted(answers) == list(range(rows))
+    return Outcome(answers, error, seconds, wire, shared)
+
+
+@dataclass(slots=True)
+class Refilled:
+    """A server's bucket: so many a minute, and a part of that at once."""
+
+    limit: float
+    part: float = 1 / 6
+    level: float = -inf
+    at: float = 0.0
+
+    def take(self, amount: float, now: float) -> bool:
+        most = self.limit * self.part
+        self.level = most if self.level == -inf else self.level
+        self.level = min(most, self.level + (now - self.at) * self.limit / 60)
+        self.at = now
+        if self.level < amount:
+            return False
+        self.level -= amount
+        return True

@@ -1,0 +1,101 @@
+"""`relquery sql` with the options of a provider."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from relquery.cli import main
+from tests.backends.provider.chat_server import (
+    Body,
+    ChatServer,
+    Reply,
+    completion,
+    question,
+    serving,
+)
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    path = tmp_path / "t.csv"
+    path.write_text("n\n" + "".join(f"{n}\n" for n in range(30)), encoding="utf-8")
+    return path
+
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs the command line; gives its exit code, standard output and standard error."""
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+
+    def run(*options: str) -> tuple[int, str, str]:
+        query = "SELECT n, LLM('up', n) AS up FROM t"
+        monkeypatch.setattr(sys, "argv", ["relquery", "sql", query, *options])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return int(ended.value.code or 0), out, " ".join(err.split())
+
+    return run
+
+
+def answer(body: Body) -> Reply:
+    return completion(question(body)[:1])
+
+
+def at(server: ChatServer, *options: str) -> tuple[str, ...]:
+    return ("--model", "openai:m", "--base-url", server.url, *options)
+
+
+def test_the_options_reach_the_server(rows: Path, run: Run) -> None:
+    with serving(answer) as server:
+        options = ("--concurrency", "3", "--timeout", "20", "--retries", "1", "--rpm", "100000")
+        code, out, _ = run("-t", str(rows), "-f", "csv", *at(server, *options))
+        assert code == 0
+        assert len(out.splitlines()) == 31
+        assert server.peak <= 3
+
+
+def test_a_budget_that_is_spent_says_what_is_kept_and_how_to_go_on(
+    rows: Path, tmp_path: Path, run: Run
+) -> None:
+    ledger = tmp_path / "run.db"
+    with serving(answer) as server:
+        options = at(server, "-t", str(rows), "-f", "csv", "--ledger", str(ledger))
+        code, _, err = run(*options, "--budget", "10 calls")
+        assert code == 1
+        assert "The budget of 10 calls has no room for another call: 10 calls are spent" in err
+        assert "Answers so far are in" in err
+        assert len(server.asked) == 10
+        with closing(sqlite3.connect(ledger)) as file:
+            assert file.execute("SELECT count(*) FROM answers").fetchone() == (10,)
+        code, out, _ = run(*options, "--budget", "20 calls")
+        assert code == 0
+        assert len(out.splitlines()) == 31
+        assert len(server.asked) == 30
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--rpm", "5"], "--rpm: only for a provider's model"),
+        (["--model", "random:layers=1", "--budget", "5USD", "--retries", "1"], "Leave them out"),
+        (["--model", "openai:m", "--budget", "5"], "write a number and what it counts"),
+        (["--model", "openai:m", "--budget", "5USD"], "the price of 'm' is not known"),
+        (["--model", "openai:m", "--rpm", "0"], "rpm is 0; it must be an integer"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused_before_a_call(
+    rows: Path, options: list[str], message: str, run: Run
+) -> None:
+    code, _, err = run("-t", str(rows), *options)
+    assert code == 1
+    assert message in err
