@@ -106,6 +106,33 @@ def test_a_message_has_its_rules_apart_and_its_settings(opened: Open) -> None:
     assert server.keys == {"k"}
 
 
+def test_prefixes_that_are_to_be_kept_are_marked_for_anthropic_alone(opened: Open) -> None:
+    prompt = (
+        Span("Be brief.", Role.SYSTEM, keep=1, keep_for=300.0),
+        Span("common "),
+        Span("text ", keep=1, keep_for=3600.0),
+        Span(" ", keep=1, keep_for=3600.0),
+        Span("own"),
+    )
+    backend, server = opened("messages", lambda body: message("4"))
+    list(backend.answer([prompt], Sampling(max_tokens=20)))
+    (body,) = server.asked
+    assert body["system"] == [
+        {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}
+    ]
+    hour = {"type": "ephemeral", "ttl": "1h"}
+    assert body["messages"][0]["content"] == [
+        {"type": "text", "text": "common text ", "cache_control": hour},
+        {"type": "text", "text": " own"},
+    ]
+    backend, server = opened("chat", lambda body: completion("4"))
+    list(backend.answer([prompt], Sampling(max_tokens=20)))
+    assert server.asked[0]["messages"] == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "common text  own"},
+    ]
+
+
 def test_labels_are_asked_for_by_a_schema_in_each_api(opened: Open) -> None:
     held = '{"answer": "Yes"}'
     replies = {"chat": completion(held), "responses": response(held), "messages": message(held)}

@@ -2,26 +2,51 @@
 
 from __future__ import annotations
 
+from math import isfinite
+from typing import NotRequired, TypedDict
+
 from relquery.errors import RequestError
 from relquery.prompt import Prompt, Reuse, Role, Span, messages
 
-Messages = list[dict[str, str]]
+Mark = tuple[int, float]
+"""Where a prefix ends that the provider is to keep, in characters of a message, and the seconds."""
+
+
+class Message(TypedDict):
+    """marks: in ascending order; providers that keep prefixes by themselves are not told."""
+
+    role: str
+    content: str
+    marks: NotRequired[list[Mark]]
+
+
+Messages = list[Message]
 
 
 def to_messages(prompt: Prompt) -> Messages:
     """The messages of a prompt, neighbours of one role apart. Raises RequestError."""
-    return [
-        {"role": role.value, "content": "".join(map(_text, spans))}
-        for role, spans in messages(prompt)
-    ]
-
-
-def alternating(messages: Messages) -> Messages:
-    """Messages of one role in a row as one, a line break between them."""
     found: Messages = []
+    for role, spans in messages(prompt):
+        message: Message = {"role": role.value, "content": "".join(map(_text, spans))}
+        end, marks = 0, list[Mark]()
+        for span in spans:
+            end += len(str(span.content))
+            if span.keep and isfinite(span.keep_for):
+                marks.append((end, span.keep_for))
+        if marks:
+            message["marks"] = marks
+        found.append(message)
+    return found
+
+
+def in_form(messages: Messages, *, alternates: bool) -> list[dict[str, str]]:
+    """Messages as OpenAI's APIs take them. alternates: those of one role in a row as one, a line
+    break between them.
+    """
+    found: list[dict[str, str]] = []
     for message in messages:
-        if not found or found[-1]["role"] != message["role"]:
-            found.append(dict(message))
+        if not alternates or not found or found[-1]["role"] != message["role"]:
+            found.append({"role": message["role"], "content": message["content"]})
             continue
         before = found[-1]["content"]
         found[-1]["content"] = before.removesuffix("\n") + "\n" + message["content"]
@@ -31,7 +56,9 @@ def alternating(messages: Messages) -> Messages:
 def with_rule(messages: Messages, rule: str) -> Messages:
     """A rule in the system message: the same for all rows, so cached once."""
     if messages and messages[0]["role"] == "system":
-        return [{"role": "system", "content": f"{messages[0]['content']}\n{rule}"}, *messages[1:]]
+        first = messages[0].copy()
+        first["content"] = f"{first['content']}\n{rule}"
+        return [first, *messages[1:]]
     return [{"role": "system", "content": rule}, *messages]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from relquery.backends.provider.form.format import limit_of, rule_of, says_in_words, schema_of
-from relquery.backends.provider.form.messages import Messages, with_rule
+from relquery.backends.provider.form.messages import Message, Messages, with_rule
 from relquery.backends.provider.form.reply import Said, Usage, count
 from relquery.backends.provider.form.trouble import trouble_of
 from relquery.backends.provider.wires.wire import Sent, headers_of
@@ -15,6 +15,9 @@ from relquery.prompt import Sampling
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
+
+_SHORT_SECONDS = 300.0
+"""That a prefix is kept if nothing else is said."""
 
 
 @dataclass(slots=True)
@@ -39,13 +42,19 @@ class AnthropicMessages:
         in_words = schema is not None and says_in_words(sampling, without)
         if in_words:
             messages = with_rule(messages, rule_of(sampling))
-        rules = [each["content"] for each in messages if each["role"] == "system"]
+        rules = [each for each in messages if each["role"] == "system"]
         body: dict[str, Any] = {
-            "messages": [each for each in messages if each["role"] != "system"],
+            "messages": [
+                {"role": each["role"], "content": _content(each)}
+                for each in messages
+                if each["role"] != "system"
+            ],
             "max_tokens": limit_of(sampling),
         }
-        if rules:
-            body["system"] = "\n".join(rules)
+        if len(rules) == 1:
+            body["system"] = _content(rules[0])
+        elif rules:
+            body["system"] = "\n".join(each["content"] for each in rules)
         if sampling.stop and "stop" not in without:
             body["stop_sequences"] = list(sampling.stop)
         if schema is not None and not in_words:
@@ -88,6 +97,21 @@ class AnthropicMessages:
     async def close(self) -> None:
         """See Wire."""
         await self.client.close()
+
+
+def _content(message: Message) -> str | list[dict[str, Any]]:
+    """A message's text; in blocks where prefixes are to be kept."""
+    text, blocks, start = message["content"], list[dict[str, Any]](), 0
+    for end, seconds in message.get("marks", ()):
+        if text[start:end].strip():  # Anthropic refuses to keep a block of white space
+            kept = {"type": "ephemeral"} | ({"ttl": "1h"} if seconds > _SHORT_SECONDS else {})
+            blocks.append({"type": "text", "text": text[start:end], "cache_control": kept})
+            start = end
+    if not blocks:
+        return text
+    if start < len(text):
+        blocks.append({"type": "text", "text": text[start:]})
+    return blocks
 
 
 def _refusal(body: dict[str, Any]) -> str:

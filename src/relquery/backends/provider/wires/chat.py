@@ -10,7 +10,7 @@ from typing import Any
 import openai
 
 from relquery.backends.provider.form.format import limit_of, rule_of, says_in_words, schema_of
-from relquery.backends.provider.form.messages import Messages, alternating, with_rule
+from relquery.backends.provider.form.messages import Messages, in_form, with_rule
 from relquery.backends.provider.form.reply import REASONING, Said, Usage, text_of
 from relquery.backends.provider.form.trouble import trouble_of
 from relquery.backends.provider.form.weighing import FEWER, MOST
@@ -20,10 +20,10 @@ from relquery.prompt import Sampling
 
 def chat_body(messages: Messages, sampling: Sampling, without: frozenset[str]) -> dict[str, Any]:
     """Arguments of a chat completion. without: settings that the server refuses."""
-    messages = alternating(messages) if "neighbours" in without else messages
+    sent = in_form(messages, alternates="neighbours" in without)
     limit = "max_completion_tokens" if "max_tokens" in without else "max_tokens"
     body: dict[str, Any] = {
-        "messages": messages,
+        "messages": sent,
         "temperature": sampling.temperature,
         limit: limit_of(sampling),
     }
@@ -42,7 +42,9 @@ def chat_body(messages: Messages, sampling: Sampling, without: frozenset[str]) -
     if (schema := schema_of(sampling)) is None:
         return body
     if says_in_words(sampling, without):
-        body["messages"] = with_rule(messages, rule_of(sampling))
+        body["messages"] = in_form(
+            with_rule(messages, rule_of(sampling)), alternates="neighbours" in without
+        )
     else:
         named = {"name": "answer", "strict": True, "schema": schema}
         body["response_format"] = {"type": "json_schema", "json_schema": named}

@@ -9,7 +9,7 @@ from typing import Any
 import openai
 
 from relquery.backends.provider.form.format import limit_of, rule_of, says_in_words, schema_of
-from relquery.backends.provider.form.messages import Messages, alternating, with_rule
+from relquery.backends.provider.form.messages import Messages, in_form, with_rule
 from relquery.backends.provider.form.reply import Said, Usage
 from relquery.backends.provider.form.trouble import trouble_of
 from relquery.backends.provider.form.weighing import FEWER, MOST
@@ -38,9 +38,9 @@ class Responses:
         self, messages: Messages, sampling: Sampling, without: frozenset[str]
     ) -> dict[str, Any]:
         """See Wire."""
-        messages = alternating(messages) if "neighbours" in without else messages
+        sent = in_form(messages, alternates="neighbours" in without)
         body: dict[str, Any] = {
-            "input": messages,
+            "input": sent,
             "max_output_tokens": max(_FEWEST, limit_of(sampling)),
             "store": False,
         }
@@ -54,7 +54,9 @@ class Responses:
         if (schema := schema_of(sampling)) is None:
             return body
         if says_in_words(sampling, without):
-            body["input"] = with_rule(messages, rule_of(sampling))
+            body["input"] = in_form(
+                with_rule(messages, rule_of(sampling)), alternates="neighbours" in without
+            )
         else:
             form = {"type": "json_schema", "name": "answer", "strict": True, "schema": schema}
             body["text"] = {"format": form}
