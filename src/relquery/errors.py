@@ -12,6 +12,7 @@ RelqueryError
 ├── UnknownVerbError         a frame has no method of this name
 ├── ConfigError              a setting is out of range or contradicts another
 ├── CancelledError           what was asked has been cancelled
+├── PendingError             what was submitted as a batch has no answers yet
 ├── ModelError               a model cannot be found, loaded or run
 │   ├── BudgetError          what may be spent is spent
 │   ├── EngineEndedError     the process of an engine has ended
@@ -134,6 +135,10 @@ class ConfigError(RelqueryError, ValueError):
 
 class CancelledError(RelqueryError):
     """What was asked has been cancelled, so there is no answer."""
+
+
+class PendingError(RelqueryError):
+    """What was submitted as a batch has no answers yet. Running the same again goes on."""
 
 
 class ModelError(RelqueryError):

@@ -104,7 +104,12 @@ def _load_provider(provider: str, name: str, options: dict[str, Any]) -> Backend
 
     of = f"{'a' if provider == 'gemini' else 'an'} '{provider}:' model"
     _check_options(options, [field.name for field in fields(ProviderConfig)], of)
-    return ProviderBackend(name, ProviderConfig(**options), PROVIDERS[provider])
+    config = ProviderConfig(**options)
+    if config.batch:
+        from relquery.backends.provider.batches.backend import BatchBackend
+
+        return BatchBackend(name, config, PROVIDERS[provider])
+    return ProviderBackend(name, config, PROVIDERS[provider])
 
 
 def _load_address(url: str, options: dict[str, Any]) -> Backend:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from relquery.backends.provider.sending.amounts import Amount
@@ -32,6 +33,10 @@ class ProviderConfig:
         anything. No call is sent that could exceed it.
     relqueries: how the server is told which requests are one relQuery: "vllm" in the field that
         vLLM's plug-in reads, "relquery" in that of `relquery serve`; None for not at all.
+    batch: whether prompts are submitted as batches, which the provider answers within a day at half
+        the price. True waits for the answers; "submit" raises PendingError until they are there.
+    batches: the file in which submitted batches are written down, so that they are found again;
+        `connect` gives the ledger.
     by_server: whether a ledger keeps the answers of this server apart from those that other
         servers give for the same model name.
     """
@@ -49,6 +54,8 @@ class ProviderConfig:
     tpm: int | None = None
     budget: str | Amount | None = None
     by_server: bool = False
+    batch: bool | Literal["submit"] = False
+    batches: str | Path | None = None
 
     def __post_init__(self) -> None:
         for name in ("base_url", "api_key"):
@@ -94,6 +101,13 @@ class ProviderConfig:
             raise ConfigError(f"api is {self.api!r}; it must be 'chat', 'responses' or None.")
         if not isinstance(self.by_server, bool):
             raise ConfigError(f"by_server is {self.by_server!r}; it must be True or False.")
+        if self.batch not in (True, False, "submit"):
+            raise ConfigError(f"batch is {self.batch!r}; it must be True, False or 'submit'.")
+        if self.batch and self.batches is None:
+            raise ConfigError(
+                "batch is given without a ledger. A batch may take a day; give a file to find its "
+                "answers again: ledger='run.db', or --ledger run.db on the command line."
+            )
 
 
 def _is_int(value: object) -> bool:

@@ -30,6 +30,11 @@ class Counting:
             self.calls += 1
             self.retries += again
 
+    def sent_many(self, count: int) -> None:
+        """So many are sent at once, each for the first time."""
+        with self._lock:
+            self.calls += count
+
     def failed(self) -> None:
         """A prompt has ended without an answer."""
         with self._lock:

@@ -68,7 +68,9 @@ def openai_client(
     return client
 
 
-def anthropic_client(provider: Provider, config: ProviderConfig) -> AsyncAnthropic:
+def anthropic_client(
+    provider: Provider, config: ProviderConfig, max_retries: int = 0
+) -> AsyncAnthropic:
     """Anthropic's SDK; to be closed. Raises MissingExtraError, ModelError and ConfigError."""
     try:
         import anthropic
@@ -82,7 +84,7 @@ def anthropic_client(provider: Provider, config: ProviderConfig) -> AsyncAnthrop
             base_url=config.base_url,
             api_key=key,
             timeout=anthropic.Timeout(config.timeout, connect=_connecting(config)),
-            max_retries=0,
+            max_retries=max_retries,
         )
     except Exception as error:
         raise _no_client(error) from error

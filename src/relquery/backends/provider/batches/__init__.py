@@ -1,0 +1,1 @@
+"""Prompts as batches, which a provider answers within a day at half the price."""

@@ -1,0 +1,323 @@
+"""Prompts of one sampling, answered by batches that were submitted before or are now."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import Any
+
+from relquery.backends.provider.batches.api import BatchApi, Line, Standing, UndecidedError
+from relquery.backends.provider.batches.store import Job, Store
+from relquery.backends.provider.form.failures import reason_to_stop
+from relquery.backends.provider.form.messages import Messages, to_messages
+from relquery.backends.provider.form.refusals import refused
+from relquery.backends.provider.form.reply import no_answer
+from relquery.backends.provider.form.trouble import Kind, TroubleError
+from relquery.backends.provider.sending.asking import Asking
+from relquery.backends.provider.sending.dispatch import Shared
+from relquery.backends.provider.sending.needs import Need
+from relquery.errors import BudgetError, ModelError, PendingError, RequestError
+from relquery.prompt import Answer, Prompt
+
+_LOG = logging.getLogger(__name__)
+_POLLS = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0)
+"""Seconds between looks at a batch; the last one from then on."""
+_GRACE_SECONDS = 60.0
+"""After which a batch that was taken is in the provider's list."""
+_SUBMIT_SECONDS = 900.0
+"""After which a process that began to submit a batch has ended, or hangs."""
+
+# Of this process, as they are being submitted: nobody else has to look for them.
+_submitting: set[str] = set()
+_lock = Lock()
+
+
+@dataclass(slots=True, eq=False)
+class _Row:
+    """A prompt without an answer. custom: the id of its request. tries: that have failed."""
+
+    index: int
+    custom: str
+    messages: Messages
+    tries: int = 0
+
+
+@dataclass(slots=True)
+class Batching:
+    """asking: makes bodies and reads replies. deliver: takes answers by index. waits: whether to
+    wait for batches, or to raise PendingError while they run. keeps: whether answers are the same
+    each time, so that a batch's results may be read again.
+    """
+
+    api: BatchApi
+    asking: Asking
+    store: Store
+    shared: Shared
+    deliver: Callable[[int, Answer], None]
+    waits: bool
+    keeps: bool
+    now: Callable[[], float] = time.time
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    _open: dict[str, _Row] = field(default_factory=dict)
+    _held: dict[str, float] = field(default_factory=dict)
+
+    async def run(self, prompts: Sequence[Prompt]) -> None:
+        """Deliver an answer for each prompt. Raises PendingError, ModelError and BudgetError."""
+        server = self.asking.server
+        server.learnt.update(self.store.refused(server.name))
+        self._open = {row.custom: row for row in self._rows(prompts)}
+        polls = 0
+        while self._open:
+            await self._submit_new()
+            jobs = list(dict.fromkeys(self.store.of(list(self._open)).values()))
+            standings = [await self._look(job) for job in jobs]
+            if any(standing is not None and standing.state == "ended" for standing in standings):
+                polls = 0
+                continue
+            if not self.waits and not any(self._is_fresh(job) for job in jobs):
+                raise PendingError(self._words(jobs, standings))
+            await self.sleep(_POLLS[min(polls, len(_POLLS) - 1)])
+            polls += 1
+
+    def _rows(self, prompts: Sequence[Prompt]) -> Iterator[_Row]:
+        counts = Counter[str]()
+        for index, prompt in enumerate(prompts):
+            try:
+                messages = to_messages(prompt)
+            except RequestError as error:
+                self.deliver(index, no_answer(str(error), 0))
+                continue
+            digest = self._digest(messages)
+            # Equal prompts are drawn one by one where answers are not the same each time.
+            yield _Row(index, f"{digest}-{counts[digest]}", messages)
+            counts[digest] += 1
+
+    def _digest(self, messages: Messages) -> str:
+        """What tells a request from others: not how it is put, which may change."""
+        said = json.dumps([self.asking.server.name, repr(self.asking.sampling), messages])
+        return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:48]
+
+    # submitting
+
+    async def _submit_new(self) -> None:
+        """Submit the prompts that are in no batch."""
+        known = self.store.of(list(self._open))
+        new = [row for custom, row in self._open.items() if custom not in known]
+        for some in self._parts(new):
+            job = self.store.begin(
+                self.asking.server.name, [custom for custom, _ in some], self.now()
+            )
+            if job is None:
+                continue
+            own = set(self.store.requests(job))  # another process may have been faster with some
+            with _lock:
+                _submitting.add(job.id)
+            try:
+                await self._submit(job, [line for line in some if line[0] in own])
+            finally:
+                with _lock:
+                    _submitting.discard(job.id)
+
+    def _parts(self, rows: Iterable[_Row]) -> Iterator[list[Line]]:
+        """Requests in parts of the size that a batch may have."""
+        part: list[Line] = []
+        size = 0
+        for row in rows:
+            line = row.custom, self._body(row)
+            length = len(json.dumps(line, ensure_ascii=False).encode("utf-8", "surrogatepass")) + 99
+            if part and (len(part) == self.api.most or size + length > self.api.most_bytes):
+                yield part
+                part, size = [], 0
+            part.append(line)
+            size += length
+        if part:
+            yield part
+
+    def _body(self, row: _Row) -> dict[str, Any]:
+        """A whole request; the SDKs put in what they do not know only in live ones."""
+        body = self.asking.body(row.messages, self.asking.without)
+        return {"model": self.asking.server.model, **body, **body.pop("extra_body", {})}
+
+    async def _submit(self, job: Job, lines: list[Line]) -> None:
+        """Submit a batch. Raises ModelError where the provider does not take it."""
+        held, is_prepared = self._hold(job, lines), False
+        try:
+            prepared = await self.api.prepare(job, lines)
+            is_prepared = True
+            remote = await self.api.submit(job, prepared)
+        except TroubleError as trouble:
+            if not (is_prepared and _may_be_taken(trouble)):
+                self._give_back(held)
+                self.store.forget(job)
+                raise self._not_taken(trouble) from trouble
+            _LOG.info("%s: whether the batch was taken is to be found out", trouble.words)
+        else:
+            self.store.sent(job, remote)
+            self.asking.reached = True
+        self._held |= held
+
+    def _hold(self, job: Job, lines: list[Line]) -> dict[str, float]:
+        """What the requests may cost at most, set aside. Raises BudgetError."""
+        held: dict[str, float] = {}
+        try:
+            for custom, body in lines:
+                part = self.shared.purse.hold(Need.of(body, self.asking.limit))
+                if part is None:
+                    raise BudgetError(
+                        f"The budget of {self.shared.purse.budget} has no room for a batch of "
+                        f"{len(lines):,} requests with answers of up to {self.asking.limit:,} "
+                        "tokens. Raise the budget, lower max_tokens, or ask about fewer rows."
+                    )
+                held[custom] = part
+        except BaseException:
+            self._give_back(held)
+            self.store.forget(job)
+            raise
+        self.shared.counting.sent_many(len(lines))
+        return held
+
+    def _give_back(self, held: dict[str, float]) -> None:
+        for part in held.values():
+            self.shared.purse.give_back(part)
+
+    def _not_taken(self, trouble: TroubleError) -> ModelError:
+        server = self.asking.server
+        reason = reason_to_stop(trouble, self.asking.wire.url, server.provider.key)
+        return ModelError(reason or f"{self.api.title} does not take the batch. {trouble.words}")
+
+    # waiting
+
+    async def _look(self, job: Job) -> Standing | None:
+        """How far a batch is, after taking its results if it has ended; None if it is not known
+        yet. Raises ModelError.
+        """
+        known = job if job.remote is not None else await self._found(job)
+        if known is None or known.remote is None:
+            return None
+        try:
+            standing = await self.api.standing(known.remote)
+            if standing.state == "ended":
+                await self._collect(known, standing)
+        except TroubleError as trouble:
+            if trouble.status == 404:  # results are kept for a month
+                self.store.forget(known)
+                return Standing("ended", 0)
+            if trouble.is_passing and self.waits:
+                _LOG.info("%s", trouble.words)
+                return None
+            raise self._lost(trouble) from trouble
+        if standing.state == "failed":
+            self.store.forget(known)
+            raise ModelError(f"{self.api.title} refused the batch. {standing.why}")
+        return standing
+
+    async def _found(self, job: Job) -> Job | None:
+        """A batch whose id at the provider is not written down; None if that is not known yet, or
+        if there is none, so that its requests are free again.
+        """
+        with _lock:
+            is_under_way = job.id in _submitting
+        age = self.now() - job.begun
+        is_others = not job.is_ours and job.has_owner and age < _SUBMIT_SECONDS
+        if is_under_way or is_others or age < _GRACE_SECONDS or not self.store.take_over(job):
+            return None
+        others = [each.remote for each in self.store.all() if each.remote is not None]
+        try:
+            remote = await self.api.find(job, self.store.requests(job), others)
+        except UndecidedError:
+            return None
+        except TroubleError as trouble:
+            raise self._lost(trouble) from trouble
+        if remote is None:
+            self.store.forget(job)
+            return None
+        self.store.sent(job, remote)
+        return replace(job, remote=remote)
+
+    def _is_fresh(self, job: Job) -> bool:
+        """Whether a moment tells if a batch was taken."""
+        return job.remote is None and self.now() - job.begun < _GRACE_SECONDS + _POLLS[-1]
+
+    def _lost(self, trouble: TroubleError) -> ModelError:
+        reason = reason_to_stop(trouble, self.asking.wire.url, self.asking.server.provider.key)
+        return ModelError(
+            f"{reason or trouble.words} What was submitted goes on; run the same query with the "
+            "same ledger later."
+        )
+
+    # results
+
+    async def _collect(self, job: Job, standing: Standing) -> None:
+        assert job.remote is not None
+        freed: list[str] = []
+        async for result in self.api.results(job.remote):
+            row = self._open.get(result.custom)
+            if row is not None and result.custom not in freed:
+                if result.text is not None:
+                    self._take(row, result.text)
+                elif self._fail(row, result.trouble or TroubleError("odd", standing.why)):
+                    freed.append(row.custom)
+        why = standing.why or "The batch ended without an answer to this request."
+        kind: Kind = "late" if "expired" in why else "odd"
+        for custom in self.store.requests(job):
+            row = self._open.get(custom)
+            if row is not None and custom not in freed and self._fail(row, TroubleError(kind, why)):
+                freed.append(custom)
+        self.store.release(freed)
+        if self.keeps:
+            self.store.ended(job)
+        else:
+            self.store.forget(job)
+
+    def _take(self, row: _Row, text: str) -> None:
+        (answer, _), usage = self.asking.read(text, row.tries + 1, self.asking.without)
+        self.shared.purse.settle(self._held.pop(row.custom, 0.0), usage)
+        if usage is not None:
+            self.shared.counting.used(usage)
+        self._end(row, answer)
+
+    def _fail(self, row: _Row, trouble: TroubleError) -> bool:
+        """A request brought no reply. Its row has an error now, or is to be asked again.
+
+        Always true: its place in the batch is free.
+        """
+        self.shared.purse.refused(self._held.pop(row.custom, 0.0))
+        row.tries += 1
+        server, named = self.asking.server, refused(trouble, self.asking.sampling)
+        is_last = row.tries > server.config.max_retries
+        if named - server.learnt:
+            server.learnt.update(named)
+            self.store.refuse(server.name, named)
+        if is_last or not (named or trouble.is_passing):
+            self.shared.counting.failed()
+            self._end(row, self.asking.failed(trouble, row.tries)[0])
+        return True
+
+    def _end(self, row: _Row, answer: Answer) -> None:
+        del self._open[row.custom]
+        self.deliver(row.index, answer)
+
+    def _words(self, jobs: Sequence[Job], standings: Sequence[Standing | None]) -> str:
+        """What has been submitted, and when to come back."""
+        size = sum(job.size for job in jobs)
+        done = sum(standing.done for standing in standings if standing is not None)
+        last = max((each.expires or 0.0 for each in standings if each is not None), default=0.0)
+        one = "A batch" if len(jobs) == 1 else f"{len(jobs)} batches"
+        hours = max(1, round((last - self.now()) / 3600)) if last else 24
+        return (
+            f"{one} of {size:,} requests {'is' if len(jobs) == 1 else 'are'} with "
+            f"{self.api.title}, {done:,} of them done. It takes up to {hours} hours, and is mostly "
+            "done much sooner. Run the same query with the same ledger to go on."
+        )
+
+
+def _may_be_taken(trouble: TroubleError) -> bool:
+    """Whether a batch may have been taken though no reply says so."""
+    return trouble.kind != "connecting" and (trouble.status is None or trouble.status >= 500)

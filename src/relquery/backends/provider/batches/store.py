@@ -1,0 +1,207 @@
+"""Which batches were submitted, and for what: in an SQLite file that processes share.
+
+What is to be submitted is written down first, under an id of ours that the provider is told. So a
+process that is killed at any moment leaves enough to find its batch again.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from relquery.errors import ConfigError
+
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS batches (id TEXT PRIMARY KEY, server TEXT NOT NULL, "
+    "remote TEXT, begun REAL NOT NULL, owner TEXT NOT NULL, size INTEGER NOT NULL, "
+    "state TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS batch_requests (custom TEXT PRIMARY KEY, batch TEXT NOT NULL) "
+    "WITHOUT ROWID",
+    "CREATE INDEX IF NOT EXISTS batch_requests_of ON batch_requests (batch)",
+    "CREATE TABLE IF NOT EXISTS batch_refusals (server TEXT, setting TEXT, "
+    "PRIMARY KEY (server, setting)) WITHOUT ROWID",
+)
+_COLUMNS = "id, server, remote, begun, owner, size, state"
+_LOOK_UP_AT_ONCE = 500
+_BUSY_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One batch. remote: the provider's id; None until it is known. owner: who submits it.
+
+    begun: seconds since 1970. state: "begun", "sent", or "ended" once its results are there.
+    """
+
+    id: str
+    server: str
+    remote: str | None
+    begun: float
+    owner: str
+    size: int
+    state: str
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process submits it."""
+        return self.owner == _me()
+
+    @property
+    def has_owner(self) -> bool:
+        """Whether the process that submits it may still run."""
+        host, _, number = self.owner.rpartition(":")
+        if host != socket.gethostname():
+            return True
+        try:
+            os.kill(int(number), 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            pass
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """The batches in a file, a ledger or one of its own."""
+
+    path: Path
+
+    @classmethod
+    def open(cls, path: str | Path) -> Store:
+        """Open or create it. Raises ConfigError if the file cannot be used."""
+        store = cls(Path(path))
+        try:
+            with store._writing() as connection:
+                for table in _TABLES:
+                    connection.execute(table)
+        except sqlite3.Error as error:
+            raise ConfigError(
+                f"Batches cannot be written down in {path}: {error}. Give the path of a ledger or "
+                "of a new file."
+            ) from error
+        return store
+
+    def begin(self, server: str, customs: Sequence[str], now: float) -> Job | None:
+        """Write down a batch of those requests that are in none yet; None if all are."""
+        with self._writing() as connection:
+            known = _jobs_by_custom(connection, customs)
+            new = [custom for custom in customs if custom not in known]
+            if not new:
+                return None
+            job = Job(uuid4().hex, server, None, now, _me(), len(new), "begun")
+            connection.execute(
+                f"INSERT INTO batches ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (job.id, server, None, now, job.owner, job.size, job.state),
+            )
+            connection.executemany(
+                "INSERT INTO batch_requests VALUES (?, ?)", [(custom, job.id) for custom in new]
+            )
+            return job
+
+    def take_over(self, job: Job) -> bool:
+        """Become the one who submits a batch; whether nobody else did so meanwhile."""
+        with self._writing() as connection:
+            changed = connection.execute(
+                "UPDATE batches SET owner = ? WHERE id = ? AND owner = ? AND remote IS NULL",
+                (_me(), job.id, job.owner),
+            )
+            return bool(changed.rowcount)
+
+    def sent(self, job: Job, remote: str) -> None:
+        """Note the provider's id of a batch."""
+        self._set(job, "remote = ?, state = 'sent'", remote)
+
+    def ended(self, job: Job) -> None:
+        """Note that the results of a batch are there."""
+        self._set(job, "state = 'ended'")
+
+    def forget(self, job: Job) -> None:
+        """Forget a batch and its requests: it was not taken, or its results are not needed."""
+        with self._writing() as connection:
+            connection.execute("DELETE FROM batch_requests WHERE batch = ?", (job.id,))
+            connection.execute("DELETE FROM batches WHERE id = ?", (job.id,))
+
+    def release(self, customs: Iterable[str]) -> None:
+        """Note that requests have no answer in their batch, so that another one may take them."""
+        with self._writing() as connection:
+            connection.executemany(
+                "DELETE FROM batch_requests WHERE custom = ?", [(custom,) for custom in customs]
+            )
+
+    def of(self, customs: Sequence[str]) -> dict[str, Job]:
+        """The batch of each request that is in one."""
+        with self._reading() as connection:
+            return _jobs_by_custom(connection, customs)
+
+    def requests(self, job: Job) -> list[str]:
+        """The requests of a batch that no other one has taken."""
+        sql = "SELECT custom FROM batch_requests WHERE batch = ?"
+        with self._reading() as connection:
+            return [custom for (custom,) in connection.execute(sql, (job.id,))]
+
+    def all(self) -> list[Job]:
+        """All batches, the oldest first."""
+        with self._reading() as connection:
+            rows = connection.execute(f"SELECT {_COLUMNS} FROM batches ORDER BY begun").fetchall()
+            return [Job(*row) for row in rows]
+
+    def refuse(self, server: str, settings: Iterable[str]) -> None:
+        """Note settings that a server refuses, so that a later run leaves them out."""
+        with self._writing() as connection:
+            connection.executemany(
+                "INSERT OR IGNORE INTO batch_refusals VALUES (?, ?)",
+                [(server, setting) for setting in settings],
+            )
+
+    def refused(self, server: str) -> set[str]:
+        """See `refuse`."""
+        sql = "SELECT setting FROM batch_refusals WHERE server = ?"
+        with self._reading() as connection:
+            return {setting for (setting,) in connection.execute(sql, (server,))}
+
+    def _set(self, job: Job, change: str, *values: object) -> None:
+        with self._writing() as connection:
+            connection.execute(f"UPDATE batches SET {change} WHERE id = ?", (*values, job.id))
+
+    @contextmanager
+    def _reading(self) -> Iterator[Any]:
+        with closing(sqlite3.connect(self.path, timeout=_BUSY_SECONDS)) as connection:
+            yield connection
+
+    @contextmanager
+    def _writing(self) -> Iterator[Any]:
+        """A transaction that is on disk when the block ends."""
+        with closing(
+            sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
+        ) as connection:
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("BEGIN IMMEDIATE")
+            with connection:  # commits, or rolls back on an error
+                yield connection
+
+
+def _jobs_by_custom(connection: Any, customs: Sequence[str]) -> dict[str, Job]:
+    found: dict[str, Job] = {}
+    columns = ", ".join(f"b.{name}" for name in _COLUMNS.split(", "))
+    for start in range(0, len(customs), _LOOK_UP_AT_ONCE):
+        some = list(customs[start : start + _LOOK_UP_AT_ONCE])
+        marks = ", ".join("?" * len(some))
+        rows = connection.execute(
+            f"SELECT r.custom, {columns} FROM batch_requests r JOIN batches b ON b.id = r.batch "
+            f"WHERE r.custom IN ({marks})",
+            some,
+        )
+        found.update({row[0]: Job(*row[1:]) for row in rows})
+    return found
+
+
+def _me() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}"

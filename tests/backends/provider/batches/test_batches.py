@@ -1,0 +1,368 @@
+"""Batches are submitted once, found again whatever happens, and answer every prompt."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from relquery.backends.provider.batches import run
+from relquery.backends.provider.batches.backend import BatchBackend
+from relquery.backends.provider.batches.store import Store
+from relquery.backends.provider.config import ProviderConfig
+from relquery.backends.provider.wires.providers import ANTHROPIC, GEMINI, OPENAI, Provider
+from relquery.errors import BudgetError, ConfigError, ModelError, PendingError
+from relquery.prompt import Answer, Prompt, Sampling, Span
+from tests.backends.provider.batches.batch_server import BatchServer, Body, serving
+
+BOTH = pytest.mark.parametrize("provider", [OPENAI, ANTHROPIC], ids=lambda each: each.name)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether a batch was taken is looked up at once, and batches are looked at without pause."""
+    monkeypatch.setattr(run, "_POLLS", (0.0,))
+    monkeypatch.setattr(run, "_GRACE_SECONDS", 0.0)
+
+
+def question(body: Body) -> str:
+    content: str = body["messages"][-1]["content"]
+    return content
+
+
+def replied(body: Body, text: str) -> Body:
+    if body["model"].startswith("claude"):
+        usage = {"input_tokens": 10, "output_tokens": 2}
+        return {
+            "id": "m", "type": "message", "role": "assistant", "model": body["model"],
+            "content": [{"type": "text", "text": text}], "stop_reason": "end_turn",
+            "stop_sequence": None, "usage": usage,
+        }  # fmt: skip
+    message = {"role": "assistant", "content": text}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    usage = {"prompt_tokens": 10, "completion_tokens": 2}
+    return {"object": "chat.completion", "choices": [choice], "usage": usage}
+
+
+def echo(body: Body) -> tuple[int, Body]:
+    return 200, replied(body, f"<{question(body)}>")
+
+
+def failed(status: int, message: str) -> tuple[int, Body]:
+    return status, {"error": {"message": message, "type": "error", "code": None, "param": None}}
+
+
+def prompt(text: str) -> Prompt:
+    return (Span(text),)
+
+
+def backend(server: BatchServer, path: Path, provider: Provider, **options: Any) -> BatchBackend:
+    url = server.url if provider is ANTHROPIC else f"{server.url}/v1"
+    given: dict[str, Any] = {"batch": True, "api": None if provider is ANTHROPIC else "chat"}
+    config = ProviderConfig(
+        base_url=url, api_key="k", batches=path, max_retries=2, **given | options
+    )
+    return BatchBackend("claude-x" if provider is ANTHROPIC else "gpt-x", config, provider)
+
+
+def asked(of: BatchBackend, texts: Sequence[str], **sampling: Any) -> list[Answer]:
+    found = dict(of.answer([prompt(text) for text in texts], Sampling(**sampling)))
+    assert sorted(found) == list(range(len(texts)))
+    return [found[at] for at in range(len(texts))]
+
+
+def texts_of(answers: Sequence[Answer]) -> list[str | None]:
+    return [answer.text for answer in answers]
+
+
+@BOTH
+def test_every_prompt_gets_its_own_answer(provider: Provider, tmp_path: Path) -> None:
+    with serving(echo, looks=3) as server:
+        answers = asked(backend(server, tmp_path / "b", provider), ["a", "b", "c"])
+        assert texts_of(answers) == ["<a>", "<b>", "<c>"]
+        assert {(each.prompt_tokens, each.output_tokens) for each in answers} == {(10, 2)}
+        assert server.creations == 1
+        (batch,) = server.batches
+        assert [question(body) for _, body in batch.lines] == ["a", "b", "c"]
+        if provider is OPENAI:
+            assert list(batch.metadata) == ["relquery"]
+
+
+@BOTH
+def test_labels_and_schemas_are_read_as_those_of_live_calls(
+    provider: Provider, tmp_path: Path
+) -> None:
+    def choose(body: Body) -> tuple[int, Body]:
+        return 200, replied(body, json.dumps({"answer": "Yes"}))
+
+    with serving(choose) as server:
+        (answer,) = asked(backend(server, tmp_path / "b", provider), ["a"], labels=("Yes", "No"))
+        assert answer.text == "Yes"
+
+
+@BOTH
+def test_a_batch_that_runs_is_pending_and_is_found_again(
+    provider: Provider, tmp_path: Path
+) -> None:
+    with serving(echo, looks=3) as server:
+        for _ in range(2):
+            with pytest.raises(PendingError, match=r"A batch of 2 requests is with .* 24 hours"):
+                asked(backend(server, tmp_path / "b", provider, batch="submit"), ["a", "b"])
+        again = backend(server, tmp_path / "b", provider, batch="submit")
+        assert texts_of(asked(again, ["b", "a"])) == ["<b>", "<a>"]
+        assert server.creations == 1
+
+
+@BOTH
+def test_what_ended_is_delivered_though_other_batches_run(
+    provider: Provider, tmp_path: Path
+) -> None:
+    with serving(echo, looks=99) as server:
+        with pytest.raises(PendingError):
+            asked(backend(server, tmp_path / "b", provider, batch="submit"), ["a"])
+        heard: list[int] = []
+        again = backend(server, tmp_path / "b", provider, batch="submit")
+        server.batches[0].looks = 99
+
+        def ask() -> None:
+            for index, _ in again.answer([prompt("a"), prompt("b")], Sampling()):
+                heard.append(index)
+
+        with pytest.raises(PendingError, match="1 requests"):
+            ask()
+        assert heard == [0]
+
+
+@BOTH
+@pytest.mark.parametrize("refuse", ["hang up", "hang up late"])
+def test_a_batch_is_not_submitted_twice_when_the_reply_is_lost(
+    provider: Provider, refuse: str, tmp_path: Path
+) -> None:
+    with serving(echo, looks=1, refuse=refuse) as server:
+        answers = asked(backend(server, tmp_path / "b", provider), ["a", "b"])
+        assert texts_of(answers) == ["<a>", "<b>"]
+        assert len(server.batches) == 1
+
+
+@BOTH
+def test_a_batch_of_somebody_else_is_not_taken_for_ours(provider: Provider, tmp_path: Path) -> None:
+    with serving(echo, looks=1) as server:
+        asked(backend(server, tmp_path / "others", provider), ["x", "y"])
+        server.refuse = "hang up"
+        answers = asked(backend(server, tmp_path / "b", provider), ["a", "b"])
+        assert texts_of(answers) == ["<a>", "<b>"]
+        assert len(server.batches) == 2
+
+
+@BOTH
+@pytest.mark.parametrize("how", ["500", "expired"])
+def test_requests_that_failed_in_passing_are_submitted_again_and_no_others(
+    provider: Provider, how: str, tmp_path: Path
+) -> None:
+    def answer(body: Body) -> tuple[int, Body] | str:
+        if question(body) in "ac" and len(server.batches) == 1:
+            return failed(500, "no") if how == "500" else "expired"
+        return echo(body)
+
+    with serving(answer) as server:
+        answers = asked(backend(server, tmp_path / "b", provider), ["a", "b", "c"])
+        assert texts_of(answers) == ["<a>", "<b>", "<c>"]
+        assert [len(batch.lines) for batch in server.batches] == [3, 2]
+
+
+@BOTH
+def test_a_request_that_is_refused_for_good_is_an_error_of_its_row(
+    provider: Provider, tmp_path: Path
+) -> None:
+    def answer(body: Body) -> tuple[int, Body]:
+        return failed(400, "prompt is too long") if question(body) == "b" else echo(body)
+
+    with serving(answer) as server:
+        answers = asked(backend(server, tmp_path / "b", provider), ["a", "b"])
+        assert texts_of(answers) == ["<a>", None]
+        assert answers[1].error == "The server answered 400: prompt is too long."
+        assert server.creations == 1
+
+
+@BOTH
+def test_requests_without_a_result_are_errors_and_asked_again_by_the_next_run(
+    provider: Provider, tmp_path: Path
+) -> None:
+    def answer(body: Body) -> tuple[int, Body] | str:
+        return "" if question(body) == "b" and server.creations == 1 else echo(body)
+
+    with serving(answer) as server:
+        answers = asked(backend(server, tmp_path / "b", provider), ["a", "b"])
+        assert answers[0].text == "<a>"
+        assert answers[1].error is not None
+        answers = asked(backend(server, tmp_path / "b", provider), ["a", "b"])
+        assert texts_of(answers) == ["<a>", "<b>"]
+        assert [len(batch.lines) for batch in server.batches] == [2, 1]
+
+
+def test_a_setting_that_is_refused_is_left_out_of_the_next_batch_and_of_later_runs(
+    tmp_path: Path,
+) -> None:
+    def answer(body: Body) -> tuple[int, Body]:
+        if "max_tokens" in body:
+            words = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
+            return failed(400, words)
+        return echo(body)
+
+    with serving(answer) as server:
+        answers = asked(backend(server, tmp_path / "b", OPENAI), ["a", "b", "c"])
+        assert texts_of(answers) == ["<a>", "<b>", "<c>"]
+        assert server.creations == 2
+        asked(backend(server, tmp_path / "b", OPENAI), ["d"])
+        assert server.creations == 3
+
+
+@BOTH
+def test_a_batch_that_is_refused_ends_with_the_reason(provider: Provider, tmp_path: Path) -> None:
+    with serving(echo, refuse=failed(400, "too many batches")) as server:
+        with pytest.raises(ModelError, match=r"does not take the batch.* 400: too many batches"):
+            asked(backend(server, tmp_path / "b", provider), ["a"])
+        assert texts_of(asked(backend(server, tmp_path / "b", provider), ["a"])) == ["<a>"]
+
+
+def test_a_batch_that_openai_refuses_later_ends_with_the_reason(tmp_path: Path) -> None:
+    with serving(echo, failed="Enqueued token limit reached.") as server:
+        with pytest.raises(ModelError, match=r"OpenAI refused the batch\. Enqueued token limit"):
+            asked(backend(server, tmp_path / "b", OPENAI), ["a"])
+        server.failed = None
+        assert texts_of(asked(backend(server, tmp_path / "b", OPENAI), ["a"])) == ["<a>"]
+        assert server.creations == 2
+
+
+@BOTH
+def test_equal_prompts_are_drawn_one_by_one_and_anew_each_time(
+    provider: Provider, tmp_path: Path
+) -> None:
+    numbers = iter(range(99))
+
+    def draw(body: Body) -> tuple[int, Body]:
+        return 200, replied(body, str(next(numbers)))
+
+    with serving(draw) as server:
+        of = backend(server, tmp_path / "b", provider)
+        first = texts_of(asked(of, ["a", "a"], temperature=1.0))
+        second = texts_of(asked(of, ["a", "a"], temperature=1.0))
+        assert len({*first, *second}) == 4
+        assert len(set(server.submitted)) == 2
+        assert server.creations == 2
+
+
+def test_a_batch_stays_within_what_the_provider_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from relquery.backends.provider.batches.openai import OpenAIBatches
+
+    original = BatchBackend._api
+
+    def small(self: BatchBackend) -> Any:
+        api = original(self)
+        assert isinstance(api, OpenAIBatches)
+        api.most, api.most_bytes = 4, 2_000
+        return api
+
+    monkeypatch.setattr(BatchBackend, "_api", small)
+    texts = ["x" * 900, "y" * 900, "z" * 900, *map(str, range(6))]
+    with serving(echo) as server:
+        answers = asked(backend(server, tmp_path / "b", OPENAI), texts)
+        assert texts_of(answers) == [f"<{text}>" for text in texts]
+        assert all(len(batch.lines) <= 4 for batch in server.batches)
+        assert all(len(json.dumps(batch.lines)) < 2_500 for batch in server.batches)
+        assert 3 <= len(server.batches) <= 6
+
+
+def test_a_budget_holds_for_the_batch_as_a_whole(tmp_path: Path) -> None:
+    with serving(echo) as server:
+        of = backend(server, tmp_path / "b", OPENAI, budget="3 calls")
+        with pytest.raises(BudgetError, match="no room for a batch of 4 requests"):
+            asked(of, ["a", "b", "c", "d"])
+        assert server.creations == 0
+        assert texts_of(asked(of, ["a", "b", "c"])) == ["<a>", "<b>", "<c>"]
+
+
+def test_batches_need_a_file_and_a_provider_that_has_them(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="batch is given without a ledger"):
+        ProviderConfig(batch=True)
+    with pytest.raises(ConfigError, match="openai: and anthropic:"):
+        BatchBackend("g", ProviderConfig(batch=True, batches=tmp_path / "b", api_key="k"), GEMINI)
+    with pytest.raises(ConfigError, match="cannot be written down"):
+        Store.open(tmp_path / "nowhere" / "b")
+
+
+@BOTH
+def test_two_that_ask_the_same_submit_it_once(provider: Provider, tmp_path: Path) -> None:
+    found: list[list[str | None]] = []
+    with serving(echo, looks=4) as server:
+
+        def ask(texts: list[str]) -> None:
+            found.append(texts_of(asked(backend(server, tmp_path / "b", provider), texts)))
+
+        threads = [threading.Thread(target=ask, args=(list(texts),)) for texts in ("abc", "cbd")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert sorted(map(str, found)) == sorted(
+            str([f"<{x}>" for x in texts]) for texts in ("abc", "cbd")
+        )
+        assert len(set(server.submitted)) == len(server.submitted) == 4
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from relquery.backends.provider.batches import run
+from tests.backends.provider.batches.test_batches import ANTHROPIC, OPENAI, asked, backend
+run._POLLS, run._GRACE_SECONDS = (0.02,), 0.2
+class Server: url = sys.argv[1]
+provider = OPENAI if sys.argv[3] == "openai" else ANTHROPIC
+print("begins", flush=True)
+print([each.text for each in asked(backend(Server, Path(sys.argv[2]), provider), list("abcdef"))])
+"""
+
+
+@BOTH
+@pytest.mark.parametrize("seed", range(3))
+def test_killed_processes_find_their_batch_again(
+    provider: Provider, seed: int, tmp_path: Path
+) -> None:
+    random = Random(seed)
+    path = tmp_path / "b"
+    with serving(echo, looks=40) as server:
+        command = [sys.executable, "-c", PROGRAM, server.url, str(path), provider.name]
+        for _ in range(3):
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            assert process.stdout is not None
+            assert process.stdout.readline() == "begins\n"
+            try:
+                process.wait(random.uniform(0.0, 0.5))
+            except subprocess.TimeoutExpired:
+                os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+            process.stdout.close()
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+        assert done.stdout.splitlines()[1] == str([f"<{text}>" for text in "abcdef"])
+        assert len(server.batches) == 1
+
+
+def test_a_cancelled_batch_is_an_error_of_its_rows(tmp_path: Path) -> None:
+    with serving(echo, looks=99) as server:
+        of = backend(server, tmp_path / "b", OPENAI, batch="submit")
+        with pytest.raises(PendingError):
+            asked(of, ["a"])
+        server.batches[0].is_cancelled = True
+        (answer,) = asked(of, ["a"])
+        assert answer.error == "The batch was cancelled."
