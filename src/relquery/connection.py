@@ -95,6 +95,8 @@ def connect(
     check_progress(progress)
     config = QueryConfig(order, on_error, guard, guard_rows, form)
     answering, options = answering_of(source, model, options)
+    if options.get("batch") and ledger not in (None, ":memory:"):
+        options = {"batches": ledger} | options
     with ExitStack() as opened:  # closes what is open if the rest fails
         host = opened.enter_context(closing(Database.open(database)))
         stub.install(host)

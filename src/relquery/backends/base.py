@@ -105,6 +105,11 @@ class Backend(ABC):
         """
         return (self.name,)
 
+    @property
+    def price_share(self) -> float:
+        """What calls cost, as a part of the model's price for live ones."""
+        return 1.0
+
     def tally(self) -> Tally | None:
         """What was sent so far; any thread may ask while others wait for answers."""
         return None

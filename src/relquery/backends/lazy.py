@@ -51,6 +51,11 @@ class LazyBackend(Backend):
         """See Backend."""
         return self._backend.known_as()
 
+    @property
+    def price_share(self) -> float:
+        """See Backend."""
+        return self._backend.price_share
+
     def tally(self) -> Tally | None:
         """See Backend. Opens nothing."""
         return None if self._opened is None else self._opened.tally()

@@ -9,6 +9,7 @@ import typer
 
 from relquery.cli.calibrate import calibrate
 from relquery.cli.demo import demo
+from relquery.cli.ledger.batches import batches
 from relquery.cli.ledger.command import ledger
 from relquery.cli.ledger.resume import resume
 from relquery.cli.prices import prices
@@ -35,6 +36,7 @@ app = typer.Typer(
 )
 app.command()(sql)
 app.command()(ledger)
+app.command()(batches)
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(resume)
 app.command()(reorder)
 app.command()(demo)

@@ -26,6 +26,7 @@ def usd_of(backend: Backend) -> Callable[[Answer], float | None]:
             return None
         cached, written = answer.cached_tokens, answer.written_tokens
         uncached = max(0, answer.prompt_tokens - cached - written)
-        return known.usd(uncached, written, cached, answer.output_tokens)
+        live = known.usd(uncached, written, cached, answer.output_tokens)
+        return backend.price_share * live
 
     return usd

@@ -13,7 +13,6 @@ from rich.console import Console
 
 from relquery.cli.sql.explained import analyzed, shown, whole
 from relquery.cli.sql.formats import SHOWN, WRITERS, Format, as_markdown, print_errors, rows_of
-from relquery.cli.sql.kept import Came, what_is_kept
 from relquery.cli.sql.noted import noted
 from relquery.cli.sql.params import (
     GUARD_ROWS,
@@ -24,34 +23,33 @@ from relquery.cli.sql.params import (
 )
 from relquery.cli.sql.provider import (
     BaseUrl,
+    Batch,
     Budget,
     Concurrency,
     Retries,
     Rpm,
     Timeout,
     Tpm,
+    Wait,
+    batch_options,
     provider_options,
 )
+from relquery.cli.sql.running import outcome_of
 from relquery.cli.sql.setup import Setup
 from relquery.cli.sql.wanted import Outcome, Wanted
-from relquery.cli.terminal.exits import ERROR, INTERRUPTED, ROWS_LOST
-from relquery.cli.terminal.interrupt import interruptible
+from relquery.cli.terminal.exits import ROWS_LOST
 from relquery.cli.terminal.options import CacheTokens, Cost
 from relquery.cli.terminal.show import (
     errors_console,
-    progress,
     result_table,
-    shown_warnings,
     to_json,
 )
 from relquery.cli.terminal.tables import check_output, find_tables
-from relquery.connection import Connection
-from relquery.errors import BudgetError, ConfigError, LateQueryError, PartialResultWarning
+from relquery.errors import ConfigError
 from relquery.sql.analyze.analysis import is_analysis
 from relquery.sql.exchange.distinct import distinct_names
 from relquery.sql.exchange.files import for_csv
 from relquery.sql.result import Result
-from relquery.sql.spending import usd_of
 from relquery.sql.statements.texts import is_explain
 
 _ONLY_DEMO = (
@@ -193,6 +191,8 @@ def sql(
     rpm: Rpm = None,
     tpm: Tpm = None,
     budget: Budget = None,
+    batch: Batch = False,
+    wait: Wait = False,
     allow_errors: Annotated[
         bool, typer.Option("--allow-errors", help="Exit with 0 even if some rows have no value.")
     ] = False,
@@ -226,6 +226,7 @@ def sql(
     asked = {"--base-url": base_url, "--concurrency": concurrency, "--timeout": timeout}
     asked |= {"--retries": retries, "--rpm": rpm, "--tpm": tpm, "--budget": budget}
     options |= provider_options(model, asked)
+    options |= batch_options(model, ledger, batch=batch, wait=wait)
     sampling: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature, "seed": seed}
     tables = find_tables(table or [])
     guarded = rows_for("--guard", guard_rows, GUARD_ROWS, is_on=guard is not None)
@@ -258,7 +259,7 @@ def sql(
         setup.connect(setup.backend()) as connection,
         noted(connection.ledger, ctx, text, tables, runs=runs) as has_come,
     ):
-        outcome = _outcome(connection, wanted, text, params, sampling, ledger=ledger)
+        outcome = outcome_of(connection, wanted, text, params, sampling, ledger=ledger)
         has_come(outcome.result)
     result = outcome.result
     _save(result, write, html)
@@ -266,39 +267,6 @@ def sql(
     print_errors(result)
     if result.errors and not allow_errors:
         raise typer.Exit(ROWS_LOST)
-
-
-def _outcome(
-    connection: Connection,
-    wanted: Wanted,
-    text: str,
-    params: Any,
-    sampling: dict[str, Any],
-    *,
-    ledger: Path | None,
-) -> Outcome:
-    """Run the query with its progress shown. Exits where it is stopped, and says what is kept."""
-    came, usd = Came(), usd_of(connection.backend)
-    with shown_warnings(PartialResultWarning), progress(usd=usd) as advance:
-        try:
-            with interruptible():
-                return wanted.of(connection, text, params, sampling, came.counting(advance))
-        except KeyboardInterrupt:
-            kept = what_is_kept(connection.ledger, came)
-            errors_console().print(f"Interrupted. {kept}", markup=False, highlight=False)
-            raise typer.Exit(INTERRUPTED) from None
-        except (BudgetError, LateQueryError) as error:
-            said = _ending(error, what_is_kept(connection.ledger, came), ledger)
-            errors_console().print(f"Error: {said}", style="red", markup=False, highlight=False)
-            raise typer.Exit(ERROR) from None
-
-
-def _ending(error: Exception, kept: str, ledger: Path | None) -> str:
-    """What to say where a query ends after calls were paid for. kept: what became of answers."""
-    if isinstance(error, BudgetError):
-        return f"{error} {kept}"
-    # Without a file, the ledger ends with this command.
-    return str(error) if ledger is not None else f"{error.__cause__} {kept}"
 
 
 def _is_typed() -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,8 +14,8 @@ from relquery.errors import ConfigError
 _PANEL = "A provider or a server"
 
 
-def _option(help: str, **more: Any) -> Any:
-    return typer.Option(help=help, rich_help_panel=_PANEL, **more)
+def _option(help: str, *names: str, **more: Any) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=_PANEL, **more)
 
 
 BaseUrl = Annotated[
@@ -30,6 +31,16 @@ Tpm = Annotated[int | None, _option("Tokens per minute, at most (default: what i
 Budget = Annotated[
     str | None,
     _option("What may be spent: 5USD, '2000000 tokens' or '500 calls'.", metavar="AMOUNT"),
+]
+Batch = Annotated[
+    bool,
+    _option(
+        "Submit the calls as a batch, at half the price, and say when to come back. Needs --ledger.",
+        "--batch",
+    ),
+]
+Wait = Annotated[
+    bool, _option("With --batch: wait for the answers, which may take a day.", "--wait")
 ]
 
 _FIELDS = {
@@ -56,6 +67,27 @@ def provider_options(model: str | None, given: Mapping[str, object]) -> dict[str
             "give another --model."
         )
     return {_FIELDS[name]: value for name, value in named.items()}
+
+
+def batch_options(
+    model: str | None, ledger: Path | None, *, batch: bool, wait: bool
+) -> dict[str, Any]:
+    """The same of batches. Raises ConfigError for what does not go together."""
+    if wait and not batch:
+        raise ConfigError("--wait is for --batch. Give --batch too, or leave --wait out.")
+    if not batch:
+        return {}
+    if not is_served(model or "demo"):
+        raise ConfigError(
+            "--batch: only for a provider's model: openai:NAME or anthropic:NAME. Leave it out, or "
+            "give another --model."
+        )
+    if ledger is None:
+        raise ConfigError(
+            "--batch needs --ledger FILE: a batch may take a day, and its answers are found again "
+            "by that file."
+        )
+    return {"batch": True if wait else "submit", "batches": ledger}
 
 
 def _them(named: Mapping[str, object]) -> str:

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from relquery.backends.base import Answers, Backend, Heard, Tally
+from relquery.backends.provider.answers import Mailbox, taken
 from relquery.backends.provider.batches.anthropic import AnthropicBatches
 from relquery.backends.provider.batches.api import BatchApi
 from relquery.backends.provider.batches.openai import OpenAIBatches
 from relquery.backends.provider.batches.run import Batching
 from relquery.backends.provider.batches.store import Store
 from relquery.backends.provider.config import ProviderConfig
-from relquery.backends.provider.sending.answers import Mailbox, taken
 from relquery.backends.provider.sending.asking import Asking
 from relquery.backends.provider.sending.budget import Purse, Usd, usd_of
 from relquery.backends.provider.sending.counting import Counting
-from relquery.backends.provider.sending.dispatch import Shared
+from relquery.backends.provider.sending.door import Shared
 from relquery.backends.provider.sending.limiter import Limiter
 from relquery.backends.provider.server import Server
 from relquery.backends.provider.wires.providers import ANTHROPIC, GEMINI, Provider, anthropic_client
 from relquery.errors import ConfigError
+from relquery.prices.table import known_price
 from relquery.prompt import Answer, Prompt, Sampling
 
 _SHARE = 0.5
-"""Of the price of live calls: OpenAI's and Anthropic's pages about batches, November 2026."""
+"""Of the price of live calls, for a model whose own share is not known."""
 _ENDPOINTS = {"chat": "/v1/chat/completions", "responses": "/v1/responses"}
 
 
@@ -41,7 +41,7 @@ class BatchBackend(Backend):
         if config.batches is None:
             raise ConfigError("batches is missing: the file in which batches are written down.")
         self._server, self._store = Server(model, config, provider), Store.open(config.batches)
-        usd = _shared(usd_of(model))
+        usd = _shared(usd_of(self._server.name), self.price_share)
         budget = config.budget if not isinstance(config.budget, str) else None
         self._shared = Shared(Limiter(), Purse(budget, usd, model), Counting(usd))
 
@@ -51,9 +51,10 @@ class BatchBackend(Backend):
         return self._server.name
 
     @property
-    def file(self) -> Path:
-        """Where batches are written down."""
-        return self._store.path
+    def price_share(self) -> float:
+        """See Backend."""
+        price = known_price(self._server.name)
+        return _SHARE if price is None or price.batch is None else price.batch
 
     def known_as(self) -> tuple[str, ...]:
         """See Backend."""
@@ -102,15 +103,19 @@ class BatchBackend(Backend):
             box.items.put(None)
 
     def _api(self) -> BatchApi:
-        server = self._server
-        if server.provider is ANTHROPIC:
-            client = anthropic_client(server.provider, server.config, server.config.max_retries)
-            return AnthropicBatches(client, server.config.timeout)
-        return OpenAIBatches(server.client(), _ENDPOINTS[server.api], server.config.timeout)
+        return batch_api(self._server)
 
 
-def _shared(usd: Usd | None) -> Usd | None:
-    return None if usd is None else lambda *tokens: _SHARE * usd(*tokens)
+def batch_api(server: Server) -> BatchApi:
+    """The batch API of a server; to be closed."""
+    if server.provider is ANTHROPIC:
+        client = anthropic_client(server.provider, server.config, server.config.max_retries)
+        return AnthropicBatches(client, server.config.timeout)
+    return OpenAIBatches(server.client(), _ENDPOINTS[server.api], server.config.timeout)
+
+
+def _shared(usd: Usd | None, share: float) -> Usd | None:
+    return None if usd is None else lambda *tokens: share * usd(*tokens)
 
 
 def _unheard(index: int, answer: Answer) -> None:

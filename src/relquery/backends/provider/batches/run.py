@@ -16,12 +16,12 @@ from typing import Any
 from relquery.backends.provider.batches.api import BatchApi, Line, Standing, UndecidedError
 from relquery.backends.provider.batches.store import Job, Store
 from relquery.backends.provider.form.failures import reason_to_stop
-from relquery.backends.provider.form.messages import Messages, to_messages
+from relquery.backends.provider.form.messages import Messages, in_form, to_messages
 from relquery.backends.provider.form.refusals import refused
 from relquery.backends.provider.form.reply import no_answer
 from relquery.backends.provider.form.trouble import Kind, TroubleError
 from relquery.backends.provider.sending.asking import Asking
-from relquery.backends.provider.sending.dispatch import Shared
+from relquery.backends.provider.sending.door import Shared
 from relquery.backends.provider.sending.needs import Need
 from relquery.errors import BudgetError, ModelError, PendingError, RequestError
 from relquery.prompt import Answer, Prompt
@@ -101,7 +101,8 @@ class Batching:
 
     def _digest(self, messages: Messages) -> str:
         """What tells a request from others: not how it is put, which may change."""
-        said = json.dumps([self.asking.server.name, repr(self.asking.sampling), messages])
+        texts = in_form(messages, alternates=False)
+        said = json.dumps([self.asking.server.name, repr(self.asking.sampling), texts])
         return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:48]
 
     # submitting

@@ -1,0 +1,57 @@
+"""How far the batches in a file are, for those who did not submit them just now."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+from relquery.backends.provider.batches.backend import batch_api
+from relquery.backends.provider.batches.store import Job, Store
+from relquery.backends.provider.config import ProviderConfig
+from relquery.backends.provider.form.trouble import TroubleError
+from relquery.backends.provider.server import Server
+from relquery.backends.provider.wires.providers import PROVIDERS
+from relquery.errors import ModelError
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One batch. done: requests with a result; None where the provider was not asked."""
+
+    model: str
+    remote: str | None
+    begun: float
+    size: int
+    state: str
+    done: int | None = None
+
+
+def shown_batches(path: Path, base_url: str | None, *, cancel: bool) -> list[Shown]:
+    """All batches in a file, the oldest first. cancel: those that run.
+
+    base_url: of the server, for batches of another one than the provider's own. Raises ModelError
+    and ConfigError.
+    """
+    return [asyncio.run(_shown(job, base_url, cancel=cancel)) for job in Store.open(path).all()]
+
+
+async def _shown(job: Job, base_url: str | None, *, cancel: bool) -> Shown:
+    name, _, at = job.server.partition("@")
+    provider, _, model = name.partition(":")
+    if job.state == "ended" or job.remote is None or (at and base_url is None):
+        state = "to be found" if job.remote is None else job.state
+        return Shown(job.server, job.remote, job.begun, job.size, state)
+    config = ProviderConfig(base_url=base_url if at else None)
+    api = batch_api(Server(model, config, PROVIDERS[provider]))
+    try:
+        if cancel:
+            await api.cancel(job.remote)
+        standing = await api.standing(job.remote)
+    except TroubleError as trouble:
+        said = f"The batch {job.remote} cannot be looked at. {trouble.words}"
+        raise ModelError(said) from trouble
+    finally:
+        await api.close()
+    state = "cancelled" if cancel and standing.state == "running" else standing.state
+    return Shown(job.server, job.remote, job.begun, job.size, state, standing.done)

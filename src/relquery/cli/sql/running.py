@@ -1,0 +1,56 @@
+"""Runs the query of `relquery sql`, and says what is kept where it stops."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from relquery.cli.sql.kept import Came, what_is_kept
+from relquery.cli.sql.wanted import Outcome, Wanted
+from relquery.cli.terminal.exits import ERROR, INTERRUPTED, PENDING
+from relquery.cli.terminal.interrupt import interruptible
+from relquery.cli.terminal.show import errors_console, progress, shown_warnings
+from relquery.connection import Connection
+from relquery.errors import BudgetError, LateQueryError, PartialResultWarning, PendingError
+from relquery.sql.spending import usd_of
+
+
+def outcome_of(
+    connection: Connection,
+    wanted: Wanted,
+    text: str,
+    params: Any,
+    sampling: dict[str, Any],
+    *,
+    ledger: Path | None,
+) -> Outcome:
+    """Run the query with its progress shown. Exits where it stops, and says what is kept.
+
+    ledger: None if it ends with this command.
+    """
+    came, usd = Came(), usd_of(connection.backend)
+    with shown_warnings(PartialResultWarning), progress(usd=usd) as advance:
+        try:
+            with interruptible():
+                return wanted.of(connection, text, params, sampling, came.counting(advance))
+        except KeyboardInterrupt:
+            kept = what_is_kept(connection.ledger, came)
+            errors_console().print(f"Interrupted. {kept}", markup=False, highlight=False)
+            raise typer.Exit(INTERRUPTED) from None
+        except PendingError as error:
+            again = f"{error} The command for it: relquery resume {ledger}"
+            errors_console().print(again, markup=False, highlight=False)
+            raise typer.Exit(PENDING) from None
+        except (BudgetError, LateQueryError) as error:
+            said = _ending(error, what_is_kept(connection.ledger, came), ledger)
+            errors_console().print(f"Error: {said}", style="red", markup=False, highlight=False)
+            raise typer.Exit(ERROR) from None
+
+
+def _ending(error: Exception, kept: str, ledger: Path | None) -> str:
+    """What to say where a query ends after calls were paid for. kept: what became of answers."""
+    if isinstance(error, BudgetError):
+        return f"{error} {kept}"
+    return str(error) if ledger is not None else f"{error.__cause__} {kept}"
