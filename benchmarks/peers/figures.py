@@ -39,9 +39,9 @@ def figures(task: Task, by: By, tokens: Tokens | None) -> Iterator[Figure]:
     )
     yield Figure(
         f"{task.name}: client CPU over the better peer's",
-        ours.cpu / max(1e-9, min(peer.cpu for peer in (whole or peers).values())),
+        ours.process / max(1e-9, min(peer.process for peer in (whole or peers).values())),
         None,
-        note=_each(by, lambda one: f"{one.cpu:.1f} s"),
+        note=_each(by, lambda one: f"{one.process:.1f} s"),
     )
 
 
@@ -76,7 +76,7 @@ def rows(
                 f"{tokens[task.name][name]:,}" if task.name in tokens else "-",
                 f"{len(one.held):,} / {len(one.wrong):,} / {len(one.lost):,}",
                 f"{one.seconds:.1f}",
-                f"{one.cpu:.1f} ({one.process:.1f})",
+                f"{one.process:.1f} ({one.cpu:.1f})",
                 f"{one.peak:,}",
             )
 

@@ -80,8 +80,8 @@ AGAIN = (
     Task("grown", "map; again with a tenth more rows, and at another address", course=Course.GROWN),
 )
 TROUBLED = (
-    Task("bad rows", "map; three rows in a hundred have no answer", trouble=Trouble.ROWS),
     Task("bad calls", "map; one call in ten fails at first", trouble=Trouble.CALLS),
+    Task("bad rows", "map; three rows in a hundred have no answer", trouble=Trouble.ROWS),
     Task("reasoning", "map; no max_tokens, no temperature 0", trouble=Trouble.REASONING),
 )
 

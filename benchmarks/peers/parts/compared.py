@@ -19,6 +19,9 @@ from benchmarks.templates import template
 
 WORDS = template("peers")
 FULL, QUICK = 2_000, 60
+"""Rows."""
+QUICKLY = 2
+"""Tasks of each part in a quick run: the imports of the peers take most of its time."""
 TOKENIZER = "tokenizers/llama3_tokenizer.model"
 
 
@@ -51,7 +54,7 @@ class Compared(Part):
         movies = read(path, count + count // GROWTH)
         competing = sides(settings.peers or DEFAULT, say)
         measure(competing[0], self.tasks[0], movies[:GROWTH])  # ours compiles its loops
-        for task in self.tasks:
+        for task in self.tasks[:QUICKLY] if settings.quick else self.tasks:
             self._measure(task, competing, movies, settings, say)
             yield from figures(task, self.found[task.name], self.tokens.get(task.name))
         yield from self.further()

@@ -13,14 +13,11 @@ from typing import Any
 
 import uvicorn
 
-from benchmarks.peers.programs.job import CONCURRENCY
 from benchmarks.peers.standin.provider import Provider, Reply, error
 from relquery.errors import RelqueryError
 
 DELAY = 0.05
 """Seconds that a call takes."""
-AT_ONCE = CONCURRENCY
-"""Calls served at once; others wait. So a client without a limit of its own is no faster."""
 _PATIENCE = 30.0
 ROUTE = "/chat/completions"
 
@@ -37,7 +34,6 @@ class Standin:
     port: int = 0
     peak: int = 0
     _open: int = 0
-    _seats: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     @property
@@ -58,6 +54,8 @@ class Standin:
         body, more = b"", True
         while more:
             event = await receive()
+            if event["type"] == "http.disconnect":  # a client was killed while it sent this
+                return
             body += event.get("body", b"")
             more = event.get("more_body", False)
         if scope["path"] != self.path + ROUTE:
@@ -65,23 +63,14 @@ class Standin:
             return
         self._open += 1
         self.peak = max(self.peak, self._open)
-        gone = asyncio.ensure_future(receive())
         try:
-            async with self._seats:
-                if gone.done():  # a client that was killed is not served
-                    return
-                reply = await self._serve(json.loads(body))
+            with self._changed:
+                reply = self.provider.reply(json.loads(body))
+                self._changed.notify_all()
+            await asyncio.sleep(DELAY)
         finally:
-            gone.cancel()
             self._open -= 1
         await _send(send, reply)
-
-    async def _serve(self, body: dict[str, Any]) -> Reply:
-        with self._changed:
-            reply = self.provider.reply(body)
-            self._changed.notify_all()
-        await asyncio.sleep(DELAY)
-        return reply
 
 
 async def _send(send: Callable[[dict[str, Any]], Awaitable[None]], reply: Reply) -> None:

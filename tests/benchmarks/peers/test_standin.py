@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import urllib.request
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from benchmarks.peers.programs import questions
 from benchmarks.peers.standin import model
 from benchmarks.peers.standin.provider import Provider, Reply, Trouble, ends_badly
+from benchmarks.peers.standin.server import serving
 from benchmarks.peers.standin.texts import Texts, bare
 from benchmarks.peers.tasks import QUESTIONS
 
@@ -177,3 +180,16 @@ def test_a_reasoning_model_names_the_setting_that_it_refuses(
     else:
         assert (reply.status, reply.body["error"]["param"]) == (400, param)
     assert asked.counts.failed == (param is not None)
+
+
+def test_half_a_request_is_not_counted() -> None:
+    asked = provider()
+    data = json.dumps(body(f"{MAP}\n{QUOTED}")).encode()
+    with serving(asked) as standin:
+        with socket.create_connection(("127.0.0.1", standin.port)) as half:
+            head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}"
+            half.sendall(head.encode() + b"\r\n\r\n" + data[:-1])
+        whole = urllib.request.Request(f"{standin.url}/chat/completions", data)
+        with urllib.request.urlopen(whole) as reply:
+            assert json.load(reply)["choices"][0]["message"]["content"] == RIGHT
+    assert asked.counts.requests == 1
