@@ -10,7 +10,7 @@ from benchmarks.peers.environments import OURS
 from benchmarks.peers.parts.compared import Compared
 from benchmarks.peers.tasks import TROUBLED, Task
 
-MAP = Task("no trouble", "map")
+MAP = Task("no trouble", "map, to compare seconds with")
 
 
 @dataclass(slots=True)
