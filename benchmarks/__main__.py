@@ -63,6 +63,14 @@ def bench(
             "which measures our side alone without it.",
         ),
     ] = None,
+    peers: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder for the virtual environments of LOTUS and Daft, made if they do not "
+            "exist; only for peers. Default: .venv-peers.",
+        ),
+    ] = None,
 ) -> None:
     """Measure both sides of each ratio in one run. Exits with 1 if a figure misses its goal, or if
     no figure could be judged.
@@ -85,7 +93,9 @@ def bench(
     data = Path(os.environ.get("RELQUERY_DATA", "../shared/data"))
     if write is None and DOCUMENTS.is_dir() and not quick:
         write = DOCUMENTS
-    settings = harness.Settings(quick, data, threads, seed, write, scale, tuple(part or ()), vllm)
+    settings = harness.Settings(
+        quick, data, threads, seed, write, scale, tuple(part or ()), vllm, peers
+    )
     benchmark = harness.find(name, BENCHMARKS)
     log = errors_console()
     log.print(f"{benchmark.name} on {harness.machine(threads)}", markup=False, highlight=False)

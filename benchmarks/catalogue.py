@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benchmarks.engine import benchmark as engine
 from benchmarks.harness import Benchmark
+from benchmarks.peers import benchmark as peers
 from benchmarks.prefill_only import benchmark as prefill_only
 from benchmarks.prompt_cache import benchmark as prompt_cache
 from benchmarks.queries import benchmark as queries
@@ -27,6 +28,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     serve.BENCHMARK,
     spark.BENCHMARK,
     vllm.BENCHMARK,
+    peers.BENCHMARK,
     prefill_only.BENCHMARK,
     prompt_cache.BENCHMARK,
 )

