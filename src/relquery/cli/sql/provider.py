@@ -35,7 +35,7 @@ Budget = Annotated[
 Batch = Annotated[
     bool,
     _option(
-        "Submit the calls as a batch, at half the price, and say when to come back. Needs --ledger.",
+        "Submit the calls as a batch at half the price, and say when to come back. Needs --ledger.",
         "--batch",
     ),
 ]
