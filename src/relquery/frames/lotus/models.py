@@ -15,9 +15,9 @@ from relquery.frames.lotus.usage import Stats
 _OLLAMA = "http://localhost:11434/v1"
 _OPENAI = ("gpt-", "chatgpt-", "o1", "o3", "o4")
 _FOREIGN = {
-    "ai21", "anthropic", "anyscale", "azure", "azure_ai", "baseten", "bedrock", "cerebras",
+    "ai21", "anyscale", "azure", "azure_ai", "baseten", "bedrock", "cerebras",
     "cloudflare", "cohere", "cohere_chat", "deepinfra", "deepseek", "fireworks_ai", "friendliai",
-    "gemini", "github", "groq", "huggingface", "lm_studio", "meta_llama", "mistral", "moonshot",
+    "github", "groq", "huggingface", "lm_studio", "meta_llama", "mistral", "moonshot",
     "nebius", "novita", "nvidia_nim", "openrouter", "perplexity", "predibase", "replicate",
     "sagemaker", "sambanova", "together_ai", "vertex_ai", "volcengine", "watsonx", "xai",
 }  # fmt: skip
@@ -163,6 +163,8 @@ def named(model: str) -> tuple[str, dict[str, Any]]:
         return f"openai:{model}", {}
     if slash and provider in ("openai", "hosted_vllm"):
         return f"openai:{name}", {}
+    if slash and provider in ("anthropic", "gemini"):
+        return f"{provider}:{name}", {}
     if slash and provider in ("ollama", "ollama_chat"):
         return f"openai:{name}", {"base_url": _OLLAMA, "api_key": "none"}
     if slash and provider in _FOREIGN:
