@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.cells import cell_len
 
@@ -138,7 +138,34 @@ class CancelledError(RelqueryError):
 
 
 class PendingError(RelqueryError):
-    """What was submitted as a batch has no answers yet. Running the same again goes on."""
+    """What was submitted as batches has no answers yet. Running the same again goes on.
+
+    provider: its name. batches: how many there are. requests: in them; done: those with a result.
+    hours: until the last of them has ended, at most.
+    """
+
+    def __init__(
+        self, provider: str, batches: int, requests: int, done: int, hours: int = 24
+    ) -> None:
+        self.provider, self.batches, self.requests = provider, batches, requests
+        self.done, self.hours = done, hours
+        them, are = ("A batch", "is") if batches == 1 else (f"{batches} batches", "are")
+        super().__init__(
+            f"{them} of {requests:,} requests {are} with {provider}, {done:,} of them done. It "
+            f"takes up to {hours} hours, and is mostly done much sooner. Run the same query with "
+            "the same ledger to go on."
+        )
+
+    @classmethod
+    def of(cls, errors: Sequence[PendingError]) -> PendingError:
+        """Several of one provider as one."""
+        return cls(
+            errors[0].provider,
+            sum(error.batches for error in errors),
+            sum(error.requests for error in errors),
+            sum(error.done for error in errors),
+            max(error.hours for error in errors),
+        )
 
 
 class ModelError(RelqueryError):

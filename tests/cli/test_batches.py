@@ -62,6 +62,24 @@ def test_a_batch_is_submitted_and_its_answers_come_when_the_run_is_resumed(
         assert run("resume", ledger)[2].startswith("Nothing to resume")
 
 
+def test_calls_that_do_not_need_each_other_are_submitted_together(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("n\n1\n2\n", encoding="utf-8")
+    ledger = str(tmp_path / "run.db")
+    query = (
+        "SELECT LLM('up', n) AS up, LLM('down', n) AS down, LLM('re', LLM('up', n)) AS re FROM t"
+    )
+    with serving(answer, looks=2) as server:
+        at = ("--model", "openai:gpt-4.1-mini", "--base-url", f"{server.url}/v1")
+        table = ("--table", str(tmp_path / "t.csv"))
+        status, _, err = run("sql", query, *table, *at, "--ledger", ledger, "--batch")
+        assert status == 4
+        assert "2 batches of 4 requests are with OpenAI" in err
+        assert [len(batch.lines) for batch in server.batches] == [2, 2]
+        assert run("resume", ledger)[0] == 4  # the call over answers
+        assert run("resume", ledger)[0] == 0
+        assert sum(len(batch.lines) for batch in server.batches) in (5, 6)
+
+
 def test_batches_are_cancelled(run: Run, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("n\n1\n", encoding="utf-8")
     ledger = str(tmp_path / "run.db")

@@ -10,6 +10,7 @@ import numpy as np
 from sqlglot import exp
 
 from relquery.arrays import Int64s
+from relquery.errors import PendingError
 from relquery.sql.answers.checks import Check
 from relquery.sql.execute.rows import Rows
 from relquery.sql.plan.asking import Part, has_sides, steps_of
@@ -76,17 +77,25 @@ class Asking(Generic[R]):
     def _ask(self, part: Part, among: Int64s, kind: str) -> None:
         rows, calls = self.rows, self.rows.plan.calls
         inner = {call.index: frozenset(need.call for need in call.needs) for call in calls}
+        pending: list[PendingError] = []
         for step in steps_of(part, inner, CallCosts(rows, among)):
             call = calls[step.call]
+            if pending and (step.where is not None or inner[step.call]):
+                continue  # whom it asks may depend on answers that are not there yet
             wanted = among if step.where is None else rows.matching(step.where, among)
             wanted = wanted[~rows.of_call(step.call).asked[wanted]]
             # Rows with an unknown input are not worth asking about.
             wanted = rows.determined(call, wanted)
             if len(wanted) or step.call not in self._last:
                 name = self._last[step.call] = self._name(part, step.call, kind)
-                self.stages.ask(name, call, rows, wanted, step.where)
-            if step.checks:
+                try:
+                    self.stages.ask(name, call, rows, wanted, step.where)
+                except PendingError as error:  # other calls are submitted meanwhile
+                    pending.append(error)
+            if step.checks and not pending:
                 self.stages.check(self._last[step.call], step.checks, rows, among)
+        if pending:
+            raise PendingError.of(pending)
 
     def _name(self, part: Part, call: int, kind: str) -> str:
         """The name of a stage: the same for all rows that one part asks."""

@@ -82,7 +82,7 @@ class Batching:
                 polls = 0
                 continue
             if not self.waits and not any(self._is_fresh(job) for job in jobs):
-                raise PendingError(self._words(jobs, standings))
+                raise self._pending(jobs, standings)
             await self.sleep(_POLLS[min(polls, len(_POLLS) - 1)])
             polls += 1
 
@@ -305,18 +305,12 @@ class Batching:
         del self._open[row.custom]
         self.deliver(row.index, answer)
 
-    def _words(self, jobs: Sequence[Job], standings: Sequence[Standing | None]) -> str:
-        """What has been submitted, and when to come back."""
-        size = sum(job.size for job in jobs)
-        done = sum(standing.done for standing in standings if standing is not None)
-        last = max((each.expires or 0.0 for each in standings if each is not None), default=0.0)
-        one = "A batch" if len(jobs) == 1 else f"{len(jobs)} batches"
+    def _pending(self, jobs: Sequence[Job], standings: Sequence[Standing | None]) -> PendingError:
+        known = [standing for standing in standings if standing is not None]
+        last = max((each.expires or 0.0 for each in known), default=0.0)
         hours = max(1, round((last - self.now()) / 3600)) if last else 24
-        return (
-            f"{one} of {size:,} requests {'is' if len(jobs) == 1 else 'are'} with "
-            f"{self.api.title}, {done:,} of them done. It takes up to {hours} hours, and is mostly "
-            "done much sooner. Run the same query with the same ledger to go on."
-        )
+        size, done = sum(job.size for job in jobs), sum(each.done for each in known)
+        return PendingError(self.api.title, len(jobs), size, done, hours)
 
 
 def _may_be_taken(trouble: TroubleError) -> bool:
