@@ -71,7 +71,7 @@ ROOMS: dict[str, list[str]] = {
         "columns", "compiled", "prefixes", "items", "measure", "dependencies",
         "solvers.segment", "solvers.objective", "solvers.original", "solvers.fixed",
         "solvers.groups", "solvers.ggr", "solvers.search", "solvers.exact", "cost", "prompts",
-        "schedule",
+        "caching", "schedule",
     ],
     "ir": ["tree", "nodes", "paths", "rebuild", "verify", "rewrite", "rules", "optimize", "forms"],
     "markup": [

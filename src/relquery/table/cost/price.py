@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from importlib.resources import files
 from types import MappingProxyType
@@ -103,6 +103,11 @@ def find_price(name: str) -> Price:
             + " For your own price, pass a relquery.table.cost.price.Price."
         )
     return PRICES[name]
+
+
+def hourly(price: Price) -> Price:
+    """The price of entries that live for an hour, at Anthropic: writing costs twice `uncached`."""
+    return replace(price, write=2 * price.uncached, lifetime_s=3600.0)
 
 
 def savings(

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from relquery.errors import ConfigError, did_you_mean, unknown
-from relquery.table.cost.price import PRICES, Price
+from relquery.table.cost.price import PRICES, Price, hourly
 from relquery.table.prompts.options import CHAT_COMPLETIONS, MESSAGES, Options, fields_of
 from relquery.table.prompts.prompts import RowPrompt
 
@@ -114,7 +114,7 @@ def settings_of(
             f"ttl is {ttl!r}, but no prefix is marked, because no price of {model!r} with "
             "breakpoints is known. Give price=, an rq.Price or the name of one."
         )
-    return replace(price, write=2 * price.uncached, lifetime_s=3600.0), settings
+    return hourly(price), settings
 
 
 def _check_price(form: Form, price: Price | None) -> None:

@@ -105,17 +105,22 @@ def arrange(sharing: Sharing, most: int | None) -> Int64s:
 
     most: the highest number of waves. None: the fewest that read ENOUGH.
     """
-    readings = Readings(*_read_one_by_one(sharing))
-    levels = readings.level
+    one_by_one = readings(sharing)
+    levels = one_by_one.level
     needed = int(levels.max()) + 1 if len(levels) else 1
     if most is not None:
-        return _in_waves(sharing, readings, min(most, needed))
+        return _in_waves(sharing, one_by_one, min(most, needed))
     goal = ENOUGH * served(sharing, levels)
     for waves in range(1, needed):
-        found = _in_waves(sharing, readings, waves)
+        found = _in_waves(sharing, one_by_one, waves)
         if served(sharing, found) >= goal:
             return found
     return levels
+
+
+def readings(sharing: Sharing) -> Readings:
+    """Who reads from whom if requests are sent one after the other."""
+    return Readings(*_read_one_by_one(sharing))
 
 
 def served(sharing: Sharing, waves: Int64s) -> int:
