@@ -28,7 +28,7 @@ class Rules:
         breakpoint's own among them; 0 for the breakpoint alone. lookups: the last breakpoints that
         are looked at. lifetime: seconds after the last use. per_key: requests a minute with one
         prefix and key that stay on one machine.
-    reasons: whether the model refuses a temperature and `max_tokens`, as reasoning models do.
+    reasons: whether the model refuses what reasoning models refuse; see models.toml.
     """
 
     model: str

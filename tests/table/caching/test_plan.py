@@ -259,6 +259,14 @@ def test_keys_keep_most_of_what_overflowing_machines_would_lose(groups: int, row
     assert most - served(prompts, plan.keys, 300) < 0.6 * lost
 
 
+def test_a_request_waits_for_one_with_its_own_key() -> None:
+    plan = plan_caching(busy(3, 40), OPENAI, letters, requests_per_minute=300)
+    assert len(set(plan.keys)) == 9
+    for at, other in enumerate(plan.after.tolist()):
+        assert other == -1 or plan.keys[other] == plan.keys[at]
+    assert (plan.after < 0).sum() == 9
+
+
 def test_requests_that_share_nothing_long_enough_have_no_key() -> None:
     prompts = [prompt_of([f"row {number}" * 300]) for number in range(4)]
     assert plan_caching(prompts, OPENAI, letters).keys == [""] * 4

@@ -31,6 +31,14 @@ from relquery.table.prompts.source import FEW_CELLS
 from relquery.table.prompts.waves import Sharing, arrange, readings, share
 
 
+LENIENT = 0.8
+"""Prefixes are marked, and waited for, from so much of the provider's minimum on.
+
+We only estimate its tokens. A mark below the minimum is ignored and costs nothing, and one that is
+missing costs what its group would have read.
+"""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class CachePlan:
     """How the prompts of one call are sent, by their place in the order.
@@ -105,9 +113,10 @@ def plan_caching(
 def _marked(blocks: Blocks, price: Price, rate: float | None) -> CachePlan:
     bills = [bill(blocks, each, requests_per_minute=rate) for each in lifetimes(price)]
     best = min(bills, key=lambda each: each.usd)
-    sharing = share(blocks, price.minimum, best.breakpoints)
+    wide = bill(blocks, _lenient(best.price), requests_per_minute=rate).breakpoints
+    sharing = share(blocks, _lenient(price).minimum, wide)
     seconds = inf if best.price.lifetime_s is None else best.price.lifetime_s
-    marks = _in_spans(best.breakpoints, blocks)
+    marks = _in_spans(wide, blocks)
     none = [""] * len(marks)
     return CachePlan(marks, seconds, readings(sharing).source, none, best, sharing)
 
@@ -116,16 +125,34 @@ def _automatic(
     blocks: Blocks, texts: Sequence[tuple[object, ...]], price: Price, rate: float | None
 ) -> CachePlan:
     """Nothing is marked; a prefix that ends inside a block is left out of account."""
-    sharing = share(blocks, price.minimum, None)
-    keys = cache_keys(blocks, texts, price, rate)
-    ends, cached = sharing.ends, sharing.cached
-    repeated = sharing.first < np.arange(len(ends))[:, None]
-    hits = np.where(cached & repeated, ends, 0).max(axis=1, initial=0)
-    steps = (hits - price.minimum) // price.granularity * price.granularity
-    read = int(np.where(hits < max(price.minimum, 1), 0, price.minimum + steps).sum())
-    nothing: Marks = [()] * len(ends)
+    wide = _lenient(price)
+    keys = cache_keys(blocks, texts, wide, rate)
+    sharing = share(_apart(blocks, keys), wide.minimum, None)
+    nothing: Marks = [()] * len(keys)
+    read = _read(share(blocks, price.minimum, None), price)
     expected = Bill(price, blocks.total - read, 0, read, nothing)
     return CachePlan(nothing, inf, readings(sharing).source, keys, expected, sharing)
+
+
+def _apart(blocks: Blocks, keys: Sequence[str]) -> Blocks:
+    """The blocks with the key as the first of them: other keys are other machines."""
+    numbers = {key: len(blocks.sizes) + at for at, key in enumerate(dict.fromkeys(keys))}
+    first = np.array([[numbers[key]] for key in keys], np.int32).reshape(len(keys), 1)
+    none = np.zeros(len(numbers), np.int64)
+    return Blocks(np.hstack([first, blocks.ids]), np.concatenate([blocks.sizes, none]))
+
+
+def _read(sharing: Sharing, price: Price) -> int:
+    """Tokens that an automatic cache serves if requests are sent one after the other."""
+    ends = sharing.ends
+    repeated = sharing.first < np.arange(len(ends))[:, None]
+    hits = np.where(sharing.cached & repeated, ends, 0).max(axis=1, initial=0)
+    steps = (hits - price.minimum) // price.granularity * price.granularity
+    return int(np.where(hits < max(price.minimum, 1), 0, price.minimum + steps).sum())
+
+
+def _lenient(price: Price) -> Price:
+    return replace(price, minimum=int(LENIENT * price.minimum))
 
 
 def lifetimes(price: Price) -> tuple[Price, ...]:
