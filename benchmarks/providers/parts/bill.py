@@ -142,11 +142,15 @@ def tables(data: Path, rows: int, real: int | None) -> Iterator[tuple[str, pa.Ta
 def compare(
     name: str, model: str, own: Sequence[Prompt], others: Sequence[Prompt], encode: Encode
 ) -> Row:
-    """The bills of one table. own, others: its prompts in relquery's order, and in the table's."""
-    pace = Pace()
-    plan = plan_caching(
-        own, find_price(model), EstimatedTokens(), requests_per_minute=pace.per_minute
-    )
+    """The bills of one table. own, others: its prompts in relquery's order, and in the table's.
+
+    Where relquery's order does not pay, it sends the prompts as written.
+    """
+    pace, price = Pace(), find_price(model)
+    plan = plan_caching(own, price, EstimatedTokens(), requests_per_minute=pace.per_minute)
+    if not plan.pays:
+        own = others
+        plan = plan_caching(own, price, EstimatedTokens(), requests_per_minute=pace.per_minute)
     ours = bill(Account(encode), model, as_planned(own, plan), plan.after.tolist(), pace)
     nobody = [-1] * len(others)
     automatic = bill(Account(encode), model, by_itself(others, model, cached=True), nobody, pace)

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
+from benchmarks.providers.standin.batch_routes import route
+from benchmarks.providers.standin.batches import Batches
 from benchmarks.providers.standin.billing import Account
 from benchmarks.providers.standin.errors import Refused
 from benchmarks.providers.standin.faults import Faults, Kind
@@ -41,7 +43,7 @@ class Standin:
 
     begins, ends: seconds until an answer begins and ends. clock: seconds since the epoch, for
     limits and lifetimes. sleep: waits so many seconds of that clock. asked: the requests that came
-    through with a right form, in order.
+    through with a right form, in order. batch_seconds: until a batch ends.
     """
 
     account: Account = field(default_factory=Account)
@@ -52,9 +54,20 @@ class Standin:
     ends: float = 0.0
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], Any] = asyncio.sleep
+    batch_seconds: float = 60.0
     asked: list[Asked] = field(default_factory=list)
     under_way: int = 0
     peak: int = 0
+    _batches: Batches | None = None
+
+    @property
+    def batches(self) -> Batches:
+        """The batches of this customer."""
+        if self._batches is None:
+            self._batches = Batches(
+                self.account, self.faults, self.answer, self.clock, self.batch_seconds
+            )
+        return self._batches
 
     async def handle(self, request: Request) -> Response:
         """Answer a request."""
@@ -66,19 +79,18 @@ class Standin:
             check_key(request, provider)
             if request.method == "POST" and path in FORMS:
                 return await self._serve(request.body, FORMS[path])
-            return self.route(request, path)
+            return self._route(request, path)
         except Refused as refused:
             body = refused.body(provider)
             return Response(body, refused.status, refused.headers)
         finally:
             self.under_way -= 1
 
-    def route(self, request: Request, path: str) -> Response:
-        """Other routes. Raises Refused."""
+    def _route(self, request: Request, path: str) -> Response:
         if request.method == "GET" and path == "/v1/models":
             data = [{"id": name, "object": "model", "created": 0} for name in RULES]
             return Response(json.dumps({"object": "list", "data": data}).encode())
-        raise Refused(404, f"Invalid URL ({request.method} {path})")
+        return route(self.batches, request)
 
     async def _serve(self, body: bytes, form: ModuleType) -> Response:
         asked: Asked = form.read(body)

@@ -215,6 +215,12 @@ def test_prompts_that_no_provider_takes_have_no_marks() -> None:
     assert plan.mark(0, (module,)) == (module,)
 
 
+def test_an_order_pays_only_if_prompts_share_what_the_provider_keeps() -> None:
+    assert plan_caching(nested(), price(20), letters).pays
+    assert not plan_caching(nested(), price(2_000), letters).pays
+    assert not plan_caching([(Span((1, 2)),)], price(), letters).pays
+
+
 def test_an_empty_call_has_an_empty_plan() -> None:
     plan = plan_caching([], price(), letters)
     assert plan.marks == []

@@ -65,6 +65,9 @@ def said(asked: Asked, text: str) -> tuple[str, bool]:
     return text, False
 
 
+Make = Callable[[Mapping[str, Any], int], Any]
+
+
 def instance(schema: Mapping[str, Any], seed: int) -> Any:
     """A value that is valid under a JSON Schema without references. seed: which one."""
     if "const" in schema:
@@ -74,7 +77,7 @@ def instance(schema: Mapping[str, Any], seed: int) -> Any:
     if options := schema.get("anyOf"):
         return instance(options[seed % len(options)], seed)
     kind = schema.get("type")
-    make = _OF_TYPE.get(kind[0] if isinstance(kind, list) else kind, _text)
+    make: Make = _OF_TYPE.get(kind[0] if isinstance(kind, list) else kind, _text)
     return make(schema, seed)
 
 
@@ -92,7 +95,7 @@ def _text(schema: Mapping[str, Any], seed: int) -> str:
     return "Yes" if seed % 2 else "No"
 
 
-_OF_TYPE: dict[Any, Callable[[Mapping[str, Any], int], Any]] = {
+_OF_TYPE: dict[Any, Make] = {
     "object": _object,
     "array": _array,
     "boolean": lambda schema, seed: seed % 2 == 0,

@@ -131,7 +131,8 @@ def read(body: bytes) -> Asked:
     most = chat.max_completion_tokens or chat.max_tokens
     sent = Sent(implicit(blocks, rules, options), chat.prompt_cache_key or "")
     counts = chat.stream_options is not None and chat.stream_options.include_usage
-    return Asked(chat.model, sent, most, named and named.schema_, chat.stream, counts)
+    schema = None if named is None else named.schema_
+    return Asked(chat.model, sent, most, schema, chat.stream, counts)
 
 
 def implicit(blocks: list[Block], rules: Rules, options: CacheOptions | None) -> tuple[Block, ...]:

@@ -102,7 +102,8 @@ def read(body: bytes) -> Asked:
     if form is not None and form.type == "json_schema" and form.schema_ is None:
         raise Refused(400, "Missing required parameter: 'text.format.schema'.")
     sent = Sent(implicit(blocks, rules, asked.prompt_cache_options), asked.prompt_cache_key or "")
-    return Asked(asked.model, sent, asked.max_output_tokens, form and form.schema_)
+    schema = None if form is None else form.schema_
+    return Asked(asked.model, sent, asked.max_output_tokens, schema)
 
 
 def _blocks(message: Message, rules: Rules) -> Iterator[Block]:

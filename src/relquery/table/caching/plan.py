@@ -30,12 +30,17 @@ from relquery.table.cost.tokens import Encode
 from relquery.table.prompts.source import FEW_CELLS
 from relquery.table.prompts.waves import Sharing, arrange, readings, share
 
-
 LENIENT = 0.8
 """Prefixes are marked, and waited for, from so much of the provider's minimum on.
 
 We only estimate its tokens. A mark below the minimum is ignored and costs nothing, and one that is
 missing costs what its group would have read.
+"""
+
+
+WORTH = 0.01
+"""The least share of the bill that an order has to save. Another order of fields changes how many
+tokens the same texts have by some tenths of a percent.
 """
 
 
@@ -57,6 +62,11 @@ class CachePlan:
     keys: Sequence[str]
     bill: Bill | None
     sharing: Sharing | None
+
+    @property
+    def pays(self) -> bool:
+        """Whether these prompts save anything; if not, they are better sent as written."""
+        return self.bill is not None and self.bill.savings > WORTH
 
     def mark(self, at: int, prompt: Prompt) -> Prompt:
         """The prompt with its marks: a span with `keep` ends a prefix to be cached."""
