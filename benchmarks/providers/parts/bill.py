@@ -16,6 +16,7 @@ from benchmarks.providers.calls import prompts_of
 from benchmarks.providers.sending import Pace, as_planned, bill, by_itself
 from benchmarks.providers.sizes import choose
 from benchmarks.providers.standin.billing import Account, Totals
+from benchmarks.providers.standin.prompt import Counter
 from benchmarks.providers.standin.rules import RULES
 from benchmarks.providers.standin.tokens import Encode, pieces
 from benchmarks.reorder.prices import REPEATS, repeat
@@ -75,10 +76,11 @@ class Bills(Part):
         """See Part."""
         size = choose(settings.quick)
         encode, self.counted = provider_tokens(settings.data)
+        counter = Counter(encode)
         for name, rows in tables(settings.data, size.rows, size.real):
             own, tables_order = prompts_of(rows, "tree"), prompts_of(rows, "original")
             for model in RULES if name == LEFT else (MODEL,):
-                self.rows.append(compare(name, model, own, tables_order, encode))
+                self.rows.append(compare(name, model, own, tables_order, counter))
                 row = self.rows[-1]
                 say(
                     f"{name}, {model}: {row.ours.usd:.4g} USD, {row.ratio:.3f} of automatic, "
@@ -140,7 +142,7 @@ def tables(data: Path, rows: int, real: int | None) -> Iterator[tuple[str, pa.Ta
 
 
 def compare(
-    name: str, model: str, own: Sequence[Prompt], others: Sequence[Prompt], encode: Encode
+    name: str, model: str, own: Sequence[Prompt], others: Sequence[Prompt], counter: Counter
 ) -> Row:
     """The bills of one table. own, others: its prompts in relquery's order, and in the table's.
 
@@ -151,8 +153,8 @@ def compare(
     if not plan.pays:
         own = others
         plan = plan_caching(own, price, EstimatedTokens(), requests_per_minute=pace.per_minute)
-    ours = bill(Account(encode), model, as_planned(own, plan), plan.after.tolist(), pace)
+    ours = bill(Account(counter), model, as_planned(own, plan), plan.after.tolist(), pace)
     nobody = [-1] * len(others)
-    automatic = bill(Account(encode), model, by_itself(others, model, cached=True), nobody, pace)
-    unmarked = bill(Account(encode), model, by_itself(others, model, cached=False), nobody, pace)
+    automatic = bill(Account(counter), model, by_itself(others, model, cached=True), nobody, pace)
+    unmarked = bill(Account(counter), model, by_itself(others, model, cached=False), nobody, pace)
     return Row(name, model, len(own), ours.input, ours, automatic, unmarked)

@@ -8,7 +8,7 @@ from math import inf
 from benchmarks.providers.standin.cache import Cache, Reading, cache_of
 from benchmarks.providers.standin.prompt import Counter, Sent
 from benchmarks.providers.standin.rules import BATCH, RULES, Rules
-from benchmarks.providers.standin.tokens import Encode, pieces
+from benchmarks.providers.standin.tokens import pieces
 
 MILLION = 1e6
 
@@ -55,21 +55,13 @@ class Totals:
 class Account:
     """A customer: caches by model, and what has been billed.
 
-    encode: the provider's tokenizer. capacity: the most tokens that each cache holds.
+    counter: counts tokens as the provider does. capacity: the most tokens that each cache holds.
     """
 
-    encode: Encode = pieces
+    counter: Counter = field(default_factory=lambda: Counter(pieces))
     capacity: float = inf
     totals: Totals = field(default_factory=Totals)
     _caches: dict[str, Cache] = field(default_factory=dict)
-    _counter: Counter | None = None
-
-    @property
-    def counter(self) -> Counter:
-        """Counts tokens as the provider does."""
-        if self._counter is None:
-            self._counter = Counter(self.encode)
-        return self._counter
 
     def look_up(self, model: str, sent: Sent, now: float) -> Reading:
         """What a request reads and will write. now: seconds."""

@@ -10,11 +10,11 @@ import pytest
 from benchmarks.harness import Settings
 from benchmarks.providers.calls import prompts_of
 from benchmarks.providers.parts import bill as part
-from benchmarks.providers.parts.bill import Bills, compare
+from benchmarks.providers.parts.bill import Bills, Row, compare
 from benchmarks.providers.sending import Pace, bill
 from benchmarks.providers.sizes import Sizes
 from benchmarks.providers.standin.billing import Account
-from benchmarks.providers.standin.prompt import Block, Sent
+from benchmarks.providers.standin.prompt import Block, Counter, Sent
 from benchmarks.providers.standin.rules import RULES
 from benchmarks.providers.standin.tokens import pieces
 from relquery.table.cost.price import PRICES, hourly
@@ -52,10 +52,17 @@ def films(titles: int, reviews: int) -> pa.Table:
     )
 
 
+def compared(rows: pa.Table, model: str) -> Row:
+    own, others = prompts_of(rows, "tree"), prompts_of(rows, "original")
+    return compare("table", model, own, others, Counter(pieces))
+
+
 @pytest.mark.parametrize("model", sorted(RULES))
 def test_descriptions_that_come_first_and_are_marked_cost_less(model: str) -> None:
     rows = films(6, 5)
-    row = compare("films", model, prompts_of(rows, "tree"), prompts_of(rows, "original"), pieces)
+    row = compare(
+        "films", model, prompts_of(rows, "tree"), prompts_of(rows, "original"), Counter(pieces)
+    )
     assert row.calls == 30
     assert row.ratio <= 1
     assert row.to_unmarked <= 1
@@ -66,7 +73,9 @@ def test_descriptions_that_come_first_and_are_marked_cost_less(model: str) -> No
 
 def test_short_prompts_cost_what_they_would_without_marks() -> None:
     rows = films(4, 4).select(["review"])
-    row = compare("short", MODEL, prompts_of(rows, "tree"), prompts_of(rows, "original"), pieces)
+    row = compare(
+        "short", MODEL, prompts_of(rows, "tree"), prompts_of(rows, "original"), Counter(pieces)
+    )
     assert row.ratio == row.to_unmarked == 1
     assert row.ours.read == row.ours.written == 0
 
