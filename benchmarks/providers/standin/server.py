@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
-from benchmarks.providers.standin.batch_routes import route
-from benchmarks.providers.standin.batches import Batches
+from benchmarks.providers.standin.batches.routes import route
+from benchmarks.providers.standin.batches.store import Batches
 from benchmarks.providers.standin.billing import Account
 from benchmarks.providers.standin.errors import Refused
 from benchmarks.providers.standin.faults import Faults, Kind

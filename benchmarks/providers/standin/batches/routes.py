@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from urllib.parse import parse_qs, urlsplit
 
-from benchmarks.providers.standin.batches import Batches
+from benchmarks.providers.standin.batches.store import Batches
 from benchmarks.providers.standin.errors import Refused
 from benchmarks.providers.standin.forms.asked import Json
 from benchmarks.providers.standin.forms.batch import Batch, anthropic
