@@ -7,6 +7,7 @@ from benchmarks.harness import Benchmark
 from benchmarks.peers import benchmark as peers
 from benchmarks.prefill_only import benchmark as prefill_only
 from benchmarks.prompt_cache import benchmark as prompt_cache
+from benchmarks.providers import benchmark as providers
 from benchmarks.queries import benchmark as queries
 from benchmarks.relserve import benchmark as relserve
 from benchmarks.reorder import benchmark as reorder
@@ -23,6 +24,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     queries.BENCHMARK,
     reorder.BENCHMARK,
     retrieval.BENCHMARK,
+    providers.BENCHMARK,
     spans.BENCHMARK,
     relserve.BENCHMARK,
     serve.BENCHMARK,

@@ -11,7 +11,7 @@ from relquery.arrays import Int32s
 from relquery.prompt import Prompt
 from relquery.table.cost.blocks import Blocks
 from relquery.table.cost.pieces import EstimatedTokens
-from relquery.table.cost.tokens import Tokens
+from relquery.table.cost.tokens import Encode, Tokens
 
 
 @dataclass(slots=True)
@@ -22,7 +22,7 @@ class Counter:
     counts are corrected.
     """
 
-    _encode: EstimatedTokens = field(default_factory=EstimatedTokens)
+    _encode: Encode = field(default_factory=EstimatedTokens)
     _numbers: dict[str, int] = field(default_factory=dict)
     _ids: list[Int32s] = field(default_factory=list)
 

@@ -20,13 +20,21 @@ from relquery.prices.table import known_price
 from relquery.prompt import Prompt
 from relquery.sql.caching.counted import Counter
 from relquery.sql.caching.stagger import staggered
-from relquery.table.cost.billing import Marks, bill
+from relquery.table.cost.billing import Bill, Marks, bill
 from relquery.table.cost.blocks import Blocks
 from relquery.table.cost.flight import prefixes_of
-from relquery.table.prompts.waves import share, writers
+from relquery.table.prompts.waves import served, share, writers
 
 UNDER_WAY = 2
 """A request is taken to be answered once so many times the requests under way have begun since."""
+LENIENT = 0.8
+"""Prefixes are marked, and waited for, from so much of the provider's minimum on.
+
+We only estimate its tokens. A mark below the minimum is ignored and costs nothing, and one that is
+missing costs what its group would have read.
+"""
+WORTH = 0.01
+"""The least share of the input cost that marks or another order have to save."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,23 +105,40 @@ def cache_plan(
     under_way: requests that are sent before the first is answered. factor: the provider's tokens
     per token of ours. requests_per_minute: how fast they are sent; if that is so slow that entries
     of five minutes expire, entries of an hour are chosen where they cost less.
+
+    Prompts that would save less than WORTH are sent unmarked and in the order given.
     """
     counter = counter or Counter()
-    blocks = counter.blocks(prompts)
-    rules, nothing = in_our_tokens(price, factor), list[tuple[int, ...]]([()]) * len(prompts)
+    blocks, rules = counter.blocks(prompts), _lenient(in_our_tokens(price, factor))
+    as_given = CachePlan(np.arange(len(prompts)), [()] * len(prompts), [()] * len(prompts))
     if not _is_shared(blocks, rules.minimum):
-        return CachePlan(np.arange(len(prompts)), nothing, nothing)
-    if not price.breakpoints:
-        order = staggered(writers(share(blocks, rules.minimum, None)), UNDER_WAY * under_way)
-        return CachePlan(order, nothing, nothing)
-    charged = bill(blocks, rules, requests_per_minute=requests_per_minute)
-    if requests_per_minute is not None and rules.write_1h is not None:
-        hour = bill(blocks, rules.for_an_hour, requests_per_minute=requests_per_minute)
-        charged = hour if hour.usd < charged.usd else charged
+        return as_given
+    if price.breakpoints:
+        charged = _cheapest(blocks, rules, requests_per_minute)
+        sharing = share(blocks, rules.minimum, charged.breakpoints)
+    else:
+        sharing = share(blocks, rules.minimum, None)
+        read = served(sharing, np.arange(len(prompts)))
+        charged = Bill(rules, blocks.total - read, 0, read, as_given.lengths)
+    if charged.savings <= WORTH:
+        return as_given
     lengths = charged.breakpoints
-    order = staggered(writers(share(blocks, rules.minimum, lengths)), UNDER_WAY * under_way)
+    order = staggered(writers(sharing), UNDER_WAY * under_way)
     keep_for = charged.price.lifetime_s if any(lengths) else None
     return CachePlan(order, in_spans(lengths, blocks), lengths, keep_for)
+
+
+def _cheapest(blocks: Blocks, price: Price, rate: float | None) -> Bill:
+    """The bill with the best marks. rate: see `cache_plan`."""
+    charged = bill(blocks, price, requests_per_minute=rate)
+    if rate is None or price.write_1h is None:
+        return charged
+    hour = bill(blocks, price.for_an_hour, requests_per_minute=rate)
+    return hour if hour.usd < charged.usd else charged
+
+
+def _lenient(price: Price) -> Price:
+    return replace(price, minimum=int(LENIENT * price.minimum))
 
 
 def _is_shared(blocks: Blocks, minimum: int) -> bool:

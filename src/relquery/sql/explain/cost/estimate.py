@@ -250,7 +250,9 @@ class Estimator:
         if is_ours:
             plan = cache_plan(prompts, price, gap, factor=factor, counter=self._counter)
             later = [prompts[at] for at in plan.order]
-            marks = [plan.lengths[at] for at in plan.order]
+            # The plan marks somewhat shorter prefixes, too; the provider ignores those.
+            lengths = [plan.lengths[at] for at in plan.order]
+            marks = [tuple(one for one in own if one >= rules.minimum) for own in lengths]
         if not price.breakpoints:
             tokens = self._counter.tokens(prompts)
             sent = self._counter.tokens(later) if is_ours else tokens

@@ -1,0 +1,1 @@
+"""A server on loopback that answers, bills and fails as providers do."""

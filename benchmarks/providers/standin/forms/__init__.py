@@ -1,0 +1,1 @@
+"""The forms of requests and replies, one module each."""

@@ -1,0 +1,182 @@
+"""Limits and faults, as the providers' own clients see them."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+
+from benchmarks.providers.standin.faults import Faults, Kind
+from benchmarks.providers.standin.limits import Limits
+from benchmarks.providers.standin.prompt import Block, Sent
+from benchmarks.providers.standin.server import Standin
+from tests.benchmarks.providers.standin.conftest import Connect
+
+ASK: list[Any] = [{"role": "user", "content": "Is it?"}]
+LONG = "The rules of the house, once more. " * 200
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_request_over_the_limit_is_told_when_to_come_again(connect: Connect) -> None:
+    clock = Clock()
+    standin = Standin(limits=Limits(2, 100_000), clock=clock)
+    client = connect(standin).openai
+
+    def ask() -> Any:
+        raw = client.chat.completions.with_raw_response
+        return raw.create(model="gpt-4o-mini", messages=ASK, max_tokens=100).headers
+
+    assert ask()["x-ratelimit-remaining-requests"] == "1"
+    assert ask()["x-ratelimit-remaining-requests"] == "0"
+    with pytest.raises(openai.RateLimitError) as caught:
+        ask()
+    assert caught.value.response.headers["retry-after"] == "30"
+    assert caught.value.code == "rate_limit_exceeded"
+    clock.now += 29
+    with pytest.raises(openai.RateLimitError):
+        ask()
+    clock.now += 1
+    left = ask()["x-ratelimit-remaining-tokens"]
+    assert int(left) < 100_000
+    assert standin.limits.refused == 2
+
+
+def test_openai_counts_what_may_be_answered(connect: Connect) -> None:
+    client = connect(Standin(limits=Limits(tokens_per_minute=1_000), clock=Clock())).openai
+    client.chat.completions.create(model="gpt-4o-mini", messages=ASK, max_tokens=900)
+    with pytest.raises(openai.RateLimitError, match="tokens per min"):
+        client.chat.completions.create(model="gpt-4o-mini", messages=ASK, max_tokens=900)
+
+
+def test_anthropic_does_not_count_what_is_read_from_the_cache(connect: Connect) -> None:
+    clock = Clock()
+    client = connect(Standin(limits=Limits(tokens_per_minute=3_000), clock=clock)).anthropic
+    system: Any = [{"type": "text", "text": LONG, "cache_control": {"type": "ephemeral"}}]
+
+    def ask(content: str, system: Any) -> int:
+        raw = client.messages.with_raw_response
+        asked: Any = [{"role": "user", "content": content}]
+        made = raw.create(model="claude-sonnet-5", max_tokens=900, system=system, messages=asked)
+        return int(made.headers["anthropic-ratelimit-input-tokens-remaining"])
+
+    left = [ask(f"row {row}", system) for row in range(5)]
+    assert left[0] < 2_000
+    assert left[0] - left[-1] < 100
+    with pytest.raises(anthropic.RateLimitError):
+        ask("row 6", "Other rules. " * 800)
+
+
+def test_buckets_fill_up_again() -> None:
+    limits = Limits(60, burst=10)
+    bucket = limits.buckets[0]
+    for _ in range(10):
+        assert bucket.wait(1, 0) == 0
+        bucket.take(1)
+    assert bucket.wait(1, 0) == 1
+    assert bucket.wait(1, 1) == 0
+    assert bucket.wait(10, 100) == 0
+
+
+OPENAI_SEES: dict[Kind, type[Exception]] = {
+    "429": openai.RateLimitError,
+    "500": openai.InternalServerError,
+    "503": openai.InternalServerError,
+    "hang": openai.APITimeoutError,
+    "reset": openai.APIConnectionError,
+    "cut": openai.APIConnectionError,
+}
+ANTHROPIC_SEES: dict[Kind, type[Exception]] = {
+    "429": anthropic.RateLimitError,
+    "500": anthropic.InternalServerError,
+    "503": anthropic.APIStatusError,
+    "hang": anthropic.APITimeoutError,
+    "reset": anthropic.APIConnectionError,
+    "cut": anthropic.APIConnectionError,
+}
+
+
+@pytest.mark.parametrize("kind", list(OPENAI_SEES))
+def test_a_fault_is_what_the_clients_take_it_for(connect: Connect, kind: Kind) -> None:
+    clients = connect(Standin(faults=Faults(kind)))
+    chats = clients.openai.with_options(timeout=0.3).chat.completions
+    with pytest.raises(OPENAI_SEES[kind]):
+        chats.create(model="gpt-4o-mini", messages=ASK)
+    messages = clients.anthropic.with_options(timeout=0.3).messages
+    with pytest.raises(ANTHROPIC_SEES[kind]):
+        messages.create(model="claude-sonnet-5", max_tokens=5, messages=ASK)
+
+
+def test_garbage_is_a_reply_that_is_no_json(connect: Connect) -> None:
+    clients = connect(Standin(faults=Faults("garbage")))
+    raw = clients.openai.chat.completions.with_raw_response
+    text = raw.create(model="gpt-4o-mini", messages=ASK).text
+    assert text.startswith("<html>")
+
+
+def test_a_refusal_is_told_apart_from_an_answer(connect: Connect) -> None:
+    clients = connect(Standin(faults=Faults("refusal")))
+    chat = clients.openai.chat.completions.create(model="gpt-4o-mini", messages=ASK)
+    assert chat.choices[0].message.refusal
+    assert chat.choices[0].message.content is None
+    message = clients.anthropic.messages.create(
+        model="claude-sonnet-5", max_tokens=50, messages=ASK
+    )
+    assert message.stop_reason == "refusal"
+
+
+def test_wrong_types_are_json_that_no_client_expects(connect: Connect) -> None:
+    client = connect(Standin(faults=Faults("wrong types"))).openai
+    made = client.chat.completions.create(model="gpt-4o-mini", messages=ASK)
+    assert not isinstance(made.choices, list)
+
+
+def test_a_stream_ends_in_the_middle(connect: Connect) -> None:
+    client = connect(Standin(faults=Faults("cut"), answer=lambda sent: "one two three")).openai
+    stream = client.chat.completions.create(model="gpt-4o-mini", messages=ASK, stream=True)
+    seen: list[str | None] = []
+    with pytest.raises(openai.APIConnectionError):
+        seen.extend(part.choices[0].delta.content for part in stream)
+    assert "one two".startswith("".join(each or "" for each in seen))
+    assert len(seen) >= 2
+
+
+def test_a_fifth_of_the_prompts_fails_and_always_the_same_ones() -> None:
+    prompts = [Sent((Block("user", f"row {row}"),)) for row in range(1_000)]
+    faults = Faults("500", share=0.2)
+    failed = [at for at, sent in enumerate(prompts) if faults.of(sent)]
+    assert 150 < len(failed) < 250
+    assert failed == [at for at, sent in enumerate(prompts) if faults.of(sent)]
+
+
+def test_a_fault_may_pass() -> None:
+    sent, faults = Sent((Block("user", "row"),)), Faults("500", times=2)
+    assert [faults.of(sent) for _ in range(4)] == ["500", "500", None, None]
+
+
+def test_of_requests_that_come_together_each_pays_for_the_prefix(connect: Connect) -> None:
+    standin = Standin(begins=0.2, ends=0.2)
+    client = connect(standin).anthropic
+    system: Any = [{"type": "text", "text": LONG, "cache_control": {"type": "ephemeral"}}]
+
+    def ask(row: int) -> int:
+        asked: Any = [{"role": "user", "content": f"row {row}"}]
+        made = client.messages.create(
+            model="claude-sonnet-5", max_tokens=5, system=system, messages=asked
+        )
+        return made.usage.cache_read_input_tokens or 0
+
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(ask, range(4)))
+    assert standin.peak > 1
+    assert together.count(0) >= standin.peak
+    assert ask(9) > 1024

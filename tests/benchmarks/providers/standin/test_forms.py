@@ -1,0 +1,236 @@
+"""The providers' own clients read what the stand-in answers, and see what it refuses."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import anthropic
+import httpx
+import openai
+import pytest
+
+from benchmarks.providers.standin.forms.asked import instance
+from benchmarks.providers.standin.server import Standin
+from tests.benchmarks.providers.standin.conftest import Connect
+
+LONG = "The rules of the house, once more. " * 200
+ASK: list[Any] = [{"role": "user", "content": "Is it?"}]
+SCHEMA = {
+    "type": "object",
+    "properties": {"answer": {"type": "string", "enum": ["good", "bad"]}},
+    "required": ["answer"],
+    "additionalProperties": False,
+}
+
+
+def test_a_completion_says_how_many_tokens_came_from_the_cache(connect: Connect) -> None:
+    client = connect(Standin()).openai
+    messages: list[Any] = [{"role": "system", "content": LONG}, *ASK]
+    usages = [
+        client.chat.completions.create(model="gpt-4o-mini", messages=messages).usage
+        for _ in range(2)
+    ]
+    first, again = usages
+    assert first is not None
+    assert again is not None
+    assert first.prompt_tokens_details is not None
+    assert again.prompt_tokens_details is not None
+    assert first.prompt_tokens_details.cached_tokens == 0
+    cached = again.prompt_tokens_details.cached_tokens or 0
+    assert cached >= 1024
+    assert (cached - 1024) % 128 == 0
+    assert first.total_tokens == first.prompt_tokens + first.completion_tokens
+
+
+def test_a_stream_has_the_same_answer_and_usage(connect: Connect) -> None:
+    client = connect(Standin(answer=lambda sent: "A longer answer.")).openai
+    whole = client.chat.completions.create(model="gpt-4o-mini", messages=ASK)
+    stream = client.chat.completions.create(
+        model="gpt-4o-mini", messages=ASK, stream=True, stream_options={"include_usage": True}
+    )
+    parts = list(stream)
+    text = "".join(part.choices[0].delta.content or "" for part in parts if part.choices)
+    assert text == whole.choices[0].message.content == "A longer answer."
+    assert parts[-1].usage == whole.usage
+
+
+def test_newer_models_of_openai_write_at_breakpoints(connect: Connect) -> None:
+    client = connect(Standin()).openai
+    found = []
+    for row in ("one", "two"):
+        parts = [
+            {"type": "text", "text": LONG, "prompt_cache_breakpoint": {"mode": "explicit"}},
+            {"type": "text", "text": row},
+        ]
+        found.append(
+            client.chat.completions.create(
+                model="gpt-6-luna",
+                messages=[{"role": "user", "content": parts}],  # type: ignore[list-item,misc]
+                extra_body={"prompt_cache_options": {"mode": "explicit"}},
+            )
+        )
+    details = [each.usage.prompt_tokens_details for each in found if each.usage is not None]
+    written = [each.cache_write_tokens for each in details if each is not None]
+    read = [each.cached_tokens for each in details if each is not None]
+    assert written[0] == read[1] != 0
+    assert written[1] == read[0] == 0
+
+
+def test_a_response_has_its_text_and_usage(connect: Connect) -> None:
+    client = connect(Standin()).openai
+    asked: Any = {"format": {"type": "json_schema", "name": "a", "schema": SCHEMA, "strict": True}}
+    made = client.responses.create(
+        model="gpt-5.4-mini", instructions=LONG, input="Is it?", text=asked, prompt_cache_key="a"
+    )
+    assert json.loads(made.output_text)["answer"] in ("good", "bad")
+    assert made.usage is not None
+    assert made.usage.input_tokens > 1024
+    again = client.responses.create(
+        model="gpt-5.4-mini", instructions=LONG, input="Or not?", prompt_cache_key="a"
+    )
+    assert again.usage is not None
+    assert again.usage.input_tokens_details.cached_tokens >= 1024
+
+
+def claude(client: anthropic.Anthropic, row: str, **control: Any) -> anthropic.types.Message:
+    system: Any = [
+        {"type": "text", "text": LONG, "cache_control": {"type": "ephemeral", **control}}
+    ]
+    messages: Any = [{"role": "user", "content": row}]
+    return client.messages.create(
+        model="claude-sonnet-5", max_tokens=10, system=system, messages=messages
+    )
+
+
+@pytest.mark.parametrize("ttl", ["5m", "1h"])
+def test_a_message_writes_where_it_is_marked_and_the_next_one_reads(
+    connect: Connect, ttl: str
+) -> None:
+    client = connect(Standin()).anthropic
+    first, second = (claude(client, row, ttl=ttl).usage for row in ("one", "two"))
+    assert first.cache_creation is not None
+    by_ttl = (
+        first.cache_creation.ephemeral_5m_input_tokens,
+        first.cache_creation.ephemeral_1h_input_tokens,
+    )
+    assert max(by_ttl) == first.cache_creation_input_tokens == second.cache_read_input_tokens
+    assert min(by_ttl) == second.cache_creation_input_tokens == 0
+    assert by_ttl.index(max(by_ttl)) == ("5m", "1h").index(ttl)
+
+
+def test_a_thought_comes_before_the_text(connect: Connect) -> None:
+    message = claude(connect(Standin()).anthropic, "Is it?")
+    assert [block.type for block in message.content] == ["thinking", "text"]
+    assert message.stop_reason == "end_turn"
+
+
+def test_a_message_is_streamed(connect: Connect) -> None:
+    client = connect(Standin(answer=lambda sent: "A longer answer.")).anthropic
+    with client.messages.stream(model="claude-sonnet-5", max_tokens=20, messages=ASK) as stream:
+        assert "".join(stream.text_stream) == "A longer answer."
+        assert stream.get_final_message().usage.output_tokens > 1
+
+
+def test_a_message_follows_a_schema(connect: Connect) -> None:
+    made = connect(Standin()).anthropic.messages.create(
+        model="claude-opus-5",
+        max_tokens=50,
+        messages=ASK,
+        output_config={"format": {"type": "json_schema", "schema": SCHEMA}},
+    )
+    text = made.content[-1]
+    assert text.type == "text"
+    assert json.loads(text.text)["answer"] in ("good", "bad")
+
+
+def test_an_answer_that_is_too_long_is_cut(connect: Connect) -> None:
+    clients = connect(Standin(answer=lambda sent: "one two three"))
+    chat = clients.openai.chat.completions.create(model="gpt-4o-mini", messages=ASK, max_tokens=2)
+    assert chat.choices[0].finish_reason == "length"
+    assert chat.choices[0].message.content == "one two"
+    message = clients.anthropic.messages.create(
+        model="claude-haiku-4.5", max_tokens=2, messages=ASK
+    )
+    assert message.stop_reason == "max_tokens"
+
+
+@pytest.mark.parametrize(
+    ("model", "fields", "says"),
+    [
+        ("gpt-4o-mini", {"top_k": 3}, "Unknown parameter: 'top_k'"),
+        ("gpt-4o-mini", {"prompt_cache_options": {"mode": "explicit"}}, "not supported with this"),
+        ("gpt-5.4-mini", {"max_tokens": 3}, "Use 'max_completion_tokens' instead"),
+        ("gpt-5.4-mini", {"temperature": 0}, "does not support 0 with this model"),
+        ("gpt-4o-mini", {"stop": list("abcde")}, "Invalid value for 'stop"),
+        ("nobody", {}, "does not exist"),
+    ],
+)
+def test_openai_refuses_what_a_model_does_not_take(
+    connect: Connect, model: str, fields: dict[str, Any], says: str
+) -> None:
+    client = connect(Standin()).openai
+    with pytest.raises(openai.APIStatusError, match=says):
+        client.chat.completions.create(model=model, messages=ASK, extra_body=fields)
+
+
+def marked(count: int, *last: str) -> list[Any]:
+    ttls = ["5m"] * count + list(last)
+    parts = [
+        {"type": "text", "text": f"part {at}", "cache_control": {"type": "ephemeral", "ttl": ttl}}
+        for at, ttl in enumerate(ttls)
+    ]
+    return [{"role": "user", "content": parts}]
+
+
+@pytest.mark.parametrize(
+    ("messages", "fields", "says"),
+    [
+        (ASK, {"logprobs": True}, "logprobs: Extra inputs are not permitted"),
+        (ASK, {"temperature": 0}, "`temperature` is deprecated for this model"),
+        (marked(5), {}, "A maximum of 4 blocks with cache_control may be provided. Found 5"),
+        (marked(4), {"cache_control": {"type": "ephemeral"}}, None),
+        (marked(1, "1h"), {}, "must not come after"),
+        ([{"role": "user", "content": " "}], {}, "non-whitespace"),
+        ([{"role": "system", "content": "a"}], {}, "messages.0.role"),
+    ],
+)
+def test_anthropic_refuses_what_it_does_not_take(
+    connect: Connect, messages: list[Any], fields: dict[str, Any], says: str | None
+) -> None:
+    client = connect(Standin()).anthropic
+
+    def ask() -> None:
+        client.messages.create(
+            model="claude-sonnet-5", max_tokens=5, messages=messages, extra_body=fields
+        )
+
+    if says is None:
+        ask()
+        return
+    with pytest.raises(anthropic.BadRequestError, match=says):
+        ask()
+
+
+def test_requests_without_a_key_are_refused(connect: Connect) -> None:
+    url = connect(Standin()).url
+    reply = httpx.post(f"{url}/v1/chat/completions", json={})
+    assert reply.status_code == 401
+    assert reply.json()["error"]["code"] == "invalid_api_key"
+    reply = httpx.post(f"{url}/v1/messages", json={}, headers={"x-api-key": "k"})
+    assert reply.json()["error"]["message"] == "anthropic-version: header is required"
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"type": "array", "items": {"type": "boolean"}, "minItems": 2}, [True, True]),
+        ({"type": ["null", "string"]}, None),
+        ({"anyOf": [{"const": 3}, {"type": "null"}]}, 3),
+        ({"type": "integer", "minimum": 4}, 4),
+        ({"type": "number"}, 0.0),
+        ({}, "No"),
+    ],
+)
+def test_instances_follow_their_schema(schema: dict[str, Any], value: object) -> None:
+    assert instance(schema, 0) == value
