@@ -124,6 +124,7 @@ def _killed(bench: _Bench, rows: Sequence[Row]) -> Measured:
         came = standin.wait_for(len(rows) // 2, PATIENCE)
         os.kill(process.pid, signal.SIGKILL)
         process.communicate()
+        standin.settle(PATIENCE)
         if not came:
             raise RelqueryError(f"{bench.side.name} did not send half of its requests in time.")
         first = standin.provider.restart()

@@ -19,6 +19,7 @@ from relquery.cli import main
 from relquery.cli.sql.kept import Came, what_is_kept
 from relquery.cli.terminal.show import Lines
 from relquery.ledger import Ledger
+from relquery.progress.watch import Watch
 from relquery.table.compiled import Compiled
 
 Run = Callable[..., tuple[str, str]]
@@ -367,7 +368,7 @@ def test_an_interrupt_before_the_first_new_answer_says_where_the_known_ones_are(
     tmp_path: Path,
 ) -> None:
     came = Came()
-    advance = came.counting(lambda stage, done, total: None)
+    advance = came.counting(Watch(lambda stage, done, total: None))
     advance("filter 1", 55, 300)
     ledger = Ledger.open(tmp_path / "run.db")
     said = what_is_kept(ledger, came)
@@ -381,7 +382,7 @@ def test_an_interrupt_before_the_first_new_answer_says_where_the_known_ones_are(
 
 def test_known_answers_that_come_later_are_not_counted_as_new() -> None:
     came = Came()
-    advance = came.counting(lambda stage, done, total: None)
+    advance = came.counting(Watch(lambda stage, done, total: None))
     for done in (0, 1, 2, 40, 41):  # a guard first, then the rest, of which some are known
         advance("filter 1", done, 50)
     assert (came.known, came.answers) == (38, 3)

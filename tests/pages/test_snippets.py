@@ -41,6 +41,8 @@ _FENCE = re.compile(r"^```(\w*)\n(.*?)^```\n?", re.MULTILINE | re.DOTALL)
 _MEASURED = re.compile(r"(?<!': )\b\d+\.\d+|\b0\b(?!\.)")
 _NOT_RUN = ("relquery replay",)
 """Takes as long as the trace that it replays. tests/cli/test_replay.py runs it."""
+_OF_BATCHES = re.compile(r"relquery (sql .*--batch|batches)\b")
+"""Needs a provider's batches, which take files. tests/cli/test_batches.py runs them."""
 _OWN_TABLES = (DOCS / "how-to" / "batch.md",)
 """Pages that make the tables that they read."""
 _SERVED = (DOCS / "serve.md",)
@@ -130,7 +132,7 @@ def _do(command: str, shown: str, running: Server | None) -> None:
     if command.startswith("cat "):
         text = shown if running is None else running.here(shown)
         Path(command.split()[1]).write_text(text, encoding="utf-8")
-    elif command.startswith("relquery serve"):
+    elif command.startswith("relquery serve") or _OF_BATCHES.match(command):
         check_flags(shlex.split(command)[1:])
     elif command.startswith("relquery ") and not command.startswith(_NOT_RUN):
         said = _run(command)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from relquery.errors import RelqueryError
 DELAY = 0.05
 """Seconds that a call takes."""
 _PATIENCE = 30.0
+_QUIET = 0.5
 ROUTE = "/chat/completions"
 
 
@@ -46,6 +48,16 @@ class Standin:
         counts = self.provider.counts
         with self._changed:
             return self._changed.wait_for(lambda: counts.requests >= requests, seconds)
+
+    def settle(self, seconds: float) -> None:
+        """Wait until no request comes for half a second: those of a killed client are read late."""
+        counts, end = self.provider.counts, time.monotonic() + seconds
+        while time.monotonic() < end:
+            with self._changed:
+                before = counts.requests
+                self._changed.wait(_QUIET)
+                if counts.requests == before:
+                    return
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """ASGI."""
@@ -87,6 +99,7 @@ def serving(provider: Provider, path: str = "/v1") -> Iterator[Standin]:
     standin = Standin(provider, path)
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
+        listening.listen(1024)  # now, as the server in its thread may be later than the block
         standin.port = int(listening.getsockname()[1])
         config = uvicorn.Config(
             standin, log_level="error", access_log=False, lifespan="off", timeout_keep_alive=600

@@ -114,7 +114,7 @@ def test_a_person_asks_stops_a_run_and_finds_what_was_typed_in_the_next_session(
     first.type("FROM movies LIMIT 3;\r")
     assert "The Golden Echo     │ Yes" in first.until("3 LLM calls")
     first.press("SELECT count(LLM('Good?', a, labels := ['Yes', 'No'])) AS m FROM rows;\r")
-    first.until(r"[1-9]\d*/9000")
+    first.until(r"[1-9][\d,]* of 9,000")
     first.type("\x03")
     first.until(r"Interrupted. [\d,]+ new answers are kept, so the same statement continues")
     first.press("SELECT 6 * 7 AS n;\r")

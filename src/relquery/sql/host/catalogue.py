@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import duckdb
+
 from relquery.sql import names as ours
 
 _LOADED = "SELECT extension_name FROM duckdb_extensions() WHERE loaded"
@@ -61,17 +63,22 @@ class Catalogue:
     is_private: bool = False
     _is_new: bool = True
     _functions: Functions | None = None
-    _loaded: frozenset[str] = frozenset()
+    _loaded: frozenset[str] | None = None
 
     def functions(self, connection: Any) -> Functions:
         """The aggregates, macros and volatile functions. Raises duckdb.Error."""
-        loaded = frozenset(name for (name,) in connection.execute(_LOADED).fetchall())
-        if self._functions is None or loaded != self._loaded:
-            known = _OF_NEW.get(loaded) if self.is_private and self._is_new else None
+        if not self.is_private:
+            if self._functions is None:
+                self._functions = tuple(_listed(connection))
+            return self._functions
+        loaded = _loaded(connection)
+        if self._functions is None or loaded is None or loaded != self._loaded:
+            key = loaded if self._is_new else None
+            known = None if key is None else _OF_NEW.get(key)
             self._functions = tuple(_listed(connection)) if known is None else known
             self._loaded = loaded
-            if self.is_private and self._is_new:
-                _OF_NEW[loaded] = self._functions
+            if key is not None:
+                _OF_NEW[key] = self._functions
         return self._functions
 
     def begin(self) -> None:
@@ -83,6 +90,14 @@ class Catalogue:
         """Note that a statement is about to run, which may change the list."""
         if _CHANGES.search(statement):
             self._functions, self._is_new = None, False
+
+
+def _loaded(connection: Any) -> frozenset[str] | None:
+    """The extensions that are loaded; None where DuckDB may not read files, and so cannot tell."""
+    try:
+        return frozenset(name for (name,) in connection.execute(_LOADED).fetchall())
+    except duckdb.Error:
+        return None
 
 
 def _listed(connection: Any) -> Iterator[Function]:
