@@ -43,7 +43,10 @@ def _of_system(environment: Mapping[str, str], platform: str) -> Path:
 
 
 def own_prices(path: Path | None = None) -> dict[str, Price]:
-    """The user's prices by model; none if there is no file. Raises ConfigError for a wrong file."""
+    """The prices that the user has stored, by model; empty without a file.
+
+    Raises ConfigError if the file is wrong.
+    """
     try:
         path = own_file() if path is None else path
         is_there = path.is_file()
