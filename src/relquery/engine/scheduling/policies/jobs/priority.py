@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import merge
 from itertools import islice
-from math import inf
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from relquery.config import EngineConfig
@@ -22,6 +21,8 @@ from relquery.engine.scheduling.policies.jobs.tenants import Tenants
 
 SLACK = 2.0
 """Steps full of tokens by which a tenant may be ahead of another."""
+PATIENCE = 8
+"""Steps in a row that a relQuery which starves may stand still while others begin."""
 
 
 class Estimate(Protocol):
@@ -91,7 +92,7 @@ class Priorities(Generic[E]):
         is_bounded = remaining is not None and fairness.tail is not None
         self._tail = Tail(fairness.tail or 0.0) if is_bounded else None
         self._unseen: dict[RelQuery, None] = {}  # changed, while nobody could begin
-        self._stood = False  # whether a starving relQuery stood still in the last step
+        self._stood = 0  # steps in which the starving relQuery that came first has not moved
 
     def __getitem__(self, relquery: int) -> Urgency:
         steps_back = self._known[relquery].tenant in self._ahead and not self.is_urgent(relquery)
@@ -139,6 +140,8 @@ class Priorities(Generic[E]):
         for number in () if self._tail is None else self._tail.update():
             self._rank(state.relqueries[number])
         self._ahead = self._tenants.ahead(self._waiting)
+        first = self._first_starved(state)
+        self._stood = 0 if first is None or first in changed else self._stood + 1
 
     def waiting(self, state: State) -> Iterator[RelQuery]:
         """The relQueries with waiting requests, the most urgent first."""
@@ -167,41 +170,41 @@ class Priorities(Generic[E]):
     def overdue(self, state: State) -> Iterator[tuple[Request, bool]]:
         """Requests that must not wait any longer, and whether one may take the place of another.
 
-        The first one of each starving relQuery with no running request, in order of arrival, after
-        what free seats can take of the starving ones that came earlier. Then all of those that are
-        pressed by a deadline, the earliest first.
+        The first one of each starving relQuery with no running request: those never begun come
+        first, in order of arrival. Before them comes what free seats can take of the starving
+        relQuery that came first, if it has stood still for long: it would never end while others
+        keep coming. Last, all of those that are pressed by a deadline, the earliest first.
         """
-        overdue = [state.relqueries[number] for number in self._overdue]
-        if overdue:
-            last = max(each.arrival for each in overdue)
-            starved = [state.relqueries[number] for number in self._starved]
-            waits = [each for each in starved if each.waiting and each.arrival <= last]
+        first = self._first_starved(state) if self._stood >= PATIENCE else None
+        if first is not None and first.waiting:
             seats = state.limits.max_num_seqs - len(state.running)
-            for each in sorted(waits, key=lambda each: each.arrival):
-                if each.id in self._overdue:
-                    yield next(iter(each.waiting)), True
-                else:
-                    yield from ((request, False) for request in islice(each.waiting, seats))
+            alone = not first.running
+            for place, request in enumerate(islice(first.waiting, max(seats, 1))):
+                yield request, alone and place == 0
+        found = [state.relqueries[number] for number in self._overdue]
+        for each in sorted(found, key=lambda each: (each.started is not None, each.arrival)):
+            if each is not first:
+                yield next(iter(each.waiting)), True
         for number in sorted(self._pressed, key=self._pressed.__getitem__):
-            first = number in self._overdue  # which was there already
-            waiting = islice(state.relqueries[number].waiting, int(first), None)
+            begun = number in self._overdue  # its first one was there already
+            waiting = islice(state.relqueries[number].waiting, int(begun), None)
             yield from ((request, True) for request in waiting)
 
     def should_decode(self, state: State, draft: Draft) -> bool:
-        """Whether a step that would compute prompts is to decode: a relQuery that starves, and
-        came before theirs, stood still in the last one.
+        """Whether a step that would compute prompts is to decode: the starving relQuery that came
+        first has stood still for long, and only its decodes are left to do.
         """
-        if not (self._starved and draft.work):
-            self._stood = False
+        if self._stood < PATIENCE or not draft.work:
             return False
-        decoding = (each for each in state.running if each.computed >= each.prompt_tokens)
-        groups = {each.group for each in decoding} & self._starved
-        first = min((state.relqueries[number].arrival for number in groups), default=inf)
-        prompts = {work.request.group for work in draft.work}
-        stands = all(state.relqueries[number].arrival > first for number in prompts)
-        is_to_decode = stands and self._stood
-        self._stood = stands and not is_to_decode
-        return is_to_decode
+        first = self._first_starved(state)
+        if first is None or any(work.request.group == first.id for work in draft.work):
+            return False
+        return any(each.computed >= each.prompt_tokens for each in first.running)
+
+    def _first_starved(self, state: State) -> RelQuery | None:
+        """The starving relQuery that came first."""
+        starved = (state.relqueries[number] for number in self._starved)
+        return min(starved, key=lambda each: (each.arrival, each.id), default=None)
 
     @property
     def count(self) -> int:
