@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-LARGEST = 4_500_000  # bytes of the demo model's weights
-MOST_BYTES = 1_800_000  # of everything else
+MOST_BYTES = 6_000_000  # 4.1 million of them are the demo model's weights
 PYTHONS = ("3.12", "3.13")  # beside the one that runs, for which it is installed
 
 pytestmark = pytest.mark.network
@@ -32,12 +31,11 @@ def _run(*command: str) -> str:
 
 
 def test_the_wheel_is_small_and_holds_the_demo_model_alone(wheel: Path) -> None:
+    assert wheel.stat().st_size < MOST_BYTES
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-        (weights,) = (one for one in archive.infolist() if one.filename.endswith(".safetensors"))
-    assert weights.filename.endswith("demo/model/model.safetensors")
-    assert weights.compress_size < LARGEST
-    assert wheel.stat().st_size - weights.compress_size < MOST_BYTES
+    (weights,) = (name for name in names if name.endswith(".safetensors"))
+    assert weights.endswith("demo/model/model.safetensors")
     assert {name.split("/")[0].split("-")[0] for name in names} == {"relquery"}
     assert not [name for name in names if "__pycache__" in name]
 

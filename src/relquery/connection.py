@@ -37,7 +37,7 @@ from relquery.sql.retrieval import install as retrieval
 from relquery.sql.retrieval.corpora import Corpora as Searched
 from relquery.sql.retrieval.named_tables import with_tables
 from relquery.sql.settings import keywords_of, read_sampling
-from relquery.sql.spending import usd_of
+from relquery.sql.spending import usd_of, waiting_of
 
 if TYPE_CHECKING:
     import duckdb
@@ -427,7 +427,7 @@ class Connection:
     def _watching(self, progress: Progress) -> AbstractContextManager[Watch | None]:
         """A block with what a query tells of its progress to. Raises ConfigError."""
         wanted = self.progress if progress is None else progress
-        return watching(wanted, self.clock, usd_of(self.backend))
+        return watching(wanted, self.clock, usd_of(self.backend), waiting=waiting_of(self.backend))
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

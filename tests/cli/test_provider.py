@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import sys
 from collections.abc import Callable
@@ -11,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from relquery.cli import main
+from relquery.cli.terminal.exits import ROWS_LOST
 from tests.backends.provider.chat_server import (
     Body,
     ChatServer,
     Reply,
+    Silence,
     completion,
     question,
     serving,
@@ -62,6 +65,31 @@ def test_the_options_reach_the_server(rows: Path, run: Run) -> None:
         assert code == 0
         assert len(out.splitlines()) == 31
         assert server.peak <= 3
+
+
+@pytest.mark.parametrize("option", ["--deadline", "--total-timeout"])
+def test_time_ends_rows_that_have_no_answer(rows: Path, run: Run, option: str) -> None:
+    def mostly(body: Body) -> Reply | Silence:
+        is_hung = re.search(r"\b7\b", question(body))
+        return Silence.UNTIL_CLIENT_LEAVES if is_hung else answer(body)
+
+    with serving(mostly) as server:
+        code, out, err = run("-t", str(rows), "-f", "csv", *at(server, option, "3"))
+    assert code == ROWS_LOST
+    assert "7," in out.splitlines()
+    assert "row 7: No answer within 3 seconds. Raise " in err
+
+
+def test_prompts_are_written_in_lines_if_asked(rows: Path, run: Run) -> None:
+    with serving(answer) as server:
+        code, *_ = run("-t", str(rows), "-f", "csv", *at(server, "--prompt-form", "lines"))
+        assert code == 0
+        assert all("{" not in question(body) for body in server.asked)
+        code, *_ = run("-t", str(rows), "-f", "csv", *at(server))
+        assert all("{" in question(body) for body in server.asked[30:])
+    code, _, err = run("-t", str(rows), "--prompt-form", "yaml")
+    assert code == 1
+    assert "The form 'yaml' is not known. Known: json, lines." in err
 
 
 def test_a_budget_that_is_spent_says_what_is_kept_and_how_to_go_on(

@@ -267,6 +267,18 @@ def test_figures_are_those_of_the_stage() -> None:
     assert Stage(0.0, 0, 1, 8000).figures(1.0) == "1 of 8,000, 2:13:19 left"
 
 
+def test_what_is_waited_for_is_told_of_the_stage_that_waits() -> None:
+    tally = Tally(lambda: 10.0, waiting=lambda: 75.0)
+    tally.advance("filter 1", 3, 3)
+    tally.advance("filter 2", 0, 7)
+    assert tally.figures() == {
+        "filter 1": "3 of 3",
+        "filter 2": "0 of 7, waits 1:15 for the provider's limits",
+    }
+    assert Stage(0.0, 0, 0, 7).figures(1.0, waiting=0.9) == "0 of 7"
+    assert Stage(0.0, 0, 7, 7).figures(1.0, waiting=9.0) == "7 of 7"
+
+
 def test_answers_count_for_the_stage_that_was_told_of_last() -> None:
     tally = Tally(lambda: 0.0, lambda answer: 0.5)
     tally.heard(Answer("early", Finish.STOP))

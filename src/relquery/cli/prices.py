@@ -18,7 +18,7 @@ from relquery.errors import ConfigError
 from relquery.prices.files import as_json, read_file
 from relquery.prices.own import own_prices, store_prices
 from relquery.prices.price import Price
-from relquery.prices.table import all_prices, known_price
+from relquery.prices.table import all_prices, known_price, no_price
 
 _TITLE = "USD per million tokens"
 
@@ -77,10 +77,7 @@ def prices(
 def _found(model: str) -> tuple[str, Price]:
     price = known_price(model)
     if price is None:
-        raise ConfigError(
-            f"No price is known for '{model}'. `relquery prices` lists the known ones; add yours "
-            "with `relquery prices --update FILE`."
-        )
+        raise ConfigError(no_price(model))
     return price.name, price
 
 

@@ -59,6 +59,14 @@ def known_price(model: str) -> Price | None:
     return next((known[name] for name in _names(model) if name in known), None)
 
 
+def no_price(model: str) -> str:
+    """What to say where a model's price is needed and not known. model: its name alone."""
+    return (
+        f"No price is known for '{model}'. Known prices: {', '.join(all_prices())}. `relquery "
+        "prices --update FILE` adds yours."
+    )
+
+
 def _names(model: str) -> Iterator[str]:
     """What a model may be called in a price list, the most exact name first."""
     name = _plain(model)

@@ -29,15 +29,16 @@ class Bars:
         return ", ".join(f"{name}: {of(one.done, one.total)}" for name, one in stages.items())
 
     def _repr_html_(self) -> str:
-        now = self._tally.clock()
-        stages = {} if self.is_over else self._tally.stages
-        return boxed(*(_bar(name, one, now) for name, one in stages.items())) if stages else ""
+        if self.is_over or not self._tally.stages:
+            return ""
+        stages, figures = self._tally.stages, self._tally.figures()
+        return boxed(*(_bar(name, stages[name], text) for name, text in figures.items()))
 
 
-def _bar(name: str, stage: Stage, now: float) -> str:
+def _bar(name: str, stage: Stage, figures: str) -> str:
     return (
         f'<p><progress value="{stage.done}" max="{max(stage.total, 1)}"></progress> '
-        f"{escape(name)}: {stage.figures(now)}</p>"
+        f"{escape(name)}: {figures}</p>"
     )
 
 

@@ -10,6 +10,9 @@ from relquery.prompt import Answer
 Usd = Callable[[Answer], float | None]
 """What an answer has cost, in USD; None where that is not known."""
 
+Waiting = Callable[[], float]
+"""Seconds until more is sent, because of a provider's limits; 0 for now."""
+
 _HOUR, _MINUTE = 3600, 60
 
 
@@ -32,8 +35,11 @@ class Stage:
     errors: int = 0
     usd: float | None = None
 
-    def figures(self, now: float) -> str:
-        """`12 of 400, 12 calls, 310 tokens/s, 61% cached, 1 error, $0.02, 1:05 left`."""
+    def figures(self, now: float, waiting: float = 0.0) -> str:
+        """`12 of 400, 12 calls, 310 tokens/s, 61% cached, 1 error, $0.02, 1:05 left`.
+
+        waiting: seconds until more is sent; they are told from one on.
+        """
         seconds = now - self.began
         parts = [of(self.done, self.total)]
         if self.calls:
@@ -49,6 +55,8 @@ class Stage:
             parts.append(f"${self.usd:,.{2 if self.usd >= 1 else 4}f}")
         if (left := self.seconds_left(now)) is not None:
             parts.append(f"{_time(left)} left")
+        if waiting >= 1 and self.done < self.total:
+            parts.append(f"waits {_time(waiting)} for the provider's limits")
         return ", ".join(parts)
 
     def seconds_left(self, now: float) -> float | None:
@@ -65,6 +73,7 @@ class Tally:
 
     clock: Callable[[], float]
     usd: Usd | None = None
+    waiting: Waiting | None = None
     stages: dict[str, Stage] = field(default_factory=dict)
     _now: Stage | None = None
 
@@ -75,6 +84,14 @@ class Tally:
             stage = self.stages[name] = Stage(self.clock(), done)
         stage.done, stage.total = done, total
         self._now = stage
+
+    def figures(self) -> dict[str, str]:
+        """Of each stage now, by its name. Only the last one waits."""
+        now, waiting = self.clock(), 0.0 if self.waiting is None else self.waiting()
+        return {
+            name: one.figures(now, waiting if one is self._now else 0.0)
+            for name, one in list(self.stages.items())
+        }
 
     def heard(self, answer: Answer) -> None:
         """Count an answer of the backend for the stage that was last told of."""

@@ -48,7 +48,7 @@ class Drawer:
         if self._live is None and not self._start():
             return
         assert self._live is not None
-        self._live.update(self._view(now), refresh=True)
+        self._live.update(self._view(), refresh=True)
 
     def _start(self) -> bool:
         if not _DRAWN.acquire(blocking=False):
@@ -65,14 +65,15 @@ class Drawer:
         self._open.enter_context(_logs_above(self._stream))
         return True
 
-    def _view(self, now: float) -> Table:
+    def _view(self) -> Table:
         view = Table.grid(padding=(0, 1))
         view.add_column(no_wrap=True)
         view.add_column(width=_BAR)
         view.add_column(no_wrap=True, overflow="ellipsis")
-        for name, stage in list(self._tally.stages.items()):
+        for name, figures in self._tally.figures().items():
+            stage = self._tally.stages[name]
             bar = ProgressBar(max(stage.total, 1), stage.done, _BAR)
-            view.add_row(Text(f"{self._title}{name}"), bar, Text(stage.figures(now)))
+            view.add_row(Text(f"{self._title}{name}"), bar, Text(figures))
         return view
 
     def close(self) -> None:

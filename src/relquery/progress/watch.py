@@ -15,7 +15,7 @@ from time import perf_counter
 
 from relquery.errors import ConfigError
 from relquery.progress import notebook, terminal
-from relquery.progress.tally import Tally, Usd
+from relquery.progress.tally import Tally, Usd, Waiting
 from relquery.prompt import Answer
 
 Advance = Callable[[str, int, int], None]
@@ -78,16 +78,18 @@ def watching(
     clock: Callable[[], float] = perf_counter,
     usd: Usd | None = None,
     title: str = "",
+    waiting: Waiting | None = None,
 ) -> Iterator[Watch | None]:
     """A block with what its run tells of; None if nobody listens.
 
     clock: seconds from any start. usd: what an answer has cost. title: before the names of stages.
+    waiting: until when nothing is sent.
 
     Raises ConfigError, see `check_progress`.
     """
     check_progress(progress)
     if isinstance(progress, Checked):
-        with watching(progress.progress, clock, usd, title) as watch:
+        with watching(progress.progress, clock, usd, title, waiting) as watch:
             yield Watch(progress.first) if watch is None else watch.after(progress.first)
     elif isinstance(progress, Watch):
         yield progress
@@ -96,11 +98,11 @@ def watching(
     elif progress is False:
         yield None
     elif (display := notebook.display_here()) is not None:
-        tally = Tally(clock, usd)
+        tally = Tally(clock, usd, waiting)
         with notebook.shown(tally, display) as tell:
             yield Watch(tally.advance, tally.heard).then(tell)
     elif terminal.is_terminal():
-        tally = Tally(clock, usd)
+        tally = Tally(clock, usd, waiting)
         with terminal.drawn(tally, title):
             yield Watch(tally.advance, tally.heard)
     else:

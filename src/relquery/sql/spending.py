@@ -1,4 +1,4 @@
-"""What an answer has cost, by the published price of its model."""
+"""What an answer has cost, by the published price of its model, and what calls wait for."""
 
 from __future__ import annotations
 
@@ -30,3 +30,13 @@ def usd_of(backend: Backend) -> Callable[[Answer], float | None]:
         return backend.price_share * live
 
     return usd
+
+
+def waiting_of(backend: Backend) -> Callable[[], float]:
+    """Gives the seconds until a backend sends more, because of a provider's limits."""
+
+    def waiting() -> float:
+        tally = backend.tally()
+        return 0.0 if tally is None else tally.waiting
+
+    return waiting

@@ -9,7 +9,7 @@ from relquery.backends.base import Answers, Backend, Heard, Tally
 from relquery.backends.provider.answers import Mailbox, taken
 from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.provider.sending.asking import Asking
-from relquery.backends.provider.sending.budget import Purse, usd_of
+from relquery.backends.provider.sending.budget import Purse, usd_of, warn_if_unpriced
 from relquery.backends.provider.sending.counting import Counting
 from relquery.backends.provider.sending.dispatch import Dispatch
 from relquery.backends.provider.sending.door import Shared
@@ -85,6 +85,7 @@ class ProviderBackend(Backend):
         Issues SamplingWarning if the server does not take the temperature.
         """
         self.check(sampling)
+        warn_if_unpriced(self.name)
         return taken(Mailbox(heard), lambda box: self._serve(prompts, sampling, box))
 
     async def _serve(self, prompts: Sequence[Prompt], sampling: Sampling, box: Mailbox) -> None:

@@ -13,7 +13,7 @@ from relquery.ledger import Ledger
 from relquery.report import Report
 from relquery.sql.explain.explanation import SqlExplanation
 from relquery.sql.result import Result
-from relquery.sql.spending import usd_of
+from relquery.sql.spending import usd_of, waiting_of
 from relquery.sql.statements.parameters import read_parameters
 from relquery.sql.statements.statement import Calling, read_statement
 from relquery.sql.statements.texts import is_explain, split
@@ -37,11 +37,12 @@ def run_statement(session: Session, text: str) -> None:
 
 def _run(session: Session, text: str) -> None:
     connection, came = session.connection, Came()
+    backend = connection.backend
     stored, start = _stored(connection.ledger), connection.clock()
     try:
         with (
             shown_warnings(PartialResultWarning),
-            progress(usd=usd_of(connection.backend)) as advance,
+            progress(usd=usd_of(backend), waiting=waiting_of(backend)) as advance,
             interruptible(PATIENCE),
         ):
             advanced = came.counting(advance)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import pyarrow.csv as pa_csv
 import typer
-from rich.console import Console
 
-from relquery.cli.sql.explained import analyzed, shown, whole
-from relquery.cli.sql.formats import SHOWN, WRITERS, Format, as_markdown, print_errors, rows_of
+from relquery.cli.sql.formats import Format, print_errors
 from relquery.cli.sql.noted import noted
+from relquery.cli.sql.output import print_outcome, save, writer
 from relquery.cli.sql.params import (
     GUARD_ROWS,
     PREVIEW_ROWS,
@@ -26,9 +24,11 @@ from relquery.cli.sql.provider import (
     Batch,
     Budget,
     Concurrency,
+    Deadline,
     Retries,
     Rpm,
     Timeout,
+    TotalTimeout,
     Tpm,
     Wait,
     batch_options,
@@ -36,20 +36,14 @@ from relquery.cli.sql.provider import (
 )
 from relquery.cli.sql.running import outcome_of
 from relquery.cli.sql.setup import Setup
-from relquery.cli.sql.wanted import Outcome, Wanted
+from relquery.cli.sql.wanted import Wanted
 from relquery.cli.terminal.exits import ROWS_LOST
 from relquery.cli.terminal.options import CacheTokens, Cost
 from relquery.cli.terminal.show import (
     errors_console,
-    result_table,
-    to_json,
 )
-from relquery.cli.terminal.tables import check_output, find_tables
+from relquery.cli.terminal.tables import find_tables
 from relquery.errors import ConfigError
-from relquery.sql.analyze.analysis import is_analysis
-from relquery.sql.exchange.distinct import distinct_names
-from relquery.sql.exchange.files import for_csv
-from relquery.sql.result import Result
 from relquery.sql.statements.texts import is_explain
 
 _ONLY_DEMO = (
@@ -121,6 +115,9 @@ def sql(
     temperature: Annotated[float | None, typer.Option(help="0 (default) is greedy.")] = None,
     seed: Annotated[int | None, typer.Option(help="Makes sampled answers reproducible.")] = None,
     cache_tokens: CacheTokens = None,
+    prompt_form: Annotated[
+        str, typer.Option(help="How prompts write fields: json, or lines for fewer tokens.")
+    ] = "json",
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Turn off prefix caching.")] = False,
     ledger: Annotated[
         Path | None,
@@ -188,6 +185,8 @@ def sql(
     concurrency: Concurrency = None,
     timeout: Timeout = None,
     retries: Retries = None,
+    deadline: Deadline = None,
+    total_timeout: TotalTimeout = None,
     rpm: Rpm = None,
     tpm: Tpm = None,
     budget: Budget = None,
@@ -224,6 +223,7 @@ def sql(
     if cost is not None:
         options["cost"] = cost
     asked = {"--base-url": base_url, "--concurrency": concurrency, "--timeout": timeout}
+    asked |= {"--deadline": deadline, "--total-timeout": total_timeout}
     asked |= {"--retries": retries, "--rpm": rpm, "--tpm": tpm, "--budget": budget}
     options |= provider_options(model, asked)
     options |= batch_options(model, ledger, batch=batch, wait=wait)
@@ -231,7 +231,18 @@ def sql(
     tables = find_tables(table or [])
     guarded = rows_for("--guard", guard_rows, GUARD_ROWS, is_on=guard is not None)
     setup = Setup(
-        model, options, tables, database, order, guard, guarded, ledger, embedder, index, sampling
+        model,
+        options,
+        tables,
+        database,
+        order,
+        guard,
+        guarded,
+        ledger,
+        embedder,
+        index,
+        sampling,
+        prompt_form,
     )
     if query is None and _is_typed():
         given: dict[str, object] = {
@@ -252,7 +263,7 @@ def sql(
     seen = rows_for("--preview", preview_rows, PREVIEW_ROWS, is_on=preview)
     wanted = Wanted(asks_to_explain, shares, seen if preview else None, html, explain_cost)
     wanted.check(output)
-    write = None if output is None else _writer(output, tables)
+    write = None if output is None else writer(output, tables)
     _warn_of_demo(setup, table or [])
     runs = not (asks_to_explain or preview)
     with (
@@ -262,8 +273,8 @@ def sql(
         outcome = outcome_of(connection, wanted, text, params, sampling, ledger=ledger)
         has_come(outcome.result)
     result = outcome.result
-    _save(result, write, html)
-    _print(outcome, form)
+    save(result, write, html)
+    print_outcome(outcome, form)
     print_errors(result)
     if result.errors and not allow_errors:
         raise typer.Exit(ROWS_LOST)
@@ -287,38 +298,6 @@ def _open_shell(setup: Setup, form: Format, *, keep_history: bool) -> None:
     open_shell(setup, form, keep_history=keep_history)
 
 
-def _save(result: Result, write: Callable[[Result], None] | None, html: Path | None) -> None:
-    """Write what the options ask for, and say so on standard error."""
-    if write is not None:
-        write(result)
-    if html is not None:
-        result.write_html(html)
-        errors_console().print(f"Wrote the page to {html}.", markup=False, highlight=False)
-
-
-def _print(outcome: Outcome, form: Format) -> None:
-    result = outcome.result
-    if form is Format.TABLE and outcome.explanation is not None:
-        console = Console()
-        width = console.width if outcome.explanation.tells_costs else None
-        console.print(shown(outcome.explanation, width))
-    elif form is Format.TABLE and is_analysis(result.table):
-        Console().print(analyzed(result.table))
-    elif form is Format.TABLE:
-        Console().print(result_table(result, SHOWN))
-    elif form is Format.CSV:
-        pa_csv.write_csv(for_csv(result.table, distinct_names(result.columns)), sys.stdout.buffer)
-    elif form is Format.MARKDOWN:
-        typer.echo(as_markdown(result), nl=False)
-    else:
-        report = result.report.to_dict()
-        errors = [{"stage": e.stage, "row": e.row, "error": e.error} for e in result.errors]
-        typer.echo(to_json({"rows": rows_of(result), "errors": errors, "report": report}))
-    if outcome.preview is not None:
-        console = Console() if form is Format.TABLE else errors_console()
-        console.print(whole(outcome.preview))
-
-
 def _text(query: str | None) -> str:
     """The SQL of the argument, or of standard input. Raises ConfigError for the name of a file."""
     if query is None or query == "-":
@@ -336,20 +315,3 @@ def _warn_of_demo(setup: Setup, tables: Sequence[str]) -> None:
     """A word of warning if the demo model answers about other tables than its own."""
     if setup.model is None and any("demo:" not in table for table in tables):
         errors_console().print(_ONLY_DEMO, markup=False, highlight=False)
-
-
-def _writer(path: Path, tables: Mapping[str, Path]) -> Any:
-    """A function that writes a result to `path`; checked before the query has cost anything."""
-    for name, source in tables.items():
-        if path.exists() and source.exists() and path.samefile(source):
-            raise ConfigError(
-                f"--output {path} would overwrite the table '{name}'. Give another file name."
-            )
-    check_output(path, list(WRITERS), any_case=True)
-
-    def write(result: Result) -> None:
-        WRITERS[path.suffix.lower()](result, path)
-        rows = f"{len(result):,} {'row' if len(result) == 1 else 'rows'}"
-        errors_console().print(f"Wrote {rows} to {path}.", markup=False, highlight=False)
-
-    return write

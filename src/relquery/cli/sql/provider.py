@@ -26,6 +26,13 @@ Timeout = Annotated[
     float | None, _option("Seconds until a request is given up and tried again (default 60).")
 ]
 Retries = Annotated[int | None, _option("Tries of a request after the first (default 5).")]
+Deadline = Annotated[
+    float | None, _option("Seconds for one prompt, with all its tries and waits (default: any).")
+]
+TotalTimeout = Annotated[
+    float | None,
+    _option("Seconds for each stage; a row without an answer by then is an error (default: any)."),
+]
 Rpm = Annotated[int | None, _option("Requests per minute, at most (default: what it tells).")]
 Tpm = Annotated[int | None, _option("Tokens per minute, at most (default: what it tells).")]
 Budget = Annotated[
@@ -48,6 +55,8 @@ _FIELDS = {
     "--concurrency": "max_concurrency",
     "--timeout": "timeout",
     "--retries": "max_retries",
+    "--deadline": "deadline",
+    "--total-timeout": "total_timeout",
     "--rpm": "rpm",
     "--tpm": "tpm",
     "--budget": "budget",

@@ -14,7 +14,7 @@ from relquery.cli.terminal.interrupt import interruptible
 from relquery.cli.terminal.show import errors_console, progress, shown_warnings
 from relquery.connection import Connection
 from relquery.errors import BudgetError, LateQueryError, PartialResultWarning, PendingError
-from relquery.sql.spending import usd_of
+from relquery.sql.spending import usd_of, waiting_of
 
 
 def outcome_of(
@@ -30,8 +30,9 @@ def outcome_of(
 
     ledger: None if it ends with this command.
     """
-    came, usd = Came(), usd_of(connection.backend)
-    with shown_warnings(PartialResultWarning), progress(usd=usd) as advance:
+    came, backend = Came(), connection.backend
+    shown = progress(usd=usd_of(backend), waiting=waiting_of(backend))
+    with shown_warnings(PartialResultWarning), shown as advance:
         try:
             with interruptible():
                 return wanted.of(connection, text, params, sampling, came.counting(advance))

@@ -14,7 +14,7 @@ from relquery.backends.base import Backend
 from relquery.backends.lazy import LazyBackend
 from relquery.backends.load import load
 from relquery.cli.terminal.show import errors_console
-from relquery.config import Order
+from relquery.config import Order, PromptForm
 from relquery.connection import Connection, connect
 
 
@@ -36,6 +36,7 @@ class Setup:
     embedder: str
     index: Path | None
     sampling: Mapping[str, Any]
+    form: str = "json"
 
     def backend(self) -> LazyBackend:
         """The backend, which is loaded when it is first asked."""
@@ -49,6 +50,7 @@ class Setup:
             order=_order(self.order),
             guard=self.guard,
             guard_rows=self.guard_rows,
+            form=_form(self.form),
             ledger=":memory:" if self.ledger is None else self.ledger,
             embedder=self.embedder,
             index=self.index,
@@ -70,4 +72,8 @@ def load_shown(model: str, options: Mapping[str, Any]) -> Backend:
 
 
 def _order(name: str) -> Order:
+    return name  # type: ignore[return-value]  # QueryConfig checks it
+
+
+def _form(name: str) -> PromptForm:
     return name  # type: ignore[return-value]  # QueryConfig checks it

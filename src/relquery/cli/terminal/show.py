@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from relquery.progress.tally import Usd
+from relquery.progress.tally import Usd, Waiting
 from relquery.progress.terminal import is_terminal
 from relquery.progress.watch import Watch, watching
 from relquery.report import Report
@@ -63,13 +63,16 @@ def comparison(reports: dict[str, Report]) -> Table:
 
 
 @contextmanager
-def progress(title: str = "", usd: Usd | None = None) -> Iterator[Watch]:
+def progress(
+    title: str = "", usd: Usd | None = None, waiting: Waiting | None = None
+) -> Iterator[Watch]:
     """A line per stage on standard error, removed at the end. If standard error is not a terminal,
     a line every Lines.EVERY seconds instead.
 
-    usd: what an answer has cost.
+    usd: what an answer has cost. waiting: until when nothing is sent.
     """
-    with watching(True if is_terminal() else Lines(title), monotonic, usd, title) as watch:
+    wanted = True if is_terminal() else Lines(title)
+    with watching(wanted, monotonic, usd, title, waiting) as watch:
         assert watch is not None
         yield watch
 

@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from relquery.backends.base import Backend
-from relquery.prices.table import all_prices, known_price
+from relquery.prices.table import known_price, no_price
 from relquery.prompt import Compared, Prompt, Sampling
 
 Figure = TypeVar("Figure", int, float)
@@ -96,10 +96,7 @@ def unpriced(backend: Backend) -> str | None:
     provider, _, model = backend.name.partition(":")
     if provider not in _PROVIDERS or known_price(backend.name) is not None:
         return None
-    return (
-        f"No price is known for '{model}'. Known prices: {', '.join(all_prices())}. `relquery "
-        "prices --update FILE` adds yours."
-    )
+    return no_price(model)
 
 
 def _usd(backend: Backend, counts: Sequence[int], sampling: Sampling) -> float | None:

@@ -10,7 +10,7 @@ import pytest
 from relquery.backends.provider.form.reply import Said
 from relquery.backends.provider.form.trouble import TroubleError
 from relquery.backends.provider.sending.amounts import Amount
-from relquery.backends.provider.sending.budget import Purse, usd_of
+from relquery.backends.provider.sending.budget import Purse, usd_of, warn_if_unpriced
 from relquery.errors import BudgetError, ConfigError
 from relquery.prompt import Sampling
 from tests.backends.provider.sending.virtual import Outcome, ask, refusal, says
@@ -94,6 +94,17 @@ def test_a_call_that_never_fits_is_not_sent() -> None:
 def test_dollars_need_a_price() -> None:
     with pytest.raises(ConfigError, match=r"price of 'm' is not known\. Give the budget in tokens"):
         Purse(Amount(5, "USD"), usd_of("m"), "m")
+
+
+def test_a_provider_s_model_without_a_price_is_told_of_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    warn_if_unpriced.cache_clear()
+    for model in ("openai:new-model", "openai:new-model", "openai:gpt-5-mini", "openai:m@host"):
+        warn_if_unpriced(model)
+    (said,) = caplog.messages
+    assert said.startswith("No price is known for 'new-model'. Known prices: ")
+    assert said.endswith("What is spent is not shown in USD.")
 
 
 @pytest.mark.parametrize(

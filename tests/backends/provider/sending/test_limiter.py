@@ -108,6 +108,14 @@ def test_a_refusal_lets_nobody_through_until_the_moment_that_the_server_names() 
     assert len(times) == len(early) + 50
 
 
+def test_what_is_waited_for_can_be_seen() -> None:
+    limiter, need = Limiter(rpm=60), Need(10, 1)
+    assert limiter.reserve(need, 10.0)[0] == 0
+    assert limiter.until <= 10.0
+    assert limiter.reserve(need, 10.0)[0] == pytest.approx(1)
+    assert limiter.until == pytest.approx(11)
+
+
 def test_all_stages_share_one_limit() -> None:
     limiter, need = Limiter(rpm=60), Need(100, 10)
     granted = sum(limiter.reserve(need, second / 10)[0] == 0 for second in range(600))

@@ -13,7 +13,7 @@ from relquery.backends.provider.batches.run import Batching
 from relquery.backends.provider.batches.store import Store
 from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.provider.sending.asking import Asking
-from relquery.backends.provider.sending.budget import Purse, Usd, usd_of
+from relquery.backends.provider.sending.budget import Purse, Usd, usd_of, warn_if_unpriced
 from relquery.backends.provider.sending.counting import Counting
 from relquery.backends.provider.sending.door import Shared
 from relquery.backends.provider.sending.limiter import Limiter
@@ -77,6 +77,7 @@ class BatchBackend(Backend):
         PendingError if batches are not to be waited for.
         """
         self.check(sampling)
+        warn_if_unpriced(self.name)
         return taken(Mailbox(heard), lambda box: self._serve(prompts, sampling, box))
 
     async def _serve(self, prompts: Sequence[Prompt], sampling: Sampling, box: Mailbox) -> None:

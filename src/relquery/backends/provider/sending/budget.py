@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from threading import Lock
 
 from relquery.backends.provider.form.reply import Usage
 from relquery.backends.provider.sending.amounts import Amount, shown
 from relquery.backends.provider.sending.needs import Need
 from relquery.errors import BudgetError, ConfigError
-from relquery.prices.table import known_price
+from relquery.prices.table import known_price, no_price
 
 Usd = Callable[[int, int, int, int], float]
 """USD for a call: (prompt tokens, output tokens, cached, written); the latter two of the prompt."""
@@ -26,6 +28,18 @@ def usd_of(model: str) -> Usd | None:
         return price.usd(max(0, prompt - cached - written), written, cached, output)
 
     return usd
+
+
+@cache
+def warn_if_unpriced(model: str) -> None:
+    """Log, once for each name, that a provider's own model has no price. Other servers have none.
+
+    model: as a backend is called.
+    """
+    if "@" not in model and known_price(model) is None:
+        logging.getLogger("relquery").warning(
+            "%s What is spent is not shown in USD.", no_price(model.partition(":")[2])
+        )
 
 
 @dataclass(slots=True)

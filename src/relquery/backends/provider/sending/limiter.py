@@ -72,6 +72,7 @@ class Limiter:
     _output: float | None = None
     _care: float = 1.0
     _until: float = 0.0
+    _next: float = 0.0
     _refusals: int = 0
     _answered: deque[float] = field(default_factory=deque)
     _lock: Lock = field(default_factory=Lock)
@@ -83,8 +84,8 @@ class Limiter:
 
     @property
     def until(self) -> float:
-        """The moment before which nothing is sent."""
-        return self._until
+        """The moment before which nothing is sent, as far as is known."""
+        return max(self._until, self._next)
 
     def reserve(self, need: Need, now: float) -> tuple[float, float]:
         """(0, tokens that are reserved) if a call may be sent now, else (seconds to wait, 0)."""
@@ -97,6 +98,7 @@ class Limiter:
                 0.0 if self._tokens is None else self._tokens.wait(tokens, now),
             )
             if wait > 0:
+                self._next = now + wait
                 return wait, 0.0
             if self._refusals:
                 self._until = now + _APART
