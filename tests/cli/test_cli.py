@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import io
 import json
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from relquery.cli import main
 from relquery.cli.sql.kept import Came, what_is_kept
 from relquery.cli.terminal.show import Lines
 from relquery.ledger import Ledger
 from relquery.progress.watch import Watch
 from relquery.table.compiled import Compiled
+from tests.cli.conftest import Run
 
-Run = Callable[..., tuple[str, str]]
 MODEL = "random:layers=1,hidden=64,heads=1"
 COMMAND = [sys.executable, "-c", "from relquery.cli import main; main()"]
 LABELLED = "SELECT a, LLM('Good?', a, labels := ['Yes', 'No']) AS good FROM t ORDER BY a"
@@ -33,25 +30,6 @@ def table(tmp_path: Path) -> str:
     path = tmp_path / "t.csv"
     path.write_text("a,b\nx,1\ny,2\nz,\n", encoding="utf-8")
     return str(path)
-
-
-@pytest.fixture
-def relquery(
-    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
-) -> Callable[..., tuple[str, str]]:
-    """Runs the command line in this process; gives standard output and error."""
-    monkeypatch.setenv("COLUMNS", "120")
-
-    def run(*arguments: str, code: int = 0, stdin: str = "") -> tuple[str, str]:
-        monkeypatch.setattr(sys, "argv", ["relquery", *arguments])
-        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = (stream.decode() for stream in capfdbinary.readouterr())
-        assert (ended.value.code or 0) == code, out + err
-        return out, err
-
-    return run
 
 
 def test_a_query_over_a_file_prints_rows_and_on_standard_error_what_it_cost(

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relquery.cli import main
 from relquery.cli.reorder.names import read_dependency, split_names
 from relquery.cli.terminal.tables import read_text
 from relquery.errors import ConfigError, TableError, UnknownColumnError
 from relquery.table.dependencies.dependencies import Dependency
 from relquery.table.reorder import reorder
-
-Run = Callable[..., tuple[str, str]]
+from tests.cli.conftest import Run
 
 ROWS = "".join(f"0{i % 4},{i % 4}.50,city {i % 4},text {i}\n" for i in range(60))
 
@@ -40,18 +39,9 @@ def shop(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
-    """Runs `relquery reorder` in this process; gives standard output and error."""
-
-    def call(*arguments: str, code: int = 0) -> tuple[str, str]:
-        monkeypatch.setattr(sys, "argv", ["relquery", "reorder", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = (stream.decode() for stream in capfdbinary.readouterr())
-        assert (ended.value.code or 0) == code, out + err
-        return out, err
-
-    return call
+def run(relquery: Run) -> Run:
+    """Runs `relquery reorder`."""
+    return partial(relquery, "reorder")
 
 
 @pytest.fixture

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from relquery.cli import main
+from tests.cli.conftest import Run
 
-Run = Callable[..., tuple[str, str]]
 MODEL = "random:layers=1,hidden=64,heads=1"
 DRAFT = {"g": {"model": "{model}", "input": {"user": "Draft {n}"}, "temperature": 0.8}}
 WIRE = {
@@ -37,22 +35,9 @@ TREE = (
 
 
 @pytest.fixture
-def relquery(
-    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
-) -> Callable[..., tuple[str, str]]:
-    """Runs `relquery span` in this process; gives standard output and error."""
-    monkeypatch.setenv("COLUMNS", "120")
-
-    def run(*arguments: str, code: int = 0, stdin: str = "") -> tuple[str, str]:
-        monkeypatch.setattr(sys, "argv", ["relquery", "span", *arguments])
-        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = (stream.decode() for stream in capfdbinary.readouterr())
-        assert (ended.value.code or 0) == code, out + err
-        return out, err
-
-    return run
+def span(relquery: Run) -> Run:
+    """Runs `relquery span`."""
+    return partial(relquery, "span")
 
 
 @pytest.fixture
@@ -69,8 +54,8 @@ def tree(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_run_answers_a_query_in_the_wire_form(relquery: Run, wire: str) -> None:
-    out, err = relquery("run", wire, "--var", "n=3", "--max-tokens", "6", "-m", MODEL, "--json")
+def test_run_answers_a_query_in_the_wire_form(span: Run, wire: str) -> None:
+    out, err = span("run", wire, "--var", "n=3", "--max-tokens", "6", "-m", MODEL, "--json")
     document = json.loads(out)
     assert [g["where"] for g in document["generations"]][-1] == "generate"
     assert len(document["generations"]) == 4
@@ -80,53 +65,53 @@ def test_run_answers_a_query_in_the_wire_form(relquery: Run, wire: str) -> None:
 
 
 def test_run_prints_the_text_and_on_standard_error_notes_and_cost(
-    relquery: Run, wire: str, monkeypatch: pytest.MonkeyPatch
+    span: Run, wire: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("secrets.randbits", lambda bits: 7)  # other draws may give a blank answer
-    out, err = relquery("run", wire, "--var", "n=5", "--max-tokens", "2", "-m", MODEL)
+    out, err = span("run", wire, "--var", "n=5", "--max-tokens", "2", "-m", MODEL)
     assert out.strip()
     assert "Note: generate/seq[1]/plus[0]/generate: cut off after 2 tokens" in err
     assert "more notes" in err
 
 
 @pytest.mark.parametrize("command", ["run", "explain"])
-def test_help_says_that_attention_asks_something_else(relquery: Run, command: str) -> None:
-    out, _ = relquery(command, "--help")
+def test_help_says_that_attention_asks_something_else(span: Run, command: str) -> None:
+    out, _ = span(command, "--help")
     words = " ".join(re.findall(r"[\w:]+", out))
     assert "attention: judge a few candidates at a time answers differ" in words
     assert "it takes more calls" in words
 
 
-def test_run_retrieves_from_a_file(relquery: Run, tree: str, tmp_path: Path) -> None:
+def test_run_retrieves_from_a_file(span: Run, tree: str, tmp_path: Path) -> None:
     docs = tmp_path / "docs.txt"
     docs.write_text("A dog.\n\nA cat in a hat.\n", encoding="utf-8")
-    relquery("run", tree, "--corpus", f"docs={docs}", "-m", MODEL)
-    out, _ = relquery("explain", tree, "--corpus", f"docs={docs}", "-m", MODEL)
+    span("run", tree, "--corpus", f"docs={docs}", "-m", MODEL)
+    out, _ = span("explain", tree, "--corpus", f"docs={docs}", "-m", MODEL)
     assert 'user "A cat in a hat."' in out
     assert "A dog" not in out
 
 
-def test_a_query_comes_from_standard_input_in_either_form(relquery: Run) -> None:
-    relquery("run", "-", "-m", MODEL, "--max-tokens", "2", stdin='generate\n  user "a"')
-    relquery("run", "-", "-m", MODEL, stdin='{"g": {"model": "x", "input": {"user": "a"}}}')
+def test_a_query_comes_from_standard_input_in_either_form(span: Run) -> None:
+    span("run", "-", "-m", MODEL, "--max-tokens", "2", stdin='generate\n  user "a"')
+    span("run", "-", "-m", MODEL, stdin='{"g": {"model": "x", "input": {"user": "a"}}}')
 
 
-def test_the_model_in_the_file_is_taken_unless_one_is_given(relquery: Run) -> None:
+def test_the_model_in_the_file_is_taken_unless_one_is_given(span: Run) -> None:
     query = json.dumps({"g": {"model": "random:layers=0", "input": {"user": "a"}}})
-    _, err = relquery("run", "-", stdin=query, code=1)
+    _, err = span("run", "-", stdin=query, code=1)
     assert "layers" in err
-    relquery("run", "-", "-m", MODEL, "--max-tokens", "2", stdin=query)
+    span("run", "-", "-m", MODEL, "--max-tokens", "2", stdin=query)
 
 
 def test_explain_shows_rules_tokens_and_with_warm_what_is_in_the_cache(
-    relquery: Run, wire: str, monkeypatch: pytest.MonkeyPatch
+    span: Run, wire: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("secrets.randbits", lambda bits: 7)  # other draws may end early
     arguments = ("explain", wire, "--var", "n=2", "--max-tokens", "40", "-m", MODEL)
-    out, _ = relquery(*arguments)
+    out, _ = span(*arguments)
     assert "distribute_plus at generate/seq[1]/plus" in out
     assert "generate: waits for 2 others" in out
-    out, _ = relquery(*arguments, "--warm")
+    out, _ = span(*arguments, "--warm")
     exchanges = [line.split() for line in out.splitlines() if "independent" in line]
     assert len(exchanges) == 2
     assert all(int(cached) >= 16 for _, cached, *_ in exchanges)
@@ -135,12 +120,10 @@ def test_explain_shows_rules_tokens_and_with_warm_what_is_in_the_cache(
 @pytest.mark.parametrize(
     ("form", "begin"), [("text", "generate"), ("svg", "<svg"), ("mermaid", "flowchart")]
 )
-def test_draw_writes_a_picture(
-    relquery: Run, wire: str, tmp_path: Path, form: str, begin: str
-) -> None:
+def test_draw_writes_a_picture(span: Run, wire: str, tmp_path: Path, form: str, begin: str) -> None:
     target = tmp_path / "out"
-    out, _ = relquery("draw", wire, "--var", "n=2", "-f", form)
-    relquery("draw", wire, "--var", "n=2", "-f", form, "-o", str(target))
+    out, _ = span("draw", wire, "--var", "n=2", "-f", form)
+    span("draw", wire, "--var", "n=2", "-f", form, "-o", str(target))
     assert out.startswith(begin)
     assert target.read_text(encoding="utf-8") == out
 
@@ -154,29 +137,29 @@ def test_draw_writes_a_picture(
     ],
 )
 def test_what_is_wrong_is_an_error_with_a_remedy(
-    relquery: Run, wire: str, arguments: tuple[str, ...], message: str
+    span: Run, wire: str, arguments: tuple[str, ...], message: str
 ) -> None:
-    _, err = relquery("run", wire, *arguments, "-m", MODEL, code=1)
+    _, err = span("run", wire, *arguments, "-m", MODEL, code=1)
     assert message in err
 
 
-def test_variables_do_not_go_with_the_text_form(relquery: Run, tree: str) -> None:
-    _, err = relquery("run", tree, "--var", "n=2", code=1)
+def test_variables_do_not_go_with_the_text_form(span: Run, tree: str) -> None:
+    _, err = span("run", tree, "--var", "n=2", code=1)
     assert "write the values into the text" in err
 
 
-def test_a_query_that_fails_names_the_place(relquery: Run) -> None:
+def test_a_query_that_fails_names_the_place(span: Run) -> None:
     query = 'generate\n  seq\n    user "x"\n    generate\n      user "{}"'.format("long " * 9000)
     model = "random:layers=1,hidden=64,heads=1,context=256"
-    _, err = relquery("run", "-", "-m", model, code=1, stdin=query)
+    _, err = span("run", "-", "-m", model, code=1, stdin=query)
     assert "At generate/seq[1]/generate: The prompt has" in err
 
 
-def test_a_file_that_is_missing_or_not_utf8_is_an_error(relquery: Run, tmp_path: Path) -> None:
-    relquery("run", str(tmp_path / "none.json"), code=1)
+def test_a_file_that_is_missing_or_not_utf8_is_an_error(span: Run, tmp_path: Path) -> None:
+    span("run", str(tmp_path / "none.json"), code=1)
     path = tmp_path / "bad.json"
     path.write_bytes(b'{"user": "\xff"}')
-    _, err = relquery("run", str(path), code=1)
+    _, err = span("run", str(path), code=1)
     assert "not UTF-8" in err
 
 
@@ -200,11 +183,11 @@ def test_standard_input_is_utf_8_whatever_the_terminal_says(
     assert shown in (done.stderr if status else done.stdout).decode()
 
 
-def test_tokens_stand_in_parentheses_that_begin_blocks(relquery: Run, tmp_path: Path) -> None:
+def test_tokens_stand_in_parentheses_that_begin_blocks(span: Run, tmp_path: Path) -> None:
     file = tmp_path / "passages.span"
     lines = ["generate max_tokens=8", "  seq", '    user "Which?"', "    plus"]
     file.write_text("\n".join([*lines, '      user "a"', '      user "b"', ""]))
-    out, _ = relquery("tokens", str(file), "--block-size", "4")
+    out, _ = span("tokens", str(file), "--block-size", "4")
     items = out.split()
     begin, between = items.index("("), items.index(")(")
     end = next(at for at, item in enumerate(items) if item.startswith(")") and item[1:].isdigit())

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
 import sqlite3
-import sys
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -14,34 +11,16 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from relquery.cli import main
 from relquery.cli.ledger.times import read_time
 from relquery.errors import ConfigError
 from relquery.ledger import Call, Keys, Ledger, turns
 from relquery.ledger.folder import FolderLedger
 from relquery.prompt import Answer, Finish, Sampling, Span
+from tests.cli.conftest import Run
 from tests.ledger.test_ledger import write_earlier
 
-Run = Callable[..., tuple[str, str]]
 DAY = 86_400.0
 PROMPTS = [(Span(f"question {number}"),) for number in range(4)]
-
-
-@pytest.fixture
-def relquery(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
-    """Runs the command line in this process; gives standard output and error."""
-    monkeypatch.setenv("COLUMNS", "150")
-
-    def run(*arguments: str, code: int = 0, stdin: str = "") -> tuple[str, str]:
-        monkeypatch.setattr(sys, "argv", ["relquery", *arguments])
-        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = (stream.decode() for stream in capfdbinary.readouterr())
-        assert (ended.value.code or 0) == code, out + err
-        return out, err
-
-    return run
 
 
 def usd(answer: Answer) -> float:
@@ -87,7 +66,9 @@ def groups(relquery: Run, *arguments: str) -> dict[str, tuple[int, int, int]]:
     }
 
 
-def test_it_counts_answers_failures_tokens_and_usd_by_model(relquery: Run, path: Path) -> None:
+def test_it_counts_answers_failures_tokens_and_usd_by_model(
+    relquery: Run, monkeypatch: pytest.MonkeyPatch, path: Path
+) -> None:
     out, _ = relquery("ledger", str(path), "--format", "json")
     small = json.loads(out)["models"][1]
     assert small == {
@@ -104,6 +85,7 @@ def test_it_counts_answers_failures_tokens_and_usd_by_model(relquery: Run, path:
         "first": "1970-01-11T00:00:00+00:00",
         "last": "1970-01-12T00:00:00+00:00",
     }
+    monkeypatch.setenv("COLUMNS", "150")
     out, _ = relquery("ledger", str(path))
     assert "4 answers, 1 failed call, 2.0000 USD" in out
     assert [line.split("│")[3].strip() for line in out.splitlines()[-2:]] == [

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
-from relquery.cli import main
 from relquery.ledger import Ledger
 from relquery.ledger.records.runs import Run as Noted
 from relquery.ledger.records.runs import State, begin_run, end_run, runs_of
@@ -28,27 +26,11 @@ from tests.backends.provider.chat_server import (
     serving,
     until,
 )
+from tests.cli.conftest import Run
 from tests.ledger.stored import stored
 
-Run = Callable[..., tuple[str, str]]
 QUERY = "SELECT a, LLM('up', a) AS up FROM t ORDER BY a"
 SECRET = "sk-very-secret-123"
-
-
-@pytest.fixture
-def relquery(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
-    """Runs the command line in this process; gives standard output and error."""
-
-    def run(*arguments: str, code: int = 0, stdin: str = "") -> tuple[str, str]:
-        monkeypatch.setattr(sys, "argv", ["relquery", *arguments])
-        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = (stream.decode() for stream in capfdbinary.readouterr())
-        assert (ended.value.code or 0) == code, out + err
-        return out, err
-
-    return run
 
 
 @pytest.fixture
