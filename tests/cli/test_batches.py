@@ -95,6 +95,30 @@ def test_batches_are_cancelled(run: Run, tmp_path: Path) -> None:
         assert "The batch was cancelled." in err
 
 
+def test_a_batch_that_the_provider_does_not_know_is_not_submitted_again_unasked(
+    run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "t.csv").write_text("n\n1\n2\n", encoding="utf-8")
+    ledger = str(tmp_path / "run.db")
+    with serving(answer, looks=99) as server:
+        at = ("--model", "openai:gpt-4.1-mini", "--base-url", f"{server.url}/v1")
+        query = ("SELECT LLM('up', n) AS up FROM t", "--table", str(tmp_path / "t.csv"))
+        assert run("sql", *query, *at, "--ledger", ledger, "--batch")[0] == 4
+        server.batches[0].id = "of_another_account"
+        status, _, err = run("resume", ledger)
+        assert status == 1
+        assert "OpenAI does not know the batch batch_0" in err
+        assert f"relquery batches {ledger} --forget batch_0" in err
+        assert "unknown there" in run("batches", ledger, "--base-url", f"{server.url}/v1")[1]
+        assert len(server.batches) == 1
+
+        status, out, _ = run("batches", ledger, "--forget", "batch_0")
+        assert (status, out) == (0, "The batch batch_0 is forgotten. It had 2 requests.\n")
+        assert "has no batch 'batch_0'" in run("batches", ledger, "--forget", "batch_0")[2]
+        assert run("resume", ledger)[0] == 4
+        assert len(server.batches) == 2
+
+
 def test_options_of_batches_that_do_not_go_together_are_refused(run: Run) -> None:
     query = ("sql", "SELECT LLM('up', 1)")
     assert "--wait is for --batch" in run(*query, "--wait")[2]

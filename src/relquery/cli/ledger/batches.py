@@ -22,11 +22,18 @@ def batches(
             "--cancel", help="End those that run. What is answered by then is kept, and billed."
         ),
     ] = False,
+    forget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="Forget a batch, so that its requests are submitted again, and paid again.",
+        ),
+    ] = None,
     base_url: Annotated[
         str | None, typer.Option(help="Address of the server, if it is not the provider's own.")
     ] = None,
 ) -> None:
-    """Show the batches of a ledger, or cancel them.
+    """Show the batches of a ledger, cancel them, or forget one that the provider has lost.
 
     [bold]Example[/bold]
 
@@ -35,10 +42,14 @@ def batches(
     relquery batches run.db --cancel
     """
     # Imported here: the providers' packages take half a second.
-    from relquery.backends.provider.batches.manage import shown_batches
+    from relquery.backends.provider.batches.manage import forget_batch, shown_batches
 
     if not path.is_file():
         raise ConfigError(f"The ledger {path} does not exist. Give the file given to --ledger.")
+    if forget is not None:
+        count = forget_batch(path, forget)
+        typer.echo(f"The batch {forget} is forgotten. It had {count:,} requests.")
+        return
     found = shown_batches(path, base_url, cancel=cancel)
     if not found:
         errors_console().print(f"{path} has no batches.", markup=False, highlight=False)

@@ -79,6 +79,9 @@ class BatchServer:
     def of(self, name: str) -> Batch:
         return next(batch for batch in self.batches if batch.id == name)
 
+    def knows(self, name: str) -> bool:
+        return any(batch.id == name for batch in self.batches)
+
     def look(self, batch: Batch) -> bool:
         """Whether a batch has ended."""
         with self.lock:
@@ -189,6 +192,8 @@ class _Handler(BaseHTTPRequestHandler):
         own, path = self.server.server, self.path.partition("?")[0]
         if found := re.fullmatch(r"/v1/files/([\w-]+)/content", path):
             self._text(own.files[found[1]])
+        elif (found := re.search(r"/batches/(\w+)", path)) and not own.knows(found[1]):
+            self._json(404, {"error": {"message": f"no batch {found[1]}"}})
         elif found := re.fullmatch(r"/v1/batches/(\w+)", path):
             batch = own.of(found[1])
             self._json(200, own.openai(batch, ended=own.look(batch)))

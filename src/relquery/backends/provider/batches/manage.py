@@ -12,7 +12,7 @@ from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.provider.form.trouble import TroubleError
 from relquery.backends.provider.server import Server
 from relquery.backends.provider.wires.providers import PROVIDERS
-from relquery.errors import ModelError
+from relquery.errors import ConfigError, ModelError
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,19 @@ def shown_batches(path: Path, base_url: str | None, *, cancel: bool) -> list[Sho
     return [asyncio.run(_shown(job, base_url, cancel=cancel)) for job in Store.open(path).all()]
 
 
+def forget_batch(path: Path, remote: str) -> int:
+    """Forget a batch by the provider's id, so that its requests may be submitted again.
+
+    Returns how many they are. Raises ConfigError if the file has no such batch.
+    """
+    store = Store.open(path)
+    found = next((job for job in store.all() if job.remote == remote), None)
+    if found is None:
+        raise ConfigError(f"{path} has no batch '{remote}'. `relquery batches {path}` lists them.")
+    store.forget(found)
+    return found.size
+
+
 async def _shown(job: Job, base_url: str | None, *, cancel: bool) -> Shown:
     name, _, at = job.server.partition("@")
     provider, _, model = name.partition(":")
@@ -49,6 +62,8 @@ async def _shown(job: Job, base_url: str | None, *, cancel: bool) -> Shown:
             await api.cancel(job.remote)
         standing = await api.standing(job.remote)
     except TroubleError as trouble:
+        if trouble.status == 404:
+            return Shown(job.server, job.remote, job.begun, job.size, "unknown there")
         said = f"The batch {job.remote} cannot be looked at. {trouble.words}"
         raise ModelError(said) from trouble
     finally:

@@ -33,6 +33,8 @@ _GRACE_SECONDS = 60.0
 """After which a batch that was taken is in the provider's list."""
 _SUBMIT_SECONDS = 900.0
 """After which a process that began to submit a batch has ended, or hangs."""
+_KEPT_SECONDS = 28 * 86_400.0
+"""For which providers know a batch and its results: 29 days at Anthropic, 30 at OpenAI."""
 
 # Of this process, as they are being submitted: nobody else has to look for them.
 _submitting: set[str] = set()
@@ -207,7 +209,9 @@ class Batching:
             if standing.state == "ended":
                 await self._collect(known, standing)
         except TroubleError as trouble:
-            if trouble.status == 404:  # results are kept for a month
+            if trouble.status == 404:
+                if self.now() - known.begun < _KEPT_SECONDS:
+                    raise self._unknown(known) from trouble
                 self.store.forget(known)
                 return Standing("ended", 0)
             if trouble.is_passing and self.waits:
@@ -251,6 +255,13 @@ class Batching:
         return ModelError(
             f"{reason or trouble.words} What was submitted goes on; run the same query with the "
             "same ledger later."
+        )
+
+    def _unknown(self, job: Job) -> ModelError:
+        return ModelError(
+            f"{self.api.title} does not know the batch {job.remote}, which was submitted with this "
+            "ledger: give the key of the account that submitted it. To submit its requests "
+            f"again, and pay again, run: relquery batches {self.store.path} --forget {job.remote}"
         )
 
     # results
