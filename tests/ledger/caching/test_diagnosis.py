@@ -16,7 +16,7 @@ from relquery.ledger.caching.diagnosis import Finding
 from relquery.ledger.caching.expected import Expected, Plan, Why
 from relquery.ledger.caching.summary import Group, examine
 from relquery.ledger.records.pruning import prune
-from relquery.ledger.records.reading import Filter
+from relquery.ledger.records.reading import Filter, opened
 from relquery.prompt import Answer, Finish, Sampling, Span
 
 MARKED = Plan(b"1" * 16, 1024, 1, True, 300.0, 2.0, 2.5, 0.2)
@@ -64,7 +64,9 @@ class Asked:
         )  # fmt: skip
 
 
-def store(path: Path, plan: Plan, asked: Sequence[Asked], model: str = "openai:m") -> None:
+def store(path: Path, plan: Plan, asked: Sequence[Asked], *, foresees: bool = True) -> None:
+    """Store answers and, unless it is to be as in earlier versions, what was expected of them."""
+    model = "openai:m"
     prompts = [(Span(f"{plan.number!r} {at}"),) for at in range(len(asked))]
     keys = Keys.of(model, prompts, Sampling())
     came = [0.0]
@@ -77,7 +79,7 @@ def store(path: Path, plan: Plan, asked: Sequence[Asked], model: str = "openai:m
             ledger,
             keys,
             call,
-            foreseen=lambda at: asked[at].expected(plan, at),
+            foreseen=(lambda at: asked[at].expected(plan, at)) if foresees else None,
         ) as some,
     ):
         ledger.run = 1
@@ -223,3 +225,14 @@ def test_a_file_without_expectations_counts_its_answers_and_gets_some(tmp_path: 
         (None, 0, 1),
         (1, 1, 0),
     ]
+
+
+def test_a_file_with_facts_alone_is_read_and_written_as_before(tmp_path: Path) -> None:
+    path = tmp_path / "l.db"
+    store(path, MARKED, [WRITER, Asked(2, 3, 1500)], foresees=False)
+    assert examine(path, Filter()) == ([], [Group(1, "openai:m", unplanned=2)])
+    store(path, AUTOMATIC, [replace(WRITER, written=0), Asked(2, 3)])
+    _, (group,) = examine(path, Filter())
+    assert (group.answers, group.unplanned, set(group.causes)) == (2, 2, {Cause.EVICTED})
+    with opened(path) as records:
+        assert sum(one.answers for one in records.groups(Filter())) == 4

@@ -52,7 +52,10 @@ def as_view(path: str, groups: Sequence[Group], width: int) -> RenderableType:
     return Together(*shown)
 
 
-_OTHERS = "they are of a model on this machine, asked once more, or stored by an earlier version."
+_OTHERS = (
+    "a model on this machine, a group of rows, an answer that was asked for once more, or an "
+    "earlier version."
+)
 
 
 def _summary(groups: Sequence[Group]) -> str:

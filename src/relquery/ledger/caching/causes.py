@@ -54,8 +54,9 @@ class Cause(Enum):
         "order pinned",
         "It shares less than the minimum with its fields in this order, which was given. With "
         "another field first, it would share enough.",
-        "Leave out order := 'original' and 'fixed', and give fields as arguments in place of "
-        "naming them in the prompt's text. If a guard pinned the order, answers depend on it.",
+        "Leave out --order original and fixed (order= in Python), and give fields as arguments in "
+        "place of naming them in the prompt's text. If a guard pinned the order, answers depend on "
+        "it.",
     )
     UNREPORTED = (
         "not reported",

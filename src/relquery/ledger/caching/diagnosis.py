@@ -7,10 +7,11 @@ the same prefix, that is how long the prefix is.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 from math import inf
 
 from relquery.ledger.caching.causes import UNEXPECTED, Cause
@@ -40,40 +41,63 @@ class Finding:
 
 
 Prefix = tuple[str, bytes]
+"""A model, and the hash of what prompts begin with."""
 
 
-@dataclass(slots=True)
-class Diagnosis:
-    """Made from all entries of a ledger: requests of one run may read what another wrote."""
+@dataclass(frozen=True, slots=True)
+class History:
+    """The answers to prompts with one prefix.
 
-    _of_prefix: dict[Prefix, list[Entry]] = field(default_factory=lambda: defaultdict(list))
-    _of_place: dict[tuple[bytes, int], Entry] = field(default_factory=dict)
+    came: when each came, ascending. kept: the most that it and those before it have read, infinite
+    once one has written. reads: what those have read that were to read this prefix, ascending.
+    """
+
+    came: Sequence[float]
+    kept: Sequence[float]
+    reads: Sequence[int]
 
     @classmethod
-    def of(cls, entries: Sequence[Entry]) -> Diagnosis:
-        """Of these; they must be in the order in which they came."""
-        found = cls()
-        for each in sorted(entries, key=lambda one: one.came):
-            found._of_place[each.plan, each.place] = each
-        for each in found._of_place.values():
-            if each.prefix is None or not each.is_answered:
-                continue
-            found._of_prefix[each.model, each.prefix].append(each)
-        found._add_writers()
-        return found
+    def of(cls, readers: Sequence[Entry], writers: Iterable[Entry]) -> History:
+        """writers: of this prefix, which may themselves be readers of it, or of a shorter one."""
+        known = {each.key: each for each in (*readers, *writers)}
+        some = sorted(known.values(), key=lambda one: one.came)
+        kept = accumulate((inf if one.written else float(one.cached) for one in some), max)
+        return cls([one.came for one in some], list(kept), sorted(one.cached for one in readers))
 
-    def _add_writers(self) -> None:
-        """What writes a prefix may itself read a shorter one, under whose name it stands."""
-        more: dict[Prefix, dict[bytes, Entry]] = defaultdict(dict)
-        for each in self._of_place.values():
-            writer = self._writer(each)
-            if each.prefix is not None and writer is not None and writer.is_answered:
-                more[each.model, each.prefix][writer.key] = writer
-        for prefix, writers in more.items():
-            known = self._of_prefix[prefix]
-            keys = {one.key for one in known}
-            known += [one for key, one in writers.items() if key not in keys]
-            known.sort(key=lambda one: one.came)
+    def nearest(self, tokens: float) -> int | None:
+        """The most that was read of what is nearly so many tokens; None if nothing was."""
+        at = bisect_right(self.reads, (1 + _NEAR) * tokens) - 1
+        return self.reads[at] if at >= 0 and self.reads[at] >= (1 - _NEAR) * tokens else None
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Made from all entries of a ledger: requests of one run may read what another wrote.
+
+    at: the entry at each place of a plan.
+    """
+
+    at: Mapping[tuple[bytes, int], Entry]
+    histories: Mapping[Prefix, History]
+
+    @classmethod
+    def of(cls, entries: Iterable[Entry]) -> Diagnosis:
+        """Of all entries; where a prompt was asked more than once, the last one counts."""
+        places = {(each.plan, each.place): each for each in sorted(entries, key=_came)}
+        readers: dict[Prefix, list[Entry]] = defaultdict(list)
+        writers: dict[Prefix, list[Entry]] = defaultdict(list)
+        for each in places.values():
+            if each.prefix is None:
+                continue
+            prefix = each.model, each.prefix
+            if each.is_answered:
+                readers[prefix].append(each)
+            # What writes a prefix may read a shorter one, under whose name it stands.
+            writer = None if each.writer is None else places.get((each.plan, each.writer))
+            if writer is not None and writer.is_answered:
+                writers[prefix].append(writer)
+        known = readers.keys() | writers.keys()
+        return cls(places, {one: History.of(readers[one], writers[one]) for one in known})
 
     def findings(self, entries: Iterable[Entry]) -> list[Finding]:
         """One for each entry."""
@@ -99,16 +123,10 @@ class Diagnosis:
     def _size(self, entry: Entry) -> int:
         """Tokens of the prefix that it was to read, as the provider counts and serves them."""
         scaled = _served(entry, entry.tokens * entry.scale)
-        assert entry.prefix is not None
-        same = self._of_prefix[entry.model, entry.prefix]
-        near = [
-            each.cached
-            for each in same
-            if each.prefix == entry.prefix and abs(each.cached - scaled) <= _NEAR * scaled
-        ]
+        near = self._history(entry).nearest(scaled)
         # In an automatic cache, prompts may share somewhat more than planned, or lose a step.
-        if near and (entry.marked or scaled - max(near) > (entry.step or 1)):
-            return max(near)
+        if near is not None and (entry.marked or scaled - near > (entry.step or 1)):
+            return near
         return scaled
 
     def _cause(self, entry: Entry, expected: int, missed: int) -> Cause | None:
@@ -125,29 +143,33 @@ class Diagnosis:
 
     def _of_times(self, entry: Entry, expected: int) -> Cause:
         """What the times of the requests with the same prefix tell."""
-        assert entry.prefix is not None
-        writer = self._writer(entry)
-        others = [
-            each for each in self._of_prefix[entry.model, entry.prefix] if each.key != entry.key
-        ]
         if entry.sent is None:
             return Cause.UNKNOWN
-        before = others[: bisect_left([each.came for each in others], entry.sent)]
+        history = self._history(entry)
+        before = bisect_left(history.came, entry.sent)
         if not before:
-            if writer is not None and not writer.is_answered:
-                return Cause.FAILED
-            known = writer is not None or bool(others)
-            return Cause.CONCURRENT if known else Cause.UNKNOWN
-        whole = (1 - _NEAR) * expected
-        if entry.marked and not any(each.written or each.cached >= whole for each in before):
+            return self._without_earlier(entry, history)
+        last = before - 1
+        if entry.marked and history.kept[last] < (1 - _NEAR) * expected:
             return Cause.UNWRITTEN
         lifetime = inf if entry.lifetime is None else entry.lifetime
-        if entry.sent - before[-1].came > lifetime:
-            return Cause.EXPIRED
-        return Cause.EVICTED
+        return Cause.EXPIRED if entry.sent - history.came[last] > lifetime else Cause.EVICTED
 
-    def _writer(self, entry: Entry) -> Entry | None:
-        return None if entry.writer is None else self._of_place.get((entry.plan, entry.writer))
+    def _without_earlier(self, entry: Entry, history: History) -> Cause:
+        """Why no request with the same prefix was answered before."""
+        writer = None if entry.writer is None else self.at.get((entry.plan, entry.writer))
+        if writer is not None and not writer.is_answered:
+            return Cause.FAILED
+        others = len(history.came) > 1  # than this one
+        return Cause.CONCURRENT if writer is not None or others else Cause.UNKNOWN
+
+    def _history(self, entry: Entry) -> History:
+        assert entry.prefix is not None
+        return self.histories[entry.model, entry.prefix]
+
+
+def _came(entry: Entry) -> float:
+    return entry.came
 
 
 def _served(entry: Entry, tokens: float) -> int:

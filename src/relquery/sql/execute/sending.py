@@ -122,7 +122,8 @@ class Sending:
         places = np.searchsorted(shelf.inputs, rows)
         plan, expected = planned(prompts, self.asker.backend), None
         if self.ledger is not None and self.ledger.claims is not None:
-            is_pinned = schedule is None or schedule.report.method in _PINNED
+            is_pinned = bool(self.inputs.pinned) or schedule is None
+            is_pinned |= schedule is not None and schedule.report.method in _PINNED
             expected = foreseen(prompts, plan, self.asker.backend, is_pinned=is_pinned)
         if plan is not None and plan.changes:
             prompts, places = plan.prompts(prompts), places[plan.order]
