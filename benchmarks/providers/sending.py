@@ -18,6 +18,7 @@ from benchmarks.providers.standin.forms import chat
 from benchmarks.providers.standin.forms import messages as anthropics
 from benchmarks.providers.standin.prompt import Sent
 from benchmarks.providers.standin.rules import RULES
+from relquery.backends.provider.form.caching import NOTHING, CacheSettings
 from relquery.backends.provider.form.messages import to_messages
 from relquery.backends.provider.wires.anthropic import AnthropicMessages
 from relquery.backends.provider.wires.chat import chat_body
@@ -61,9 +62,9 @@ def body_of(prompt: Prompt, model: str, caching: Caching = "ours") -> dict[str, 
         if caching == "automatic":
             body["cache_control"] = {"type": "ephemeral"}
     else:
-        body |= chat_body(to_messages(prompt), sampling, REFUSED)
-        if caching == "none" and rules.breakpoints:
-            body["prompt_cache_options"] = {"mode": "explicit"}
+        told = CacheSettings.of(model) if caching != "automatic" else NOTHING
+        told = told if rules.provider == "openai" else NOTHING
+        body |= chat_body(to_messages(prompt), sampling, REFUSED, told)
     beyond_the_sdk: dict[str, Any] = body.pop("extra_body", {})
     return body | beyond_the_sdk
 

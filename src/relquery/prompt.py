@@ -62,6 +62,8 @@ class Span:
         a PREFIX span, stay in the cache once nobody uses them; 0 as long as those of other text.
     keep_for: seconds after their last use in which `keep` counts, for a PREFIX span.
     open: whether the answer continues the message that ends with this span, the prompt's last.
+    shares: whether prompts that are equal up to its end are best served by one machine, where a
+        provider has several.
     begins: whether a message begins with it. If False, consecutive spans of one role are parts of
         one message; a span of another role always begins a message.
     """
@@ -75,6 +77,7 @@ class Span:
     # Not in the repr: keys of ledgers are made of it.
     keep_for: float = field(default=inf, repr=False)
     open: bool = field(default=False, repr=False)
+    shares: bool = field(default=False, repr=False)
 
 
 Prompt = tuple[Span, ...]
@@ -321,6 +324,8 @@ class Answer:
     cached_tokens: prompt tokens whose attention states came from the cache.
     written_tokens: prompt tokens that a provider stored in its cache, where it bills that.
     stopped_by: the string of `Sampling.stop` that ended the answer; None if none did.
+    took: seconds from when the request that brought it was sent; None where that is not measured.
+    tells_cached: whether `cached_tokens` is what the provider says; it may say nothing.
     kept: prompt tokens up to the end of each PREFIX span that is to be kept, in their order; empty
         where it is not known.
     first_token: seconds from when the prompt was handed in until its first token was there; None
@@ -346,3 +351,5 @@ class Answer:
     stopped_by: str | None = None
     kept: tuple[int, ...] = ()
     written_tokens: int = 0
+    took: float | None = field(default=None, compare=False)
+    tells_cached: bool = field(default=True, compare=False)

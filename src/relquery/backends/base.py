@@ -146,6 +146,11 @@ class Backend(ABC):
         """Prompts that a server is asked at once; None where the backend is no client of one."""
         return None
 
+    @property
+    def requests_per_minute(self) -> float | None:
+        """Requests that a server takes a minute, as far as is known."""
+        return None
+
     def one_pass(self, sampling: Sampling) -> bool | None:
         """Whether an answer takes no forward pass beside those of its prompt.
 

@@ -11,6 +11,7 @@ from relquery.cli.calibrate import calibrate
 from relquery.cli.demo import demo
 from relquery.cli.ledger.batches import batches
 from relquery.cli.ledger.command import ledger
+from relquery.cli.ledger.doctor import doctor
 from relquery.cli.ledger.resume import resume
 from relquery.cli.prices import prices
 from relquery.cli.prompt import prompt
@@ -36,6 +37,7 @@ app = typer.Typer(
 )
 app.command()(sql)
 app.command()(ledger)
+app.command()(doctor)
 app.command()(batches)
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(resume)
 app.command()(reorder)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from relquery.ledger.caching.expected import EXPECTED, PLANS, Expected, write_expected
 from relquery.ledger.keys import kept_text
 from relquery.ledger.taken import Sent
 from relquery.prompt import Answer, Sampling
@@ -29,7 +30,13 @@ _FAILURES = (
     "prompt_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, finish TEXT NOT NULL, "
     "error TEXT NOT NULL)"
 )
-TABLES = {"calls": _CALLS, "facts": _FACTS, "failures": _FAILURES}
+TABLES = {
+    "calls": _CALLS,
+    "facts": _FACTS,
+    "failures": _FAILURES,
+    "plans": PLANS,
+    "expected": EXPECTED,
+}
 """What makes each table, by its name."""
 _FIND = "SELECT call FROM calls WHERE model = ? AND settings = ?"
 _ALWAYS = ("max_tokens", "temperature")
@@ -70,7 +77,8 @@ class Fact:
     """How an answer came, or that none did.
 
     key: of the answer. prompt: a hash of what was sent, None if it was not read. at: seconds since
-    1970. seconds: from when the backend took the prompt.
+    1970. seconds: from when the backend took the prompt. expected: what it was expected to read
+    from a provider's cache; None where there was no plan.
     """
 
     key: bytes
@@ -80,14 +88,22 @@ class Fact:
     usd: float | None
     at: float
     seconds: float | None
+    expected: Expected | None = None
 
     @classmethod
-    def of(cls, call: Call, key: bytes, answer: Answer, sent: Sent | None) -> Fact:
+    def of(
+        cls,
+        call: Call,
+        key: bytes,
+        answer: Answer,
+        sent: Sent | None,
+        expected: Expected | None = None,
+    ) -> Fact:
         """About an answer that has just come."""
         usd = None if call.usd is None else call.usd(answer)
         prompt = None if sent is None else sent.hash
         seconds = None if sent is None else max(0.0, call.clock() - sent.begun)
-        return cls(key, call, answer, prompt, usd, call.now(), seconds)
+        return cls(key, call, answer, prompt, usd, call.now(), seconds, expected)
 
     def shared(self, call: int, run: int | None) -> tuple[Any, ...]:
         """The values of the columns that answers and failures share."""
@@ -116,6 +132,10 @@ def write_facts(connection: Any, facts: Sequence[Fact], run: int | None) -> None
     if failed:
         connection.execute(_FAILURES)
         connection.executemany(_into("failures", failed), failed)
+    write_expected(
+        connection,
+        [(one.key, one.expected, one.answer, one.at) for one in facts if one.expected is not None],
+    )
 
 
 def _numbers(connection: Any, calls: Iterable[Call]) -> dict[int, int]:

@@ -17,6 +17,7 @@ from threading import Event, Thread
 import numpy as np
 
 from relquery.arrays import Int64s
+from relquery.ledger.caching.expected import Foreseen
 from relquery.ledger.claims import LEASE, Claims, Held
 from relquery.ledger.facts import Call, Fact
 from relquery.ledger.keys import Keys
@@ -55,11 +56,14 @@ def turns(
     keys: Keys | None,
     call: Call,
     sleep: Callable[[float], None] = time.sleep,
+    *,
+    foreseen: Foreseen | None = None,
 ) -> Iterator[Iterator[Turn]]:
     """A block in which prompts are asked, and their answers stored as they come.
 
     There is one turn where nobody else can ask: without a ledger, in memory, and in a folder.
     places: (prompts,), of each among the keys. keys, ledger: None if answers are not kept.
+    foreseen: what was expected of each, for the ledger.
     """
     if ledger is None or keys is None:
         yield iter([Turn(prompts, places, {}, _unheard)])
@@ -70,7 +74,8 @@ def turns(
         if owner is None:
             yield iter([_alone(prompts, places, keys, keep)])
         else:
-            yield _Shared(prompts, places, ledger, keys, keep, call, owner).turns(sleep)
+            shared = _Shared(prompts, places, ledger, keys, keep, call, owner, foreseen)
+            yield shared.turns(sleep)
 
 
 def _unheard(index: int, answer: Answer) -> None:
@@ -145,6 +150,7 @@ class _Shared:
     keep: Keep
     call: Call
     owner: _Owner
+    foreseen: Foreseen | None = None
     unheard: set[int] = field(default_factory=set)
 
     def turns(self, sleep: Callable[[float], None]) -> Iterator[Turn]:
@@ -193,7 +199,8 @@ class _Shared:
         def heard(index: int, answer: Answer) -> None:
             place = int(places[index])
             key, stored = self.keys.entry(place, answer)
-            fact = Fact.of(self.call, key, answer, taken.pop(index))
+            expected = None if self.foreseen is None else self.foreseen(int(mine[index]))
+            fact = Fact.of(self.call, key, answer, taken.pop(index), expected)
             self.keep(key, stored, fact, Held(self.keys.whole[place], self.owner.name))
             self.unheard.discard(place)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from relquery.prices.table import PRICES
 from relquery.prompt import Prompt, Role, Span
 from relquery.sql.caching.plan import cache_plan, planned
@@ -61,6 +63,46 @@ def test_slow_requests_mark_for_an_hour_where_that_is_cheaper() -> None:
     fast = cache_plan(prompts, MARKED, 1, requests_per_minute=100)
     assert marks_in(slow.prompts(prompts)[0]) == [(1, 3600.0)]
     assert marks_in(fast.prompts(prompts)[0]) == [(1, 300.0)]
+
+
+def test_rows_that_are_sent_slowly_come_soon_after_what_they_read() -> None:
+    """Written in another order: each group's rows stand ten minutes apart in the table."""
+    given = prompts_of(10, 4)
+    prompts = [given[group * 4 + row] for row in range(4) for group in range(10)]
+    plan = cache_plan(prompts, MARKED, 16, requests_per_minute=1)
+    sent = list(plan.prompts(prompts))
+    groups = [str(prompt[1].content) for prompt in sent]
+    assert plan.keep_for == 300, "entries of an hour are written at a higher price"
+    for group in set(groups):
+        places = [at for at, one in enumerate(groups) if one == group]
+        assert max(np.diff(places)) < 5
+    assert [marks_in(prompt) for prompt in sent] == [[(1, 300.0)]] * 40
+
+
+class Slow(FakeBackend):
+    """Asked over a network, with a limit."""
+
+    rate = 0.1
+
+    @property
+    def concurrency(self) -> int:
+        return 4
+
+    @property
+    def requests_per_minute(self) -> float:
+        return self.rate
+
+
+def test_the_limit_of_a_backend_decides_how_long_prefixes_are_kept() -> None:
+    prompts = prompts_of(2, 6)
+    backend = Slow(lambda query, fields: "yes", name="anthropic:claude-sonnet-5")
+    plan = planned(prompts, backend)
+    assert plan is not None
+    assert plan.keep_for == 3600.0
+    backend.rate = 100.0
+    faster = planned(prompts, backend)
+    assert faster is not None
+    assert faster.keep_for == 300.0
 
 
 def test_more_tokens_at_the_provider_reach_its_minimum_sooner() -> None:

@@ -51,6 +51,11 @@ class ProviderBackend(Backend):
         """See Backend."""
         return self._server.config.max_concurrency
 
+    @property
+    def requests_per_minute(self) -> float | None:
+        """See Backend: the limit given, or the one learnt so far."""
+        return self._shared.limiter.per_minute
+
     def known_as(self) -> tuple[str, ...]:
         """See Backend: the server's address counts if `by_server` says so."""
         return self._server.known_as()

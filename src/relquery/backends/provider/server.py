@@ -9,6 +9,7 @@ from uuid import uuid4
 import openai
 
 from relquery.backends.provider.config import ProviderConfig
+from relquery.backends.provider.form.caching import NOTHING, CacheSettings
 from relquery.backends.provider.wires.anthropic import AnthropicMessages
 from relquery.backends.provider.wires.chat import Chat
 from relquery.backends.provider.wires.facts import Api, Facts, facts_of
@@ -106,10 +107,11 @@ class Server:
         if self.api == "messages":
             client = anthropic_client(self.provider, self.config)
             return AnthropicMessages(client, self.model, timeout)
-        if self.api == "responses":
-            return Responses(openai_client(self.provider, self.config), self.model, timeout)
         opened = openai_client(self.provider, self.config)
-        return Chat(opened, self.model, timeout, self.announced(rows))
+        caching = CacheSettings.of(self.name) if self.provider is OPENAI else NOTHING
+        if self.api == "responses":
+            return Responses(opened, self.model, timeout, caching)
+        return Chat(opened, self.model, timeout, self.announced(rows), caching)
 
     def client(self) -> openai.AsyncOpenAI:
         """OpenAI's SDK with its own retries, for what is not a prompt; to be closed."""

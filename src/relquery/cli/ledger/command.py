@@ -7,14 +7,15 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
+import pyarrow as pa
 import typer
 from rich.console import Console
 
 from relquery.cli.ledger.times import read_time
 from relquery.cli.ledger.view import as_json, as_rows, as_table
 from relquery.cli.sql.formats import WRITERS
+from relquery.cli.terminal import tables
 from relquery.cli.terminal.show import errors_console, to_json
-from relquery.cli.terminal.tables import check_output
 from relquery.errors import ConfigError
 from relquery.ledger.records.pruning import prune as prune_ledger
 from relquery.ledger.records.reading import Filter, Group, Records, opened
@@ -76,7 +77,7 @@ def ledger(
     )
     wanted = Filter(model, since_at, before_at, failed)
     if output is not None:
-        _check_output(output, path)
+        check_output(output, path)
     if prune:
         _check_prune(path, wanted)
     with opened(path) as records:
@@ -84,7 +85,7 @@ def ledger(
         if not prune or output is not None:
             _print(path, records, groups, wanted, form)
         if output is not None:
-            _export(records, wanted, output)
+            export(as_rows(records.entries(wanted)), output)
     if prune:
         _prune(path, wanted, groups, asks=not yes)
 
@@ -99,8 +100,8 @@ def _print(path: Path, records: Records, groups: list[Group], wanted: Filter, fo
         console.print(as_table(str(path), groups, runs, console.width))
 
 
-def _export(records: Records, wanted: Filter, output: Path) -> None:
-    rows = as_rows(records.entries(wanted))
+def export(rows: pa.Table, output: Path) -> None:
+    """Write rows to a file, and say so."""
     WRITERS[output.suffix.lower()](Result(rows, (), Report()), output)
     count = f"{len(rows):,} {'row' if len(rows) == 1 else 'rows'}"
     errors_console().print(f"Wrote {count} to {output}.", markup=False, highlight=False)
@@ -122,10 +123,11 @@ def _prune(path: Path, wanted: Filter, groups: list[Group], *, asks: bool) -> No
     errors_console().print(said, markup=False, highlight=False)
 
 
-def _check_output(output: Path, path: Path) -> None:
+def check_output(output: Path, path: Path) -> None:
+    """Whether rows can be written there. path: of the ledger. Raises ConfigError."""
     if output.exists() and path.exists() and output.samefile(path):
         raise ConfigError(f"--output {output} would overwrite the ledger. Give another file name.")
-    check_output(output, list(WRITERS), any_case=True)
+    tables.check_output(output, list(WRITERS), any_case=True)
 
 
 def _check_prune(path: Path, wanted: Filter) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import overload
 
 import numpy as np
@@ -19,14 +20,17 @@ from relquery.prices.price import Price
 from relquery.prices.table import known_price
 from relquery.prompt import Prompt
 from relquery.sql.caching.counted import Counter
+from relquery.sql.caching.machines import together
 from relquery.sql.caching.stagger import staggered
 from relquery.table.cost.billing import Bill, Marks, bill
 from relquery.table.cost.blocks import Blocks
 from relquery.table.cost.flight import prefixes_of
-from relquery.table.prompts.waves import served, share, writers
+from relquery.table.prompts.waves import Sharing, served, share, writers
 
 UNDER_WAY = 2
 """A request is taken to be answered once so many times the requests under way have begun since."""
+_ANSWERED_S = 5.0
+"""Seconds in which a request is taken to be answered, where few are sent a minute."""
 LENIENT = 0.8
 """Prefixes are marked, and waited for, from so much of the provider's minimum on.
 
@@ -41,18 +45,25 @@ WORTH = 0.01
 class CachePlan:
     """order: (n,), the places of prompts in the order to send. marks: per prompt, in the order
     given, after how many of its spans a prefix is kept. keep_for: for how many seconds; None where
-    no prefix is marked. lengths: the marks in tokens.
+    no prefix is marked. lengths: the marks in tokens. shared: (n,), after how many of its spans the
+    prefix ends by which it goes to the same machine as others; 0 for none. blocks: the prompts,
+    counted. sharing: what the provider caches of them; None for nothing. price: by which.
     """
 
     order: Int64s
     marks: Marks
     lengths: Marks
+    shared: Int64s
+    blocks: Blocks
+    price: Price
+    sharing: Sharing | None = None
     keep_for: float | None = None
 
     @property
     def changes(self) -> bool:
         """Whether prompts are sent in another order than given, or marked."""
-        return any(self.marks) or bool((np.diff(self.order) != 1).any())
+        is_marked = any(self.marks) or bool(self.shared.any())
+        return is_marked or bool((np.diff(self.order) != 1).any())
 
     def prompts(self, prompts: Sequence[Prompt]) -> Sequence[Prompt]:
         """The prompts in the order to send, with their marks."""
@@ -76,19 +87,20 @@ class Planned(Sequence[Prompt]):
         if isinstance(index, slice):
             return Planned(self._prompts, replace(self._plan, order=self._plan.order[index]))
         at = int(self._plan.order[index])
-        return _marked(self._prompts[at], self._plan.marks[at], self._plan.keep_for)
+        plan = self._plan
+        return _marked(self._prompts[at], plan.marks[at], plan.keep_for, int(plan.shared[at]))
 
     def __iter__(self) -> Iterator[Prompt]:
         return (self[at] for at in range(len(self)))
 
 
 def planned(prompts: Sequence[Prompt], backend: Backend) -> CachePlan | None:
-    """The plan for prompts to a backend; None where it changes nothing."""
+    """The plan for prompts to a backend; None where there is nothing to plan with, or for."""
     price, under_way = known_price(backend.name), backend.concurrency
     if price is None or under_way is None or len(prompts) < 2:
         return None
-    plan = cache_plan(prompts, price, under_way)
-    return plan if plan.changes else None
+    rate = backend.requests_per_minute
+    return cache_plan(prompts, price, under_way, requests_per_minute=rate)
 
 
 def cache_plan(
@@ -110,31 +122,52 @@ def cache_plan(
     """
     counter = counter or Counter()
     blocks, rules = counter.blocks(prompts), _lenient(in_our_tokens(price, factor))
-    as_given = CachePlan(np.arange(len(prompts)), [()] * len(prompts), [()] * len(prompts))
+    nothing: Marks = [()] * len(prompts)
+    nowhere = np.zeros(len(prompts), np.int64)
+    as_given = CachePlan(np.arange(len(prompts)), nothing, nothing, nowhere, blocks, price)
     if not _is_shared(blocks, rules.minimum):
         return as_given
     if price.breakpoints:
-        charged = _cheapest(blocks, rules, requests_per_minute)
+        charged = bill(blocks, rules)
         sharing = share(blocks, rules.minimum, charged.breakpoints)
     else:
         sharing = share(blocks, rules.minimum, None)
         read = served(sharing, np.arange(len(prompts)))
         charged = Bill(rules, blocks.total - read, 0, read, as_given.lengths)
-    if charged.savings <= WORTH:
-        return as_given
-    lengths = charged.breakpoints
+    if charged.savings <= WORTH:  # an automatic cache keeps them all the same
+        return as_given if price.breakpoints else replace(as_given, sharing=sharing)
+    rate = requests_per_minute
+    if rate is not None:
+        under_way = min(under_way, ceil(rate / 60 * _ANSWERED_S))
     order = staggered(writers(sharing), UNDER_WAY * under_way)
+    if price.breakpoints and rate is not None:
+        charged = _cheapest(blocks, order, rules, rate)
+        if charged.savings <= WORTH:
+            return as_given
+        sharing = share(blocks, rules.minimum, charged.breakpoints)
+    lengths = charged.breakpoints
     keep_for = charged.price.lifetime_s if any(lengths) else None
-    return CachePlan(order, in_spans(lengths, blocks), lengths, keep_for)
+    shared = together(blocks, rules.minimum, price.requests_per_minute)
+    marks, of = in_spans(lengths, blocks), price
+    if keep_for is not None and keep_for != price.lifetime_s:
+        of = price.for_an_hour
+    return CachePlan(order, marks, lengths, shared, blocks, of, sharing, keep_for)
 
 
-def _cheapest(blocks: Blocks, price: Price, rate: float | None) -> Bill:
-    """The bill with the best marks. rate: see `cache_plan`."""
-    charged = bill(blocks, price, requests_per_minute=rate)
-    if rate is None or price.write_1h is None:
-        return charged
-    hour = bill(blocks, price.for_an_hour, requests_per_minute=rate)
-    return hour if hour.usd < charged.usd else charged
+def _cheapest(blocks: Blocks, order: Int64s, price: Price, rate: float) -> Bill:
+    """The bill with the best marks if prompts are sent in this order, so many a minute.
+
+    Its marks are by the prompts in the order given.
+    """
+    sent = Blocks(blocks.ids[order], blocks.sizes)
+    charged = bill(sent, price, requests_per_minute=rate)
+    if price.write_1h is not None:
+        hour = bill(sent, price.for_an_hour, requests_per_minute=rate)
+        charged = hour if hour.usd < charged.usd else charged
+    marks: Marks = [()] * len(order)
+    for at, own in zip(order.tolist(), charged.breakpoints, strict=True):
+        marks[at] = own
+    return replace(charged, breakpoints=marks)
 
 
 def _lenient(price: Price) -> Price:
@@ -162,10 +195,13 @@ def in_spans(lengths: Marks, blocks: Blocks) -> Marks:
     ]
 
 
-def _marked(prompt: Prompt, marks: tuple[int, ...], keep_for: float | None) -> Prompt:
-    if not marks or keep_for is None:
+def _marked(prompt: Prompt, marks: tuple[int, ...], keep_for: float | None, shared: int) -> Prompt:
+    if not marks and not shared:
         return prompt
     spans = list(prompt)
-    for mark in marks:
-        spans[mark - 1] = replace(spans[mark - 1], keep=1, keep_for=keep_for)
+    if keep_for is not None:
+        for mark in marks:
+            spans[mark - 1] = replace(spans[mark - 1], keep=1, keep_for=keep_for)
+    if shared:
+        spans[shared - 1] = replace(spans[shared - 1], shares=True)
     return tuple(spans)

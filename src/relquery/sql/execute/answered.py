@@ -10,6 +10,7 @@ import numpy as np
 from relquery.arrays import Int64s
 from relquery.backends.base import cancelling
 from relquery.ledger import AnswerStore, Call, Keys, Turn, has_one_answer, look_up, turns
+from relquery.ledger.caching.expected import Foreseen
 from relquery.prompt import Answer, Finish, Prompt, Sampling
 from relquery.sql.execute.asker import Asker
 
@@ -49,17 +50,18 @@ def delivered(
     asker: Asker,
     ledger: AnswerStore | None,
     keys: Keys | None,
+    foreseen: Foreseen | None = None,
 ) -> Generator[tuple[int, Answer], None, None]:
     """Ask the backend. Yields (place, answer) as answers arrive; they also go into the ledger.
 
     What another process asks at the same time is not asked here, but waited for. Its answers took
-    no attempt. places: (prompts,), of each among the keys. Closing this stops the backend's work on
-    the rest.
+    no attempt. places: (prompts,), of each among the keys. foreseen: what is expected of each, for
+    the ledger. Closing this stops the backend's work on the rest.
     """
     if not len(prompts):
         return
     call = Call(asker.backend.name, sampling, asker.clock, asker.usd)
-    with turns(prompts, places, ledger, keys, call) as some:
+    with turns(prompts, places, ledger, keys, call, foreseen=foreseen) as some:
         for turn in some:
             yield from turn.known.items()
             if len(turn.prompts):

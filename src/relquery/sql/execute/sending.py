@@ -22,6 +22,7 @@ import numpy as np
 from relquery.arrays import Int64s
 from relquery.ledger import AnswerStore, Keys, has_one_answer, is_known, look_up, save_copies
 from relquery.prompt import Answer, Prompt
+from relquery.sql.caching.foreseen import foreseen
 from relquery.sql.caching.plan import planned
 from relquery.sql.execute.answered import delivered
 from relquery.sql.execute.asker import Asker
@@ -31,6 +32,8 @@ from relquery.table.schedule import Schedule
 Marked = Literal["fields reordered", "fields as written"]
 REORDERED: Marked = "fields reordered"
 AS_WRITTEN: Marked = "fields as written"
+_PINNED = ("original", "fixed")
+"""Orders in which fields stay as written, or are the same in all rows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,13 +120,18 @@ class Sending:
         done = self.sent
         prompts: Sequence[Prompt] = self.inputs.prompts(rows, schedule)
         places = np.searchsorted(shelf.inputs, rows)
-        if (plan := planned(prompts, self.asker.backend)) is not None:
+        plan, expected = planned(prompts, self.asker.backend), None
+        if self.ledger is not None and self.ledger.claims is not None:
+            is_pinned = bool(self.inputs.pinned) or schedule is None
+            is_pinned |= schedule is not None and schedule.report.method in _PINNED
+            expected = foreseen(prompts, plan, self.asker.backend, is_pinned=is_pinned)
+        if plan is not None and plan.changes:
             prompts, places = plan.prompts(prompts), places[plan.order]
         self.sent += len(rows)
         sampling = self.question.task.sampling
         # Closes immediately if something raises here, so the backend stops working on the rest.
         with closing(
-            delivered(prompts, places, sampling, self.asker, self.ledger, shelf.keys)
+            delivered(prompts, places, sampling, self.asker, self.ledger, shelf.keys, expected)
         ) as stream:
             for at, answer in stream:
                 if is_known(answer):

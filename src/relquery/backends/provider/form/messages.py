@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from math import isfinite
-from typing import NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 from relquery.errors import RequestError
 from relquery.prompt import Prompt, Reuse, Role, Span, messages
@@ -12,12 +13,22 @@ Mark = tuple[int, float]
 """Where a prefix ends that the provider is to keep, in characters of a message, and the seconds."""
 
 
+Part = tuple[str, float | None]
+"""A text of a message, and for how many seconds the prefix up to its end is kept; None for not."""
+Kind = Literal["text", "input_text"]
+"""How OpenAI's APIs call a text of a message: chat completions, and Responses."""
+
+
 class Message(TypedDict):
-    """marks: in ascending order; providers that keep prefixes by themselves are not told."""
+    """marks: in ascending order; providers that keep prefixes by themselves are not told.
+
+    key: the same for all prompts that share a prefix which ends in this message.
+    """
 
     role: str
     content: str
     marks: NotRequired[list[Mark]]
+    key: NotRequired[str]
 
 
 Messages = list[Message]
@@ -33,24 +44,62 @@ def to_messages(prompt: Prompt) -> Messages:
             end += len(str(span.content))
             if span.keep and isfinite(span.keep_for):
                 marks.append((end, span.keep_for))
+            if span.shares:
+                message["key"] = _key([*found, {**message, "content": message["content"][:end]}])
         if marks:
             message["marks"] = marks
         found.append(message)
     return found
 
 
-def in_form(messages: Messages, *, alternates: bool) -> list[dict[str, str]]:
+def in_form(
+    messages: Messages, *, alternates: bool, marked: Kind | None = None
+) -> list[dict[str, Any]]:
     """Messages as OpenAI's APIs take them. alternates: those of one role in a row as one, a line
-    break between them.
+    break between them. marked: how texts that end with a mark are called; None for no marks.
     """
-    found: list[dict[str, str]] = []
+    return [
+        {"role": message["role"], "content": _content(message, marked)}
+        for message in (joined(messages) if alternates else messages)
+    ]
+
+
+def joined(messages: Messages) -> Messages:
+    """Neighbours of one role as one message."""
+    found: Messages = []
     for message in messages:
-        if not alternates or not found or found[-1]["role"] != message["role"]:
-            found.append({"role": message["role"], "content": message["content"]})
+        if not found or found[-1]["role"] != message["role"]:
+            found.append(message.copy())
             continue
-        before = found[-1]["content"]
-        found[-1]["content"] = before.removesuffix("\n") + "\n" + message["content"]
+        before = found[-1]["content"].removesuffix("\n")
+        found[-1]["content"] = f"{before}\n{message['content']}"
+        marks = [(min(end, len(before) + 1), kept) for end, kept in found[-1].get("marks", ())]
+        marks += [(end + len(before) + 1, kept) for end, kept in message.get("marks", ())]
+        if marks:
+            found[-1]["marks"] = marks
+        if "key" in message:
+            found[-1]["key"] = message["key"]
     return found
+
+
+def key_of(messages: Messages) -> str | None:
+    """The key of the prefix that a prompt shares with others; None if it shares none."""
+    return next((message["key"] for message in messages if "key" in message), None)
+
+
+def parts_of(message: Message) -> list[Part]:
+    """A message's texts, one after the other, each but the last with a mark at its end.
+
+    A prefix that white space alone divides from the one before is not marked: Anthropic refuses it.
+    """
+    text, parts, start = message["content"], list[Part](), 0
+    for end, seconds in message.get("marks", ()):
+        if text[start:end].strip():
+            parts.append((text[start:end], seconds))
+            start = end
+    if start < len(text) or not parts:
+        parts.append((text[start:], None))
+    return parts
 
 
 def with_rule(messages: Messages, rule: str) -> Messages:
@@ -60,6 +109,23 @@ def with_rule(messages: Messages, rule: str) -> Messages:
         first["content"] = f"{first['content']}\n{rule}"
         return [first, *messages[1:]]
     return [{"role": "system", "content": rule}, *messages]
+
+
+def _content(message: Message, marked: Kind | None) -> str | list[dict[str, Any]]:
+    """A message's text; in parts where prefixes are to be kept."""
+    parts = parts_of(message)
+    if marked is None or parts[0][1] is None:
+        return message["content"]
+    said = "output_text" if marked == "input_text" and message["role"] == "assistant" else marked
+    kept = {"prompt_cache_breakpoint": {"mode": "explicit"}}
+    return [
+        {"type": said, "text": text} | ({} if seconds is None else kept) for text, seconds in parts
+    ]
+
+
+def _key(prefix: Messages) -> str:
+    said = "".join(f"{each['role']} {len(each['content'])} {each['content']}" for each in prefix)
+    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _text(span: Span) -> str:

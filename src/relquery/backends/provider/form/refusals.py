@@ -19,20 +19,22 @@ _WORDS = {
     "top_p": r"\btop_p\b",
     "seed": r"\bseed\b",
     "stop": r"['\"`]stop['\"`]|\bstop_sequences\b",
+    "prompt_cache_key": r"\bprompt_cache_key\b",
+    "prompt_cache_options": r"\bprompt_cache_(options|breakpoint)\b",
     "neighbours": r"\balternat",  # two messages of one role in a row
 }
 _NAME = re.compile(r"\w+")
 _SYNONYMS = {"text": "response_format", "output_config": "response_format"}
-_SYNONYMS |= {"stop_sequences": "stop"}
+_SYNONYMS |= {"stop_sequences": "stop", "prompt_cache_breakpoint": "prompt_cache_options"}
 
 
 def refused(trouble: TroubleError, sampling: Sampling) -> set[str]:
     """Settings that a server refuses and that a request with this sampling can do without.
 
     The limit then goes by its newer name, choices and schemas are said in words, answers are cut
-    here at stop strings, neighbouring messages of one role are joined, and what has no part in the
-    answer is left out. So is a temperature of 0: the server then draws by its own, which is not the
-    same, but the best that it offers.
+    here at stop strings, neighbouring messages of one role are joined, the cache is left to itself,
+    and what has no part in the answer is left out. So is a temperature of 0: the server then draws
+    by its own, which is not the same, but the best that it offers.
     """
     if trouble.status not in (400, 422):
         return set()

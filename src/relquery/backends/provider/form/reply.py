@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from relquery.backends.provider.form.weighing import label_scores
@@ -70,13 +70,15 @@ class Usage:
     """Tokens that a request took. A count that the server leaves out or garbles is 0.
 
     prompt: all of the prompt. cached, written: how many of them came from the provider's cache, and
-    were stored there. output: of the answer, reasoning included.
+    were stored there. output: of the answer, reasoning included. tells_cached: whether the server
+    says how many were cached.
     """
 
     prompt: int = 0
     cached: int = 0
     output: int = 0
     written: int = 0
+    tells_cached: bool = field(default=True, compare=False)
 
     @classmethod
     def of(cls, said: object) -> Usage:
@@ -92,7 +94,8 @@ class Usage:
     @classmethod
     def counting(cls, prompt: object, cached: object, output: object, written: object) -> Usage:
         """From numbers as a server gives them."""
-        return cls(count(prompt), count(cached), count(output), count(written))
+        tells = cached is not None
+        return cls(count(prompt), count(cached), count(output), count(written), tells)
 
     def counted(self, answer: Answer) -> Answer:
         """An answer with these counts."""
@@ -102,6 +105,7 @@ class Usage:
             cached_tokens=self.cached,
             output_tokens=self.output,
             written_tokens=self.written,
+            tells_cached=self.tells_cached,
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from random import Random
 
@@ -116,6 +116,7 @@ class Dispatch:
             ticket = await self.door.enter(row.messages, row.without, is_ahead=refused)
             self.shared.counting.sent(again=row.calls > 0)
             row.calls += 1
+            begun = now()
             try:
                 with self.door.under_way(ticket):
                     sent = await self.asking.wire.send(ticket.body)
@@ -136,7 +137,8 @@ class Dispatch:
                 self.door.settle(ticket, usage, sent.headers)
                 self.asking.learn(ticket.without)
                 self.door.conclude(ticket, was_read=True)
-                return outcome
+                answer, failure = outcome
+                return replace(answer, took=now() - begun), failure
 
     async def _pause(self, row: Row, seconds: float) -> None:
         """Wait without a slot."""

@@ -87,6 +87,11 @@ class Limiter:
         """The moment before which nothing is sent, as far as is known."""
         return max(self._until, self._next)
 
+    @property
+    def per_minute(self) -> float | None:
+        """Requests that are sent a minute at most, as far as is known."""
+        return self.rpm if self._requests is None else self._requests.limit
+
     def reserve(self, need: Need, now: float) -> tuple[float, float]:
         """(0, tokens that are reserved) if a call may be sent now, else (seconds to wait, 0)."""
         with self._lock:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from relquery.backends.provider.form.format import limit_of, rule_of, says_in_words, schema_of
-from relquery.backends.provider.form.messages import Message, Messages, with_rule
+from relquery.backends.provider.form.messages import Message, Messages, parts_of, with_rule
 from relquery.backends.provider.form.reply import Said, Usage, count
 from relquery.backends.provider.form.trouble import trouble_of
 from relquery.backends.provider.wires.wire import Sent, headers_of
@@ -101,17 +101,17 @@ class AnthropicMessages:
 
 def _content(message: Message) -> str | list[dict[str, Any]]:
     """A message's text; in blocks where prefixes are to be kept."""
-    text, blocks, start = message["content"], list[dict[str, Any]](), 0
-    for end, seconds in message.get("marks", ()):
-        if text[start:end].strip():  # Anthropic refuses to keep a block of white space
-            kept = {"type": "ephemeral"} | ({"ttl": "1h"} if seconds > _SHORT_SECONDS else {})
-            blocks.append({"type": "text", "text": text[start:end], "cache_control": kept})
-            start = end
-    if not blocks:
-        return text
-    if start < len(text):
-        blocks.append({"type": "text", "text": text[start:]})
-    return blocks
+    parts = parts_of(message)
+    if parts[0][1] is None:
+        return message["content"]
+    return [{"type": "text", "text": text} | _kept(seconds) for text, seconds in parts]
+
+
+def _kept(seconds: float | None) -> dict[str, Any]:
+    if seconds is None:
+        return {}
+    hour = {"ttl": "1h"} if seconds > _SHORT_SECONDS else {}
+    return {"cache_control": {"type": "ephemeral"} | hour}
 
 
 def _refusal(body: dict[str, Any]) -> str:
@@ -123,7 +123,9 @@ def _refusal(body: dict[str, Any]) -> str:
 def _usage(said: object) -> Usage:
     """Anthropic counts what was read from the cache, and what was written, apart from the rest."""
     usage = said if isinstance(said, dict) else {}
-    cached = count(usage.get("cache_read_input_tokens"))
+    told = usage.get("cache_read_input_tokens")
+    cached = count(told)
     written = count(usage.get("cache_creation_input_tokens"))
     prompt = count(usage.get("input_tokens")) + cached + written
-    return Usage(prompt, cached, count(usage.get("output_tokens")), written)
+    output = count(usage.get("output_tokens"))
+    return Usage(prompt, cached, output, written, told is not None)

@@ -9,6 +9,7 @@ from typing import Any
 
 import openai
 
+from relquery.backends.provider.form.caching import NOTHING, CacheSettings
 from relquery.backends.provider.form.format import limit_of, rule_of, says_in_words, schema_of
 from relquery.backends.provider.form.messages import Messages, in_form, with_rule
 from relquery.backends.provider.form.reply import REASONING, Said, Usage, text_of
@@ -18,14 +19,21 @@ from relquery.backends.provider.wires.wire import Sent, headers_of
 from relquery.prompt import Sampling
 
 
-def chat_body(messages: Messages, sampling: Sampling, without: frozenset[str]) -> dict[str, Any]:
+def chat_body(
+    messages: Messages,
+    sampling: Sampling,
+    without: frozenset[str],
+    caching: CacheSettings = NOTHING,
+) -> dict[str, Any]:
     """Arguments of a chat completion. without: settings that the server refuses."""
-    sent = in_form(messages, alternates="neighbours" in without)
+    alternates, marked = "neighbours" in without, caching.kind("text", without)
+    sent = in_form(messages, alternates=alternates, marked=marked)
     limit = "max_completion_tokens" if "max_tokens" in without else "max_tokens"
     body: dict[str, Any] = {
         "messages": sent,
         "temperature": sampling.temperature,
         limit: limit_of(sampling),
+        **caching.settings(messages, without),
     }
     if sampling.temperature > 0:
         body["top_p"] = sampling.top_p
@@ -42,9 +50,8 @@ def chat_body(messages: Messages, sampling: Sampling, without: frozenset[str]) -
     if (schema := schema_of(sampling)) is None:
         return body
     if says_in_words(sampling, without):
-        body["messages"] = in_form(
-            with_rule(messages, rule_of(sampling)), alternates="neighbours" in without
-        )
+        ruled = with_rule(messages, rule_of(sampling))
+        body["messages"] = in_form(ruled, alternates=alternates, marked=marked)
     else:
         named = {"name": "answer", "strict": True, "schema": schema}
         body["response_format"] = {"type": "json_schema", "json_schema": named}
@@ -53,12 +60,13 @@ def chat_body(messages: Messages, sampling: Sampling, without: frozenset[str]) -
 
 @dataclass(slots=True)
 class Chat:
-    """See Wire. more: what the body of each request says besides."""
+    """See Wire. more: what the body of each request says besides. caching: see CacheSettings."""
 
     client: openai.AsyncOpenAI
     model: str
     timeout: float
     more: Mapping[str, Any] = field(default_factory=dict)
+    caching: CacheSettings = NOTHING
     what: str = "a chat completion"
 
     @property
@@ -70,7 +78,7 @@ class Chat:
         self, messages: Messages, sampling: Sampling, without: frozenset[str]
     ) -> dict[str, Any]:
         """See Wire."""
-        body = chat_body(messages, sampling, without)
+        body = chat_body(messages, sampling, without, self.caching)
         if self.more:
             body["extra_body"] = {**body.get("extra_body", {}), **self.more}
         return body

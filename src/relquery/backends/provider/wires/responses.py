@@ -8,6 +8,7 @@ from typing import Any
 
 import openai
 
+from relquery.backends.provider.form.caching import NOTHING, CacheSettings
 from relquery.backends.provider.form.format import limit_of, rule_of, says_in_words, schema_of
 from relquery.backends.provider.form.messages import Messages, in_form, with_rule
 from relquery.backends.provider.form.reply import Said, Usage
@@ -22,11 +23,12 @@ _FEWEST = 16
 
 @dataclass(slots=True)
 class Responses:
-    """See Wire. Nothing is stored at the provider."""
+    """See Wire. Nothing is stored at the provider. caching: see CacheSettings."""
 
     client: openai.AsyncOpenAI
     model: str
     timeout: float
+    caching: CacheSettings = NOTHING
     what: str = "a response"
 
     @property
@@ -38,11 +40,13 @@ class Responses:
         self, messages: Messages, sampling: Sampling, without: frozenset[str]
     ) -> dict[str, Any]:
         """See Wire."""
-        sent = in_form(messages, alternates="neighbours" in without)
+        alternates, marked = "neighbours" in without, self.caching.kind("input_text", without)
+        sent = in_form(messages, alternates=alternates, marked=marked)
         body: dict[str, Any] = {
             "input": sent,
             "max_output_tokens": max(_FEWEST, limit_of(sampling)),
             "store": False,
+            **self.caching.settings(messages, without),
         }
         if "temperature" not in without:
             body["temperature"] = sampling.temperature
@@ -54,9 +58,8 @@ class Responses:
         if (schema := schema_of(sampling)) is None:
             return body
         if says_in_words(sampling, without):
-            body["input"] = in_form(
-                with_rule(messages, rule_of(sampling)), alternates="neighbours" in without
-            )
+            ruled = with_rule(messages, rule_of(sampling))
+            body["input"] = in_form(ruled, alternates=alternates, marked=marked)
         else:
             form = {"type": "json_schema", "name": "answer", "strict": True, "schema": schema}
             body["text"] = {"format": form}

@@ -1,0 +1,221 @@
+"""`relquery doctor` names the cause of each missed hit, from queries sent to the stand-in."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import relquery as rq
+from benchmarks.providers.standin.billing import Account
+from benchmarks.providers.standin.http import running
+from benchmarks.providers.standin.prompt import Counter
+from benchmarks.providers.standin.server import Standin
+from benchmarks.providers.standin.tokens import pieces
+from relquery.cli import main
+from tests.backends.provider.chat_server import completion, serving
+
+pytestmark = pytest.mark.filterwarnings("ignore::relquery.errors.SamplingWarning")
+Run = Callable[..., tuple[str, str]]
+MODEL = "anthropic:claude-sonnet-5"
+ASKED = "SELECT LLM('Is it good?', films.*) AS good FROM films"
+
+
+@pytest.fixture
+def relquery(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
+    """Runs the command line in this process; gives standard output and error."""
+    monkeypatch.setenv("COLUMNS", "180")
+
+    def run(*arguments: str, code: int = 0) -> tuple[str, str]:
+        monkeypatch.setattr(sys, "argv", ["relquery", *arguments])
+        monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = (stream.decode() for stream in capfdbinary.readouterr())
+        assert (ended.value.code or 0) == code, out + err
+        return out, err
+
+    return run
+
+
+def films(titles: int, reviews: int, words: int = 1500) -> pa.Table:
+    """The description of each film has about so many tokens; reviews are short."""
+    rows = range(titles * reviews)
+    texts = [f"Film {at % titles} is about the sea. " * (words // 8) for at in rows]
+    return pa.table({"review": [f"Review {at} was short." for at in rows], "film": texts})
+
+
+def ask(standin: Standin, path: Path, rows: pa.Table, model: str = MODEL, **config: Any) -> None:
+    with running(standin.handle) as url:
+        base = url if model.startswith("anthropic") else f"{url}/v1"
+        settings = {"max_concurrency": 1, **config}
+        with rq.connect(model, base_url=base, api_key="k", ledger=path, **settings) as con:
+            con.register("films", rows)
+            assert len(con.sql(ASKED)) == len(rows)
+
+
+def diagnosed(relquery: Run, path: Path) -> tuple[dict[str, Any], dict[str, int]]:
+    """(the only run, answers by cause)."""
+    out, _ = relquery("doctor", str(path), "--format", "json")
+    (run,) = json.loads(out)["runs"]
+    return run, {cause["cause"]: cause["answers"] for cause in run["causes"]}
+
+
+def yes(sent: object) -> str:
+    del sent
+    return "Yes"
+
+
+@pytest.mark.parametrize(
+    "model", ["anthropic:claude-sonnet-5", "openai:gpt-4o-mini", "openai:gpt-6-luna"]
+)
+def test_what_was_read_as_planned_is_no_miss(relquery: Run, tmp_path: Path, model: str) -> None:
+    path = tmp_path / "run.db"
+    ask(Standin(answer=yes), path, films(3, 4), model)
+    run, causes = diagnosed(relquery, path)
+    assert (run["answers"], run["readers"], run["hits"]) == (12, 9, 9)
+    assert run["expected_tokens"] <= run["cached_tokens"] <= 1.1 * run["expected_tokens"]
+    assert run["missed_tokens"] == 0
+    assert causes == {}
+
+
+@dataclass(slots=True)
+class Together:
+    """Waits until so many requests are under way: none is answered before."""
+
+    standin: Standin
+    count: int
+    event: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def __call__(self, seconds: float) -> None:
+        if self.standin.under_way >= self.count:
+            self.event.set()
+        await self.event.wait()
+
+
+def test_requests_that_go_out_together_all_write(relquery: Run, tmp_path: Path) -> None:
+    path, standin = tmp_path / "run.db", Standin(answer=yes)
+    standin.sleep = Together(standin, 4)
+    ask(standin, path, films(1, 4), max_concurrency=4)
+    run, causes = diagnosed(relquery, path)
+    assert causes == {"concurrent first writes": 3}
+    assert run["hits"] == run["cached_tokens"] == 0
+    assert run["missed_tokens"] == run["expected_tokens"] > 3 * 1024
+    assert run["usd"] == pytest.approx(run["missed_tokens"] * (2.50 - 0.20) / 1e6)
+
+
+def test_what_the_provider_drops_is_evicted(relquery: Run, tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    account = Account(Counter(pieces), capacity=2000)  # tokens: room for one film
+    ask(Standin(account, answer=yes), path, films(3, 2))
+    _, causes = diagnosed(relquery, path)
+    assert set(causes) == {"evicted"}
+
+
+def test_prefixes_below_the_minimum_share_in_vain(relquery: Run, tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    ask(Standin(answer=yes), path, films(2, 3, 400))
+    run, causes = diagnosed(relquery, path)
+    assert causes == {"below the minimum": 6}
+    assert run["expected_tokens"] == run["missed_tokens"] == 0
+    (cause,) = run["causes"]
+    assert cause["tokens"] == pytest.approx(6 * 400, rel=0.25)
+    assert cause["usd"] == pytest.approx(cause["tokens"] * 1.8e-6)
+
+
+def test_a_given_order_of_fields_is_named_where_another_would_share(
+    relquery: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.db"
+    ask(Standin(answer=yes), path, films(2, 3), order="original")
+    _, causes = diagnosed(relquery, path)
+    assert causes == {"order pinned": 6}
+    short = tmp_path / "short.db"
+    ask(Standin(answer=yes), short, films(2, 3, 400), order="original")
+    assert diagnosed(relquery, short)[1] == {"below the minimum": 6}
+
+
+def test_a_model_without_a_price_and_a_lonely_prompt_expect_nothing(
+    relquery: Run, tmp_path: Path
+) -> None:
+    for name, rows, cause in (("m", 2, "no price known"), ("gpt-5-mini", 1, "only prompt")):
+        path = tmp_path / f"{name}.db"
+        with (
+            serving(lambda body: completion("Yes")) as server,
+            rq.connect(f"openai:{name}", base_url=server.url, api_key="k", ledger=path) as con,
+        ):
+            con.register("films", films(1, rows))
+            con.sql(ASKED)
+        assert diagnosed(relquery, path)[1] == {cause: rows}
+
+
+def test_a_server_that_does_not_report_its_cache_is_not_blamed(
+    relquery: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.db"
+    with (
+        serving(lambda body: completion("Yes", prompt_tokens=1500)) as server,
+        rq.connect("openai:gpt-4o-mini", base_url=server.url, api_key="k", ledger=path) as con,
+    ):
+        con.register("films", films(1, 3))
+        con.sql(ASKED)
+    run, causes = diagnosed(relquery, path)
+    assert causes == {"not reported": 2}
+    assert (run["missed_tokens"], run["usd"]) == (0, None)
+
+
+@contextmanager
+def missed(tmp_path: Path) -> Iterator[Path]:
+    """A ledger with three missed hits."""
+    path, standin = tmp_path / "run.db", Standin(answer=yes)
+    standin.sleep = Together(standin, 4)
+    ask(standin, path, films(1, 4), max_concurrency=4)
+    yield path
+
+
+def test_it_shows_tables_and_what_to_do(relquery: Run, tmp_path: Path) -> None:
+    with missed(tmp_path) as path:
+        out, _ = relquery("doctor", str(path))
+    words = " ".join(out.split())
+    assert "expected tokens were not read, which cost 0.0" in words
+    assert "concurrent first writes: It was sent before" in words
+    assert "Lower --concurrency" in words
+    rows = [[cell.strip() for cell in line.split("│")] for line in out.splitlines()]
+    (row,) = [row for row in rows if len(row) == 6 and "concurrent first writes" in row]
+    assert row[1].startswith(MODEL)
+    assert row[3] == "3"
+
+
+@pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
+def test_it_exports_what_is_found_of_each_answer(
+    relquery: Run, tmp_path: Path, ending: str
+) -> None:
+    output = tmp_path / f"misses.{ending}"
+    with missed(tmp_path) as path:
+        _, err = relquery("doctor", str(path), "-o", str(output))
+    assert f"Wrote 4 rows to {output}." in err
+    if ending == "csv":
+        rows = list(csv.DictReader(output.read_text().splitlines()))
+        assert [row["cause"] for row in rows].count("concurrent first writes") == 3
+        assert len({row["prefix"] for row in rows}) == 1
+
+
+def test_a_ledger_without_expectations_says_so(relquery: Run, tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    with rq.connect("demo", ledger=path) as con:
+        con.sql("SELECT LLM('Say it.', 1) AS said")
+    out, _ = relquery("doctor", str(path))
+    assert "no hits were expected" in out
+    assert "1 answer without an expectation" in out
+    _, err = relquery("doctor", str(tmp_path / "none.db"), code=1)
+    assert "does not exist" in err
