@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from relquery.backends.provider.form.format import limit_of, rule_of, says_in_words, schema_of
 from relquery.backends.provider.form.messages import Message, Messages, parts_of, with_rule
 from relquery.backends.provider.form.reply import Said, Usage, count
-from relquery.backends.provider.form.trouble import trouble_of
-from relquery.backends.provider.wires.wire import Sent, headers_of
+from relquery.backends.provider.wires.wire import SdkWire
 from relquery.prompt import Sampling
 
 if TYPE_CHECKING:
@@ -21,18 +21,11 @@ _SHORT_SECONDS = 300.0
 
 
 @dataclass(slots=True)
-class AnthropicMessages:
+class AnthropicMessages(SdkWire):
     """See Wire."""
 
+    what: ClassVar[str] = "a message"
     client: AsyncAnthropic
-    model: str
-    timeout: float
-    what: str = "a message"
-
-    @property
-    def url(self) -> str:
-        """See Wire."""
-        return str(self.client.base_url)
 
     def body(
         self, messages: Messages, sampling: Sampling, without: frozenset[str]
@@ -69,13 +62,10 @@ class AnthropicMessages:
             body["extra_body"] = drawn
         return body
 
-    async def send(self, body: dict[str, Any]) -> Sent:
-        """See Wire."""
-        try:
-            reply = await self.client.messages.with_raw_response.create(model=self.model, **body)
-            return Sent(await reply.text(), headers_of(reply.headers))
-        except Exception as error:
-            raise trouble_of(error, self.timeout) from error
+    async def _post(self, body: dict[str, Any]) -> tuple[str, Mapping[str, str]]:
+        create = self.client.messages.with_raw_response.create
+        reply = await create(model=self.model, **body)
+        return await reply.text(), reply.headers
 
     def read(self, text: str) -> Said | None:
         """See Wire."""
@@ -93,10 +83,6 @@ class AnthropicMessages:
             )
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             return None
-
-    async def close(self) -> None:
-        """See Wire."""
-        await self.client.close()
 
 
 def _content(message: Message) -> str | list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import openai
 
@@ -13,9 +13,8 @@ from relquery.backends.provider.form.caching import NOTHING, CacheSettings
 from relquery.backends.provider.form.format import limit_of, rule_of, says_in_words, schema_of
 from relquery.backends.provider.form.messages import Messages, in_form, with_rule
 from relquery.backends.provider.form.reply import REASONING, Said, Usage, text_of
-from relquery.backends.provider.form.trouble import trouble_of
 from relquery.backends.provider.form.weighing import FEWER, MOST
-from relquery.backends.provider.wires.wire import Sent, headers_of
+from relquery.backends.provider.wires.wire import SdkWire
 from relquery.prompt import Sampling
 
 
@@ -59,20 +58,13 @@ def chat_body(
 
 
 @dataclass(slots=True)
-class Chat:
+class Chat(SdkWire):
     """See Wire. more: what the body of each request says besides. caching: see CacheSettings."""
 
+    what: ClassVar[str] = "a chat completion"
     client: openai.AsyncOpenAI
-    model: str
-    timeout: float
     more: Mapping[str, Any] = field(default_factory=dict)
     caching: CacheSettings = NOTHING
-    what: str = "a chat completion"
-
-    @property
-    def url(self) -> str:
-        """See Wire."""
-        return str(self.client.base_url)
 
     def body(
         self, messages: Messages, sampling: Sampling, without: frozenset[str]
@@ -83,23 +75,14 @@ class Chat:
             body["extra_body"] = {**body.get("extra_body", {}), **self.more}
         return body
 
-    async def send(self, body: dict[str, Any]) -> Sent:
-        """See Wire."""
-        try:
-            reply = await self.client.chat.completions.with_raw_response.create(
-                model=self.model, **body
-            )
-            return Sent(reply.http_response.text, headers_of(reply.headers))
-        except Exception as error:
-            raise trouble_of(error, self.timeout) from error
+    async def _post(self, body: dict[str, Any]) -> tuple[str, Mapping[str, str]]:
+        create = self.client.chat.completions.with_raw_response.create
+        reply = await create(model=self.model, **body)
+        return reply.http_response.text, reply.headers
 
     def read(self, text: str) -> Said | None:
         """See Wire."""
         return read_chat(text)
-
-    async def close(self) -> None:
-        """See Wire."""
-        await self.client.close()
 
 
 def read_chat(text: str) -> Said | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import openai
 
@@ -12,9 +13,8 @@ from relquery.backends.provider.form.caching import NOTHING, CacheSettings
 from relquery.backends.provider.form.format import limit_of, rule_of, says_in_words, schema_of
 from relquery.backends.provider.form.messages import Messages, in_form, with_rule
 from relquery.backends.provider.form.reply import Said, Usage
-from relquery.backends.provider.form.trouble import trouble_of
 from relquery.backends.provider.form.weighing import FEWER, MOST
-from relquery.backends.provider.wires.wire import Sent, headers_of
+from relquery.backends.provider.wires.wire import SdkWire
 from relquery.prompt import Sampling
 
 _FEWEST = 16
@@ -22,19 +22,12 @@ _FEWEST = 16
 
 
 @dataclass(slots=True)
-class Responses:
+class Responses(SdkWire):
     """See Wire. Nothing is stored at the provider. caching: see CacheSettings."""
 
+    what: ClassVar[str] = "a response"
     client: openai.AsyncOpenAI
-    model: str
-    timeout: float
     caching: CacheSettings = NOTHING
-    what: str = "a response"
-
-    @property
-    def url(self) -> str:
-        """See Wire."""
-        return str(self.client.base_url)
 
     def body(
         self, messages: Messages, sampling: Sampling, without: frozenset[str]
@@ -65,13 +58,10 @@ class Responses:
             body["text"] = {"format": form}
         return body
 
-    async def send(self, body: dict[str, Any]) -> Sent:
-        """See Wire."""
-        try:
-            reply = await self.client.responses.with_raw_response.create(model=self.model, **body)
-            return Sent(reply.http_response.text, headers_of(reply.headers))
-        except Exception as error:
-            raise trouble_of(error, self.timeout) from error
+    async def _post(self, body: dict[str, Any]) -> tuple[str, Mapping[str, str]]:
+        create = self.client.responses.with_raw_response.create
+        reply = await create(model=self.model, **body)
+        return reply.http_response.text, reply.headers
 
     def read(self, text: str) -> Said | None:
         """See Wire."""
@@ -96,10 +86,6 @@ class Responses:
             )
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             return None
-
-    async def close(self) -> None:
-        """See Wire."""
-        await self.client.close()
 
 
 def _reason(body: dict[str, Any]) -> object:

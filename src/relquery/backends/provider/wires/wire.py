@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from relquery.backends.provider.form.messages import Messages
 from relquery.backends.provider.form.reply import Said
+from relquery.backends.provider.form.trouble import trouble_of
 from relquery.prompt import Sampling
+
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic
+    from openai import AsyncOpenAI
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,32 @@ class Wire(Protocol):
         ...
 
 
-def headers_of(headers: Mapping[str, str]) -> dict[str, str]:
-    """By their names in small letters."""
-    return {name.lower(): value for name, value in headers.items()}
+@dataclass(slots=True)
+class SdkWire(ABC):
+    """What all wires over a provider's SDK have in common; see Wire. timeout: seconds."""
+
+    what: ClassVar[str]
+    client: AsyncOpenAI | AsyncAnthropic
+    model: str
+    timeout: float
+
+    @property
+    def url(self) -> str:
+        """See Wire."""
+        return str(self.client.base_url)
+
+    async def send(self, body: dict[str, Any]) -> Sent:
+        """See Wire."""
+        try:
+            text, headers = await self._post(body)
+        except Exception as error:
+            raise trouble_of(error, self.timeout) from error
+        return Sent(text, {name.lower(): value for name, value in headers.items()})
+
+    @abstractmethod
+    async def _post(self, body: dict[str, Any]) -> tuple[str, Mapping[str, str]]:
+        """The text of a reply, and its headers. Raises what the SDK raises."""
+
+    async def close(self) -> None:
+        """See Wire."""
+        await self.client.close()
