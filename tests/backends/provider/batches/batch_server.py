@@ -38,13 +38,14 @@ class Batch:
 class BatchServer:
     """answer: what becomes of a request. looks: until a batch has ended. refuse: what creating the
     next one is answered with; "hang up" for none, and "hang up late" for none though it is taken.
-    failed: why batches are refused once they are read.
+    failed: why batches are refused once they are read. spoil: what becomes of results on their way.
     """
 
     answer: Answering
     looks: int = 1
     refuse: tuple[int, Body] | str | None = None
     failed: str | None = None
+    spoil: Callable[[str], str] | None = None
     batches: list[Batch] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
     creations: int = 0
@@ -103,18 +104,21 @@ class BatchServer:
         if ended and any(how == "expired" for _, how in self.outcomes(batch)):
             status = "expired"
         size = len(batch.lines)
+        good = sum(isinstance(how, tuple) and how[0] == 200 for _, how in self.outcomes(batch))
+        bad = size - good
+        counts = {"completed": good * ended, "failed": bad * ended}
         body: Body = {
             "id": batch.id, "object": "batch", "endpoint": "/v1/chat/completions",
             "completion_window": "24h", "input_file_id": "file", "status": status,
             "created_at": int(batch.created), "expires_at": int(batch.created) + 86400,
             "metadata": batch.metadata,
-            "request_counts": {"total": size, "completed": size if ended else 0, "failed": 0},
+            "request_counts": {"total": size} | counts,
         }  # fmt: skip
         if self.failed is not None:
             body |= {"status": "failed", "errors": {"data": [{"message": self.failed}]}}
         elif ended:
-            good, bad = self._files(batch)
-            body |= {"output_file_id": good, "error_file_id": bad}
+            output, errors = self._files(batch)
+            body |= {"output_file_id": output, "error_file_id": errors}
         return body
 
     def _files(self, batch: Batch) -> tuple[str | None, str | None]:
@@ -191,7 +195,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         own, path = self.server.server, self.path.partition("?")[0]
         if found := re.fullmatch(r"/v1/files/([\w-]+)/content", path):
-            self._text(own.files[found[1]])
+            self._results(own.files[found[1]])
         elif (found := re.search(r"/batches/(\w+)", path)) and not own.knows(found[1]):
             self._json(404, {"error": {"message": f"no batch {found[1]}"}})
         elif found := re.fullmatch(r"/v1/batches/(\w+)", path):
@@ -201,7 +205,8 @@ class _Handler(BaseHTTPRequestHandler):
             some = [own.openai(each, ended=own.look(each)) for each in reversed(own.batches)]
             self._json(200, {"object": "list", "data": some, "has_more": False})
         elif found := re.fullmatch(r"/v1/messages/batches/(\w+)/results", path):
-            self._text("".join(json.dumps(x) + "\n" for x in own.anthropic_lines(own.of(found[1]))))
+            lines = own.anthropic_lines(own.of(found[1]))
+            self._results("".join(json.dumps(x) + "\n" for x in lines))
         elif found := re.fullmatch(r"/v1/messages/batches/(\w+)", path):
             batch = own.of(found[1])
             self._json(200, own.anthropic(batch, ended=own.look(batch)))
@@ -257,6 +262,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _json(self, status: int, body: Body) -> None:
         self._text(json.dumps(body), status)
+
+    def _results(self, text: str) -> None:
+        spoil = self.server.server.spoil
+        self._text(text if spoil is None else spoil(text))
 
     def _text(self, text: str, status: int = 200) -> None:
         data = text.encode()

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from relquery.backends.provider.batches import run
+from relquery.backends.provider.batches import run, tries
 from relquery.backends.provider.batches.backend import BatchBackend
 from relquery.backends.provider.batches.store import Store
 from relquery.backends.provider.config import ProviderConfig
@@ -32,6 +32,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether a batch was taken is looked up at once, and batches are looked at without pause."""
     monkeypatch.setattr(run, "_POLLS", (0.0,))
     monkeypatch.setattr(run, "_GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(tries, "_PAUSES", (0.0, 0.0))
 
 
 def question(body: Body) -> str:
@@ -207,6 +208,49 @@ def test_requests_without_a_result_are_errors_and_asked_again_by_the_next_run(
         answers = asked(backend(server, tmp_path / "b", provider), ["a", "b"])
         assert texts_of(answers) == ["<a>", "<b>"]
         assert [len(batch.lines) for batch in server.batches] == [2, 1]
+
+
+@BOTH
+@pytest.mark.parametrize("spoilt", ["<html>", "cut"])
+def test_results_that_come_garbled_are_loaded_again(
+    provider: Provider, spoilt: str, tmp_path: Path
+) -> None:
+    def once(text: str) -> str:
+        server.spoil = None
+        return text[: len(text) // 2] if spoilt == "cut" else spoilt
+
+    with serving(echo, spoil=once) as server:
+        answers = asked(backend(server, tmp_path / "b", provider), ["a", "b", "c"])
+        assert texts_of(answers) == ["<a>", "<b>", "<c>"]
+        assert server.creations == 1
+
+
+@BOTH
+def test_an_answer_that_is_never_readable_is_an_error_and_not_paid_again(
+    provider: Provider, tmp_path: Path
+) -> None:
+    def garbled(text: str) -> str:
+        first, *others = text.splitlines(keepends=True)
+        return "".join([first[:20] + "\n", *others])
+
+    with serving(echo, spoil=garbled) as server:
+        for _ in range(2):
+            first, *others = asked(backend(server, tmp_path / "b", provider), ["a", "b", "c"])
+            assert first.error is not None
+            assert "its results could not be read" in first.error
+            assert texts_of(others) == ["<b>", "<c>"]
+        server.spoil = None
+        answers = asked(backend(server, tmp_path / "b", provider), ["a", "b", "c"])
+        assert texts_of(answers) == ["<a>", "<b>", "<c>"]
+        assert server.creations == 1
+
+
+@BOTH
+def test_a_limit_of_requests_is_waited_for(provider: Provider, tmp_path: Path) -> None:
+    with serving(echo, refuse=failed(429, "too many requests")) as server:
+        answers = asked(backend(server, tmp_path / "b", provider), ["a", "b"])
+        assert texts_of(answers) == ["<a>", "<b>"]
+        assert (server.creations, len(server.batches)) == (2, 1)
 
 
 def test_a_setting_that_is_refused_is_left_out_of_the_next_batch_and_of_later_runs(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -68,10 +68,8 @@ class AnthropicBatches:
                 if batch.processing_status != "ended":
                     undecided = True
                     continue
-                async for line in await self.client.messages.batches.results(batch.id):
-                    if line.custom_id in wanted:
-                        return batch.id
-                    break
+                if any(result.custom in wanted for result in await self._results(batch.id)):
+                    return batch.id
         except Exception as error:
             raise trouble_of(error, self.timeout) from error
         if undecided:
@@ -89,17 +87,23 @@ class AnthropicBatches:
         if batch.processing_status != "ended":
             return Standing("running", done, expires=batch.expires_at.timestamp())
         why = "The batch was cancelled." if counts.canceled else ""
-        return Standing("ended", done, "The batch has expired." if counts.expired else why)
+        why = "The batch has expired." if counts.expired else why
+        return Standing("ended", done, why, answered=counts.succeeded)
 
-    async def results(self, remote: str) -> AsyncIterator[Result]:
+    async def results(self, remote: str) -> list[Result]:
         """See BatchApi."""
         try:
-            async for line in await self.client.messages.batches.results(remote):
-                yield _result(line)
-        except TroubleError:
-            raise
+            return await self._results(remote)
         except Exception as error:
             raise trouble_of(error, self.timeout) from error
+
+    async def _results(self, remote: str) -> list[Result]:
+        # Line by line: the SDK gives up at the first one that cannot be read.
+        streamed = self.client.messages.batches.with_streaming_response
+        async with streamed.results(remote) as reply:
+            text = await reply.text()
+        lines = text.split("\n")  # JSON may have other line ends in its texts
+        return [found for line in lines if (found := _result(line)) is not None]
 
     async def cancel(self, remote: str) -> None:
         """See BatchApi."""
@@ -113,16 +117,22 @@ class AnthropicBatches:
         await self.client.close()
 
 
-def _result(line: Any) -> Result:
-    result = line.result
-    if result.type == "succeeded":
-        return Result(line.custom_id, json.dumps(result.message.model_dump(mode="json")))
-    if result.type != "errored":
-        words = f"The request was {result.type} with its batch."
-        trouble = TroubleError("late" if result.type == "expired" else "odd", words)
-        return Result(line.custom_id, None, trouble)
-    said = result.error.error
-    status = _STATUS.get(said.type, 400)
-    words = f"The server answered {status}: {short(said.message).rstrip('.')}."
-    trouble = TroubleError("status", words, status, said=said.message, code=said.type)
-    return Result(line.custom_id, None, trouble)
+def _result(line: str) -> Result | None:
+    """The result in a line; None if there is none."""
+    try:
+        found = json.loads(line)
+        custom, result = found["custom_id"], found["result"]
+        if (how := result["type"]) == "succeeded":
+            return Result(custom, json.dumps(result["message"]))
+        if how != "errored":
+            words = f"The request was {how} with its batch."
+            trouble = TroubleError("late" if how == "expired" else "odd", words)
+            return Result(custom, None, trouble)
+        said = result["error"]["error"]
+        kind, message = said["type"], str(said["message"])
+        status = _STATUS.get(kind, 400)
+        words = f"The server answered {status}: {short(message).rstrip('.')}."
+        trouble = TroubleError("status", words, status, said=message, code=kind)
+        return Result(custom, None, trouble)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -19,12 +19,14 @@ class Standing:
 
     done: requests with a result so far. why: it failed, or ended before all were answered.
     expires: seconds since 1970 at which it ends at the latest; None if that is not known.
+    answered: those that have an answer, as the provider counts them.
     """
 
     state: Literal["running", "ended", "failed"]
     done: int
     why: str = ""
     expires: float | None = None
+    answered: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +76,10 @@ class BatchApi(Protocol):
         """How far a batch is."""
         ...
 
-    def results(self, remote: str) -> AsyncIterator[Result]:
-        """The results of a batch that has ended, in any order; unanswered requests may lack."""
+    async def results(self, remote: str) -> list[Result]:
+        """The results of a batch that has ended, in any order; unanswered requests may lack, and
+        so may those that cannot be read.
+        """
         ...
 
     async def cancel(self, remote: str) -> None:

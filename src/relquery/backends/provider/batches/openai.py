@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,12 +92,13 @@ class OpenAIBatches:
         if batch.status == "failed":
             return Standing("failed", done, _words(batch))
         if batch.status in _ENDED:
-            return Standing("ended", done, _ENDED[batch.status])
+            answered = 0 if counts is None else counts.completed
+            return Standing("ended", done, _ENDED[batch.status], answered=answered)
         return Standing("running", done, expires=batch.expires_at)
 
-    async def results(self, remote: str) -> AsyncIterator[Result]:
+    async def results(self, remote: str) -> list[Result]:
         """See BatchApi."""
-        batch = await self._retrieve(remote)
+        batch, results = await self._retrieve(remote), list[Result]()
         for file in (batch.output_file_id, batch.error_file_id):
             if file is None:
                 continue
@@ -105,9 +106,9 @@ class OpenAIBatches:
                 content = await self.client.files.content(file)
             except Exception as error:
                 raise trouble_of(error, self.timeout) from error
-            for line in content.text.splitlines():
-                if (result := _result(line)) is not None:
-                    yield result
+            lines = content.text.split("\n")  # JSON may have other line ends in its texts
+            results += [found for line in lines if (found := _result(line)) is not None]
+        return results
 
     async def cancel(self, remote: str) -> None:
         """See BatchApi."""

@@ -8,13 +8,15 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from random import Random
 from threading import Lock
 from typing import Any
 
 from relquery.backends.provider.batches.api import BatchApi, Line, Standing, UndecidedError
 from relquery.backends.provider.batches.store import Job, Store
+from relquery.backends.provider.batches.tries import Sleep, loaded, submitted
 from relquery.backends.provider.form.failures import reason_to_stop
 from relquery.backends.provider.form.messages import Messages, in_form, to_messages
 from relquery.backends.provider.form.refusals import refused
@@ -66,7 +68,8 @@ class Batching:
     waits: bool
     keeps: bool
     now: Callable[[], float] = time.time
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    sleep: Sleep = asyncio.sleep
+    chance: Random = field(default_factory=Random)
     _open: dict[str, _Row] = field(default_factory=dict)
     _held: dict[str, float] = field(default_factory=dict)
 
@@ -151,16 +154,23 @@ class Batching:
     async def _submit(self, job: Job, lines: list[Line]) -> None:
         """Submit a batch. Raises ModelError where the provider does not take it."""
         held, is_prepared = self._hold(job, lines), False
+        most = self.asking.server.config.max_retries
         try:
             prepared = await self.api.prepare(job, lines)
             is_prepared = True
-            remote = await self.api.submit(job, prepared)
+            remote = await submitted(self.api, job, prepared, most, self.sleep, self.chance)
         except TroubleError as trouble:
             if not (is_prepared and _may_be_taken(trouble)):
                 self._give_back(held)
                 self.store.forget(job)
                 raise self._not_taken(trouble) from trouble
-            _LOG.info("%s: whether the batch was taken is to be found out", trouble.words)
+            _LOG.warning(
+                "%s Whether %s has taken the batch of %d requests is looked for, which takes a "
+                "minute or two.",
+                trouble.words,
+                self.api.title,
+                job.size,
+            )
         else:
             self.store.sent(job, remote)
             self.asking.reached = True
@@ -269,7 +279,8 @@ class Batching:
     async def _collect(self, job: Job, standing: Standing) -> None:
         assert job.remote is not None
         freed: list[str] = []
-        async for result in self.api.results(job.remote):
+        results, are_all = await loaded(self.api, job.remote, standing.answered, self.sleep)
+        for result in results:
             row = self._open.get(result.custom)
             if row is not None and result.custom not in freed:
                 if result.text is not None:
@@ -280,13 +291,28 @@ class Batching:
         kind: Kind = "late" if "expired" in why else "odd"
         for custom in self.store.requests(job):
             row = self._open.get(custom)
-            if row is not None and custom not in freed and self._fail(row, TroubleError(kind, why)):
+            if row is None or custom in freed:
+                continue
+            if not are_all:
+                self._lose(row)
+            elif self._fail(row, TroubleError(kind, why)):
                 freed.append(custom)
         self.store.release(freed)
         if self.keeps:
             self.store.ended(job)
         else:
             self.store.forget(job)
+
+    def _lose(self, row: _Row) -> None:
+        """An answer cannot be read. It is paid for, so its request is not submitted again."""
+        self.shared.purse.settle(self._held.pop(row.custom, 0.0), None)
+        self.shared.counting.failed()
+        trouble = TroubleError(
+            "broken",
+            f"{self.api.title} has an answer, but its results could not be read. Run the same "
+            "query again later.",
+        )
+        self._end(row, self.asking.failed(trouble, row.tries + 1)[0])
 
     def _take(self, row: _Row, text: str) -> None:
         (answer, _), usage = self.asking.read(text, row.tries + 1, self.asking.without)
