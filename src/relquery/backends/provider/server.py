@@ -38,7 +38,8 @@ class Server:
     """A model on a server. Raises ModelError without a key, MissingExtraError, ConfigError.
 
     model: the name that the server knows. learnt: settings that it was found to do without.
-    taken: settings of requests that it took. at: its address without what all addresses have.
+    taken: settings of requests that it took. useful: samplings with which some answer was of use.
+    at: its address without what all addresses have.
     """
 
     model: str
@@ -46,6 +47,7 @@ class Server:
     provider: Provider = OPENAI
     learnt: set[str] = field(default_factory=set)
     taken: set[str] = field(default_factory=set)
+    useful: set[Sampling] = field(default_factory=set)
     at: str = field(init=False)
 
     def __post_init__(self) -> None:

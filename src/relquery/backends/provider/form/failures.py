@@ -49,6 +49,11 @@ def failure(trouble: TroubleError, url: object, model: str) -> Failure:
     return Failure(kind, said + _remedy(trouble))
 
 
+def unusable(error: str) -> Failure:
+    """Of an answer that came, and is none to the question: one that was cut off, for example."""
+    return Failure(_OWN.sub("#", error), error, "answer")
+
+
 def reason_to_stop(trouble: TroubleError, url: object, key: str) -> str | None:
     """What is wrong with the key or the account, for which every request fails.
 

@@ -10,8 +10,12 @@ from relquery.backends.provider.form.trouble import TroubleError
 from relquery.prompt import Sampling
 
 # By the words with which servers that name no parameter refuse one.
+_UNKNOWN = (
+    r"unrecogni[sz]ed|unknown|unexpected|unsupported|not.supported|not.permitted|extra_forbidden"
+    r"|deprecated"
+)
 _WORDS = {
-    "max_tokens": r"\bmax_completion_tokens\b",
+    "max_tokens": rf"\bmax_completion_tokens\b|(?s:(?=.*\bmax_tokens\b).*(?:{_UNKNOWN}))",
     "response_format": r"\bresponse_format\b|\bjson_schema\b|\boutput_config\b",
     "top_logprobs": r"\btop_logprobs\b",
     "stream_options": r"\bstream_options\b",

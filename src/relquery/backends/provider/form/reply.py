@@ -14,7 +14,7 @@ from relquery.prompt import Answer, Finish, Sampling
 _CUT = {"length", "max_tokens", "max_output_tokens", "model_length"}
 _FILTERED = {"content_filter", "safety", "recitation", "blocklist", "prohibited_content", "spii"}
 _NO = {"tool_calls", "tool_call", "function_call", "error", "abort", "aborted", "cancelled"}
-_NO |= {"canceled", "timeout", "insufficient_system_resource"}
+_NO |= {"pause_turn", "canceled", "timeout", "insufficient_system_resource"}
 _WHOLE = {"stop", "eos", "eos_token", "end_turn", "stop_sequence", "complete"}
 
 REASONING = ("reasoning_content", "reasoning")

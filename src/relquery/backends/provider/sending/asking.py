@@ -12,6 +12,7 @@ from relquery.backends.provider.form.failures import (
     failure,
     not_reached,
     reason_to_stop,
+    unusable,
 )
 from relquery.backends.provider.form.format import (
     is_wrapped,
@@ -95,7 +96,7 @@ class Asking:
         held = is_wrapped(self.sampling) and not says_in_words(self.sampling, without)
         answer = to_answer(said, self.sampling, calls, self.limit, stop, held=held)
         if not said.is_refused:
-            return (answer, None), said.usage
+            return (answer, self._unusable(answer)), said.usage
         reason = f"{answer.error} Change the prompt, or ask another model."
         return (answer, Failure("refused", reason, "answer")), said.usage
 
@@ -117,6 +118,14 @@ class Asking:
             reason = not_reached(trouble, self.wire.url)
         if reason is not None:
             raise ModelError(reason) from trouble
+
+    def _unusable(self, answer: Answer) -> Failure | None:
+        """Why an answer is of no use; None where others to such calls were: then it is the
+        prompt's matter."""
+        useful = self.server.useful
+        if answer.error is None:
+            useful.add(self.sampling)
+        return None if answer.error is None or self.sampling in useful else unusable(answer.error)
 
     def _settings(self, body: dict[str, Any]) -> set[str]:
         return {*body, setting_of(self.sampling)}
