@@ -41,13 +41,15 @@ WORTH = 0.01
 class CachePlan:
     """order: (n,), the places of prompts in the order to send. marks: per prompt, in the order
     given, after how many of its spans a prefix is kept. keep_for: for how many seconds; None where
-    no prefix is marked. lengths: the marks in tokens.
+    no prefix is marked. lengths: the marks in tokens. pays: whether anything is saved; if not,
+    prompts are unmarked and in the order given.
     """
 
     order: Int64s
     marks: Marks
     lengths: Marks
     keep_for: float | None = None
+    pays: bool = True
 
     @property
     def changes(self) -> bool:
@@ -83,12 +85,11 @@ class Planned(Sequence[Prompt]):
 
 
 def planned(prompts: Sequence[Prompt], backend: Backend) -> CachePlan | None:
-    """The plan for prompts to a backend; None where it changes nothing."""
+    """The plan for prompts to a backend; None where nothing is known of its cache."""
     price, under_way = known_price(backend.name), backend.concurrency
-    if price is None or under_way is None or len(prompts) < 2:
+    if price is None or under_way is None:
         return None
-    plan = cache_plan(prompts, price, under_way)
-    return plan if plan.changes else None
+    return cache_plan(prompts, price, under_way)
 
 
 def cache_plan(
@@ -110,8 +111,9 @@ def cache_plan(
     """
     counter = counter or Counter()
     blocks, rules = counter.blocks(prompts), _lenient(in_our_tokens(price, factor))
-    as_given = CachePlan(np.arange(len(prompts)), [()] * len(prompts), [()] * len(prompts))
-    if not _is_shared(blocks, rules.minimum):
+    nothing: Marks = [()] * len(prompts)
+    as_given = CachePlan(np.arange(len(prompts)), nothing, nothing, pays=False)
+    if len(prompts) < 2 or not _is_shared(blocks, rules.minimum):
         return as_given
     if price.breakpoints:
         charged = _cheapest(blocks, rules, requests_per_minute)

@@ -22,7 +22,7 @@ import numpy as np
 from relquery.arrays import Int64s
 from relquery.ledger import AnswerStore, Keys, has_one_answer, is_known, look_up, save_copies
 from relquery.prompt import Answer, Prompt
-from relquery.sql.caching.plan import planned
+from relquery.sql.caching.plan import CachePlan, planned
 from relquery.sql.execute.answered import delivered
 from relquery.sql.execute.asker import Asker
 from relquery.sql.inputs.inputs import Inputs, Question
@@ -109,15 +109,18 @@ class Sending:
         schedule: Schedule | None,
         shelf: Shelf,
         heard: Callable[[int, Answer], None],
+        plan: CachePlan | None = None,
     ) -> None:
         """Ask inputs `rows`, with the fields of a schedule for them, or as written if None.
 
-        heard: told of each input and its answer; what it raises ends the requests.
+        heard: told of each input and its answer; what it raises ends the requests. plan: what the
+        provider caches of their prompts, if it is known.
         """
         done = self.sent
         prompts: Sequence[Prompt] = self.inputs.prompts(rows, schedule)
         places = np.searchsorted(shelf.inputs, rows)
-        if (plan := planned(prompts, self.asker.backend)) is not None:
+        plan = plan or planned(prompts, self.asker.backend)
+        if plan is not None and plan.changes:
             prompts, places = plan.prompts(prompts), places[plan.order]
         self.sent += len(rows)
         sampling = self.question.task.sampling
