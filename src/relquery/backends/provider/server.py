@@ -22,6 +22,7 @@ from relquery.backends.provider.wires.providers import (
 from relquery.backends.provider.wires.responses import Responses
 from relquery.backends.provider.wires.wire import Wire
 from relquery.errors import ConfigError
+from relquery.prices.table import known_price
 from relquery.prompt import Sampling
 
 _NEVER: dict[Api, frozenset[str]] = {
@@ -107,9 +108,10 @@ class Server:
             client = anthropic_client(self.provider, self.config)
             return AnthropicMessages(client, self.model, timeout)
         if self.api == "responses":
-            return Responses(openai_client(self.provider, self.config), self.model, timeout)
+            opened = openai_client(self.provider, self.config)
+            return Responses(opened, self.model, timeout, self._keeps)
         opened = openai_client(self.provider, self.config)
-        return Chat(opened, self.model, timeout, self.announced(rows))
+        return Chat(opened, self.model, timeout, self.announced(rows), self._keeps)
 
     def client(self) -> openai.AsyncOpenAI:
         """OpenAI's SDK with its own retries, for what is not a prompt; to be closed."""
@@ -130,6 +132,12 @@ class Server:
                 f"Labels are to be weighed, but {api} gives no token probabilities. Use a model of "
                 "another provider, or the embedded engine."
             )
+
+    @property
+    def _keeps(self) -> bool:
+        """Whether the model keeps prefixes where it is told to; what refuses that is learnt."""
+        price = known_price(self.name)
+        return self.provider is OPENAI and price is not None and price.breakpoints > 0
 
     @property
     def _is_providers_own(self) -> bool:

@@ -10,13 +10,13 @@ from random import Random
 
 import pytest
 
+from benchmarks.providers.virtual import Answering, ask, refusal, says, written
 from relquery.backends.provider.form.reply import Said
 from relquery.backends.provider.form.trouble import TroubleError
 from relquery.backends.provider.sending.trial import AllAlikeError
 from relquery.backends.provider.wires.wire import Sent
 from relquery.errors import ModelError
 from relquery.prompt import Sampling
-from tests.backends.provider.sending.virtual import Answering, ask, refusal, says, written
 
 SECONDS = 0.05
 

@@ -106,14 +106,56 @@ def test_a_message_has_its_rules_apart_and_its_settings(opened: Open) -> None:
     assert server.keys == {"k"}
 
 
-def test_prefixes_that_are_to_be_kept_are_marked_for_anthropic_alone(opened: Open) -> None:
-    prompt = (
-        Span("Be brief.", Role.SYSTEM, keep=1, keep_for=300.0),
-        Span("common "),
-        Span("text ", keep=1, keep_for=3600.0),
-        Span(" ", keep=1, keep_for=3600.0),
-        Span("own"),
-    )
+KEPT = (
+    Span("Be brief.", Role.SYSTEM, keep=1, keep_for=300.0),
+    Span("common "),
+    Span("text ", keep=1, keep_for=3600.0),
+    Span(" ", keep=1, keep_for=3600.0),
+    Span("own"),
+)
+BREAKPOINTS = "gpt-6-luna"
+"""A model of OpenAI that keeps prefixes where it is told to."""
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+def test_prefixes_that_are_to_be_kept_are_marked_for_models_of_openai_that_are_told(
+    opened: Open, api: str
+) -> None:
+    reply = completion("4") if api == "chat" else response("4")
+    backend, server = opened(api, lambda body: reply, BREAKPOINTS)
+    list(backend.answer([KEPT], Sampling(max_tokens=20)))
+    list(backend.answer([(Span("own"),)], Sampling(max_tokens=20)))
+    marked, unmarked = server.asked
+    named = "messages" if api == "chat" else "input"
+    kind, mark = ("text" if api == "chat" else "input_text"), {"mode": "explicit"}
+    assert [each["content"] for each in marked[named]] == [
+        [{"type": kind, "text": "Be brief.", "prompt_cache_breakpoint": mark}],
+        [
+            {"type": kind, "text": "common text ", "prompt_cache_breakpoint": mark},
+            {"type": kind, "text": " ", "prompt_cache_breakpoint": mark},
+            {"type": kind, "text": "own"},
+        ],
+    ]
+    assert unmarked[named] == [{"role": "user", "content": "own"}]
+    # Otherwise the provider writes whole prompts, and bills that.
+    assert marked["prompt_cache_options"] == unmarked["prompt_cache_options"] == mark
+
+
+def test_a_server_that_refuses_marks_is_asked_without_them(opened: Open) -> None:
+    def answer(body: Body) -> Reply:
+        if "prompt_cache_options" in body:
+            return failure(400, "Unsupported parameter: 'prompt_cache_options'.")
+        return completion("4")
+
+    backend, server = opened("chat", answer, BREAKPOINTS)
+    answers = [dict(backend.answer([KEPT], Sampling(max_tokens=20)))[0] for _ in range(2)]
+    assert [each.text for each in answers] == ["4", "4"]
+    assert len(server.asked) == 3
+    assert server.asked[-1]["messages"][-1]["content"] == "common text  own"
+
+
+def test_prefixes_that_are_to_be_kept_are_marked_for_anthropic(opened: Open) -> None:
+    prompt = KEPT
     backend, server = opened("messages", lambda body: message("4"))
     list(backend.answer([prompt], Sampling(max_tokens=20)))
     (body,) = server.asked

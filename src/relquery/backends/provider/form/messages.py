@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from math import isfinite
-from typing import NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from relquery.errors import RequestError
 from relquery.prompt import Prompt, Reuse, Role, Span, messages
 
 Mark = tuple[int, float]
 """Where a prefix ends that the provider is to keep, in characters of a message, and the seconds."""
+
+
+KEEP = {"prompt_cache_breakpoint": {"mode": "explicit"}}
+"""Marks the end of a prefix, for OpenAI."""
+KEEP_MARKED = {"prompt_cache_options": {"mode": "explicit"}}
+"""Tells OpenAI to keep no other prefix: such models otherwise write whole prompts, and bill it."""
 
 
 class Message(TypedDict):
@@ -39,11 +45,11 @@ def to_messages(prompt: Prompt) -> Messages:
     return found
 
 
-def in_form(messages: Messages, *, alternates: bool) -> list[dict[str, str]]:
+def in_form(messages: Messages, *, alternates: bool) -> list[dict[str, Any]]:
     """Messages as OpenAI's APIs take them. alternates: those of one role in a row as one, a line
     break between them.
     """
-    found: list[dict[str, str]] = []
+    found: list[dict[str, Any]] = []
     for message in messages:
         if not alternates or not found or found[-1]["role"] != message["role"]:
             found.append({"role": message["role"], "content": message["content"]})
@@ -51,6 +57,22 @@ def in_form(messages: Messages, *, alternates: bool) -> list[dict[str, str]]:
         before = found[-1]["content"]
         found[-1]["content"] = before.removesuffix("\n") + "\n" + message["content"]
     return found
+
+
+def in_parts(messages: Messages, kind: str) -> list[dict[str, Any]]:
+    """The same for models of OpenAI that keep prefixes where they are told to. kind: of a part."""
+    return [{"role": each["role"], "content": _parts(each, kind)} for each in messages]
+
+
+def _parts(message: Message, kind: str) -> str | list[dict[str, Any]]:
+    text, parts, start = message["content"], list[dict[str, Any]](), 0
+    for end, _ in message.get("marks", ()):
+        if text[start:end]:
+            parts.append({"type": kind, "text": text[start:end], **KEEP})
+            start = end
+    if not parts:
+        return text
+    return [*parts, {"type": kind, "text": text[start:]}] if start < len(text) else parts
 
 
 def with_rule(messages: Messages, rule: str) -> Messages:

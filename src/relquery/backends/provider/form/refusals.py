@@ -19,11 +19,12 @@ _WORDS = {
     "top_p": r"\btop_p\b",
     "seed": r"\bseed\b",
     "stop": r"['\"`]stop['\"`]|\bstop_sequences\b",
+    "prompt_cache_options": r"\bprompt_cache_(?:options|breakpoint)\b",
     "neighbours": r"\balternat",  # two messages of one role in a row
 }
 _NAME = re.compile(r"\w+")
 _SYNONYMS = {"text": "response_format", "output_config": "response_format"}
-_SYNONYMS |= {"stop_sequences": "stop"}
+_SYNONYMS |= {"stop_sequences": "stop", "prompt_cache_breakpoint": "prompt_cache_options"}
 
 
 def refused(trouble: TroubleError, sampling: Sampling) -> set[str]:

@@ -10,7 +10,13 @@ from typing import Any
 import openai
 
 from relquery.backends.provider.form.format import limit_of, rule_of, says_in_words, schema_of
-from relquery.backends.provider.form.messages import Messages, in_form, with_rule
+from relquery.backends.provider.form.messages import (
+    KEEP_MARKED,
+    Messages,
+    in_form,
+    in_parts,
+    with_rule,
+)
 from relquery.backends.provider.form.reply import REASONING, Said, Usage, text_of
 from relquery.backends.provider.form.trouble import trouble_of
 from relquery.backends.provider.form.weighing import FEWER, MOST
@@ -18,12 +24,23 @@ from relquery.backends.provider.wires.wire import Sent, headers_of
 from relquery.prompt import Sampling
 
 
-def chat_body(messages: Messages, sampling: Sampling, without: frozenset[str]) -> dict[str, Any]:
-    """Arguments of a chat completion. without: settings that the server refuses."""
-    sent = in_form(messages, alternates="neighbours" in without)
+def chat_body(
+    messages: Messages, sampling: Sampling, without: frozenset[str], *, keeps: bool = False
+) -> dict[str, Any]:
+    """Arguments of a chat completion. without: settings that the server refuses.
+
+    keeps: whether the model keeps prefixes where it is told to, and is told.
+    """
+    in_words = says_in_words(sampling, without)
+    schema = schema_of(sampling)
+    if schema is not None and in_words:
+        messages = with_rule(messages, rule_of(sampling))
+    keeps = keeps and not without & {"prompt_cache_options", "neighbours"}
     limit = "max_completion_tokens" if "max_tokens" in without else "max_tokens"
     body: dict[str, Any] = {
-        "messages": sent,
+        "messages": in_parts(messages, "text")
+        if keeps
+        else in_form(messages, alternates="neighbours" in without),
         "temperature": sampling.temperature,
         limit: limit_of(sampling),
     }
@@ -35,17 +52,14 @@ def chat_body(messages: Messages, sampling: Sampling, without: frozenset[str]) -
         body["stop"] = list(sampling.stop)
     for name in without & {"temperature", "top_p", "seed", "stop"}:
         body.pop(name, None)
+    more: dict[str, Any] = dict(KEEP_MARKED) if keeps else {}
     if sampling.top_k:
-        body["extra_body"] = {"top_k": sampling.top_k}
+        more["top_k"] = sampling.top_k
+    if more:
+        body["extra_body"] = more
     if sampling.scored:
         body |= {"logprobs": True, "top_logprobs": FEWER if "top_logprobs" in without else MOST}
-    if (schema := schema_of(sampling)) is None:
-        return body
-    if says_in_words(sampling, without):
-        body["messages"] = in_form(
-            with_rule(messages, rule_of(sampling)), alternates="neighbours" in without
-        )
-    else:
+    if schema is not None and not in_words:
         named = {"name": "answer", "strict": True, "schema": schema}
         body["response_format"] = {"type": "json_schema", "json_schema": named}
     return body
@@ -53,12 +67,13 @@ def chat_body(messages: Messages, sampling: Sampling, without: frozenset[str]) -
 
 @dataclass(slots=True)
 class Chat:
-    """See Wire. more: what the body of each request says besides."""
+    """See Wire. more: what the body of each request says besides. keeps: see `chat_body`."""
 
     client: openai.AsyncOpenAI
     model: str
     timeout: float
     more: Mapping[str, Any] = field(default_factory=dict)
+    keeps: bool = False
     what: str = "a chat completion"
 
     @property
@@ -70,7 +85,7 @@ class Chat:
         self, messages: Messages, sampling: Sampling, without: frozenset[str]
     ) -> dict[str, Any]:
         """See Wire."""
-        body = chat_body(messages, sampling, without)
+        body = chat_body(messages, sampling, without, keeps=self.keeps)
         if self.more:
             body["extra_body"] = {**body.get("extra_body", {}), **self.more}
         return body

@@ -9,7 +9,13 @@ from typing import Any
 import openai
 
 from relquery.backends.provider.form.format import limit_of, rule_of, says_in_words, schema_of
-from relquery.backends.provider.form.messages import Messages, in_form, with_rule
+from relquery.backends.provider.form.messages import (
+    KEEP_MARKED,
+    Messages,
+    in_form,
+    in_parts,
+    with_rule,
+)
 from relquery.backends.provider.form.reply import Said, Usage
 from relquery.backends.provider.form.trouble import trouble_of
 from relquery.backends.provider.form.weighing import FEWER, MOST
@@ -22,11 +28,12 @@ _FEWEST = 16
 
 @dataclass(slots=True)
 class Responses:
-    """See Wire. Nothing is stored at the provider."""
+    """See Wire. Nothing is stored at the provider. keeps: see `chat_body`."""
 
     client: openai.AsyncOpenAI
     model: str
     timeout: float
+    keeps: bool = False
     what: str = "a response"
 
     @property
@@ -38,12 +45,20 @@ class Responses:
         self, messages: Messages, sampling: Sampling, without: frozenset[str]
     ) -> dict[str, Any]:
         """See Wire."""
-        sent = in_form(messages, alternates="neighbours" in without)
+        schema = schema_of(sampling)
+        in_words = schema is not None and says_in_words(sampling, without)
+        if in_words:
+            messages = with_rule(messages, rule_of(sampling))
+        keeps = self.keeps and not without & {"prompt_cache_options", "neighbours"}
         body: dict[str, Any] = {
-            "input": sent,
+            "input": in_parts(messages, "input_text")
+            if keeps
+            else in_form(messages, alternates="neighbours" in without),
             "max_output_tokens": max(_FEWEST, limit_of(sampling)),
             "store": False,
         }
+        if keeps:
+            body["extra_body"] = dict(KEEP_MARKED)
         if "temperature" not in without:
             body["temperature"] = sampling.temperature
         if sampling.temperature > 0 and "top_p" not in without:
@@ -51,13 +66,7 @@ class Responses:
         if sampling.scored:
             body["top_logprobs"] = FEWER if "top_logprobs" in without else MOST
             body["include"] = ["message.output_text.logprobs"]
-        if (schema := schema_of(sampling)) is None:
-            return body
-        if says_in_words(sampling, without):
-            body["input"] = in_form(
-                with_rule(messages, rule_of(sampling)), alternates="neighbours" in without
-            )
-        else:
+        if schema is not None and not in_words:
             form = {"type": "json_schema", "name": "answer", "strict": True, "schema": schema}
             body["text"] = {"format": form}
         return body
