@@ -61,9 +61,8 @@ def body_of(prompt: Prompt, model: str, caching: Caching = "ours") -> dict[str, 
         if caching == "automatic":
             body["cache_control"] = {"type": "ephemeral"}
     else:
-        body |= chat_body(to_messages(prompt), sampling, REFUSED)
-        if caching == "none" and rules.breakpoints:
-            body["prompt_cache_options"] = {"mode": "explicit"}
+        keeps = rules.breakpoints > 0 and caching != "automatic"
+        body |= chat_body(to_messages(prompt), sampling, REFUSED, keeps=keeps)
     beyond_the_sdk: dict[str, Any] = body.pop("extra_body", {})
     return body | beyond_the_sdk
 
