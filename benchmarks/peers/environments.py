@@ -8,10 +8,12 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from benchmarks.harness import Say
 
-OURS, LOTUS, DAFT = "relquery", "LOTUS", "Daft"
+OURS, AS_JSON, LOTUS, DAFT = "relquery", "relquery, JSON", "LOTUS", "Daft"
+"""OURS sends prompts in the compact form, lines; AS_JSON in the paper's, which is the default."""
 DEFAULT = Path(".venv-peers")
 PROGRAMS = "benchmarks.peers.programs"
 _MADE = "installed"
@@ -20,12 +22,16 @@ _MADE = "installed"
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """program: its module, see benchmarks.peers.programs.job. settings: environment variables."""
+    """program: its module, see benchmarks.peers.programs.job. settings: environment variables.
+
+    form: of our prompts.
+    """
 
     name: str
     program: str
     python: Path
     settings: Mapping[str, str] = field(default_factory=dict)
+    form: Literal["json", "lines"] = "lines"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +62,14 @@ PEERS = (
 
 
 def sides(folder: Path, say: Say) -> list[Side]:
-    """relquery in this environment, and each peer in one of its own in a folder."""
-    ours = Side(OURS, f"{PROGRAMS}.ours", Path(sys.executable))
+    """relquery in this environment, in both forms, and each peer in one of its own in a folder."""
+    program, python = f"{PROGRAMS}.ours", Path(sys.executable)
+    ours = [Side(OURS, program, python), Side(AS_JSON, program, python, form="json")]
     theirs = []
     for peer in PEERS:
         python = _python(folder / peer.program, peer, say)
         theirs.append(Side(peer.name, f"{PROGRAMS}.{peer.program}", python, peer.settings))
-    return [ours, *theirs]
+    return [*ours, *theirs]
 
 
 def _python(folder: Path, peer: Peer, say: Say) -> Path:

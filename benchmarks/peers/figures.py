@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from benchmarks.harness import Figure
-from benchmarks.peers.environments import OURS
+from benchmarks.peers.environments import AS_JSON, OURS
 from benchmarks.peers.run import Measured
 from benchmarks.peers.tasks import Task
 
@@ -18,7 +19,7 @@ Tokens = Mapping[str, int]
 def figures(task: Task, by: By, tokens: Tokens | None) -> Iterator[Figure]:
     """Those of one task. tokens: None without a tokenizer."""
     ours = by[OURS]
-    peers = {name: each for name, each in by.items() if name != OURS}
+    peers = {name: each for name, each in by.items() if name not in (OURS, AS_JSON)}
     whole = {name: each for name, each in peers.items() if not ours.held - each.held}
     counts = {name: each.requests for name, each in by.items()}
     yield _over(f"{task.name}: requests over the better peer's", counts, whole)
@@ -27,8 +28,12 @@ def figures(task: Task, by: By, tokens: Tokens | None) -> Iterator[Figure]:
         yield Figure(name, None, 1.0, at_least=False, note="no tokenizer")
     else:
         yield _over(f"{task.name}: tokens over the better peer's", tokens, whole)
+        if AS_JSON in by:
+            name = f"{task.name}: tokens as JSON over the better peer's"
+            yield replace(_over(name, tokens, whole, AS_JSON), goal=None)
     had = frozenset[str]().union(*(peer.held for peer in peers.values()))
-    behind = (had - ours.held) | ours.wrong
+    both = [by[name] for name in (OURS, AS_JSON) if name in by]
+    behind = frozenset[str]().union(*((had - each.held) | each.wrong for each in both))
     yield Figure(
         f"{task.name}: rows wrong, or lost that a peer has",
         len(behind),
@@ -45,14 +50,16 @@ def figures(task: Task, by: By, tokens: Tokens | None) -> Iterator[Figure]:
     )
 
 
-def _over(name: str, counts: Mapping[str, int], whole: Mapping[str, Measured]) -> Figure:
+def _over(
+    name: str, counts: Mapping[str, int], whole: Mapping[str, Measured], side: str = OURS
+) -> Figure:
     """Ours over the least of peers that have all rows that we have; more rows need more."""
     note = "; ".join(f"{side} {count:,}" for side, count in counts.items())
     if not whole:
         note += "; no peer has all rows that we have"
         return Figure(name, None, 1.0, at_least=False, note=note)
     least = min(counts[side] for side in whole)
-    value = counts[OURS] / least if least else float(1 + counts[OURS])
+    value = counts[side] / least if least else float(1 + counts[side])
     return Figure(name, value, 1.0, at_least=False, note=note, any_size=True)
 
 

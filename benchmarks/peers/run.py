@@ -65,7 +65,7 @@ class _Bench:
         store = self.folder / "store"
         store.mkdir(exist_ok=True)
         where = str(store) if stored else None
-        return Job(self.task.kind, standin.url, self.task.model, str(table), where)
+        return Job(self.task.kind, standin.url, self.task.model, str(table), where, self.side.form)
 
     def start(self, job: Job) -> subprocess.Popen[str]:
         command = [str(self.side.python), "-m", self.side.program]

@@ -15,6 +15,7 @@ class Asked(Compared):
 
     name = "asked"
     title = "Six questions"
+    compares_forms = True
 
     @property
     def tasks(self) -> Sequence[Task]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from benchmarks.harness import Figure, Say, Settings
 from benchmarks.markdown import table
 from benchmarks.parts import Part
-from benchmarks.peers.environments import DEFAULT, Side, sides
+from benchmarks.peers.environments import AS_JSON, DEFAULT, Side, sides
 from benchmarks.peers.figures import HEAD, By, Tokens, figures, rows
 from benchmarks.peers.run import measure
 from benchmarks.peers.standin.provider import Row
@@ -27,7 +28,9 @@ TOKENIZER = "tokenizers/llama3_tokenizer.model"
 
 @dataclass(slots=True)
 class Compared(Part):
-    """found, tokens: by task, then side."""
+    """found, tokens: by task, then side. compares_forms: whether ours is run in both forms."""
+
+    compares_forms: ClassVar[bool] = False
 
     found: dict[str, By] = field(default_factory=dict)
     tokens: dict[str, Tokens] = field(default_factory=dict)
@@ -52,7 +55,11 @@ class Compared(Part):
             return
         count = QUICK if settings.quick else FULL
         movies = read(path, count + count // GROWTH)
-        competing = sides(settings.peers or DEFAULT, say)
+        competing = [
+            side
+            for side in sides(settings.peers or DEFAULT, say)
+            if side.name != AS_JSON or self.compares_forms
+        ]
         measure(competing[0], self.tasks[0], movies[:GROWTH])  # ours compiles its loops
         for task in self.tasks[:QUICKLY] if settings.quick else self.tasks:
             self._measure(task, competing, movies, settings, say)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 CONCURRENCY = 16
 """Requests under way at once, on every side."""
@@ -23,6 +23,7 @@ class Job:
     """kind: what is asked, a key of ASKING. url: of the server. table: the folder of the rows.
 
     store: a folder that outlives the process, for what a side keeps of its work; None for none.
+    form: of the prompts, where a side has several.
     """
 
     kind: str
@@ -30,6 +31,7 @@ class Job:
     model: str
     table: str
     store: str | None = None
+    form: Literal["json", "lines"] = "lines"
 
 
 def main(asking: Mapping[str, Callable[[Job], Rows]]) -> None:

@@ -10,9 +10,6 @@ from benchmarks.peers.programs import questions
 from benchmarks.peers.programs.job import CONCURRENCY, RETRIES, Job, Rows, main
 from relquery.errors import PartialResultWarning
 
-FORM: dict[str, Any] = {}
-"""Arguments of `connect` that choose the form of the prompts."""
-
 
 def rows_of(job: Job, statement: str, given: dict[str, Any], *first: str) -> Rows:
     """The second column by the first, without rows that have no value.
@@ -27,7 +24,7 @@ def rows_of(job: Job, statement: str, given: dict[str, Any], *first: str) -> Row
         max_concurrency=CONCURRENCY,
         max_retries=RETRIES,
         ledger=":memory:" if job.store is None else f"{job.store}/run.db",
-        **FORM,
+        form=job.form,
     ) as con:
         con.register("movies", f"{job.table}/rows.parquet")
         for before in first:

@@ -68,10 +68,12 @@ class Bills(Part):
     title = "Bills"
     rows: list[Row] = field(default_factory=list)
     counted: str = ""
+    real: int = 0
 
     def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
         """See Part."""
         size = choose(settings.quick)
+        self.real = size.real
         encode, self.counted = provider_tokens(settings.data)
         counter = Counter(encode)
         for name, rows in tables(settings.data, size.rows, size.real):
@@ -100,7 +102,7 @@ class Bills(Part):
 
     def render(self, drawn: Collection[str]) -> Iterator[str]:
         """See Part."""
-        yield WORDS.block("bill", model=MODEL, counted=self.counted, times=REPEATS)
+        yield WORDS.block("bill", model=MODEL, counted=self.counted, times=REPEATS, real=self.real)
         names = ("table", "model", "calls", "tokens a call", "ours, USD", "automatic", "unmarked")
         yield from markdown((*names, "read", "ours / automatic"), map(_cells, self.rows))
 
@@ -127,7 +129,7 @@ def provider_tokens(data: Path) -> tuple[Encode, str]:
     return lambda text: list(encode([text])[0]), "Llama 3's tokenizer"
 
 
-def tables(data: Path, rows: int, real: int | None) -> Iterator[tuple[str, pa.Table]]:
+def tables(data: Path, rows: int, real: int) -> Iterator[tuple[str, pa.Table]]:
     """Movies with each value five times, then all tables as they are, up to `real` rows."""
     for each in TABLES:
         if each.name == "movies" and (movies := read(each, data)) is not None:

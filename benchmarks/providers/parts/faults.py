@@ -28,11 +28,19 @@ IN_FLIGHT = 16
 BEYOND = 20
 """Requests after which a fault of all rows must have stopped a query, beside those under way."""
 SAID = "Yes"
+DEADLINE, TOTAL = 20.0, 40.0
+"""Seconds for a prompt with all its tries, and for the whole query."""
+LATE = 2.0
+"""Seconds that a query may take beyond TOTAL, to begin and to end."""
+CALLS = 3
+"""The budget, in calls for each row."""
 OPTIONS: dict[str, Any] = {
     "api_key": "k",
     "max_concurrency": IN_FLIGHT,
     "max_retries": 1,
     "timeout": 2.0,
+    "deadline": DEADLINE,
+    "total_timeout": TOTAL,
 }
 
 
@@ -71,6 +79,7 @@ class Failing(Part):
     def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
         """See Part."""
         rows = choose(settings.quick).failing
+        run(MODELS[0], "500", 0.0, 2)  # loops are compiled
         for model in MODELS:
             for share in (SOME, 1.0):
                 for kind in KINDS:
@@ -80,14 +89,30 @@ class Failing(Part):
         yield Figure("rows_lost", lost, 0, False, f"in {len(self.runs)} queries", any_size=True)
         wrong = sum(each.wrong for each in self.runs)
         yield Figure("rows_wrong", wrong, 0, False, f"in {len(self.runs)} queries", any_size=True)
+        over = sum(each.requests > CALLS * each.rows for each in self.runs)
+        note = f"of {CALLS} calls a row"
+        yield Figure("queries_over_budget", over, 0, False, note, any_size=True)
+        longest = max(self.runs, key=lambda each: each.seconds)
+        note, most = f"the longest is for {longest.kind}, with {TOTAL:g} s to end in", TOTAL + LATE
+        yield Figure("seconds_of_a_query", longest.seconds, most, False, note, any_size=True)
         alike = [each for each in self.runs if each.share == 1 and each.kind != "429"]
         worst = max(alike, key=lambda each: each.requests)
         beyond = max(0, worst.requests - IN_FLIGHT)
         yield Figure("calls_if_all_fail", beyond, BEYOND, False, f"the most are for {worst.kind}")
+        silent = [each for each in alike if not each.stopped]
+        note = ", ".join(sorted({each.kind for each in silent})) or "all say why"
+        yield Figure("all_fail_and_not_stopped", len(silent), 0, False, note)
 
     def render(self, drawn: Collection[str]) -> Iterator[str]:
         """See Part."""
-        yield WORDS.block("faults", some=f"{SOME:.0%}", in_flight=IN_FLIGHT)
+        yield WORDS.block(
+            "faults",
+            some=f"{SOME:.0%}",
+            in_flight=IN_FLIGHT,
+            deadline=f"{DEADLINE:g}",
+            total=f"{TOTAL:g}",
+            calls=CALLS,
+        )
         names = ("model", "fault", "of", "rows", "values", "errors", "requests", "seconds", "end")
         yield from markdown(names, map(_cells, self.runs))
 
@@ -113,7 +138,7 @@ def run(model: str, kind: Kind, share: float, rows: int) -> Run:
     began = time.perf_counter()
     with running(standin.handle) as url:
         server = url if model.startswith("anthropic:") else f"{url}/v1"
-        with rq.connect(model, base_url=server, **OPTIONS) as con:
+        with rq.connect(model, base_url=server, budget=f"{CALLS * rows} calls", **OPTIONS) as con:
             con.register("t", table)
             try:
                 with warnings.catch_warnings():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -29,6 +31,16 @@ def test_a_request_under_way_cannot_be_read() -> None:
     tokens = Tokens.of([[1, 2, 3, 4, 5, 6, at] for at in range(4)])  # six tokens shared
     assert [bill_automatic(tokens, AUTOMATIC, gap).read for gap in (1, 2, 3, 4)] == [18, 12, 6, 0]
     assert bill_automatic(tokens, AUTOMATIC, NEVER).read == 0
+
+
+def test_requests_beyond_what_a_machine_takes_read_what_was_written_on_the_next() -> None:
+    tokens = Tokens.of([[1, 2, 3, 4, 5, 6, at] for at in range(6)])
+    spread = replace(AUTOMATIC, requests_per_minute=3)
+    # Two machines of three requests each: on both, the first writes.
+    assert bill_automatic(tokens, spread, 1, 600.0).read == 4 * 6
+    assert bill_automatic(tokens, spread, 2, 600.0).read == 2 * 6
+    assert bill_automatic(tokens, spread, 1, 3.0).read == 5 * 6, "three a minute stay on one"
+    assert bill_automatic(tokens, spread).read == 5 * 6
 
 
 def test_hits_come_in_steps_above_the_minimum() -> None:

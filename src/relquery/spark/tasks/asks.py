@@ -22,6 +22,7 @@ from relquery.ledger.folder import FolderLedger
 from relquery.prompt import Answer
 from relquery.spark.tasks.types import plain
 from relquery.sql import names as ours
+from relquery.sql.caching.ordered import ordered
 from relquery.sql.execute.asker import Asker
 from relquery.sql.execute.reading import read_answer, without_surrogates
 from relquery.sql.execute.retry import asked_again
@@ -176,10 +177,10 @@ class _Asking:
         shelf = self.sending.shelf(None)
         self.given.update(shelf.known)
         missing = shelf.lacks(self.sending.every)
-        schedule = inputs.schedule(missing, self.asks.config.order)
+        sent = ordered(inputs, missing, self.asks.config.order, self.sending.asker.backend)
+        rows, schedule = sent.rows, sent.schedule
         if schedule is not None:
             self.phr, self.solving = float(schedule.report.phr), schedule.report.seconds
-        rows = missing if schedule is None else missing[schedule.rows]
         size = most if careful else max(1, len(rows))
         with suppress(_EnoughError):
             for begin in range(0, len(rows), size):

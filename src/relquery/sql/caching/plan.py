@@ -47,7 +47,8 @@ class CachePlan:
     given, after how many of its spans a prefix is kept. keep_for: for how many seconds; None where
     no prefix is marked. lengths: the marks in tokens. shared: (n,), after how many of its spans the
     prefix ends by which it goes to the same machine as others; 0 for none. blocks: the prompts,
-    counted. sharing: what the provider caches of them; None for nothing. price: by which.
+    counted. sharing: what the provider caches of them; None for nothing. price: by which. pays:
+    whether anything is saved; if not, prompts are unmarked and in the order given.
     """
 
     order: Int64s
@@ -58,6 +59,7 @@ class CachePlan:
     price: Price
     sharing: Sharing | None = None
     keep_for: float | None = None
+    pays: bool = True
 
     @property
     def changes(self) -> bool:
@@ -95,9 +97,9 @@ class Planned(Sequence[Prompt]):
 
 
 def planned(prompts: Sequence[Prompt], backend: Backend) -> CachePlan | None:
-    """The plan for prompts to a backend; None where there is nothing to plan with, or for."""
+    """The plan for prompts to a backend; None where nothing is known of its cache."""
     price, under_way = known_price(backend.name), backend.concurrency
-    if price is None or under_way is None or len(prompts) < 2:
+    if price is None or under_way is None:
         return None
     rate = backend.requests_per_minute
     return cache_plan(prompts, price, under_way, requests_per_minute=rate)
@@ -124,8 +126,10 @@ def cache_plan(
     blocks, rules = counter.blocks(prompts), _lenient(in_our_tokens(price, factor))
     nothing: Marks = [()] * len(prompts)
     nowhere = np.zeros(len(prompts), np.int64)
-    as_given = CachePlan(np.arange(len(prompts)), nothing, nothing, nowhere, blocks, price)
-    if not _is_shared(blocks, rules.minimum):
+    as_given = CachePlan(
+        np.arange(len(prompts)), nothing, nothing, nowhere, blocks, price, pays=False
+    )
+    if len(prompts) < 2 or not _is_shared(blocks, rules.minimum):
         return as_given
     if price.breakpoints:
         charged = bill(blocks, rules)

@@ -10,6 +10,7 @@ import numpy as np
 from relquery.arrays import Int64s
 from relquery.errors import RequestError
 from relquery.prompt import Answer
+from relquery.sql.caching.ordered import ordered
 from relquery.sql.execute.asker import Asker, failed
 from relquery.sql.execute.guard.both import Both, compare
 from relquery.sql.execute.guard.verdict import Verdict
@@ -50,7 +51,8 @@ def ask(question: Question, asker: Asker, verdict: Verdict | None = None) -> Rep
     sending = Sending.of(question, asker)
     schedule, both = None, None
     if asker.config.guard is not None and verdict is None:
-        schedule = sending.inputs.schedule(sending.every, asker.config.order)
+        every, order = sending.every, asker.config.order
+        schedule = ordered(sending.inputs, every, order, asker.backend).schedule
         both = compare(sending, schedule)
         verdict = None if both is None else both.verdict
     asking = _Asking.of(sending, both, is_pinned=verdict is not None and verdict.is_pinned)
@@ -112,18 +114,18 @@ class _Asking:
 
     def ask_rest(self, schedule: Schedule | None) -> Schedule | None:
         """Ask the inputs that are missing. schedule: of all, or None; returns that of these."""
-        inputs, order = self.sending.inputs, self.sending.asker.config.order
+        inputs, asker, plan = self.sending.inputs, self.sending.asker, None
         if self.is_pinned:
             rows = inputs.sorted(self.missing)
             schedule = inputs.schedule(rows, "original")
         elif schedule is None:  # as it is without a guard
-            rows, schedule = self.missing, inputs.schedule(self.missing, order)
-            rows = rows if schedule is None else rows[schedule.rows]
+            sent = ordered(inputs, self.missing, asker.config.order, asker.backend)
+            rows, schedule, plan = sent.rows, sent.schedule, sent.plan
         else:
             schedule = schedule.part(np.flatnonzero(np.isin(schedule.rows, self.missing)))
             rows = schedule.rows
         try:
-            self.sending.send(rows, schedule, self.shelf, self._put)
+            self.sending.send(rows, schedule, self.shelf, self._put, plan)
         finally:
             if self.is_pinned:
                 self.sending.copy({row: self.answers[row] for row in rows.tolist()})

@@ -23,7 +23,7 @@ from relquery.arrays import Int64s
 from relquery.ledger import AnswerStore, Keys, has_one_answer, is_known, look_up, save_copies
 from relquery.prompt import Answer, Prompt
 from relquery.sql.caching.foreseen import foreseen
-from relquery.sql.caching.plan import planned
+from relquery.sql.caching.plan import CachePlan, planned
 from relquery.sql.execute.answered import delivered
 from relquery.sql.execute.asker import Asker
 from relquery.sql.inputs.inputs import Inputs, Question
@@ -112,18 +112,23 @@ class Sending:
         schedule: Schedule | None,
         shelf: Shelf,
         heard: Callable[[int, Answer], None],
+        plan: CachePlan | None = None,
     ) -> None:
         """Ask inputs `rows`, with the fields of a schedule for them, or as written if None.
 
-        heard: told of each input and its answer; what it raises ends the requests.
+        heard: told of each input and its answer; what it raises ends the requests. plan: what the
+        provider caches of their prompts, if it is known.
         """
         done = self.sent
         prompts: Sequence[Prompt] = self.inputs.prompts(rows, schedule)
         places = np.searchsorted(shelf.inputs, rows)
-        plan, expected = planned(prompts, self.asker.backend), None
-        if self.ledger is not None and self.ledger.claims is not None:
-            is_pinned = bool(self.inputs.pinned) or schedule is None
+        is_pinned = bool(self.inputs.pinned) or schedule is None
+        is_pinned |= self.asker.config.order in _PINNED
+        if plan is None:
+            plan = planned(prompts, self.asker.backend)
             is_pinned |= schedule is not None and schedule.report.method in _PINNED
+        expected = None
+        if self.ledger is not None and self.ledger.claims is not None:
             expected = foreseen(prompts, plan, self.asker.backend, is_pinned=is_pinned)
         if plan is not None and plan.changes:
             prompts, places = plan.prompts(prompts), places[plan.order]

@@ -8,6 +8,7 @@ import numpy as np
 
 from relquery.arrays import Int64s
 from relquery.ledger import has_one_answer
+from relquery.sql.caching.ordered import ordered
 from relquery.sql.execute.asker import Asker
 from relquery.sql.execute.guard.both import judged, sample
 from relquery.sql.execute.sending import AS_WRITTEN, REORDERED, Sending
@@ -34,7 +35,8 @@ def asked_twice(question: Question, inputs: Inputs, asker: Asker) -> AskedTwice 
     if asker.config.guard is None:
         return None
     every = np.arange(inputs.count)
-    sampled = sample(inputs.schedule(every, asker.config.order), asker.config)
+    sent = ordered(inputs, every, asker.config.order, asker.backend)
+    sampled = sample(sent.schedule, asker.config)
     if sampled is None:
         return None
     rows = np.sort(sampled.rows)

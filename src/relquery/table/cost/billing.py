@@ -109,12 +109,19 @@ def _window(price: Price, rate: float | None) -> int:
     return int(min(price.lifetime_s * rate / 60, FOREVER))
 
 
+def machines_of(tokens: Tokens, price: Price, rate: float | None) -> Int64s | None:
+    """(n,), the machine of each request at an automatic cache that spreads them; None for one.
+
+    rate: requests a minute.
+    """
+    if rate is None or price.requests_per_minute is None:
+        return None
+    tree, limit = prefix_tree(tokens), float(price.requests_per_minute)
+    return _machines(tree, price.minimum, float(rate), limit)
+
+
 def _bill_automatic(tokens: Tokens, price: Price, rate: float | None) -> Bill:
-    machines = None
-    if rate is not None and price.requests_per_minute is not None:
-        tree = prefix_tree(tokens)
-        limit = float(price.requests_per_minute)
-        machines = _machines(tree, price.minimum, float(rate), limit)
+    machines = machines_of(tokens, price, rate)
     hits = prefix_tree(tokens, machines, _window(price, rate)).hits
     steps = (hits - price.minimum) // price.granularity * price.granularity
     read = int(np.where(hits < price.minimum, 0, price.minimum + steps).sum())

@@ -12,7 +12,7 @@ import numpy as np
 from relquery.arrays import Int64s
 from relquery.prices.price import Price
 from relquery.table.compiled import compiled
-from relquery.table.cost.billing import Bill, Marks
+from relquery.table.cost.billing import Bill, Marks, machines_of
 from relquery.table.cost.blocks import Blocks
 from relquery.table.cost.prefix_tree import PrefixTree, prefix_tree
 from relquery.table.cost.tokens import Tokens
@@ -21,9 +21,13 @@ NEVER = 2**62
 """A gap with which nothing is ever read."""
 
 
-def bill_automatic(tokens: Tokens, price: Price, gap: int = 1) -> Bill:
-    """The bill of prompts, in the order sent, where the provider caches by itself."""
-    hits = _hits(prefix_tree(tokens), gap)
+def bill_automatic(tokens: Tokens, price: Price, gap: int = 1, rate: float | None = None) -> Bill:
+    """The bill of prompts, in the order sent, where the provider caches by itself.
+
+    rate: requests a minute, of which a provider may take only some with one prefix to the machine
+    that has it; None if that does not matter.
+    """
+    hits = _hits(prefix_tree(tokens, machines_of(tokens, price, rate)), gap)
     steps = (hits - price.minimum) // price.granularity * price.granularity
     read = int(np.where(hits < price.minimum, 0, price.minimum + steps).sum())
     nothing: Marks = [()] * len(tokens)

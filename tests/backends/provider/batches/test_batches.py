@@ -98,6 +98,21 @@ def test_every_prompt_gets_its_own_answer(provider: Provider, tmp_path: Path) ->
             assert list(batch.metadata) == ["relquery"]
 
 
+@pytest.mark.parametrize(
+    ("provider", "sampling", "name"),
+    [(ANTHROPIC, {}, "temperature"), (OPENAI, {"temperature": 1.0, "top_k": 3}, "top_k")],
+)
+def test_settings_without_an_argument_in_the_sdk_are_in_the_body_itself(
+    provider: Provider, sampling: dict[str, Any], name: str, tmp_path: Path
+) -> None:
+    with serving(echo) as server:
+        asked(backend(server, tmp_path / "b", provider), ["a"], **sampling)
+        (batch,) = server.batches
+        ((_, body),) = batch.lines
+        assert name in body
+        assert "extra_body" not in body
+
+
 @BOTH
 def test_labels_and_schemas_are_read_as_those_of_live_calls(
     provider: Provider, tmp_path: Path

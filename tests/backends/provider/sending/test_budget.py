@@ -7,13 +7,13 @@ from random import Random
 
 import pytest
 
+from benchmarks.providers.virtual import Outcome, ask, refusal, says
 from relquery.backends.provider.form.reply import Said
 from relquery.backends.provider.form.trouble import TroubleError
 from relquery.backends.provider.sending.amounts import Amount
 from relquery.backends.provider.sending.budget import Purse, usd_of, warn_if_unpriced
 from relquery.errors import BudgetError, ConfigError
 from relquery.prompt import Sampling
-from tests.backends.provider.sending.virtual import Outcome, ask, refusal, says
 
 SHORT = Sampling(max_tokens=50)
 

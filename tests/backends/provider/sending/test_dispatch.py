@@ -10,13 +10,13 @@ from random import Random
 
 import pytest
 
+from benchmarks.providers.virtual import Answering, ask, refusal, says, written
 from relquery.backends.provider.form.reply import Said
 from relquery.backends.provider.form.trouble import TroubleError
 from relquery.backends.provider.sending.trial import AllAlikeError
 from relquery.backends.provider.wires.wire import Sent
 from relquery.errors import ModelError
 from relquery.prompt import Sampling
-from tests.backends.provider.sending.virtual import Answering, ask, refusal, says, written
 
 SECONDS = 0.05
 
@@ -151,6 +151,21 @@ def test_a_fault_for_all_rows_stops_soon_and_says_why(name: str, concurrency: in
     reasons = {"refusal": "refused: I must not", "garbage": "not a reply", "wrong types": "not a"}
     expected = fault.words if isinstance(fault, TroubleError) else reasons[name]
     assert expected in str(outcome.error)
+
+
+def test_a_fault_for_all_rows_stops_soon_though_each_first_refuses_a_setting() -> None:
+    seen = set[str]()
+
+    async def fails(question: str) -> Said:
+        if question not in seen:
+            seen.add(question)
+            said = "temperature is not supported"
+            raise TroubleError("status", f"400: {said}", 400, said=said, param="temperature")
+        raise refusal(500)
+
+    outcome = ask(fails, 500, max_concurrency=16, max_retries=1)
+    assert isinstance(outcome.error, AllAlikeError)
+    assert len(outcome.wire.asked) <= 16 + 20
 
 
 def test_a_server_that_refuses_all_for_now_is_given_up_in_the_end() -> None:

@@ -3,62 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from random import Random
-from typing import Any
 
 import pytest
 
+from benchmarks.providers.limited import Limited, storm
+from benchmarks.providers.virtual import ask, refusal, says
 from relquery.backends.provider.form.reply import Said, Usage
 from relquery.backends.provider.sending.limiter import Limiter
 from relquery.backends.provider.sending.needs import Need
-from relquery.backends.provider.wires.wire import Sent
-from tests.backends.provider.sending.virtual import Outcome, Refilled, ask, refusal, says, written
 
 CALLS = 20_000
 RPM, TPM = 500, 200_000
-
-
-class Limited:
-    """A server that takes so many requests and tokens a minute, and refuses others.
-
-    tells: whether replies say in headers what is left. prompt: tokens of a prompt, on average.
-    """
-
-    def __init__(self, rpm: float, tpm: float, prompt: int, *, tells: bool) -> None:
-        self.requests, self.tokens = Refilled(rpm), Refilled(tpm)
-        self.prompt, self.tells = prompt, tells
-        self.chance = Random(3)
-        self.asked = self.refused = self.used = 0
-
-    async def __call__(self, question: str) -> Said | Sent:
-        await asyncio.sleep(self.chance.uniform(0.01, 0.1))  # on its way
-        now = asyncio.get_running_loop().time()
-        said = says(
-            "yes", round(self.prompt * self.chance.uniform(0.7, 1.3)), self.chance.randint(1, 20)
-        )
-        tokens = said.usage.prompt + said.usage.output
-        self.asked += 1
-        if not (self.requests.take(1, now) and self.tokens.take(tokens, now)):
-            self.refused += 1
-            raise refusal(429, retry_after="1")
-        self.used += tokens
-        await asyncio.sleep(self.chance.uniform(0.5, 3.0))
-        return written(said, **self.headers()) if self.tells else said
-
-    def headers(self) -> dict[str, str]:
-        told = {"requests": self.requests, "tokens": self.tokens}
-        headers = {}
-        for kind, bucket in told.items():
-            headers[f"x_ratelimit_limit_{kind}"] = str(bucket.limit)
-            headers[f"x_ratelimit_remaining_{kind}"] = str(int(max(0, bucket.level)))
-        return headers
-
-
-def storm(server: Limited, calls: int, **config: Any) -> Outcome:
-    outcome = ask(server, calls, max_concurrency=100, timeout=600, **config)
-    assert outcome.error is None
-    assert set(outcome.texts) == {"yes"}
-    return outcome
 
 
 # Requests are short, tokens, or both.
@@ -71,8 +26,7 @@ def test_calls_use_up_a_given_limit_and_are_hardly_ever_refused(
 ) -> None:
     server = Limited(RPM, TPM, prompt, tells=tells)
     minutes = storm(server, calls, rpm=RPM, tpm=TPM).seconds / 60
-    used = max(calls / RPM, server.used / TPM) / minutes
-    assert used >= 0.95
+    assert max(calls / RPM, server.used / TPM) / minutes >= 0.95
     assert server.refused < 0.005 * server.asked
 
 

@@ -149,7 +149,8 @@ class Batching:
     def _body(self, row: _Row) -> dict[str, Any]:
         """A whole request; the SDKs put in what they do not know only in live ones."""
         body = self.asking.body(row.messages, self.asking.without)
-        return {"model": self.asking.server.model, **body, **body.pop("extra_body", {})}
+        more: dict[str, Any] = body.pop("extra_body", {})
+        return {"model": self.asking.server.model, **body, **more}
 
     async def _submit(self, job: Job, lines: list[Line]) -> None:
         """Submit a batch. Raises ModelError where the provider does not take it."""

@@ -121,9 +121,10 @@ class Dispatch:
                 with self.door.under_way(ticket):
                     sent = await self.asking.wire.send(ticket.body)
             except TroubleError as trouble:
-                self.door.note(trouble, ticket)
                 spared = self.asking.spared(trouble, ticket.without)
-                if refused := spared != ticket.without:
+                refused = spared != ticket.without
+                self.door.note(trouble, ticket, is_answer=not refused)
+                if refused:
                     row.without = spared
                     continue
                 was_read = trouble.status is not None and not trouble.is_passing

@@ -126,8 +126,12 @@ class Door:
         if ticket.is_scout:
             self._scouting_since = None
 
-    def note(self, trouble: TroubleError, ticket: Ticket) -> None:
-        """A request has brought no reply."""
+    def note(self, trouble: TroubleError, ticket: Ticket, *, is_answer: bool) -> None:
+        """A request has brought no reply.
+
+        is_answer: whether one that the server refuses for good is all that comes of it. One that
+        is sent again without a setting is not: the server may fail whatever it is asked.
+        """
         shared, moment = self.shared, now()
         self.circuit.end()
         if trouble.may_be_billed:
@@ -137,7 +141,8 @@ class Door:
         shared.limiter.settle(ticket.need, ticket.reserved, None, trouble.headers, moment)
         self.asking.reached |= trouble.status is not None
         if trouble.status is not None and not trouble.is_passing:
-            self.circuit.succeed()
+            if is_answer:
+                self.circuit.succeed()
             shared.limiter.answered(moment)
         self._ended.set()
 

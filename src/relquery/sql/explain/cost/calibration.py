@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-UNSEEN = 0.2
+UNSEEN = 0.3
 """The relative error of our count, taken from texts in English, before any answer is seen."""
 _OF_ONE = 0.1  # the same after a single one
 _LEAST = 0.01

@@ -221,8 +221,10 @@ class Estimator:
         )
         if price is None:
             return told
-        bills = self._bills(sample, price, calibration.factor, is_ours=True)
-        table = self._bills(written, price, calibration.factor, is_ours=False)
+        each = _FIRST.expected + _PER_TOKEN.expected * length.tokens.expected
+        rate = 60 * self._under_way / each
+        bills = self._bills(sample, price, calibration.factor, rate, is_ours=True)
+        table = self._bills(written, price, calibration.factor, rate, is_ours=False)
         scale *= calibration.factor
         answers = output * (price.output / 1e6)
         live = bills.usd(scale, error)
@@ -243,9 +245,12 @@ class Estimator:
         )
 
     def _bills(
-        self, prompts: Sequence[Prompt], price: Price, factor: float, *, is_ours: bool
+        self, prompts: Sequence[Prompt], price: Price, factor: float, rate: float, *, is_ours: bool
     ) -> _Bills:
-        """Our order is sent as planned; the table's as it is, with the marks that pay there."""
+        """Our order is sent as planned; the table's as it is, with the marks that pay there.
+
+        rate: requests a minute.
+        """
         rules, gap = in_our_tokens(price, factor), self._under_way
         if is_ours:
             plan = cache_plan(prompts, price, gap, factor=factor, counter=self._counter)
@@ -258,7 +263,7 @@ class Estimator:
             sent = self._counter.tokens(later) if is_ours else tokens
             return _Bills(
                 bill_automatic(tokens, rules),
-                bill_automatic(sent, rules, gap),
+                bill_automatic(sent, rules, gap, rate),
                 bill_automatic(tokens, rules, NEVER),
             )
         blocks = self._counter.blocks(prompts)

@@ -1,0 +1,144 @@
+"""`relquery sql` as a process over the stand-in, killed while it asks."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.providers.standin.http import Request, Response, running
+from benchmarks.providers.standin.prompt import Sent
+from benchmarks.providers.standin.server import Standin
+from relquery.errors import RelqueryError
+
+QUERY = "SELECT LLM('Repeat the number.', t.*) AS said FROM t"
+IN_FLIGHT = 16
+SECONDS = 0.05
+"""Until an answer comes."""
+PATIENCE = 240.0
+"""Seconds that a process may take."""
+_ROW = re.compile(r"row number (\d+)")
+
+
+def row_of(sent: Sent) -> int:
+    """Which row a prompt asks about."""
+    found = _ROW.search(sent.text)
+    assert found is not None
+    return int(found[1])
+
+
+@dataclass(slots=True)
+class Watched:
+    """A stand-in that notes when requests come and answers go, by row.
+
+    before, after: called around each request with its method and path. url: its address.
+    """
+
+    standin: Standin
+    before: Callable[[str], None] = lambda what: None
+    after: Callable[[str], None] = lambda what: None
+    came: list[tuple[float, int]] = field(default_factory=list)
+    gave: list[tuple[float, int]] = field(default_factory=list)
+    url: str = ""
+
+    async def handle(self, request: Request) -> Response:
+        """Answer as the stand-in does."""
+        what = f"{request.method} {request.path.partition('?')[0]}"
+        self.before(what)
+        found = _ROW.search(request.body.decode()) if what.endswith("/completions") else None
+        if found is not None:
+            self.came.append((time.monotonic(), int(found[1])))
+        reply = await self.standin.handle(request)
+        if found is not None:
+            self.gave.append((time.monotonic(), int(found[1])))
+        self.after(what)
+        return reply
+
+
+@contextmanager
+def watched(seconds: float = SECONDS, batch_seconds: float = 1.0) -> Iterator[Watched]:
+    """A stand-in that answers each row with its number."""
+    standin = Standin(
+        answer=lambda sent: f"row {row_of(sent)}",
+        begins=seconds,
+        ends=seconds,
+        batch_seconds=batch_seconds,
+    )
+    seen = Watched(standin)
+    with running(seen.handle) as url:
+        seen.url = url
+        yield seen
+
+
+def table(folder: Path, rows: int) -> Path:
+    """A file with numbered rows."""
+    path = folder / "t.csv"
+    lines = (f"row number {row}\n" for row in range(rows))
+    path.write_text("note\n" + "".join(lines), encoding="utf-8")
+    return path
+
+
+def start(
+    seen: Watched, rows: Path, ledger: Path, model: str, options: Sequence[str] = ()
+) -> subprocess.Popen[str]:
+    """The process."""
+    server = seen.url if model.startswith("anthropic:") else f"{seen.url}/v1"
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-m", "relquery", "sql", QUERY, "--table", f"t={rows}"),
+            *("--model", model, "--base-url", server, "--ledger", str(ledger)),
+            *("--concurrency", str(IN_FLIGHT), "--format", "csv"),
+            *options,
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"},
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> list[str]:
+    """The values that it printed, sorted. Raises RelqueryError if it failed or did not end."""
+    try:
+        said, told = process.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        _, told = process.communicate()
+        raise RelqueryError(f"relquery sql did not end. It printed:\n{told[-2000:]}") from None
+    if process.returncode:
+        raise RelqueryError(f"relquery sql ended with {process.returncode}:\n{told[-2000:]}")
+    return sorted(value for (value,) in list(csv.reader(said.splitlines()))[1:])
+
+
+def kill(process: subprocess.Popen[str]) -> float:
+    """Kill it; gives when, as `Watched` counts."""
+    when = time.monotonic()
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    return when
+
+
+def wait_until(holds: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    """Wait until something holds. Raises RelqueryError if the process ends first, or never does."""
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        if process.poll() is not None or time.monotonic() > end:
+            process.kill()
+            _, told = process.communicate()
+            raise RelqueryError(f"relquery sql ended too soon:\n{told[-2000:]}")
+        time.sleep(0.002)
+
+
+def stored(ledger: Path) -> list[int]:
+    """The rows whose answers are in a ledger, as another process reads it."""
+    with closing(sqlite3.connect(ledger)) as file:
+        return [int(text.split()[1]) for (text,) in file.execute("SELECT text FROM answers")]
