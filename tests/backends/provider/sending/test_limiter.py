@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from random import Random
 
 import pytest
 
@@ -60,6 +61,29 @@ def test_a_refusal_lets_nobody_through_until_the_moment_that_the_server_names() 
     early = [time for time in times if time < 20]
     assert len(early) <= 8, "those that were under way"
     assert len(times) == len(early) + 50
+
+
+@pytest.mark.parametrize(("share", "times"), [(0.05, 1.3), (0.1, 1.3), (0.2, 6)])
+def test_a_few_refusals_among_many_answers_hold_up_their_own_rows_alone(
+    share: float, times: float
+) -> None:
+    chance, refused = Random(5), set[str]()
+
+    async def moody(question: str) -> Said:
+        await asyncio.sleep(0.05)
+        if question not in refused and chance.random() < share:
+            refused.add(question)
+            raise refusal(429, retry_after="1")
+        return says("yes")
+
+    async def calm(question: str) -> Said:
+        await asyncio.sleep(0.05)
+        return says("yes")
+
+    outcome = ask(moody, 2_000, max_concurrency=16)
+    assert set(outcome.texts) == {"yes"}
+    assert len(refused) > 0.8 * share * 2_000
+    assert outcome.seconds < times * ask(calm, 2_000, max_concurrency=16).seconds
 
 
 def test_what_is_waited_for_can_be_seen() -> None:

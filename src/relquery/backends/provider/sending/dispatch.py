@@ -161,10 +161,10 @@ class Dispatch:
         wait = backoff(row.tries, told, self.chance)
         if trouble.is_limit:
             limiter = self.shared.limiter
-            if told is None:
+            if told is None and limiter.refusals:
                 wait = backoff(limiter.refusals + 1, None, self.chance)
-            limiter.refused(min(wait, TOO_LONG), now(), trouble.headers)
-            wait = 0.0  # the limiter lets nobody through until then
+            if limiter.refused(min(wait, TOO_LONG), now()):
+                wait = 0.0  # the limiter lets nobody through until then
         elif trouble.is_passing:
             self.door.circuit.fail(row.index, row.begun, self.asking.why(trouble), wait, now())
         return None if is_last else wait

@@ -16,12 +16,14 @@ _FIRST_RATIO = 0.3  # tokens per byte, until the first usage tells
 _WEIGHT = 0.05  # of the newest call in averages
 _APART = 1.0  # seconds between calls while the server refuses
 _WINDOW = 60.0
-_LOWER, _RAISE = 0.8, 0.05
+_LOWER, _RAISE, _RAISE_SHARE = 0.8, 0.05, 1e-4
 """Without a known limit: the part of the pace that is left after a refusal, and the requests a
-minute that each answer adds."""
+minute that each answer adds, or the share of them if that is more."""
 _LEAST = 6.0  # requests a minute
 _ENOUGH_SEEN = 10  # answers, until there is a pace
 _MORE_CARE, _MOST_CARE, _LESS_CARE = 1.25, 8.0, 0.995
+_LAST = 10
+"""Calls that tell whether a refusal without a known limit is one of many: most of them are."""
 
 
 @dataclass(slots=True)
@@ -57,8 +59,10 @@ class Limiter:
     """Shared by all threads that ask one server. Moments are seconds of one monotonic clock.
 
     rpm, tpm: limits that the user gave; else the server's, once a reply tells them. While neither
-    is known, a refusal (429) slows down by the pace so far. After one, nothing is sent until the
-    moment that the server names, and then one call a second until one is answered.
+    is known, refusals (429) slow down by the pace so far, but only if the server refuses most of
+    what it is asked: a few among many answers are no matter of the pace. After a refusal that
+    counts, nothing is sent until the moment that the server names, and then one call a second until
+    one is answered.
     """
 
     rpm: float | None = None
@@ -75,6 +79,8 @@ class Limiter:
     _next: float = 0.0
     _refusals: int = 0
     _answered: deque[float] = field(default_factory=deque)
+    _lowered_until: float = 0.0
+    _last: deque[bool] = field(default_factory=lambda: deque(maxlen=_LAST))  # which were refused
     _lock: Lock = field(default_factory=Lock)
 
     @property
@@ -135,18 +141,29 @@ class Limiter:
                 self._refusals, self._until = 0, min(self._until, now)
             self._care = max(1.0, self._care * _LESS_CARE)
             self._answered.append(now)
+            self._last.append(False)
             self._forget(now)
             if self._is_paced and self._requests is not None:
-                self._requests.limit += _RAISE
+                self._requests.limit += max(_RAISE, _RAISE_SHARE * self._requests.limit)
 
-    def refused(self, seconds: float, now: float, headers: Headers) -> None:
-        """The server has too many calls, and may be asked again in so many seconds."""
+    def refused(self, seconds: float, now: float) -> bool:
+        """The server has too many calls, and may be asked again in so many seconds.
+
+        Returns whether nobody may ask it until then, rather than this one call.
+        """
         with self._lock:
+            self._last.append(True)
+            if not self._is_limited and 2 * sum(self._last) <= len(self._last):
+                if self._requests is not None and now >= self._lowered_until:
+                    self._lower_pace(now, self._requests)
+                    self._lowered_until = now + max(1.0, seconds)
+                return False
             # Those that were under way together count once.
             if now >= self._until or not self._refusals:
                 self._refusals += 1
-                self._slow_down(now, headers)
+                self._slow_down(now)
             self._until = max(self._until, now + seconds)
+            return True
 
     def _set_up(self, now: float) -> None:
         if self._requests is None and self.rpm is not None:
@@ -180,18 +197,37 @@ class Limiter:
                 left = max(0.0, told.remaining - self._open_tokens)
                 self._tokens.level = min(self._tokens.level, left)
 
-    def _slow_down(self, now: float, headers: Headers) -> None:
-        self._forget(now)
+    @property
+    def _is_limited(self) -> bool:
+        """Whether a limit is known, rather than a pace found."""
+        return self._tokens is not None or (self._requests is not None and not self._is_paced)
+
+    def _slow_down(self, now: float) -> None:
+        """Most of what the server was asked was too much."""
         if self._tokens is not None:  # the server may count more for a call than it took
             self._care = min(_MOST_CARE, self._care * _MORE_CARE)
         if self._requests is not None and not self._is_paced:
             return
-        if len(self._answered) >= _ENOUGH_SEEN:
-            pace = len(self._answered) / max(1.0, now - self._answered[0]) * 60
+        if (pace := self._pace(now)) is not None:
             if self._requests is not None:
                 pace = min(pace, self._requests.limit)
             self._requests = _at(max(_LEAST, pace * _LOWER), self._requests, now)
             self._is_paced = True
+
+    def _lower_pace(self, now: float, requests: Bucket) -> None:
+        """Some of what the server was asked was too much, or refused for another reason.
+
+        So much as it has answered in the last minute is never too much.
+        """
+        pace = self._pace(now) or 0.0
+        requests.limit = min(requests.limit, max(requests.limit, pace) * _LOWER)
+
+    def _pace(self, now: float) -> float | None:
+        """Answers a minute, of late; None if there are too few."""
+        self._forget(now)
+        if len(self._answered) < _ENOUGH_SEEN:
+            return None
+        return len(self._answered) / max(1.0, now - self._answered[0]) * 60
 
     def _forget(self, now: float) -> None:
         while self._answered and now - self._answered[0] > _WINDOW:
