@@ -62,7 +62,7 @@ def test_a_schema_that_refers_to_itself_ends() -> None:
 
 def test_text_without_a_type_is_assumed() -> None:
     assert of(Sampling()) == (Range(TEXT.low, TEXT.expected, 256), "assumed")
-    assert of(Sampling(max_tokens=20)) == (Range(8, 20, 20), "assumed")
+    assert of(Sampling(max_tokens=20)) == (Range(1, 20, 20), "assumed")
     assert of(Sampling(max_tokens=4000))[0].high == 4000
 
 

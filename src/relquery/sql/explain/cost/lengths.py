@@ -19,7 +19,7 @@ from relquery.sql.explain.cost.ranges import Range
 Source = Literal["answers", "type", "assumed"]
 Count = Callable[[str], int]
 
-TEXT = Range(8, 60, 256)
+TEXT = Range(1, 60, 256)
 """Tokens of an answer in words, if nothing is known. Its high end is max_tokens if that is less."""
 _STRING = ("n", "a short text", "a text of a few sentences, as a description is. " * 3)
 _ITEMS = (1, 3, 8)
