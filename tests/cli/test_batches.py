@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -55,8 +56,11 @@ def test_a_batch_is_submitted_and_its_answers_come_when_the_run_is_resumed(
         assert "running" in out
         assert "batch_0" in out
 
-        status, out, _ = run("resume", ledger, "--format", "csv")
+        (noted,) = json.loads(run("ledger", ledger, "--format", "json")[1])["runs"]
+        assert noted["state"] == "pending"
+        status, out, err = run("resume", ledger, "--format", "csv")
         assert status == 0
+        assert "Resuming run 1, which waits for a batch." in err
         assert [line.split(",")[0] for line in out.splitlines()] == ['"n"', "1", "2", "3"]
         assert len(server.batches) == 1
         assert run("resume", ledger)[2].startswith("Nothing to resume")

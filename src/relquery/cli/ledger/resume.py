@@ -60,7 +60,8 @@ def resume(
     for name in _given(ctx, command):
         options.pop(name, None)
     given = [run.query, "--ledger", str(path), *arguments(command, options), *ctx.args]
-    _say(f"Resuming run {run.number}, which was {run.state.value}.")
+    how = "waits for a batch" if run.state is State.PENDING else f"was {run.state.value}"
+    _say(f"Resuming run {run.number}, which {how}.")
     with command.make_context("sql", given, parent=ctx.parent) as inner:
         command.invoke(inner)
 
