@@ -84,16 +84,26 @@ def test_calls_that_do_not_need_each_other_are_submitted_together(run: Run, tmp_
         assert sum(len(batch.lines) for batch in server.batches) in (5, 6)
 
 
-def test_batches_are_cancelled(run: Run, tmp_path: Path) -> None:
+def test_batches_are_cancelled(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "t.csv").write_text("n\n1\n", encoding="utf-8")
     ledger = str(tmp_path / "run.db")
     with serving(answer, looks=99) as server:
         at = ("--model", "openai:gpt-4.1-mini", "--base-url", f"{server.url}/v1")
         query = ("SELECT LLM('up', n) AS up FROM t", "--table", str(tmp_path / "t.csv"))
         assert run("sql", *query, *at, "--ledger", ledger, "--batch")[0] == 4
-        status, _, _ = run("batches", ledger, "--cancel", "--base-url", f"{server.url}/v1")
-        assert status == 0
+        status, out, err = run("batches", ledger, "--cancel")
+        host = server.url.removeprefix("http://")
+        assert "not asked" in out
+        assert f"{host} was not asked. Give its address: relquery batches {ledger}" in err
+        assert err.endswith("--base-url URL 0 batches were cancelled.")
+        assert not server.batches[0].is_cancelled
+        monkeypatch.setenv("COLUMNS", "60")
+        cancel = ("batches", ledger, "--cancel", "--base-url", f"{server.url}/v1")
+        status, out, err = run(*cancel)
+        assert (status, err) == (0, "1 batch was cancelled.")
+        assert f"openai:gpt-4.1-mini@{host}" in "".join(out.split())
         assert server.batches[0].is_cancelled
+        assert run(*cancel)[2] == "0 batches were cancelled."
         status, _, err = run("resume", ledger)
         assert status == 3
         assert "The batch was cancelled." in err
