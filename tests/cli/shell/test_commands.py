@@ -119,7 +119,7 @@ def test_calls_are_shown_and_wait_for_a_yes(
     session.ask = lambda question: questions.append(question) or next(replies)  # type: ignore[func-returns-value]
     say(".explain on")
     _, err = say(f"{ASKS} SELECT 1;")
-    assert "1 LLM call, tree order" in err
+    assert "1 LLM expression, tree order" in err
     assert "Nothing was sent. 1 more entry was not run." in err
     assert backend.asked == []
     assert "ALIEN" in say(f"EXPLAIN ANALYZE {ASKS}")[0] + say(ASKS)[0]
