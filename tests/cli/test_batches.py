@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -55,8 +56,11 @@ def test_a_batch_is_submitted_and_its_answers_come_when_the_run_is_resumed(
         assert "running" in out
         assert "batch_0" in out
 
-        status, out, _ = run("resume", ledger, "--format", "csv")
+        (noted,) = json.loads(run("ledger", ledger, "--format", "json")[1])["runs"]
+        assert noted["state"] == "pending"
+        status, out, err = run("resume", ledger, "--format", "csv")
         assert status == 0
+        assert "Resuming run 1, which waits for a batch." in err
         assert [line.split(",")[0] for line in out.splitlines()] == ['"n"', "1", "2", "3"]
         assert len(server.batches) == 1
         assert run("resume", ledger)[2].startswith("Nothing to resume")
@@ -80,16 +84,26 @@ def test_calls_that_do_not_need_each_other_are_submitted_together(run: Run, tmp_
         assert sum(len(batch.lines) for batch in server.batches) in (5, 6)
 
 
-def test_batches_are_cancelled(run: Run, tmp_path: Path) -> None:
+def test_batches_are_cancelled(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "t.csv").write_text("n\n1\n", encoding="utf-8")
     ledger = str(tmp_path / "run.db")
     with serving(answer, looks=99) as server:
         at = ("--model", "openai:gpt-4.1-mini", "--base-url", f"{server.url}/v1")
         query = ("SELECT LLM('up', n) AS up FROM t", "--table", str(tmp_path / "t.csv"))
         assert run("sql", *query, *at, "--ledger", ledger, "--batch")[0] == 4
-        status, _, _ = run("batches", ledger, "--cancel", "--base-url", f"{server.url}/v1")
-        assert status == 0
+        status, out, err = run("batches", ledger, "--cancel")
+        host = server.url.removeprefix("http://")
+        assert "not asked" in out
+        assert f"{host} was not asked. Give its address: relquery batches {ledger}" in err
+        assert err.endswith("--base-url URL 0 batches were cancelled.")
+        assert not server.batches[0].is_cancelled
+        monkeypatch.setenv("COLUMNS", "60")
+        cancel = ("batches", ledger, "--cancel", "--base-url", f"{server.url}/v1")
+        status, out, err = run(*cancel)
+        assert (status, err) == (0, "1 batch was cancelled.")
+        assert f"openai:gpt-4.1-mini@{host}" in "".join(out.split())
         assert server.batches[0].is_cancelled
+        assert run(*cancel)[2] == "0 batches were cancelled."
         status, _, err = run("resume", ledger)
         assert status == 3
         assert "The batch was cancelled." in err

@@ -186,7 +186,7 @@ def test_explain_shows_calls_before_they_are_made_and_how_they_would_be_cheaper(
     query = "SELECT LLM('Why?', a, b) FROM t WHERE LLM('Good?', a) = 'Yes' AND b > 0"
     out, err = relquery("sql", query, "--explain", "-t", table, "-m", MODEL)
     assert [" ".join(line.split()) for line in out.splitlines()] == [
-        "2 LLM calls, tree order",
+        "2 LLM expressions, tree order",
         "stage rows calls prompt tokens hit rate answers asks",
         "filter 1 2 2 472 47% usually one forward pass, at most 256 tokens Good? (a)",
         "projection 1 at most 2 at most 2 at most 486 82% decoded, at most 256 tokens Why? (a, b)",

@@ -41,7 +41,8 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
     def run(*options: str) -> tuple[int, str, str]:
         query = "SELECT n, LLM('up', n) AS up FROM t"
-        monkeypatch.setattr(sys, "argv", ["relquery", "sql", query, *options])
+        given = options if options[0] == "resume" else ("sql", query, *options)
+        monkeypatch.setattr(sys, "argv", ["relquery", *given])
         with pytest.raises(SystemExit) as ended:
             main()
         out, err = capsys.readouterr()
@@ -101,14 +102,29 @@ def test_a_budget_that_is_spent_says_what_is_kept_and_how_to_go_on(
         code, _, err = run(*options, "--budget", "10 calls")
         assert code == 1
         assert "The budget of 10 calls has no room for another call: 10 calls are spent" in err
-        assert "Answers so far are in" in err
+        assert f"Answers so far are in {ledger} (10 new); to go on: relquery resume" in err
+        assert err.count("go on") == 1
         assert len(server.asked) == 10
         with closing(sqlite3.connect(ledger)) as file:
             assert file.execute("SELECT count(*) FROM answers").fetchone() == (10,)
-        code, out, _ = run(*options, "--budget", "20 calls")
+        code, _, err = run("resume", str(ledger))  # with the budget of that run
+        assert code == 1
+        assert "10 calls were spent by earlier runs; this run may spend up to 10 calls more." in err
+        assert len(server.asked) == 20
+        code, out, err = run("resume", str(ledger), "--budget", "10,000 tokens")
         assert code == 0
+        assert re.search(r"\d tokens were spent by earlier runs; .* up to 10,000 tokens more", err)
         assert len(out.splitlines()) == 31
         assert len(server.asked) == 30
+
+
+def test_a_budget_that_is_spent_without_a_ledger_says_nothing_of_the_same_one(
+    rows: Path, run: Run
+) -> None:
+    with serving(answer) as server:
+        code, _, err = run("-t", str(rows), *at(server), "--budget", "10 calls")
+    assert code == 1
+    assert err.endswith("Raise the budget. Give --ledger FILE to keep what is answered.")
 
 
 @pytest.mark.parametrize(

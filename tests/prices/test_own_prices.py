@@ -73,6 +73,8 @@ def test_more_prices_leave_those_of_other_models(folder: Path) -> None:
         ('"2026-11-20"', "2026-11-20", "date of 'my-model' is datetime.date"),
         ('["my-model"]', "", "'date' is a str; it must be a table of prices."),
         ('["my-model"]', '["my-model"', "f is not valid TOML"),
+        ('["my-model"]', "model,usd", "Give a .toml or .json file with a table for each model"),
+        ("write = 1.0", "write = 1.25", "it must be 1, like uncached, as an automatic cache"),
     ],
 )
 def test_a_file_that_is_wrong_is_refused_by_the_name_of_what_is_wrong(
@@ -91,7 +93,7 @@ def test_a_file_without_prices_is_refused(text: str) -> None:
 
 
 def test_a_file_that_is_missing_or_no_text_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match=r"no\.toml does not exist\. Check its name"):
         read_file(tmp_path / "no.toml")
     (tmp_path / "b.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="cannot be read"):

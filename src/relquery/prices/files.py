@@ -14,6 +14,10 @@ from relquery.prices.price import Price
 
 _OF_PRICE: dict[str, Field[Any]] = {one.name: one for one in fields(Price) if one.name != "name"}
 _TEXTS = ("date", "source")
+_REMEDY = (
+    "Give a .toml or .json file with a table for each model, as `relquery prices --format json` "
+    "prints them."
+)
 _COUNTS = ("minimum", "granularity", "breakpoints")
 
 
@@ -21,6 +25,8 @@ def read_file(path: Path) -> dict[str, Price]:
     """The prices in a file, by model. Raises ConfigError for whatever is wrong with it."""
     try:
         text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise ConfigError(f"The file of prices {path} does not exist. Check its name.") from error
     except (OSError, UnicodeDecodeError) as error:
         said = f"The prices in {path} cannot be read: {error}. Check the file."
         raise ConfigError(said) from error
@@ -33,12 +39,9 @@ def parse(text: str, where: str, *, is_json: bool = False) -> dict[str, Price]:
         given = json.loads(text) if is_json else tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         kind = "JSON" if is_json else "TOML"
-        raise ConfigError(f"{where} is not valid {kind}: {error}.") from error
+        raise ConfigError(f"{where} is not valid {kind}: {error}. {_REMEDY}") from error
     if not isinstance(given, dict) or not given:
-        raise ConfigError(
-            f"{where} has no prices. Give a table for each model, as `relquery prices --format "
-            "json` prints them."
-        )
+        raise ConfigError(f"{where} has no prices. {_REMEDY}")
     return {name: _price(name, table, where) for name, table in given.items()}
 
 

@@ -86,7 +86,10 @@ class Price:
             "read": (0 <= self.read <= self.uncached, "between 0 and uncached"),
             "write": (
                 self.write == self.uncached if automatic else self.uncached <= self.write < inf,
-                "uncached, or above it if requests have breakpoints",
+                f"{self.uncached:g}, like uncached, as an automatic cache is written for nothing; "
+                "if requests mark what is cached, give breakpoints too"
+                if automatic
+                else f"at least {self.uncached:g}, like uncached",
             ),
             "output": (0 <= self.output < inf, "0 or more"),
             "minimum": (self.minimum >= 0, "0 or more"),

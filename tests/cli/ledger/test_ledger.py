@@ -109,6 +109,23 @@ def test_filters_leave_out_the_rest(relquery: Run, path: Path) -> None:
     assert groups(relquery, str(path), "--since", "7d") == {}
 
 
+def test_a_model_is_found_at_any_server_and_others_are_named_where_it_is_not(
+    relquery: Run, path: Path
+) -> None:
+    at = "openai:small@127.0.0.1:8911"
+    ask(path, at, 30, YES, YES, YES)
+    ask(path, "openai:smaller", 30, YES)
+    small = {"openai:small": (2, 1, 2)}
+    assert groups(relquery, str(path), "--model", "openai:small") == small | {at: (3, 0, 0)}
+    assert groups(relquery, str(path), "--model", at) == {at: (3, 0, 0)}
+    _, err = relquery("ledger", str(path), "--model", "openai:small", "--prune", "--yes")
+    assert "Deleted 5 answers and 2 failures" in err
+    others = "The ledger has nothing of a model 'openai:small'. Its models: openai:large, "
+    for command in ("ledger", "doctor"):
+        _, err = relquery(command, str(path), "--model", "openai:small", code=1)
+        assert f"{others}openai:smaller." in err
+
+
 @pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
 def test_it_exports_answers_and_failures_with_their_facts(
     relquery: Run, path: Path, tmp_path: Path, ending: str

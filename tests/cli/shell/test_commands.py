@@ -119,7 +119,7 @@ def test_calls_are_shown_and_wait_for_a_yes(
     session.ask = lambda question: questions.append(question) or next(replies)  # type: ignore[func-returns-value]
     say(".explain on")
     _, err = say(f"{ASKS} SELECT 1;")
-    assert "1 LLM call, tree order" in err
+    assert "1 LLM expression, tree order" in err
     assert "Nothing was sent. 1 more entry was not run." in err
     assert backend.asked == []
     assert "ALIEN" in say(f"EXPLAIN ANALYZE {ASKS}")[0] + say(ASKS)[0]
@@ -157,7 +157,8 @@ def test_results_have_the_form_that_is_set(say: Say) -> None:
 
 def test_only_some_rows_of_a_table_are_shown(say: Say) -> None:
     say(".rows 2")
-    assert "first 2 of 9 rows" in " ".join(say("FROM range(9);")[0].split())
+    shown = say("SELECT range AS n FROM range(9);")[0]
+    assert shown.splitlines()[-1] == "first 2 of 9 rows"
     assert say(".rows")[1] == "rows: 2\n"
 
 

@@ -114,7 +114,7 @@ def test_usage_is_counted_and_reset(
 
 def test_safe_mode_prints_what_would_be_asked(capsys: pytest.CaptureFixture[str]) -> None:
     COURSES.sem_map("Say {name}", safe_mode=True)  # type: ignore[operator]
-    assert "1 LLM call" in capsys.readouterr().out
+    assert "1 LLM expression" in capsys.readouterr().out
 
 
 def test_models_have_relquery_s_names(opened: list[tuple[str, Any]]) -> None:

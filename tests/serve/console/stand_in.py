@@ -90,7 +90,7 @@ async def explain(body: Query) -> dict[str, Any]:
          "note": "the guard asks 50 of them a second time", "prompt": "Is it positive?"},
         {"stage": "select 2", "prompt": "Why?", "hint": None, "note": None, **unknown},
     ]  # fmt: skip
-    text = "2 LLM calls, tree order\nstage     rows   calls\nfilter 1  1,536  1,210"
+    text = "2 LLM expressions, tree order\nstage     rows   calls\nfilter 1  1,536  1,210"
     return {"text": text, "stages": stages}
 
 

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, JustifyMethod, RenderableType
 from rich.table import Table
+from rich.text import Text
 
-from relquery.cli.terminal.show import errors_console
+from relquery.cli.terminal.records import in_lines
+from relquery.cli.terminal.show import errors_console, printable
 from relquery.errors import ConfigError
+
+if TYPE_CHECKING:
+    from relquery.backends.provider.batches.manage import Shown
+
+_PADDING = 2
+"""Columns around a cell of a table."""
 
 
 def batches(
@@ -52,13 +62,38 @@ def batches(
         return
     found = shown_batches(path, base_url, cancel=cancel)
     if not found:
-        errors_console().print(f"{path} has no batches.", markup=False, highlight=False)
+        _say(f"{path} has no batches.")
         return
+    console = Console()
+    console.print(_table(str(path), found, console.width))
+    for server in dict.fromkeys(each.not_asked for each in found if each.not_asked):
+        _say(f"{server} was not asked. Give its address: relquery batches {path} --base-url URL")
+    if cancel:
+        count = sum(each.is_cancelled for each in found)
+        _say("1 batch was cancelled." if count == 1 else f"{count:,} batches were cancelled.")
+
+
+def _table(path: str, found: Sequence[Shown], width: int) -> RenderableType:
+    """A row for each; where the terminal is too narrow for all in full, a line for each value."""
+    columns = {
+        "begun": [datetime.fromtimestamp(one.begun).strftime("%Y-%m-%d %H:%M") for one in found],
+        "model": [printable(one.model) for one in found],
+        "requests": [f"{one.size:,}" for one in found],
+        "done": ["" if one.done is None else f"{one.done:,}" for one in found],
+        "state": [one.state for one in found],
+        "id": [printable(one.remote or "") for one in found],
+    }
+    widths = [max(map(cell_len, (name, *cells))) + _PADDING for name, cells in columns.items()]
+    if sum(widths) > width:
+        return in_lines(columns, printable(path))
     table = Table(box=None, header_style="bold")
-    for name in ("begun", "model", "requests", "done", "state", "id"):
-        table.add_column(name, justify="right" if name in ("requests", "done") else "left")
-    for each in found:
-        begun = datetime.fromtimestamp(each.begun).strftime("%Y-%m-%d %H:%M")
-        done = "" if each.done is None else f"{each.done:,}"
-        table.add_row(begun, each.model, f"{each.size:,}", done, each.state, each.remote or "")
-    Console().print(table)
+    for name in columns:
+        justify: JustifyMethod = "right" if name in ("requests", "done") else "left"
+        table.add_column(name, justify=justify)
+    for row in zip(*columns.values(), strict=True):
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _say(text: str) -> None:
+    errors_console().print(text, markup=False, highlight=False)

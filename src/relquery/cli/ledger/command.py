@@ -36,7 +36,11 @@ def ledger(
     ],
     model: Annotated[
         str | None,
-        typer.Option("--model", "-m", help="Only this model, e.g. openai:gpt-5.4-mini or 'demo*'."),
+        typer.Option(
+            "--model",
+            "-m",
+            help="Only this model, e.g. openai:gpt-5.4-mini or 'demo*', at any server.",
+        ),
     ] = None,
     since: Annotated[
         str | None,
@@ -81,6 +85,7 @@ def ledger(
     if prune:
         _check_prune(path, wanted)
     with opened(path) as records:
+        records.check_model(wanted)
         groups = records.groups(wanted)
         if not prune or output is not None:
             _print(path, records, groups, wanted, form)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 from relquery.cli.sql.noted import arguments, is_given
 from relquery.cli.terminal.show import errors_console
 from relquery.errors import ConfigError
-from relquery.ledger.records.reading import opened
+from relquery.ledger.records.reading import Filter, Group, opened
 from relquery.ledger.records.runs import UNFINISHED, Run, Stamp, State
 
 _FIXED = (
@@ -42,7 +43,7 @@ def resume(
     relquery resume run.db --output answers.parquet
     """
     with opened(path) as records:
-        runs = records.runs()
+        runs, groups = records.runs(), records.groups(Filter())
     if not runs:
         raise ConfigError(
             f"{path} has no runs: `relquery sql --ledger` notes them. Give the whole command once "
@@ -60,8 +61,12 @@ def resume(
     for name in _given(ctx, command):
         options.pop(name, None)
     given = [run.query, "--ledger", str(path), *arguments(command, options), *ctx.args]
-    _say(f"Resuming run {run.number}, which was {run.state.value}.")
+    how = "waits for a batch" if run.state is State.PENDING else f"was {run.state.value}"
+    _say(f"Resuming run {run.number}, which {how}.")
     with command.make_context("sql", given, parent=ctx.parent) as inner:
+        if inner.params["budget"] is not None:
+            of_query = {one.number for one in runs if one.query == run.query}
+            _say_spent(inner.params["budget"], [one for one in groups if one.run in of_query])
         command.invoke(inner)
 
 
@@ -97,6 +102,25 @@ def _check_files(run: Run) -> None:
             )
         if now != before:
             _say(f"Warning: {path} has changed since run {run.number}; changed rows are asked.")
+
+
+def _say_spent(budget: str, groups: Sequence[Group]) -> None:
+    """Say that a budget begins anew, and what earlier runs spent, as far as that is known."""
+    # Imported here: other commands do without the providers' modules.
+    from relquery.backends.provider.sending.amounts import Amount, shown
+
+    amount = Amount.of(budget)
+    match amount.unit:
+        case "USD":
+            spent = sum(one.usd or 0.0 for one in groups)
+        case "tokens":
+            spent = sum(one.prompt_tokens + one.output_tokens for one in groups)
+        case "calls":
+            spent = sum(one.attempts or 0 for one in groups)
+    if spent:
+        used = shown(spent, amount.unit)
+        were = "was" if used.startswith("1 ") else "were"
+        _say(f"{used} {were} spent by earlier runs; this run may spend up to {amount} more.")
 
 
 def _say(text: str) -> None:

@@ -30,14 +30,16 @@ class Came:
         return watch.after(count)
 
 
-def what_is_kept(ledger: Ledger | None, came: Came) -> str:
-    """What to tell the user after an interrupt."""
+def what_is_kept(
+    ledger: Ledger | None, came: Came, go_on: str = "run the same command to go on"
+) -> str:
+    """What to tell the user after an interrupt. go_on: how, where a file keeps the answers."""
     kept = 0 if ledger is None else ledger.stored
     if not kept and not came.answers:
         if came.known and ledger is not None and ledger.path is not None:
             return (
                 f"No new answer had arrived; the {came.known} known ones stay in {ledger.path}. "
-                "Run the same command to go on."
+                f"{go_on[0].upper()}{go_on[1:]}."
             )
         return "No answer had arrived."
     if not kept:
@@ -47,4 +49,4 @@ def what_is_kept(ledger: Ledger | None, came: Came) -> str:
         )
     if ledger is None or ledger.path is None:
         return "Give --ledger FILE to keep what is answered."
-    return f"Answers so far are in {ledger.path} ({kept} new); run the same command to go on."
+    return f"Answers so far are in {ledger.path} ({kept} new); {go_on}."

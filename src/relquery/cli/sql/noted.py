@@ -12,6 +12,7 @@ from typing import Any
 
 import typer
 
+from relquery.cli.terminal.exits import PENDING
 from relquery.cli.terminal.tables import find_table
 from relquery.ledger import Ledger
 from relquery.ledger.records.runs import Stamp, State, begin_run, end_run
@@ -48,6 +49,10 @@ def noted(
         begin_run(ledger, query, options_of(ctx), _stamps(ctx, tables))
     try:
         yield came
+    except typer.Exit as ended:
+        if ended.exit_code == PENDING:
+            states.append(State.PENDING)
+        raise
     finally:
         with suppress(sqlite3.Error):
             end_run(ledger, states[-1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 
@@ -44,14 +44,14 @@ def outcome_of(
             again = f"{error} The command for it: relquery resume {ledger}"
             errors_console().print(again, markup=False, highlight=False)
             raise typer.Exit(PENDING) from None
-        except (BudgetError, LateQueryError) as error:
-            said = _ending(error, what_is_kept(connection.ledger, came), ledger)
-            errors_console().print(f"Error: {said}", style="red", markup=False, highlight=False)
-            raise typer.Exit(ERROR) from None
+        except BudgetError as error:
+            go_on = f"to go on: relquery resume {ledger} --budget AMOUNT"
+            _end(f"{error} {what_is_kept(connection.ledger, came, go_on)}")
+        except LateQueryError as error:
+            kept = what_is_kept(connection.ledger, came)
+            _end(str(error) if ledger is not None else f"{error.__cause__} {kept}")
 
 
-def _ending(error: Exception, kept: str, ledger: Path | None) -> str:
-    """What to say where a query ends after calls were paid for. kept: what became of answers."""
-    if isinstance(error, BudgetError):
-        return f"{error} {kept}"
-    return str(error) if ledger is not None else f"{error.__cause__} {kept}"
+def _end(said: str) -> NoReturn:
+    errors_console().print(f"Error: {said}", style="red", markup=False, highlight=False)
+    raise typer.Exit(ERROR) from None

@@ -1,4 +1,4 @@
-"""Exit codes of the command line, besides 0 for done and 2 for wrong usage."""
+"""Exit codes of the command line, besides 0 for done and 2 for usage that typer refuses."""
 
 ERROR = 1
 ROWS_LOST = 3

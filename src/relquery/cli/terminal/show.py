@@ -12,7 +12,7 @@ from decimal import Decimal
 from time import monotonic
 
 import pyarrow as pa
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -29,7 +29,7 @@ def errors_console() -> Console:
     return Console(stderr=True, soft_wrap=True)
 
 
-def result_table(result: Result, rows: int) -> Table:
+def result_table(result: Result, rows: int) -> RenderableType:
     """The first `rows` rows of a result."""
     view = Table(show_edge=False, pad_edge=False)
     for name, column in zip(result.columns, result.table.columns, strict=True):
@@ -40,7 +40,8 @@ def result_table(result: Result, rows: int) -> Table:
     for row in result.head(rows).fetchall():
         view.add_row(*(cell(value) for value in row))
     if len(result) > rows:
-        view.caption = f"first {rows} of {len(result)} rows"
+        # Not the table's caption, which is wrapped at its width.
+        return Group(view, Text(f"first {rows} of {len(result)} rows", style="dim italic"))
     return view
 
 

@@ -46,6 +46,7 @@ _GROUPS = f"""
 class Filter:
     """Which answers and failures are meant. model: a name, or a pattern with * and ?.
 
+    A name without `@SERVER` is that model at all servers.
     since, before: seconds since 1970; what has no time is before all. failed: failures alone, of
     calls that have no answer.
     """
@@ -64,7 +65,7 @@ class Filter:
         """As SQL over the columns, with the values of its parameters."""
         found: list[tuple[str, list[Any]]] = [("1", [])]
         if self.model is not None:
-            found.append(("(model = ? OR model GLOB ?)", [self.model, self.model]))
+            found.append(_of_model(self.model))
         if self.since is not None:
             found.append(("at >= ?", [self.since]))
         if self.before is not None:
@@ -106,6 +107,19 @@ class Records:
         """Its runs, the first one first."""
         return runs_of(self.connection)
 
+    def check_model(self, wanted: Filter) -> None:
+        """Raises ConfigError if it has models, and none that is asked about."""
+        if wanted.model is None:
+            return
+        condition, values = _of_model(wanted.model)
+        query = f"SELECT DISTINCT model, {condition} FROM ({ENTRIES}) WHERE model IS NOT NULL"
+        models = dict(self.connection.execute(f"{query} ORDER BY model", values).fetchall())
+        if models and not any(models.values()):
+            raise ConfigError(
+                f"The ledger has nothing of a model '{wanted.model}'. Its models: "
+                f"{', '.join(models)}."
+            )
+
     def groups(self, wanted: Filter) -> list[Group]:
         """Its answers and failures, counted by run and model."""
         condition, values = wanted.condition()
@@ -121,6 +135,12 @@ class Records:
             (key.hex(), model, settings, prompt and prompt.hex(), text and stored_text(text), *rest)
             for key, model, settings, prompt, text, *rest in rows
         ]
+
+
+def _of_model(name: str) -> tuple[str, list[Any]]:
+    """Whether a row is of a model, as SQL with the values of its parameters."""
+    at = f"{name}@"
+    return "(model = ? OR model GLOB ? OR substr(model, 1, ?) = ?)", [name, name, len(at), at]
 
 
 @contextmanager

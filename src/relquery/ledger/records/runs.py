@@ -28,18 +28,20 @@ class State(Enum):
     """How far a run has come.
 
     COMPLETE: every row has its values. INCOMPLETE: it ended, and some have none. STOPPED: by an
-    error or a person. KILLED: without a word. CONTINUED: another run has gone on with it.
+    error or a person. PENDING: it waits for a batch. KILLED: without a word. CONTINUED: another
+    run has gone on with it.
     """
 
     RUNNING = "running"
     COMPLETE = "complete"
     INCOMPLETE = "incomplete"
     STOPPED = "stopped"
+    PENDING = "pending"
     KILLED = "killed"
     CONTINUED = "continued"
 
 
-UNFINISHED = (State.INCOMPLETE, State.STOPPED, State.KILLED)
+UNFINISHED = (State.INCOMPLETE, State.STOPPED, State.PENDING, State.KILLED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -232,13 +232,12 @@ class SqlExplanation:
 
     @property
     def title(self) -> str:
-        """The number of calls and the order in which they would be sent."""
+        """The number of LLM expressions, and the order in which their calls would be sent."""
         if not self.calls:
             return "No LLM calls"
         orders = " and ".join(sorted({call.order for call in self.calls}))
-        return (
-            f"{len(self.calls)} LLM {'call' if len(self.calls) == 1 else 'calls'}, {orders} order"
-        )
+        count = len(self.calls)
+        return f"{count} LLM {'expression' if count == 1 else 'expressions'}, {orders} order"
 
     @property
     def notes(self) -> list[str]:

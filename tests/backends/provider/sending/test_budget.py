@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from benchmarks.providers.virtual import Outcome, ask, refusal, says
+from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.provider.form.reply import Said
 from relquery.backends.provider.form.trouble import TroubleError
 from relquery.backends.provider.sending.amounts import Amount
@@ -73,8 +74,7 @@ def test_answers_that_came_before_the_end_are_delivered() -> None:
     outcome = spend(Billing(), "90 calls")
     assert len(outcome.answers) == 90
     assert str(outcome.error) == (
-        "The budget of 90 calls has no room for another call: 90 calls are spent. Raise the budget "
-        "and run the same query with the same ledger: it asks only what is not answered yet."
+        "The budget of 90 calls has no room for another call: 90 calls are spent. Raise the budget."
     )
 
 
@@ -92,8 +92,11 @@ def test_a_call_that_never_fits_is_not_sent() -> None:
 
 
 def test_dollars_need_a_price() -> None:
-    with pytest.raises(ConfigError, match=r"price of 'm' is not known\. Give the budget in tokens"):
+    with pytest.raises(
+        ConfigError, match=r"price of 'm' is not known\. Give the budget in tokens"
+    ) as error:
         Purse(Amount(5, "USD"), usd_of("m"), "m")
+    assert "relquery prices --update FILE" in str(error.value)
 
 
 def test_a_provider_s_model_without_a_price_is_told_of_once(
@@ -128,6 +131,8 @@ def test_a_model_s_version_costs_what_the_model_does(model: str) -> None:
         ("2_000_000tokens", Amount(2e6, "tokens")),
         ("2,000,000 Tokens", Amount(2e6, "tokens")),
         ("2e6 tokens", Amount(2e6, "tokens")),
+        ("1e3 calls", Amount(1000, "calls")),
+        ("0.5 USD", Amount(0.5, "USD")),
         ("1 call", Amount(1, "calls")),
     ],
 )
@@ -141,3 +146,16 @@ def test_an_amount_is_read_as_a_person_writes_it(text: str, amount: Amount) -> N
 def test_another_text_is_refused_with_what_to_write(text: str) -> None:
     with pytest.raises(ConfigError, match=r"budget is .*(write a number|must be above 0)"):
         Amount.of(text)
+
+
+@pytest.mark.parametrize(("text", "least"), [("0.5 calls", "call"), (".9tokens", "token")])
+def test_less_than_one_call_or_token_is_refused(text: str, least: str) -> None:
+    with pytest.raises(ConfigError, match=f"budget is '{text}'; it must be at least 1 {least}"):
+        ProviderConfig(budget=text)
+
+
+def test_a_number_alone_is_refused_with_the_same_words_as_its_text() -> None:
+    remedy = r"; write a number and what it counts: '5USD', '2000000 tokens' or '500 calls'\."
+    for budget in ("5", 5):
+        with pytest.raises(ConfigError, match=f"budget is {budget!r}{remedy}"):
+            ProviderConfig(budget=budget)  # type: ignore[arg-type]

@@ -121,7 +121,7 @@ def test_recorded_prompts_have_their_tokens(client: httpx.Client):
 def test_a_statement_is_explained_without_asking(client: httpx.Client):
     query = "SELECT AI_FILTER('Is {note} a question?') FROM notes"
     explained = client.post("/v1/sql/explain", json={"query": query}).json()
-    assert "1 LLM call" in explained["text"]
+    assert "1 LLM expression" in explained["text"]
     assert [(one["stage"], one["calls"]) for one in explained["stages"]] == [("projection 1", 2)]
 
 

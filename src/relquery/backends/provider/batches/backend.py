@@ -37,7 +37,10 @@ class BatchBackend(Backend):
 
     def __init__(self, model: str, config: ProviderConfig, provider: Provider) -> None:
         if provider is GEMINI:
-            raise ConfigError("Batches are for openai: and anthropic: models. Leave batch out.")
+            raise ConfigError(
+                "Batches are for openai: and anthropic: models, and this is a gemini: one. "
+                "Leave --batch out, or batch=True in Python."
+            )
         if config.batches is None:
             raise ConfigError("batches is missing: the file in which batches are written down.")
         self._server, self._store = Server(model, config, provider), Store.open(config.batches)

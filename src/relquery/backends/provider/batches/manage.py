@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relquery.backends.provider.batches.backend import batch_api
@@ -17,7 +17,10 @@ from relquery.errors import ConfigError, ModelError
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One batch. done: requests with a result; None where the provider was not asked."""
+    """One batch. done: requests with a result; None where the provider was not asked.
+
+    not_asked: the server, where its address is needed to ask it. is_cancelled: by this look at it.
+    """
 
     model: str
     remote: str | None
@@ -25,6 +28,8 @@ class Shown:
     size: int
     state: str
     done: int | None = None
+    not_asked: str | None = None
+    is_cancelled: bool = False
 
 
 def shown_batches(path: Path, base_url: str | None, *, cancel: bool) -> list[Shown]:
@@ -52,15 +57,19 @@ def forget_batch(path: Path, remote: str) -> int:
 async def _shown(job: Job, base_url: str | None, *, cancel: bool) -> Shown:
     name, _, at = job.server.partition("@")
     provider, _, model = name.partition(":")
-    if job.state == "ended" or job.remote is None or (at and base_url is None):
+    if job.state == "ended" or job.remote is None:
         state = "to be found" if job.remote is None else job.state
         return Shown(job.server, job.remote, job.begun, job.size, state)
+    if at and base_url is None:
+        return Shown(job.server, job.remote, job.begun, job.size, "not asked", not_asked=at)
     config = ProviderConfig(base_url=base_url if at else None)
     api = batch_api(Server(model, config, PROVIDERS[provider]))
     try:
-        if cancel:
-            await api.cancel(job.remote)
         standing = await api.standing(job.remote)
+        is_cancelled = cancel and standing.state == "running"
+        if is_cancelled:
+            await api.cancel(job.remote)
+            standing = await api.standing(job.remote)
     except TroubleError as trouble:
         if trouble.status == 404:
             return Shown(job.server, job.remote, job.begun, job.size, "unknown there")
@@ -68,5 +77,6 @@ async def _shown(job: Job, base_url: str | None, *, cancel: bool) -> Shown:
         raise ModelError(said) from trouble
     finally:
         await api.close()
-    state = "cancelled" if cancel and standing.state == "running" else standing.state
-    return Shown(job.server, job.remote, job.begun, job.size, state, standing.done)
+    state = "cancelled" if is_cancelled else standing.state
+    shown = Shown(job.server, job.remote, job.begun, job.size, state, standing.done)
+    return replace(shown, is_cancelled=is_cancelled)

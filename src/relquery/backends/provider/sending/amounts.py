@@ -30,11 +30,13 @@ class Amount:
     unit: Unit
 
     @classmethod
-    def of(cls, text: str) -> Amount:
+    def of(cls, text: object) -> Amount:
         """From "5USD", "$5", "2000000 tokens" or "500 calls". Raises ConfigError."""
-        found = _AMOUNT.fullmatch(text)
+        if isinstance(text, Amount):
+            return text
+        found = None if not isinstance(text, str) else _AMOUNT.fullmatch(text)
         name = "" if found is None else found["unit"].lower()
-        if not name and "$" in text:
+        if found is not None and not name and "$" in found.string:
             name = "usd"
         if found is None or name not in _UNITS:
             raise ConfigError(
@@ -44,7 +46,10 @@ class Amount:
         number = float(found["number"].replace(",", "").replace("_", ""))
         if not number > 0:
             raise ConfigError(f"budget is {text!r}; it must be above 0.")
-        return cls(number, _UNITS[name])
+        unit = _UNITS[name]
+        if unit != "USD" and number < 1:
+            raise ConfigError(f"budget is {text!r}; it must be at least 1 {unit[:-1]}.")
+        return cls(number, unit)
 
     def __str__(self) -> str:
         return shown(self.number, self.unit)

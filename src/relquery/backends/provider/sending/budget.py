@@ -61,7 +61,8 @@ class Purse:
         if self.budget is not None and self.budget.unit == "USD" and self.usd is None:
             raise ConfigError(
                 f"budget is {self.budget}, but the price of '{self.model}' is not known. Give the "
-                "budget in tokens or calls, e.g. '2000000 tokens' or '500 calls'."
+                "budget in tokens or calls, e.g. '2000000 tokens' or '500 calls', or a price: "
+                "`relquery prices --update FILE` adds yours."
             )
 
     def hold(self, need: Need) -> float | None:
@@ -129,6 +130,5 @@ class Purse:
         )
         return (
             f"The budget of {budget} has no room for another call: {used} {are} spent{next_one}. "
-            "Raise the budget and run the same query with the same ledger: it asks only what is "
-            "not answered yet."
+            "Raise the budget."
         )
