@@ -15,13 +15,14 @@ from benchmarks.templates import template
 WORDS = template("providers")
 RPM, TPM = 500, 200_000
 CASES = (
-    ("both", 380, False),
-    ("both", 380, True),
-    ("requests", 100, True),
-    ("tokens", 1_000, False),
-    ("tokens", 1_000, True),
+    ("both", 380, False, 1),
+    ("both", 380, True, 1),
+    ("requests", 100, True, 1),
+    ("tokens", 1_000, False, 8),
+    ("tokens", 1_000, True, 8),
 )
-"""(which limit is short, tokens of a prompt, whether the provider tells of its limits)."""
+"""(which limit is short, tokens of a prompt, whether the provider tells of its limits, and by what
+the number of calls is divided: storms short of tokens take long to simulate)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +59,16 @@ class Limits(Part):
     def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
         """See Part."""
         calls = choose(settings.quick).limited
-        for short, prompt, tells in CASES:
+        for short, prompt, tells, part in CASES:
             # What is not told has to be given.
             for is_given in (True, False) if tells else (True,):
                 self.found.append(
-                    use(short, prompt, calls, settings.seed, tells=tells, given=is_given)
+                    use(short, prompt, calls // part, settings.seed, tells=tells, given=is_given)
                 )
                 say(" ".join(_cells(self.found[-1])))
         given = [each for each in self.found if each.given]
         least = min(given, key=lambda each: each.used)
-        note = f"the least of {len(given)} runs of {calls:,} calls, {_which(least)}"
+        note = f"the least of {len(given)} runs of up to {calls:,} calls, {_which(least)}"
         yield Figure("limit_used", least.used, 0.95, True, note)
         most = max(given, key=lambda each: each.share_refused)
         note = f"the most, {_which(most)}: {most.refused:,} of {most.requests:,}"

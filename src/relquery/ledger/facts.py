@@ -45,6 +45,10 @@ _SECRETS = re.compile(
     r"(?i)\b(?:sk|pk|rk|key|hf|gsk|xai|AIza)[-_][\w.*-]{6,}|\bAIza[\w-]{20,}"
     r"|(?<=bearer )\S+|(?<=://)[^/@\s]+(?=@)"
 )
+_NAMED = re.compile(
+    r"(?i)\b((?:[\w-]*[-_])?(?:key|token|secret|passw(?:or)?d|signature)[\"']?\s*[:=]\s*[\"']?)"
+    r"[^\s\"'&,;]{6,}"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,5 +159,5 @@ def _into(table: str, rows: Sequence[tuple[Any, ...]]) -> str:
 
 def without_secrets(text: str) -> str:
     """An error without what looks like a key or a password, and not longer than needed."""
-    clean = _SECRETS.sub("***", text).encode("utf-8", "replace").decode()
+    clean = _NAMED.sub(r"\1***", _SECRETS.sub("***", text)).encode("utf-8", "replace").decode()
     return clean if len(clean) <= _LONGEST else f"{clean[: _LONGEST - 3]}..."

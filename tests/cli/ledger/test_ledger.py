@@ -233,6 +233,7 @@ def test_times_are_dates_or_so_long_ago() -> None:
     assert read_time("--since", None, now) is None
     assert read_time("--since", "2d", now) == 98 * DAY
     assert read_time("--since", "36h", now) == 98.5 * DAY
+    assert read_time("--since", "99999999999d", now) == 0
     assert read_time("--since", "1970-01-02", now) == DAY
     assert read_time("--since", "1970-01-02T01:00+01:00", now) == DAY
     with pytest.raises(ConfigError, match=r"--since soon: expected a date"):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from relquery.cli.sql.noted import noted_text
 from relquery.ledger import Ledger
 from relquery.ledger.records.runs import Run as Noted
 from relquery.ledger.records.runs import State, begin_run, end_run, runs_of
@@ -182,3 +183,15 @@ def test_answers_are_told_apart_by_run(tmp_path: Path) -> None:
         with suppress(ValueError):
             end_run(ledger, State.COMPLETE)
     assert states == {1: State.CONTINUED, 2: State.RUNNING, 3: State.RUNNING}
+
+
+@pytest.mark.parametrize(
+    ("address", "kept"),
+    [
+        ("https://me:pw@host/v1?api-key=abc&v=2", "https://host/v1?v=2"),
+        ("https://host/v1?v=2&sig=abc", "https://host/v1?v=2&"),
+        ("https://host/v1", "https://host/v1"),
+    ],
+)
+def test_addresses_are_noted_without_their_secrets(address: str, kept: str) -> None:
+    assert noted_text("base_url", address) == kept

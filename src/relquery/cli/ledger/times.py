@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from relquery.errors import ConfigError
@@ -18,7 +19,9 @@ def read_time(option: str, given: str | None, now: float) -> float | None:
     if given is None:
         return None
     if (ago := _AGO.fullmatch(given.strip())) is not None:
-        return now - timedelta(**{_UNITS[ago[2]]: int(ago[1])}).total_seconds()
+        with suppress(OverflowError):
+            return max(0.0, now - timedelta(**{_UNITS[ago[2]]: int(ago[1])}).total_seconds())
+        return 0.0  # longer ago than any time
     try:
         found = datetime.fromisoformat(given)
     except ValueError:

@@ -23,6 +23,7 @@ Options = dict[str, list[str]]
 # Not max_tokens and the like: a run without them would ask other questions.
 _SECRET = re.compile(r"(?:^|_)(?:(?:key|secret|password|passwd|header)s?|auth|token)$")
 _IN_ADDRESS = re.compile(r"(?<=://)[^/@\s]+@")
+_IN_QUERY = re.compile(r"(?i)(?<=[?&])[\w.-]*(?:key|token|secret|passw\w*|sig\w*|code)=[^&#\s]*&?")
 _NO_OPTIONS = ("query", "ledger")
 _PLACES = ("model", "database", "embedder")
 """Options that may be the path of a file or folder."""
@@ -64,7 +65,7 @@ def options_of(ctx: typer.Context) -> Options:
     Paths are absolute, so that the command runs in any folder.
     """
     return {
-        name: [_text(name, one) for one in (value if isinstance(value, list | tuple) else [value])]
+        name: [noted_text(name, one) for one in _values(value)]
         for name, value in ctx.params.items()
         if is_given(ctx, name) and name not in _NO_OPTIONS and not _SECRET.search(name)
     }
@@ -89,7 +90,12 @@ def arguments(command: Any, options: Mapping[str, Sequence[str]]) -> list[str]:
     return found
 
 
-def _text(name: str, value: Any) -> str:
+def _values(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else [value]
+
+
+def noted_text(name: str, value: Any) -> str:
+    """A value of an option, without secrets."""
     if isinstance(value, Enum):
         return str(value.value)
     if isinstance(value, Path):
@@ -100,7 +106,7 @@ def _text(name: str, value: Any) -> str:
         return text if "demo:" in text else f"{table}={path.absolute()}"
     if name in _PLACES and not Path(text).is_absolute() and Path(text).exists():
         return str(Path(text).absolute())
-    return _IN_ADDRESS.sub("", text)
+    return _IN_QUERY.sub("", _IN_ADDRESS.sub("", text)) if "://" in text else text
 
 
 def _stamps(ctx: typer.Context, tables: Mapping[str, Path]) -> dict[str, Stamp]:

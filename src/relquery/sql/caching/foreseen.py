@@ -28,7 +28,7 @@ def foreseen(
 
     plan: as `planned` gives it. is_pinned: whether fields are in an order that is not chosen.
     """
-    if plan is not None:
+    if plan is not None and len(prompts) > 1:
         return _Planned.of(prompts, plan, is_pinned=is_pinned)
     why: Why
     if backend.price_share < 1:
