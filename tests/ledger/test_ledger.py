@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,14 @@ from relquery.backends.base import Backend
 from relquery.backends.lazy import LazyBackend
 from relquery.connection import Connection, connect
 from relquery.errors import ConfigError, LedgerWarning
-from relquery.ledger import Keys, Ledger, answer_keys, has_one_answer, save_copies
+from relquery.ledger import (
+    Keys,
+    Ledger,
+    answer_keys,
+    has_one_answer,
+    patience,
+    save_copies,
+)
 from relquery.prompt import Answer, Compared, Finish, Prompt, Reuse, Role, Sampling, Span
 
 GREEDY = Sampling()
@@ -339,3 +347,37 @@ def test_a_file_that_another_is_making_is_waited_for(tmp_path: Path, held: str) 
             ledger.put([(b"k", Answer("x", Finish.STOP))])
             assert ledger.has_answers
         release.join()
+
+
+def test_a_file_that_stays_locked_is_told_of_and_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(patience, "_TOLD_SECONDS", 0.1)
+    monkeypatch.setattr(patience, "_MOST_SECONDS", 0.6)
+    monkeypatch.setattr(patience, "_AGAIN_SECONDS", 0.05)
+    path = tmp_path / "answers.db"
+    with (
+        closing(Ledger.open(path)) as ledger,
+        closing(sqlite3.connect(path, isolation_level=None)) as other,
+    ):
+        other.execute("BEGIN EXCLUSIVE")
+        for most in (1.2, 0.4):  # what was waited for in vain is not waited for as long again
+            began = time.monotonic()
+            with pytest.raises(sqlite3.OperationalError, match="locked"):
+                ledger.put([(b"k", Answer("x", Finish.STOP))])
+            assert time.monotonic() - began < most
+        assert [message[:38] for message in caplog.messages] == [
+            "Another program has locked the ledger."
+        ]
+        other.execute("COMMIT")
+        ledger.put([(b"k", Answer("x", Finish.STOP))])
+        assert ledger.has_answers
+
+
+def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "answers.db"
+    Ledger.open(path).close()
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("PRAGMA user_version = 2")
+    with pytest.raises(ConfigError, match="newer relquery"):
+        Ledger.open(path)

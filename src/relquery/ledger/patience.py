@@ -2,32 +2,48 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import time
 from collections.abc import Callable
 from threading import Lock
 from typing import Any, TypeVar
 
+_LOG = logging.getLogger("relquery")
 _BUSY_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
-# If another process has locked the file, SQLite waits and we retry, for up to a minute.
-BUSY_SECONDS, _PAUSE_SECONDS, _TRIES = 0.05, 0.01, 1000
+# If another process has locked the file, SQLite waits and we retry.
+BUSY_SECONDS, _PAUSE_SECONDS = 0.05, 0.01
+_MOST_SECONDS = 60.0
+_TOLD_SECONDS = 2.0
+"""After which the user is told what is waited for."""
+_AGAIN_SECONDS, _FORGIVEN_SECONDS = 1.0, 300.0
+"""For how long a file is waited for that was locked a minute long, and when it no longer counts."""
+
+_locked: dict[int, float] = {}  # by the identity of a connection, when it was last given up
 
 Given = TypeVar("Given")
 
 
-def patiently(act: Callable[[], Given]) -> Given:
+def patiently(act: Callable[[], Given], most: float | None = None) -> Given:
     """Retry while another process has locked the file.
 
-    SQLite itself waits unless it sees a risk of deadlock: when a file is created or recovered.
+    most: seconds, of which there is a minute if nothing is said. SQLite itself waits unless it sees a risk of deadlock: when a file is created or recovered.
     """
-    for _ in range(_TRIES):
+    began, is_told, most = time.monotonic(), False, _MOST_SECONDS if most is None else most
+    while True:
         try:
             return act()
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF not in _BUSY_CODES:
+            waited = time.monotonic() - began
+            if error.sqlite_errorcode & 0xFF not in _BUSY_CODES or waited >= most:
                 raise
+            if waited > _TOLD_SECONDS and not is_told:
+                is_told = True
+                _LOG.warning(
+                    "Another program has locked the ledger. It is waited for, up to %.0f seconds; "
+                    "end that program, or give another ledger.", most,
+                )  # fmt: skip
             time.sleep(_PAUSE_SECONDS)
-    return act()
 
 
 def transact(connection: Any, lock: Lock, act: Callable[[], Given]) -> Given:
@@ -39,4 +55,12 @@ def transact(connection: Any, lock: Lock, act: Callable[[], Given]) -> Given:
             return act()
 
     with lock:
-        return patiently(once)
+        given_up = _locked.get(id(connection))
+        is_recent = given_up is not None and time.monotonic() - given_up < _FORGIVEN_SECONDS
+        try:
+            done = patiently(once, _AGAIN_SECONDS if is_recent else _MOST_SECONDS)
+        except sqlite3.OperationalError:
+            _locked[id(connection)] = time.monotonic()
+            raise
+        _locked.pop(id(connection), None)
+        return done

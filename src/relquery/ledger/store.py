@@ -77,6 +77,12 @@ class Ledger:
                 f"The ledger {path} cannot be opened: {error}. Give the path of an existing "
                 "ledger or of a new file."
             ) from error
+        if version > _FORMAT:
+            connection.close()
+            raise ConfigError(
+                f"The ledger {path} was written by a newer relquery, in a form that this version "
+                "does not know. Update relquery, or give another file."
+            )
         file = None if str(path) == ":memory:" else Path(path)
         return cls(connection, file, may_be_older=version < _FORMAT)
 
