@@ -27,7 +27,8 @@ Given = TypeVar("Given")
 def patiently(act: Callable[[], Given], most: float | None = None) -> Given:
     """Retry while another process has locked the file.
 
-    most: seconds, of which there is a minute if nothing is said. SQLite itself waits unless it sees a risk of deadlock: when a file is created or recovered.
+    most: seconds, of which there is a minute if nothing is said. SQLite itself waits unless it sees
+    a risk of deadlock: when a file is created or recovered.
     """
     began, is_told, most = time.monotonic(), False, _MOST_SECONDS if most is None else most
     while True:
