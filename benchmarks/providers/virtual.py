@@ -109,6 +109,10 @@ class FakeWire:
             return None
         return Said(given["text"], "stop", given["refusal"], False, usage)
 
+    async def does_without(self) -> set[str]:
+        """See Wire."""
+        return set()
+
     async def close(self) -> None:
         pass
 

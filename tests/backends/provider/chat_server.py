@@ -163,7 +163,7 @@ def question(body: Body) -> str:
 class ChatServer:
     """asked: bodies in order of arrival; peak: most at once; hung_up: clients that left early.
 
-    models: that it says it has, each with its owner.
+    models: that it says it has, each with its owner. told: what it tells of a model.
     """
 
     def __init__(self, answer: AnswerFunction, route: str) -> None:
@@ -174,6 +174,7 @@ class ChatServer:
         self.lock = threading.Lock()
         self.closing = threading.Event()
         self.models: dict[str, str] = {}
+        self.told: dict[str, Body] = {}
         self.http = _Http(("127.0.0.1", 0), _Handler)
         self.http.chat = self
 
@@ -248,8 +249,12 @@ class _Handler(BaseHTTPRequestHandler):
         models = self.server.chat.models.items()
         data = [{"id": name, "object": "model", "owned_by": owner} for name, owner in models]
         listed = Reply({"object": "list", "data": data})
-        is_listed = self.path == "/v1/models"
-        self._send(listed if is_listed else failure(404, f"no route {self.path}"))
+        if self.path == "/v1/models":
+            self._send(listed)
+        elif (told := self.server.chat.told.get(self.path.removeprefix("/v1/models/"))) is not None:
+            self._send(Reply(told))
+        else:
+            self._send(failure(404, f"no route {self.path}"))
 
     def _send(self, reply: Reply) -> None:
         text = reply.body if isinstance(reply.body, str) else json.dumps(reply.body)

@@ -101,6 +101,7 @@ class ProviderBackend(Backend):
             try:
                 patience = max(ENOUGH, server.config.max_concurrency)
                 trial = Trial(iter(enumerate(prompts)), wire.url, box.deliver, patience)
+                await server.ask(wire)
                 asking = Asking(wire, server, sampling, box.items.put)
                 await Dispatch(asking, trial, self._shared, server.config).run()
             finally:

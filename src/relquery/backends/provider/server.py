@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from threading import Event
 from typing import Any
 from uuid import uuid4
 
@@ -39,7 +40,7 @@ class Server:
 
     model: the name that the server knows. learnt: settings that it was found to do without.
     taken: settings of requests that it took. useful: samplings with which some answer was of use.
-    at: its address without what all addresses have.
+    told: once the API was asked of the model. at: its address without what all addresses have.
     """
 
     model: str
@@ -48,6 +49,7 @@ class Server:
     learnt: set[str] = field(default_factory=set)
     taken: set[str] = field(default_factory=set)
     useful: set[Sampling] = field(default_factory=set)
+    told: Event = field(default_factory=Event)
     at: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -114,6 +116,12 @@ class Server:
         if self.api == "responses":
             return Responses(opened, self.model, timeout, caching)
         return Chat(opened, self.model, timeout, self.announced(rows), caching)
+
+    async def ask(self, wire: Wire) -> None:
+        """Ask the API, once, what a model takes of which nothing is known."""
+        if self.facts is None and not self.told.is_set():
+            self.told.set()
+            self.learnt.update(await wire.does_without())
 
     def client(self) -> openai.AsyncOpenAI:
         """OpenAI's SDK with its own retries, for what is not a prompt; to be closed."""

@@ -133,6 +133,21 @@ def test_prefixes_that_are_to_be_kept_are_marked_for_anthropic_alone(opened: Ope
     ]
 
 
+@pytest.mark.parametrize("supported", [True, False])
+def test_anthropic_is_asked_what_a_model_takes_of_which_nothing_is_known(
+    opened: Open, *, supported: bool
+) -> None:
+    backend, server = opened("messages", lambda body: message("Yes"))
+    server.told["m"] = {
+        "id": "m",
+        "type": "model",
+        "capabilities": {"structured_outputs": {"supported": supported}},
+    }
+    for _ in range(2):
+        assert ask(backend, ["Good?"], LABELS)[0].text == "Yes"
+    assert ["output_config" in body for body in server.asked] == [supported] * 2
+
+
 def test_labels_are_asked_for_by_a_schema_in_each_api(opened: Open) -> None:
     held = '{"answer": "Yes"}'
     replies = {"chat": completion(held), "responses": response(held), "messages": message(held)}

@@ -89,6 +89,7 @@ class BatchBackend(Backend):
         try:
             wire, api = server.wire(), self._api()
             try:
+                await server.ask(wire)
                 await Batching(
                     api,
                     Asking(wire, server, sampling, box.items.put),

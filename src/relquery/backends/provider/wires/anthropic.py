@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,7 +16,11 @@ from relquery.prompt import Sampling
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
+    from anthropic.types import ModelCapabilities
 
+_LOG = logging.getLogger(__name__)
+_TOLD_SECONDS = 5.0
+"""For which a model's description is waited for."""
 _SHORT_SECONDS = 300.0
 """That a prefix is kept if nothing else is said."""
 
@@ -67,6 +72,15 @@ class AnthropicMessages(SdkWire):
         reply = await create(model=self.model, **body)
         return await reply.text(), reply.headers
 
+    async def does_without(self) -> set[str]:
+        """See Wire."""
+        try:
+            told = self.client.with_options(timeout=_TOLD_SECONDS, max_retries=0)
+            return _unsupported((await told.models.retrieve(self.model)).capabilities)
+        except Exception as error:  # the first requests will tell
+            _LOG.info("%s tells nothing of %s: %r", self.url, self.model, error)
+            return set()
+
     def read(self, text: str) -> Said | None:
         """See Wire."""
         try:
@@ -83,6 +97,13 @@ class AnthropicMessages(SdkWire):
             )
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             return None
+
+
+def _unsupported(capabilities: ModelCapabilities | None) -> set[str]:
+    """Settings, by the names that they have in chat completions."""
+    if capabilities is None or capabilities.structured_outputs.supported:
+        return set()
+    return {"response_format"}
 
 
 def _content(message: Message) -> str | list[dict[str, Any]]:

@@ -53,6 +53,10 @@ class Wire(Protocol):
         """What a reply says; None if it is not one of this API."""
         ...
 
+    async def does_without(self) -> set[str]:
+        """Settings that the API says the model does not take; none if it does not tell."""
+        ...
+
     async def close(self) -> None:
         """Close the connections."""
         ...
@@ -83,6 +87,10 @@ class SdkWire(ABC):
     @abstractmethod
     async def _post(self, body: dict[str, Any]) -> tuple[str, Mapping[str, str]]:
         """The text of a reply, and its headers. Raises what the SDK raises."""
+
+    async def does_without(self) -> set[str]:
+        """See Wire: OpenAI's API tells nothing of a model but its name."""
+        return set()
 
     async def close(self) -> None:
         """See Wire."""
