@@ -21,7 +21,7 @@ from relquery.cli.serve.keys import keys
 from relquery.cli.span.command import span
 from relquery.cli.sql.command import sql
 from relquery.cli.terminal.exits import ERROR
-from relquery.cli.terminal.show import errors_console
+from relquery.cli.terminal.show import say
 from relquery.cli.traces.replay import replay
 from relquery.cli.traces.simulate import simulate
 from relquery.cli.traces.trace import trace
@@ -79,5 +79,5 @@ def run() -> None:
             raise KeyboardInterrupt from None
         raise
     except (RelqueryError, OSError) as error:
-        errors_console().print(f"Error: {error}", style="red", markup=False, highlight=False)
+        say(f"Error: {error}", "red")
         sys.exit(ERROR)

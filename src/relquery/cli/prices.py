@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from relquery.cli.terminal.records import are_readable, in_lines
-from relquery.cli.terminal.show import errors_console
+from relquery.cli.terminal.show import say
 from relquery.errors import ConfigError
 from relquery.prices.files import as_json, read_file
 from relquery.prices.own import own_prices, store_prices
@@ -63,7 +63,7 @@ def prices(
         given = read_file(update)
         stored = store_prices(given)
         count = f"{len(given)} {'price' if len(given) == 1 else 'prices'}"
-        errors_console().print(f"Stored {count} in {stored}.", markup=False, highlight=False)
+        say(f"Stored {count} in {stored}.")
         if not models and form is PriceFormat.TABLE:
             return
     known = all_prices() if not models else dict(map(_found, models))

@@ -14,11 +14,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from threading import Lock
 from typing import Any
 from uuid import uuid4
 
-from relquery.ledger.patience import Given, patiently, transact
+from relquery.ledger.patience import Given, Guard, patiently, transact
 
 LEASE = 15.0
 """Seconds for which claims hold if their owner does not renew them."""
@@ -50,7 +49,7 @@ class Claims:
     """The claims of a ledger's file. clock: seconds since 1970, which the processes share."""
 
     connection: Any
-    lock: Lock
+    guard: Guard
     clock: Callable[[], float]
 
     def prepare(self) -> str:
@@ -69,7 +68,7 @@ class Claims:
 
     def free(self, keys: Sequence[bytes]) -> set[bytes]:
         """Those of the keys that nobody has: given back, answered or not, or without an owner."""
-        with self.lock:
+        with self.guard:
             gone = set(patiently(self._gone))
             found = patiently(partial(self._held, keys))
         return set(keys).difference(key for key, owner in found if owner not in gone)
@@ -125,11 +124,11 @@ class Claims:
         self.connection.execute("DELETE FROM owners WHERE owner = ?", (owner,))
 
     def _read(self, sql: str) -> list[Any]:
-        with self.lock:
+        with self.guard:
             return patiently(lambda: self.connection.execute(sql).fetchall())
 
     def _write(self, act: Callable[[], Given]) -> Given:
-        return transact(self.connection, self.lock, act)
+        return transact(self.connection, self.guard, act)
 
 
 def give_back(connection: Any, claims: Sequence[Held]) -> None:

@@ -6,6 +6,8 @@ import logging
 import sqlite3
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import inf
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -18,8 +20,6 @@ _TOLD_SECONDS = 2.0
 """After which the user is told what is waited for."""
 _AGAIN_SECONDS, _FORGIVEN_SECONDS = 1.0, 300.0
 """For how long a file is waited for that was locked a minute long, and when it no longer counts."""
-
-_locked: dict[int, float] = {}  # by the identity of a connection, when it was last given up
 
 Given = TypeVar("Given")
 
@@ -36,7 +36,7 @@ def patiently(act: Callable[[], Given], most: float | None = None) -> Given:
             return act()
         except sqlite3.OperationalError as error:
             waited = time.monotonic() - began
-            if error.sqlite_errorcode & 0xFF not in _BUSY_CODES or waited >= most:
+            if not _is_busy(error) or waited >= most:
                 raise
             if waited > _TOLD_SECONDS and not is_told:
                 is_told = True
@@ -47,7 +47,24 @@ def patiently(act: Callable[[], Given], most: float | None = None) -> Given:
             time.sleep(_PAUSE_SECONDS)
 
 
-def transact(connection: Any, lock: Lock, act: Callable[[], Given]) -> Given:
+@dataclass(slots=True)
+class Guard:
+    """Lets one thread of this process at a connection at a time.
+
+    given_up: seconds of the monotonic clock at which the file was last found locked for too long.
+    """
+
+    lock: Lock = field(default_factory=Lock)
+    given_up: float = -inf
+
+    def __enter__(self) -> None:
+        self.lock.acquire()
+
+    def __exit__(self, *raised: object) -> None:
+        self.lock.release()
+
+
+def transact(connection: Any, guard: Guard, act: Callable[[], Given]) -> Given:
     """Run an action that writes, all of it or nothing. Raises sqlite3.Error."""
 
     def once() -> Given:
@@ -55,13 +72,17 @@ def transact(connection: Any, lock: Lock, act: Callable[[], Given]) -> Given:
             connection.execute("BEGIN IMMEDIATE")
             return act()
 
-    with lock:
-        given_up = _locked.get(id(connection))
-        is_recent = given_up is not None and time.monotonic() - given_up < _FORGIVEN_SECONDS
+    with guard:
+        is_recent = time.monotonic() - guard.given_up < _FORGIVEN_SECONDS
         try:
             done = patiently(once, _AGAIN_SECONDS if is_recent else _MOST_SECONDS)
-        except sqlite3.OperationalError:
-            _locked[id(connection)] = time.monotonic()
+        except sqlite3.OperationalError as error:
+            if _is_busy(error):
+                guard.given_up = time.monotonic()
             raise
-        _locked.pop(id(connection), None)
+        guard.given_up = -inf
         return done
+
+
+def _is_busy(error: sqlite3.OperationalError) -> bool:
+    return error.sqlite_errorcode & 0xFF in _BUSY_CODES

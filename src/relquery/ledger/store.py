@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 from relquery.errors import ConfigError
 from relquery.ledger.claims import Claims, Held, give_back
 from relquery.ledger.facts import Fact, write_facts
 from relquery.ledger.keys import Keys, kept_text
-from relquery.ledger.patience import BUSY_SECONDS, Given, patiently, transact
+from relquery.ledger.patience import BUSY_SECONDS, Given, Guard, patiently, transact
 from relquery.ledger.stored import known_answer, scores_as_json, scores_from_json
 from relquery.prompt import Answer, Finish
 
@@ -51,7 +50,7 @@ class Ledger:
     noted: set[bytes] | None = None
     run: int | None = None
     clock: Callable[[], float] = time.time
-    _lock: Lock = field(default_factory=Lock)
+    _guard: Guard = field(default_factory=Guard)
 
     @classmethod
     def open(cls, path: str | Path = ":memory:") -> Ledger:
@@ -113,7 +112,7 @@ class Ledger:
     @property
     def claims(self) -> Claims | None:
         """Who is asking what; None in memory, which nobody shares."""
-        return None if self.path is None else Claims(self.connection, self._lock, self.clock)
+        return None if self.path is None else Claims(self.connection, self._guard, self.clock)
 
     def put(
         self,
@@ -153,14 +152,14 @@ class Ledger:
 
     def write(self, act: Callable[[], Given]) -> Given:
         """Write through `connection`, all of it or nothing. Raises sqlite3.Error."""
-        return transact(self.connection, self._lock, act)
+        return transact(self.connection, self._guard, act)
 
     def close(self) -> None:
         """Close the file."""
         self.connection.close()
 
     def _read(self, sql: str, values: Sequence[bytes] = ()) -> list[Any]:
-        with self._lock, self._readable():
+        with self._guard, self._readable():
             return patiently(lambda: self.connection.execute(sql, values).fetchall())
 
     @contextmanager

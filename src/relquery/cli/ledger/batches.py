@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from relquery.cli.terminal.records import in_lines
-from relquery.cli.terminal.show import errors_console, printable
+from relquery.cli.terminal.show import printable, say
 from relquery.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -62,15 +62,15 @@ def batches(
         return
     found = shown_batches(path, base_url, cancel=cancel)
     if not found:
-        _say(f"{path} has no batches.")
+        say(f"{path} has no batches.")
         return
     console = Console()
     console.print(_table(str(path), found, console.width))
     for server in dict.fromkeys(each.not_asked for each in found if each.not_asked):
-        _say(f"{server} was not asked. Give its address: relquery batches {path} --base-url URL")
+        say(f"{server} was not asked. Give its address: relquery batches {path} --base-url URL")
     if cancel:
         count = sum(each.is_cancelled for each in found)
-        _say("1 batch was cancelled." if count == 1 else f"{count:,} batches were cancelled.")
+        say("1 batch was cancelled." if count == 1 else f"{count:,} batches were cancelled.")
 
 
 def _table(path: str, found: Sequence[Shown], width: int) -> RenderableType:
@@ -93,7 +93,3 @@ def _table(path: str, found: Sequence[Shown], width: int) -> RenderableType:
     for row in zip(*columns.values(), strict=True):
         table.add_row(*map(Text, row))
     return table
-
-
-def _say(text: str) -> None:
-    errors_console().print(text, markup=False, highlight=False)

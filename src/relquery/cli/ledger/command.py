@@ -15,7 +15,7 @@ from relquery.cli.ledger.times import read_time
 from relquery.cli.ledger.view import as_json, as_rows, as_table
 from relquery.cli.sql.formats import WRITERS
 from relquery.cli.terminal import tables
-from relquery.cli.terminal.show import errors_console, to_json
+from relquery.cli.terminal.show import errors_console, say, to_json
 from relquery.errors import ConfigError
 from relquery.ledger.records.pruning import prune as prune_ledger
 from relquery.ledger.records.reading import Filter, Group, Records, opened
@@ -109,7 +109,7 @@ def export(rows: pa.Table, output: Path) -> None:
     """Write rows to a file, and say so."""
     WRITERS[output.suffix.lower()](Result(rows, (), Report()), output)
     count = f"{len(rows):,} {'row' if len(rows) == 1 else 'rows'}"
-    errors_console().print(f"Wrote {count} to {output}.", markup=False, highlight=False)
+    say(f"Wrote {count} to {output}.")
 
 
 def _prune(path: Path, wanted: Filter, groups: list[Group], *, asks: bool) -> None:
@@ -125,7 +125,7 @@ def _prune(path: Path, wanted: Filter, groups: list[Group], *, asks: bool) -> No
         typer.confirm(f"Delete {what} from {path}? Answers are asked again when needed", abort=True)
     done = prune_ledger(path, wanted)
     said = f"Deleted {done.answers:,} answers and {done.failures:,} failures from {path}."
-    errors_console().print(said, markup=False, highlight=False)
+    say(said)
 
 
 def check_output(output: Path, path: Path) -> None:

@@ -14,7 +14,7 @@ from relquery.cli.ledger.findings import as_json, as_rows, as_view
 from relquery.cli.ledger.times import read_time
 from relquery.cli.terminal.show import to_json
 from relquery.ledger.caching.summary import examine
-from relquery.ledger.records.reading import Filter, opened
+from relquery.ledger.records.reading import Filter
 
 
 def doctor(
@@ -53,8 +53,6 @@ def doctor(
     if output is not None:
         check_output(output, path)
     wanted = Filter(model, since_at, before_at)
-    with opened(path) as records:
-        records.check_model(wanted)
     findings, groups = examine(path, wanted)
     if form is Shown.JSON:
         typer.echo(to_json(as_json(str(path), groups)))

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from relquery.cli.sql.noted import arguments, is_given
-from relquery.cli.terminal.show import errors_console
+from relquery.cli.terminal.show import say
 from relquery.errors import ConfigError
 from relquery.ledger.records.reading import Filter, Group, opened
 from relquery.ledger.records.runs import UNFINISHED, Run, Stamp, State
@@ -51,7 +51,7 @@ def resume(
         )
     run = next((run for run in reversed(runs) if run.state in (*UNFINISHED, State.RUNNING)), None)
     if run is None:
-        _say(f"Nothing to resume: all runs in {path} are complete.")
+        say(f"Nothing to resume: all runs in {path} are complete.")
         return
     if run.state is State.RUNNING:
         raise ConfigError(f"Run {run.number} in {path} is still running (process {run.process}).")
@@ -62,7 +62,7 @@ def resume(
         options.pop(name, None)
     given = [run.query, "--ledger", str(path), *arguments(command, options), *ctx.args]
     how = "waits for a batch" if run.state is State.PENDING else f"was {run.state.value}"
-    _say(f"Resuming run {run.number}, which {how}.")
+    say(f"Resuming run {run.number}, which {how}.")
     with command.make_context("sql", given, parent=ctx.parent) as inner:
         if inner.params["budget"] is not None:
             of_query = {one.number for one in runs if one.query == run.query}
@@ -101,7 +101,7 @@ def _check_files(run: Run) -> None:
                 "`relquery sql` with other tables and the same --ledger."
             )
         if now != before:
-            _say(f"Warning: {path} has changed since run {run.number}; changed rows are asked.")
+            say(f"Warning: {path} has changed since run {run.number}; changed rows are asked.")
 
 
 def _say_spent(budget: str, groups: Sequence[Group]) -> None:
@@ -120,8 +120,4 @@ def _say_spent(budget: str, groups: Sequence[Group]) -> None:
     if spent:
         used = shown(spent, amount.unit)
         were = "was" if used.startswith("1 ") else "were"
-        _say(f"{used} {were} spent by earlier runs; this run may spend up to {amount} more.")
-
-
-def _say(text: str) -> None:
-    errors_console().print(text, markup=False, highlight=False)
+        say(f"{used} {were} spent by earlier runs; this run may spend up to {amount} more.")

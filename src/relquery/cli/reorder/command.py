@@ -16,7 +16,7 @@ from relquery.cli.reorder.names import read_dependency, split_names
 from relquery.cli.reorder.orders import WRITERS, order_table
 from relquery.cli.terminal.exits import INTERRUPTED, ROWS_LOST
 from relquery.cli.terminal.interrupt import interruptible
-from relquery.cli.terminal.show import errors_console, to_json
+from relquery.cli.terminal.show import errors_console, say, to_json
 from relquery.cli.terminal.tables import check_output, find_file, read_text
 from relquery.errors import ConfigError
 from relquery.table.cost.weigh import WEIGHTS
@@ -211,7 +211,7 @@ def reorder(
     else:
         table_of = {"--table": table, "--columns": columns, "--rows": rows}
         for text in said(written, came, reading(file, table_of)):
-            errors_console().print(text, markup=False, highlight=False)
+            say(text)
         if comparison is not None and written is not None:
             Console(soft_wrap=True).print(figures.in_short(comparison), highlight=False)
         elif comparison is not None:
@@ -296,23 +296,23 @@ def _is_file(text: str) -> bool:
 def _print(comparison: Comparison, estimated: bool) -> None:
     console = Console(soft_wrap=True)
 
-    def say(text: str) -> None:
+    def show(text: str) -> None:
         console.print(text, markup=False, highlight=False)
 
     best = comparison.reports[comparison.best]
     console.print(figures.methods_table(comparison))
-    say("")
+    show("")
     if best.tokens is not None:
         console.print(figures.tokens_table(comparison))
-        say(figures.tokens_note(best.tokens, estimated) + "\n")
+        show(figures.tokens_note(best.tokens, estimated) + "\n")
     if len(comparison.schedules) > 1:
         criterion = figures.criterion(comparison)
-        say(f"Best: {best.method} ({criterion}), weight {best.weight}.")
+        show(f"Best: {best.method} ({criterion}), weight {best.weight}.")
     if not figures.is_cached(comparison) and best.bill is not None:
-        say(figures.too_short(best.bill))
+        show(figures.too_short(best.bill))
     for method, reason in comparison.left_out.items():
-        say(f"{method} was skipped. {reason}")
+        show(f"{method} was skipped. {reason}")
     for text in figures.dependency_lines(comparison, best):
-        say(text)
-    say("")
+        show(text)
+    show("")
     console.print(figures.depths_table(best.depths))

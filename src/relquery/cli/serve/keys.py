@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from relquery.cli.terminal.show import errors_console
+from relquery.cli.terminal.show import errors_console, say
 from relquery.errors import ConfigError, unknown
 from relquery.serve.access.keys import (
     Key,
@@ -123,7 +123,7 @@ def remove(name: _Name, file: _File = _USUAL) -> None:
         if len(left) == len(known):
             raise ConfigError(unknown("key", name, (key.name for key in known), of=str(file)))
         write_keys(file, left)
-    errors_console().print(f"Removed '{name}' from {file}.", markup=False, highlight=False)
+    say(f"Removed '{name}' from {file}.")
 
 
 def _add(made: Key, file: Path) -> None:

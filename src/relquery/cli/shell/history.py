@@ -10,7 +10,7 @@ from pathlib import Path
 
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
-from relquery.cli.terminal.show import errors_console
+from relquery.cli.terminal.show import say
 
 _OWNER = 0o600
 _OWNERS_FOLDER = 0o700
@@ -52,6 +52,6 @@ def open_history(path: Path | None) -> History:
         path.chmod(_OWNER)
     except OSError as error:
         said = f"The history is not kept: {path} cannot be used ({error.strerror})."
-        errors_console().print(said, markup=False, highlight=False)
+        say(said)
         return InMemoryHistory()
     return _File(str(path))

@@ -14,7 +14,7 @@ from rich.console import Console, RenderableType
 from relquery.cli.sql.explained import analyzed
 from relquery.cli.sql.formats import SHOWN, TEXTS, Format
 from relquery.cli.terminal.records import fits, records
-from relquery.cli.terminal.show import errors_console, printable, result_table
+from relquery.cli.terminal.show import printable, result_table, say
 from relquery.errors import ConfigError
 from relquery.sql.analyze.analysis import is_analysis
 from relquery.sql.result import Result
@@ -69,7 +69,7 @@ class Screen:
     def say(self, text: str, style: str | None = None) -> None:
         """Show a message."""
         shown = printable(text, "\n\t")
-        errors_console().print(shown, style=style, markup=False, highlight=False)
+        say(shown, style)
 
     def redirect(self, path: Path | None) -> None:
         """Send results to a file, which is emptied, or to standard output. Raises ConfigError."""

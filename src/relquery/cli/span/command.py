@@ -17,7 +17,7 @@ from relquery.cli.span.files import capped, read_corpora, read_query
 from relquery.cli.terminal.exits import INTERRUPTED
 from relquery.cli.terminal.interrupt import interruptible
 from relquery.cli.terminal.options import CacheTokens, Cost
-from relquery.cli.terminal.show import errors_console, progress, to_json
+from relquery.cli.terminal.show import errors_console, progress, say, to_json
 from relquery.ir.forms.draw import draw, mermaid, svg
 from relquery.ir.forms.tokens.form import End, Item, Mark, align, tokenize
 from relquery.ir.forms.tokens.tree import span_tree
@@ -268,7 +268,7 @@ def _query(
 ) -> _Query:
     query = read_query(file, var or (), model or _DEMO, max_tokens)
     for message in query.messages:
-        errors_console().print(message, markup=False, highlight=False)
+        say(message)
     goal: Goal = "cache" if for_ is For.CACHE else "attention"
     settings = {"for_": goal, "arity": arity, "corpora": read_corpora(query, corpus or ())}
     named = None if query.model == _UNNAMED else query.model

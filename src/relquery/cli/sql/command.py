@@ -39,9 +39,7 @@ from relquery.cli.sql.setup import Setup
 from relquery.cli.sql.wanted import Wanted
 from relquery.cli.terminal.exits import ROWS_LOST
 from relquery.cli.terminal.options import CacheTokens, Cost
-from relquery.cli.terminal.show import (
-    errors_console,
-)
+from relquery.cli.terminal.show import say
 from relquery.cli.terminal.tables import find_tables
 from relquery.errors import ConfigError
 from relquery.sql.statements.texts import is_explain
@@ -314,4 +312,4 @@ def _text(query: str | None) -> str:
 def _warn_of_demo(setup: Setup, tables: Sequence[str]) -> None:
     """A word of warning if the demo model answers about other tables than its own."""
     if setup.model is None and any("demo:" not in table for table in tables):
-        errors_console().print(_ONLY_DEMO, markup=False, highlight=False)
+        say(_ONLY_DEMO)

@@ -14,7 +14,7 @@ from rich.console import Console
 from relquery.cli.sql.explained import analyzed, shown, whole
 from relquery.cli.sql.formats import SHOWN, WRITERS, Format, as_markdown, rows_of
 from relquery.cli.sql.wanted import Outcome
-from relquery.cli.terminal.show import errors_console, result_table, to_json
+from relquery.cli.terminal.show import errors_console, result_table, say, to_json
 from relquery.cli.terminal.tables import check_output
 from relquery.errors import ConfigError
 from relquery.sql.analyze.analysis import is_analysis
@@ -35,7 +35,7 @@ def writer(path: Path, tables: Mapping[str, Path]) -> Any:
     def write(result: Result) -> None:
         WRITERS[path.suffix.lower()](result, path)
         rows = f"{len(result):,} {'row' if len(result) == 1 else 'rows'}"
-        errors_console().print(f"Wrote {rows} to {path}.", markup=False, highlight=False)
+        say(f"Wrote {rows} to {path}.")
 
     return write
 
@@ -46,7 +46,7 @@ def save(result: Result, write: Callable[[Result], None] | None, html: Path | No
         write(result)
     if html is not None:
         result.write_html(html)
-        errors_console().print(f"Wrote the page to {html}.", markup=False, highlight=False)
+        say(f"Wrote the page to {html}.")
 
 
 def print_outcome(outcome: Outcome, form: Format) -> None:

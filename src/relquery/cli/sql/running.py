@@ -11,7 +11,7 @@ from relquery.cli.sql.kept import Came, what_is_kept
 from relquery.cli.sql.wanted import Outcome, Wanted
 from relquery.cli.terminal.exits import ERROR, INTERRUPTED, PENDING
 from relquery.cli.terminal.interrupt import interruptible
-from relquery.cli.terminal.show import errors_console, progress, shown_warnings
+from relquery.cli.terminal.show import progress, say, shown_warnings
 from relquery.connection import Connection
 from relquery.errors import BudgetError, LateQueryError, PartialResultWarning, PendingError
 from relquery.sql.spending import usd_of, waiting_of
@@ -38,11 +38,11 @@ def outcome_of(
                 return wanted.of(connection, text, params, sampling, came.counting(advance))
         except KeyboardInterrupt:
             kept = what_is_kept(connection.ledger, came)
-            errors_console().print(f"Interrupted. {kept}", markup=False, highlight=False)
+            say(f"Interrupted. {kept}")
             raise typer.Exit(INTERRUPTED) from None
         except PendingError as error:
             again = f"{error} The command for it: relquery resume {ledger}"
-            errors_console().print(again, markup=False, highlight=False)
+            say(again)
             raise typer.Exit(PENDING) from None
         except BudgetError as error:
             go_on = f"to go on: relquery resume {ledger} --budget AMOUNT"
@@ -53,5 +53,5 @@ def outcome_of(
 
 
 def _end(said: str) -> NoReturn:
-    errors_console().print(f"Error: {said}", style="red", markup=False, highlight=False)
+    say(f"Error: {said}", "red")
     raise typer.Exit(ERROR) from None

@@ -29,6 +29,11 @@ def errors_console() -> Console:
     return Console(stderr=True, soft_wrap=True)
 
 
+def say(text: str, style: str | None = None) -> None:
+    """Print a text as it is on standard error."""
+    errors_console().print(text, style=style, markup=False, highlight=False)
+
+
 def result_table(result: Result, rows: int) -> RenderableType:
     """The first `rows` rows of a result."""
     view = Table(show_edge=False, pad_edge=False)
@@ -93,7 +98,7 @@ class Lines:
             return
         self._told = now
         text = f"{self._title}{stage}: {done:,} of {total:,}"
-        errors_console().print(text, markup=False, highlight=False)
+        say(text)
 
 
 @contextmanager
@@ -106,7 +111,7 @@ def shown_warnings(*ignored: type[Warning]) -> Iterator[None]:
             yield
         finally:
             for text in dict.fromkeys(str(each.message) for each in caught):
-                errors_console().print(f"Warning: {text}", markup=False, highlight=False)
+                say(f"Warning: {text}")
 
 
 def to_json(value: object) -> str:

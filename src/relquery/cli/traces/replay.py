@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from relquery.cli.terminal.exits import INTERRUPTED, ROWS_LOST
-from relquery.cli.terminal.show import errors_console, progress, to_json
+from relquery.cli.terminal.show import progress, say, to_json
 from relquery.cli.terminal.tables import check_output, check_rate
 from relquery.cli.traces.latencies import draw, latency_table
 from relquery.engine.clock import RealClock
@@ -188,7 +188,7 @@ def _warn(replayed: Replay, failures: Sequence[str]) -> None:
             "distorts the figures. Free up its CPU, or lower --faster."
         )
     for note in notes:
-        errors_console().print(note, style="red", markup=False, highlight=False)
+        say(note, "red")
 
 
 def _write(replayed: Replay, path: Path) -> None:

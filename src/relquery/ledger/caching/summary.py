@@ -69,9 +69,10 @@ class Group:
 def examine(path: Path, wanted: Filter) -> tuple[list[Finding], list[Group]]:
     """What is found of the answers in a ledger, one by one and by run and model.
 
-    Raises ConfigError for what is not a ledger.
+    Raises ConfigError for what is not a ledger, and a model that it does not have.
     """
     with opened(path) as records:
+        records.check_model(wanted)
         entries = entries_of(records, wanted)
         others = unplanned(records, wanted)
     asked = [each for each in entries if each.wanted]
