@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-BASE = {"arrays", "compilation", "interrupts", "errors", "config", "prompt"}
+BASE = {"arrays", "compilation", "interrupts", "errors", "config", "prompt", "redaction"}
 WHAT = {"ir", "table", "markup", "retrieval", "sql"}
 WHEN = {"engine", "model"}
 RECORDS = {"report", "ledger"}
@@ -18,6 +18,7 @@ RECORDS = {"report", "ledger"}
 LAYERS: dict[str, set[str]] = {
     "errors": set(),
     "arrays": set(),
+    "redaction": set(),
     "interrupts": set(),
     "compilation": {"interrupts"},
     "config": {"errors"},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -13,6 +12,7 @@ from relquery.ledger.caching.expected import EXPECTED, PLANS, Expected, write_ex
 from relquery.ledger.keys import kept_text
 from relquery.ledger.taken import Sent
 from relquery.prompt import Answer, Sampling
+from relquery.redaction import redacted
 
 # Beside the answers, so that earlier versions read and write the file as before.
 _CALLS = (
@@ -41,14 +41,6 @@ TABLES = {
 _FIND = "SELECT call FROM calls WHERE model = ? AND settings = ?"
 _ALWAYS = ("max_tokens", "temperature")
 _LONGEST = 500  # characters of an error
-_SECRETS = re.compile(
-    r"(?i)\b(?:sk|pk|rk|key|hf|gsk|xai|AIza)[-_][\w.*-]{6,}|\bAIza[\w-]{20,}"
-    r"|(?<=bearer )\S+|(?<=://)[^/@\s]+(?=@)"
-)
-_NAMED = re.compile(
-    r"(?i)\b((?:[\w-]*[-_])?(?:key|token|secret|passw(?:or)?d|signature)[\"']?\s*[:=]\s*[\"']?)"
-    r"[^\s\"'&,;]{6,}"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,5 +151,5 @@ def _into(table: str, rows: Sequence[tuple[Any, ...]]) -> str:
 
 def without_secrets(text: str) -> str:
     """An error without what looks like a key or a password, and not longer than needed."""
-    clean = _NAMED.sub(r"\1***", _SECRETS.sub("***", text)).encode("utf-8", "replace").decode()
+    clean = redacted(text).encode("utf-8", "replace").decode()
     return clean if len(clean) <= _LONGEST else f"{clean[: _LONGEST - 3]}..."

@@ -16,14 +16,13 @@ from relquery.cli.terminal.exits import PENDING
 from relquery.cli.terminal.tables import find_table
 from relquery.ledger import Ledger
 from relquery.ledger.records.runs import Stamp, State, begin_run, end_run
+from relquery.redaction import without_credentials
 from relquery.sql.result import Result
 
 Options = dict[str, list[str]]
 
 # Not max_tokens and the like: a run without them would ask other questions.
 _SECRET = re.compile(r"(?:^|_)(?:(?:key|secret|password|passwd|header)s?|auth|token)$")
-_IN_ADDRESS = re.compile(r"(?<=://)[^/@\s]+@")
-_IN_QUERY = re.compile(r"(?i)(?<=[?&])[\w.-]*(?:key|token|secret|passw\w*|sig\w*|code)=[^&#\s]*&?")
 _NO_OPTIONS = ("query", "ledger")
 _PLACES = ("model", "database", "embedder")
 """Options that may be the path of a file or folder."""
@@ -106,7 +105,7 @@ def noted_text(name: str, value: Any) -> str:
         return text if "demo:" in text else f"{table}={path.absolute()}"
     if name in _PLACES and not Path(text).is_absolute() and Path(text).exists():
         return str(Path(text).absolute())
-    return _IN_QUERY.sub("", _IN_ADDRESS.sub("", text)) if "://" in text else text
+    return without_credentials(text) if "://" in text else text
 
 
 def _stamps(ctx: typer.Context, tables: Mapping[str, Path]) -> dict[str, Stamp]:

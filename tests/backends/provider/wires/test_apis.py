@@ -427,3 +427,15 @@ def test_a_reply_that_breaks_off_is_asked_for_again(opened: Open, api: str) -> N
     backend, server = opened(api, lambda body: next(replies, whole))
     (answer,) = ask(backend, ["a"])
     assert (answer.text, answer.attempts, len(server.asked)) == ("x", 2, 2)
+
+
+def test_keys_that_a_server_repeats_are_not_shown(opened: Open) -> None:
+    def answer(body: Body) -> Reply:
+        if "bad" in question(body):
+            return failure(400, "Bad api_key=abcdef123 in this prompt, or sk-proj-abcdef123456.")
+        return completion("fine")
+
+    backend, _ = opened("chat", answer)
+    fine, bad = ask(backend, ["good", "bad"])
+    assert fine.text == "fine"
+    assert bad.error == "The server answered 400: Bad api_key=*** in this prompt, or ***"

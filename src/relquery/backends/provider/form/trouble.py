@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from relquery.backends.provider.form.reply import short
+from relquery.redaction import redacted
 
 Kind = Literal["status", "connecting", "late", "lost", "broken", "odd"]
 _PASSING_STATUS = (408, 409, 429)
@@ -33,6 +34,7 @@ class TroubleError(Exception):
         param: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
+        words = redacted(words)  # some servers repeat the key that they refuse
         super().__init__(words)
         self.kind, self.words, self.status = kind, words, status
         self.said, self.code, self.param = said.lower(), code, param
