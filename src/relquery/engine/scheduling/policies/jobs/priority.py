@@ -92,7 +92,8 @@ class Priorities(Generic[E]):
         is_bounded = remaining is not None and fairness.tail is not None
         self._tail = Tail(fairness.tail or 0.0) if is_bounded else None
         self._unseen: dict[RelQuery, None] = {}  # changed, while nobody could begin
-        self._stood = 0  # steps in which the starving relQuery that came first has not moved
+        self._first: RelQuery | None = None  # of the starving ones, that came first
+        self._stood = 0  # steps in which it has not moved
 
     def __getitem__(self, relquery: int) -> Urgency:
         steps_back = self._known[relquery].tenant in self._ahead and not self.is_urgent(relquery)
@@ -140,8 +141,9 @@ class Priorities(Generic[E]):
         for number in () if self._tail is None else self._tail.update():
             self._rank(state.relqueries[number])
         self._ahead = self._tenants.ahead(self._waiting)
-        first = self._first_starved(state)
-        self._stood = 0 if first is None or first in changed else self._stood + 1
+        starved = (state.relqueries[number] for number in self._starved)
+        self._first = min(starved, key=lambda each: (each.arrival, each.id), default=None)
+        self._stood = 0 if self._first is None or self._first in changed else self._stood + 1
 
     def waiting(self, state: State) -> Iterator[RelQuery]:
         """The relQueries with waiting requests, the most urgent first."""
@@ -175,7 +177,7 @@ class Priorities(Generic[E]):
         relQuery that came first, if it has stood still for long: it would never end while others
         keep coming. Last, all of those that are pressed by a deadline, the earliest first.
         """
-        first = self._first_starved(state) if self._stood >= PATIENCE else None
+        first = self._first if self._stood >= PATIENCE else None
         if first is not None and first.waiting:
             seats = state.limits.max_num_seqs - len(state.running)
             alone = not first.running
@@ -190,21 +192,16 @@ class Priorities(Generic[E]):
             waiting = islice(state.relqueries[number].waiting, int(begun), None)
             yield from ((request, True) for request in waiting)
 
-    def should_decode(self, state: State, draft: Draft) -> bool:
+    def should_decode(self, draft: Draft) -> bool:
         """Whether a step that would compute prompts is to decode: the starving relQuery that came
         first has stood still for long, and only its decodes are left to do.
         """
-        if self._stood < PATIENCE or not draft.work:
+        first = self._first
+        if first is None or self._stood < PATIENCE or not draft.work:
             return False
-        first = self._first_starved(state)
-        if first is None or any(work.request.group == first.id for work in draft.work):
+        if any(work.request.group == first.id for work in draft.work):
             return False
         return any(each.computed >= each.prompt_tokens for each in first.running)
-
-    def _first_starved(self, state: State) -> RelQuery | None:
-        """The starving relQuery that came first."""
-        starved = (state.relqueries[number] for number in self._starved)
-        return min(starved, key=lambda each: (each.arrival, each.id), default=None)
 
     @property
     def count(self) -> int:

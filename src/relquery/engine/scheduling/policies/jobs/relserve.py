@@ -52,7 +52,7 @@ class RelServe:
         candidates = islice(priorities.candidates(state, draft), 1 if self.adaptive else None)
         prefill(draft, state, chain.from_iterable(each.waiting for each in candidates))
         goes_first = must or not running or self._goes_first(draft, priorities, state)
-        if not draft.work or not goes_first or priorities.should_decode(state, draft):
+        if not draft.work or not goes_first or priorities.should_decode(draft):
             draft = Draft(state)
             decode(draft, running)
         return draft.plan(), priorities

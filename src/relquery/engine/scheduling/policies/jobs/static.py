@@ -62,7 +62,7 @@ class Static:
         draft = begin(Draft(state), priorities.overdue(state), running, priorities.is_urgent)
         waiting = (relquery.waiting for relquery in priorities.candidates(state, draft))
         prefill(draft, state, chain.from_iterable(waiting))
-        if not draft.work or priorities.should_decode(state, draft):
+        if not draft.work or priorities.should_decode(draft):
             draft = Draft(state)
             decode(draft, running)
         return draft.plan(), priorities
