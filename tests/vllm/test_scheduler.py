@@ -14,12 +14,15 @@ from relquery.vllm.settings import VLLM_POLICIES, Settings
 
 pytestmark = pytest.mark.usefixtures("stubs")
 BLOCK = 4
+PRIORITIES = ("static", "relserve", "shortest")
 
 
-def scheduler(policy: str, blocks: int = 60, tokens: int = 48, seats: int = 8) -> Any:
+def scheduler(
+    policy: str, blocks: int = 60, tokens: int = 48, seats: int = 8, **fairness: float
+) -> Any:
     from relquery.vllm import RelServeScheduler
 
-    config = {"relquery": {"policy": policy}}
+    config = {"relquery": {"policy": policy, **fairness}}
     return RelServeScheduler(config, blocks, BLOCK, tokens, seats)
 
 
@@ -77,7 +80,9 @@ def is_empty(served: Any) -> bool:
 def test_storms_end_with_the_right_answers_and_nothing_left(policy: str, seed: int) -> None:
     random = Random(seed)
     blocks = [14, 17, 20, 24, 40, 200][seed % 6]
-    served = scheduler(policy, blocks=blocks, seats=random.choice([2, 8]))
+    fairness = {"starvation": 1e-4} if policy in PRIORITIES and seed % 3 == 1 else {}
+    served = scheduler(policy, blocks=blocks, seats=random.choice([2, 8]), **fairness)
+    served.long_prefill_token_threshold = [0, 0, 4, 7][seed % 4]
     longest = min(30, blocks * BLOCK - 40)  # with a head and an answer it fits into the cache
     heads = [[random.randrange(9) for _ in range(random.randrange(24))] for _ in range(3)]
     expected: dict[str, list[int]] = {}
@@ -109,6 +114,26 @@ def test_storms_end_with_the_right_answers_and_nothing_left(policy: str, seed: i
         step(served)
     assert is_empty(served)
     assert {name: each._output_token_ids for name, each in requests.items()} == expected
+
+
+@pytest.mark.parametrize("policy", PRIORITIES)
+@pytest.mark.parametrize("seed", range(14))
+def test_long_prompts_that_all_starve_end_though_few_fit(policy: str, seed: int) -> None:
+    """Each takes many steps, and vLLM gives its blocks bit by bit."""
+    random = Random(seed)
+    blocks, part, seats = random.choice([30, 40, 50]), random.choice([2, 4]), random.choice([3, 4])
+    served = scheduler(policy, blocks=blocks, tokens=400, seats=seats, starvation=1e-6)
+    served.long_prefill_token_threshold = part
+    for number in range(12):
+        prompt = [number] * random.randrange(20, 4 * blocks - 30)
+        said = {"relquery": f"q{random.randrange(6)}", "relquery_rows": random.choice([1, 2, 3])}
+        served.add_request(request(f"r{number}", prompt, 3, **said))
+    steps = 0
+    while served.requests:
+        step(served)
+        steps += 1
+        assert steps < 3_000, f"{len(served.requests)} of 12 requests are left"
+    assert is_empty(served)
 
 
 def finished(policy: str) -> list[str]:

@@ -34,15 +34,14 @@ class Draft:
 
     def advance(self, request: Request) -> bool:
         """Plan work of a running request; False if there are not enough blocks."""
-        pieces = request.pieces
-        piece = pieces[-1]
-        drawn = len(request.output)
-        tokens = len(piece.tokens) + drawn
-        if tokens > len(piece.slots):
-            needed = self._blocks_for(tokens) - len(piece.blocks)
+        needed = self.missing(request)
+        if needed:
             if needed > self.blocks:
                 return False
             self.blocks -= needed
+        pieces, drawn = request.pieces, len(request.output)
+        piece = pieces[-1]
+        tokens = len(piece.tokens) + drawn
         if drawn and len(pieces) == 1 and tokens - piece.done == 1:
             # The usual case: a decode step. What it fills can be found when the request ends.
             self.tokens -= 1
@@ -51,6 +50,17 @@ class Draft:
         self._prompts |= not request.decoding
         self._commit(Work(request, min(self.tokens, request.length - request.computed)))
         return True
+
+    def missing(self, request: Request) -> int:
+        """Blocks that a running request still needs for its tokens so far.
+
+        In the engine it has those of its prompt; vLLM gives them as it computes the prompt.
+        """
+        piece = request.pieces[-1]
+        tokens = len(piece.tokens) + len(request.output)
+        if tokens <= len(piece.slots):
+            return 0
+        return self._blocks_for(tokens) - len(piece.blocks)
 
     def admit(self, request: Request, *, whole: bool = False) -> bool:
         """Plan the first work of a waiting request; False if it does not fit this step.

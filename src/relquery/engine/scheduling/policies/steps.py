@@ -32,8 +32,22 @@ def begin(
 
     running: in order of urgency. If there is no room, the last of them are preempted, except those
     of relQueries that are urgent themselves. Otherwise newly starving short relQueries would keep
-    a long one out for ever.
+    a long one out for ever. Nor are blocks taken that those still need: they would be preempted
+    later in the step, and two that starve could take each other's place for ever.
     """
+    kept = sum(draft.missing(each) for each in running if is_urgent(each.group))
+    draft.blocks -= kept
+    draft = _begin(draft, overdue, running, is_urgent)
+    draft.blocks += kept
+    return draft
+
+
+def _begin(
+    draft: Draft,
+    overdue: Iterable[tuple[Request, bool]],
+    running: Sequence[Request],
+    is_urgent: Callable[[int], bool],
+) -> Draft:
     for request, may_preempt in overdue:
         if draft.admit(request):
             continue

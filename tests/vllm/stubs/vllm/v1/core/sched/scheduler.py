@@ -41,6 +41,7 @@ class Scheduler:
         )
         self.max_num_scheduled_tokens, self.max_num_running_reqs = tokens, seats
         self.max_num_active_reqs = seats
+        self.long_prefill_token_threshold = 0
         self.block_size = self.hash_block_size = block_size
         self.policy, self.pause_state = "fcfs", PauseState.UNPAUSED
         self.requests: dict[str, Request] = {}
@@ -73,7 +74,7 @@ class Scheduler:
         left, was_preempted, at = self.max_num_scheduled_tokens, False, 0
         while at < len(self.running) and left > 0:
             request = self.running[at]
-            tokens = min(left, request.num_tokens - request.num_computed_tokens)
+            tokens = self._part(min(left, request.num_tokens - request.num_computed_tokens))
             if not tokens:  # its last token is being drawn
                 at += 1
                 continue
@@ -90,6 +91,10 @@ class Scheduler:
                 continue
             break
         return 0 if was_preempted else left
+
+    def _part(self, tokens: int) -> int:
+        most = self.long_prefill_token_threshold
+        return min(tokens, most) if most else tokens
 
     def _admit(self, output: SchedulerOutput, left: int) -> None:
         skipped = []
@@ -109,7 +114,7 @@ class Scheduler:
                 skipped.append(request)
                 continue
             done += loaded
-            tokens = min(left, request.num_tokens - done)
+            tokens = self._part(min(left, request.num_tokens - done))
             self.pool.touch(hits)
             self.held[request.request_id] = [*hits]
             request.num_computed_tokens = done
