@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-BASE = {"arrays", "compilation", "interrupts", "errors", "config", "prompt", "redaction"}
+BASE = {"arrays", "compilation", "interrupts", "errors", "config", "prompt", "redaction", "unicode"}
 WHAT = {"ir", "table", "markup", "retrieval", "sql"}
 WHEN = {"engine", "model"}
 RECORDS = {"report", "ledger"}
@@ -19,6 +19,7 @@ LAYERS: dict[str, set[str]] = {
     "errors": set(),
     "arrays": set(),
     "redaction": set(),
+    "unicode": set(),
     "interrupts": set(),
     "compilation": {"interrupts"},
     "config": {"errors"},

@@ -139,6 +139,8 @@ class Sampling:
     scored: answers say how likely each label is (`Answer.scores`); needs labels and temperature 0.
     logprobs: answers say how likely each of their tokens was, and as many of the likeliest tokens
     at its place, 0 to 20 (`Answer.logprobs`); None for nothing. It changes no answer.
+    told: whether the prompt itself says what the labels are. Where it takes more tokens to hold the
+    model to them, a backend may then ask by the prompt alone, as long as labels come.
     """
 
     max_tokens: int = 256
@@ -151,6 +153,7 @@ class Sampling:
     schema: str | None = None
     scored: bool = False
     logprobs: int | None = None
+    told: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         self._check_numbers()

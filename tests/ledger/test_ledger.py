@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Timer
 
 import pytest
@@ -26,6 +28,8 @@ from relquery.ledger import (
     patience,
     save_copies,
 )
+from relquery.ledger.records.pruning import prune
+from relquery.ledger.records.reading import Filter
 from relquery.prompt import Answer, Compared, Finish, Prompt, Reuse, Role, Sampling, Span
 
 GREEDY = Sampling()
@@ -381,3 +385,44 @@ def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
         file.execute("PRAGMA user_version = 2")
     with pytest.raises(ConfigError, match="newer relquery"):
         Ledger.open(path)
+
+
+@contextmanager
+def nobody() -> Iterator[None]:
+    """A block in which the user may not write everywhere."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+@pytest.mark.parametrize(("file", "folder"), [(0o444, 0o777), (0o666, 0o555), (0o444, 0o555)])
+def test_a_ledger_that_can_only_be_read_gives_its_answers_and_says_that_none_are_stored(
+    file: int, folder: int
+) -> None:
+    with TemporaryDirectory() as name:
+        path = Path(name) / "kept" / "answers?.db"
+        path.parent.mkdir()
+        with connect(Known("m"), ledger=path) as con:
+            rows_of(con)
+        Path(name).chmod(0o777)
+        path.chmod(file)
+        path.parent.chmod(folder)
+        backend = Known("m")
+        with nobody():
+            with pytest.warns(LedgerWarning, match="can only be read") as warned:
+                con = connect(backend, ledger=path)
+            with con:
+                rows_of(con)
+                assert not backend.asked
+                con.sql("SELECT LLM('New?', 1 AS a)")
+            assert len(backend.asked) == len(warned) == 1
+            with (
+                pytest.warns(LedgerWarning, match="can only be read"),
+                pytest.raises(ConfigError, match="cannot be pruned: attempt to write a readonly"),
+            ):
+                prune(path, Filter())
+        path.parent.chmod(0o777)

@@ -37,7 +37,7 @@ WIRES: tuple[tuple[str, dict[str, Any]], ...] = (
 QUERY = f"SELECT LLM('{ASK}', rows.*, labels := ['Yes', 'No']) AS said FROM rows"
 PREVIEWED = 40
 """Rows of the preview: their answers show how many tokens the provider counts for ours."""
-BEGINS, FASTER = 0.1, 8.0
+BEGINS, FASTER = 0.2, 4.0
 """Seconds until an answer ends, and how many times as fast the provider's clock runs: what one
 request writes, those sent meanwhile do not read."""
 LATER = 3600.0

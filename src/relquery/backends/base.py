@@ -151,6 +151,11 @@ class Backend(ABC):
         """Requests that a server takes a minute, as far as is known."""
         return None
 
+    @property
+    def tokens_per_minute(self) -> float | None:
+        """Tokens that a server takes a minute, those of answers too, as far as is known."""
+        return None
+
     def one_pass(self, sampling: Sampling) -> bool | None:
         """Whether an answer takes no forward pass beside those of its prompt.
 

@@ -95,6 +95,11 @@ class LazyBackend(Backend):
         """See Backend."""
         return self._backend.requests_per_minute
 
+    @property
+    def tokens_per_minute(self) -> float | None:
+        """See Backend."""
+        return self._backend.tokens_per_minute
+
     def one_pass(self, sampling: Sampling) -> bool | None:
         """See Backend."""
         return self._backend.one_pass(sampling)

@@ -13,6 +13,7 @@ from relquery.ledger.keys import kept_text
 from relquery.ledger.taken import Sent
 from relquery.prompt import Answer, Sampling
 from relquery.redaction import redacted
+from relquery.unicode import valid
 
 # Beside the answers, so that earlier versions read and write the file as before.
 _CALLS = (
@@ -151,5 +152,5 @@ def _into(table: str, rows: Sequence[tuple[Any, ...]]) -> str:
 
 def without_secrets(text: str) -> str:
     """An error without what looks like a key or a password, and not longer than needed."""
-    clean = redacted(text).encode("utf-8", "replace").decode()
+    clean = valid(redacted(text))
     return clean if len(clean) <= _LONGEST else f"{clean[: _LONGEST - 3]}..."

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from relquery.errors import ConfigError
+from relquery.errors import ConfigError, LedgerWarning
 from relquery.ledger.claims import Claims, Held, give_back
 from relquery.ledger.facts import Fact, write_facts
 from relquery.ledger.keys import Keys, kept_text
@@ -40,7 +42,8 @@ class Ledger:
     under the model's name, as written by versions without fingerprints.
     stored: the number of answers stored through this object. noted: their keys, while somebody
     wants to know them. run: the number of the run whose answers are stored; None without one.
-    clock: seconds since 1970.
+    clock: seconds since 1970. is_read_only: whether the file cannot be written; answers are then
+    found, and none are stored.
     """
 
     connection: Any
@@ -50,20 +53,19 @@ class Ledger:
     noted: set[bytes] | None = None
     run: int | None = None
     clock: Callable[[], float] = time.time
+    is_read_only: bool = False
     _guard: Guard = field(default_factory=Guard)
 
     @classmethod
     def open(cls, path: str | Path = ":memory:") -> Ledger:
-        """Open or create a ledger. Raises ConfigError if the file is not a ledger."""
-        connection = None
+        """Open or create a ledger. Raises ConfigError if the file is not a ledger.
+
+        Issues LedgerWarning if it can only be read.
+        """
+        connection, is_read_only = None, str(path) != ":memory:" and _is_read_only(Path(path))
         try:
-            connection = sqlite3.connect(
-                path,
-                timeout=BUSY_SECONDS,
-                isolation_level="IMMEDIATE",
-                check_same_thread=False,
-            )
-            version = patiently(lambda: _prepare(connection))
+            connection = _open_to_read(Path(path)) if is_read_only else _connect(str(path))
+            version = patiently(lambda: _prepare(connection, creates=not is_read_only))
         except sqlite3.Error as error:
             if connection is not None:
                 connection.close()
@@ -83,7 +85,16 @@ class Ledger:
                 "does not know. Update relquery, or give another file."
             )
         file = None if str(path) == ":memory:" else Path(path)
-        return cls(connection, file, may_be_older=version < _FORMAT)
+        if is_read_only:
+            warnings.warn(
+                f"The ledger {path} can only be read: its answers are used, but new ones are not "
+                "stored, and would be paid again. Make the file and its folder writable, or give "
+                "another file.",
+                LedgerWarning,
+                stacklevel=2,
+            )
+        older = version < _FORMAT
+        return cls(connection, file, may_be_older=older, is_read_only=is_read_only)
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, Answer]:
         """The known answers, by key. Raises ConfigError if the file cannot be read."""
@@ -111,8 +122,10 @@ class Ledger:
 
     @property
     def claims(self) -> Claims | None:
-        """Who is asking what; None in memory, which nobody shares."""
-        return None if self.path is None else Claims(self.connection, self._guard, self.clock)
+        """Who is asking what; None in memory, which nobody shares, and where nothing is written."""
+        if self.path is None or self.is_read_only:
+            return None
+        return Claims(self.connection, self._guard, self.clock)
 
     def put(
         self,
@@ -139,7 +152,7 @@ class Ledger:
             for key, answer in answers
             if key in stored and answer.scores is not None
         ]
-        if rows or facts or claims:
+        if (rows or facts or claims) and not self.is_read_only:
             self.write(lambda: self._insert(rows, scores, facts, claims))
             self.stored += len(rows) if are_new else 0
             if self.noted is not None:
@@ -199,8 +212,39 @@ class Ledger:
         give_back(self.connection, claims)
 
 
-def _prepare(connection: Any) -> int:
+def _connect(address: str, *, is_uri: bool = False) -> sqlite3.Connection:
+    return sqlite3.connect(
+        address,
+        timeout=BUSY_SECONDS,
+        isolation_level="IMMEDIATE",
+        check_same_thread=False,
+        uri=is_uri,
+    )
+
+
+def _is_read_only(path: Path) -> bool:
+    """Whether there is such a file, which cannot be written. SQLite has more files beside it."""
+    by = os.access in os.supports_effective_ids
+    may_write = (os.access(each, os.W_OK, effective_ids=by) for each in (path, path.parent))
+    return path.is_file() and not all(may_write)
+
+
+def _open_to_read(path: Path) -> sqlite3.Connection:
+    address = f"{path.absolute().as_uri()}?mode=ro"
+    connection = _connect(address, is_uri=True)
+    try:
+        connection.execute(_IS_THERE)
+    except sqlite3.OperationalError:  # in a folder where SQLite cannot put its other files
+        connection.close()
+        return _connect(f"{address}&immutable=1", is_uri=True)
+    return connection
+
+
+def _prepare(connection: Any, *, creates: bool) -> int:
     """Create the table if it does not exist. Returns the version of the file format."""
+    if not creates:
+        connection.execute(SELECT + " LIMIT 0")
+        return int(connection.execute("PRAGMA user_version").fetchone()[0])
     (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
     if mode == "delete":
         connection.execute("PRAGMA journal_mode = WAL")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from relquery.errors import ConfigError, QueryError, did_you_mean, type_of
 from relquery.ir.rules.desugar_retrieve import Lookup
+from relquery.unicode import valid
 
 Search = Callable[[str, int], Sequence[str]]
 Corpora = Mapping[str, "Iterable[str] | Search | Corpus"]
@@ -105,4 +106,4 @@ def _checked(texts: object, name: str, limit: int) -> Sequence[str]:
 
 def _encodable(text: str) -> str:
     """Replace what SQLite cannot store: lone surrogates, and NULs, which would end the text."""
-    return text.encode("utf-8", "replace").decode().replace("\0", " ")
+    return valid(text).replace("\0", " ")

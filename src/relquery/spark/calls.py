@@ -289,7 +289,7 @@ class _Task:
 
 def _items(asks: Asks) -> Items:
     """The fields by which inputs are placed: those of the text first, and no modules."""
-    pinned = pinned_in(asks.task.query)
+    pinned = pinned_in(asks.task.sent)
     fields = [at for at in range(len(asks.names)) if at not in asks.modules or at in pinned]
     return Items(
         tuple(map(ours.field, fields)),

@@ -104,9 +104,9 @@ class Asked:
         self, name: str, call: PlannedCall, rows: Rows, wanted: Int64s, where: exp.Expr | None
     ) -> None:
         start = self.asker.clock()
+        call = call.in_form(self.asker.config.form)
         cells, modules = rows.cells(call.fields, wanted), self.asker.modules(call)
-        task = call.task.in_form(self.asker.config.form)
-        question = Question(name, task, len(wanted), cells, modules, call.keys)
+        question = Question(name, call.task, len(wanted), cells, modules, call.keys)
         self.paid.kept &= self.asker.ledger is not None and has_one_answer(call.sampling)
         values = rows.of_call(call.index)
         new, known, answers = values.repeats.split(question)

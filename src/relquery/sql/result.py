@@ -21,6 +21,7 @@ from relquery.sql.shown.floats import rounded
 from relquery.sql.shown.missing import Reasons
 from relquery.sql.shown.tables import result_html, result_table
 from relquery.sql.shown.text import aligned, terminal_width
+from relquery.unicode import valid
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -123,9 +124,8 @@ class Result:
         shown = self.head(_SHOWN_ROWS).fetchall()
         view = result_table(self.columns, self.table.schema.types, shown, self.reasons)
         text = page(self.query, view, self._size_in_words(), self.report, self.recording)
-        # A lone surrogate in an answer is not text that a file can hold.
         try:
-            Path(path).write_text(text, encoding="utf-8", errors="replace")
+            Path(path).write_text(valid(text), encoding="utf-8")
         except OSError as error:
             if not (folder := Path(path).parent).is_dir():
                 reason = f"the folder {folder} does not exist. Create it first."

@@ -23,6 +23,7 @@ from relquery.connection import connect
 from relquery.errors import ConfigError, ModelError
 from relquery.prompt import Answer, Finish, Nest, Prompt, Reuse, Role, Sampling, Span
 from tests.backends.provider.chat_server import (
+    AnswerFunction,
     Body,
     ChatServer,
     Reply,
@@ -339,6 +340,83 @@ def test_no_other_text_than_a_label_becomes_a_value(
 def test_a_label_that_was_cut_is_no_value(serve: Serve) -> None:
     (answer,) = ask(backend(serve(lambda body: completion("Yes", "length"))), ["a"], LABELS)
     assert (answer.text, answer.finish) == (None, Finish.LENGTH)
+
+
+# labels that the prompt tells
+
+TOLD = Sampling(labels=("Yes", "No"), max_tokens=1, told=True)
+
+
+def label_or(text: str, strange: set[str]) -> AnswerFunction:
+    """Answers `text` to some rows, and the label of the schema if there is one."""
+
+    def answer(body: Body) -> Reply:
+        if asks_for_json(body):
+            return completion('{"answer": "No"}')
+        return completion(text if question(body).removeprefix("Question: ") in strange else "Yes")
+
+    return answer
+
+
+def test_where_the_prompt_tells_the_labels_a_request_holds_nothing_else(serve: Serve) -> None:
+    server = serve(label_or("", set()))
+    answers = ask(backend(server), ["a", "b"], TOLD)
+    assert [answer.text for answer in answers] == ["Yes", "Yes"]
+    for body in server.asked:
+        assert not asks_for_json(body)
+        contents = [message["content"] for message in body["messages"]]
+        assert contents[0] == "Be brief."
+
+
+@pytest.mark.parametrize("text", ["Yes, it is.", "Maybe", ""])
+def test_a_row_whose_answer_is_no_label_is_asked_again_with_the_schema(
+    serve: Serve, text: str
+) -> None:
+    server = serve(label_or(text, {"b"}))
+    a, b, c = ask(backend(server, max_concurrency=1), ["a", "b", "c"], TOLD)
+    assert [(one.text, one.attempts) for one in (a, b, c)] == [("Yes", 1), ("No", 2), ("Yes", 1)]
+    assert [asks_for_json(body) for body in server.asked] == [False, False, True, False]
+    assert (b.prompt_tokens, b.output_tokens) == (20, 4)  # of both
+
+
+def test_where_labels_do_not_come_all_further_rows_have_the_schema(serve: Serve) -> None:
+    rows = [str(row) for row in range(40)]
+    server = serve(label_or("Well, yes.", set(rows)))
+    asked = backend(server, max_concurrency=1)
+    for _ in range(2):
+        assert {answer.text for answer in ask(asked, rows, TOLD)} == {"No"}
+    assert sum(not asks_for_json(body) for body in server.asked) == 2
+    assert len(server.asked) == 82
+
+
+def test_a_few_rows_whose_answers_are_no_labels_do_not_make_all_rows_dearer(serve: Serve) -> None:
+    rows = [str(row) for row in range(100)]
+    server = serve(label_or("Well, yes.", set(rows[9::10])))
+    asked = backend(server, max_concurrency=1)
+    texts = [answer.text for answer in ask(asked, rows, TOLD)]
+    assert texts == ["No" if row % 10 == 9 else "Yes" for row in range(100)]
+    assert len(server.asked) == 110
+
+
+def test_labels_that_the_prompt_tells_are_said_in_words_where_no_schema_is_taken(
+    serve: Serve,
+) -> None:
+    def plain(body: Body) -> Reply:
+        if asks_for_json(body):
+            return failure(400, "Unknown parameter: 'response_format'")
+        is_ruled = '["Yes", "No"]' in body["messages"][0]["content"]
+        return completion("No" if is_ruled else "Hm.")
+
+    server = serve(plain)
+    answers = ask(backend(server, max_concurrency=1), ["a", "b", "c"], TOLD)
+    assert [answer.text for answer in answers] == ["No", "No", "No"]
+    assert len(server.asked) == 6  # two are asked by the prompt alone, and one teaches
+
+
+def test_a_refusal_is_not_asked_again(serve: Serve) -> None:
+    server = serve(lambda body: completion(None, refusal="I cannot."))
+    (answer,) = ask(backend(server), ["a"], TOLD)
+    assert (answer.attempts, answer.text) == (1, None)
 
 
 # what differs between servers

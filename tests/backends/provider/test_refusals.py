@@ -115,6 +115,22 @@ def test_without_a_temperature_answers_come_with_a_warning_and_are_kept(
     assert len(server.asked) <= 40 + 16
 
 
+@pytest.mark.filterwarnings("ignore::relquery.errors.SamplingWarning")
+def test_one_refusal_shows_that_a_server_has_the_model_whose_name_it_has(serve: Serve) -> None:
+    def reasoning(body: Body) -> Reply:
+        for name in ("max_tokens", "temperature"):
+            if name in body:
+                return failure(400, "Unsupported.", "unsupported_parameter", name)
+        return echo(body)
+
+    server = serve(reasoning)
+    for model, refusals in (("gpt-5-mini", 1), ("some-model", 2)):
+        before = len(server.asked)
+        asked = ProviderBackend(model, ProviderConfig(base_url=server.url, max_concurrency=1))
+        assert [answer.error for answer in ask(asked, ["a"] * 5)] == [None] * 5
+        assert len(server.asked) - before == 5 + refusals
+
+
 @pytest.mark.parametrize(
     "sampling", [Sampling(temperature=0.7), Sampling(temperature=0.7, seed=1), Sampling(top_k=4)]
 )

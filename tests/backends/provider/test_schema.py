@@ -48,6 +48,22 @@ def test_an_object_is_asked_for_as_it_is(serve: Serve) -> None:
     assert [message["content"] for message in body["messages"]] == ["Be brief.", "Row 1"]
 
 
+def test_bounds_that_are_those_of_the_type_take_no_tokens(serve: Serve) -> None:
+    far = {"type": "integer", "minimum": -(2**31), "maximum": 2**31 - 1}
+    near = {"type": "integer", "minimum": -(2**31), "maximum": 5}
+    given = {"far": far, "near": near, "minimum": far, "list": {"type": "array", "items": far}}
+    server = serve(lambda _: completion('{"far": 1, "near": 2, "minimum": 3, "list": []}'))
+    sampling = Sampling(schema=json.dumps({"type": "object", "properties": given}))
+    ask(server, sampling)
+    plain = {"type": "integer"}
+    assert schema_of(server.asked[0])["properties"] == {
+        "far": plain,
+        "near": {"type": "integer", "maximum": 5},
+        "minimum": plain,
+        "list": {"type": "array", "items": plain},
+    }
+
+
 def test_what_is_no_object_is_asked_for_in_one_and_taken_out_of_it_as_written(serve: Serve) -> None:
     big = "1" * 5_000 + ".50"
     server = serve(lambda body: completion(f' {{ "answer" : {big} }} '))

@@ -132,4 +132,4 @@ def test_null_cells_are_asked_about_as_null(con, backend):
 
 def test_an_answer_with_half_a_character_is_still_text(con, backend):
     backend.function = lambda query, fields: "a\ud83c"
-    assert con.sql("SELECT LLM('up', id) FROM films LIMIT 1").fetchall() == [("a?",)]
+    assert con.sql("SELECT LLM('up', id) FROM films LIMIT 1").fetchall() == [("a\ufffd",)]

@@ -11,7 +11,7 @@ import relquery as rq
 from relquery.backends.base import Backend
 from relquery.connection import connect
 from relquery.errors import ConfigError, QueryError
-from relquery.prompt import Answer, Finish, Prompt
+from relquery.prompt import Answer, Finish, Prompt, Role
 from tests.sql.fakes import text_of
 
 
@@ -28,6 +28,7 @@ class Heard(Backend):
         for at, prompt in enumerate(prompts):
             self.texts.append(said(prompt))
             text = sampling.labels[0] if sampling.labels else self.texts[-1].split("\n")[-1]
+            text = '{"a": 1}' if sampling.schema else text
             scores = {"Yes": -0.1, "No": -2.3} if sampling.scored else None
             yield at, Answer(text, Finish.STOP, scores=scores)
 
@@ -36,7 +37,7 @@ class Heard(Backend):
 
 
 def said(prompt: Prompt) -> str:
-    return "".join(map(text_of, prompt[1:]))
+    return "".join(text_of(span) for span in prompt if span.role is Role.USER)
 
 
 @pytest.fixture
@@ -61,14 +62,24 @@ ONE = "Loud?\n\ntitle, genre:\nAlien\nhorror"
     ("call", "text"),
     [
         ("LLM('Loud?', title, genre, form := 'lines')", ONE),
-        ("AI_FILTER('Loud?', title, form := 'lines')", "Loud?\nAnswer Yes or No.\n\ntitle:\nAlien"),
-        ("AI_SCORE('Loud?', id, form := 'lines')", "Loud?\nAnswer Yes or No.\n\nid:\n1"),
+        ("LLM('Is {title} {genre}?', form := 'lines')", f"Is title genre?{ONE[5:]}"),
+        ("LLM('Is {title} loud?', form := 'lines')", "Is title loud?\n\nAlien"),
+        ("AI_FILTER('Loud?', title, form := 'lines')", "Loud?\nAnswer Yes or No.\n\nAlien"),
+        ("AI_SCORE('Loud?', id, form := 'lines')", "Loud?\nAnswer Yes or No.\n\n1"),
         (
             "AI_CLASSIFY(title, ['a', 'b'], form := 'lines')",
-            "Classify the data.\nAnswer a or b.\n\ntitle:\nAlien",
+            "Classify the data.\nAnswer a or b.\n\nAlien",
         ),
-        ("LLM('Loud?', tags, form := 'lines')", 'Loud?\n\ntags:\n["a","b: c"]'),
-        ("LLM(PROMPT('Is {0} loud?', title), form := 'lines')", None),
+        (
+            "AI_EXTRACT(title, 'a INTEGER NOT NULL', form := 'lines')",
+            'Answer in JSON: {"a": INTEGER}.\n\nAlien',
+        ),
+        ("LLM('Loud?', tags, form := 'lines')", 'Loud?\n\n["a","b: c"]'),
+        ("LLM(PROMPT('Is {0} loud?', title), form := 'lines')", "Is Alien loud?"),
+        (
+            "LLM(PROMPT('Is {0} {0} {1}?', title, genre), form := 'lines')",
+            "Is Alien Alien horror?",
+        ),
         (
             "LLM('Loud?', title, BAG(tags), genre, form := 'lines')",
             "Loud?\n\ntitle:\nAlien\ntags: a\ntags: b: c\ngenre: horror",
@@ -81,7 +92,7 @@ ONE = "Loud?\n\ntitle, genre:\nAlien\nhorror"
 )
 def test_a_call_is_sent_in_lines(call, text, con, heard) -> None:
     con.sql(f"SELECT {call} FROM films WHERE id = 1")
-    assert heard.texts[0] == (text or "Answer the below query:\nIs Alien loud?")
+    assert heard.texts[0] == text
 
 
 def test_a_keyword_of_the_connection_or_query_is_for_calls_that_do_not_say(heard) -> None:
@@ -91,7 +102,7 @@ def test_a_keyword_of_the_connection_or_query_is_for_calls_that_do_not_say(heard
         con.sql(query, form="json")
     with connect(heard) as con:
         con.sql(query, form="lines")
-    lines, as_json = "\n\nx:\ntext", 'data:\n{\n"x": "text"\n}'
+    lines, as_json = "\n\ntext", 'data:\n{\n"x": "text"\n}'
     assert [text.endswith(lines) for text in heard.texts] == [True, False, False, True, False]
     assert heard.texts[2].endswith(as_json)
 
@@ -147,7 +158,7 @@ def test_frames_take_the_form_of_a_verb_and_of_a_run(con, heard) -> None:
     frame = rq.frame([{"word": "one"}], con)
     frame.sem_map("Shout {word}", "loud", form="lines").collect()
     frame.sem_map("Whisper {word}", "quiet").collect(form="lines")
-    assert [text.endswith("\n\nword:\none") for text in heard.texts] == [True, True]
+    assert [text.endswith("\n\none") for text in heard.texts] == [True, True]
 
 
 def test_the_demo_model_answers_in_lines(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def test_a_failed_answer_skips_all_calls_that_read_it(con: Connection, backend) 
 def test_half_a_character_in_json_does_not_end_the_query(con: Connection) -> None:
     ANSWERS["Extract from the data what is asked for."] = '{"answer": "\\ud800"}'
     rows = con.sql("SELECT AI_EXTRACT(title, 'JSON') FROM films WHERE id = 1").fetchall()
-    assert rows == [('"?"',)]
+    assert rows == [('"\ufffd"',)]
 
 
 def test_a_label_that_the_model_may_not_give_is_an_error_of_the_row(con: Connection) -> None:

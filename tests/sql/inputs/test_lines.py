@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from relquery.config import PromptForm
 from relquery.prompt import Prompt, Role
+from relquery.sql.functions.naming import label_of
 from relquery.sql.functions.task import Task
 from relquery.sql.inputs.cells import Cells
 from relquery.sql.inputs.inputs import Inputs, Question
-from relquery.sql.inputs.lines import SYSTEM_OF_LINES, commonest, label_of
+from relquery.sql.inputs.lines import commonest
 from relquery.sql.inputs.prompt import Form
 from tests.sql.fakes import text_of
 
@@ -60,6 +61,8 @@ def inputs_of(
 def read(text: str, names: Sequence[str], forms: Sequence[Form]) -> list[tuple[str, str | None]]:
     """(name, cell) of each field in a prompt, by nothing but its text and the names and forms."""
     data = text.removeprefix(f"{QUERY}\n\n")
+    if len(names) == 1:
+        return [(names[0], value_of(data, forms[0]))]
     label = {label_of(name): name for name in names}
     above = list[str]()
     head, _, below = data.partition(":\n")
@@ -82,13 +85,14 @@ def read(text: str, names: Sequence[str], forms: Sequence[Form]) -> list[tuple[s
         named = next((one for one in label if line.startswith(f"{one}: ")), None)
         name = above[place] if named is None else label[named]
         value = line if named is None else line[len(named) + 2 :]
-        if value == "null":
-            fields.append((name, None))
-        elif forms[list(names).index(name)] == "string" and value.startswith('"'):
-            fields.append((name, json.loads(value)))
-        else:
-            fields.append((name, value))
+        fields.append((name, value_of(value, forms[list(names).index(name)])))
     return fields
+
+
+def value_of(text: str, form: Form) -> str | None:
+    if text == "null":
+        return None
+    return json.loads(text) if form == "string" and text.startswith('"') else text
 
 
 def sent(cell: str | None, form: Form) -> str | None:
@@ -99,9 +103,9 @@ def sent(cell: str | None, form: Form) -> str | None:
 
 
 def user_text(prompt: Prompt) -> str:
-    assert text_of(prompt[0]) == SYSTEM_OF_LINES
-    assert prompt[0].role is Role.SYSTEM
-    return "".join(map(text_of, prompt[1:]))
+    """The whole of a prompt in lines, which is one message; in JSON, without the system's."""
+    texts = [text_of(span) for span in prompt if span.role is Role.USER]
+    return "".join(texts)
 
 
 @settings(max_examples=300, deadline=None)
@@ -131,6 +135,7 @@ def test_rows_that_differ_in_json_differ_in_lines(table) -> None:
     names, forms, rows = table
     as_json, as_lines = (inputs_of(names, forms, rows, form) for form in ("json", "lines"))
     assert as_json.of_row.tolist() == as_lines.of_row.tolist()
+    assert {span.role for span in as_lines.prompts_as_written()[0]} == {Role.USER}
     texts = [user_text(prompt) for prompt in as_lines.prompts_as_written()]
     assert len(set(texts)) == as_lines.count
 
@@ -161,9 +166,10 @@ def test_neighbours_share_as_many_fields_as_in_json(rows) -> None:
 
 def _fields_shared(one: Prompt, other: Prompt) -> int:
     """How many spans after the head are the same at the beginning of two prompts."""
-    assert one[:2] == other[:2]
-    pairs = zip(one[2:], other[2:], strict=False)
-    return next((at for at, (left, right) in enumerate(pairs) if left != right), len(one) - 2)
+    one, other = (tuple(span for span in each if span.role is Role.USER) for each in (one, other))
+    assert one[0] == other[0]
+    pairs = zip(one[1:], other[1:], strict=False)
+    return next((at for at, (left, right) in enumerate(pairs) if left != right), len(one) - 1)
 
 
 def test_names_stand_above_the_data_and_before_fields_out_of_order() -> None:
@@ -177,6 +183,22 @@ def test_names_stand_above_the_data_and_before_fields_out_of_order() -> None:
     )
     assert first == 'Which?\n\ngenre, title, "my: stars":\nhorror\nAlien\n4'
     assert second == 'Which?\n\ngenre, title, "my: stars":\ndrama\n"my: stars": null\ntitle: Dune'
+
+
+@pytest.mark.parametrize(
+    ("cell", "data"),
+    [
+        (" a: x\n\ny ", " a: x\n\ny "),
+        ("null", '"null"'),
+        (None, "null"),
+        ("", '""'),
+        (" \n", '" \\n"'),
+        ('"a" b', '"\\"a\\" b"'),
+    ],
+)
+def test_the_only_field_has_no_name_and_goes_on_to_the_end(cell: str | None, data: str) -> None:
+    inputs = inputs_of(("a",), ("string",), [[cell]], "lines")
+    assert user_text(inputs.prompts_as_written()[0]) == f"Which?\n\n{data}"
 
 
 def test_the_order_above_the_data_is_the_one_that_most_rows_follow_longest() -> None:

@@ -16,6 +16,7 @@ import relquery
 from benchmarks.reorder.tokens import llama3
 from relquery.config import PromptForm
 from relquery.demo.files import table_path
+from relquery.prompt import Role
 from relquery.sql.functions.task import Task
 from relquery.sql.inputs.cells import Cells
 from relquery.sql.inputs.inputs import Inputs, Question
@@ -25,8 +26,6 @@ from tests.sql.fakes import text_of
 ROWS = 120
 MOST = 1.03
 """Tokens of the data of a prompt for each token of its fields, one to a line."""
-HEAD = 2  # spans before the data: system text, and query with the names of the fields
-
 Count = Callable[[list[str]], int]
 
 
@@ -64,7 +63,9 @@ def data_of(names: list[str], columns: list[list[str | None]], form: PromptForm)
     schedule = inputs.schedule(every, "tree")
     assert schedule is not None
     sent = inputs.prompts(every[schedule.rows], schedule)
-    return ["".join(map(text_of, prompt[HEAD:])) for prompt in sent]
+    # The first span of the user's message is the query, and the names of the fields.
+    said = ([span for span in prompt if span.role is Role.USER] for prompt in sent)
+    return ["".join(map(text_of, spans[1:])) for spans in said]
 
 
 def check(names: list[str], columns: list[list[str | None]], *counts: Count) -> None:

@@ -80,7 +80,7 @@ def test_a_text_is_one_of_the_values() -> None:
 
 
 def test_half_a_character_becomes_a_question_mark() -> None:
-    assert read("VARCHAR", '"\\ud800"') == "?"
+    assert read("VARCHAR", '"\\ud800"') == "\ufffd"
 
 
 def test_json_is_written_as_it_was_read() -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import parquet
 
+from benchmarks.reorder.tokens import llama3
 from relquery.errors import ConfigError
 from relquery.prices.table import find_price
 from relquery.table.columns import encode
 from relquery.table.cost.weigh import EstimatedTokens, Weight, weigh
 from relquery.table.items import Items, itemize
 from relquery.table.solvers.objective import Objective
+from tests.data import data_path
 from tests.table.reference import Table
 from tests.table.strategies import AUTOMATIC, PAID, bags_of, columns_of, tables
 
@@ -80,8 +85,21 @@ def test_equal_texts_of_a_bag_weigh_the_same(table: Table, weight: Weight) -> No
 def test_pieces_of_words_stand_in_for_tokens() -> None:
     encode_text = EstimatedTokens()
     first, second = encode_text(["Prefix caching, 2026!", "caching Prefix"])
-    assert len(first) == len(["Prefix", " cachin", "g", ",", " ", "202", "6", "!"])
-    assert len(second) == len(["cachin", "g", " Prefix"])
-    assert first[2] == second[1]
+    assert len(first) == len(["Prefix", " caching", ",", " ", "202", "6", "!"])
+    assert len(second) == len(["caching", " Prefix"])
+    third, fourth = encode_text(["(unbelievable", " unbelievable_"])
+    assert len(third) == len(["(unbelie", "vab", "le"])
+    assert len(fourth) == len([" unbelie", "vab", "le", "_"])
+    assert third[1:3] == fourth[1:3]
     assert encode_text(["Prefix"])[0] == first[:1]
     assert encode_text([""]) == [[]]
+
+
+@pytest.mark.parametrize("file", ["movies/movies.parquet", "bird/posts_comments.parquet"])
+def test_there_are_about_as_many_pieces_as_tokens(file: str) -> None:
+    rows = parquet.read_table(data_path(file)).slice(0, 100).to_pylist()
+    texts = [json.dumps(row, default=str, indent=1) for row in rows]
+    encode = llama3(data_path("tokenizers/llama3_tokenizer.model"))
+    assert encode is not None
+    pieces, tokens = (sum(map(len, one(texts))) for one in (EstimatedTokens(), encode))
+    assert 0.9 < pieces / tokens < 1.1

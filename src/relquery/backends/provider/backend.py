@@ -54,7 +54,12 @@ class ProviderBackend(Backend):
     @property
     def requests_per_minute(self) -> float | None:
         """See Backend: the limit given, or the one learnt so far."""
-        return self._shared.limiter.per_minute
+        return self._shared.limiter.requests_per_minute
+
+    @property
+    def tokens_per_minute(self) -> float | None:
+        """See Backend: the limit given, or the one learnt so far."""
+        return self._shared.limiter.tokens_per_minute
 
     def known_as(self) -> tuple[str, ...]:
         """See Backend: the server's address counts if `by_server` says so."""

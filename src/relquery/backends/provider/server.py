@@ -40,7 +40,9 @@ class Server:
 
     model: the name that the server knows. learnt: settings that it was found to do without.
     taken: settings of requests that it took. useful: samplings with which some answer was of use.
-    told: once the API was asked of the model. at: its address without what all addresses have.
+    told_labels: by sampling, how many answers were labels that the prompt alone told, and how many
+    were not. told: once the API was asked of the model. at: its address without what all addresses
+    have.
     """
 
     model: str
@@ -49,6 +51,7 @@ class Server:
     learnt: set[str] = field(default_factory=set)
     taken: set[str] = field(default_factory=set)
     useful: set[Sampling] = field(default_factory=set)
+    told_labels: dict[Sampling, tuple[int, int]] = field(default_factory=dict)
     told: Event = field(default_factory=Event)
     at: str = field(init=False)
 
@@ -73,7 +76,12 @@ class Server:
     @property
     def facts(self) -> Facts | None:
         """What is known of the model; None for another server than the provider's own, too."""
-        return facts_of(self.provider.name, self.model) if self._is_providers_own else None
+        return self.named if self._is_providers_own else None
+
+    @property
+    def named(self) -> Facts | None:
+        """What is known of the provider's model of this name, wherever this one is."""
+        return facts_of(self.provider.name, self.model)
 
     @property
     def api(self) -> Api:

@@ -16,6 +16,7 @@ from relquery.cli.terminal.records import are_readable, in_lines
 from relquery.cli.terminal.show import printable
 from relquery.ledger.records.reading import COLUMNS, Group
 from relquery.ledger.records.runs import Run
+from relquery.unicode import valid
 
 _HEADINGS = (
     "run",
@@ -131,14 +132,9 @@ def as_rows(entries: Sequence[Sequence[Any]]) -> pa.Table:
         if name == "at":
             values = tuple(None if one is None else instant(one) for one in values)
         elif name not in _TYPES:
-            values = tuple(one and _writable(one) for one in values)
+            values = tuple(one and valid(one) for one in values)
         arrays[name] = pa.array(values, _TYPES.get(name, pa.string()))
     return pa.table(arrays)
-
-
-def _writable(text: str) -> str:
-    """A text without lone surrogates, which no file can hold."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _iso(seconds: float | None) -> str | None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from xml.parsers import expat
 
 from relquery.errors import MarkupError
+from relquery.unicode import valid
 
 MOST_BYTES = 16 * 2**20
 MOST_LEVELS = 200
@@ -68,7 +69,7 @@ def read(text: str) -> Element:
         raise MarkupError(
             f"The document is not valid Unicode text: it has the lone surrogate "
             f"{text[error.start]!r}. Remove it.",
-            text.encode("utf-8", "replace").decode(),
+            valid(text),
             len(before),
             len(before[-1]) + 1,
         ) from None

@@ -24,13 +24,14 @@ from relquery.spark.tasks.types import plain
 from relquery.sql import names as ours
 from relquery.sql.caching.ordered import ordered
 from relquery.sql.execute.asker import Asker
-from relquery.sql.execute.reading import read_answer, without_surrogates
+from relquery.sql.execute.reading import read_answer
 from relquery.sql.execute.retry import asked_again
 from relquery.sql.execute.sending import Sending
 from relquery.sql.functions.task import Task
 from relquery.sql.inputs.cells import Cells
 from relquery.sql.inputs.inputs import Inputs, Question
 from relquery.sql.inputs.prompt import Form
+from relquery.unicode import valid
 
 KEY = f"{ours.PREFIX}key"
 """The column that names an input of a call: a hash of its fields. NULL where nothing is asked."""
@@ -239,7 +240,7 @@ class _Asking:
             self.keys.take(pa.array([row for row, _ in given], pa.int64())),
             [value for value, _ in read],
             [trouble for _, trouble in read],
-            [None if each.text is None else without_surrogates(each.text) for each in answers],
+            [None if each.text is None else valid(each.text) for each in answers],
             [each.finish.value for each in answers],
             [self._was_known(at) for at in places],
             *([getattr(each, name) for each in answers] for name in _COUNTED),

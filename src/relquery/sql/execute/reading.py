@@ -9,6 +9,7 @@ from relquery.errors import SHORTEN
 from relquery.prompt import Answer, Finish, Sampling
 from relquery.sql.functions.task import Task
 from relquery.sql.types.shape import InvalidAnswerError
+from relquery.unicode import valid
 
 
 def read_answer(answer: Answer, task: Task) -> tuple[Any, str | None]:
@@ -21,7 +22,7 @@ def read_answer(answer: Answer, task: Task) -> tuple[Any, str | None]:
     if task.sampling.labels:
         return _label(answer.text, task.sampling.labels)
     if task.output is None or task.kind == "match":
-        return without_surrogates(answer.text), None
+        return valid(answer.text), None
     try:
         return task.output.read(answer.text), None
     except InvalidAnswerError as error:
@@ -53,11 +54,6 @@ def short(text: str | None) -> str:
     if text is None:
         return "NULL"
     return repr(text if len(text) <= 60 else f"{text[:57]}...")
-
-
-def without_surrogates(text: str) -> str:
-    """The text as DuckDB and Arrow accept it: no lone surrogates."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _label(text: str, labels: tuple[str, ...]) -> tuple[str | None, str | None]:

@@ -129,6 +129,7 @@ class Foretelling:
         rows.stages.setdefault(call.index, name)
         new = wanted if self.shares is None else rows.new_inputs(call, wanted)
         self.rehearsal.ask(name, call, rows, wanted, where)
+        call = call.in_form(self.asker.config.form)
         counts = self._counts(call, rows, new)
         is_open = bool(call.needs) or (where is not None and rows.is_open(where))
         is_known = rows.known.exact and not is_open and not rows.may_stop and counts.exact
@@ -208,8 +209,7 @@ class Foretelling:
                 return self._of_groups(call, rows, wanted, cells.fetch().column(0))
             if call.task.kind == "match":
                 return self._of_matches(call, rows, wanted, cells)
-            task = call.task.in_form(self.asker.config.form)
-            question = Question("", task, count, cells, modules, call.keys)
+            question = Question("", call.task, count, cells, modules, call.keys)
             inputs = Inputs.of(question)
         except QueryError:  # caused by a row that a filter would have dropped
             return _Counts(rows.at_most(len(wanted)), None, False, None)
@@ -280,8 +280,7 @@ class Foretelling:
         self, call: PlannedCall, rows: ForeseenRows, wanted: Int64s, lists: pa.ChunkedArray
     ) -> _Counts:
         """The calls about groups. Those that read answers of others are never in the ledger yet."""
-        task = call.task.in_form(self.asker.config.form)
-        grouped = Grouped.of(task, lists, self.asker.backend)
+        grouped = Grouped.of(call.task, lists, self.asker.backend)
         rows.note_inputs(call, wanted, grouped.of_row)
         forest = grouped.forest
         first = [forest.prompt(at, ()) for at, one in enumerate(forest.trees) if not one.below]

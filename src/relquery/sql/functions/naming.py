@@ -5,6 +5,8 @@ upper(title)  =>  upper_title          price * 2  =>  price          count(*)  =
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 
 from sqlglot import exp
@@ -12,6 +14,8 @@ from sqlglot import exp
 from relquery.sql.read.source import call_number
 
 _MOST_WORDS = 4
+_PLAIN_NAME = re.compile(r'[^\s",:](?:[^",:\n\r\v\f\x1c-\x1e\x85\u2028\u2029]*[^\s",:])?')
+_dump = json.JSONEncoder(ensure_ascii=False).encode
 _SYNTAX = (
     exp.Cast,
     exp.TryCast,
@@ -33,6 +37,17 @@ def field_name(node: exp.Expr) -> str:
         return node.name
     words = list(dict.fromkeys(_words(node)))[:_MOST_WORDS]
     return "_".join(words) or "value"
+
+
+def label_of(name: str) -> str:
+    """The name of a field as sent in lines: as JSON if it has characters that end a name."""
+    return name if _PLAIN_NAME.fullmatch(name) else quoted(name)
+
+
+def quoted(text: str) -> str:
+    """A text as JSON in one line."""
+    # JSON keeps some characters that end a line for many readers.
+    return re.sub("[\x7f-\x9f\u2028\u2029]", lambda found: f"\\u{ord(found[0]):04x}", _dump(text))
 
 
 def _words(node: exp.Expr) -> Iterator[str]:

@@ -16,6 +16,7 @@ from sqlglot import exp
 from relquery.errors import QueryError
 from relquery.sql.functions.arguments import MISSING, MODULE, Arguments, Template, literal_of, shown
 from relquery.sql.functions.naming import field_name
+from relquery.sql.functions.task import Query, Worded
 from relquery.sql.read.source import FIELD_NAME
 
 _NAME = r'(?:[^\W\d]\w*|"(?:[^"{}]|"")+")'
@@ -33,7 +34,7 @@ class Asked:
     is_by_row: whether the first field is the prompt.
     """
 
-    query: tuple[str | int, ...]
+    query: Query
     fields: tuple[exp.Expr, ...]
     notes: tuple[str, ...] = ()
     is_by_row: bool = False
@@ -43,7 +44,8 @@ class Asked:
         *before, last = self.query
         if isinstance(last, str):
             return replace(self, query=(*before, f"{last}\n{text}"))
-        return replace(self, query=(*self.query, f"\n{text}"))
+        is_line = isinstance(last, Worded) and last.json.endswith("\n")
+        return replace(self, query=(*self.query, text if is_line else f"\n{text}"))
 
 
 def take_prompt(given: Arguments, knows: Knows) -> Asked:
@@ -77,27 +79,44 @@ def of_text(text: str, fields: list[exp.Expr], knows: Knows, written: str) -> As
         for name in (*_names(one), own)
     }
 
-    def named(found: re.Match[str]) -> str:
+    def named(found: re.Match[str]) -> str | Worded:
         if found[1] is not None:  # {{name}} is {name} in the prompt
             return f"{{{found[1]}}}"
         name = found[2]
         if name.isdigit():
             if int(name) < len(shown):
-                return f'"{shown[int(name)]}"'
+                return Worded.name(shown[int(name)])
         else:
             column = _column(name)
             plain = ".".join(_parts(name))
             if plain.lower() in known:
-                return f'"{known[plain.lower()]}"'
+                return Worded.name(known[plain.lower()])
             if knows(column):
                 column.meta[FIELD_NAME] = known[plain.lower()] = plain
                 fields.append(column)
-                return f'"{plain}"'
+                return Worded.name(plain)
         notes.append(_unknown_note(written, name))
         return found[0]
 
-    text = _PLACE.sub(named, text)
-    return Asked((text,), tuple(fields), tuple(notes))
+    query = _with_places(text, named)
+    return Asked(query, tuple(fields), tuple(notes))
+
+
+def _with_places(text: str, found: Callable[[re.Match[str]], str | Worded]) -> Query:
+    """A text with something else in its places."""
+    parts: list[str | Worded] = []
+    end = 0
+    for place in _PLACE.finditer(text):
+        parts += [text[end : place.start()], found(place)]
+        end = place.end()
+    parts.append(text[end:])
+    joined: list[str | Worded] = []
+    for part in parts:
+        if isinstance(part, str) and joined and isinstance(joined[-1], str):
+            joined[-1] += part
+        elif part != "":
+            joined.append(part)
+    return tuple(joined) or ("",)
 
 
 def _unknown_note(written: str, name: str) -> str:

@@ -14,7 +14,7 @@ from relquery.sql.functions.arguments import Arguments, Template, literal_of
 from relquery.sql.functions.making import Made, Maker
 from relquery.sql.functions.prompts import Asked, of_text, take_prompt
 from relquery.sql.functions.settings import check_done, drawn, labels_in
-from relquery.sql.functions.task import Task
+from relquery.sql.functions.task import Task, Worded
 from relquery.sql.read.source import NAMED
 from relquery.sql.types.leaves import Leaf
 from relquery.sql.types.shape import (
@@ -28,6 +28,8 @@ from relquery.sql.types.shape import (
 )
 
 _YES_NO = ("Yes", "No")
+# What the answer must be follows, which says enough.
+_EXTRACT = Worded("Extract from the data what is asked for.\n", "")
 # A name without blanks that has a digit, or of a known family: llama3.1-70b, mistral-large.
 _MODEL = re.compile(
     r"(?=.*\d)[a-zA-Z][\w./:-]*"
@@ -90,7 +92,7 @@ def _match(given: Arguments, maker: Maker, sampling: Sampling) -> Made:
     """A filter over pairs as a classification; see Task."""
     asked = take_prompt(given, maker.knows)
     check_done(given, "classify")
-    if any(not isinstance(part, str) for part in asked.query):
+    if any(isinstance(part, int) for part in asked.query):
         raise QueryError(
             f"{given.written} sets classify, which needs a text as its prompt. Name columns in "
             "braces: 'Is {a.text} about {b.name}?'."
@@ -150,7 +152,7 @@ def extract(given: Arguments, maker: Maker) -> Made:
     sampling = drawn(given, maker.defaults)
     retry = given.option("retry", (bool,), "true or false", default=False)
     output = _output(given, maker) or _type_of_extract(given, maker)
-    asked = _instructed(given, maker, "Extract from the data what is asked for.")
+    asked = _instructed(given, maker, _EXTRACT)
     check_done(given, "output", "instruction", "retry")
     return _typed(output, asked, sampling, retry, given, maker)
 
@@ -222,19 +224,20 @@ def _of_questions(questions: Any, given: Arguments, maker: Maker) -> Output:
     return Output(shape, kind_of(shape))
 
 
-def _instructed(given: Arguments, maker: Maker, default: str) -> Asked:
+def _instructed(given: Arguments, maker: Maker, default: str | Worded) -> Asked:
     """The prompt of a function whose field goes first: an option, or a text among its arguments."""
     text = given.option("instruction", (str,), "a text")
     prompt = take_prompt(given, maker.knows) if text is None and _is_prompt(given) else None
     if prompt is not None:
         return prompt
-    if text is None:
-        text = given.take(str) or default
-    if not given.nodes and "{" not in text:
+    text = given.take(str) if text is None else text
+    if not given.nodes and "{" not in (text or ""):
         raise QueryError(
             f"{given.written} has no field. Give a column: {given.function.upper()}(column, ...)."
         )
-    return of_text(text, given.nodes, maker.knows, given.written)
+    if text is None and isinstance(default, Worded):
+        return replace(of_text("", given.nodes, maker.knows, given.written), query=(default,))
+    return of_text(text or str(default), given.nodes, maker.knows, given.written)
 
 
 def _is_prompt(given: Arguments) -> bool:
@@ -283,7 +286,8 @@ def _is_multi(given: Arguments) -> bool:
 
 def _asking_for_labels(asked: Asked, labels: tuple[str, ...]) -> Asked:
     """The prompt, which says what the labels are unless it names them all already."""
-    text = "".join(part for part in asked.query if isinstance(part, str)).lower()
+    texts = (one.json if isinstance(one, Worded) else one for one in asked.query)
+    text = "".join(one for one in texts if isinstance(one, str)).lower()
     if all(label.lower() in text for label in labels):
         return asked
     *others, last = labels

@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from relquery.config import PromptForm
 from relquery.prompt import Sampling
+from relquery.sql.functions.naming import label_of
 from relquery.sql.types.shape import Output
 
 TASK = "task"
@@ -30,11 +31,32 @@ Kind = Literal["row", "score", "group", "match"]
 
 
 @dataclass(frozen=True, slots=True)
+class Worded:
+    """A text of a prompt that each form words in its own way."""
+
+    json: str
+    lines: str
+
+    def in_form(self, form: PromptForm) -> str:
+        """As it is sent."""
+        return self.lines if form == "lines" else self.json
+
+    @classmethod
+    def name(cls, name: str) -> Worded:
+        """The name of a field, as it stands in the data."""
+        return cls(f'"{name}"', label_of(name))
+
+
+Query = tuple[str | int | Worded, ...]
+"""The text of a prompt; a number stands for the text of that field."""
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """What a call asks.
 
-    query: the prompt's text. A number stands for the text of that field; the other fields are sent
-        as data after it, in any order.
+    query: the prompt's text. Fields that have no place in it are sent as data after it, in any
+        order.
     output: the type of the answers; None for text.
     kind: "row": one answer for the fields. "score": the probability of the first label, or the
         mean of labels that are numbers. "group": one answer for the list that the field holds,
@@ -42,11 +64,11 @@ class Task:
         decides about one row and many of the other side.
     sides: with "match", the side that each field is of, 0 or 1; known once the call is planned.
     retry: whether an invalid answer is asked for once more, with the reason.
-    form: how fields are written; None for the connection's default.
+    form: how fields are written; None for the connection's default. See in_form.
     function: the name as the user wrote it, in lower case.
     """
 
-    query: tuple[str | int, ...]
+    query: Query
     sampling: Sampling = field(default_factory=Sampling)
     output: Output | None = None
     kind: Kind = "row"
@@ -56,9 +78,15 @@ class Task:
     function: str = field(default="llm", compare=False)
 
     @property
+    def sent(self) -> tuple[str | int, ...]:
+        """The query in the words of the form."""
+        form = self.form or "json"
+        return tuple(one.in_form(form) if isinstance(one, Worded) else one for one in self.query)
+
+    @property
     def prompt(self) -> str:
         """The prompt to show; `{0}` stands for the first field."""
-        return "".join(part if isinstance(part, str) else f"{{{part}}}" for part in self.query)
+        return "".join(part if isinstance(part, str) else f"{{{part}}}" for part in self.sent)
 
     @property
     def has_places(self) -> bool:
@@ -87,8 +115,15 @@ class Task:
         return f"{self.prompt} ({', '.join(settings)})" if settings else self.prompt
 
     def in_form(self, default: PromptForm) -> Task:
-        """The task with its form, which is the default if the call does not say."""
-        return self if self.form is not None else replace(self, form=default)
+        """The task as it is sent: in its form, which is the default if the call does not say.
+
+        Where lines are sent, and labels are not weighed, the prompt alone tells the labels.
+        """
+        form: PromptForm = "json" if self.kind == "match" else self.form or default
+        sampling = self.sampling
+        if form == "lines" and sampling.labels and not sampling.scored:
+            sampling = replace(sampling, told=True)
+        return replace(self, sampling=sampling, form=form)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Task:
         return self  # it cannot change, and copies of trees copy their metadata

@@ -18,7 +18,7 @@ from relquery.config import PromptForm
 from relquery.ir.lower import lower
 from relquery.ir.nodes import Seq, Text
 from relquery.prompt import Prompt, Role, Sampling
-from relquery.sql.inputs.lines import BREAK, SYSTEM_OF_LINES, Lines
+from relquery.sql.inputs.lines import BREAK, Lines
 from relquery.sql.inputs.prompt import SEPARATOR, SYSTEM
 
 _CONTEXT = 32_768  # tokens of a prompt and its answer, where a provider does not say how many
@@ -210,7 +210,7 @@ def _prompt(
         above = "" if what == _DATA else f"{what.capitalize()}:\n"
         data = Text(BREAK.join(map(_line, items)))
         asked = Text(f"{question}{more}\n\n{above}")
-        return lower(Seq((Text(SYSTEM_OF_LINES, Role.SYSTEM), asked, data)))
+        return lower(Seq((asked, data)))
     head = f"Answer the below query:\n{question}{more}\n\nGiven the following {what}:\n[\n"
     return lower(Seq((Text(SYSTEM, Role.SYSTEM), Text(head), Text(f"{SEPARATOR.join(items)}\n]"))))
 

@@ -1,4 +1,6 @@
-"""The compact form of a prompt: one field per line, names said once.
+"""The compact form of a prompt: the query, and one field per line, names said once.
+
+    Is the review positive?
 
     movietitle, genres, reviewcontent:
     The Cold Bridge
@@ -8,8 +10,11 @@
 Lines are in the order of the names above them. From the first field that is sent elsewhere on, each
 line begins with its name, `genres: Drama`. A value with line breaks goes on in lines that begin
 with a space. Values that could be taken for something else are JSON strings: empty texts, the text
-"null", texts that begin with a quote or like a named line, or begin or end with white space. So
-different fields never give the same text.
+"null", texts that begin with a quote, with white space or like a named line, or end with white
+space other than blanks. So different fields never give the same text.
+
+The only field of a call has no name, and its text is sent as it is, line breaks included: it goes
+on to the end of the prompt.
 """
 
 from __future__ import annotations
@@ -22,8 +27,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from relquery.ir.lower import lower
-from relquery.ir.nodes import Seq, Text
-from relquery.prompt import Prompt, Role, Span
+from relquery.ir.nodes import Text
+from relquery.prompt import Prompt, Span
+from relquery.sql.functions.naming import label_of, quoted
 from relquery.sql.inputs.prompt import (
     OF_ITEM,
     Form,
@@ -34,37 +40,37 @@ from relquery.sql.inputs.prompt import (
 )
 from relquery.table.measure import Fields
 
-SYSTEM_OF_LINES = (
-    "You are a data analyst. Answer the user query from the data below it, one value per line. "
-    "Respond with only the answer, no extra formatting."
-)
 BREAK = "\n"
 _NULL = "null"
 _GOES_ON = "\n "  # a line break in a value
-_PLAIN_NAME = re.compile(r'[^\s",:](?:[^",:\n\r\v\f\x1c-\x1e\x85\u2028\u2029]*[^\s",:])?')
 # Would look like a new line to some readers.
 _OTHER_BREAKS = re.compile("[\v\f\x1c-\x1e\x85\u2028\u2029]")
 _LONE_RETURN = re.compile(r"\r(?!\n)")
-_dump = json.JSONEncoder(ensure_ascii=False).encode
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """How the fields of a call are written. named_line: matches the beginning of a named line."""
+    """How the fields of a call are written.
+
+    named_line: matches the beginning of a named line. is_one: whether a field is the only one.
+    """
 
     named_line: re.Pattern[str]
+    is_one: bool = False
 
     @classmethod
-    def of(cls, names: Iterable[str]) -> Lines:
+    def of(cls, names: Iterable[str], *, is_one: bool = False) -> Lines:
         """For fields of some names."""
         labels = "|".join(re.escape(f"{label_of(name)}: ") for name in dict.fromkeys(names))
-        return cls(re.compile(labels or "(?!)"))
+        return cls(re.compile(labels or "(?!)"), is_one)
 
     def value(self, form: Form, cell: str | None) -> str:
         """A cell as sent: text as it is where this is clear, everything else as JSON."""
         if form == "string" and cell is not None:
-            return _quoted(cell) if self._misleads(cell) else cell.replace("\n", _GOES_ON)
-        return json_of(cell, form).strip().replace("\n", _GOES_ON)
+            text = quoted(cell) if self._misleads(cell) else cell
+        else:
+            text = json_of(cell, form).strip()
+        return text if self.is_one else text.replace("\n", _GOES_ON)
 
     def cell(self, form: Form, value: str) -> str | None:
         """The cell of a value. NULL for JSON null, which is sent alike."""
@@ -72,16 +78,15 @@ class Lines:
             return None
         if form == "string" and value.startswith('"'):
             return str(json.loads(value))
-        return value.replace(_GOES_ON, "\n")
+        return value if self.is_one else value.replace(_GOES_ON, "\n")
 
     def _misleads(self, text: str) -> bool:
         """Whether a text could be taken for something else if it were sent as it is."""
-        return (
-            not text
-            or text[0] == '"'
-            or text[0].isspace()
-            or text[-1].isspace()
-            or text == _NULL
+        if not text or text.isspace() or text == _NULL or text[0] == '"':
+            return True
+        return not self.is_one and (
+            text[0].isspace()
+            or (text[-1].isspace() and text[-1] != " ")
             or self.named_line.match(text) is not None
             or _OTHER_BREAKS.search(text) is not None
             or ("\r" in text and _LONE_RETURN.search(text) is not None)
@@ -102,21 +107,12 @@ class Lines:
         return f"[{', '.join(json_of(cell, item) for cell in cells)}]"
 
 
-def label_of(name: str) -> str:
-    """The name of a field as sent: as JSON if it has characters that end a name."""
-    return name if _PLAIN_NAME.fullmatch(name) else _quoted(name)
-
-
-def _quoted(text: str) -> str:
-    # JSON keeps some characters that end a line for many readers.
-    return re.sub("[\x7f-\x9f\u2028\u2029]", lambda found: f"\\u{ord(found[0]):04x}", _dump(text))
-
-
 class LinesTemplate(Template):
     """The prompts of one call in lines; see Template.
 
     names: of the fields, as in `pieces`. Pieces of modules and bags begin with the name of their
     field, since no place tells it. main: the columns whose names are above the data, in order.
+    is_one: see Lines.
     """
 
     def __init__(
@@ -127,9 +123,11 @@ class LinesTemplate(Template):
         modules: Collection[int] = (),
         bags: Sequence[tuple[int, ...]] = (),
         main: Sequence[int] | None = None,
+        *,
+        is_one: bool = False,
     ) -> None:
         super().__init__(query, pieces, modules, bags, BREAK)
-        self._names, self._modules, self._bags = names, modules, bags
+        self._names, self._modules, self._bags, self._is_one = names, modules, bags, is_one
         self._loose = frozenset((*modules, *(column for bag in bags for column in bag)))
         written = self.as_written if main is None else main
         self.main = self._until_loose([at for at in written if at not in self._pinned])
@@ -158,7 +156,13 @@ class LinesTemplate(Template):
         if not len(fields) or main == self.main:
             return self
         return LinesTemplate(
-            self._query, self._pieces, self._names, self._modules, self._bags, main
+            self._query,
+            self._pieces,
+            self._names,
+            self._modules,
+            self._bags,
+            main,
+            is_one=self._is_one,
         )
 
     def names_sent(self, fields: Fields) -> int:
@@ -182,11 +186,9 @@ class LinesTemplate(Template):
         return spans
 
     def _head_of(self, query: str) -> Prompt:
-        if not self._has_data:
-            return super()._head_of(query)
-        names = ", ".join(label_of(self._names[at]) for at in self.main)
-        head = f"{query}\n\n{names}:\n" if names else f"{query}\n\n"
-        return lower(Seq((Text(SYSTEM_OF_LINES, Role.SYSTEM), Text(head))))
+        names = "" if self._is_one else ", ".join(label_of(self._names[at]) for at in self.main)
+        data = f"\n\n{names}:\n" if names else "\n\n"
+        return lower(Text(query + data if self._has_data else query))
 
 
 def commonest(fields: Fields) -> list[int]:

@@ -44,8 +44,13 @@ class Writing:
     @classmethod
     def of(cls, task: Task, cells: Cells, modules: tuple[int, ...]) -> Writing:
         """In the form of a task."""
-        lines = Lines.of(cells.names) if task.form == "lines" else None
-        return cls(cells.names, cells.forms, pinned_in(task.query), modules, lines)
+        pinned = pinned_in(task.sent)
+        if task.form != "lines":
+            return cls(cells.names, cells.forms, pinned, modules, None)
+        is_loose = bool(modules) or any(form in OF_ITEM for form in cells.forms)
+        is_one = len(cells.names) - len(pinned) == 1 and not is_loose
+        lines = Lines.of(cells.names, is_one=is_one)
+        return cls(cells.names, cells.forms, pinned, modules, lines)
 
     def write(self, columns: Columns) -> Written:
         """The columns of the fields, which are taken apart to save memory."""
@@ -82,8 +87,9 @@ class Writing:
     def template(self, task: Task, written: Written, modules: tuple[int, ...]) -> Template:
         """The prompts. modules: columns that are modules."""
         if self.lines is None:
-            return Template(task.query, written.pieces, modules, written.bags)
-        return LinesTemplate(task.query, written.pieces, self.names, modules, written.bags)
+            return Template(task.sent, written.pieces, modules, written.bags)
+        names, is_one = self.names, self.lines.is_one
+        return LinesTemplate(task.sent, written.pieces, names, modules, written.bags, is_one=is_one)
 
     def cell(self, at: int, text: str) -> str | None:
         """The cell of a field from its piece."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from relquery.config import PromptForm
 from relquery.errors import UnsupportedQueryError
 from relquery.prompt import Sampling
 from relquery.sql import names as ours
@@ -60,6 +61,10 @@ class PlannedCall:
     def sampling(self) -> Sampling:
         """How answers are drawn."""
         return self.task.sampling
+
+    def in_form(self, default: PromptForm) -> PlannedCall:
+        """The call as it is sent; see Task."""
+        return replace(self, task=self.task.in_form(default))
 
     @property
     def is_pinned(self) -> bool:

@@ -14,6 +14,8 @@ from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from math import inf
 from typing import Any
 
+from relquery.unicode import valid
+
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
 _TIME = r"\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?"
 _DATE = r"\d{4}-\d{2}-\d{2}"
@@ -87,7 +89,7 @@ class Leaf:
     def read(self, value: object) -> str | None:
         """The text of a JSON value for DuckDB to cast; None if it is not a value of the type."""
         if _family(self.kind) == "JSON":
-            return _valid(dumped(value))
+            return valid(dumped(value))
         text = _scalar(value)
         if text is None:
             return None
@@ -160,12 +162,7 @@ def dumped(value: object) -> str:
 def _scalar(value: object) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return _valid(value) if isinstance(value, str) else None
-
-
-def _valid(text: str) -> str:
-    """A text without lone surrogates, which DuckDB does not accept."""
-    return text.encode("utf-8", "replace").decode()
+    return valid(value) if isinstance(value, str) else None
 
 
 def _family(kind: str) -> str:

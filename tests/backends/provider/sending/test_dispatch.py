@@ -211,3 +211,20 @@ def test_what_is_counted_is_what_was_sent() -> None:
     tally = outcome.shared.counting.tally(0.0)
     assert (tally.calls, tally.retries, tally.failures) == (8, 4, 0)
     assert (tally.prompt_tokens, tally.output_tokens, tally.usd) == (400, 20, 4.0)
+
+
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [
+        ({"tpm": 10}, "The limit is 10 tokens a minute, so the next request is sent in"),
+        ({"rpm": 2}, "The limit is 2 requests a minute, so the next request is sent in 30 seconds"),
+        ({"rpm": 60, "tpm": 10_000}, None),
+    ],
+)
+def test_a_limit_that_holds_calls_up_for_long_is_told_of_once(
+    limits: dict[str, int], told: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert ask(well, 4, **limits).error is None
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == (told is not None)
+    assert told is None or messages[0].startswith(told)

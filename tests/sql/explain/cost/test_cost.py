@@ -135,6 +135,29 @@ def test_the_bounds_enclose_what_is_expected() -> None:
         assert figure.low <= figure.expected <= figure.high, name
 
 
+@pytest.mark.parametrize(
+    ("rpm", "tpm", "seconds"), [(6, None, 600), (None, 600, None), (6_000, 10**7, None)]
+)
+def test_it_takes_as_long_as_the_limits_let_it(
+    rpm: int | None, tpm: int | None, seconds: float | None
+) -> None:
+    options = {"base_url": "http://127.0.0.1:9/v1", "api_key": "k"}
+    with connect("openai:gpt-4o-mini", rpm=rpm, tpm=tpm, **options) as con:
+        con.register("films", films(2))
+        cost = cost_of(con)
+    with connect("openai:gpt-4o-mini", **options) as con:
+        con.register("films", films(2))
+        free = cost_of(con).seconds
+    if seconds is None and tpm == 600:
+        seconds = (cost.input.expected + cost.output.expected) / tpm * 60
+    found = cost.seconds
+    assert found is not None
+    assert free is not None
+    assert (found.low, found.expected, found.high) == pytest.approx(
+        [max(one, seconds or 0.0) for one in (free.low, free.expected, free.high)]
+    )
+
+
 def test_what_follows_a_filter_has_bounds_until_its_share_is_given() -> None:
     query = f"{QUERY} WHERE AI_FILTER('Is it good?', note)"
     con, _ = connected("openai:gpt-4o-mini")

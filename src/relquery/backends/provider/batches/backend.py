@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from relquery.backends.base import Answers, Backend, Heard, Tally
 from relquery.backends.provider.answers import Mailbox, taken
@@ -90,9 +91,10 @@ class BatchBackend(Backend):
             wire, api = server.wire(), self._api()
             try:
                 await server.ask(wire)
+                held = replace(sampling, told=False)  # nothing is asked twice in a batch
                 await Batching(
                     api,
-                    Asking(wire, server, sampling, box.items.put),
+                    Asking(wire, server, held, box.items.put),
                     self._store,
                     self._shared,
                     box.deliver,

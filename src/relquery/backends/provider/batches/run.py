@@ -316,11 +316,11 @@ class Batching:
         self._end(row, self.asking.failed(trouble, row.tries + 1)[0])
 
     def _take(self, row: _Row, text: str) -> None:
-        (answer, _), usage = self.asking.read(text, row.tries + 1, self.asking.without)
-        self.shared.purse.settle(self._held.pop(row.custom, 0.0), usage)
-        if usage is not None:
-            self.shared.counting.used(usage)
-        self._end(row, answer)
+        found = self.asking.read(text, row.tries + 1, self.asking.without)
+        self.shared.purse.settle(self._held.pop(row.custom, 0.0), found.usage)
+        if found.usage is not None:
+            self.shared.counting.used(found.usage)
+        self._end(row, found.answer)
 
     def _fail(self, row: _Row, trouble: TroubleError) -> bool:
         """A request brought no reply. Its row has an error now, or is to be asked again.

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 from relquery.backends.schemas.closed import closed
 from relquery.prompt import Sampling
+
+_BOUNDS, _FAR = ("minimum", "maximum"), 2**31 - 1
+_VALUES = ("enum", "const", "default", "examples")
+
+TOLD = "told"
+"""What a request does without if it does not leave it to the prompt to tell the labels."""
+
+
+def as_sent(sampling: Sampling, without: Collection[str]) -> Sampling:
+    """What a request asks for."""
+    return replace(sampling, told=False) if TOLD in without else sampling
 
 
 def limit_of(sampling: Sampling) -> int:
@@ -41,17 +53,40 @@ def _wrapped(text: str) -> str:
 
 
 def schema_of(sampling: Sampling) -> dict[str, Any] | None:
-    """The schema that lets through the right answers alone; None if all are right."""
+    """The schema that lets through the right answers alone.
+
+    None if all are right, or if the prompt says which are.
+    """
+    if sampling.told:
+        return None
     if sampling.labels:
         labels = list(dict.fromkeys(sampling.labels))
         return _only_answer({"type": "string", "enum": labels})
     if sampling.schema is None:
         return None
-    schema = closed(sampling.schema)
+    schema = _without_far_bounds(closed(sampling.schema))
     if not is_wrapped(sampling):
         return schema
     shared = {name: schema.pop(name) for name in ("$defs", "definitions") if name in schema}
     return _only_answer(schema) | shared
+
+
+def _without_far_bounds(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema without those bounds of integers that are the type's: they take tokens of each row,
+    and answers are checked in any case.
+    """
+    is_integer = schema.get("type") == "integer"
+    return {
+        name: value if name in _VALUES else _inside(value)
+        for name, value in schema.items()
+        if not (is_integer and name in _BOUNDS and isinstance(value, int) and abs(value) >= _FAR)
+    }
+
+
+def _inside(part: Any) -> Any:
+    if isinstance(part, list):
+        return [_inside(each) for each in part]
+    return _without_far_bounds(part) if isinstance(part, dict) else part
 
 
 def _only_answer(schema: dict[str, Any]) -> dict[str, Any]:

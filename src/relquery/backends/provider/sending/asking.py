@@ -15,6 +15,8 @@ from relquery.backends.provider.form.failures import (
     unusable,
 )
 from relquery.backends.provider.form.format import (
+    TOLD,
+    as_sent,
     is_wrapped,
     limit_of,
     says_in_words,
@@ -24,6 +26,7 @@ from relquery.backends.provider.form.messages import Messages
 from relquery.backends.provider.form.refusals import dispensable, no_temperature, refused
 from relquery.backends.provider.form.reply import Usage, no_answer, short, to_answer
 from relquery.backends.provider.form.trouble import TroubleError
+from relquery.backends.provider.sending.needs import OF_FORM
 from relquery.backends.provider.server import Server
 from relquery.backends.provider.wires.wire import Wire
 from relquery.errors import ModelError, SamplingWarning
@@ -33,6 +36,22 @@ _LOG = logging.getLogger(__name__)
 
 Outcome = tuple[Answer, Failure | None]
 Without = frozenset[str]
+_FREE, _OF_ALL = 2, 4
+"""So many answers may be no labels, and one in so many of all, before requests hold the model to
+the labels. Both ways then take about as many tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A reply as read. usage: None if it is not known.
+
+    strays: whether it is none of the labels that the prompt alone told: then it is asked again.
+    """
+
+    answer: Answer
+    failure: Failure | None
+    usage: Usage | None
+    strays: bool = False
 
 
 @dataclass(slots=True)
@@ -58,11 +77,12 @@ class Asking:
     @property
     def without(self) -> Without:
         """Settings that requests do without, as far as is known."""
-        return frozenset(dispensable(self.server.learnt, self.sampling))
+        found = dispensable(self.server.learnt, self.sampling)
+        return frozenset(found if self._follows() else {*found, TOLD})
 
     def body(self, messages: Messages, without: Without) -> dict[str, Any]:
         """A request without the model."""
-        return self.wire.body(messages, self.sampling, without)
+        return self.wire.body(messages, as_sent(self.sampling, without), without)
 
     def is_known(self, body: dict[str, Any]) -> bool:
         """Whether the server takes such requests, as far as can be told."""
@@ -74,31 +94,38 @@ class Asking:
 
     def learn(self, without: Without) -> None:
         """The server has taken a request without these."""
-        for setting in without - self.server.learnt:
+        for setting in without - self.server.learnt - {TOLD}:
             _LOG.info("%s answers without %s", self.server.model, setting)
-        self.server.learnt.update(without)
+        self.server.learnt.update(without - {TOLD})
         if "temperature" in without and self.sampling.temperature == 0 and not self.warned:
             self.warned = True
             self.warn(SamplingWarning(no_temperature(self.server.model)))
 
     def spared(self, trouble: TroubleError, without: Without) -> Without:
-        """What the next request does without, which is no more if nothing can be spared."""
-        return without | self.without | refused(trouble, self.sampling)
+        """What the next request does without, which is no more if nothing can be spared.
 
-    def read(self, text: str, calls: int, without: Without) -> tuple[Outcome, Usage | None]:
-        """The answer in a reply, and what it took; None if that is not known."""
+        A refusal that fits what is known of a model of this name shows that it is that model.
+        """
+        named, found = self.server.named, refused(trouble, self.sampling)
+        if named is not None and found and found <= named.without:
+            found |= dispensable(named.without, self.sampling)
+        return without | self.without | found
+
+    def read(self, text: str, calls: int, without: Without) -> Reading:
+        """The answer in a reply."""
         said = self.wire.read(text)
         if said is None:
             got = f"The server's reply is not {self.wire.what}: {short(text)}"
             remedy = f"{got} Check base_url ({self.wire.url}), which usually ends in /v1."
-            return (no_answer(got, calls), Failure(f"not {self.wire.what}", remedy)), None
+            return Reading(no_answer(got, calls), Failure(f"not {self.wire.what}", remedy), None)
         stop = self.sampling.stop if "stop" in without else ()
         held = is_wrapped(self.sampling) and not says_in_words(self.sampling, without)
         answer = to_answer(said, self.sampling, calls, self.limit, stop, held=held)
-        if not said.is_refused:
-            return (answer, self._unusable(answer)), said.usage
-        reason = f"{answer.error} Change the prompt, or ask another model."
-        return (answer, Failure("refused", reason, "answer")), said.usage
+        if said.is_refused:
+            reason = f"{answer.error} Change the prompt, or ask another model."
+            return Reading(answer, Failure("refused", reason, "answer"), said.usage)
+        strays = self._strays(answer, without)
+        return Reading(answer, self._unusable(answer), said.usage, strays)
 
     def failed(self, trouble: TroubleError, calls: int) -> Outcome:
         """An error in place of an answer, and why. Raises ModelError where all must fail."""
@@ -119,6 +146,19 @@ class Asking:
         if reason is not None:
             raise ModelError(reason) from trouble
 
+    def _follows(self) -> bool:
+        """Whether labels come if the prompt alone tells them: most often, as far as is known."""
+        followed, strayed = self.server.told_labels.get(self.sampling, (0, 0))
+        return strayed < _FREE + (followed + strayed) // _OF_ALL
+
+    def _strays(self, answer: Answer, without: Without) -> bool:
+        if not self.sampling.told or TOLD in without:
+            return False
+        followed, strayed = self.server.told_labels.get(self.sampling, (0, 0))
+        is_label = answer.error is None
+        self.server.told_labels[self.sampling] = followed + is_label, strayed + (not is_label)
+        return not is_label
+
     def _unusable(self, answer: Answer) -> Failure | None:
         """Why an answer is of no use; None where others to such calls were: then it is the
         prompt's matter."""
@@ -128,4 +168,6 @@ class Asking:
         return None if answer.error is None or self.sampling in useful else unusable(answer.error)
 
     def _settings(self, body: dict[str, Any]) -> set[str]:
+        if self.sampling.told and not body.keys() & OF_FORM:
+            return set(body)
         return {*body, setting_of(self.sampling)}

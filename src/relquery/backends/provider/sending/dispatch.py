@@ -9,8 +9,9 @@ from random import Random
 
 from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.provider.form.failures import Failure
+from relquery.backends.provider.form.format import TOLD
 from relquery.backends.provider.form.messages import Messages, to_messages
-from relquery.backends.provider.form.reply import no_answer
+from relquery.backends.provider.form.reply import Usage, no_answer
 from relquery.backends.provider.form.trouble import TroubleError
 from relquery.backends.provider.sending.asking import Asking, Outcome, Without
 from relquery.backends.provider.sending.circuit import Circuit
@@ -24,7 +25,10 @@ from relquery.prompt import Prompt
 
 @dataclass(slots=True)
 class Row:
-    """A prompt on its way. begun: how many calls were answered when it was. calls: sent for it."""
+    """A prompt on its way. begun: how many calls were answered when it was. calls: sent for it.
+
+    took, spent: seconds and tokens of its replies; of those before that were no answer.
+    """
 
     index: int
     messages: Messages
@@ -32,6 +36,8 @@ class Row:
     without: Without
     calls: int = 0
     tries: int = 0
+    took: float = 0.0
+    spent: Usage = field(default_factory=Usage)
     has_slot: bool = True
 
 
@@ -134,12 +140,17 @@ class Dispatch:
                     return self.asking.failed(trouble, row.calls)
                 await self._pause(row, wait)
             else:
-                outcome, usage = self.asking.read(sent.text, row.calls, ticket.without)
-                self.door.settle(ticket, usage, sent.headers)
+                found = self.asking.read(sent.text, row.calls, ticket.without)
+                self.door.settle(ticket, found.usage, sent.headers)
                 self.asking.learn(ticket.without)
                 self.door.conclude(ticket, was_read=True)
-                answer, failure = outcome
-                return replace(answer, took=now() - begun), failure
+                row.took += now() - begun
+                if found.strays:
+                    row.without |= {TOLD}
+                    row.spent = row.spent.plus(found.usage or Usage())
+                    continue
+                answer = row.spent.added_to(found.answer)
+                return replace(answer, took=row.took), found.failure
 
     async def _pause(self, row: Row, seconds: float) -> None:
         """Wait without a slot."""

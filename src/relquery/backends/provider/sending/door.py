@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -20,6 +21,9 @@ from relquery.backends.provider.sending.headers import Headers
 from relquery.backends.provider.sending.limiter import Limiter
 from relquery.backends.provider.sending.needs import Need
 
+_LOG = logging.getLogger("relquery")
+_LONG_SECONDS = 20.0
+"""A wait for a limit that the user is told of."""
 _SCOUT_SECONDS = 1.0
 """How long others wait for the first request to a server of which nothing is known: one that
 refuses a setting says so before it computes."""
@@ -28,11 +32,15 @@ _LOOK_SECONDS = 0.25  # between looks at what other threads change
 
 @dataclass(slots=True)
 class Shared:
-    """What all that ask one server with one budget share."""
+    """What all that ask one server with one budget share.
+
+    has_told: whether the user was told of a limit that holds calls up for long.
+    """
 
     limiter: Limiter
     purse: Purse
     counting: Counting
+    has_told: bool = False
 
 
 @dataclass(slots=True)
@@ -81,6 +89,7 @@ class Door:
                     seconds, reserved = self.shared.limiter.reserve(need, now())
                     if seconds <= 0:
                         break
+                    self._tell(seconds)
                     await asyncio.sleep(min(seconds, _LOOK_SECONDS))
             self.circuit.begin()
             return Ticket(body, settings, need, held, reserved, is_scout)
@@ -162,6 +171,15 @@ class Door:
                 break
             await self._look(left)
         return False
+
+    def _tell(self, seconds: float) -> None:
+        """Say, once, that a limit holds calls up for long."""
+        if seconds > _LONG_SECONDS and not self.shared.has_told:
+            self.shared.has_told = True
+            _LOG.warning(
+                "%s, so the next request is sent in %.0f seconds. Raise rpm or tpm (--rpm, --tpm) "
+                "if the provider allows more.", self.shared.limiter.reason(now()), seconds,
+            )  # fmt: skip
 
     @asynccontextmanager
     async def _held(self, need: Need) -> AsyncIterator[float]:

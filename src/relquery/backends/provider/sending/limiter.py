@@ -94,9 +94,22 @@ class Limiter:
         return max(self._until, self._next)
 
     @property
-    def per_minute(self) -> float | None:
+    def requests_per_minute(self) -> float | None:
         """Requests that are sent a minute at most, as far as is known."""
         return self.rpm if self._requests is None else self._requests.limit
+
+    @property
+    def tokens_per_minute(self) -> float | None:
+        """Tokens that may be used a minute, as far as is known."""
+        return self.tpm if self._tokens is None else self._tokens.limit
+
+    def reason(self, now: float) -> str:
+        """What holds up the next call, in words."""
+        if self._until > now:
+            return "The server takes no more for now"
+        if self._tokens is not None and self._tokens.level < 0:
+            return f"The limit is {self._tokens.limit:,.0f} tokens a minute"
+        return f"The limit is {self.requests_per_minute or 0:,.0f} requests a minute"
 
     def reserve(self, need: Need, now: float) -> tuple[float, float]:
         """(0, tokens that are reserved) if a call may be sent now, else (seconds to wait, 0)."""

@@ -8,7 +8,8 @@ from typing import Any
 
 # Tokens that servers put around messages, and with which some describe a schema.
 _AROUND, _OF_SCHEMA = 64, 512
-_OF_FORM = ("response_format", "text", "output_config")
+OF_FORM = ("response_format", "text", "output_config")
+"""Arguments of requests, by API, that say what the answer must be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,4 +25,4 @@ class Need:
     def of(cls, body: dict[str, Any], output: int) -> Need:
         """Of the body of a request."""
         size = len(json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass"))
-        return cls(size + _AROUND + _OF_SCHEMA * any(name in body for name in _OF_FORM), output)
+        return cls(size + _AROUND + _OF_SCHEMA * any(name in body for name in OF_FORM), output)

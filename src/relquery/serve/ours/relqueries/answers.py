@@ -11,6 +11,7 @@ from relquery.prompt import Answer, Finish
 from relquery.serve.flow import Flow, Part
 from relquery.serve.ours.lines import line
 from relquery.serve.ours.relqueries.ordering import Ordered
+from relquery.unicode import valid
 
 _FINISHES = {Finish.STOP: "stop", Finish.DECIDED: "stop", Finish.LENGTH: "length"}
 _COLUMNS = pa.schema(
@@ -98,7 +99,7 @@ def as_arrow(answers: list[dict[str, Any]], report: bytes) -> bytes:
     for each in flat:  # half a character is not text in Arrow
         for name in ("answer", "error"):
             if each[name] is not None:
-                each[name] = each[name].encode("utf-8", "replace").decode()
+                each[name] = valid(each[name])
     table = pa.Table.from_pylist(flat, _COLUMNS.with_metadata({"relquery.report": report}))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -212,7 +213,7 @@ class Estimator:
             Range.of(tokens, error),
             NONE,
             output,
-            self._seconds(calls, length.tokens),
+            self._seconds(calls, tokens, length.tokens),
             None,
             None,
             None,
@@ -222,7 +223,8 @@ class Estimator:
         if price is None:
             return told
         each = _FIRST.expected + _PER_TOKEN.expected * length.tokens.expected
-        rate = 60 * self._under_way / each
+        most = self.backend.requests_per_minute
+        rate = min(60 * self._under_way / each, inf if most is None else most)
         bills = self._bills(sample, price, calibration.factor, rate, is_ours=True)
         table = self._bills(written, price, calibration.factor, rate, is_ours=False)
         scale *= calibration.factor
@@ -251,9 +253,9 @@ class Estimator:
 
         rate: requests a minute.
         """
-        rules, gap = in_our_tokens(price, factor), self._under_way
+        rules, gap = in_our_tokens(price, factor), self._unread
         if is_ours:
-            plan = cache_plan(prompts, price, gap, factor=factor, counter=self._counter)
+            plan = cache_plan(prompts, price, self._under_way, factor=factor, counter=self._counter)
             later = [prompts[at] for at in plan.order]
             # The plan marks somewhat shorter prefixes, too; the provider ignores those.
             lengths = [plan.lengths[at] for at in plan.order]
@@ -287,12 +289,29 @@ class Estimator:
     def _under_way(self) -> int:
         return self.backend.concurrency or 1
 
-    def _seconds(self, calls: int, length: Range) -> Range | None:
-        """Until the last answer of a provider that takes all that are under way."""
+    @property
+    def _unread(self) -> int:
+        """How many requests begin, as expected, until one can be read that began with the first.
+
+        All that are under way, if each begins when the one that has taken longest ends; half as
+        many on average if those that begin together also end together. It is taken to be between.
+        """
+        return -(-3 * self._under_way // 4)
+
+    def _seconds(self, calls: int, tokens: float, length: Range) -> Range | None:
+        """Until the last answer of a provider that takes all that are under way, or as many as its
+        limits let through. tokens: of all prompts.
+        """
         if self.backend.concurrency is None:
             return None
         each = _FIRST + _PER_TOKEN * length
-        return each * (max(calls / self.backend.concurrency, 1.0) if calls else 0.0)
+        took = each * (max(calls / self.backend.concurrency, 1.0) if calls else 0.0)
+        least = 0.0
+        if (limit := self.backend.requests_per_minute) is not None:
+            least = 60 * calls / limit
+        if (limit := self.backend.tokens_per_minute) is not None:
+            least = max(least, 60 * (tokens + calls * length.expected) / limit)
+        return Range(max(took.low, least), max(took.expected, least), max(took.high, least))
 
 
 def _neighbours(prompts: Sequence[Prompt]) -> list[Prompt]:

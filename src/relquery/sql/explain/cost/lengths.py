@@ -54,7 +54,7 @@ def expected_length(
     if known:
         return Length(_measured(known), "answers")
     if sampling.labels:
-        wrapped = wraps and not sampling.scored
+        wrapped = wraps and not (sampling.scored or sampling.told)
         texts = [json.dumps({"answer": one}) if wrapped else one for one in sampling.labels]
         tokens = [count(text) for text in texts]
         return Length(Range(min(tokens), fmean(tokens), max(tokens)), "type")
