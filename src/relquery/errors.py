@@ -34,7 +34,10 @@ from __future__ import annotations
 
 import difflib
 import re
+import sys
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from types import FrameType
 
 from rich.cells import cell_len
 
@@ -260,6 +263,17 @@ class SamplingWarning(UserWarning):
 
 class OrderWarning(UserWarning):
     """A call whose answers change with the order of its fields; they are sent as written."""
+
+
+def warn(message: str | Warning, kind: type[Warning] = UserWarning) -> None:
+    """Issue a warning at the line that called this package, if this thread has one."""
+    level, outermost = 1, 2
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).partition(".")[0] == __package__:
+            outermost = level + 1
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, kind, stacklevel=min(outermost, level - 1))
 
 
 def _again(

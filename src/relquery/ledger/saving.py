@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import Protocol
 
-from relquery.errors import LedgerWarning
+from relquery.errors import LedgerWarning, warn
 from relquery.ledger.claims import Held
 from relquery.ledger.facts import Fact
 from relquery.ledger.stored import AnswerStore
@@ -65,11 +64,10 @@ def save_copies(ledger: AnswerStore, answers: Iterable[tuple[bytes, Answer]]) ->
     try:
         ledger.put(answers, are_new=False)
     except _TROUBLE as error:
-        warnings.warn(
+        warn(
             f"Answers could not be stored again in the ledger {ledger.path}: {error}. Other "
             "queries may ask them again.",
             LedgerWarning,
-            stacklevel=2,
         )
 
 
@@ -110,12 +108,11 @@ class _Writer(Thread):
             self.join()
             raise
         if self._unsaved:
-            warnings.warn(
+            warn(
                 f"{len(self._unsaved)} answers are not in the ledger {self._ledger.path}: "
                 f"{self._problem}. Free disk space or use another file; otherwise they will be "
                 "asked again.",
                 LedgerWarning,
-                stacklevel=2,
             )
 
     def run(self) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from relquery.errors import ConfigError, LedgerWarning
+from relquery.errors import ConfigError, LedgerWarning, warn
 from relquery.ledger.claims import Claims, Held, give_back
 from relquery.ledger.facts import Fact, write_facts
 from relquery.ledger.keys import Keys, kept_text
@@ -86,12 +85,11 @@ class Ledger:
             )
         file = None if str(path) == ":memory:" else Path(path)
         if is_read_only:
-            warnings.warn(
+            warn(
                 f"The ledger {path} can only be read: its answers are used, but new ones are not "
                 "stored, and would be paid again. Make the file and its folder writable, or give "
                 "another file.",
                 LedgerWarning,
-                stacklevel=2,
             )
         older = version < _FORMAT
         return cls(connection, file, may_be_older=older, is_read_only=is_read_only)

@@ -7,7 +7,6 @@ import logging
 import os
 import re
 import tempfile
-import warnings
 import zipfile
 import zlib
 from contextlib import suppress
@@ -17,7 +16,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from relquery.errors import ConfigError, IndexWarning
+from relquery.errors import ConfigError, IndexWarning, warn
 from relquery.retrieval.index import Arrays
 
 _LOG = logging.getLogger(__name__)
@@ -88,11 +87,10 @@ class Files:
                 np.savez(written, **kept)
                 written.replace(path)
         except OSError as error:
-            warnings.warn(
+            warn(
                 f"The index of {name} cannot be written to {self.folder}: {error.strerror}. It is "
                 "in memory until the connection closes. Free disk space, or give another folder.",
                 IndexWarning,
-                stacklevel=2,
             )
         else:
             self._tidy(name)

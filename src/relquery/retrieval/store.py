@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
-import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from relquery.arrays import Float32s
-from relquery.errors import IndexWarning
+from relquery.errors import IndexWarning, warn
 from relquery.retrieval.embedder import Part
 from relquery.retrieval.files import file_name
 
@@ -180,11 +179,10 @@ class VectorStore:
 
 
 def _warn(problem: str) -> None:
-    warnings.warn(
+    warn(
         f"{problem} Vectors stay in memory until the connection closes. Free disk space, or give "
         "another index folder; otherwise they will be made again.",
         IndexWarning,
-        stacklevel=2,
     )
 
 

@@ -7,7 +7,6 @@ import shutil
 import sys
 import tempfile
 import time
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -30,6 +29,7 @@ from relquery.errors import (
     UnsupportedQueryError,
     did_you_mean,
     unknown,
+    warn,
 )
 from relquery.progress.watch import Progress, Watch, check_progress, watching
 from relquery.prompt import Sampling
@@ -185,10 +185,9 @@ class SparkConnection:
         self._report, self._errors = record.report(self.clock() - began), record.errors()
         missing = sum(stage.errors for stage in self._report.stages)
         if missing:
-            warnings.warn(
+            warn(
                 f"{missing_values(missing)} missing and NULL in the result; see con.errors.",
                 PartialResultWarning,
-                stacklevel=2,
             )
         return frame
 
@@ -207,7 +206,7 @@ class SparkConnection:
             macros = Macros(database, aggregates)
             notes, samplings = rehearsed(calling, tree, database, defaults, scratch, macros)
             for note in notes:
-                warnings.warn(note, PromptWarning, stacklevel=4)
+                warn(note, PromptWarning)
             self._check(samplings)
 
             def run(store: Store, watch: Watch | None) -> DataFrame:

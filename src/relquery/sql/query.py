@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
 import pyarrow as pa
 
-from relquery.errors import OrderWarning, PartialResultWarning, QueryError, UnknownColumnError
+from relquery.errors import OrderWarning, PartialResultWarning, QueryError, UnknownColumnError, warn
 from relquery.prompt import Sampling
 from relquery.report import Report
 from relquery.sql.asked import Paid
@@ -176,11 +175,10 @@ def _warn(errors: tuple[RowError, ...]) -> None:
     if errors:
         first = errors[0]
         which = f"In {first.stage}" if len(errors) == 1 else f"The first, in {first.stage}"
-        warnings.warn(
+        warn(
             f"{missing_values(len(errors))} missing and NULL in the result; see result.errors. "
             f"{which}: {first.error}",
             PartialResultWarning,
-            stacklevel=4,
         )
 
 
@@ -188,10 +186,9 @@ def _warn_of_orders(report: Report) -> None:
     for stage in report.stages:
         if stage.is_pinned and stage.agreement is not None and stage.compared:
             changed = round((1 - stage.agreement) * stage.compared)
-            warnings.warn(
+            warn(
                 f"{stage.name}: {changed} of {stage.compared} answers changed with the order of "
                 "the fields, so all fields were sent as written. Prompts then share less. A larger "
                 "model, labels or a clearer prompt may help.",
                 OrderWarning,
-                stacklevel=4,
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,7 +9,7 @@ from dataclasses import replace
 import pyarrow as pa
 from sqlglot import exp
 
-from relquery.errors import PromptWarning, QueryError, RelqueryError, UnsupportedQueryError
+from relquery.errors import PromptWarning, QueryError, RelqueryError, UnsupportedQueryError, warn
 from relquery.prompt import Sampling
 from relquery.sql import names as ours
 from relquery.sql.analyzing import Analysis
@@ -62,7 +61,7 @@ def run(
             macros = Macros(database, Aggregates.of(database, tree))
             notes, samplings = rehearsed(calling, tree, database, defaults, scratch, macros)
             for note in notes:
-                warnings.warn(note, PromptWarning, stacklevel=5)
+                warn(note, PromptWarning)
             for sampling in samplings:
                 if sampling.schema is not None or sampling.stop:  # opens the backend
                     asker.backend.check(sampling)

@@ -107,8 +107,10 @@ def test_without_a_temperature_answers_come_with_a_warning_and_are_kept(
     for calls in (40, 0):
         with connect(backend(server), ledger=tmp_path / "answers.db") as con:
             if calls:
-                with pytest.warns(SamplingWarning, match="refuses temperature 0, .* may differ"):
+                message = "refuses temperature 0, .* may differ"
+                with pytest.warns(SamplingWarning, match=message) as warned:
                     result = con.sql(query)
+                assert warned[0].filename == __file__
             else:
                 result = con.sql(query)
         assert (result.report.calls, result.report.errors) == (calls, 0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from relquery.engine.cost.accelerators import SERVED
 from relquery.engine.cost.job_time import JobTime
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.cost.machines import find_machine
-from relquery.errors import ConfigError, MissingExtraError, unknown
+from relquery.errors import ConfigError, MissingExtraError, unknown, warn
 
 if TYPE_CHECKING:
     from relquery.model.networks.load import LoadedModel
@@ -121,11 +120,10 @@ def _costs(
     if isinstance(given, (str, Path)):
         machine = find_machine(str(given))
         if machine.model not in (None, model):
-            warnings.warn(
+            warn(
                 f"{given} was measured with the model '{machine.model}', but this is '{model}': "
                 "time estimates and the order of jobs may be wrong. Measure with `relquery "
-                f"calibrate {model} --output FILE.json`.",
-                stacklevel=3,
+                f"calibrate {model} --output FILE.json`."
             )
         return machine.cost, machine.job_time
     if given is not None and not isinstance(given, LinearCost):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import warnings
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from threading import Thread
 from typing import Any
 
 from relquery.backends.base import Heard
+from relquery.errors import warn
 from relquery.prompt import Answer
 
 _STOP_SECONDS = 5.0
@@ -47,7 +47,7 @@ def taken(
     try:
         while (item := box.items.get()) is not None:
             if isinstance(item, Warning):
-                warnings.warn(item, stacklevel=2)
+                warn(item)
             elif isinstance(item, Exception):
                 raise item
             else:

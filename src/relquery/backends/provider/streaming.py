@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -16,7 +15,7 @@ from relquery.backends.provider.form.reply import REASONING, Said, Usage, no_ans
 from relquery.backends.provider.form.trouble import TroubleError, trouble_of
 from relquery.backends.provider.server import Server
 from relquery.backends.provider.wires.chat import chat_body
-from relquery.errors import ModelError, RequestError, SamplingWarning
+from relquery.errors import ModelError, RequestError, SamplingWarning, warn
 from relquery.prompt import Answer, Finish, Prompt, Sampling
 
 _CHECK_SECONDS = 10.0
@@ -89,7 +88,7 @@ class Streaming:
     def _learn(self, without: frozenset[str]) -> None:
         """The server has taken a request without these settings."""
         if "temperature" in without - self.server.learnt:
-            warnings.warn(no_temperature(self.server.model), SamplingWarning, stacklevel=2)
+            warn(no_temperature(self.server.model), SamplingWarning)
         self.server.learnt.update(without)
 
     async def _stream(self, body: dict[str, Any], heard: Callable[[], None]) -> Answer:

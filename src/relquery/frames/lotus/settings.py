@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -10,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from relquery.connection import Connection
-from relquery.errors import ConfigError, unknown
+from relquery.errors import ConfigError, unknown, warn
 from relquery.frames.lotus.models import LM, RM, CrossEncoderReranker
 from relquery.frames.lotus.refused import check_supported
 
@@ -90,10 +89,9 @@ class Settings:
             if value is not None and not isinstance(value, kind):
                 raise ConfigError(f"{name} is {value!r}; it must be made by a class of models.")
         if given.get("reranker") is not None:
-            warnings.warn(
+            warn(
                 "relquery has no cross-encoder: n_rerank ranks with the language model.",
                 UserWarning,
-                stacklevel=3,
             )
         unused = (*_NO_EFFECT, *_REFUSED)
         return replace(models, **{name: given[name] for name in given if name not in unused})

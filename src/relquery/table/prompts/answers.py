@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from relquery.arrays import Int64s
-from relquery.errors import PartialResultWarning, TableError
+from relquery.errors import PartialResultWarning, TableError, warn
 from relquery.table.prompts.ids import read_id
 from relquery.table.prompts.replies import Reply, Request, read_reply
 from relquery.table.prompts.source import Source
@@ -86,7 +85,7 @@ def read_answers(source: Source, paths: Iterable[Path]) -> Answers:
             )
     answers = found.answers()
     if answers.errors or answers.problems:
-        warnings.warn(str(answers), PartialResultWarning, stacklevel=3)
+        warn(str(answers), PartialResultWarning)
     return answers
 
 

@@ -24,6 +24,7 @@ from tests.backends.provider.chat_server import (
     Body,
     ChatServer,
     Reply,
+    Serve,
     Silence,
     Stream,
     anthropic_failure,
@@ -439,3 +440,14 @@ def test_keys_that_a_server_repeats_are_not_shown(opened: Open) -> None:
     fine, bad = ask(backend, ["good", "bad"])
     assert fine.text == "fine"
     assert bad.error == "The server answered 400: Bad api_key=*** in this prompt, or ***"
+
+
+def test_the_key_of_a_connection_is_in_no_message_whatever_it_looks_like(serve: Serve) -> None:
+    key = "correct horse".replace(" ", "-")
+    server = serve(lambda body: failure(400, f"{key!r} may not do that.", "not_allowed"))
+    config = ProviderConfig(base_url=server.url, api_key=key)
+    asked = ProviderBackend("m", config)
+    (answer,) = [answer for _, answer in asked.answer([(Span("a"),)], Sampling())]
+    assert answer.error is not None
+    assert "may not do that" in answer.error
+    assert key not in answer.error

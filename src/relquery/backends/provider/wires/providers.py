@@ -10,6 +10,7 @@ import openai
 
 from relquery.backends.provider.config import ProviderConfig
 from relquery.errors import ConfigError, MissingExtraError, ModelError
+from relquery.redaction import hide
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
@@ -101,6 +102,7 @@ def _check(scheme: str, host: str, url: object, key: str | None, provider: Provi
         raise ConfigError(f"base_url is '{url}'; it must start with http:// or https://.")
     if not key or not key.isascii() or not key.isprintable() or " " in key:
         raise _no_key("The API key is empty or holds characters that no key has", provider)
+    hide(key)
 
 
 def _no_client(error: Exception) -> ConfigError:
