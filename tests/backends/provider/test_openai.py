@@ -413,6 +413,16 @@ def test_labels_that_the_prompt_tells_are_said_in_words_where_no_schema_is_taken
     assert len(server.asked) == 6  # two are asked by the prompt alone, and one teaches
 
 
+@pytest.mark.parametrize("at_once", [1, 16])
+def test_labels_that_never_come_stop_the_query_after_20_calls_beyond_those_in_flight(
+    serve: Serve, at_once: int
+) -> None:
+    server = serve(lambda body: completion('{"answer": "Maybe"}'))
+    with pytest.raises(ModelError, match="is not one of the labels"):
+        ask(backend(server, max_concurrency=at_once), list(map(str, range(80))), TOLD)
+    assert len(server.asked) <= 20 + at_once
+
+
 def test_a_refusal_is_not_asked_again(serve: Serve) -> None:
     server = serve(lambda body: completion(None, refusal="I cannot."))
     (answer,) = ask(backend(server), ["a"], TOLD)

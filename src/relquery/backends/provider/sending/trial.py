@@ -12,7 +12,8 @@ from relquery.prompt import Answer, Prompt
 ENOUGH = 5
 """So many requests that fail alike, while none is answered, are taken for all."""
 ENOUGH_REFUSED = 20
-"""The same of answers that are no use, such as refusals: those may be the prompts' own fault."""
+"""The same of answers that are of no use, such as refusals: those may be the prompts' own fault.
+A prompt that was asked twice has had two."""
 
 
 class AllAlikeError(Exception):
@@ -85,8 +86,9 @@ class Trial:
     def _are_enough(self) -> bool:
         if not self._held:
             return False
-        is_answers = self._held[0][2].whose == "answer"
-        return len(self._held) >= (ENOUGH_REFUSED if is_answers else ENOUGH)
+        if self._held[0][2].whose != "answer":
+            return len(self._held) >= ENOUGH
+        return sum(max(1, answer.attempts) for _, answer, _ in self._held) >= ENOUGH_REFUSED
 
     def _count(self, failure: Failure | None, begun: int) -> None:
         """Count failures of the server's. begun: how many were answered when this one was."""
