@@ -27,7 +27,9 @@ def doctor(
         str | None,
         typer.Option(help="Only from this time on: 2026-11-20, 2026-11-20T18:00 (UTC), or 7d ago."),
     ] = None,
-    before: Annotated[str | None, typer.Option(help="Only what came before this time.")] = None,
+    before: Annotated[
+        str | None, typer.Option(help="Only what came before this time, or has none.")
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(

@@ -33,11 +33,13 @@ TotalTimeout = Annotated[
     float | None,
     _option("Seconds for each stage; a row without an answer by then is an error (default: any)."),
 ]
-Rpm = Annotated[int | None, _option("Requests per minute, at most (default: what it tells).")]
-Tpm = Annotated[int | None, _option("Tokens per minute, at most (default: what it tells).")]
+Rpm = Annotated[
+    int | None, _option("Requests per minute, at most (default: as the provider says).")
+]
+Tpm = Annotated[int | None, _option("Tokens per minute, at most (default: as the provider says).")]
 Budget = Annotated[
     str | None,
-    _option("What may be spent: 5USD, '2000000 tokens' or '500 calls'.", metavar="AMOUNT"),
+    _option("What this run may spend: 5USD, '2000000 tokens' or '500 calls'.", metavar="AMOUNT"),
 ]
 Batch = Annotated[
     bool,

@@ -243,7 +243,8 @@ class SqlExplanation:
     def notes(self) -> list[str]:
         """How calls would be cheaper, what is approximated, and why no price is told."""
         found = [f"{call.stage}: {note}" for call in self.calls for note in call.notes]
-        more = told.notes(self.costs) if self.tells_costs else ()
+        costs = dict(self.costs)
+        more = told.notes(costs) if self.tells_costs else told.reasoning(costs)
         return [*found, *more, *self.general]
 
     @property

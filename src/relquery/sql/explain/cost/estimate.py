@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
+from math import ceil, inf
 from typing import Any
 
 import numpy as np
@@ -305,7 +305,8 @@ class Estimator:
         if self.backend.concurrency is None:
             return None
         each = _FIRST + _PER_TOKEN * length
-        took = each * (max(calls / self.backend.concurrency, 1.0) if calls else 0.0)
+        rounds = max(calls / self.backend.concurrency, 1.0) if calls else 0.0
+        took = Range(each.low * rounds, each.expected * rounds, each.high * ceil(rounds))
         least = 0.0
         if (limit := self.backend.requests_per_minute) is not None:
             least = 60 * calls / limit

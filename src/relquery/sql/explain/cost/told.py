@@ -119,13 +119,18 @@ def notes(costs: Costs) -> Iterator[str]:
             )
     told = {one.calibration.told for one in known.values() if one.calibration is not None}
     yield from sorted(text[0].upper() + text[1:] for text in told)
-    if any(one.reasons for one in known.values()):
+    yield from reasoning(known)
+    if any(one.batch is not None for one in known.values()):
+        yield "A batch is answered within 24 hours; what its requests share may not be cached"
+
+
+def reasoning(costs: Costs) -> Iterator[str]:
+    """That expected figures leave out what a model thinks, if one does."""
+    if any(one.reasons for one in costs.values() if one is not None):
         yield (
             "The model reasons before it answers, and bills that as output. Only the high figure "
             "counts it, up to max_tokens; `preview` measures it"
         )
-    if any(one.batch is not None for one in known.values()):
-        yield "A batch is answered within 24 hours; what its requests share may not be cached"
 
 
 def _cell(name: str, figure: Range | None) -> str:
@@ -140,4 +145,4 @@ def _written(name: str, value: float) -> str:
     """Whole tokens, calls and large figures; two digits of small ones."""
     if name in _COUNTS or value >= 100:
         return f"{value:,.0f}"
-    return f"{value:.2f}" if value >= 1 else f"{value:.2g}"
+    return f"{value:.2f}" if value >= 1 or not value else f"{value:#.2g}"
