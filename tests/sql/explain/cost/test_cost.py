@@ -218,8 +218,10 @@ def test_a_model_that_reasons_is_told_to_bill_it() -> None:
     assert PRICES["gpt-5-mini"].reasoning
     con, _ = connected("openai:gpt-5-mini")
     with con:
-        told = con.explain(f"{QUERY} WHERE AI_FILTER('Is it good?', note)", cost=True)
-    assert any("reasons before it answers" in note for note in told.notes)
+        query = f"{QUERY} WHERE AI_FILTER('Is it good?', note)"
+        plain, told = (con.explain(query, cost=cost) for cost in (False, True))
+    for explained in (plain, told):
+        assert sum("reasons before it answers" in note for note in explained.notes) == 1
     cost = told.calls[0].cost
     assert cost is not None
     assert cost.length.tokens.high == 256
