@@ -29,8 +29,8 @@ from relquery.errors import RelqueryError
 
 app = typer.Typer(
     help="LLM queries over relational data. Exit codes: 0 success, 1 an error, such as a wrong "
-    "query or a budget of 0, 2 an option or argument that is unknown, missing or of the wrong type, "
-    "3 some rows have no value, 4 answers wait for a batch, 130 interrupted.",
+    "query or a budget of 0, 2 an option or argument that is unknown, missing or of the wrong "
+    "type, 3 some rows have no value, 4 answers wait for a batch, 130 interrupted.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
