@@ -11,7 +11,7 @@ import relquery as rq
 from relquery.backends.base import Backend
 from relquery.connection import connect
 from relquery.errors import ConfigError, QueryError
-from relquery.prompt import Answer, Finish, Prompt, Role
+from relquery.prompt import Answer, Finish, Prompt, Role, Sampling
 from tests.sql.fakes import text_of
 
 
@@ -23,8 +23,10 @@ class Heard(Backend):
 
     def __init__(self) -> None:
         self.texts: list[str] = []
+        self.samplings: list[Sampling] = []
 
     def answer(self, prompts, sampling):
+        self.samplings.append(sampling)
         for at, prompt in enumerate(prompts):
             self.texts.append(said(prompt))
             text = sampling.labels[0] if sampling.labels else self.texts[-1].split("\n")[-1]
@@ -93,6 +95,22 @@ ONE = "Loud?\n\ntitle, genre:\nAlien\nhorror"
 def test_a_call_is_sent_in_lines(call, text, con, heard) -> None:
     con.sql(f"SELECT {call} FROM films WHERE id = 1")
     assert heard.texts[0] == text
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        ("AI_FILTER('Loud?', title)", True),
+        ("AI_CLASSIFY(title, ['a', 'b'])", True),
+        ("LLM('Yes or no?', title, labels := ['Yes', 'No'])", True),
+        ("LLM('Which?', title, labels := ['Yes', 'No'])", False),
+        ("AI_SCORE('Loud?', title)", False),
+        ("LLM('Yes or no?', title, labels := ['Yes', 'No'], form := 'json')", False),
+    ],
+)
+def test_lines_leave_it_to_a_prompt_that_names_all_labels_to_tell_them(call, told, con, heard):
+    con.sql(f"SELECT {call} FROM films WHERE id = 1", form="lines")
+    assert [sampling.told for sampling in heard.samplings] == [told]
 
 
 def test_a_keyword_of_the_connection_or_query_is_for_calls_that_do_not_say(heard) -> None:

@@ -8,6 +8,7 @@ other arguments are its fields.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
@@ -88,6 +89,11 @@ class Task:
         """The prompt to show; `{0}` stands for the first field."""
         return "".join(part if isinstance(part, str) else f"{{{part}}}" for part in self.sent)
 
+    def names_all(self, labels: Iterable[str]) -> bool:
+        """Whether the query's text has all of some labels, in capital or small letters."""
+        text = "".join(part for part in self.sent if isinstance(part, str)).lower()
+        return all(label.lower() in text for label in labels)
+
     @property
     def has_places(self) -> bool:
         """Whether fields have a place in the prompt's text."""
@@ -117,12 +123,13 @@ class Task:
     def in_form(self, default: PromptForm) -> Task:
         """The task as it is sent: in its form, which is the default if the call does not say.
 
-        Where lines are sent, and labels are not weighed, the prompt alone tells the labels.
+        Where lines are sent, and labels are not weighed, it is left to the prompt to tell them if
+        it names them all.
         """
         form: PromptForm = "json" if self.kind == "match" else self.form or default
         sampling = self.sampling
         if form == "lines" and sampling.labels and not sampling.scored:
-            sampling = replace(sampling, told=True)
+            sampling = replace(sampling, told=self.names_all(sampling.labels))
         return replace(self, sampling=sampling, form=form)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Task:
