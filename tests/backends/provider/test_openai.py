@@ -14,11 +14,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 
 from relquery.backends.load import load
 from relquery.backends.provider.backend import ProviderBackend
 from relquery.backends.provider.config import ProviderConfig
+from relquery.backends.provider.form.trouble import trouble_of
 from relquery.connection import connect
 from relquery.errors import ConfigError, ModelError
 from relquery.prompt import Answer, Finish, Nest, Prompt, Reuse, Role, Sampling, Span
@@ -340,6 +342,13 @@ def test_no_other_text_than_a_label_becomes_a_value(
 def test_a_label_that_was_cut_is_no_value(serve: Serve) -> None:
     (answer,) = ask(backend(serve(lambda body: completion("Yes", "length"))), ["a"], LABELS)
     assert (answer.text, answer.finish) == (None, Finish.LENGTH)
+
+
+def test_a_failure_without_words_is_called_by_its_name() -> None:
+    request: Any = None
+    failed = openai.APIConnectionError(request=request)
+    failed.__cause__ = ConnectionAbortedError("")
+    assert trouble_of(failed, 1.0).words == "The connection failed: ConnectionAbortedError."
 
 
 # labels that the prompt tells

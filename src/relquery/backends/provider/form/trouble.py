@@ -116,7 +116,9 @@ def _by_status(error: Exception) -> TroubleError:
 
 
 def _connection_failed(error: Exception) -> str:
-    return f"The connection failed: {short(str(error.__cause__ or error)).rstrip('.')}."
+    cause = error.__cause__ or error
+    said = str(cause).strip() or type(cause).__name__  # some say nothing but their name
+    return f"The connection failed: {short(said).rstrip('.')}."
 
 
 def _text(error: Exception, name: str) -> str | None:
