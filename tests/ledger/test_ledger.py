@@ -29,7 +29,7 @@ from relquery.ledger import (
     save_copies,
 )
 from relquery.ledger.records.pruning import prune
-from relquery.ledger.records.reading import Filter
+from relquery.ledger.records.reading import Filter, opened
 from relquery.prompt import Answer, Compared, Finish, Prompt, Reuse, Role, Sampling, Span
 
 GREEDY = Sampling()
@@ -425,4 +425,6 @@ def test_a_ledger_that_can_only_be_read_gives_its_answers_and_says_that_none_are
                 pytest.raises(ConfigError, match="cannot be pruned: attempt to write a readonly"),
             ):
                 prune(path, Filter())
+            with opened(path) as kept:
+                assert len(kept.entries(Filter())) == 3
         path.parent.chmod(0o777)

@@ -31,6 +31,7 @@ _SCORES = "CREATE TABLE IF NOT EXISTS scores (key BLOB PRIMARY KEY, scores TEXT)
 _HAS_SCORES = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'scores'"
 _FORMAT = 1  # 0: may have answers of local models under names that don't identify the weights
 _LOOK_UP_AT_ONCE = 500
+_NO_ROOM = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 
 
 @dataclass(slots=True)
@@ -63,7 +64,7 @@ class Ledger:
         """
         connection, is_read_only = None, str(path) != ":memory:" and _is_read_only(Path(path))
         try:
-            connection = _open_to_read(Path(path)) if is_read_only else _connect(str(path))
+            connection = open_to_read(Path(path)) if is_read_only else _connect(str(path))
             version = patiently(lambda: _prepare(connection, creates=not is_read_only))
         except sqlite3.Error as error:
             if connection is not None:
@@ -227,14 +228,17 @@ def _is_read_only(path: Path) -> bool:
     return path.is_file() and not all(may_write)
 
 
-def _open_to_read(path: Path) -> sqlite3.Connection:
+def open_to_read(path: Path) -> sqlite3.Connection:
+    """A file, to be read alone."""
     address = f"{path.absolute().as_uri()}?mode=ro"
     connection = _connect(address, is_uri=True)
     try:
         connection.execute(_IS_THERE)
-    except sqlite3.OperationalError:  # in a folder where SQLite cannot put its other files
-        connection.close()
-        return _connect(f"{address}&immutable=1", is_uri=True)
+    except sqlite3.Error as error:  # others than this one come again when the file is read
+        # In a folder in which SQLite cannot put its other files.
+        if error.sqlite_errorcode & 0xFF in _NO_ROOM and path.is_file():
+            connection.close()
+            return _connect(f"{address}&immutable=1", is_uri=True)
     return connection
 
 

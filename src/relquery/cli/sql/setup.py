@@ -13,7 +13,7 @@ from rich.text import Text
 from relquery.backends.base import Backend
 from relquery.backends.lazy import LazyBackend
 from relquery.backends.load import load
-from relquery.cli.terminal.show import errors_console
+from relquery.cli.terminal.show import errors_console, shown_warnings
 from relquery.config import Order, PromptForm
 from relquery.connection import Connection, connect
 
@@ -44,18 +44,19 @@ class Setup:
 
     def connect(self, backend: LazyBackend) -> Connection:
         """Open the database, with its tables."""
-        connection = connect(
-            backend,
-            database=self.database,
-            order=_order(self.order),
-            guard=self.guard,
-            guard_rows=self.guard_rows,
-            form=_form(self.form),
-            ledger=":memory:" if self.ledger is None else self.ledger,
-            embedder=self.embedder,
-            index=self.index,
-            clock=backend.clock,
-        )
+        with shown_warnings():
+            connection = connect(
+                backend,
+                database=self.database,
+                order=_order(self.order),
+                guard=self.guard,
+                guard_rows=self.guard_rows,
+                form=_form(self.form),
+                ledger=":memory:" if self.ledger is None else self.ledger,
+                embedder=self.embedder,
+                index=self.index,
+                clock=backend.clock,
+            )
         try:
             for name, path in self.tables.items():
                 connection.register(name, path)

@@ -12,9 +12,9 @@ from typing import Any
 from relquery.errors import ConfigError
 from relquery.ledger.facts import TABLES
 from relquery.ledger.folder import SUFFIX, read_lines
-from relquery.ledger.patience import BUSY_SECONDS, patiently
+from relquery.ledger.patience import patiently
 from relquery.ledger.records.runs import Run, runs_of
-from relquery.ledger.store import Ledger, stored_text
+from relquery.ledger.store import Ledger, open_to_read, stored_text
 
 COLUMNS = (
     "key, model, settings, prompt, text, error, prompt_tokens, cached_tokens, written_tokens, "
@@ -159,7 +159,7 @@ def opened(path: Path) -> Iterator[Records]:
 
 
 def _from_file(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path.absolute().as_uri() + "?mode=ro", BUSY_SECONDS, uri=True)
+    connection = open_to_read(path)
     try:
         is_ledger = patiently(lambda: _has(connection, "answers"))
         if is_ledger:
