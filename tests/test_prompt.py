@@ -1,11 +1,12 @@
 """What planning tells execution about an answer is checked where it is said."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from relquery.errors import ConfigError
-from relquery.prompt import Compared, Sampling
+from relquery.prompt import Answer, Compared, Finish, Sampling
 
 NUMBER = '{"type": "integer"}'
 
@@ -68,3 +69,10 @@ def test_log_probabilities_are_asked_of_up_to_20_tokens(count: int | None) -> No
 def test_other_numbers_of_log_probabilities_are_refused(settings: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         Sampling(**settings)
+
+
+def test_an_answer_that_was_asked_for_twice_has_the_tokens_of_both() -> None:
+    first = Answer(None, Finish.ERROR, "no", 5, 1, 2, written_tokens=3)
+    second = Answer("Yes", Finish.STOP, None, 50, 10, 20, written_tokens=30)
+    whole = replace(second, prompt_tokens=55, cached_tokens=11, output_tokens=22, written_tokens=33)
+    assert second.with_cost_of(first) == whole

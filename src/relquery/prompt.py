@@ -10,7 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from itertools import accumulate
 from math import inf
@@ -356,3 +356,13 @@ class Answer:
     written_tokens: int = 0
     took: float | None = field(default=None, compare=False)
     tells_cached: bool = field(default=True, compare=False)
+
+    def with_cost_of(self, first: Answer) -> Answer:
+        """This answer, with the tokens that another one to its prompt took before it."""
+        return replace(
+            self,
+            prompt_tokens=self.prompt_tokens + first.prompt_tokens,
+            cached_tokens=self.cached_tokens + first.cached_tokens,
+            output_tokens=self.output_tokens + first.output_tokens,
+            written_tokens=self.written_tokens + first.written_tokens,
+        )

@@ -38,10 +38,5 @@ def _reason(answer: Answer, trouble: str) -> Span:
 
 def _both(first: Answer, second: Answer) -> Answer:
     """The second answer, with what both have cost."""
-    return replace(
-        second,
-        attempts=first.attempts + second.attempts,
-        prompt_tokens=first.prompt_tokens + second.prompt_tokens,
-        cached_tokens=first.cached_tokens + second.cached_tokens,
-        output_tokens=first.output_tokens + second.output_tokens,
-    )
+    attempts = first.attempts + second.attempts
+    return replace(second.with_cost_of(first), attempts=attempts)

@@ -14,7 +14,7 @@ from relquery.sql.functions.arguments import Arguments, Template, literal_of
 from relquery.sql.functions.making import Made, Maker
 from relquery.sql.functions.prompts import Asked, of_text, take_prompt
 from relquery.sql.functions.settings import check_done, drawn, labels_in
-from relquery.sql.functions.task import Task, Worded
+from relquery.sql.functions.task import Task, Worded, names_all
 from relquery.sql.read.source import NAMED
 from relquery.sql.types.leaves import Leaf
 from relquery.sql.types.shape import (
@@ -286,9 +286,7 @@ def _is_multi(given: Arguments) -> bool:
 
 def _asking_for_labels(asked: Asked, labels: tuple[str, ...]) -> Asked:
     """The prompt, which says what the labels are unless it names them all already."""
-    texts = (one.json if isinstance(one, Worded) else one for one in asked.query)
-    text = "".join(one for one in texts if isinstance(one, str)).lower()
-    if all(label.lower() in text for label in labels):
+    if names_all((one.json if isinstance(one, Worded) else one for one in asked.query), labels):
         return asked
     *others, last = labels
     listing = f"{', '.join(others)} or {last}" if others else last

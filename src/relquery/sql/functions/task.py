@@ -89,11 +89,6 @@ class Task:
         """The prompt to show; `{0}` stands for the first field."""
         return "".join(part if isinstance(part, str) else f"{{{part}}}" for part in self.sent)
 
-    def names_all(self, labels: Iterable[str]) -> bool:
-        """Whether the query's text has all of some labels, in capital or small letters."""
-        text = "".join(part for part in self.sent if isinstance(part, str)).lower()
-        return all(label.lower() in text for label in labels)
-
     @property
     def has_places(self) -> bool:
         """Whether fields have a place in the prompt's text."""
@@ -129,11 +124,17 @@ class Task:
         form: PromptForm = "json" if self.kind == "match" else self.form or default
         sampling = self.sampling
         if form == "lines" and sampling.labels and not sampling.scored:
-            sampling = replace(sampling, told=self.names_all(sampling.labels))
+            sampling = replace(sampling, told=names_all(self.sent, sampling.labels))
         return replace(self, sampling=sampling, form=form)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Task:
         return self  # it cannot change, and copies of trees copy their metadata
+
+
+def names_all(query: Iterable[str | int], labels: Iterable[str]) -> bool:
+    """Whether the text of a query has all of some labels, in capital or small letters."""
+    text = "".join(part for part in query if isinstance(part, str)).lower()
+    return all(label.lower() in text for label in labels)
 
 
 def task_of(call: exp.Expr) -> Task:

@@ -97,25 +97,6 @@ class Usage:
         tells = cached is not None
         return cls(count(prompt), count(cached), count(output), count(written), tells)
 
-    def plus(self, other: Usage) -> Usage:
-        """That of two requests."""
-        return Usage(
-            self.prompt + other.prompt,
-            self.cached + other.cached,
-            self.output + other.output,
-            self.written + other.written,
-        )
-
-    def added_to(self, answer: Answer) -> Answer:
-        """An answer with these counts besides its own."""
-        return replace(
-            answer,
-            prompt_tokens=answer.prompt_tokens + self.prompt,
-            cached_tokens=answer.cached_tokens + self.cached,
-            output_tokens=answer.output_tokens + self.output,
-            written_tokens=answer.written_tokens + self.written,
-        )
-
     def counted(self, answer: Answer) -> Answer:
         """An answer with these counts."""
         return replace(

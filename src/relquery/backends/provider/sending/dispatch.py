@@ -11,7 +11,7 @@ from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.provider.form.failures import Failure
 from relquery.backends.provider.form.format import TOLD
 from relquery.backends.provider.form.messages import Messages, to_messages
-from relquery.backends.provider.form.reply import Usage, no_answer
+from relquery.backends.provider.form.reply import no_answer
 from relquery.backends.provider.form.trouble import TroubleError
 from relquery.backends.provider.sending.asking import Asking, Outcome, Without
 from relquery.backends.provider.sending.circuit import Circuit
@@ -20,14 +20,14 @@ from relquery.backends.provider.sending.headers import retry_after, utc
 from relquery.backends.provider.sending.retries import TOO_LONG, backoff
 from relquery.backends.provider.sending.trial import Trial
 from relquery.errors import RequestError
-from relquery.prompt import Prompt
+from relquery.prompt import Answer, Prompt
 
 
 @dataclass(slots=True)
 class Row:
     """A prompt on its way. begun: how many calls were answered when it was. calls: sent for it.
 
-    took, spent: seconds and tokens of its replies; of those before that were no answer.
+    took: seconds of its replies. strayed: the first answer, if it was none of the labels.
     """
 
     index: int
@@ -37,7 +37,7 @@ class Row:
     calls: int = 0
     tries: int = 0
     took: float = 0.0
-    spent: Usage = field(default_factory=Usage)
+    strayed: Answer | None = None
     has_slot: bool = True
 
 
@@ -147,9 +147,11 @@ class Dispatch:
                 row.took += now() - begun
                 if found.strays:
                     row.without |= {TOLD}
-                    row.spent = row.spent.plus(found.usage or Usage())
+                    row.strayed = found.answer
                     continue
-                answer = row.spent.added_to(found.answer)
+                answer = found.answer
+                if row.strayed is not None:
+                    answer = answer.with_cost_of(row.strayed)
                 return replace(answer, took=row.took), found.failure
 
     async def _pause(self, row: Row, seconds: float) -> None:
