@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 MOST_BYTES = 6_000_000  # 4.1 million of them are the demo model's weights
 PYTHONS = ("3.12", "3.13")  # beside the one that runs, for which it is installed
 
-pytestmark = pytest.mark.network
+pytestmark = [pytest.mark.network, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")
