@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import log
 from typing import NamedTuple, Protocol
 
@@ -15,7 +16,15 @@ from relquery.engine.cost.linear import LinearCost
 from relquery.engine.request.request import Draw
 from relquery.prompt import TokenLogprob
 
-Drawn = int | TokenLogprob | tuple[float, ...]
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What a draw raised. It ends that draw's request alone."""
+
+    error: Exception
+
+
+Drawn = int | TokenLogprob | tuple[float, ...] | Failure
 """The result of a chunk's draws: a token id, for a draw with `logprobs` with its log-probabilities;
 or the log-probabilities of the allowed tokens, draw by draw."""
 
@@ -100,6 +109,9 @@ def join_drawn(drawn: Sequence[Drawn]) -> Drawn:
     """The joined result of one chunk's draws; if there are several, all of them weigh tokens."""
     if len(drawn) == 1:
         return drawn[0]
+    failed = [each for each in drawn if isinstance(each, Failure)]
+    if failed:
+        return failed[0]
     if NOT_FINITE in drawn:
         return NOT_FINITE
     return tuple(log for each in drawn if isinstance(each, tuple) for log in each)
@@ -160,7 +172,10 @@ class SimulatedExecutor:
         """Takes no time."""
 
     def _draw(self, chunk: Chunk, draw: Draw) -> Drawn:
-        token = self._choose(chunk, draw)
+        try:
+            token = self._choose(chunk, draw)
+        except Exception as error:
+            return Failure(error)
         if draw.logprobs is None or not isinstance(token, int):
             return token
         others = [each for each in range(draw.logprobs + 1) if each != token]

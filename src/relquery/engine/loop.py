@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import chain, islice
@@ -10,7 +11,7 @@ from relquery.config import EngineConfig
 from relquery.engine.cache.blocks import BlockPool
 from relquery.engine.clock import Clock
 from relquery.engine.cost.linear import LinearCost
-from relquery.engine.executor import NOT_FINITE, Chunk, Drawn, Executor, seconds_of
+from relquery.engine.executor import NOT_FINITE, Chunk, Drawn, Executor, Failure, seconds_of
 from relquery.engine.request.clients.declared import NOTHING, Declared
 from relquery.engine.request.commons import Commons
 from relquery.engine.request.open_requests import OpenRequests
@@ -21,7 +22,7 @@ from relquery.engine.request.request import Request
 from relquery.engine.scheduling.plan import Memo, Plan, Policy, State
 from relquery.engine.scheduling.policies.sarathi import sarathi
 from relquery.engine.step.allocation import Holdings
-from relquery.engine.step.answer import NO_NUMBERS, take_in
+from relquery.engine.step.answer import NO_NUMBERS, failed, take_in
 from relquery.engine.step.deadlines import check_deadline, order_of
 from relquery.engine.step.decode_run import DecodeRun, can_begin
 from relquery.engine.step.forecast import Experience, forecast
@@ -33,6 +34,7 @@ from relquery.errors import RequestError
 from relquery.interrupts import postponed, unwrapped
 from relquery.prompt import Finish
 
+_LOG = logging.getLogger(__name__)
 Apply = Callable[[], list[Request]]
 """Applies what a step has computed; returns the requests that now have their answers."""
 
@@ -156,6 +158,13 @@ class Loop:
         with postponed():
             self._end(request, Finish.CANCELLED, self.clock.now())
         return True
+
+    def fail(self, request: Request, error: Exception) -> None:
+        """End an open request with what its own text, grammar or sampling raised."""
+        _LOG.error("request %s failed", request.id, exc_info=error)
+        request.error = failed(error)
+        with postponed():
+            self._end(request, Finish.ERROR, self.clock.now())
 
     def withdraw(self, request: Request) -> None:
         """Take back a request that was submitted and has not started."""
@@ -358,13 +367,21 @@ class Loop:
         self, request: Request, relquery: RelQuery, given: list[Drawn], now: float
     ) -> bool:
         """Apply the results of a request's draws; returns whether it has its answer."""
+        for each in given:
+            if isinstance(each, Failure):
+                self.fail(request, each.error)
+                return True
         if NOT_FINITE in given:
             return self._lose(request, now)
         if request.first_at is None:
             relquery.prefilled = request.first_at = now
         relquery.computed_prompts += request.beside
         before = len(request.output)
-        finish = take_in(request, given)
+        try:
+            finish = take_in(request, given)
+        except Exception as error:
+            self.fail(request, error)
+            return True
         grown = len(request.output) - before
         if not request.scored:
             relquery.drawn_tokens += grown

@@ -7,6 +7,7 @@ https://github.com/guidance-ai/llguidance.
 
 from __future__ import annotations
 
+import json
 from codecs import getincrementaldecoder
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
@@ -106,7 +107,7 @@ class Grammars:
     def _read_tokenizer(self) -> Any:
         """The model's tokenizer as the library reads it. Takes a second for 128,000 tokens."""
         try:
-            backend = Tokenizer.from_str(self._given.backend_tokenizer.to_str())
+            backend = Tokenizer.from_str(_cut(self._given.backend_tokenizer, self._vocabulary))
             backend.no_padding()
             backend.no_truncation()
             end = self._end
@@ -128,6 +129,16 @@ class Grammars:
                     "answer can be checked under a schema. Mark it as special in the tokenizer."
                 )
         return read
+
+
+def _cut(tokenizer: Any, vocabulary: int) -> str:
+    """A tokenizer as JSON, without the added tokens that the network does not know."""
+    written = str(tokenizer.to_str())
+    if tokenizer.get_vocab_size(with_added_tokens=True) <= vocabulary:
+        return written
+    content = json.loads(written)
+    content["added_tokens"] = [each for each in content["added_tokens"] if each["id"] < vocabulary]
+    return json.dumps(content)
 
 
 def _said(error: str) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from relquery.engine.executor import NOT_FINITE, Drawn
+from relquery.engine.executor import NOT_FINITE, Drawn, Failure
 from relquery.engine.request.request import Draw
 from relquery.model.forward.stock import Logits
 from relquery.model.kernels.largest import places_of_largest
@@ -23,10 +23,26 @@ ROWS_AT_ONCE = 16
 
 def follow_draws(given: Logits, draws: Sequence[Draw]) -> list[Drawn]:
     """The result of each row's draw: a token id, also with log-probabilities, the weights of
-    the allowed tokens, or NOT_FINITE.
+    the allowed tokens, NOT_FINITE, or what the draw raised.
 
     A row's result depends only on its own logits and draw.
     """
+    try:
+        return _follow_all(given, draws)
+    except Exception:  # of which row, only its own draw tells
+        return [_follow_one(given, row, draw) for row, draw in enumerate(draws)]
+
+
+def _follow_one(given: Logits, row: int, draw: Draw) -> Drawn:
+    largest = None if given.largest is None else given.largest[row : row + 1]
+    try:
+        return _follow_all(Logits(given.rows[row : row + 1], largest), [draw])[0]
+    except Exception as error:
+        return Failure(error)
+
+
+def _follow_all(given: Logits, draws: Sequence[Draw]) -> list[Drawn]:
+    """The same, but it raises what any draw raises; the logits stay as they are."""
     if given.largest is not None and are_plain(draws):
         return list(given.largest.tolist())
     if not any(draw.weigh or draw.matcher or draw.logprobs is not None for draw in _kinds(draws)):
@@ -34,7 +50,7 @@ def follow_draws(given: Logits, draws: Sequence[Draw]) -> list[Drawn]:
     counts = {row: draw.logprobs for row, draw in enumerate(draws) if draw.logprobs is not None}
     if not counts:
         return _choose(given, draws)
-    raw = given.rows[list(counts)]  # a copy, as choosing may change the logits
+    raw = given.rows[list(counts)]
     results = _choose(given, draws)
     for row, told in zip(counts, _told(raw, results, counts), strict=True):
         results[row] = told
@@ -135,7 +151,7 @@ def draw_tokens(logits: Tensor, draws: Sequence[Draw]) -> list[int]:
     if are_free(draws):
         return cast("list[int]", places_of_largest(logits).tolist())
     sampled = [row for row, draw in enumerate(draws) if draw.temperature > 0]
-    logits = logits.float()
+    logits = logits.to(torch.float32, copy=True)
     for row, draw in enumerate(draws):
         if draw.allowed:
             allowed = torch.tensor(draw.allowed, device=logits.device)

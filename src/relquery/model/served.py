@@ -63,6 +63,10 @@ class ServedModel(Protocol):
         """Of its states."""
 
     @property
+    def runs_in(self) -> str:
+        """The forward pass that runs, for people, and why if it is not relquery's own."""
+
+    @property
     def is_relocatable(self) -> bool:
         """Whether its keys can be used at other positions than those they were computed at."""
 

@@ -65,6 +65,11 @@ class SimulatedModel:
         return None
 
     @property
+    def runs_in(self) -> str:
+        """It has no forward pass."""
+        return "simulated steps"
+
+    @property
     def is_relocatable(self) -> bool:
         """As most networks."""
         return True

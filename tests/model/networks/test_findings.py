@@ -138,5 +138,5 @@ def test_a_folder_that_cannot_be_written_to_is_no_error(
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv(FOLDER, str(tmp_path / "file"))
-    keep("name", Findings((), ours=False))
+    keep("name", Findings((), ""))
     assert recall("name") is None

@@ -11,7 +11,11 @@ import transformers as tf
 
 from relquery.errors import ModelError
 from relquery.model.attention.batch import PackedBatch
+from relquery.model.forward import llama
+from relquery.model.forward.run import Norm
 from relquery.model.networks.load import prepare
+from relquery.model.networks.random import RandomSpec, build_network, train_tokenizer
+from relquery.model.networks.same import LONGEST, TEXTS, own_logits, rounding
 from tests.model.oracle.architectures import ALL, LLAMA_LIKE, NoTokenizer, build
 
 EIGHT = LLAMA_LIKE | {"head_dim": 8}
@@ -139,3 +143,49 @@ def test_windows_are_tried_although_the_prompt_is_shorter(
     monkeypatch.setattr(PackedBatch, "attend", wider)
     with pytest.raises(ModelError, match="sliding windows hide other tokens"):
         prepare(build(kind), NoTokenizer(), kind)
+
+
+def words(count: int) -> tf.PreTrainedTokenizerBase:
+    """A tokenizer of so many tokens, most of them of single characters."""
+    return train_tokenizer(("the capital of France is Paris",) * 3, count)
+
+
+def test_the_probes_are_text_where_the_tokenizer_has_some() -> None:
+    network = build_network(RandomSpec(layers=1, hidden=32), words(300), torch.float32)
+    given = own_logits(network, words(300))
+    assert [words(300).decode(probe.ids) for probe in given] == [
+        words(300).decode(words(300)(text)["input_ids"][:LONGEST]) for text in TEXTS
+    ]
+    assert all(0 < probe.spread < 1e-4 for probe in given)
+    assert len(own_logits(network)) == 1
+
+
+def test_what_differs_by_more_than_rounding_runs_in_the_networks_own_pass_with_a_warning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tokenizer = words(300)
+    network = build_network(RandomSpec(layers=1, hidden=32), tokenizer, torch.float32)
+    assert prepare(network, tokenizer, "mine").runs_in == "relquery's forward pass"
+    as_it_is = llama._norm
+
+    def bent(norm: Any) -> Norm:
+        weight, epsilon = as_it_is(norm).weight, as_it_is(norm).epsilon
+        return Norm(weight * torch.linspace(1, 1.1, len(weight)), epsilon)
+
+    monkeypatch.setattr(llama, "_norm", bent)
+    network = build_network(RandomSpec(layers=1, hidden=32), tokenizer, torch.float32)
+    with pytest.warns(UserWarning, match=r"off by 0\.0.*transformers' forward pass"):
+        model = prepare(network, tokenizer, "mine")
+    assert model.runs_in.startswith("transformers' forward pass: relquery's own")
+
+
+def test_an_unknown_network_says_why_it_runs_in_its_own_pass() -> None:
+    assert "GPT2LMHeadModel" in prepare(build("gpt2"), NoTokenizer(), "gpt2").runs_in
+
+
+def test_rounding_is_compared_with_that_of_two_stock_implementations() -> None:
+    network = build_network(RandomSpec(layers=1, hidden=32), words(300), torch.bfloat16)
+    probe = own_logits(network, words(300))[0]
+    assert rounding(network, [probe._replace(spread=0.0)]) == 0.05
+    assert rounding(network, [probe._replace(spread=0.04)]) == pytest.approx(0.12)
+    assert rounding(network, [probe._replace(spread=5.0)]) == 0.3  # something else is computed

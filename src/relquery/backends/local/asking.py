@@ -47,7 +47,7 @@ class Asking:
         self._grammar = grammar
         self._model, self._renderer, self._placing = model, renderer, placing
         self._sampling = sampling
-        self._labels = Labels(renderer, model.end, sampling.labels)
+        self._labels = Labels(renderer, model.end, sampling.labels, model.vocabulary)
         self._stop = () if sampling.labels else sampling.stop
         self._length = None if sampling.labels or grammar is not None else model.length
         # A stop string of n bytes lies within the last n tokens once its last byte is there; a few
@@ -64,7 +64,7 @@ class Asking:
             self._compared = Comparison(renderer, model.end, sampling.texts, self._stop)
             is_drafted = sampling.max_tokens > 1 and sampling.logprobs is None
             if sampling.temperature == 0 and is_drafted:
-                self._drafts = self._compared.drafts()
+                self._drafts = self._compared.drafts(model.vocabulary)
 
         self._rules = Rules(
             end=model.end,
@@ -107,6 +107,7 @@ class Asking:
         Raises PromptTooLongError if its prompt leaves no room for one, and RequestError if there is
         none for labels that must be weighed.
         """
+        self._check_known(request)
         size, context = request.end, self._model.context
         if size >= context and size > request.prompt_tokens:
             raise RequestError(
@@ -129,6 +130,21 @@ class Asking:
             request.drafts = None
         # What is scored is drawn from once, however long the answer.
         request.max_tokens = 1 if request.scored else min(request.max_tokens, context - size)
+
+    def _check_known(self, request: Request) -> None:
+        """Raise RequestError for a token that the model has no embedding for, as where a tokenizer
+        has words that were added to it alone."""
+        known = self._model.vocabulary
+        for piece in request.pieces:
+            tokens = piece.tokens
+            if len(tokens) and not (tokens.min() >= 0 and tokens.max() < known):
+                token = next(int(one) for one in tokens if not 0 <= one < known)
+                word = self._renderer.decode([token]) if token >= 0 else ""
+                raise RequestError(
+                    f"The prompt has the token {token}{f' ({word!r})' if word else ''}, but the "
+                    f"model has embeddings for the tokens 0 to {known - 1}. If words were added to "
+                    "its tokenizer, its embeddings must be resized, too."
+                )
 
     def answer(self, request: Request) -> Answer:
         """The answer of a request that has ended by itself."""

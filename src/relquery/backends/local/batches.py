@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
-from relquery.backends.local.asking import Asking, cancelled
+from relquery.backends.local.asking import Asking, cancelled, ended
 from relquery.backends.local.streaming import Piece, TextStream
 from relquery.engine.loop import Loop
 from relquery.engine.request.clients.declared import NOTHING, Declared
 from relquery.engine.request.pieces import Chain
 from relquery.engine.request.relquery import Latency, RelQuery
 from relquery.engine.request.request import Request
+from relquery.engine.step.answer import failed
 from relquery.errors import DeadlineError, RequestError
 from relquery.prompt import Answer, Finish
 
@@ -119,15 +120,8 @@ class Batches:
         May be called only while a request is open.
         """
         for request in self._engine.step():
-            batch = self._open.pop(request)
-            index, answer = batch.end(request), batch.asking.answer(request)
-            if batch.streams is not None:
-                rest = batch.streams.pop(request).end(answer)
-                batch.pieces += () if rest is None else ((index, rest),)
-            batch.ready.append((index, answer))
-            batch.note()
-            self._forget_ended(batch)
-        for batch in self._streaming:
+            self._hand_out(request)
+        for batch in list(self._streaming):
             self._spell(batch)
 
     def serve(self, batch: Batch) -> Iterator[tuple[int, Answer] | None]:
@@ -186,9 +180,11 @@ class Batches:
             length = request.prompt_tokens
             batch.asking.limit(request)
             batch.relquery = submit(request)
-        except RequestError as error:
-            refused = Answer(None, Finish.ERROR, str(error), prompt_tokens=length)
-            batch.ready.append((index, refused))
+        except DeadlineError:
+            raise
+        except Exception as error:
+            why = str(error) if isinstance(error, RequestError) else failed(error)
+            batch.ready.append((index, Answer(None, Finish.ERROR, why, prompt_tokens=length)))
             return
         if not batch.open:
             batch.arrival = request.arrival
@@ -196,12 +192,31 @@ class Batches:
         if batch.streams is not None:
             batch.streams[request] = batch.asking.stream(request)
 
-    @staticmethod
-    def _spell(batch: Batch) -> None:
+    def _hand_out(self, request: Request) -> None:
+        """Put the answer of a request that has ended into its batch."""
+        batch = self._open.pop(request)
+        index = batch.end(request)
+        stream = None if batch.streams is None else batch.streams.pop(request)
+        try:
+            answer = batch.asking.answer(request)
+            rest = None if stream is None else stream.end(answer)
+        except Exception as error:
+            answer, rest = ended(request, Finish.ERROR, failed(error)), None
+        batch.pieces += () if rest is None else ((index, rest),)
+        batch.ready.append((index, answer))
+        batch.note()
+        self._forget_ended(batch)
+
+    def _spell(self, batch: Batch) -> None:
         """Add what a step has drawn to a batch's pieces."""
         assert batch.streams is not None
-        for request, stream in batch.streams.items():
-            piece = stream.take(request.output, request.logprobs)
+        for request, stream in list(batch.streams.items()):
+            try:
+                piece = stream.take(request.output, request.logprobs)
+            except Exception as error:
+                self._engine.fail(request, error)
+                self._hand_out(request)
+                continue
             if piece is not None:
                 batch.pieces.append((batch.open[request], piece))
                 batch.note()

@@ -26,10 +26,14 @@ class Comparison:
         self._wanted = [_squeezed(text) for text in texts]
         self._stops = [_squeezed(text) for text in stop]
 
-    def drafts(self) -> Drafts | None:
-        """The texts as drafts, unless they are too much to compute for each answer."""
+    def drafts(self, vocabulary: int = 1 << 31) -> Drafts | None:
+        """The texts as drafts, unless they are too much to compute for each answer.
+
+        vocabulary: the model's tokens are below it.
+        """
         tokens = [self._renderer.encode(text) for text in self._texts if text]
-        drafts = Drafts([each for each in tokens if not self._end.intersection(each)])
+        known = [each for each in tokens if max(each, default=0) < vocabulary]
+        drafts = Drafts([each for each in known if not self._end.intersection(each)])
         return drafts if 0 < drafts.tokens <= SCORED_UNASKED else None
 
     def is_decided(self, output: Sequence[int]) -> bool:

@@ -88,6 +88,11 @@ class EmbeddedBackend(Backend):
         """What `submit` has queued: to be served by steps, or cancelled."""
 
     @property
+    def runs_in(self) -> str:
+        """The forward pass that runs, and why if it is not relquery's own."""
+        return self._model.runs_in
+
+    @property
     def name(self) -> str:
         """The model's name and version, in short."""
         return f"{self._model.name}@{self._model.version}"

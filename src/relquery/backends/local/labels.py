@@ -24,10 +24,23 @@ class Labels:
 
     They follow the prompt as they are: " Yes" and "Yes" are two labels wherever the tokenizer
     keeps the space. Of texts with the same tokens the last one counts. end: ids that end an answer.
+    vocabulary: the model's tokens are below it. Raises ConfigError for a label with others.
     """
 
-    def __init__(self, renderer: Renderer, end: frozenset[int], texts: Sequence[str]) -> None:
+    def __init__(
+        self,
+        renderer: Renderer,
+        end: frozenset[int],
+        texts: Sequence[str],
+        vocabulary: int = 1 << 31,
+    ) -> None:
         self._encoded = {text: renderer.encode(text) for text in texts}
+        for text, tokens in self._encoded.items():
+            if max(tokens, default=0) >= vocabulary:
+                raise ConfigError(
+                    f"The label {text!r} has the token {max(tokens)}, and the model has embeddings "
+                    f"for {vocabulary} tokens. Choose another text, or resize its embeddings."
+                )
         self._texts = {tokens: text for text, tokens in self._encoded.items()}
         self._end = end
         self.tokens = tuple(self._texts)

@@ -67,7 +67,7 @@ def load_backend(model: str, **options: Any) -> EmbeddedBackend:
     store = read_store(options)
     began = time.perf_counter()
     loaded = load(_resolve(model), **{k: v for k, v in options.items() if k in _MODEL_OPTIONS})
-    _LOG.info("loaded %s in %.1f s", model, time.perf_counter() - began)
+    _LOG.info("loaded %s in %.1f s: %s", model, time.perf_counter() - began, loaded.runs_in)
     loaded = replace(loaded, name=model)
     _check_caches(loaded, config, [name for name in _CACHES if name in chosen])
     if budget is None and not auto:
@@ -89,7 +89,8 @@ def _size(
             f"memory is {shown(budget)}, but this machine has {shown(all_bytes(device))}."
         )
     max_input: MaxInput = "auto" if auto else config.max_input
-    return share_out(budget, Footprint(model), config, max_input, cache_given)
+    sizing = share_out(budget, Footprint(model), config, max_input, cache_given)
+    return replace(sizing, runs_in=model.runs_in)
 
 
 def _check_caches(model: LoadedModel, config: EngineConfig, given: Sequence[str]) -> None:

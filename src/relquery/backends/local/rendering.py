@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from relquery.engine.request.pieces import Chain
+from relquery.engine.step.answer import failed
 from relquery.errors import SHORTEN, RequestError
 from relquery.prompt import Blank, Exchange, Nest, Prompt, Span
 
@@ -28,9 +29,9 @@ def render_each(
             _check_length(prompt, renderer, context)
             _check([span for span in prompt if not renderer.knows(span)], vocabulary)
         return list(renderer.render(prompts))
-    except RequestError as error:
+    except Exception as error:
         if len(prompts) == 1:
-            return [error]
+            return [error if isinstance(error, RequestError) else RequestError(failed(error))]
     # Those before and after the one that is wrong are still tokenised together, which is faster.
     half = len(prompts) // 2
     return [

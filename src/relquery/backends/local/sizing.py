@@ -37,7 +37,7 @@ class Sizing:
     step: of the largest step. cache: of the KV cache. max_input, plain: tokens of the longest
     prompt whose answer is one pass, labels of LABEL_TOKENS after it included, and of the longest if
     all its states were kept and none of its computation was cut. bound: what max_input is bound by.
-    config: with these sizes.
+    config: with these sizes. runs_in: the forward pass, see ServedModel.
     """
 
     memory: int
@@ -48,6 +48,7 @@ class Sizing:
     plain: int
     bound: str
     config: EngineConfig
+    runs_in: str = ""
 
     def __str__(self) -> str:
         cached = f"{shown(self.cache)} ({self.config.cache_tokens:,} tokens)"
@@ -56,6 +57,7 @@ class Sizing:
             f"{shown(self.step)}, KV cache {cached}. A prompt whose answer is one forward pass may "
             f"have {self.max_input:,} tokens, {self.bound}; with all its states kept, and computed "
             f"at once, {self.plain:,} would fit."
+            + (f" It is computed by {self.runs_in.removesuffix('.')}." if self.runs_in else "")
         )
 
 

@@ -37,7 +37,7 @@ class Engine:
     policy, starvation, aging, weights, tail: see EngineConfig. cost: see load_backend.
     options: other fields of EngineConfig, and dtype, device, tokenizer, memory (see load_backend).
         With a budget of memory, or max_input="auto", a profile run is made, and it is printed how
-        long an input fits and why; `sizing` holds it.
+        long an input fits and why; `sizing` holds it. `runs_in` says which forward pass runs.
 
     A context manager. Raises ConfigError, ModelError and MissingExtraError.
     """
@@ -70,7 +70,7 @@ class Engine:
             **options,
         )
         self.name, self.policy, self.cost = backend.name, policy, backend.cost
-        self.sizing = backend.sizing
+        self.runs_in, self.sizing = backend.runs_in, backend.sizing
         if self.sizing is not None:
             print(self.sizing)
         self._model = model

@@ -17,6 +17,14 @@ NO_NUMBERS = (
 """The error of a request whose logits are not finite."""
 
 
+def failed(error: Exception) -> str:
+    """The error of a request whose own text, grammar or sampling made relquery raise."""
+    return (
+        f"relquery failed on this prompt ({type(error).__name__}: {error}). Other prompts are not "
+        "affected. Please report it, with the prompt and the model."
+    )
+
+
 def take_in(request: Request, drawn: Sequence[Drawn]) -> Finish | None:
     """Add a step's results to a request's output; returns how it ended, or None if it goes on.
 

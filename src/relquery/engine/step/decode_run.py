@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 
 from relquery.arrays import Int64s
-from relquery.engine.executor import Chunk, Drawn
+from relquery.engine.executor import Chunk, Drawn, Failure
 from relquery.engine.request.relquery import RelQuery
 from relquery.engine.scheduling.plan import Plan
 from relquery.engine.step.allocation import Holdings
@@ -77,7 +77,8 @@ class DecodeRun:
         given = zip(tokens, self._outputs, self._ends, self._mosts, self._pieces, strict=True)
         for number, (token, output, end, most, piece) in enumerate(given):
             piece.done += 1
-            if token < 0 or token in end or len(output) + 1 >= most:
+            is_failed = isinstance(token, Failure)
+            if is_failed or token < 0 or token in end or len(output) + 1 >= most:
                 rest.append(number)
             else:
                 output.append(token)

@@ -7,7 +7,7 @@ rows between each two of them, and attention.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import torch
@@ -42,22 +42,34 @@ ACTIVATIONS = {
 }
 
 
-def knows(network: PreTrainedModel) -> bool:
-    """Whether this forward pass can be used in place of the network's own."""
-    if type(network) not in KNOWN or network.device.type != "cpu" or network.dtype not in KINDS:
-        return False
+def why_not_ours(network: PreTrainedModel) -> str:
+    """Why this forward pass cannot be used in place of the network's own; "" if it can."""
+    return next(_objections(network), "")
+
+
+def _objections(network: PreTrainedModel) -> Iterator[str]:
+    if network.device.type != "cpu":
+        yield "relquery's runs on CPUs alone."
+    if type(network) not in KNOWN:
+        ours = ", ".join(each.__name__ for each in KNOWN)
+        yield f"it is a {type(network).__name__}, and relquery's computes {ours}."
+    if network.dtype not in KINDS:
+        yield f"relquery's has no kernels for {network.dtype}."
     config = network.config
+    if config.hidden_act not in ACTIVATIONS:
+        yield f"relquery's has no activation '{config.hidden_act}'."
+    kind = cast(Any, network).model.rotary_emb.rope_type
+    if kind not in FIXED:
+        yield f"its rotary embedding of type '{kind}' changes with the length."
     linears = [each for each in network.modules() if isinstance(each, nn.Linear)]
-    return (
-        config.hidden_act in ACTIVATIONS
-        and cast(Any, network).model.rotary_emb.rope_type in FIXED
-        and all(type(each) is nn.Linear for each in linears)  # not quantized, no adapters
-        and len({each.dtype for each in network.parameters()}) == 1
-    )
+    if not all(type(each) is nn.Linear for each in linears):
+        yield "it has quantized layers or adapters."
+    if len({each.dtype for each in network.parameters()}) > 1:
+        yield "its weights have several types."
 
 
 class LlamaForward:
-    """The forward pass of a network that `knows` recognizes. See Forward.
+    """The forward pass of a network that `why_not_ours` has nothing against. See Forward.
 
     Packs the network's linear layers. options: of each layer's attention.
     """

@@ -32,12 +32,11 @@ SAMPLED = 256
 class Findings:
     """What was found about a network that computes on our attention function what it should.
 
-    layers: options of each layer's last call of the function. ours: whether our own forward pass
-    computes the same.
+    layers: options of each layer's last call of the function. why_stock: see LoadedModel.
     """
 
     layers: tuple[AttentionOptions, ...]
-    ours: bool
+    why_stock: str
 
 
 def name_of(network: PreTrainedModel) -> str:
@@ -64,7 +63,7 @@ def recall(name: str) -> Findings | None:
     try:
         kept = json.loads((folder / f"{name}.json").read_text()) if folder else None
         layers = tuple(AttentionOptions(**layer) for layer in kept["layers"]) if kept else ()
-        return Findings(layers, bool(kept["ours"])) if kept else None
+        return Findings(layers, str(kept["why_stock"])) if kept else None
     except (OSError, ValueError, TypeError, KeyError):
         return None
 

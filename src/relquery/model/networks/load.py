@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from relquery.config import EngineConfig
 from relquery.engine.executor import Chunk
-from relquery.errors import ModelError, RelqueryError, UnsupportedNetworkError, unknown
+from relquery.errors import ModelError, RelqueryError, UnsupportedNetworkError, unknown, warn
 from relquery.model import torch_executor
 from relquery.model.attention.batch import PackedBatch
 from relquery.model.attention.function import NAME
 from relquery.model.cache.device import KVCache
 from relquery.model.cache.rotary import PositionScheme
 from relquery.model.forward.linear import pack_all
-from relquery.model.forward.llama import LlamaForward, knows
+from relquery.model.forward.llama import LlamaForward, why_not_ours
 from relquery.model.forward.stock import Forward, StockForward
 from relquery.model.networks.adapters.adapt import adapt
 from relquery.model.networks.findings import Findings, keep, last_calls, name_of, recall
@@ -27,13 +28,19 @@ from relquery.model.networks.fingerprint import fingerprint
 from relquery.model.networks.positions import probe_positions
 from relquery.model.networks.random import RandomSpec, build_network, byte_tokenizer
 from relquery.model.networks.read import read_network, read_tokenizer
-from relquery.model.networks.same import check_same, distance, not_finite, own_logits
+from relquery.model.networks.same import (
+    Probe,
+    check_same,
+    distance,
+    not_finite,
+    own_logits,
+    rounding,
+)
 from relquery.model.slices.allocator import keep_freed_memory
 from relquery.model.slices.release import NOTHING, Release
 from relquery.model.tokenizer import check_tokenizer
 
-MOST_APART_OURS = {torch.float32: 1e-4, torch.bfloat16: 0.05, torch.float16: 0.01}
-"""Distance of our forward pass's logits from the network's own, which also rounds rotations."""
+_LOG = logging.getLogger(__name__)
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -44,6 +51,7 @@ class LoadedModel:
     context: positions that the network has, in tokens. end: ids that end an answer.
     positions: how its keys carry their position. release: tensors that its runs can free early.
     version: changes with the weights, the configuration, the vocabulary or the chat template.
+    why_stock: why the forward pass is that of `transformers`; "" if it is ours.
     """
 
     name: str
@@ -54,6 +62,14 @@ class LoadedModel:
     positions: PositionScheme
     release: Release = NOTHING
     version: str = ""
+    why_stock: str = ""
+
+    @property
+    def runs_in(self) -> str:
+        """The forward pass that runs, for people."""
+        if not self.why_stock:
+            return "relquery's forward pass"
+        return f"transformers' forward pass: {self.why_stock}"
 
     @property
     def network(self) -> PreTrainedModel:
@@ -165,7 +181,7 @@ def prepare(
     """
     network.train(False)
     try:
-        forward, release, positions = _prepare(network, known)
+        prepared = _prepare(network, tokenizer, known)
     except UnsupportedNetworkError as error:
         raise _refused(name, str(error)) from error
     except RelqueryError:
@@ -174,7 +190,16 @@ def prepare(
         why = f"its code does not run with the engine's attention function ({error})."
         raise _refused(name, why) from error
     end, context = _end_tokens(network, tokenizer), _context(network) or 2**31
-    return LoadedModel(name, forward, tokenizer, context, end, positions, release)
+    return LoadedModel(
+        name,
+        prepared.forward,
+        tokenizer,
+        context,
+        end,
+        prepared.positions,
+        prepared.release,
+        why_stock=prepared.why_stock,
+    )
 
 
 def _refused(name: str, why: str) -> ModelError:
@@ -184,34 +209,58 @@ def _refused(name: str, why: str) -> ModelError:
     )
 
 
-def _prepare(network: PreTrainedModel, known: bool) -> tuple[Forward, Release, PositionScheme]:
-    """The fastest forward pass that computes what the network computes, with packed weights."""
+class _Prepared(NamedTuple):
+    """The fastest forward pass that computes what a network computes. For the fields see
+    LoadedModel."""
+
+    forward: Forward
+    release: Release
+    positions: PositionScheme
+    why_stock: str
+
+
+def _prepare(network: PreTrainedModel, tokenizer: object, known: bool) -> _Prepared:
+    """Check a network, pack its weights, and choose its forward pass."""
     name = name_of(network) if known else None
     found = recall(name) if name else None
-    own = own_logits(network) if found is None else None
-    if own is not None and not own.whole.isfinite().all():
+    probes = own_logits(network, tokenizer) if found is None else []
+    if not all(probe.whole.isfinite().all() for probe in probes):
         raise not_finite(network)
     if not adapt(network):
         network.set_attn_implementation(NAME)
     context = _context(network)
     if found is None:
-        assert own is not None
         _check_attention(network)
-        layers = last_calls(check_same(network, own, context))
+        layers = last_calls(check_same(network, probes, context))
     else:
         layers = found.layers
     positions = probe_positions(network, context)
-    ours = None
-    if found.ours if found else knows(network):
-        ours = LlamaForward(network, layers)
-        if own is not None and distance(ours, own.whole) > MOST_APART_OURS[network.dtype]:
-            ours = None
+    objection = why_not_ours(network)
+    why_stock = objection if found is None else found.why_stock
+    ours = None if why_stock else LlamaForward(network, layers)
+    if ours is not None and probes:
+        why_stock = _differs(ours, probes)
     if name and found is None:
-        keep(name, Findings(layers, ours is not None))
-    if ours is not None:
-        return ours, NOTHING, positions
+        keep(name, Findings(layers, why_stock))
+    if ours is not None and not why_stock:
+        return _Prepared(ours, NOTHING, positions, "")
+    if not objection:
+        warn(f"{why_stock} It runs in transformers' forward pass, which is slower.")
     pack_all(network)
-    return StockForward(network), torch_executor.probe_release(network), positions
+    return _Prepared(
+        StockForward(network), torch_executor.probe_release(network), positions, why_stock
+    )
+
+
+def _differs(ours: Forward, probes: Sequence[Probe]) -> str:
+    """Why our forward pass may not be used: how far it is from the network's own; "" if it may."""
+    apart, most = distance(ours, probes), rounding(ours.network, probes)
+    if apart <= most:
+        return ""
+    return (
+        f"relquery's own forward pass gives other logits than the network's: off by {apart:.2g} of "
+        f"their size, where rounding explains {most:.2g}."
+    )
 
 
 def _context(network: PreTrainedModel) -> int | None:

@@ -6,7 +6,7 @@ convolutions, attention in fixed chunks), and would answer wrongly without a wor
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from math import isnan
@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from relquery.arrays import TokenIds
 from relquery.engine.executor import Chunk, Segment
 from relquery.errors import ModelError, UnsupportedNetworkError
 from relquery.model.attention.batch import PackedBatch
@@ -24,13 +25,22 @@ from relquery.model.attention.function import Watched, watch_calls
 from relquery.model.cache.device import KVCache
 from relquery.model.forward.stock import Forward, StockForward
 
-TOKENS, FIRST = 12, 7
-"""Of the prompt that is computed, and those of it that our first step computes. The last step
-computes a single token, as when decoding."""
+TEXTS = (
+    "The capital of France is Paris, and the capital of Japan is",
+    "Review: a warm and funny film about two brothers. Is it positive?",
+    '{"title": "The Sunken Letter", "year": 2016, "rating":',
+)
+"""What is computed. Of text, rounding changes the logits of a trained network by a few per cent; of
+arbitrary tokens it can change all of them."""
+SHORTEST, LONGEST = 8, 12
+"""Tokens of a probe."""
+ROUNDED = {torch.float32: 1e-4, torch.bfloat16: 0.05, torch.float16: 0.01}
+"""Distance of two logits, relative to their size, that rounding explains in most networks."""
+SPREADS = 3
+"""Ours may be so many times further off than two implementations of `transformers` are apart."""
 MOST_APART = {torch.float32: 1e-3}
 MOST_APART_ROUNDED = 0.3
-"""Distance of the logits, relative to their size. Rounding may send a token to other experts."""
-
+"""Beyond this distance something else is computed. Rounding may send a token to other experts."""
 
 NARROW = 4
 """Tokens of a limit when it is tried; the network's own are longer than the prompt."""
@@ -42,41 +52,77 @@ LIMITS = {
 """Attributes that change attention after so many tokens, and what is wrong if ours differs then."""
 
 
-class Own(NamedTuple):
-    """(vocabulary,) logits after a fixed prompt, by a network's own attention.
+class Probe(NamedTuple):
+    """A short prompt, and its last logits by the network's own attention.
 
-    narrow: with a limit of NARROW tokens, for each of LIMITS that the network has.
+    ids: (tokens,). whole: (vocabulary,) logits. narrow: with a limit of NARROW tokens, for each of
+    LIMITS that the network has. spread: how far they are from those of `transformers`' other
+    implementation of attention, if it has one; see `distance`.
     """
 
+    ids: TokenIds
     whole: Tensor
     narrow: dict[str, Tensor]
+    spread: float
 
 
-@torch.inference_mode()
-def own_logits(network: PreTrainedModel) -> Own:
-    """Logits by the attention that the network has now."""
-    given = torch.from_numpy(_prompt(network)).long()[None].to(network.device)
+def own_logits(network: PreTrainedModel, tokenizer: object = None) -> list[Probe]:
+    """Probes by the attention that the network has now.
 
-    def last() -> Tensor:
-        return _centred(network(input_ids=given, use_cache=False).logits[0, -1])
-
-    narrow = {}
+    tokenizer: the network's; without one, the only probe is of arbitrary tokens.
+    """
+    given = _prompts(network, tokenizer)
+    whole = [_last(network, ids) for ids in given]
+    narrow: list[dict[str, Tensor]] = [{} for _ in given]
     for limit in LIMITS:
         with _narrowed(network, limit) as is_there:
             if is_there:
-                narrow[limit] = last()
-    return Own(last(), narrow)
+                for found, ids in zip(narrow, given, strict=True):
+                    found[limit] = _last(network, ids)
+    spreads = _spreads(network, given, whole)
+    return [Probe(*each) for each in zip(given, whole, narrow, spreads, strict=True)]
+
+
+def _spreads(
+    network: PreTrainedModel, given: Sequence[TokenIds], whole: Sequence[Tensor]
+) -> list[float]:
+    used = network.config._attn_implementation
+    other = "sdpa" if used == "eager" else "eager"
+    try:
+        network.set_attn_implementation(other)
+        return [_apart(_last(network, ids), own) for ids, own in zip(given, whole, strict=True)]
+    except (ValueError, ImportError):  # it has no other
+        return [0.0] * len(given)
+    finally:
+        network.set_attn_implementation(used)
 
 
 @torch.inference_mode()
-def check_same(network: PreTrainedModel, own: Own, context: int | None) -> Watched:
-    """Run the prompt on our attention function. Raises UnsupportedNetworkError if it differs.
+def _last(network: PreTrainedModel, ids: TokenIds) -> Tensor:
+    """The last logits (vocabulary,) of a prompt, by the network's own attention."""
+    given = torch.from_numpy(ids).long()[None].to(network.device)
+    return _centred(network(input_ids=given, use_cache=False).logits[0, -1])
 
-    own: what `own_logits` gave before. context: positions that will be used, in tokens. Returns
+
+def rounding(network: PreTrainedModel, probes: Sequence[Probe]) -> float:
+    """How far another implementation's logits may be from the network's own, by rounding alone."""
+    spread = max(probe.spread for probe in probes)
+    explained = max(ROUNDED.get(network.dtype, 0.0), SPREADS * spread)
+    return min(explained, _most_apart(network))
+
+
+def _most_apart(network: PreTrainedModel) -> float:
+    return MOST_APART.get(network.dtype, MOST_APART_ROUNDED)
+
+
+def check_same(network: PreTrainedModel, probes: Sequence[Probe], context: int | None) -> Watched:
+    """Run the probes on our attention function. Raises UnsupportedNetworkError if it differs.
+
+    probes: what `own_logits` gave before. context: positions that will be used, in tokens. Returns
     what the network asked of our attention function.
     """
     with watch_calls() as watched:
-        apart = distance(StockForward(network), own.whole)
+        apart = distance(StockForward(network), probes)
     for size in sorted(watched.asked - watched.used if _has_limits(network) else ()):
         if context is None or size < context:
             raise UnsupportedNetworkError(
@@ -85,15 +131,15 @@ def check_same(network: PreTrainedModel, own: Own, context: int | None) -> Watch
             )
     if isnan(apart):  # torch's attention can drop a NaN that ours keeps
         raise not_finite(network)
-    if not apart <= MOST_APART.get(network.dtype, MOST_APART_ROUNDED):
+    if not apart <= _most_apart(network):
         raise UnsupportedNetworkError(
             "its layers compute something else than the attention that the engine supports; its "
             f"logits would be off by {apart:.1%}."
         )
-    for limit, expected in own.narrow.items():
+    for limit in probes[0].narrow:
         with _narrowed(network, limit):
-            apart = distance(StockForward(network), expected)
-        if not apart <= MOST_APART.get(network.dtype, MOST_APART_ROUNDED):
+            apart = distance(StockForward(network), probes, limit)
+        if not apart <= _most_apart(network):
             raise UnsupportedNetworkError(
                 f"{LIMITS[limit]}; its logits would be off by {apart:.1%}."
             )
@@ -115,22 +161,35 @@ def _has_limits(network: PreTrainedModel) -> bool:
     return not kinds or set(kinds) != {"full_attention"}
 
 
-@torch.inference_mode()
-def distance(forward: Forward, own: Tensor) -> float:
-    """How far the prompt's logits are from a network's own, relative to their size.
+def distance(forward: Forward, probes: Sequence[Probe], limit: str | None = None) -> float:
+    """How far a forward pass is from a network's own in the probe where it is furthest: of the
+    logits' difference, relative to their size. NaN if any logits are not finite.
 
-    The prompt is computed in three steps, the last of which is a decode step.
+    limit: of LIMITS, with which the network's own are to be compared.
     """
-    network, cache = forward.network, KVCache(TOKENS)
-    ids, slots = _prompt(network), np.arange(TOKENS)
-    last = own
-    for start, stop in pairwise((0, FIRST, TOKENS - 1, TOKENS)):
+    own = [probe.whole if limit is None else probe.narrow[limit] for probe in probes]
+    found = [
+        _apart(_stepwise(forward, probe.ids), each) for probe, each in zip(probes, own, strict=True)
+    ]
+    return max(found, key=lambda apart: float("inf") if isnan(apart) else apart)
+
+
+@torch.inference_mode()
+def _stepwise(forward: Forward, ids: TokenIds) -> Tensor:
+    """The last logits of a prompt that is computed in three steps, the last of which decodes."""
+    network, cache = forward.network, KVCache(len(ids))
+    slots, last = np.arange(len(ids)), torch.empty(0)
+    for start, stop in pairwise((0, len(ids) // 2 + 1, len(ids) - 1, len(ids))):
         seen = (Segment(slots[:start]),) if start else ()
         chunk = Chunk(0, ids[start:stop], start, seen, slots[start:stop])
         batch = PackedBatch([chunk], cache, share=True, device=network.device)
         last = forward(chunk.tokens.astype(np.int64), batch, [stop - start - 1]).rows[-1]
+    return _centred(last)
+
+
+def _apart(logits: Tensor, own: Tensor) -> float:
     size_of = torch.linalg.vector_norm
-    return float(size_of(_centred(last) - own)) / max(float(size_of(own)), 1e-9)
+    return float(size_of(logits - own)) / max(float(size_of(own)), 1e-9)
 
 
 @contextmanager
@@ -148,10 +207,15 @@ def _narrowed(network: PreTrainedModel, limit: str) -> Iterator[bool]:
             setattr(each, limit, size)
 
 
-def _prompt(network: PreTrainedModel) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-    """Tokens from the middle of the vocabulary: no padding, no control."""
+def _prompts(network: PreTrainedModel, tokenizer: object) -> list[TokenIds]:
+    """The probes' tokens: of TEXTS, or else from the middle of the vocabulary."""
     size = int(network.config.get_text_config().vocab_size)
-    return (size // 4 + np.arange(TOKENS) * 7919 % max(size // 2, 1)).astype(np.int32)
+    if isinstance(tokenizer, PreTrainedTokenizerBase):
+        cut = [tokenizer(text)["input_ids"][:LONGEST] for text in TEXTS]
+        known = [ids for ids in cut if len(ids) >= SHORTEST and max(ids) < size]
+        if known:
+            return [np.array(ids, dtype=np.int32) for ids in known]
+    return [(size // 4 + np.arange(LONGEST) * 7919 % max(size // 2, 1)).astype(np.int32)]
 
 
 def _centred(logits: Tensor) -> Tensor:

@@ -140,12 +140,29 @@ class Renderer:
         fast = getattr(self._tokenizer, "backend_tokenizer", None)
         if fast is None or self._tokenizer.clean_up_tokenization_spaces:
             return None
-        stream = DecodeStream(skip_special_tokens=True)
+        stream, held = DecodeStream(skip_special_tokens=True), list[int]()
 
         def spell(tokens: list[int]) -> str:
-            return "".join(stream.step(fast, token) or "" for token in tokens)
+            spelt = ""
+            for token in tokens:
+                held.append(token)
+                if token not in self._bytes:
+                    spelt += stream.step(fast, held) or ""
+                    held.clear()
+            return spelt
 
         return spell
+
+    @cached_property
+    def _bytes(self) -> frozenset[int]:
+        """Tokens of single bytes, and those that are not shown between them.
+
+        A run of bytes is decoded as a whole: one that is no part of a character makes all of them
+        U+FFFD, also those before it. So nothing of a run is certain before its end.
+        """
+        vocabulary = self._tokenizer.get_vocab()
+        of_bytes = {token for word, token in vocabulary.items() if _BYTE.fullmatch(word)}
+        return frozenset(of_bytes | set(self._special.values()) if of_bytes else ())
 
     def _join(self, runs: Iterable[_Run], exchanges: Mapping[Exchange, Chain]) -> Chain:
         parts: list[Part] = []
@@ -302,6 +319,7 @@ class Renderer:
         )
 
 
+_BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 _PLAIN: dict[str, Any] = {"split_special_tokens": True, "verbose": False}
 
 

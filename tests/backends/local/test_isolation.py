@@ -1,0 +1,172 @@
+"""What one request's text, grammar or sampling raises ends that request alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relquery.backends.local import batches
+from relquery.backends.local.asking import Asking
+from relquery.backends.local.batches import Batch
+from relquery.backends.local.embedded import EmbeddedBackend
+from relquery.backends.local.open import load_backend
+from relquery.backends.local.streaming import TextStream
+from relquery.engine import loop
+from relquery.engine.request.request import Request
+from relquery.engine.request.rules import Rules
+from relquery.model import sampling
+from relquery.model.grammar import SchemaMatcher
+from relquery.prompt import Answer, Finish, Sampling, Span
+
+SCHEMA = '{"type": "object", "properties": {"a": {"type": "string", "maxLength": 20}}}'
+KINDS = {
+    "plain": Sampling(6),
+    "stopped": Sampling(8, stop=("th", "e")),
+    "sampled": Sampling(6, temperature=1.5, seed=7),
+    "schema": Sampling(12, schema=SCHEMA),
+    "drawn schema": Sampling(12, schema=SCHEMA, temperature=1.0, seed=3),
+    "logprobs": Sampling(4, logprobs=2),
+}
+COUNT = 2
+Key = tuple[str, int]
+Begun = Callable[[Key, Batch, Request], None]
+PLACES: dict[str, tuple[object, str]] = {
+    "a token is taken in": (loop, "take_in"),
+    "the answer is made": (Asking, "answer"),
+    "a stop string is looked for": (Rules, "finish"),
+    "a token is drawn": (sampling, "_uniform"),
+    "a piece is told": (TextStream, "take"),
+    "the last piece is told": (TextStream, "end"),
+    "the grammar takes a token": (SchemaMatcher, "take"),
+}
+MASK = "the grammar's mask is made"
+
+
+class BrokenError(Exception):
+    """What is raised."""
+
+
+@pytest.fixture(scope="module")
+def backend() -> Iterator[EmbeddedBackend]:
+    opened = load_backend("random:layers=1,hidden=32", max_num_batched_tokens=64)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(backend: EmbeddedBackend) -> dict[Key, Answer]:
+    return ask(backend)
+
+
+def ask(
+    backend: EmbeddedBackend, begun: Begun = lambda key, batch, request: None
+) -> dict[Key, Answer]:
+    """Answers to all kinds of requests, computed in the same steps."""
+    opened = {}
+    for kind, sampled in KINDS.items():
+        prompts = [(Span(f"{kind}, number {number}: "),) for number in range(COUNT)]
+        batch = opened[kind] = backend.submit(prompts, sampled, streamed=True)
+        for request, number in batch.open.items():
+            begun((kind, number), batch, request)
+    while any(batch.open for batch in opened.values()):
+        backend.batches.step()
+    backend.engine.pool.check()
+    assert backend.engine.pool.held == 0
+    return {(kind, at): answer for kind, batch in opened.items() for at, answer in batch.ready}
+
+
+def break_at(
+    patch: pytest.MonkeyPatch, place: str, after: int, batch: Batch, victim: Request
+) -> None:
+    """Have a place raise for one request, after so many calls for it."""
+    if place == MASK:
+        if isinstance(victim.draw.matcher, SchemaMatcher):
+            patch.setattr(victim.draw.matcher, "inner", object())
+        return
+    holder, name = PLACES[place]
+    real = getattr(holder, name)
+    assert batch.streams is not None
+    of_victim = [victim, victim.draw.matcher, batch.streams[victim]]
+    calls = 0
+
+    def called(*args: Any) -> Any:
+        nonlocal calls
+        seed = hash((victim.draw.seed, len(victim.output)))
+        is_seed = name == "_uniform" and args[0] == seed
+        is_output = name == "finish" and args[1] is victim.output
+        if is_seed or is_output or any(arg is each for arg in args for each in of_victim if each):
+            calls += 1
+            if calls > after:
+                raise BrokenError
+        return real(*args)
+
+    patch.setattr(holder, name, called)
+
+
+def told(answer: Answer) -> tuple[object, ...]:
+    return answer.text, answer.tokens, answer.finish
+
+
+@given(
+    st.sampled_from([*PLACES, MASK]),
+    st.tuples(st.sampled_from(list(KINDS)), st.integers(0, COUNT - 1)),
+    st.integers(0, 3),
+)
+def test_whatever_a_request_raises_ends_it_alone(
+    backend: EmbeddedBackend,
+    undisturbed: dict[Key, Answer],
+    place: str,
+    key: Key,
+    after: int,
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+
+        def begun(of: Key, batch: Batch, request: Request) -> None:
+            if of == key:
+                break_at(patch, place, after, batch, request)
+
+        found = ask(backend, begun)
+    victim = found.pop(key)
+    assert {of: told(answer) for of, answer in found.items()} == {
+        of: told(answer) for of, answer in undisturbed.items() if of != key
+    }
+    if victim.finish is Finish.ERROR:
+        assert "Other prompts are not affected" in (victim.error or "")
+
+
+@pytest.mark.parametrize("place", [*PLACES, MASK])
+def test_each_place_is_reached(backend: EmbeddedBackend, place: str) -> None:
+    kinds = {"a stop string": "stopped", "a token is d": "sampled", "a piece": "plain"}
+    key = next((kinds[start] for start in kinds if place.startswith(start)), "drawn schema"), 1
+    with pytest.MonkeyPatch.context() as patch:
+        found = ask(
+            backend,
+            lambda of, batch, request: (
+                break_at(patch, place, 0, batch, request) if of == key else None
+            ),
+        )
+    assert [of for of, answer in found.items() if answer.finish is Finish.ERROR] == [key]
+    assert (place == MASK) or "BrokenError" in (found[key].error or "")
+
+
+def test_a_prompt_that_cannot_be_submitted_is_refused_alone(
+    backend: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Request.begin
+
+    def begin(request: Request) -> None:
+        if request.prompt_tokens > 60:
+            raise BrokenError
+        real(request)
+
+    monkeypatch.setattr(Request, "begin", begin)
+    batch = backend.submit([(Span(text),) for text in ("one", "x" * 60, "three")], Sampling(2))
+    while batch.open:
+        backend.batches.step()
+    ended = {at: answer.finish for at, answer in batch.ready}
+    assert ended == {0: Finish.LENGTH, 1: Finish.ERROR, 2: Finish.LENGTH}
+    assert batches.failed(BrokenError()) in (dict(batch.ready)[1].error or "")
