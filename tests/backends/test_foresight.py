@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 
 import pytest
 
 from relquery import demo_table
-from relquery.backends.base import Adopted, Backend
+from relquery.backends.base import Adopted, Answers, Backend
 from relquery.backends.lazy import LazyBackend
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.backends.local.open import load_backend
 from relquery.connection import connect
 from relquery.engine.cost.linear import LinearCost
 from relquery.errors import PartialResultWarning
-from relquery.prompt import Role, Sampling, Span
+from relquery.prompt import Prompt, Role, Sampling, Span
 
 MODEL = "random:layers=1,hidden=64,heads=1"
 COST = LinearCost(0.001, 0.1, 0.002, 0.2)
@@ -34,28 +34,26 @@ class Provider:
 
     name = "provider"
 
-    def answer(self, prompts, sampling):
+    def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Answers:
         raise AssertionError
 
     def close(self) -> None:
         pass
 
 
-@pytest.mark.parametrize(
-    ("sampling", "expected"),
-    [
+def test_one_pass_is_what_a_request_takes_that_decodes_nothing(backend: EmbeddedBackend) -> None:
+    many = tuple(map("".join, product("abcdefgh", repeat=3)))
+    for sampling, expected in (
         (Sampling(labels=("Yes", "No")), True),
         (Sampling(labels=("Yes", "No"), temperature=1.0), False),
-        (Sampling(labels=tuple(map("".join, product("abcdefgh", repeat=3)))), False),
+        (Sampling(labels=many), False),
         (Sampling(max_tokens=1), True),
         (Sampling(), False),
-    ],
-)
-def test_one_pass_is_what_a_request_takes_that_decodes_nothing(sampling, expected, backend):
-    assert backend.one_pass(sampling) is expected
+    ):
+        assert backend.one_pass(sampling) is expected
 
 
-def test_prompt_tokens_are_those_of_the_answers(backend: EmbeddedBackend):
+def test_prompt_tokens_are_those_of_the_answers(backend: EmbeddedBackend) -> None:
     long = (Span("word " * 40_000),)
     prompts, sampling = [PROMPT, PROMPT[1:], (Span("\ud800"),), long], Sampling(max_tokens=1)
     answers = dict(backend.answer(prompts, sampling))
@@ -65,7 +63,7 @@ def test_prompt_tokens_are_those_of_the_answers(backend: EmbeddedBackend):
     assert counts[2:] == [0, 0]
 
 
-def test_seconds_are_those_of_all_steps_with_nothing_reused(backend: EmbeddedBackend):
+def test_seconds_are_those_of_all_steps_with_nothing_reused(backend: EmbeddedBackend) -> None:
     one_token, three = Sampling(max_tokens=1), Sampling(max_tokens=3)
     prefill = 0.001 * 100 + 2 * 0.1  # 100 tokens in two steps
     decode = 2 * (0.002 * 4 + 2 * 0.2)  # twice: four requests in two steps
@@ -74,25 +72,23 @@ def test_seconds_are_those_of_all_steps_with_nothing_reused(backend: EmbeddedBac
     assert backend.predict([], three) == 0
 
 
-@pytest.mark.parametrize(
-    "wrap", [lambda backend: backend, lambda backend: LazyBackend(lambda: backend)]
-)
-def test_what_a_provider_does_not_tell_is_none(wrap):
-    backend: Backend = wrap(Adopted(Provider()))
-    assert backend.known_as() == ("provider",)
-    assert backend.cache_tokens is None
-    assert backend.inspect(PROMPT) is None
-    assert backend.one_pass(Sampling()) is None
-    assert backend.prompt_tokens([PROMPT], Sampling()) is None
-    assert backend.predict([3], Sampling()) is None
+def test_what_a_provider_does_not_tell_is_none() -> None:
+    adopted = Adopted(Provider())
+    for backend in (adopted, LazyBackend(lambda: adopted)):
+        assert backend.known_as() == ("provider",)
+        assert backend.cache_tokens is None
+        assert backend.inspect(PROMPT) is None
+        assert backend.one_pass(Sampling()) is None
+        assert backend.prompt_tokens([PROMPT], Sampling()) is None
+        assert backend.predict([3], Sampling()) is None
 
 
-def test_a_lazy_backend_hands_on_all_that_a_backend_is_asked():
+def test_a_lazy_backend_hands_on_all_that_a_backend_is_asked() -> None:
     asked = {name for name in vars(Backend) if not name.startswith("_")}
     assert asked <= vars(LazyBackend).keys()
 
 
-def test_a_lazy_backend_tells_what_the_opened_one_tells(backend: EmbeddedBackend):
+def test_a_lazy_backend_tells_what_the_opened_one_tells(backend: EmbeddedBackend) -> None:
     lazy = LazyBackend(lambda: backend)
     assert lazy.one_pass(Sampling(max_tokens=1)) is True
     counts = lazy.prompt_tokens([PROMPT], Sampling())
@@ -102,7 +98,7 @@ def test_a_lazy_backend_tells_what_the_opened_one_tells(backend: EmbeddedBackend
     assert lazy.cache_tokens == backend.config.cache_tokens
 
 
-def test_an_explained_query_is_as_its_report_says_with_the_demo_model():
+def test_an_explained_query_is_as_its_report_says_with_the_demo_model() -> None:
     query = (
         "SELECT movietitle, LLM('Which genre?', movies.*, max_tokens := 1) FROM movies "
         "WHERE year > {} AND LLM('Is the review positive? Answer Yes or No.', reviewcontent, "

@@ -7,6 +7,7 @@ import shutil
 import sys
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,11 +22,11 @@ TEXTS = ["The Sunken Letter\nyear: 1999", "", "naïve — 映画", "<|end|> is t
 
 
 @pytest.fixture(scope="module")
-def stock() -> AutoTokenizer:
+def stock() -> Any:
     return AutoTokenizer.from_pretrained(str(model_path()))
 
 
-def test_ids_are_those_of_transformers_without_special_tokens(stock: AutoTokenizer) -> None:
+def test_ids_are_those_of_transformers_without_special_tokens(stock: Any) -> None:
     texts = [*TEXTS, *(f"{token} in a text" for token in stock.all_special_tokens)]
     expected = stock(texts, add_special_tokens=False, split_special_tokens=True)["input_ids"]
     assert load_tokenizer("demo")(texts) == expected

@@ -6,14 +6,17 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Barrier, Thread
+from threading import Barrier
+from typing import Any
 
 import numpy as np
 import pytest
 
+from relquery.backends.base import Answers
 from relquery.connection import connect
 from relquery.ledger import Call, Keys, Ledger, Turn, turns
 from relquery.ledger.claims import LEASE, Claims
@@ -154,7 +157,7 @@ def test_what_another_gives_back_without_an_answer_is_asked(tmp_path: Path) -> N
     ):
         first = next(firsts)
         first.heard(2, YES)
-        end = [
+        end: list[Callable[[], object]] = [
             lambda: first.heard(1, Answer(None, Finish.ERROR, "the server is down")),
             lambda: next(firsts, None),  # cancelled: two were never answered
         ]
@@ -183,8 +186,8 @@ def test_a_lease_is_taken_over_where_its_owner_stands_still(tmp_path: Path) -> N
 
 
 def test_threads_that_ask_in_opposite_orders_end_and_ask_each_once(tmp_path: Path) -> None:
-    path, count, asked = tmp_path / "l.db", 40, []
-    prompts = [(Span(f"{number}"),) for number in range(count)]
+    path, count, asked = tmp_path / "l.db", 40, list[int]()
+    prompts: list[Prompt] = [(Span(f"{number}"),) for number in range(count)]
     keys, together = Keys.of("m", prompts, Sampling()), Barrier(4)
 
     def ask(seed: int) -> None:
@@ -196,12 +199,9 @@ def test_threads_that_ask_in_opposite_orders_end_and_ask_each_once(tmp_path: Pat
                     for turn in parts:
                         asked.extend(answer_all(turn))
 
-    threads = [Thread(target=ask, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert not any(thread.is_alive() for thread in threads)
+    with ThreadPoolExecutor(4) as threads:
+        for done in [threads.submit(ask, seed) for seed in range(4)]:
+            done.result(60)
     assert sorted(asked) == list(range(count))
 
 
@@ -219,23 +219,21 @@ def test_answers_decided_by_different_texts_are_asked_one_after_the_other(tmp_pa
         assert one.find(no)[0].text == "question 0"
 
 
-def test_a_ledger_in_memory_has_no_claims() -> None:
-    with closing(Ledger.open()) as ledger:
+def test_without_a_file_or_one_that_can_be_written_nothing_is_claimed_or_held_up(
+    tmp_path: Path,
+) -> None:
+    def ask(ledger: Ledger) -> None:
         with turns(*all_at_once([0, 1]), ledger, KEYS, CALL, never) as some:
             assert [answer_all(turn) for turn in some] == [[0, 1]]
+
+    with closing(Ledger.open()) as ledger:
+        ask(ledger)
         names = ledger.connection.execute("SELECT name FROM sqlite_master").fetchall()
     assert names == [("answers",)]
-
-
-def test_a_file_that_cannot_be_written_holds_up_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "l.db"
-    with closing(Ledger.open(path)) as ledger:
+    with closing(Ledger.open(tmp_path / "l.db")) as ledger:
         ledger.connection.execute("PRAGMA query_only = ON")
-        with (
-            pytest.warns(match="2 answers are not in the ledger"),
-            turns(*all_at_once([0, 1]), ledger, KEYS, CALL, never) as some,
-        ):
-            assert [answer_all(turn) for turn in some] == [[0, 1]]
+        with pytest.warns(match="2 answers are not in the ledger"):
+            ask(ledger)
 
 
 def test_a_file_of_the_first_version_takes_claims_and_is_read_and_written_by_it(
@@ -264,7 +262,7 @@ class Watched:
     def __init__(self, path: Path) -> None:
         self.path, self.claims = path, 0
 
-    def answer(self, prompts: list[Prompt], sampling: Sampling) -> Iterator[tuple[int, Answer]]:
+    def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Answers:
         with closing(sqlite3.connect(self.path)) as file:
             tables = file.execute("SELECT name FROM sqlite_master WHERE name = 'claims'")
             if tables.fetchall():
@@ -276,44 +274,43 @@ class Watched:
         pass
 
 
-@pytest.mark.parametrize(
-    ("sampling", "claims"),
-    [({}, 3), ({"temperature": 1.0}, 0), ({"temperature": 1.0, "seed": 1}, 3)],
-)
-def test_only_what_can_be_stored_is_claimed(
-    tmp_path: Path, sampling: dict[str, float], claims: int
-) -> None:
-    path = tmp_path / "answers.db"
-    backend = Watched(path)
-    with connect(backend, ledger=path) as con:
-        con.sql("SELECT LLM('up', id) AS up FROM (VALUES (1), (2), (3)) t(id)", **sampling)
-    assert backend.claims == claims
+QUERY = "SELECT LLM('up', id) AS up FROM (VALUES (1), (2), (3)) t(id)"
+
+
+def test_only_what_can_be_stored_is_claimed(tmp_path: Path) -> None:
+    cases: list[tuple[dict[str, Any], int]] = [
+        ({}, 3),
+        ({"temperature": 1.0}, 0),
+        ({"temperature": 1.0, "seed": 1}, 3),
+    ]
+    for number, (sampling, claims) in enumerate(cases):
+        path = tmp_path / f"{number}.db"
+        backend = Watched(path)
+        with connect(backend, ledger=path) as con:
+            con.sql(QUERY, **sampling)
+        assert backend.claims == claims
 
 
 def test_answers_of_another_connection_count_as_known(tmp_path: Path) -> None:
     path = tmp_path / "answers.db"
-    query = "SELECT LLM('up', id) AS up FROM (VALUES (1), (2), (3)) t(id)"
     began, goes_on = Barrier(2), Barrier(2)
 
     class Slow(Watched):
-        def answer(self, prompts: list[Prompt], sampling: Sampling) -> Iterator[tuple[int, Answer]]:
+        def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Answers:
             began.wait(60)
             goes_on.wait(60)
             yield from super().answer(prompts, sampling)
 
     def first() -> None:
         with connect(Slow(path), ledger=path) as con:
-            con.sql(query)
+            con.sql(QUERY)
 
-    thread = Thread(target=first)
-    thread.start()
-    began.wait(60)
     told: list[int] = []
-    release = Thread(target=goes_on.wait)
-    release.start()
-    with connect(Watched(path), ledger=path) as con:
-        result = con.sql(query, progress=lambda name, done, total: told.append(done))
-    thread.join()
-    release.join()
+    with ThreadPoolExecutor(2) as threads:
+        threads.submit(first)
+        began.wait(60)
+        threads.submit(goes_on.wait)
+        with connect(Watched(path), ledger=path) as con:
+            result = con.sql(QUERY, progress=lambda name, done, total: told.append(done))
     assert (result.report.calls, result.report.ledger_hits) == (0, 3)
     assert told[-1] == 3

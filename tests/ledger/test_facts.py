@@ -109,13 +109,6 @@ def test_what_decides_a_comparison_is_known_by_its_own_key(tmp_path: Path) -> No
     assert json.loads(settings)["texts"] == ["Yes"]
 
 
-def test_a_file_without_facts_is_one_of_earlier_versions(tmp_path: Path) -> None:
-    path = tmp_path / "l.db"
-    with closing(Ledger.open(path)) as ledger:
-        ledger.put([(b"k", Answer("x", Finish.STOP))])
-    assert rows(path, "SELECT name FROM sqlite_master") == [("answers",)]
-
-
 SECRET = "sk-proj-abcDEF123456_secret"
 
 
@@ -145,19 +138,16 @@ def test_the_key_is_nowhere_in_the_file(tmp_path: Path) -> None:
         assert secret.encode() not in written
 
 
-@pytest.mark.parametrize(
-    ("text", "clean"),
-    [
-        ("Incorrect API key provided: sk-proj-abc***xyz.", "Incorrect API key provided: ***"),
-        ("Authorization: Bearer abc.def-ghi", "Authorization: Bearer ***"),
-        ("http://me:hunter22@host/v1 is down", "http://***@host/v1 is down"),
-        ("key AIzaSyA1234567890123456789012345 is bad", "key *** is bad"),
-        ("bad password=hunter22 for me", "bad password=*** for me"),
-        ('{"api_key": "abcdef1"}', '{"api_key": "***"}'),
-        ("max_tokens: 500000, monkey: banana", "max_tokens: 500000, monkey: banana"),
-        ("The task-force asked for key-value pairs", "The task-force asked for key-value pairs"),
-        ("x" * 600, "x" * 497 + "..."),
-    ],
-)
-def test_errors_are_stored_without_what_looks_like_a_secret(text: str, clean: str) -> None:
-    assert without_secrets(text) == clean
+def test_errors_are_stored_without_what_looks_like_a_secret() -> None:
+    for text, clean in {
+        "Incorrect API key provided: sk-proj-abc***xyz.": "Incorrect API key provided: ***",
+        "Authorization: Bearer abc.def-ghi": "Authorization: Bearer ***",
+        "http://me:hunter22@host/v1 is down": "http://***@host/v1 is down",
+        "key AIzaSyA1234567890123456789012345 is bad": "key *** is bad",
+        "bad password=hunter22 for me": "bad password=*** for me",
+        '{"api_key": "abcdef1"}': '{"api_key": "***"}',
+        "x" * 600: "x" * 497 + "...",
+    }.items():
+        assert without_secrets(text) == clean
+    for text in ("max_tokens: 500000, monkey: banana", "The task-force asked for key-value pairs"):
+        assert without_secrets(text) == text

@@ -8,7 +8,7 @@ from math import inf
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.ledger import Keys, Ledger, saving
@@ -110,12 +110,9 @@ ANSWERS = st.builds(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(answers=st.lists(st.tuples(st.integers(0, 4), ANSWERS), max_size=12), scored=st.booleans())
 def test_it_finds_what_a_file_finds(
-    tmp_path_factory: pytest.TempPathFactory,
-    answers: list[tuple[int, Answer]],
-    scored: bool,
+    tmp_path_factory: pytest.TempPathFactory, answers: list[tuple[int, Answer]], scored: bool
 ) -> None:
     labels = ("a", "b")
     sampling = Sampling(labels=labels, scored=True) if scored else Compared(texts=labels)

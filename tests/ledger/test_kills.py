@@ -11,9 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 
+import pytest
+
 from tests.backends.provider.chat_server import Body, Reply, completion, question, serving, until
 from tests.ledger.asking import ROWS, START, ask
 
+pytestmark = pytest.mark.long
 KILLS, MOMENT, AT_ONCE = 10, 0.1, 4
 
 

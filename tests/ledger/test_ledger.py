@@ -20,14 +20,7 @@ from relquery.backends.base import Backend
 from relquery.backends.lazy import LazyBackend
 from relquery.connection import Connection, connect
 from relquery.errors import ConfigError, LedgerWarning
-from relquery.ledger import (
-    Keys,
-    Ledger,
-    answer_keys,
-    has_one_answer,
-    patience,
-    save_copies,
-)
+from relquery.ledger import Keys, Ledger, answer_keys, has_one_answer, patience, save_copies
 from relquery.ledger.records.pruning import prune
 from relquery.ledger.records.reading import Filter, opened
 from relquery.prompt import Answer, Compared, Finish, Prompt, Reuse, Role, Sampling, Span
@@ -36,39 +29,39 @@ GREEDY = Sampling()
 
 
 @pytest.fixture
-def ledger():
-    memo = Ledger.open()
-    yield memo
-    memo.close()
+def ledger() -> Iterator[Ledger]:
+    with closing(Ledger.open()) as memo:
+        yield memo
 
 
-@pytest.mark.parametrize("text", ["Yes", "", "a\0b", "🎉", "\ud83c half", "0"])
-def test_an_answer_comes_back_as_it_was_except_that_nothing_was_attempted(text, ledger):
-    ledger.put([(b"k", Answer(text, Finish.STOP, None, 5, 3, 2))])
-    assert ledger.get([b"k", b"other"]) == {b"k": Answer(text, Finish.STOP, None, 5, 0, 2, 0)}
+def test_an_answer_comes_back_as_it_was_except_that_nothing_was_attempted(ledger: Ledger) -> None:
+    texts = ["Yes", "", "a\0b", "🎉", "\ud83c half", "0"]
+    keys = [f"k{at}".encode() for at in range(len(texts))]
+    answers = [Answer(text, Finish.STOP, None, 5, 3, 2) for text in texts]
+    ledger.put(zip(keys, answers, strict=True))
+    expected = [replace(answer, cached_tokens=0, attempts=0) for answer in answers]
+    assert ledger.get([*keys, b"other"]) == dict(zip(keys, expected, strict=True))
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
+def test_what_is_no_whole_answer_is_not_kept(ledger: Ledger) -> None:
+    answers = [
         Answer("cut", Finish.LENGTH),
         Answer(None, Finish.ERROR, "failed"),
         Answer(None, Finish.CANCELLED),
         Answer("text", Finish.STOP, "but wrong"),
-    ],
-)
-def test_what_is_no_whole_answer_is_not_kept(answer, ledger):
-    ledger.put([(b"k", answer)])
-    assert ledger.get([b"k"]) == {}
+    ]
+    for answer in answers:
+        ledger.put([(b"k", answer)])
+        assert ledger.get([b"k"]) == {}
 
 
-def test_thousands_of_keys_are_looked_up_at_once(ledger):
+def test_thousands_of_keys_are_looked_up_at_once(ledger: Ledger) -> None:
     keys = [str(number).encode() for number in range(2001)]
     ledger.put((key, Answer(key.decode(), Finish.STOP)) for key in keys)
     assert len(ledger.get(keys)) == 2001
 
 
-def test_marked_keys_keep_answers_to_the_same_prompts_apart(ledger):
+def test_marked_keys_keep_answers_to_the_same_prompts_apart(ledger: Ledger) -> None:
     prompts = [(Span(text),) for text in "abc"]
     sampling = Compared.by(GREEDY, ("Yes",))
     plain = Keys.of("m", prompts, sampling)
@@ -81,20 +74,20 @@ def test_marked_keys_keep_answers_to_the_same_prompts_apart(ledger):
     assert ledger.find(plain) == ledger.find(other) == {}
 
 
-def test_answers_that_are_stored_again_are_not_counted_again(ledger):
+def test_answers_that_are_stored_again_are_not_counted_again(ledger: Ledger) -> None:
     ledger.put([(b"k", Answer("a", Finish.STOP))])
     save_copies(ledger, [(b"l", Answer("a", Finish.STOP)), (b"m", Answer(None, Finish.ERROR, "x"))])
     assert (ledger.stored, set(ledger.get([b"k", b"l", b"m"]))) == (1, {b"k", b"l"})
 
 
-def test_a_copy_that_cannot_be_stored_is_a_warning(tmp_path):
+def test_a_copy_that_cannot_be_stored_is_a_warning(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path / "l.db")
     ledger.connection.execute("PRAGMA query_only = ON")
     with closing(ledger), pytest.warns(LedgerWarning, match="could not be stored again"):
         save_copies(ledger, [(b"l", Answer("a", Finish.STOP))])
 
 
-def test_whatever_differs_in_a_question_gives_another_key():
+def test_whatever_differs_in_a_question_gives_another_key() -> None:
     prompts = [
         (Span("ab"),),
         (Span("a"), Span("b")),
@@ -114,11 +107,8 @@ def test_whatever_differs_in_a_question_gives_another_key():
         for key in answer_keys(model, prompts, sampling)
     ]
     assert len(set(keys)) == len(keys) == 80
-
-
-def test_a_key_depends_on_the_text_alone_and_not_on_objects():
-    text = "".join(["x", "y"])
-    assert answer_keys("m", [(Span("xy"),)], GREEDY) == answer_keys("m", [(Span(text),)], GREEDY)
+    again = answer_keys("m", [(Span("".join(["a", "b"])),)], GREEDY)
+    assert again == keys[:1], "a key depends on the text alone and not on objects"
 
 
 # Ledgers of earlier versions: written here as these wrote them.
@@ -149,19 +139,16 @@ def write_earlier(path: Path, answers: dict[bytes, str]) -> None:
         file.executemany("INSERT INTO answers VALUES (?, ?, ?, ?)", rows)
 
 
-@pytest.mark.parametrize(
-    "sampling",
-    [
+def test_keys_are_those_of_the_first_version() -> None:
+    prompt = (Span("Be brief.", Role.SYSTEM), Span("é\ud800", reuse=Reuse.INDEPENDENT))
+    for sampling in (
         Sampling(),
         Sampling(7, 0.5, 0.9, 3, 11, ("#", "\n"), ("Yes", "No")),
         Sampling(temperature=0),
         Compared.by(Sampling(max_tokens=3), ("Yes", "No")),
-    ],
-)
-def test_keys_are_those_of_the_first_version(sampling: Sampling) -> None:
-    prompt = (Span("Be brief.", Role.SYSTEM), Span("é\ud800", reuse=Reuse.INDEPENDENT))
-    expected = [earlier_key("openai:m", prompt, sampling)]
-    assert answer_keys("openai:m", [prompt], sampling) == expected
+    ):
+        expected = [earlier_key("openai:m", prompt, sampling)]
+        assert answer_keys("openai:m", [prompt], sampling) == expected
 
 
 def test_a_setting_that_comes_later_changes_the_keys_where_it_is_set_alone() -> None:
@@ -174,19 +161,14 @@ def test_a_setting_that_comes_later_changes_the_keys_where_it_is_set_alone() -> 
     assert answer_keys("m", prompt, Later(effort="high")) != answer_keys("m", prompt, Sampling())
 
 
-def test_a_schema_is_part_of_the_key() -> None:
+def test_a_schema_and_log_probabilities_are_part_of_the_key_and_the_latter_are_not_kept() -> None:
     number, text = '{"type": "integer"}', '{"type": "string"}'
     samplings = [Sampling(), Sampling(schema=number), Sampling(schema=text)]
     samplings += [Compared.by(sampling, ("1",)) for sampling in samplings]
+    samplings += [Sampling(logprobs=0), Sampling(logprobs=5)]
     keys = [key for one in samplings for key in answer_keys("m", [(Span("x"),)], one)]
-    assert len(set(keys)) == 6
-
-
-def test_answers_with_log_probabilities_have_keys_of_their_own_and_are_not_kept() -> None:
-    samplings = [Sampling(), Sampling(logprobs=0), Sampling(logprobs=5)]
-    keys = [key for one in samplings for key in answer_keys("m", [(Span("x"),)], one)]
-    assert len(set(keys)) == 3
-    assert [has_one_answer(one) for one in samplings] == [True, False, False]
+    assert len(set(keys)) == 8
+    assert [has_one_answer(one) for one in samplings] == [True] * 6 + [False] * 2
     assert answer_keys("m", [(Span("x"),)], Sampling(logprobs=None)) == keys[:1]
 
 
@@ -212,8 +194,7 @@ def test_scores_that_nobody_asked_for_are_not_stored(tmp_path: Path) -> None:
         keys = Keys.of("m", [(Span("x"),)], Sampling(labels=("Yes", "No")))
         ledger.put([keys.entry(0, answer)])
         assert ledger.find(keys)[0].scores is None
-    with closing(sqlite3.connect(path)) as file:
-        tables = file.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        tables = ledger.connection.execute("SELECT name FROM sqlite_master").fetchall()
     assert tables == [("answers",)]
 
 
@@ -272,28 +253,22 @@ def earlier_ledger(path: Path, model: str) -> None:
     write_earlier(path, {earlier_key(model, prompt, GREEDY): "old" for prompt in first})
 
 
-def test_a_ledger_of_the_first_version_answers_for_a_provider(tmp_path: Path) -> None:
-    path = tmp_path / "answers.db"
-    earlier_ledger(path, "openai:m@localhost:8000")
-    backend = Known("openai:m@localhost:8000")
-    for new in (1, 0):
-        with connect(backend, ledger=path) as con:
-            assert rows_of(con) == ["new", "old", "old"]
-        assert len(backend.asked) == new
-        backend.asked.clear()
-
-
 @pytest.mark.parametrize(
-    ("identity", "asked"),
-    [(("sha256:1", "m@old"), 1), (("sha256:1",), 3), (("sha256:1", "m@other"), 3)],
+    ("model", "identity", "asked"),
+    [
+        ("openai:m@localhost:8000", (), 1),
+        ("m@old", ("sha256:1", "m@old"), 1),
+        ("m@old", ("sha256:1",), 3),
+        ("m@old", ("sha256:1", "m@other"), 3),
+    ],
 )
 def test_a_ledger_of_the_first_version_answers_where_its_name_means_the_same_model(
-    tmp_path: Path, identity: tuple[str, ...], asked: int
+    tmp_path: Path, model: str, identity: tuple[str, ...], asked: int
 ) -> None:
     path = tmp_path / "answers.db"
-    earlier_ledger(path, "m@old")
+    earlier_ledger(path, model)
     for count in (asked, 0):
-        backend = Known("m@old", identity)
+        backend = Known(model, identity)
         with connect(backend, ledger=path) as con:
             found = con.sql(f"EXPLAIN {QUERY}").fetchall()
             assert rows_of(con) == sorted(["new"] * asked + ["old"] * (3 - asked))
@@ -316,12 +291,16 @@ def test_a_backend_that_is_opened_late_is_known_as_itself() -> None:
     assert LazyBackend(lambda: Known("m")).known_as() == ("m",)
 
 
-def test_a_file_with_a_table_of_another_form_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "other.db"
-    with closing(sqlite3.connect(path)) as file:
-        file.execute("CREATE TABLE answers (question, reply)")
-    with pytest.raises(ConfigError, match="cannot be opened: no such column"):
-        Ledger.open(path)
+def test_a_file_of_another_form_or_a_newer_version_is_refused(tmp_path: Path) -> None:
+    Ledger.open(tmp_path / "newer.db").close()
+    for name, statement, why in (
+        ("other.db", "CREATE TABLE answers (question, reply)", "cannot be opened: no such column"),
+        ("newer.db", "PRAGMA user_version = 2", "newer relquery"),
+    ):
+        with closing(sqlite3.connect(tmp_path / name)) as file:
+            file.execute(statement)
+        with pytest.raises(ConfigError, match=why):
+            Ledger.open(tmp_path / name)
 
 
 def test_a_file_that_is_damaged_is_an_error_with_a_remedy(tmp_path: Path) -> None:
@@ -376,15 +355,6 @@ def test_a_file_that_stays_locked_is_told_of_and_given_up(
         other.execute("COMMIT")
         ledger.put([(b"k", Answer("x", Finish.STOP))])
         assert ledger.has_answers
-
-
-def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "answers.db"
-    Ledger.open(path).close()
-    with closing(sqlite3.connect(path)) as file:
-        file.execute("PRAGMA user_version = 2")
-    with pytest.raises(ConfigError, match="newer relquery"):
-        Ledger.open(path)
 
 
 @contextmanager

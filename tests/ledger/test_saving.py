@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
@@ -16,10 +16,12 @@ from unittest.mock import patch
 
 import pytest
 
+from relquery.backends.base import Answers
 from relquery.connection import connect
 from relquery.errors import LedgerWarning
 from relquery.ledger import Ledger
 from relquery.prompt import Answer, Finish, Prompt, Sampling
+from relquery.sql.result import Result
 from tests.backends.provider.chat_server import until
 from tests.ledger.stored import stored
 
@@ -36,7 +38,7 @@ class Stepwise:
         self.first, self.then = first, then
         self.asked = 0
 
-    def answer(self, prompts: list[Prompt], sampling: Sampling) -> Iterator[tuple[int, Answer]]:
+    def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Answers:
         for index in range(len(prompts)):
             if index == self.first:
                 self.then()
@@ -47,12 +49,22 @@ class Stepwise:
         pass
 
 
-def test_an_answer_is_on_file_while_the_next_is_waited_for(tmp_path: Path) -> None:
+def ask(backend: Stepwise, path: Path, **options: Any) -> Result:
+    with connect(backend, ledger=path, **options) as con:
+        con.register("t", ROWS)
+        return con.sql(QUERY)
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_an_answer_is_on_file_while_the_next_is_waited_for(tmp_path: Path, in_thread: bool) -> None:
     path = tmp_path / "answers.db"
     backend = Stepwise(3, lambda: until(lambda: stored(path) == 3))
-    with connect(backend, ledger=path) as con:
-        con.register("t", ROWS)
-        con.sql(QUERY)
+    if in_thread:  # in which no handler of signals can be set
+        thread = Thread(target=ask, args=(backend, path))
+        thread.start()
+        thread.join()
+    else:
+        ask(backend, path)
     assert stored(path) == 40
 
 
@@ -84,7 +96,7 @@ def run(path: Path, then: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGHUP", marks=pytest.mark.long)])
 def test_a_program_that_is_told_to_end_has_stored_all_answers_and_ends_as_ever(
     tmp_path: Path, name: str
 ) -> None:
@@ -95,6 +107,7 @@ def test_a_program_that_is_told_to_end_has_stored_all_answers_and_ends_as_ever(
     assert stored(path) == 30
 
 
+@pytest.mark.long
 def test_a_program_that_is_killed_keeps_what_came_before_the_last_moment(tmp_path: Path) -> None:
     path = tmp_path / "answers.db"
     done = run(path, "threading.Event().wait(1); os.kill(os.getpid(), signal.SIGKILL)")
@@ -106,11 +119,8 @@ def test_a_handler_of_the_programs_own_is_left_to_do_as_it_will(tmp_path: Path) 
     seen: list[object] = []
     before = signal.signal(signal.SIGTERM, lambda *_: seen.append("told"))
     try:
-        path = tmp_path / "answers.db"
         backend = Stepwise(3, lambda: signal.raise_signal(signal.SIGTERM))
-        with connect(backend, ledger=path) as con:
-            con.register("t", ROWS)
-            assert len(con.sql(QUERY)) == 40
+        assert len(ask(backend, tmp_path / "answers.db")) == 40
     finally:
         signal.signal(signal.SIGTERM, before)
     assert seen == ["told"]
@@ -120,24 +130,10 @@ def test_the_handlers_of_signals_are_as_before_when_a_query_ends(tmp_path: Path)
     def handlers() -> list[object]:
         return [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)]
 
-    before, during = handlers(), []
-    backend = Stepwise(3, lambda: during.extend(handlers()))
-    with connect(backend, ledger=tmp_path / "answers.db") as con:
-        con.register("t", ROWS)
-        con.sql(QUERY)
+    before, during = handlers(), list[object]()
+    ask(Stepwise(3, lambda: during.extend(handlers())), tmp_path / "answers.db")
     assert handlers() == before == [signal.SIG_DFL] * 2
     assert during != before
-
-
-def test_a_query_in_another_thread_stores_its_answers_too(tmp_path: Path) -> None:
-    path = tmp_path / "answers.db"
-    backend = Stepwise(3, lambda: until(lambda: stored(path) == 3))
-    with connect(backend, ledger=path) as con:
-        con.register("t", ROWS)
-        thread = Thread(target=lambda: con.sql(QUERY))
-        thread.start()
-        thread.join()
-    assert stored(path) == 40
 
 
 @contextmanager
@@ -156,9 +152,8 @@ def storing(act: Callable[[], None]) -> Iterator[None]:
 def test_a_slow_disk_holds_up_no_answer(tmp_path: Path) -> None:
     path, is_fast = tmp_path / "answers.db", Event()
     backend = Stepwise(39, is_fast.set)  # never set if storing were waited for
-    with storing(lambda: until(is_fast.is_set)), connect(backend, ledger=path) as con:
-        con.register("t", ROWS)
-        con.sql(QUERY)
+    with storing(lambda: until(is_fast.is_set)):
+        ask(backend, path)
     assert stored(path) == 40
 
 
@@ -170,10 +165,8 @@ def test_what_could_not_be_stored_is_stored_when_the_disk_takes_it_again(tmp_pat
             left[0] -= 1
             raise sqlite3.OperationalError("database or disk is full")
 
-    backend = Stepwise(3, lambda: until(lambda: stored(path) == 3))
-    with storing(fail_at_first), connect(backend, ledger=path) as con:
-        con.register("t", ROWS)
-        con.sql(QUERY)
+    with storing(fail_at_first):
+        ask(Stepwise(3, lambda: until(lambda: stored(path) == 3)), path)
     assert stored(path) == 40
 
 
@@ -181,14 +174,11 @@ def test_a_disk_that_stays_full_costs_no_result_and_is_told(tmp_path: Path) -> N
     def fail() -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
-    path, backend = tmp_path / "answers.db", Stepwise(99, print)
-    with storing(fail), connect(backend, ledger=path, order="original") as con:
-        con.register("t", ROWS)
-        with pytest.warns(LedgerWarning, match="40 answers are not in the ledger .* is full"):
-            result = con.sql(QUERY)
-        assert result.fetchall()[7] == (7, "answer 7")
-        assert con.ledger is not None
-        assert con.ledger.stored == 0
+    path, said = tmp_path / "answers.db", "40 answers are not in the ledger .* is full"
+    with storing(fail), pytest.warns(LedgerWarning, match=said):
+        result = ask(Stepwise(99, print), path, order="original")
+    assert result.fetchall()[7] == (7, "answer 7")
+    assert stored(path) == 0
 
 
 CROWD = """
@@ -209,6 +199,7 @@ ledger.close()
 """
 
 
+@pytest.mark.long
 def test_processes_that_make_one_ledger_at_the_same_time_all_store_in_it(tmp_path: Path) -> None:
     path, start = tmp_path / "answers.db", str(time.time() + 3)
     crowd = [

@@ -13,6 +13,8 @@ import pytest
 from tests.ledger.crowd import COUNT, crowd
 from tests.ledger.stored import stored
 
+pytestmark = pytest.mark.long
+
 PATIENCE = 120.0  # seconds that a storm may take on a busy machine
 
 

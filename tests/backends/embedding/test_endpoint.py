@@ -64,40 +64,6 @@ def test_a_refused_key_and_a_failure_are_told() -> None:
             endpoint.embed(["text"])
 
 
-def test_a_reply_that_lacks_a_vector_is_an_error() -> None:
-    def short(body: dict[str, Any]) -> Reply:
-        reply = embeddings(body)
-        assert isinstance(reply.body, dict)
-        reply.body["data"].pop()
-        return reply
-
-    with serving(short, ROUTE) as server:
-        endpoint = Endpoint("m", ProviderConfig(base_url=server.url, api_key="k"))
-        with pytest.raises(RequestError, match="returned 2 vectors for 3 texts"):
-            endpoint.embed(["a", "b", "c"])
-
-
-@pytest.mark.parametrize(
-    ("data", "said"),
-    [
-        ([[1.0, 2.0], [1.0]], "returned vectors of 1 to 2 numbers for 2 texts"),
-        ([None, [1.0]], "that is not an array of numbers"),
-        ([[1.0], [float("inf")]], "NaN or infinity in vector 2"),
-        ([], "returned no vectors"),
-    ],
-)
-def test_a_reply_that_has_no_vectors_is_told(data: list[object], said: str) -> None:
-    def wrong(body: dict[str, Any]) -> Reply:
-        found = [{"object": "embedding", "index": at, "embedding": one}
-                 for at, one in enumerate(data)]  # fmt: skip
-        return Reply({"object": "list", "data": found, "model": "m"})
-
-    with serving(wrong, ROUTE) as server:
-        endpoint = Endpoint("m", ProviderConfig(base_url=server.url, api_key="k"))
-        with pytest.raises(RequestError, match=said):
-            endpoint.embed(["a", "b"])
-
-
 def test_names_and_options_are_checked() -> None:
     assert load_embedder("tfidf") is None
     with pytest.raises(ConfigError, match="pooling"):

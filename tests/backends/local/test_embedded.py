@@ -8,7 +8,9 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -24,6 +26,7 @@ from relquery.engine.cost.accelerators import SERVED
 from relquery.engine.cost.fit import Fit
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.cost.machines import write_machine
+from relquery.engine.scheduling.policies.catalogue import make_policy
 from relquery.errors import ConfigError, MissingExtraError, ModelError, RequestError
 from relquery.model.cache.rotary import Rotary
 from relquery.model.networks.random import byte_tokenizer
@@ -98,22 +101,17 @@ def test_relocation_moves_cached_keys_only_if_its_setting_says_so(
     assert rotated == {"cidra": 2 * 2 * 13 * 4, "keys": 0, "queries": 0}
 
 
-def test_memory_taken_beforehand_changes_no_answer(backend: EmbeddedBackend) -> None:
-    before = ask(backend, ["x" * 40], max_tokens=3)
-    backend.reserve()
-    (after,) = ask(backend, ["x" * 40], max_tokens=3)
-    assert (after.text, after.prompt_tokens) == (before[0].text, before[0].prompt_tokens)
-    assert after.cached_tokens > 0
-
-
-def test_memory_taken_beforehand_is_that_of_the_whole_cache() -> None:
-    one = load_backend("demo", cache_tokens=65_536)
-    before = _resident()
-    one.reserve()
-    taken = _resident() - before
-    one.close()
+def test_memory_taken_beforehand_is_that_of_the_whole_cache_and_changes_no_answer() -> None:
+    with closing(load_backend("demo", cache_tokens=65_536)) as one:
+        (before,) = ask(one, ["x" * 40], max_tokens=3)
+        used = _resident()
+        one.reserve()
+        taken = _resident() - used
+        (after,) = ask(one, ["x" * 40], max_tokens=3)
     layers, kv_width, keys_and_values = 4, 192, 2
     assert taken > 0.9 * 65_536 * layers * kv_width * keys_and_values * 4
+    assert (after.text, after.prompt_tokens) == (before.text, before.prompt_tokens)
+    assert after.cached_tokens > 0
 
 
 def _resident() -> int:
@@ -151,24 +149,24 @@ def test_prompts_are_timed_and_policies_go_by_what_was_fitted(tmp_path: Path) ->
         one.time_prompts(63)
     write_machine(tmp_path / "x.json", model, Fit(LinearCost(), 9, 1.0), one.config, found)
     one.close()
-    with patch.object(embedded, "make_policy", wraps=embedded.make_policy) as made:
+    with patch.object(embedded, "make_policy", wraps=make_policy) as made:
         load_backend(model, policy="srjf", cost=str(tmp_path / "x.json")).close()
     assert made.call_args.args[1].job_time == found.job_time
 
 
-def test_an_answer_cut_by_max_tokens_is_an_error_that_says_so(backend: EmbeddedBackend) -> None:
-    (answer,) = ask(backend, ["x"], max_tokens=3)
-    assert answer.finish is Finish.LENGTH
-    assert answer.output_tokens == 3
-    assert "max_tokens" in str(answer.error)
-
-
-def test_an_answer_cut_for_want_of_room_says_so(backend: EmbeddedBackend) -> None:
+def test_an_answer_cut_by_max_tokens_or_for_want_of_room_is_an_error_that_says_so(
+    backend: EmbeddedBackend,
+) -> None:
     full = 256 - len("Be brief.\n\nQuestion\n\nAnswer:")
-    (answer,) = ask(backend, ["x" * (full - 5)], max_tokens=8)
-    assert (answer.finish, answer.output_tokens) == (Finish.LENGTH, 5)
-    assert "no more room" in str(answer.error)
-    assert "max_tokens" not in str(answer.error)
+    (short,), (full_up,) = (
+        ask(backend, ["x"], max_tokens=3),
+        ask(backend, ["x" * (full - 5)], max_tokens=8),
+    )
+    assert (short.finish, short.output_tokens) == (Finish.LENGTH, 3)
+    assert "max_tokens" in str(short.error)
+    assert (full_up.finish, full_up.output_tokens) == (Finish.LENGTH, 5)
+    assert "no more room" in str(full_up.error)
+    assert "max_tokens" not in str(full_up.error)
 
 
 def test_a_prompt_that_cannot_be_rendered_gets_an_error_and_the_others_answers(
@@ -200,33 +198,26 @@ def test_spans_have_the_positions_that_they_are_given(backend: EmbeddedBackend) 
     assert "256" in str(late.error) or "255" in str(late.error)
 
 
-def test_a_prompt_beyond_the_context_gets_an_error_and_the_others_answers(
+def test_a_prompt_beyond_the_context_or_the_cache_gets_an_error_and_the_others_answers(
     backend: EmbeddedBackend,
 ) -> None:
     good, bad, also_good = ask(backend, ["x", "y" * 400, "z"], labels=("Yes", "No"))
-    assert bad.text is None
-    assert bad.finish is Finish.ERROR
+    assert (bad.text, bad.finish) == (None, Finish.ERROR)
     assert "255" in str(bad.error)
     assert bad.prompt_tokens > 400
     assert {good.text, also_good.text} <= {"Yes", "No"}
-
-
-def test_a_prompt_beyond_the_cache_gets_an_error_that_names_the_cache() -> None:
-    small = load_backend(MODEL, cache_tokens=64)
-    (answer,) = ask(small, ["y" * 100])
+    with closing(load_backend(MODEL, cache_tokens=64)) as small:
+        (answer,) = ask(small, ["y" * 100])
     assert "KV cache" in str(answer.error)
 
 
-def test_allowed_answers_are_the_only_ones(backend: EmbeddedBackend) -> None:
+def test_allowed_answers_are_the_only_ones_and_may_begin_alike(backend: EmbeddedBackend) -> None:
     allowed = ("Yes", "No", "Nope", "POSITIVE", "é")
     answers = ask(backend, [f"q{n}" for n in range(30)], labels=allowed, max_tokens=1)
     assert all(answer.text in allowed and answer.error is None for answer in answers)
-
-
-def test_choices_may_begin_alike(backend: EmbeddedBackend) -> None:
-    allowed = ("No", "Nope")
-    answers = ask(backend, [f"q{n}" for n in range(40)], labels=allowed, temperature=2.0, seed=1)
-    assert {answer.text for answer in answers} == set(allowed)
+    alike = ("No", "Nope")
+    answers = ask(backend, [f"q{n}" for n in range(40)], labels=alike, temperature=2.0, seed=1)
+    assert {answer.text for answer in answers} == set(alike)
     assert all(answer.error is None for answer in answers)
 
 
@@ -336,18 +327,11 @@ def test_costs_are_measured_where_the_policy_asks_for_them_and_none_are_given() 
     assert list(costs.values()) == [None, known, LinearCost(1.0), known, LinearCost(1.0)]
 
 
-@pytest.mark.parametrize("cache", [16, 40])
-def test_costs_are_measured_in_the_smallest_cache(cache: int) -> None:
-    small = load_backend(MODEL, cache_tokens=cache, policy="shortest")
-    assert small.cost is not None
-    assert small.cost.seconds(10, 0) > 0
-
-
-def test_a_cost_that_is_none_is_refused_before_the_model_is_loaded() -> None:
-    with pytest.raises(ConfigError, match="cost model 'a101-opt13b' is not known"):
-        load_backend("no such model", cost="a101-opt13b")
-    with pytest.raises(ConfigError, match="Give a LinearCost"):
-        load_backend("no such model", cost=1.5)
+def test_costs_are_measured_in_the_smallest_cache() -> None:
+    for cache in (16, 40):
+        small = load_backend(MODEL, cache_tokens=cache, policy="shortest")
+        assert small.cost is not None
+        assert small.cost.seconds(10, 0) > 0
 
 
 def test_costs_that_another_model_was_measured_with_are_told(tmp_path: Path) -> None:
@@ -377,29 +361,31 @@ def test_a_query_gives_the_same_rows_with_the_cache_on_and_off() -> None:
     assert results[0] == results[1]
 
 
-def test_an_unknown_option_names_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="Did you mean 'max_num_seqs'"):
-        load_backend(MODEL, max_num_seq=3)
-
-
-def test_an_unknown_model_says_what_can_be_given() -> None:
-    with pytest.raises(ModelError, match="Did you mean 'demo'"):
-        load_backend("demmo")
-    with pytest.raises(ModelError, match="Did you mean 'layers'"):
-        load_backend("random:layer=2")
-
-
-def test_a_device_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("model", "options", "error", "said"),
+    [
+        (MODEL, {"max_num_seq": 3}, ConfigError, "Did you mean 'max_num_seqs'"),
+        ("demmo", {}, ModelError, "Did you mean 'demo'"),
+        ("random:layer=2", {}, ModelError, "Did you mean 'layers'"),
+        (MODEL, {"device": "cuda:1"}, ModelError, "device is 'cuda:1', and this machine has no"),
+        (MODEL, {"device": "gpu"}, ModelError, "device is 'gpu'; give 'cpu'"),
+        (".", {}, ModelError, "not a folder of a model that generates text"),
+        ("no model", {"cost": "a101-opt13b"}, ConfigError, "model 'a101-opt13b' is not known"),
+        ("no model", {"cost": 1.5}, ConfigError, "Give a LinearCost"),
+    ],
+)
+def test_what_cannot_be_loaded_says_what_can(
+    model: str,
+    options: dict[str, Any],
+    error: type[Exception],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    with pytest.raises(ModelError, match="device is 'cuda:1', and this machine has no GPU"):
-        load_backend(MODEL, device="cuda:1")
-    with pytest.raises(ModelError, match="device is 'gpu'; give 'cpu'"):
-        load_backend(MODEL, device="gpu")
-
-
-def test_a_folder_that_is_no_model_is_refused(tmp_path: object) -> None:
-    with pytest.raises(ModelError, match="not a folder of a model that generates text"):
-        load_backend(str(tmp_path))
+    with pytest.raises(error, match=said):
+        load_backend(model, **options)
 
 
 def test_without_the_local_extra_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -423,10 +409,8 @@ def test_seconds_are_predicted_from_what_the_cache_lacks() -> None:
         (tokens - cached) * 1e-3 + -(-(tokens - cached) // 16) * 0.01
     )
     costly.close()
-
-
-def test_without_costs_no_seconds_are_predicted(backend: EmbeddedBackend) -> None:
-    assert backend.predict([3], Sampling()) is None
+    with closing(load_backend(MODEL, policy="fcfs")) as unmeasured:
+        assert unmeasured.predict([3], Sampling()) is None
 
 
 def test_labels_are_scored_where_scores_are_asked_for_however_long_they_are(

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relquery.backends.local import batches
 from relquery.backends.local.asking import Asking
 from relquery.backends.local.batches import Batch
 from relquery.backends.local.embedded import EmbeddedBackend
@@ -18,6 +17,7 @@ from relquery.backends.local.streaming import TextStream
 from relquery.engine import loop
 from relquery.engine.request.request import Request
 from relquery.engine.request.rules import Rules
+from relquery.engine.step.answer import failed
 from relquery.model import sampling
 from relquery.model.grammar import SchemaMatcher
 from relquery.prompt import Answer, Finish, Sampling, Span
@@ -169,4 +169,4 @@ def test_a_prompt_that_cannot_be_submitted_is_refused_alone(
         backend.batches.step()
     ended = {at: answer.finish for at, answer in batch.ready}
     assert ended == {0: Finish.LENGTH, 1: Finish.ERROR, 2: Finish.LENGTH}
-    assert batches.failed(BrokenError()) in (dict(batch.ready)[1].error or "")
+    assert failed(BrokenError()) in (dict(batch.ready)[1].error or "")

@@ -50,7 +50,16 @@ def check(answer: Answer, count: int) -> None:
         assert len(told.top) == count
 
 
-@pytest.mark.parametrize("settings", ASKED.values(), ids=ASKED)
+QUICK = ("sampled", "stop strings", "labels drawn", "schema cut", "one token")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param(each, id=name, marks=[pytest.mark.long] * (name not in QUICK))
+        for name, each in ASKED.items()
+    ],
+)
 def test_the_answer_is_the_one_without_them(
     backend: EmbeddedBackend, settings: dict[str, Any]
 ) -> None:

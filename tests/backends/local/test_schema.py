@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from unittest.mock import patch
 
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from relquery.backends.local.embedded import EmbeddedBackend
@@ -43,7 +43,9 @@ def check(answer: Answer, schema: str) -> None:
     jsonschema.validate(value, closed(schema))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(
+    "seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(3, 20))]
+)
 def test_an_answer_whose_type_bounds_its_length_is_valid(seed: int) -> None:
     backend = load_backend(f"{MODEL},seed={seed}", cache_tokens=4096)
     rng = Random(seed)
@@ -77,7 +79,8 @@ def test_forced_tokens_save_forward_passes(backend: EmbeddedBackend) -> None:
 
 def test_an_answer_that_is_too_long_is_cut_with_an_error(backend: EmbeddedBackend) -> None:
     (answer,) = ask(backend, STRUCT, 1, max_tokens=12)
-    assert (answer.text, answer.finish) == ('{"name":"' + answer.text[9:], Finish.LENGTH)
+    assert (answer.text or "").startswith('{"name":"')
+    assert answer.finish is Finish.LENGTH
     assert answer.error is not None
     assert "Raise max_tokens" in answer.error
 
@@ -107,25 +110,17 @@ def test_a_schema_that_cannot_be_followed_is_refused_before_anything_is_asked(
 
 def test_clients_of_one_engine_have_answers_under_their_own_schemas() -> None:
     schemas = [as_text(bounded(Random(seed))) for seed in range(6)]
-    found: dict[int, list[Answer]] = {}
     with Engine(MODEL, cache_tokens=2048, policy="fcfs") as engine:
 
-        def client(number: int) -> None:
+        def asked(schema: str) -> list[Answer]:
             prompts = [f"Row {row}." for row in range(4)]
-            job = engine.submit(
-                prompts, max_tokens=1500, schema=schemas[number], tenant=str(number)
-            )
-            found[number] = job.result(60)
+            return engine.submit(prompts, max_tokens=1500, schema=schema, tenant=schema).result(60)
 
-        clients = [threading.Thread(target=client, args=(number,)) for number in range(6)]
-        for one in clients:
-            one.start()
-        for one in clients:
-            one.join()
-        for number, schema in enumerate(schemas):
-            for answer in found[number]:
+        with ThreadPoolExecutor(6) as clients:
+            found = list(clients.map(asked, schemas))
+        for answers, schema in zip(found, schemas, strict=True):
+            for answer in answers:
                 check(answer, schema)
         with pytest.raises(ConfigError, match="uniqueItems"):
-            engine.submit(["x"], schema='{"type": "array", "uniqueItems": true}').result(60)
-        (again,) = engine.submit(["Row 0."], max_tokens=1500, schema=schemas[0]).result(60)
-        assert again.text == found[0][0].text
+            asked('{"type": "array", "uniqueItems": true}')
+        assert asked(schemas[0])[0].text == found[0][0].text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -69,54 +70,40 @@ def share(memory: int, max_input: Any = "auto", **config: Any) -> Sizing:
     return share_out(memory, LINEAR, EngineConfig(**config), max_input, "cache_tokens" in config)
 
 
-@pytest.mark.parametrize(
-    ("given", "size"),
-    [
+def test_memory_is_bytes_or_a_text_with_a_unit() -> None:
+    for memory, size in (
         (1_000, 1_000),
         ("1000", 1_000),
         ("2GiB", 2 * 2**30),
         (" 1.5 gb ", 1_500_000_000),
         ("800MB", 800_000_000),
         ("64kib", 65_536),
-    ],
-)
-def test_memory_is_bytes_or_a_text_with_a_unit(given: int | str, size: int) -> None:
-    assert read_memory(given) == size
-
-
-@pytest.mark.parametrize("given", [0, -1, True, "", "GB", "2 GBit", "1.2.3MB", "0MB", None, 2.5])
-def test_what_is_no_memory_is_refused(given: Any) -> None:
-    with pytest.raises(ConfigError, match=r"memory is .* Give bytes, or a text such as '2GiB'"):
-        read_memory(given)
+    ):
+        assert read_memory(memory) == size
+    others: list[Any] = [0, -1, True, "", "GB", "2 GBit", "1.2.3MB", "0MB", None, 2.5]
+    for other in others:
+        with pytest.raises(ConfigError, match=r"memory is .* Give bytes, or a text such as '2GiB'"):
+            read_memory(other)
 
 
 @given(memory=st.integers(1_500_000, 100_000_000))
 def test_weights_step_and_cache_fit_into_the_memory_and_nearly_fill_it(memory: int) -> None:
     sizing = share(memory)
-    config = sizing.config
-    used = sizing.weights + sizing.step + sizing.cache
-    assert memory - config.block_size * Linear.cached_token <= used <= memory
+    config, block = sizing.config, CONFIG.block_size * Linear.cached_token
+    assert memory - block <= sizing.weights + sizing.step + sizing.cache <= memory
     assert config.cache_tokens % config.block_size == 0
     assert sizing.cache == config.cache_tokens * Linear.cached_token
     assert config.max_input == sizing.max_input <= Linear.model.context - LABEL_TOKENS
     longest = sizing.max_input + LABEL_TOKENS
     assert sizing.step >= LINEAR.one_prompt(longest, config.slice_tokens)
+    # Where any input may be as long, the cache keeps its share.
+    assert sizing.cache + block >= CACHE_SHARE * (memory - Linear.weights)
 
 
-@given(memory=st.integers(1_500_000, 100_000_000))
-def test_where_any_input_may_be_as_long_the_cache_keeps_its_share(memory: int) -> None:
-    share_of_cache = share(memory).cache / (memory - Linear.weights)
-    block = CONFIG.block_size * Linear.cached_token / (memory - Linear.weights)
-    assert share_of_cache >= CACHE_SHARE - block
-
-
-def test_a_given_length_leaves_the_cache_the_rest() -> None:
+def test_a_given_length_leaves_the_cache_the_rest_and_a_given_cache_is_kept() -> None:
     short, long = share(3_000_000, 10_000), share(3_000_000, 45_000)
     assert (short.max_input, long.max_input) == (10_000, 45_000)
     assert short.cache - long.cache == pytest.approx(35_000 * 20, abs=16 * 200)
-
-
-def test_a_given_cache_is_kept() -> None:
     sizing = share(3_000_000, cache_tokens=4_096)
     assert sizing.config.cache_tokens == 4_096
     assert sizing.weights + sizing.step + sizing.cache <= 3_000_000
@@ -137,36 +124,32 @@ def test_what_bounds_the_longest_is_told() -> None:
     assert "45,000 tokens, as max_input says" in str(share(3_000_000, 45_000))
 
 
-def test_no_input_is_longer_than_the_context() -> None:
+def test_no_input_is_longer_than_the_context_and_what_would_fit_if_all_was_kept_is_told() -> None:
     sizing = share(100_000_000)
     assert sizing.max_input == sizing.plain == Linear.model.context - LABEL_TOKENS
     assert "the model's context" in str(sizing)
-    assert "what memory holds" in str(share(1_500_000))
-
-
-def test_what_would_fit_if_all_was_kept_is_told() -> None:
     sizing = share(1_500_000)
+    assert "what memory holds" in str(sizing)
     assert sizing.plain == 500_000 // 300
     assert sizing.max_input > 5 * sizing.plain
 
 
-@pytest.mark.parametrize("memory", [1_300_000, 1_500_000, 1_900_000])
-def test_the_longest_that_a_refusal_names_is_accepted_and_no_longer_one(memory: int) -> None:
-    with pytest.raises(ConfigError, match=r"max_input is 49,999; .* tokens fit at most") as refused:
-        share(memory, 49_999)
-    longest = int(str(refused.value).split(" tokens fit at most")[0].split()[-1].replace(",", ""))
-    assert share(memory, longest).max_input == longest
-    with pytest.raises(ConfigError, match="fit at most"):
-        share(memory, longest + 1)
+def test_the_longest_that_a_refusal_names_is_accepted_and_no_longer_one() -> None:
+    for memory in (1_300_000, 1_500_000, 1_900_000):
+        said = r"max_input is 49,999; .* tokens fit at most"
+        with pytest.raises(ConfigError, match=said) as refused:
+            share(memory, 49_999)
+        named = str(refused.value).split(" tokens fit at most")[0].split()[-1]
+        longest = int(named.replace(",", ""))
+        assert share(memory, longest).max_input == longest
+        with pytest.raises(ConfigError, match="fit at most"):
+            share(memory, longest + 1)
 
 
-@pytest.mark.parametrize("memory", [1, 900_000, 1_000_000])
-def test_a_memory_smaller_than_the_weights_is_refused(memory: int) -> None:
-    with pytest.raises(ConfigError, match="the weights alone take"):
-        share(memory)
-
-
-def test_a_memory_without_room_for_a_step_is_refused_with_what_it_needs() -> None:
+def test_a_memory_without_room_for_weights_or_a_step_is_refused_with_what_it_needs() -> None:
+    for memory in (1, 900_000, 1_000_000):
+        with pytest.raises(ConfigError, match="the weights alone take"):
+            share(memory)
     with pytest.raises(ConfigError, match=r"a step and the cache need .* Raise memory"):
         share(1_020_000)
 
@@ -240,21 +223,23 @@ def test_the_longest_prompt_may_be_scored_with_labels_of_some_tokens(given: dict
         assert ("the labels takes 17 more" in str(scores.error)) == in_context
 
 
-def test_more_memory_than_there_is_cannot_be_given() -> None:
-    with pytest.raises(ConfigError, match=r"memory is 99999.00 GiB, but this machine has"):
-        Engine(MODEL, device="cpu", max_input="auto", memory="99999GiB")
-
-
-def test_a_step_that_no_memory_holds_is_refused_before_it_is_tried() -> None:
-    with pytest.raises(
-        ConfigError, match=r"max_num_batched_tokens is 1,000,000,000; .* Lower max_num"
-    ):
-        Engine(MODEL, device="cpu", memory="48MiB", max_num_batched_tokens=10**9)
-
-
-def test_more_host_memory_than_there_is_cannot_be_given() -> None:
-    with pytest.raises(ConfigError, match=r"host_tokens is 10,000,000,000,000, which take"):
-        Engine(MODEL, host_tokens=10**13)
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"max_input": "auto", "memory": "99999GiB"}, "memory is 99999.00 GiB, but this machine"),
+        (
+            {"memory": "48MiB", "max_num_batched_tokens": 10**9},
+            r"max_num_batched_tokens is 1,000,000,000; .* Lower max_num",
+        ),
+        ({"host_tokens": 10**13}, r"host_tokens is 10,000,000,000,000, which take"),
+        (BUDGET | {"memory": "100kB"}, "the weights alone take"),
+    ],
+)
+def test_what_no_memory_holds_is_refused_when_the_engine_opens(
+    options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        load_backend(MODEL, device="cpu", **options)
 
 
 GROWTH = """
@@ -280,6 +265,7 @@ print((kib("VmHWM") - before) / 1024)
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="only glibc is asked to return memory")
 def test_the_process_grows_by_no_more_than_the_budget() -> None:
     command = [sys.executable, "-c", GROWTH]
@@ -291,17 +277,10 @@ def test_the_process_grows_by_no_more_than_the_budget() -> None:
     pytest.fail(f"the process grew by {grown:.0f} MiB with a budget of 48")
 
 
-def test_an_engine_prints_its_sizing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_engine_prints_its_sizing_and_without_a_budget_there_is_none(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with Engine(MODEL, device="cpu", **BUDGET) as engine:
         assert capsys.readouterr().out == f"{engine.sizing}\n"
-
-
-def test_without_a_budget_there_is_no_profile_run() -> None:
-    backend = load_backend(MODEL, device="cpu")
-    assert backend.sizing is None
-    backend.close()
-
-
-def test_a_budget_that_does_not_suffice_is_refused_when_the_engine_opens() -> None:
-    with pytest.raises(ConfigError, match="the weights alone take"):
-        load_backend(MODEL, device="cpu", **BUDGET | {"memory": "100kB"})
+    with closing(load_backend(MODEL, device="cpu")) as backend:
+        assert backend.sizing is None

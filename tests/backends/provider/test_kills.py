@@ -22,6 +22,8 @@ from tests.backends.provider.chat_server import (
 )
 from tests.ledger.stored import stored
 
+pytestmark = pytest.mark.long
+
 COMMAND = [sys.executable, "-m", "relquery"]
 QUERY = "SELECT count(LLM('up', id)) AS n FROM range(60) t(id)"
 ANSWERED = 20
@@ -111,10 +113,13 @@ def test_an_interrupt_without_a_ledger_names_it(server: Server) -> None:
     assert "Interrupted. Give --ledger FILE to keep what is answered." in said
 
 
-def test_an_interrupt_before_the_first_answer_says_so(
+def test_an_interrupt_before_the_first_answer_says_so_and_leaves_no_request_open(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chat = serve(lambda body: Silence.UNTIL_CLIENT_LEAVES)
     monkeypatch.setenv("OPENAI_BASE_URL", chat.url)
-    _, said = stop_when(lambda: chat.running == 16, signal.SIGINT)
+    status, said = stop_when(lambda: chat.running == 16, signal.SIGINT)
+    assert status == 130
     assert "Interrupted. No answer had arrived." in said
+    assert "Traceback" not in said
+    until(lambda: chat.hung_up == 16)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,8 @@ from relquery.connection import connect
 from relquery.errors import ConfigError, ModelError
 from relquery.prompt import Answer, Finish, Nest, Prompt, Reuse, Role, Sampling, Span
 from tests.backends.provider.chat_server import (
+    MESSAGES,
+    RESPONSES,
     AnswerFunction,
     Body,
     ChatServer,
@@ -33,7 +34,10 @@ from tests.backends.provider.chat_server import (
     Silence,
     completion,
     failure,
+    message,
     question,
+    response,
+    serving,
     until,
 )
 
@@ -63,6 +67,11 @@ def echo(body: Body) -> Reply:
     return completion(question(body).removeprefix("Question: ").upper())
 
 
+def row_of(body: Body) -> int:
+    """The number that a prompt ends with."""
+    return int(question(body).split()[-1])
+
+
 def asks_for_json(body: Body) -> bool:
     return "response_format" in body
 
@@ -83,7 +92,7 @@ def test_answers_find_their_prompts_whatever_the_order_they_come_in(serve: Serve
 
 
 def test_spans_become_one_message_per_role_and_sampling_its_parameters(serve: Serve) -> None:
-    server = serve(lambda body: completion("x"))
+    server = serve(echo)
     spoken = (*prompt("a"), Span("Hm.", Role.ASSISTANT), Span("And?"))
     sampling = Sampling(9, 0.5, top_p=0.9, top_k=7, seed=3, stop=("\n", "#"))
     list(backend(server, "some-model", api_key="secret").answer([spoken], sampling))
@@ -118,9 +127,8 @@ def test_an_answer_says_what_it_cost(serve: Serve) -> None:
     assert ask(backend(server), ["a"]) == [Answer("x", Finish.STOP, None, 90, 64, 2, 1)]
 
 
-@pytest.mark.parametrize(
-    ("reply", "finish", "error"),
-    [
+def test_what_is_no_whole_answer_is_an_error_that_says_why(serve: Serve) -> None:
+    cases = [
         (completion("cut of", "length", output_tokens=5), Finish.LENGTH, "cut off after 5 tokens"),
         (completion(None, "content_filter"), Finish.ERROR, "content filter"),
         (completion(None, refusal="I must not."), Finish.ERROR, "refused: I must not."),
@@ -132,35 +140,29 @@ def test_an_answer_says_what_it_cost(serve: Serve) -> None:
         (Reply("<html>", headers={"Content-Type": "text/html"}), Finish.ERROR, "<html>"),
         (failure(400, "context too long"), Finish.ERROR, "answered 400: context too long."),
         (Reply({"detail": "no"}, 422), Finish.ERROR, "answered 422: no."),
-    ],
-)
-def test_what_is_no_whole_answer_is_an_error_that_says_why(
-    serve: Serve, reply: Reply, finish: Finish, error: str
-) -> None:
-    server = serve(lambda body: reply if question(body).endswith("bad") else echo(body))
-    good, bad = ask(backend(server), ["good", "bad"])
+    ]
+    server = serve(lambda body: echo(body) if "good" in question(body) else cases[row_of(body)][0])
+    good, *bad = ask(backend(server), ["good", *map(str, range(len(cases)))])
     assert good.text == "GOOD"
-    assert bad.finish is finish
-    assert error in str(bad.error)
+    for answer, (_, finish, error) in zip(bad, cases, strict=True):
+        assert answer.finish is finish
+        assert error in str(answer.error)
 
 
-@pytest.mark.parametrize(
-    ("span", "error"),
-    [
+def test_a_prompt_that_messages_cannot_carry_is_not_sent(serve: Serve) -> None:
+    server = serve(echo)
+    cases = [
         (Span("x", reuse=Reuse.INDEPENDENT), "independent"),
         (Span("x", position=4), "positions"),
         (Span((1, 2)), "token ids"),
         (Span(Nest((Span("x"),)), reuse=Reuse.INDEPENDENT), "independent"),
         (Span("\ud800"), "Unicode"),
-    ],
-)
-def test_a_prompt_that_messages_cannot_carry_is_not_sent(
-    serve: Serve, span: Span, error: str
-) -> None:
-    server = serve(echo)
-    answers = dict(backend(server).answer([(span,), prompt("fine")], Sampling()))
-    assert error in str(answers[0].error)
-    assert answers[1].text == "FINE"
+    ]
+    prompts = [*((span,) for span, _ in cases), prompt("fine")]
+    answers = dict(backend(server).answer(prompts, Sampling()))
+    for at, (_, error) in enumerate(cases):
+        assert error in str(answers[at].error)
+    assert answers[len(cases)].text == "FINE"
     assert len(server.asked) == 1
 
 
@@ -169,27 +171,6 @@ def test_no_prompts_need_no_server() -> None:
 
 
 # order and concurrency
-
-
-def test_requests_start_in_the_order_given_and_at_most_as_many_as_allowed(serve: Serve) -> None:
-    def slow(body: Body) -> Reply:
-        time.sleep(0.02)
-        return echo(body)
-
-    server = serve(slow)
-    ask(backend(server, max_concurrency=4), [str(n) for n in range(24)])
-    assert server.peak == 4
-    numbers = [int(text.removeprefix("Question: ")) for text in server.questions]
-    # Four may overtake one another on the way.
-    assert all(abs(number - place) < 4 for place, number in enumerate(numbers))
-
-
-def test_one_at_a_time_is_exactly_the_order_given(serve: Serve) -> None:
-    server = serve(echo)
-    pairs = list(
-        backend(server, max_concurrency=1).answer([prompt(c) for c in "edcba"], Sampling())
-    )
-    assert [answer.text for _, answer in pairs] == list("EDCBA")
 
 
 def test_closing_the_iterator_cancels_what_is_open_at_once(serve: Serve) -> None:
@@ -224,39 +205,35 @@ def test_a_busy_server_is_asked_again_when_it_says_to(serve: Serve) -> None:
     assert 0.2 <= times[1] - times[0] < 0.45  # not the SDK's own half second
 
 
-@pytest.mark.parametrize("status", [408, 409, 500, 503])
-def test_a_passing_error_costs_an_attempt(serve: Serve, status: int) -> None:
-    replies = iter([failure(status, "a moment", retry_after_ms="10")])
-    (answer,) = ask(backend(serve(lambda body: next(replies, echo(body)))), ["a"])
-    assert (answer.text, answer.attempts) == ("A", 2)
+def test_a_passing_error_costs_an_attempt(serve: Serve) -> None:
+    for status in (408, 409, 500, 503):
+        replies = iter([failure(status, "a moment", retry_after_ms="10")])
+        server = serve(lambda body, replies=replies: next(replies, echo(body)))  # type: ignore[misc]
+        (answer,) = ask(backend(server), ["a"])
+        assert (answer.text, answer.attempts) == ("A", 2)
 
 
-def test_a_lasting_error_is_its_rows_own(serve: Serve) -> None:
-    def broken_for_b(body: Body) -> Reply:
-        broken = question(body).endswith("b")
-        return failure(500, "kaput", retry_after_ms="10") if broken else echo(body)
-
-    a, b, c = ask(backend(serve(broken_for_b), max_retries=2), ["a", "b", "c"])
+@pytest.mark.parametrize(
+    ("fault", "settings", "attempts", "error"),
+    [
+        (
+            failure(500, "kaput", retry_after_ms="10"),
+            {"max_retries": 2},
+            3,
+            "The server answered 500: kaput. (3 attempts)",
+        ),
+        (Silence.HANG_UP, {"max_retries": 1}, 2, "connection failed"),
+        (Silence.UNTIL_CLIENT_LEAVES, {"timeout": 0.3, "max_retries": 0}, 1, "within 0.3 seconds"),
+    ],
+)
+def test_a_lasting_fault_is_its_rows_own_error(
+    serve: Serve, fault: Reply | Silence, settings: dict[str, Any], attempts: int, error: str
+) -> None:
+    server = serve(lambda body: fault if question(body).endswith("b") else echo(body))
+    a, b, c = ask(backend(server, **settings), ["a", "b", "c"])
     assert (a.text, c.text) == ("A", "C")
-    assert (b.text, b.finish, b.attempts) == (None, Finish.ERROR, 3)
-    assert b.error == "The server answered 500: kaput. (3 attempts)"
-
-
-def test_a_connection_that_breaks_is_its_rows_error(serve: Serve) -> None:
-    server = serve(lambda body: Silence.HANG_UP if question(body).endswith("b") else echo(body))
-    a, b = ask(backend(server, max_retries=1), ["a", "b"])
-    assert a.text == "A"
-    assert b.attempts == 2
-    assert "connection failed" in str(b.error)
-
-
-def test_an_answer_that_takes_too_long_is_its_rows_error(serve: Serve) -> None:
-    server = serve(
-        lambda body: Silence.UNTIL_CLIENT_LEAVES if question(body).endswith("b") else echo(body)
-    )
-    a, b = ask(backend(server, timeout=0.3, max_retries=0), ["a", "b"])
-    assert a.text == "A"
-    assert "within 0.3 seconds" in str(b.error)
+    assert (b.text, b.finish, b.attempts) == (None, Finish.ERROR, attempts)
+    assert error in str(b.error)
 
 
 @pytest.mark.parametrize(
@@ -316,27 +293,18 @@ def test_a_server_without_schemas_is_told_the_choices_in_words(serve: Serve) -> 
     assert '["Yes", "No"]' in system["content"]
 
 
-@pytest.mark.parametrize(
-    ("text", "label"),
-    [
-        ("Yes", "Yes"),
-        ("  No ", "No"),
-        ('{"answer": "No"}', "No"),
-        ('{"answer": "Maybe"}', None),
-        ('{"answer": ["Yes"]}', None),
-        ('{"reply": "Yes"}', None),
-        ('"Yes"', None),
-        ("yes", None),
-        ("Yes.", None),
-        ("", None),
-    ],
-)
-def test_no_other_text_than_a_label_becomes_a_value(
-    serve: Serve, text: str, label: str | None
-) -> None:
-    (answer,) = ask(backend(serve(lambda body: completion(text))), ["a"], LABELS)
-    assert answer.text == label
-    assert (answer.error is None) == (label is not None)
+def test_no_other_text_than_a_label_becomes_a_value(serve: Serve) -> None:
+    labels = {
+        "Yes": "Yes",
+        "  No ": "No",
+        '{"answer": "No"}': "No",
+        **dict.fromkeys(['{"answer": "Maybe"}', '{"answer": ["Yes"]}', '{"reply": "Yes"}']),
+        **dict.fromkeys(['"Yes"', "yes", "Yes.", ""]),
+    }
+    server = serve(lambda body: completion(question(body).removeprefix("Question: ")))
+    answers = ask(backend(server), list(labels), LABELS)
+    assert [answer.text for answer in answers] == list(labels.values())
+    assert all((answer.error is None) == (answer.text is not None) for answer in answers)
 
 
 def test_a_label_that_was_cut_is_no_value(serve: Serve) -> None:
@@ -441,18 +409,6 @@ def test_a_refusal_is_not_asked_again(serve: Serve) -> None:
 # what differs between servers
 
 
-def test_the_limit_goes_by_the_name_that_the_server_demands(serve: Serve) -> None:
-    def demanding(body: Body) -> Reply:
-        if "max_tokens" in body:
-            return failure(400, "'max_tokens' is not supported. Use 'max_completion_tokens'.")
-        return echo(body)
-
-    server = serve(demanding)
-    a, b = ask(backend(server, max_concurrency=1), ["a", "b"])
-    assert (a.text, a.attempts, b.text, b.attempts) == ("A", 2, "B", 1)
-    assert server.asked[2]["max_completion_tokens"] == 256
-
-
 TWO = (Span("What is 2+2?"), Span("Answer in one word.", begins=True))
 
 
@@ -476,15 +432,6 @@ def test_where_roles_must_alternate_two_messages_are_one_with_a_line_break(serve
     answers = dict(one.answer([TWO, (Span("a\n"), Span("b", begins=True))], Sampling()))
     assert [answers[i].text for i in range(2)] == ["WHAT IS 2+2?\nANSWER IN ONE WORD.", "A\nB"]
     assert len(server.asked) == 3, "the server is asked once how it wants them"
-
-
-@pytest.mark.parametrize(("top_p", "text"), [(1.0, "A"), (0.5, None)])
-def test_top_p_is_left_out_where_it_is_refused_and_changes_nothing(
-    serve: Serve, top_p: float, text: str | None
-) -> None:
-    server = serve(lambda body: failure(400, "no 'top_p' here") if "top_p" in body else echo(body))
-    (answer,) = ask(backend(server), ["a"], Sampling(temperature=1.0, top_p=top_p))
-    assert answer.text == text
 
 
 # settings
@@ -533,17 +480,19 @@ def test_more_stop_strings_than_a_provider_takes_are_refused() -> None:
         ask(ProviderBackend("m"), ["a"], Sampling(stop=tuple("abcde")))
 
 
-@pytest.mark.parametrize("count", [0, 5])
-def test_log_probabilities_of_tokens_are_refused_by_name(count: int) -> None:
-    for act in (ProviderBackend("m").check, lambda one: ask(ProviderBackend("m"), ["a"], one)):
-        with pytest.raises(ConfigError, match=f"logprobs is {count}; a provider does not"):
-            act(Sampling(logprobs=count))
+def test_log_probabilities_of_tokens_are_refused_by_name() -> None:
+    one = ProviderBackend("m")
+    for count in (0, 5):
+        for act in (one.check, lambda sampling: ask(one, ["a"], sampling)):
+            with pytest.raises(ConfigError, match=f"logprobs is {count}; a provider does not"):
+                act(Sampling(logprobs=count))
 
 
 def test_a_key_is_not_shown() -> None:
     assert "hush" not in repr(ProviderConfig(api_key="hush"))
 
 
+@pytest.mark.long
 def test_the_package_of_the_provider_is_imported_for_its_models_alone() -> None:
     code = "import relquery.connection, relquery.backends.load, sys; print('openai' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
@@ -561,10 +510,9 @@ def test_a_query_runs_on_a_provider_and_the_ledger_knows_its_answers(
 ) -> None:
     server = serve(rate)
     query = "SELECT id, LLM('Liked?', text, labels := ['Yes', 'No']) AS liked FROM t ORDER BY id"
+    given: dict[str, Any] = {"base_url": server.url, "api_key": "k", "ledger": tmp_path / "a.db"}
     for calls in (2, 0):
-        with connect(
-            "openai:m", base_url=server.url, api_key="k", ledger=tmp_path / "answers.db"
-        ) as con:
+        with connect("openai:m", **given) as con:
             con.register("t", {"id": [1, 2, 3], "text": ["good", "bad", "good"]})
             result = con.sql(query)
         assert result.fetchall() == [(1, "Yes"), (2, "No"), (3, "Yes")]
@@ -572,6 +520,34 @@ def test_a_query_runs_on_a_provider_and_the_ledger_knows_its_answers(
     assert len(server.asked) == 2
 
 
+@pytest.mark.parametrize(
+    ("route", "model", "options", "reply"),
+    [
+        (RESPONSES, "openai:m", {"api": "responses"}, response),
+        (MESSAGES, "anthropic:m", {}, message),
+    ],
+)
+def test_the_other_apis_are_asked_for_labels_and_their_usage_is_told(
+    route: str, model: str, options: dict[str, Any], reply: Callable[..., Reply]
+) -> None:
+    held, written = '{"answer": "Yes"}', [7] * (route == MESSAGES)
+    with serving(lambda body: reply(held, *END[route], 4, *written), route) as server:
+        url = server.root if route == MESSAGES else server.url
+        asked = load(model, base_url=url, api_key="k", **options)
+        prompts = [(Span("Be brief.", Role.SYSTEM), Span("Good?"))]
+        ((_, answer),) = asked.answer(prompts, LABELS)
+    assert (answer.text, answer.finish) == ("Yes", Finish.STOP)
+    assert answer.cached_tokens == 4
+    assert (answer.prompt_tokens, answer.written_tokens) == ((21, 7) if written else (10, 0))
+    (body,) = server.asked
+    assert "Yes" in str(body["output_config" if route == MESSAGES else "text"])
+    assert "Be brief." in str(body["system" if route == MESSAGES else "input"])
+
+
+END = {RESPONSES: ("completed",), MESSAGES: ("end_turn",)}
+
+
+@pytest.mark.long
 def test_the_command_line_reads_the_server_from_the_environment_and_needs_no_torch(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -584,20 +560,3 @@ def test_the_command_line_reads_the_server_from_the_environment_and_needs_no_tor
     document = json.loads(subprocess.check_output(command, text=True))
     assert {row["text"]: row["liked"] for row in document["rows"]} == {"good": "Yes", "bad": "No"}
     assert server.keys == {"from-environment"}
-
-
-def test_an_interrupt_ends_the_command_line_while_requests_are_open(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server = serve(lambda body: Silence.UNTIL_CLIENT_LEAVES)
-    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-    rows = tmp_path / "t.csv"
-    rows.write_text("a\n1\n2\n", encoding="utf-8")
-    command = [*COMMAND, "sql", "SELECT LLM('?', a) FROM t", "-t", str(rows), "-m", "openai:m"]
-    running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    until(lambda: server.running == 2)
-    running.send_signal(signal.SIGINT)
-    _, err = running.communicate(timeout=10)
-    assert running.returncode == 130
-    assert "Traceback" not in err
-    until(lambda: server.hung_up == 2)

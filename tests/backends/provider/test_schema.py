@@ -11,14 +11,7 @@ from relquery.backends.provider.backend import ProviderBackend
 from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.schemas.closed import closed
 from relquery.prompt import Answer, Finish, Role, Sampling, Span
-from tests.backends.provider.chat_server import (
-    Body,
-    ChatServer,
-    Reply,
-    Serve,
-    completion,
-    failure,
-)
+from tests.backends.provider.chat_server import Body, ChatServer, Reply, Serve, completion, failure
 from tests.schemas import STRUCT
 
 NUMBER = '{"type": "integer"}'
@@ -84,27 +77,25 @@ def test_definitions_stay_where_references_find_them(serve: Serve) -> None:
     assert schema["properties"]["answer"] == items
 
 
-@pytest.mark.parametrize(
-    ("schema", "said", "text"),
-    [
+def test_answers_are_read_also_as_servers_write_them_unasked(serve: Serve) -> None:
+    for schema, said, text in (
         (NUMBER, "7", "7"),
         (NUMBER, "```json\n7\n```", "7"),
         (NUMBER, '<think>8?</think>{"answer": 7}', "7"),
         (STRUCT, '```\n{"answer": 1}\n```', '{"answer": 1}'),
-    ],
-)
-def test_answers_are_read_also_as_servers_write_them_unasked(
-    serve: Serve, schema: str, said: str, text: str
-) -> None:
-    (answer,) = ask(serve(lambda body: completion(said)), Sampling(schema=schema))
-    assert (answer.text, answer.error) == (text, None)
+    ):
+        reply = completion(said)
+        (answer,) = ask(serve(lambda body, reply=reply: reply), Sampling(schema=schema))  # type: ignore[misc]
+        assert (answer.text, answer.error) == (text, None)
 
 
-@pytest.mark.parametrize("said", ["seven", '{"answer": ', "{'answer': 7}", "NaN", "7 apples"])
-def test_an_answer_that_is_no_json_is_an_error(serve: Serve, said: str) -> None:
-    (answer,) = ask(serve(lambda body: completion(said)), Sampling(schema=NUMBER))
-    assert (answer.text, answer.finish) == (said, Finish.ERROR)
-    assert answer.error == f"The answer {said!r} is not JSON."
+def test_an_answer_that_is_no_json_is_an_error(serve: Serve) -> None:
+    texts = ["seven", '{"answer": ', "{'answer': 7}", "NaN", "7 apples"]
+    replies = iter(texts)
+    server = serve(lambda body: completion(next(replies)))
+    for answer, said in zip(ask(server, *[Sampling(schema=NUMBER)] * 5), texts, strict=True):
+        assert (answer.text, answer.finish) == (said, Finish.ERROR)
+        assert answer.error == f"The answer {said!r} is not JSON."
 
 
 def test_a_cut_answer_stays_what_it_is(serve: Serve) -> None:

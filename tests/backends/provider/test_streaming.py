@@ -29,11 +29,6 @@ from tests.backends.provider.chat_server import (
 PROMPT = [Span("Is it?")]
 
 
-@pytest.fixture(autouse=True)
-def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-
-
 @dataclass(frozen=True, slots=True)
 class Told:
     """heard: how often first tokens were."""
@@ -91,18 +86,16 @@ def test_a_server_need_not_tell_tokens() -> None:
     assert not told.backend.tells_tokens
 
 
-@pytest.mark.parametrize(
-    ("events", "heard"),
-    [
-        ([part(role="assistant", content="")], 0),
-        ([part(role="assistant"), part(content="x"), part(content="y")], 1),
-        ([part(reasoning_content="Hm")], 1),
-        ([part(reasoning="Hm")], 1),
-        ([part("length")], 1),
-    ],
-)
-def test_a_first_token_is_text_and_not_the_name_of_a_role(events: list[Body], heard: int) -> None:
-    assert ask(lambda body: Stream([*events, Silence.HANG_UP])).heard == heard
+def test_a_first_token_is_text_and_not_the_name_of_a_role() -> None:
+    for heard, events in (
+        (0, [part(role="assistant", content="")]),
+        (1, [part(role="assistant"), part(content="x"), part(content="y")]),
+        (1, [part(reasoning_content="Hm")]),
+        (1, [part(reasoning="Hm")]),
+        (1, [part("length")]),
+    ):
+        stream = Stream([*events, Silence.HANG_UP])
+        assert ask(lambda body, stream=stream: stream).heard == heard  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
@@ -167,29 +160,26 @@ def test_a_server_that_refuses_temperature_0_is_measured_at_its_own() -> None:
     assert len(told.asked) == 3
 
 
-@pytest.mark.parametrize(
-    "usage", [[], "many", 3, {"prompt_tokens": "x", "prompt_tokens_details": [1]}]
-)
-def test_odd_usage_costs_no_answer(usage: object) -> None:
-    told = ask(lambda body: Stream([part(content="x"), part("stop"), {"usage": usage}]))
-    assert told.answers == [Answer("x", Finish.STOP)]
+def test_odd_usage_costs_no_answer() -> None:
+    usages: list[object] = [[], "many", 3, {"prompt_tokens": "x", "prompt_tokens_details": [1]}]
+    replies = iter([Stream([part(content="x"), part("stop"), {"usage": odd}]) for odd in usages])
+    told = ask(lambda body: next(replies), PROMPT * len(usages))
+    assert told.answers == [Answer("x", Finish.STOP)] * len(usages)
     assert not told.backend.tells_cached
 
 
-@pytest.mark.parametrize(
-    ("events", "text", "finish"),
-    [
-        ([part(content="<think>Hm."), part(content="</think>\nx"), part("eos")], "x", Finish.STOP),
-        ([part(content="<think>Hm."), part("length")], "<think>Hm.", Finish.LENGTH),
+def test_what_was_streamed_is_read_as_a_reply_is() -> None:
+    thought = part(content="<think>Hm.")
+    cases = [
+        ([thought, part(content="</think>\nx"), part("eos")], "x", Finish.STOP),
+        ([thought, part("length")], "<think>Hm.", Finish.LENGTH),
         ([part(reasoning="Hm."), part("stop")], None, Finish.ERROR),
         ([part(content="x"), part("tool_calls")], None, Finish.ERROR),
-    ],
-)
-def test_what_was_streamed_is_read_as_a_reply_is(
-    events: list[Body], text: str | None, finish: Finish
-) -> None:
-    (answer,) = ask(lambda body: Stream(events)).answers
-    assert (answer.text, answer.finish) == (text, finish)
+    ]
+    replies = iter([Stream(events) for events, _, _ in cases])
+    told = ask(lambda body: next(replies), PROMPT * len(cases))
+    found = [(answer.text, answer.finish) for answer in told.answers]
+    assert found == [(text, finish) for _, text, finish in cases]
 
 
 @pytest.mark.parametrize(

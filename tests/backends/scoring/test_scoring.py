@@ -24,7 +24,7 @@ from relquery.engine.request.labels import Normalization
 from relquery.errors import ConfigError
 from relquery.model.networks.random import byte_tokenizer
 from relquery.model.torch_executor import TorchExecutor
-from relquery.prompt import Answer, Finish, Sampling, Span
+from relquery.prompt import Answer, Finish, Prompt, Sampling, Span
 
 MODEL = "random:layers=2,hidden=64,heads=2,context=256,seed=3"
 COST = LinearCost(1e-4, 1e-3, 1e-4, 1e-3)
@@ -105,7 +105,8 @@ def stock_logs(backend: EmbeddedBackend, text: str, label: str) -> torch.Tensor:
     (chain,) = backend._renderer.render([(Span(text),)])
     prompt = np.concatenate([part for part in chain.parts if isinstance(part, np.ndarray)])
     tokens = [*prompt.tolist(), *backend._renderer.encode(label)]
-    network = backend._model.network
+    network: Any = backend._model
+    network = network.network
     network.set_attn_implementation("sdpa")
     try:
         with torch.inference_mode():
@@ -174,7 +175,8 @@ def test_a_single_label_has_probability_one(engine: Engine) -> None:
 
 def test_a_prompt_that_cannot_be_scored_leaves_the_others_theirs(engine: Engine) -> None:
     alone = engine.score(["x"], labels=LABELS)
-    asked = ["x", "y" * 300, "a\ud800", (Span((3, 999)), Span("x")), "x"]
+    ids_too_high = (Span((3, 999)), Span("x"))
+    asked: list[str | Prompt] = ["x", "y" * 300, "a\ud800", ids_too_high, "x"]
     good, long, text, ids, again = engine.score(asked, labels=LABELS)
     assert good.probabilities == pytest.approx(alone[0].probabilities, abs=1e-5)
     assert again.probabilities == pytest.approx(alone[0].probabilities, abs=1e-5)
@@ -235,19 +237,15 @@ def test_where_the_context_has_no_room_for_all_choices_they_are_decoded(
     assert answer.text in ("a", "bc")
 
 
-@pytest.mark.parametrize(
-    "sampling",
-    [
+def test_what_is_sampled_or_large_or_free_is_decoded(backend: EmbeddedBackend) -> None:
+    cases: list[dict[str, Any]] = [
         {"labels": LABELS, "temperature": 1.0, "seed": 1},
         {"labels": MANY},
         {"max_tokens": 2},
-    ],
-)
-def test_what_is_sampled_or_large_or_free_is_decoded(
-    backend: EmbeddedBackend, sampling: dict[str, Any]
-) -> None:
-    (answer,) = answers_of(backend, ["x"], **sampling)
-    assert answer.scores is None
+    ]
+    for sampling in cases:
+        (answer,) = answers_of(backend, ["x"], **sampling)
+        assert answer.scores is None
 
 
 def test_many_labels_are_scored_if_that_is_asked_for(
@@ -315,7 +313,7 @@ def test_a_label_that_another_continues_has_no_probability_without_an_end_token(
 
 
 @pytest.mark.parametrize("normalization", ["joint", "branch"])
-def test_a_temperature_evens_out_and_leaves_the_order(
+def test_a_temperature_evens_out_and_a_content_free_prompt_is_itself_without_preference(
     engine: Engine, normalization: Normalization
 ) -> None:
     options: dict[str, Any] = {"labels": ["Yes", "No"], "normalization": normalization}
@@ -323,13 +321,7 @@ def test_a_temperature_evens_out_and_leaves_the_order(
     (even,) = engine.score(["x"], **options, temperature=3.0)
     ratio = [one.log_probabilities["Yes"] - one.log_probabilities["No"] for one in (plain, even)]
     assert ratio[1] == pytest.approx(ratio[0] / 3, abs=1e-5)
-
-
-@pytest.mark.parametrize("normalization", ["joint", "branch"])
-def test_a_content_free_prompt_is_itself_without_preference(
-    engine: Engine, normalization: Normalization
-) -> None:
-    options: dict[str, Any] = {"labels": LABELS, "normalization": normalization}
+    options["labels"] = LABELS
     prior, other = engine.score(["N/A", "x"], **options, prior="N/A")
     assert list(prior.probabilities.values()) == pytest.approx([1 / len(LABELS)] * len(LABELS))
     assert max(other.probabilities.values()) > 1 / len(LABELS) + 1e-4
@@ -337,6 +329,7 @@ def test_a_content_free_prompt_is_itself_without_preference(
     assert several[0].error is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("normalization", ["joint", "branch"])
 def test_a_fitted_temperature_finds_what_made_the_scores_too_sure(
     engine: Engine, normalization: Normalization
@@ -360,9 +353,8 @@ def test_a_prior_by_label_is_divided_out_in_any_unit(engine: Engine) -> None:
 # ---- what cannot be asked
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_what_cannot_be_scored_is_refused_at_the_call(engine: Engine) -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"labels": []}, "labels is empty; give at least one"),
         ({"labels": "Yes"}, "labels is 'Yes'; it must be a list"),
         ({"labels": ["Yes", ""]}, "labels contains ''"),
@@ -379,22 +371,16 @@ def test_a_prior_by_label_is_divided_out_in_any_unit(engine: Engine) -> None:
         ({"prior": {"Yes": 0.5, "No": 0}}, "prior of 'No' is 0"),
         ({"prompts": "x"}, "list of prompts"),
         ({"tenant": 3}, "tenant is 3"),
-    ],
-)
-def test_what_cannot_be_scored_is_refused_at_the_call(
-    engine: Engine, options: dict[str, Any], message: str
-) -> None:
+    ]
     settings: dict[str, Any] = {"prompts": ["x"], "labels": ["Yes", "No"]}
-    with pytest.raises(ConfigError, match=message):
-        engine.score(**(settings | options))
-    engine._worker.call(lambda: check_empty(engine._worker._backend), None)
-
-
-def test_a_closed_engine_scores_nothing() -> None:
-    engine = Engine(MODEL, cost=COST, cache_tokens=512)
-    engine.close()
+    for options, message in cases:
+        with pytest.raises(ConfigError, match=message):
+            engine.score(**(settings | options))
+        engine._worker.call(lambda: check_empty(engine._worker._backend), None)
+    closed = Engine(MODEL, cost=COST, cache_tokens=512)
+    closed.close()
     with pytest.raises(ConfigError, match="closed"):
-        engine.score(["x"], labels=["Yes", "No"])
+        closed.score(["x"], labels=["Yes", "No"])
 
 
 def test_an_error_in_a_step_is_raised_and_the_next_call_is_served(

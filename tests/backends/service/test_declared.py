@@ -9,19 +9,11 @@ from typing import Any
 import pytest
 
 from relquery.backends.service.service import Engine
-from relquery.engine.cost.linear import LinearCost
 from relquery.engine.request.relquery import RelQuery
 from relquery.errors import ConfigError, DeadlineError
 from relquery.model.torch_executor import TorchExecutor
 from relquery.prompt import Finish, Span
-
-MODEL = "random:layers=2,hidden=64,heads=2,context=256,seed=3"
-COST = LinearCost(1e-4, 1e-3, 1e-4, 1e-3)
-PATIENCE = 30.0
-
-
-def opened(**options: Any) -> Engine:
-    return Engine(MODEL, **{"cost": COST, "cache_tokens": 2048, **options})
+from tests.backends.service.test_service import PATIENCE, opened
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,6 +18,7 @@ import pytest
 
 import relquery
 from relquery.backends.service.job import Job
+from relquery.backends.service.served import ServedBackend
 from relquery.backends.service.service import Engine
 from relquery.config import POLICIES, PolicyName
 from relquery.engine.cost.linear import LinearCost
@@ -24,9 +26,9 @@ from relquery.engine.executor import Chunk
 from relquery.engine.loop import Loop
 from relquery.engine.request.request import Request
 from relquery.engine.step.forecast import Experience
-from relquery.errors import ConfigError, ModelError, RequestError
+from relquery.errors import CancelledError, ConfigError, ModelError, RequestError
 from relquery.model.torch_executor import TorchExecutor
-from relquery.prompt import Answer, Exchange, Finish, Nest, Reuse, Sampling, Span
+from relquery.prompt import Answer, Exchange, Finish, Nest, Prompt, Reuse, Sampling, Span
 
 T = TypeVar("T")
 Tokens = list[tuple[int, ...] | None]
@@ -156,9 +158,7 @@ def expected() -> list[Tokens]:
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_policy_changes_no_answer(
-    policy: PolicyName,
-    expected: list[Tokens],
-    monkeypatch: pytest.MonkeyPatch,
+    policy: PolicyName, expected: list[Tokens], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     preempted: list[Request] = []
     preempt = Loop._preempt
@@ -193,19 +193,13 @@ def test_the_policy_is_shortest_and_its_costs_are_measured_unless_it_is_said() -
 
 
 def test_jobs_of_several_threads_each_get_their_own_answers(engine: Engine) -> None:
+    def ask(prompts: list[str]) -> Tokens:
+        return tokens(engine.submit(prompts, max_tokens=8).result(PATIENCE))
+
     asked = [[f"thread {thread} row {row}" for row in range(6)] for thread in range(6)]
-    alone = [tokens(engine.submit(prompts, max_tokens=8).result(PATIENCE)) for prompts in asked]
-    found: dict[int, Tokens] = {}
-
-    def ask(thread: int) -> None:
-        found[thread] = tokens(engine.submit(asked[thread], max_tokens=8).result(PATIENCE))
-
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
-    assert [found[number] for number in range(6)] == alone
+    alone = [ask(prompts) for prompts in asked]
+    with ThreadPoolExecutor(6) as threads:
+        assert list(threads.map(ask, asked)) == alone
     check_empty(engine)
 
 
@@ -228,65 +222,51 @@ def test_each_answer_comes_once_in_every_iteration(engine: Engine) -> None:
     assert job.done
 
 
-def test_an_answer_is_given_before_the_job_is_done(gate: Gate) -> None:
-    with opened() as engine:
-        job = engine.submit(["x", "y" * 300], max_tokens=2)
-        came = iter(job)
-        index, answer = next(came)
-        assert index == 1
-        assert answer.finish is Finish.ERROR
-        assert not job.done
-        assert job.latency is None
-        gate.open()
-        assert [index for index, _ in came] == [0]
-
-
-def test_a_prompt_that_cannot_be_served_leaves_the_others_theirs(engine: Engine) -> None:
-    good, long, empty = engine.submit(["x", "y" * 300, ()], max_tokens=2).result(PATIENCE)
-    assert good.text is not None
-    assert "255" in str(long.error)
-    assert long.text is None
-    assert empty.text is not None or empty.error
-    none = engine.submit(["y" * 300])
-    assert none.result(PATIENCE)[0].finish is Finish.ERROR
-    assert none.latency is None
-    check_empty(engine)
-
-
-def test_a_prompt_with_what_the_model_cannot_read_breaks_no_other(gate: Gate) -> None:
-    with opened() as engine:
-        other = engine.submit(["x"], max_tokens=3)
-        reach(gate)
-        asked = ["good", "a\ud800", (Span((5, 10**6)), Span("x")), (Span("x"), Span((-1,)))]
-        job = engine.submit([*asked, "good"], max_tokens=3)
-        gate.open()
-        good, text, above, below, again = job.result(PATIENCE)
-        assert good.tokens == again.tokens
-        assert (text.text, above.text, below.text) == (None, None, None)
-        assert "not valid Unicode text" in str(text.error)
-        assert "1000000" in str(above.error)
-        assert "-1" in str(below.error)
-        assert other.result(PATIENCE)[0].output_tokens == 3
-        check_empty(engine)
-
-
-def test_a_job_tells_how_far_it_has_come(gate: Gate) -> None:
+def test_an_answer_is_given_before_the_job_is_done_which_tells_how_far_it_has_come(
+    gate: Gate,
+) -> None:
     with opened() as engine:
         job = engine.submit(["x", "y" * 300, "z"], max_tokens=2)
         assert len(job) == 3
         reach(gate)
-        assert job.answered == 1  # the one that is too long
+        came = iter(job)
+        index, answer = next(came)  # the one that is too long
+        assert (index, answer.finish) == (1, Finish.ERROR)
+        assert (job.done, job.latency, job.answered) == (False, None, 1)
         assert "1 of 3 answers" in repr(job)
         gate.open()
-        assert [job.answered for _ in job][-1] == 3
+        assert sorted(index for index, _ in came) == [0, 2]
         assert job.answered == len(job) == len(job.result())
+
+
+def test_a_prompt_that_cannot_be_served_leaves_the_others_theirs(gate: Gate) -> None:
+    with opened() as engine:
+        other = engine.submit(["x"], max_tokens=3)
+        reach(gate)
+        ids: list[Prompt] = [(Span((5, 10**6)), Span("x")), (Span("x"), Span((-1,)))]
+        asked: list[str | Prompt] = ["a\ud800", *ids, "y" * 300]
+        job = engine.submit(["good", *asked, (), "good"], max_tokens=3)
+        none = engine.submit(["y" * 300])
+        gate.open()
+        good, *failed, empty, again = job.result(PATIENCE)
+        assert good.tokens == again.tokens
+        said = ["not valid Unicode text", "1000000", "-1", "255"]
+        for one, why in zip(failed, said, strict=True):
+            assert one.text is None
+            assert why in str(one.error)
+        assert empty.text is not None or empty.error
+        assert none.result(PATIENCE)[0].finish is Finish.ERROR
+        assert none.latency is None
+        assert other.result(PATIENCE)[0].output_tokens == 3
+        check_empty(engine)
 
 
 def test_a_job_without_prompts_is_done_at_once(engine: Engine) -> None:
     job = engine.submit([])
     assert job.done
     assert len(job) == job.answered == 0
-    assert job.result() == list(job) == []
+    assert job.result() == []
+    assert list(job) == []
     assert job.latency is None
     assert job.estimate() == 0.0
     assert not job.cancel()
@@ -416,13 +396,37 @@ def test_an_error_in_a_step_ends_the_open_jobs_and_later_ones_are_served(
 def test_what_breaks_while_a_job_is_taken_in_breaks_it_alone(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    backend = engine._worker._backend
     with monkeypatch.context() as patch:
-        patch.setattr(backend, "submit", lambda *_: 1 / 0)
+        patch.setattr(engine._worker._backend, "submit", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             engine.submit(["x"]).result(PATIENCE)
     check_empty(engine)
     assert len(engine.submit(["x"], max_tokens=1).result(PATIENCE)) == 1
+
+
+def test_whoever_waits_for_a_cancelled_backend_gets_an_error_and_others_their_answers(
+    engine: Engine,
+) -> None:
+    backend, other = engine.backend(), engine.backend()
+    assert isinstance(backend, ServedBackend)
+    prompts = [(Span(f"Prompt {at}"),) for at in range(40)]
+    found: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            list(backend.answer(prompts, Sampling(max_tokens=200)))
+        except CancelledError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    backend.cancel()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+    assert len(found) == 1
+    assert len(list(other.answer(prompts[:2], Sampling(max_tokens=2)))) == 2
+    with pytest.raises(CancelledError):
+        backend.answer(prompts[:1], Sampling(max_tokens=1))
 
 
 def test_closing_cancels_what_is_open(gate: Gate) -> None:
@@ -450,38 +454,24 @@ def test_a_closed_engine_takes_no_job() -> None:
             engine.submit(prompts)
 
 
-def test_a_dropped_engine_ends_its_thread_once_its_jobs_are_done(gate: Gate) -> None:
-    engine = opened()
-    thread = engine._worker._thread
-    job: Job | None = engine.submit(["x"], max_tokens=3)
-    del engine
-    gc.collect()
-    gate.open()
-    assert job is not None
-    assert job.result(PATIENCE)[0].output_tokens == 3
-    job = None
-    gc.collect()
-    thread.join(PATIENCE)
-    assert not thread.is_alive()
-
-
-def test_a_job_that_has_ended_keeps_its_answers_and_nothing_else(gate: Gate) -> None:
+def test_a_dropped_engine_ends_its_thread_and_an_ended_job_keeps_its_answers_alone(
+    gate: Gate,
+) -> None:
     engine = opened()
     thread = engine._worker._thread
     job = engine.submit(["x", "y"], max_tokens=3)
     reach(gate)
     (relquery,) = map(weakref.ref, engine._worker._backend.engine.relqueries.values())
     assert relquery() is not None
-    gate.open()
-    assert len(job.result(PATIENCE)) == 2
-    engine.submit(["z"], max_tokens=1).result(PATIENCE)
-    check_empty(engine)
-    gc.collect()
-    assert relquery() is None
     del engine
     gc.collect()
+    assert thread.is_alive(), "its job is open"
+    gate.open()
+    assert len(job.result(PATIENCE)) == 2
     thread.join(PATIENCE)
     assert not thread.is_alive()
+    gc.collect()
+    assert relquery() is None
     assert (job.answered, job.cancel(), job.estimate()) == (2, False, 0.0)
 
 
@@ -520,6 +510,7 @@ def test_ctrl_c_ends_the_wait_and_not_the_engine(gate: Gate) -> None:
         check_empty(engine)
 
 
+@pytest.mark.long
 def test_a_program_that_does_not_close_its_engine_ends() -> None:
     code = (
         "import relquery\n"
@@ -607,36 +598,31 @@ def test_what_is_prepared_is_a_tenants_own_or_registered_for_all() -> None:
             engine.prepare([(passage,)], tenant=3)  # type: ignore[arg-type]
 
 
-def test_what_cannot_be_an_engine_is_refused() -> None:
-    with pytest.raises(ConfigError, match="Did you mean 'shortest'"):
-        Engine(MODEL, policy="shorest")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=r"relquery\.connect"):
-        Engine("openai:gpt")
-    with pytest.raises(ConfigError, match="cost model 'a100' is not known"):
-        Engine(MODEL, cost="a100")
-    with pytest.raises(ConfigError, match="Give a LinearCost"):
-        Engine(MODEL, cost=3)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="Did you mean 'cache_tokens'"):
-        Engine(MODEL, cache_token=3)
-
-
-@pytest.mark.parametrize("timeout", ["5", True, [1]])
-def test_a_timeout_is_a_number_of_seconds(engine: Engine, timeout: Any) -> None:
-    with pytest.raises(ConfigError, match="timeout is"):
-        engine.submit(["x"], max_tokens=1).result(timeout)
-
-
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("model", "options", "error", "message"),
     [
-        ({"tokenizer": "demo"}, "tokenizer is 'demo'; it must be a tokenizer of transformers"),
-        ({"device": True}, "device is True; give 'cpu'"),
-        ({"dtype": ["float32"]}, "The dtype"),
+        (MODEL, {"policy": "shorest"}, ConfigError, "Did you mean 'shortest'"),
+        ("openai:gpt", {}, ConfigError, r"relquery\.connect"),
+        (MODEL, {"cost": "a100"}, ConfigError, "cost model 'a100' is not known"),
+        (MODEL, {"cost": 3}, ConfigError, "Give a LinearCost"),
+        (MODEL, {"cache_token": 3}, ConfigError, "Did you mean 'cache_tokens'"),
+        (MODEL, {"tokenizer": "demo"}, ModelError, "it must be a tokenizer of transformers"),
+        (MODEL, {"device": True}, ModelError, "device is True; give 'cpu'"),
+        (MODEL, {"dtype": ["float32"]}, ModelError, "The dtype"),
     ],
 )
-def test_what_cannot_load_a_model_is_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ModelError, match=message):
-        Engine(MODEL, **options)
+def test_what_cannot_be_an_engine_is_refused(
+    model: str, options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        Engine(model, **options)
+
+
+def test_a_timeout_is_a_number_of_seconds(engine: Engine) -> None:
+    timeouts: list[Any] = ["5", True, [1]]
+    for timeout in timeouts:
+        with pytest.raises(ConfigError, match="timeout is"):
+            engine.submit(["x"], max_tokens=1).result(timeout)
 
 
 def test_it_is_a_public_name() -> None:

@@ -113,7 +113,12 @@ def storm(backend: EmbeddedBackend, rng: Random) -> Iterator[tuple[str, list[int
         step()
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+QUICK = {"shortest", "relserve-dpu"}  # one of each family; the others are long
+
+
+@pytest.mark.parametrize(
+    "policy", [p if p in QUICK else pytest.param(p, marks=pytest.mark.long) for p in POLICIES]
+)
 def test_in_any_storm_each_prompt_has_the_answer_that_it_has_alone(
     policy: PolicyName, alone: dict[str, list[Answer]]
 ) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,45 +44,28 @@ class Asked:
 
     def expected(self, plan: Plan, place: int) -> Expected:
         reads, shares = self.why == "reads", self.why in ("reads", "writes")
-        return Expected(
-            plan,
-            place,
-            self.why,
-            self.tokens if reads else 0,
-            self.shared,
-            2000,
-            self.writer if reads else None,
-            PREFIX if shares else None,
-        )
+        tokens, prefix = self.tokens if reads else 0, PREFIX if shares else None
+        writer = self.writer if reads else None
+        return Expected(plan, place, self.why, tokens, self.shared, 2000, writer, prefix)
 
     def answer(self) -> Answer:
         took = None if self.sent is None else self.came - self.sent
         if self.error is not None:
             return Answer(None, Finish.ERROR, self.error, took=took)
-        counts = (self.prompt, self.cached, 1)
-        return Answer(
-            "x", Finish.STOP, None, *counts, written_tokens=self.written, took=took,
-            tells_cached=self.told,
-        )  # fmt: skip
+        more: Any = {"written_tokens": self.written, "took": took, "tells_cached": self.told}
+        return Answer("x", Finish.STOP, None, self.prompt, self.cached, 1, **more)
 
 
 def store(path: Path, plan: Plan, asked: Sequence[Asked], *, foresees: bool = True) -> None:
     """Store answers and, unless it is to be as in earlier versions, what was expected of them."""
-    model = "openai:m"
     prompts = [(Span(f"{plan.number!r} {at}"),) for at in range(len(asked))]
-    keys = Keys.of(model, prompts, Sampling())
+    keys = Keys.of("openai:m", prompts, Sampling())
     came = [0.0]
-    call = Call(model, Sampling(), lambda: 0.0, now=lambda: came[0])
+    call = Call("openai:m", Sampling(), lambda: 0.0, now=lambda: came[0])
+    told = (lambda at: asked[at].expected(plan, at)) if foresees else None
     with (
         closing(Ledger.open(path)) as ledger,
-        turns(
-            prompts,
-            np.arange(len(asked)),
-            ledger,
-            keys,
-            call,
-            foreseen=(lambda at: asked[at].expected(plan, at)) if foresees else None,
-        ) as some,
+        turns(prompts, np.arange(len(asked)), ledger, keys, call, foreseen=told) as some,
     ):
         ledger.run = 1
         turn = next(some)
@@ -108,16 +92,17 @@ def test_a_prompt_that_reads_what_was_written_before_is_a_hit(tmp_path: Path) ->
     assert (group.missed, group.usd) == (0, None)
 
 
-@pytest.mark.parametrize(
-    ("plan", "writer", "reader", "cause"),
-    [
+def test_a_miss_has_the_cause_that_the_facts_tell(tmp_path: Path) -> None:
+    hour, plain = replace(MARKED, lifetime=3600.0), Plan(b"3" * 16)
+    silent, failed = replace(WRITER, written=0), replace(WRITER, error="HTTP 500")
+    cases = [
         (MARKED, WRITER, Asked(0.5, 2, written=1500), Cause.CONCURRENT),
         (MARKED, WRITER, Asked(302, 303), Cause.EXPIRED),
         (MARKED, WRITER, Asked(300, 303), Cause.EVICTED),
-        (AUTOMATIC, replace(WRITER, written=0), Asked(2, 3), Cause.EVICTED),
-        (replace(MARKED, lifetime=3600.0), WRITER, Asked(302, 303), Cause.EVICTED),
-        (MARKED, replace(WRITER, written=0), Asked(2, 3), Cause.UNWRITTEN),
-        (MARKED, replace(WRITER, error="HTTP 500"), Asked(2, 3), Cause.FAILED),
+        (AUTOMATIC, silent, Asked(2, 3), Cause.EVICTED),
+        (hour, WRITER, Asked(302, 303), Cause.EVICTED),
+        (MARKED, silent, Asked(2, 3), Cause.UNWRITTEN),
+        (MARKED, failed, Asked(2, 3), Cause.FAILED),
         (MARKED, WRITER, Asked(None, 3), Cause.UNKNOWN),
         (MARKED, WRITER, Asked(2, 3, writer=7, told=False), Cause.UNREPORTED),
         (AUTOMATIC, WRITER, Asked(2, 3, 1280), Cause.MERGED),
@@ -125,20 +110,15 @@ def test_a_prompt_that_reads_what_was_written_before_is_a_hit(tmp_path: Path) ->
         (MARKED, WRITER, Asked(2, 3, why="below", shared=900), Cause.BELOW),
         (MARKED, WRITER, Asked(2, 3, why="pinned", shared=900), Cause.PINNED),
         (MARKED, WRITER, Asked(2, 3, why="little"), Cause.LITTLE),
-        (Plan(b"3" * 16), replace(WRITER, why="unpriced"), Asked(2, 3, why="batch"), Cause.BATCH),
-    ],
-)
-def test_a_miss_has_the_cause_that_the_facts_tell(
-    tmp_path: Path, plan: Plan, writer: Asked, reader: Asked, cause: Cause
-) -> None:
-    findings, group = found(tmp_path, plan, writer, reader)
-    assert findings[1].cause is cause
-    assert group.causes[cause].answers == 1
-
-
-def test_a_prefix_that_nobody_has_written_in_the_ledger_cannot_be_told(tmp_path: Path) -> None:
+        (plain, replace(WRITER, why="unpriced"), Asked(2, 3, why="batch"), Cause.BATCH),
+    ]
+    for number, (plan, writer, reader, cause) in enumerate(cases):
+        (tmp_path / str(number)).mkdir()
+        findings, group = found(tmp_path / str(number), plan, writer, reader)
+        assert (number, findings[1].cause) == (number, cause)
+        assert group.causes[cause].answers == 1
     findings, _ = found(tmp_path, MARKED, Asked(2, 3, writer=7))
-    assert findings[0].cause is Cause.UNKNOWN
+    assert findings[0].cause is Cause.UNKNOWN, "nobody has written it in this ledger"
 
 
 def test_each_use_lets_an_entry_live_on(tmp_path: Path) -> None:
@@ -166,7 +146,7 @@ def test_a_miss_costs_what_was_paid_above_reading(tmp_path: Path) -> None:
     findings, group = found(tmp_path, MARKED, WRITER, sent, written)
     paid = [each.usd for each in findings[1:]]
     assert paid == pytest.approx([1500 * 1.8e-6, 1500 * 2.3e-6])
-    assert group.usd == pytest.approx(sum(paid))
+    assert group.usd == pytest.approx(sum(each or 0 for each in paid))
     assert group.causes[Cause.CONCURRENT].usd == group.usd
 
 

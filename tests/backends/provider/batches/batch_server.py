@@ -122,16 +122,17 @@ class BatchServer:
         return body
 
     def _files(self, batch: Batch) -> tuple[str | None, str | None]:
-        good, bad = [], []
+        good, bad = list[Body](), list[Body]()
         for custom, how in self.outcomes(batch):
             if isinstance(how, tuple):
-                reply = {"status_code": how[0], "body": how[1]}
+                reply: Body = {"status_code": how[0], "body": how[1]}
                 (good if how[0] == 200 else bad).append(
                     {"id": "r", "custom_id": custom, "response": reply, "error": None}
                 )
             elif how == "expired":
                 error = {"code": "batch_expired", "message": "This request could not be executed"}
-                bad.append({"id": "r", "custom_id": custom, "response": None, "error": error})
+                line: Body = {"id": "r", "custom_id": custom, "response": None, "error": error}
+                bad.append(line)
         names = []
         for kind, lines in (("output", good), ("error", bad)):
             name = f"file-{batch.id}-{kind}" if lines else None

@@ -7,8 +7,9 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,7 +22,7 @@ from relquery.backends.provider.batches.store import Store
 from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.provider.wires.providers import ANTHROPIC, GEMINI, OPENAI, Provider
 from relquery.errors import BudgetError, ConfigError, ModelError, PendingError
-from relquery.prompt import Answer, Prompt, Sampling, Span
+from relquery.prompt import Answer, Sampling, Span
 from tests.backends.provider.batches.batch_server import BatchServer, Body, serving
 
 BOTH = pytest.mark.parametrize("provider", [OPENAI, ANTHROPIC], ids=lambda each: each.name)
@@ -62,10 +63,6 @@ def failed(status: int, message: str) -> tuple[int, Body]:
     return status, {"error": {"message": message, "type": "error", "code": None, "param": None}}
 
 
-def prompt(text: str) -> Prompt:
-    return (Span(text),)
-
-
 def backend(server: BatchServer, path: Path, provider: Provider, **options: Any) -> BatchBackend:
     url = server.url if provider is ANTHROPIC else f"{server.url}/v1"
     given: dict[str, Any] = {"batch": True, "api": None if provider is ANTHROPIC else "chat"}
@@ -76,9 +73,31 @@ def backend(server: BatchServer, path: Path, provider: Provider, **options: Any)
 
 
 def asked(of: BatchBackend, texts: Sequence[str], **sampling: Any) -> list[Answer]:
-    found = dict(of.answer([prompt(text) for text in texts], Sampling(**sampling)))
+    found = dict(of.answer([(Span(text),) for text in texts], Sampling(**sampling)))
     assert sorted(found) == list(range(len(texts)))
     return [found[at] for at in range(len(texts))]
+
+
+Ask = Callable[..., list[Answer]]
+
+
+@pytest.fixture
+def ask(tmp_path: Path) -> Ask:
+    """Asks a server by a new backend, with the batches that earlier ones have written down."""
+
+    def one(
+        server: BatchServer,
+        provider: Provider,
+        texts: str,
+        options: Mapping[str, Any] = {},
+        **sampling: Any,
+    ) -> list[Answer]:
+        return asked(backend(server, tmp_path / "b", provider, **options), texts, **sampling)
+
+    return one
+
+
+SUBMIT = {"batch": "submit"}
 
 
 def texts_of(answers: Sequence[Answer]) -> list[str | None]:
@@ -86,9 +105,9 @@ def texts_of(answers: Sequence[Answer]) -> list[str | None]:
 
 
 @BOTH
-def test_every_prompt_gets_its_own_answer(provider: Provider, tmp_path: Path) -> None:
+def test_every_prompt_gets_its_own_answer(provider: Provider, ask: Ask) -> None:
     with serving(echo, looks=3) as server:
-        answers = asked(backend(server, tmp_path / "b", provider), ["a", "b", "c"])
+        answers = ask(server, provider, "abc")
         assert texts_of(answers) == ["<a>", "<b>", "<c>"]
         assert {(each.prompt_tokens, each.output_tokens) for each in answers} == {(10, 2)}
         assert server.creations == 1
@@ -103,38 +122,29 @@ def test_every_prompt_gets_its_own_answer(provider: Provider, tmp_path: Path) ->
     [(ANTHROPIC, {}, "temperature"), (OPENAI, {"temperature": 1.0, "top_k": 3}, "top_k")],
 )
 def test_settings_without_an_argument_in_the_sdk_are_in_the_body_itself(
-    provider: Provider, sampling: dict[str, Any], name: str, tmp_path: Path
+    provider: Provider, sampling: dict[str, Any], name: str, ask: Ask
 ) -> None:
     with serving(echo) as server:
-        asked(backend(server, tmp_path / "b", provider), ["a"], **sampling)
-        (batch,) = server.batches
-        ((_, body),) = batch.lines
+        ask(server, provider, "a", **sampling)
+        ((_, body),) = server.batches[0].lines
         assert name in body
         assert "extra_body" not in body
 
 
 @BOTH
-def test_labels_and_schemas_are_read_as_those_of_live_calls(
-    provider: Provider, tmp_path: Path
-) -> None:
-    def choose(body: Body) -> tuple[int, Body]:
-        return 200, replied(body, json.dumps({"answer": "Yes"}))
-
-    with serving(choose) as server:
-        (answer,) = asked(backend(server, tmp_path / "b", provider), ["a"], labels=("Yes", "No"))
-        assert answer.text == "Yes"
+def test_labels_and_schemas_are_read_as_those_of_live_calls(provider: Provider, ask: Ask) -> None:
+    chosen = json.dumps({"answer": "Yes"})
+    with serving(lambda body: (200, replied(body, chosen))) as server:
+        assert texts_of(ask(server, provider, "a", labels=("Yes", "No"))) == ["Yes"]
 
 
 @BOTH
-def test_a_batch_that_runs_is_pending_and_is_found_again(
-    provider: Provider, tmp_path: Path
-) -> None:
+def test_a_batch_that_runs_is_pending_and_is_found_again(provider: Provider, ask: Ask) -> None:
     with serving(echo, looks=3) as server:
         for _ in range(2):
             with pytest.raises(PendingError, match=r"A batch of 2 requests is with .* 24 hours"):
-                asked(backend(server, tmp_path / "b", provider, batch="submit"), ["a", "b"])
-        again = backend(server, tmp_path / "b", provider, batch="submit")
-        assert texts_of(asked(again, ["b", "a"])) == ["<b>", "<a>"]
+                ask(server, provider, "ab", SUBMIT)
+        assert texts_of(ask(server, provider, "ba", SUBMIT)) == ["<b>", "<a>"]
         assert server.creations == 1
 
 
@@ -144,13 +154,13 @@ def test_what_ended_is_delivered_though_other_batches_run(
 ) -> None:
     with serving(echo, looks=99) as server:
         with pytest.raises(PendingError):
-            asked(backend(server, tmp_path / "b", provider, batch="submit"), ["a"])
+            asked(backend(server, tmp_path / "b", provider, batch="submit"), "a")
         heard: list[int] = []
         again = backend(server, tmp_path / "b", provider, batch="submit")
         server.batches[0].looks = 99
 
         def ask() -> None:
-            for index, _ in again.answer([prompt("a"), prompt("b")], Sampling()):
+            for index, _ in again.answer([(Span("a"),), (Span("b"),)], Sampling()):
                 heard.append(index)
 
         with pytest.raises(PendingError, match="1 requests"):
@@ -161,28 +171,28 @@ def test_what_ended_is_delivered_though_other_batches_run(
 @BOTH
 @pytest.mark.parametrize("refuse", ["hang up", "hang up late"])
 def test_a_batch_is_not_submitted_twice_when_the_reply_is_lost(
-    provider: Provider, refuse: str, tmp_path: Path
+    provider: Provider, refuse: str, ask: Ask
 ) -> None:
     with serving(echo, looks=1, refuse=refuse) as server:
-        answers = asked(backend(server, tmp_path / "b", provider), ["a", "b"])
-        assert texts_of(answers) == ["<a>", "<b>"]
+        assert texts_of(ask(server, provider, "ab")) == ["<a>", "<b>"]
         assert len(server.batches) == 1
 
 
 @BOTH
-def test_a_batch_of_somebody_else_is_not_taken_for_ours(provider: Provider, tmp_path: Path) -> None:
+def test_a_batch_of_somebody_else_is_not_taken_for_ours(
+    provider: Provider, ask: Ask, tmp_path: Path
+) -> None:
     with serving(echo, looks=1) as server:
-        asked(backend(server, tmp_path / "others", provider), ["x", "y"])
+        asked(backend(server, tmp_path / "others", provider), "xy")
         server.refuse = "hang up"
-        answers = asked(backend(server, tmp_path / "b", provider), ["a", "b"])
-        assert texts_of(answers) == ["<a>", "<b>"]
+        assert texts_of(ask(server, provider, "ab")) == ["<a>", "<b>"]
         assert len(server.batches) == 2
 
 
 @BOTH
 @pytest.mark.parametrize("how", ["500", "expired"])
 def test_requests_that_failed_in_passing_are_submitted_again_and_no_others(
-    provider: Provider, how: str, tmp_path: Path
+    provider: Provider, how: str, ask: Ask
 ) -> None:
     def answer(body: Body) -> tuple[int, Body] | str:
         if question(body) in "ac" and len(server.batches) == 1:
@@ -190,59 +200,56 @@ def test_requests_that_failed_in_passing_are_submitted_again_and_no_others(
         return echo(body)
 
     with serving(answer) as server:
-        answers = asked(backend(server, tmp_path / "b", provider), ["a", "b", "c"])
-        assert texts_of(answers) == ["<a>", "<b>", "<c>"]
+        assert texts_of(ask(server, provider, "abc")) == ["<a>", "<b>", "<c>"]
         assert [len(batch.lines) for batch in server.batches] == [3, 2]
 
 
 @BOTH
 def test_a_request_that_is_refused_for_good_is_an_error_of_its_row(
-    provider: Provider, tmp_path: Path
+    provider: Provider, ask: Ask
 ) -> None:
     def answer(body: Body) -> tuple[int, Body]:
         return failed(400, "prompt is too long") if question(body) == "b" else echo(body)
 
     with serving(answer) as server:
-        answers = asked(backend(server, tmp_path / "b", provider), ["a", "b"])
-        assert texts_of(answers) == ["<a>", None]
-        assert answers[1].error == "The server answered 400: prompt is too long."
+        a, b = ask(server, provider, "ab")
+        assert (a.text, b.text) == ("<a>", None)
+        assert b.error == "The server answered 400: prompt is too long."
         assert server.creations == 1
 
 
 @BOTH
 def test_requests_without_a_result_are_errors_and_asked_again_by_the_next_run(
-    provider: Provider, tmp_path: Path
+    provider: Provider, ask: Ask
 ) -> None:
     def answer(body: Body) -> tuple[int, Body] | str:
         return "" if question(body) == "b" and server.creations == 1 else echo(body)
 
     with serving(answer) as server:
-        answers = asked(backend(server, tmp_path / "b", provider), ["a", "b"])
-        assert answers[0].text == "<a>"
-        assert answers[1].error is not None
-        answers = asked(backend(server, tmp_path / "b", provider), ["a", "b"])
-        assert texts_of(answers) == ["<a>", "<b>"]
+        a, b = ask(server, provider, "ab")
+        assert a.text == "<a>"
+        assert b.error is not None
+        assert texts_of(ask(server, provider, "ab")) == ["<a>", "<b>"]
         assert [len(batch.lines) for batch in server.batches] == [2, 1]
 
 
 @BOTH
 @pytest.mark.parametrize("spoilt", ["<html>", "cut"])
 def test_results_that_come_garbled_are_loaded_again(
-    provider: Provider, spoilt: str, tmp_path: Path
+    provider: Provider, spoilt: str, ask: Ask
 ) -> None:
     def once(text: str) -> str:
         server.spoil = None
         return text[: len(text) // 2] if spoilt == "cut" else spoilt
 
     with serving(echo, spoil=once) as server:
-        answers = asked(backend(server, tmp_path / "b", provider), ["a", "b", "c"])
-        assert texts_of(answers) == ["<a>", "<b>", "<c>"]
+        assert texts_of(ask(server, provider, "abc")) == ["<a>", "<b>", "<c>"]
         assert server.creations == 1
 
 
 @BOTH
 def test_an_answer_that_is_never_readable_is_an_error_and_not_paid_again(
-    provider: Provider, tmp_path: Path
+    provider: Provider, ask: Ask
 ) -> None:
     def garbled(text: str) -> str:
         first, *others = text.splitlines(keepends=True)
@@ -250,26 +257,23 @@ def test_an_answer_that_is_never_readable_is_an_error_and_not_paid_again(
 
     with serving(echo, spoil=garbled) as server:
         for _ in range(2):
-            first, *others = asked(backend(server, tmp_path / "b", provider), ["a", "b", "c"])
-            assert first.error is not None
-            assert "its results could not be read" in first.error
+            first, *others = ask(server, provider, "abc")
+            assert "its results could not be read" in str(first.error)
             assert texts_of(others) == ["<b>", "<c>"]
         server.spoil = None
-        answers = asked(backend(server, tmp_path / "b", provider), ["a", "b", "c"])
-        assert texts_of(answers) == ["<a>", "<b>", "<c>"]
+        assert texts_of(ask(server, provider, "abc")) == ["<a>", "<b>", "<c>"]
         assert server.creations == 1
 
 
 @BOTH
-def test_a_limit_of_requests_is_waited_for(provider: Provider, tmp_path: Path) -> None:
+def test_a_limit_of_requests_is_waited_for(provider: Provider, ask: Ask) -> None:
     with serving(echo, refuse=failed(429, "too many requests")) as server:
-        answers = asked(backend(server, tmp_path / "b", provider), ["a", "b"])
-        assert texts_of(answers) == ["<a>", "<b>"]
+        assert texts_of(ask(server, provider, "ab")) == ["<a>", "<b>"]
         assert (server.creations, len(server.batches)) == (2, 1)
 
 
 def test_a_setting_that_is_refused_is_left_out_of_the_next_batch_and_of_later_runs(
-    tmp_path: Path,
+    ask: Ask,
 ) -> None:
     def answer(body: Body) -> tuple[int, Body]:
         if "max_tokens" in body:
@@ -278,27 +282,26 @@ def test_a_setting_that_is_refused_is_left_out_of_the_next_batch_and_of_later_ru
         return echo(body)
 
     with serving(answer) as server:
-        answers = asked(backend(server, tmp_path / "b", OPENAI), ["a", "b", "c"])
-        assert texts_of(answers) == ["<a>", "<b>", "<c>"]
+        assert texts_of(ask(server, OPENAI, "abc")) == ["<a>", "<b>", "<c>"]
         assert server.creations == 2
-        asked(backend(server, tmp_path / "b", OPENAI), ["d"])
+        ask(server, OPENAI, "d")
         assert server.creations == 3
 
 
 @BOTH
-def test_a_batch_that_is_refused_ends_with_the_reason(provider: Provider, tmp_path: Path) -> None:
+def test_a_batch_that_is_refused_ends_with_the_reason(provider: Provider, ask: Ask) -> None:
     with serving(echo, refuse=failed(400, "too many batches")) as server:
         with pytest.raises(ModelError, match=r"does not take the batch.* 400: too many batches"):
-            asked(backend(server, tmp_path / "b", provider), ["a"])
-        assert texts_of(asked(backend(server, tmp_path / "b", provider), ["a"])) == ["<a>"]
+            ask(server, provider, "a")
+        assert texts_of(ask(server, provider, "a")) == ["<a>"]
 
 
-def test_a_batch_that_openai_refuses_later_ends_with_the_reason(tmp_path: Path) -> None:
+def test_a_batch_that_openai_refuses_later_ends_with_the_reason(ask: Ask) -> None:
     with serving(echo, failed="Enqueued token limit reached.") as server:
         with pytest.raises(ModelError, match=r"OpenAI refused the batch\. Enqueued token limit"):
-            asked(backend(server, tmp_path / "b", OPENAI), ["a"])
+            ask(server, OPENAI, "a")
         server.failed = None
-        assert texts_of(asked(backend(server, tmp_path / "b", OPENAI), ["a"])) == ["<a>"]
+        assert texts_of(ask(server, OPENAI, "a")) == ["<a>"]
         assert server.creations == 2
 
 
@@ -306,16 +309,11 @@ def test_a_batch_that_openai_refuses_later_ends_with_the_reason(tmp_path: Path) 
 def test_equal_prompts_are_drawn_one_by_one_and_anew_each_time(
     provider: Provider, tmp_path: Path
 ) -> None:
-    numbers = iter(range(99))
-
-    def draw(body: Body) -> tuple[int, Body]:
-        return 200, replied(body, str(next(numbers)))
-
-    with serving(draw) as server:
+    numbers = count()
+    with serving(lambda body: (200, replied(body, str(next(numbers))))) as server:
         of = backend(server, tmp_path / "b", provider)
-        first = texts_of(asked(of, ["a", "a"], temperature=1.0))
-        second = texts_of(asked(of, ["a", "a"], temperature=1.0))
-        assert len({*first, *second}) == 4
+        drawn = [*asked(of, "aa", temperature=1.0), *asked(of, "aa", temperature=1.0)]
+        assert len(set(texts_of(drawn))) == 4
         assert len(set(server.submitted)) == 2
         assert server.creations == 2
 
@@ -347,9 +345,9 @@ def test_a_budget_holds_for_the_batch_as_a_whole(tmp_path: Path) -> None:
     with serving(echo) as server:
         of = backend(server, tmp_path / "b", OPENAI, budget="3 calls")
         with pytest.raises(BudgetError, match="no room for a batch of 4 requests"):
-            asked(of, ["a", "b", "c", "d"])
+            asked(of, "abcd")
         assert server.creations == 0
-        assert texts_of(asked(of, ["a", "b", "c"])) == ["<a>", "<b>", "<c>"]
+        assert texts_of(asked(of, "abc")) == ["<a>", "<b>", "<c>"]
 
 
 def test_batches_need_a_file_and_a_provider_that_has_them(tmp_path: Path) -> None:
@@ -362,21 +360,10 @@ def test_batches_need_a_file_and_a_provider_that_has_them(tmp_path: Path) -> Non
 
 
 @BOTH
-def test_two_that_ask_the_same_submit_it_once(provider: Provider, tmp_path: Path) -> None:
-    found: list[list[str | None]] = []
-    with serving(echo, looks=4) as server:
-
-        def ask(texts: list[str]) -> None:
-            found.append(texts_of(asked(backend(server, tmp_path / "b", provider), texts)))
-
-        threads = [threading.Thread(target=ask, args=(list(texts),)) for texts in ("abc", "cbd")]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
-        assert sorted(map(str, found)) == sorted(
-            str([f"<{x}>" for x in texts]) for texts in ("abc", "cbd")
-        )
+def test_two_that_ask_the_same_submit_it_once(provider: Provider, ask: Ask) -> None:
+    with serving(echo, looks=4) as server, ThreadPoolExecutor(2) as threads:
+        both = threads.map(lambda texts: texts_of(ask(server, provider, texts)), ("abc", "cbd"))
+        assert list(both) == [[f"<{text}>" for text in texts] for texts in ("abc", "cbd")]
         assert len(set(server.submitted)) == len(server.submitted) == 4
 
 
@@ -393,6 +380,7 @@ print([each.text for each in asked(backend(Server, Path(sys.argv[2]), provider),
 """
 
 
+@pytest.mark.long
 @BOTH
 @pytest.mark.parametrize("seed", range(3))
 def test_killed_processes_find_their_batch_again(
@@ -421,7 +409,7 @@ def test_a_cancelled_batch_is_an_error_of_its_rows(tmp_path: Path) -> None:
     with serving(echo, looks=99) as server:
         of = backend(server, tmp_path / "b", OPENAI, batch="submit")
         with pytest.raises(PendingError):
-            asked(of, ["a"])
+            asked(of, "a")
         server.batches[0].is_cancelled = True
-        (answer,) = asked(of, ["a"])
+        (answer,) = asked(of, "a")
         assert answer.error == "The batch was cancelled."

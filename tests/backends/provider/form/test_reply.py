@@ -16,6 +16,8 @@ from relquery.backends.provider.wires.chat import read_chat
 from relquery.ledger import Ledger
 from relquery.prompt import Answer, Finish, Sampling
 
+pytestmark = pytest.mark.long
+
 LABELS = Sampling(labels=("Yes", "No"))
 
 

@@ -76,11 +76,7 @@ def test_answers_that_came_before_the_end_are_delivered() -> None:
     assert str(outcome.error) == (
         "The budget of 90 calls has no room for another call: 90 calls are spent. Raise the budget."
     )
-
-
-def test_a_budget_that_suffices_is_not_noticed() -> None:
-    outcome = ask(Billing(), 50, SHORT, usd, budget="50 calls")
-    assert outcome.error is None
+    assert ask(Billing(), 50, SHORT, usd, budget="50 calls").error is None
 
 
 def test_a_call_that_never_fits_is_not_sent() -> None:
@@ -110,52 +106,39 @@ def test_a_provider_s_model_without_a_price_is_told_of_once(
     assert said.endswith("What is spent is not shown in USD.")
 
 
-@pytest.mark.parametrize(
-    "model", ["claude-haiku-4-5-20251001", "claude-haiku-4-5", "claude-haiku-4.5"]
-)
-def test_a_model_s_version_costs_what_the_model_does(model: str) -> None:
-    price = usd_of(model)
-    assert price is not None
-    # USD 1 a million, 0.10 from the cache and 1.25 into it, and 5 for answers
-    assert price(1_000_000, 0, 0, 0) == pytest.approx(1.0)
-    assert price(1_000_000, 100_000, 500_000, 500_000) == pytest.approx(0.05 + 0.625 + 0.5)
+def test_a_model_s_version_costs_what_the_model_does() -> None:
+    for model in ("claude-haiku-4-5-20251001", "claude-haiku-4-5", "claude-haiku-4.5"):
+        price = usd_of(model)
+        assert price is not None
+        # USD 1 a million, 0.10 from the cache and 1.25 into it, and 5 for answers
+        assert price(1_000_000, 0, 0, 0) == pytest.approx(1.0)
+        assert price(1_000_000, 100_000, 500_000, 500_000) == pytest.approx(0.05 + 0.625 + 0.5)
 
 
-@pytest.mark.parametrize(
-    ("text", "amount"),
-    [
-        ("5USD", Amount(5, "USD")),
-        ("$0.50", Amount(0.5, "USD")),
-        ("5 dollars", Amount(5, "USD")),
-        ("2000000 tokens", Amount(2e6, "tokens")),
-        ("2_000_000tokens", Amount(2e6, "tokens")),
-        ("2,000,000 Tokens", Amount(2e6, "tokens")),
-        ("2e6 tokens", Amount(2e6, "tokens")),
-        ("1e3 calls", Amount(1000, "calls")),
-        ("0.5 USD", Amount(0.5, "USD")),
-        ("1 call", Amount(1, "calls")),
-    ],
-)
-def test_an_amount_is_read_as_a_person_writes_it(text: str, amount: Amount) -> None:
-    assert Amount.of(text) == amount
+def test_an_amount_is_read_as_a_person_writes_it() -> None:
+    for text, amount in {
+        "5USD": Amount(5, "USD"),
+        "$0.50": Amount(0.5, "USD"),
+        "5 dollars": Amount(5, "USD"),
+        "2000000 tokens": Amount(2e6, "tokens"),
+        "2_000_000tokens": Amount(2e6, "tokens"),
+        "2,000,000 Tokens": Amount(2e6, "tokens"),
+        "2e6 tokens": Amount(2e6, "tokens"),
+        "1e3 calls": Amount(1000, "calls"),
+        "0.5 USD": Amount(0.5, "USD"),
+        "1 call": Amount(1, "calls"),
+    }.items():
+        assert Amount.of(text) == amount
 
 
-@pytest.mark.parametrize(
-    "text", ["", "5", "USD", "5 EUR", "-5USD", "0 calls", "5USD later", "nan USD"]
-)
-def test_another_text_is_refused_with_what_to_write(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"budget is .*(write a number|must be above 0)"):
-        Amount.of(text)
-
-
-@pytest.mark.parametrize(("text", "least"), [("0.5 calls", "call"), (".9tokens", "token")])
-def test_less_than_one_call_or_token_is_refused(text: str, least: str) -> None:
-    with pytest.raises(ConfigError, match=f"budget is '{text}'; it must be at least 1 {least}"):
-        ProviderConfig(budget=text)
-
-
-def test_a_number_alone_is_refused_with_the_same_words_as_its_text() -> None:
+def test_another_text_is_refused_with_what_to_write() -> None:
+    for text in ("", "5", "USD", "5 EUR", "-5USD", "0 calls", "5USD later", "nan USD"):
+        with pytest.raises(ConfigError, match=r"budget is .*(write a number|must be above 0)"):
+            Amount.of(text)
+    for text, least in (("0.5 calls", "call"), (".9tokens", "token")):
+        with pytest.raises(ConfigError, match=f"'{text}'; it must be at least 1 {least}"):
+            ProviderConfig(budget=text)
     remedy = r"; write a number and what it counts: '5USD', '2000000 tokens' or '500 calls'\."
-    for budget in ("5", 5):
+    for budget in ("5", 5):  # a number is refused in the same words as its text
         with pytest.raises(ConfigError, match=f"budget is {budget!r}{remedy}"):
             ProviderConfig(budget=budget)  # type: ignore[arg-type]

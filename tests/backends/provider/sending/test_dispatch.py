@@ -130,7 +130,16 @@ def faulty(fault: Said | Sent | TroubleError, part: float) -> Answering:
     return answer
 
 
-@pytest.mark.parametrize("name", [*FAULTS, "429"])
+QUICK = ["503", "cut", "broken", "refusal", "429"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.long] * (name not in QUICK))
+        for name in [*FAULTS, "429"]
+    ],
+)
 def test_a_fault_for_a_fifth_of_the_rows_is_those_rows_error(name: str) -> None:
     fault = refusal(429, retry_after="0.1") if name == "429" else FAULTS[name]
     outcome = ask(faulty(fault, 0.2), 300)
@@ -141,8 +150,18 @@ def test_a_fault_for_a_fifth_of_the_rows_is_those_rows_error(name: str) -> None:
     assert all(outcome.answers[n].text == str(n) for n in range(300) if n not in bad)
 
 
-@pytest.mark.parametrize("concurrency", [1, 16])
-@pytest.mark.parametrize("name", FAULTS)
+CONCURRENT = {"500", "cut", "refusal", "400"}  # asked 16 at a time in the quick run, others one
+
+
+@pytest.mark.parametrize(
+    ("name", "concurrency"),
+    [
+        pytest.param(name, at_once, marks=[pytest.mark.long] * (at_once != quick))
+        for name in FAULTS
+        for quick in [16 if name in CONCURRENT else 1]
+        for at_once in (1, 16)
+    ],
+)
 def test_a_fault_for_all_rows_stops_soon_and_says_why(name: str, concurrency: int) -> None:
     fault = FAULTS[name]
     outcome = ask(faulty(fault, 1), 2_000, max_concurrency=concurrency, max_retries=30)
@@ -187,11 +206,6 @@ def test_a_server_that_goes_away_and_comes_back_loses_no_row() -> None:
     assert len(outcome.wire.asked) < 1_000 + 16 + 20
 
 
-def test_rows_that_fail_for_long_while_others_are_answered_do_not_stop_them() -> None:
-    outcome = ask(faulty(refusal(503), 0.2), 500, max_concurrency=4)
-    assert outcome.error is None
-
-
 def test_a_key_that_is_refused_stops_at_once() -> None:
     outcome = ask(faulty(refusal(401), 1), 500)
     assert isinstance(outcome.error, ModelError)
@@ -214,17 +228,17 @@ def test_what_is_counted_is_what_was_sent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "told"),
+    ("rpm", "tpm", "told"),
     [
-        ({"tpm": 10}, "The limit is 10 tokens a minute, so the next request is sent in"),
-        ({"rpm": 2}, "The limit is 2 requests a minute, so the next request is sent in 30 seconds"),
-        ({"rpm": 60, "tpm": 10_000}, None),
+        (None, 10, "The limit is 10 tokens a minute, so the next request is sent in"),
+        (2, None, "The limit is 2 requests a minute, so the next request is sent in 30 seconds"),
+        (60, 10_000, None),
     ],
 )
 def test_a_limit_that_holds_calls_up_for_long_is_told_of_once(
-    limits: dict[str, int], told: str | None, caplog: pytest.LogCaptureFixture
+    rpm: int | None, tpm: int | None, told: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert ask(well, 4, **limits).error is None
+    assert ask(well, 4, rpm=rpm, tpm=tpm).error is None
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == (told is not None)
     assert told is None or messages[0].startswith(told)

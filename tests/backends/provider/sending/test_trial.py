@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from itertools import product
 
 import pytest
 
@@ -53,12 +54,10 @@ def run(endings: Sequence[Ending], concurrency: int = 1) -> tuple[list[int], int
 
     try:
         asyncio.run(go())
-    except AllAlikeError as error:
-        return delivered, asked, str(error)
-    except ExceptionGroup as group:
-        (error, *_) = group.exceptions
-        assert isinstance(error, AllAlikeError)
-        return delivered, asked, str(error)
+    except (AllAlikeError, ExceptionGroup) as error:
+        first = error.exceptions[0] if isinstance(error, ExceptionGroup) else error
+        assert isinstance(first, AllAlikeError)
+        return delivered, asked, str(first)
     return delivered, asked, None
 
 
@@ -70,10 +69,8 @@ def test_failures_that_are_all_alike_stop_after_a_few(concurrency: int) -> None:
     assert reason == f"The first {asked} requests to http://x/ all failed alike. {ALIKE.reason}"
 
 
-@pytest.mark.parametrize("concurrency", [1, 4, 16])
-@pytest.mark.parametrize(
-    "endings",
-    [
+def test_others_are_each_an_error_of_its_own() -> None:
+    cases: list[list[Ending]] = [
         [None] * 20,
         [None, *[ALIKE] * 39],
         [*[ALIKE] * 4, None, *[ALIKE] * 20],
@@ -86,12 +83,11 @@ def test_failures_that_are_all_alike_stop_after_a_few(concurrency: int) -> None:
         [None, *[SERVER] * 7, ALIKE, *[SERVER] * 7],
         [OWN, *[ALIKE] * 3],
         [],
-    ],
-)
-def test_others_are_each_an_error_of_its_own(endings: Sequence[Ending], concurrency: int) -> None:
-    delivered, asked, reason = run(endings, concurrency)
-    assert reason is None
-    assert sorted(delivered) == list(range(asked)) == list(range(len(endings)))
+    ]
+    for endings, concurrency in product(cases, (1, 4, 16)):
+        delivered, asked, reason = run(endings, concurrency)
+        assert reason is None
+        assert sorted(delivered) == list(range(asked)) == list(range(len(endings)))
 
 
 def test_an_answer_among_those_under_way_saves_the_others() -> None:

@@ -36,6 +36,8 @@ from tests.backends.provider.chat_server import (
     serving,
 )
 
+pytestmark = pytest.mark.long
+
 LABELS = Sampling(labels=("Yes", "No"), max_tokens=1)
 Open = Callable[[str, AnswerFunction], tuple[ProviderBackend, ChatServer]]
 

@@ -32,7 +32,8 @@ from tests.backends.provider.chat_server import (
     serving,
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore::relquery.errors.SamplingWarning")
+IGNORED = "ignore::relquery.errors.SamplingWarning"
+pytestmark = [pytest.mark.long, pytest.mark.filterwarnings(IGNORED)]
 EXPLICIT = {"prompt_cache_breakpoint": {"mode": "explicit"}}
 PROMPT = (
     Span("Be brief.", Role.SYSTEM),
