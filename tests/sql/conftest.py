@@ -85,6 +85,22 @@ def con(backend: FakeBackend) -> Iterator[Connection]:
         yield connection
 
 
+@pytest.fixture(scope="module")
+def opened() -> Iterator[Connection]:
+    """One connection for the tests of a file that change nothing; see `own_backend`."""
+    with connect(FakeBackend(upper_or_length), ledger=None) as connection:
+        connection.database.execute(SETUP)
+        yield connection
+
+
+def own_backend(connection: Connection) -> FakeBackend:
+    """The backend of a connection that tests share, which has not been asked yet."""
+    backend = connection.backend
+    assert isinstance(backend, FakeBackend)
+    backend.asked.clear()
+    return backend
+
+
 @pytest.fixture(scope="session")
 def plain() -> Iterator[duckdb.DuckDBPyConnection]:
     """An empty database of plain DuckDB, for queries that change nothing."""

@@ -39,7 +39,7 @@ class FakeBackend(Backend):
     name: str = "fake"
     reverse: bool = False
     brief: bool = True
-    has_modules: bool = False  # type: ignore[assignment]
+    has_modules: bool = False
     asked: list[Asked] = field(default_factory=list)
     closed: bool = False
 

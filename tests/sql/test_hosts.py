@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pandas as pd
@@ -15,7 +17,7 @@ import pytest
 
 from relquery.connection import Connection, connect
 from relquery.errors import TableError
-from tests.sql.conftest import upper_or_length
+from tests.sql.conftest import own_backend, upper_or_length
 from tests.sql.fakes import FakeBackend
 
 ROWS = {"id": [1, 2, 3], "my text": ["a", None, 'q"🎉']}
@@ -52,7 +54,7 @@ def json_array(folder: Path) -> Path:
     return path
 
 
-SOURCES = {
+SOURCES: dict[str, Callable[[Path], Any]] = {
     "csv": csv,
     "csv_gz": csv_gz,
     "parquet": parquet,
@@ -69,14 +71,23 @@ SOURCES = {
 }
 
 
+@pytest.fixture(scope="module")
+def con() -> Iterator[Connection]:
+    with connect(FakeBackend(upper_or_length), ledger=None) as connection:
+        yield connection
+
+
 @pytest.fixture
-def con():
+def new_con() -> Iterator[Connection]:
     with connect(FakeBackend(upper_or_length), ledger=None) as connection:
         yield connection
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_a_table_reads_the_same_from_every_source(source, con: Connection, tmp_path):
+def test_a_table_reads_the_same_from_every_source(
+    source: str, new_con: Connection, tmp_path: Path
+) -> None:
+    con = new_con
     con.register("my rows", SOURCES[source](tmp_path))
     for _ in range(2):  # a reader can be read once only, a table again
         result = con.sql('SELECT LLM(\'up\', "My Text") FROM "my rows" ORDER BY id')
@@ -84,54 +95,48 @@ def test_a_table_reads_the_same_from_every_source(source, con: Connection, tmp_p
     assert con.tables()["my rows"] == ["id", "my text"]
 
 
-@pytest.mark.parametrize(
-    ("rows", "columns", "wanted"),
-    [
+def test_rows_have_the_columns_of_all_of_them(con: Connection) -> None:
+    for rows, columns, wanted in [
         ([{"a": 1}, {"a": 2, "b": "z"}], ["a", "b"], [(1, None), (2, "z")]),
         ([{"b": "z"}, {}, {"a": 2, "c": [1]}], ["b", "a", "c"],
          [("z", None, None), (None, None, None), (None, 2, [1])]),
         ([{}, {"a": {"x": 1}}, {"a": {"y": 2}}], ["a"],
          [(None,), ({"x": 1, "y": None},), ({"x": None, "y": 2},)]),
         ([{"A": 1}, {"a": 2}], ["A", "a_1"], [(1, None), (None, 2)]),
-    ],
-)  # fmt: skip
-def test_rows_have_the_columns_of_all_of_them(rows, columns, wanted, con):
-    con.register("t", rows)
-    assert con.tables()["t"] == columns
-    assert con.sql("FROM t").fetchall() == wanted
+    ]:  # fmt: skip
+        con.register("t", rows)
+        assert con.tables()["t"] == columns
+        assert con.sql("FROM t").fetchall() == wanted
 
 
-def test_registering_a_name_again_replaces_the_table(con, tmp_path):
+def test_registering_a_name_again_replaces_the_table(con: Connection, tmp_path: Path) -> None:
     con.register("t", ROWS)
     con.register("t", {"other": [7]})
     assert con.sql("SELECT * FROM t").fetchall() == [(7,)]
 
 
-def test_reserved_words_and_quotes_are_names(con):
+def test_reserved_words_and_quotes_are_names(con: Connection) -> None:
     con.register("select", {"from": ["x"], 'a"b': ["y"], "group by": ["z"]})
     result = con.sql('SELECT LLM(\'up\', "from", "a""b", "group by") AS "order" FROM "select"')
     assert (result.columns, result.fetchall()) == (["order"], [("Y|X|Z",)])
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
+def test_columns_of_one_name_are_told_apart_by_suffixes(con: Connection) -> None:
+    for data in [
         pa.Table.from_arrays([pa.array([1]), pa.array([2]), pa.array([3])], names=["x", "x", "X"]),
         pd.DataFrame([[1, 2, 3]], columns=["x", "x", "X"]),
         {"x": [1], "X": [2], "x_1": [3]},
-    ],
-)
-def test_columns_of_one_name_are_told_apart_by_suffixes(data, con):
-    con.register("t", data)
-    assert sorted(con.tables()["t"], key=str.lower)[0].lower() == "x"
-    assert sorted(con.sql("SELECT * FROM t").fetchall()[0]) == [1, 2, 3]
-    assert len({name.lower() for name in con.tables()["t"]}) == 3
-    assert len(con.backend.asked) == 0
-    con.sql("SELECT LLM('x', *) FROM t")
-    assert sorted(con.backend.asked[0].fields.values()) == [1, 2, 3]
+    ]:
+        con.register("t", data)
+        assert sorted(con.tables()["t"], key=str.lower)[0].lower() == "x"
+        assert sorted(con.sql("SELECT * FROM t").fetchall()[0]) == [1, 2, 3]
+        assert len({name.lower() for name in con.tables()["t"]}) == 3
+        asked = own_backend(con).asked
+        con.sql("SELECT LLM('x', *) FROM t")
+        assert sorted(asked[0].fields.values()) == [1, 2, 3]
 
 
-def test_all_tables_of_a_duckdb_file_are_at_hand(con, tmp_path):
+def test_all_tables_of_a_duckdb_file_are_at_hand(con: Connection, tmp_path: Path) -> None:
     path = tmp_path / "shop.duckdb"
     with duckdb.connect(str(path)) as file:
         file.execute("CREATE TABLE items AS SELECT 'pen' AS name; CREATE SCHEMA s")
@@ -143,14 +148,14 @@ def test_all_tables_of_a_duckdb_file_are_at_hand(con, tmp_path):
     assert con.tables()["shop.s.prices"] == ["price"]
 
 
-def test_answers_can_be_written_to_a_file(con, tmp_path):
+def test_answers_can_be_written_to_a_file(con: Connection, tmp_path: Path) -> None:
     con.register("t", ROWS)
     path = tmp_path / "out.csv"
     con.sql(f"COPY (SELECT id, LLM('up', \"my text\") AS up FROM t ORDER BY id) TO '{path}'")
     assert path.read_text(encoding="utf-8") == 'id,up\n1,A\n2,NULL\n3,"Q""🎉"\n'
 
 
-def test_a_duckdb_file_is_the_database_itself(tmp_path):
+def test_a_duckdb_file_is_the_database_itself(tmp_path: Path) -> None:
     path = tmp_path / "shop.duckdb"
     with connect(FakeBackend(upper_or_length), database=path) as con:
         con.sql("CREATE TABLE items AS SELECT 'pen' AS name")
@@ -161,43 +166,42 @@ def test_a_duckdb_file_is_the_database_itself(tmp_path):
         assert file.execute("SELECT count(*) FROM duckdb_tables()").fetchall() == [(2,)]
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
+def test_what_is_no_table_is_a_table_error(con: Connection) -> None:
+    for data, message in [
         ("nowhere.csv", "nowhere.csv does not exist"),
         (7, "is of type int. Expected a path"),
         ({"a": [1, 2], "b": [1]}, "cannot be read as a table"),
         ({}, "has no columns"),
         (pd.Series([1]), "is of type Series"),
         ([1, 2], "is of type list"),
-    ],
-)
-def test_what_is_no_table_is_a_table_error(data, message, con):
-    with pytest.raises(TableError, match=f"Table 't'.*{message}"):
-        con.register("t", data)
+    ]:
+        with pytest.raises(TableError, match=f"Table 't'.*{message}"):
+            con.register("t", data)
 
 
-def test_a_file_without_a_known_ending_names_the_endings(con, tmp_path):
+def test_a_file_without_a_known_ending_names_the_endings(con: Connection, tmp_path: Path) -> None:
     (tmp_path / "rows.xls").write_bytes(b"x")
     with pytest.raises(TableError, match=r"Expected extensions: \.csv, .*\.parquet"):
         con.register("t", tmp_path / "rows.xls")
 
 
-@pytest.mark.parametrize("name", ["bad.parquet", "bad.json", "bad.duckdb"])
-def test_a_file_of_another_format_than_its_ending_is_a_table_error(name, con, tmp_path):
-    (tmp_path / name).write_bytes(b"\x00\xff not what it says" * 20)
-    with pytest.raises(TableError, match="Table 't'"):
-        con.register("t", tmp_path / name)
+def test_a_file_of_another_format_than_its_ending_is_a_table_error(
+    con: Connection, tmp_path: Path
+) -> None:
+    for name in ["bad.parquet", "bad.json", "bad.duckdb"]:
+        (tmp_path / name).write_bytes(b"\x00\xff not what it says" * 20)
+        with pytest.raises(TableError, match="Table 't'"):
+            con.register("t", tmp_path / name)
 
 
-def test_a_database_that_is_none_is_a_table_error(tmp_path):
+def test_a_database_that_is_none_is_a_table_error(tmp_path: Path) -> None:
     path = tmp_path / "bad.duckdb"
     path.write_bytes(b"not a database" * 300)
     with pytest.raises(TableError):
         connect(FakeBackend(upper_or_length), database=path)
 
 
-def test_a_file_that_is_not_utf8_says_so_and_what_to_do(con, tmp_path):
+def test_a_file_that_is_not_utf8_says_so_and_what_to_do(con: Connection, tmp_path: Path) -> None:
     path = tmp_path / "latin.csv"
     path.write_bytes("a,b\n1,café\n".encode("latin-1"))
     message = "Line 2 of .*latin.csv is not UTF-8 text. Convert the file to UTF-8, or .* pandas"
@@ -207,16 +211,15 @@ def test_a_file_that_is_not_utf8_says_so_and_what_to_do(con, tmp_path):
         con.sql(f"SELECT LLM('up', b) FROM '{path}'")
 
 
-def test_a_line_with_too_many_values_is_said_to_have_them(con, tmp_path):
+def test_a_line_with_too_many_values_is_said_to_have_them(con: Connection, tmp_path: Path) -> None:
     path = tmp_path / "ragged.csv"
     path.write_text("a,b\n" + "1,2\n" * 30_000 + "1,2,3\n")
     with pytest.raises(TableError, match=r"Line 30002 of .*Expected Number of Columns: 2"):
         con.register("t", path)
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "expected", "found"),
-    [
+def test_lines_unlike_the_header_are_never_guessed_at(con: Connection, tmp_path: Path) -> None:
+    for text, line, expected, found in [
         ("a,b\n1,2\n1,2,3\n", 3, 2, 3),
         ("id,name\n1,a\n2,b\n3,c,EXTRA\n4,d\n", 4, 2, 3),
         ("id,name\n1,a\n2\n4,d\n", 3, 2, 1),
@@ -225,19 +228,19 @@ def test_a_line_with_too_many_values_is_said_to_have_them(con, tmp_path):
         ("a,b\n1,2,3\n4,5,6\n", 2, 2, 3),
         ("\ufeffa,b\n1,2\n1,2,3\n", 3, 2, 3),
         ('"a,1",b\n"1,2",2\n1,2,3\n', 3, 2, 3),
-    ],
-)
-def test_lines_unlike_the_header_are_never_guessed_at(text, line, expected, found, con, tmp_path):
-    for name, data in (("rows.csv", text.encode()), ("rows.csv.gz", gzip.compress(text.encode()))):
-        (tmp_path / name).write_bytes(data)
-        columns = f"Expected Number of Columns: {expected} Found: {found}"
-        with pytest.raises(TableError, match=f"Table 't': Line {line} of .*{columns}"):
-            con.register("t", tmp_path / name)
+    ]:
+        for name, data in (
+            ("rows.csv", text.encode()),
+            ("rows.csv.gz", gzip.compress(text.encode())),
+        ):
+            (tmp_path / name).write_bytes(data)
+            columns = f"Expected Number of Columns: {expected} Found: {found}"
+            with pytest.raises(TableError, match=f"Table 't': Line {line} of .*{columns}"):
+                con.register("t", tmp_path / name)
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "columns", "rows"),
-    [
+def test_files_of_every_dialect_are_read(con: Connection, tmp_path: Path) -> None:
+    for name, text, columns, rows in [
         ("t.csv", 'a,b\n"x,y",z\n"p\n""q""",w\n', ["a", "b"], [("x,y", "z"), ('p\n"q"', "w")]),
         ("t.csv", "a;b\nx,y;z\np;q\n", ["a", "b"], [("x,y", "z"), ("p", "q")]),
         ("t.csv", "a\tb\nx,y\tz\n", ["a", "b"], [("x,y", "z")]),
@@ -251,33 +254,29 @@ def test_lines_unlike_the_header_are_never_guessed_at(text, line, expected, foun
         ("t.csv", "a,b\r\nx,z\r\n", ["a", "b"], [("x", "z")]),
         ("t.csv", "a,b\n", ["a", "b"], []),
         ("t.csv", '"a\nx",b\nx,z\n', ["a\nx", "b"], [("x", "z")]),
-    ],
-)
-def test_files_of_every_dialect_are_read(name, text, columns, rows, con, tmp_path):
-    (tmp_path / name).write_text(text, encoding="utf-8", newline="")
-    con.register("t", tmp_path / name)
-    result = con.sql("SELECT * FROM t")
-    assert (result.columns, result.fetchall()) == (columns, rows)
-
-
-@pytest.mark.parametrize("name", ["folder", "folder.csv", "folder.db"])
-def test_a_directory_is_said_to_be_one(name, con, tmp_path):
-    (tmp_path / name).mkdir()
-    with pytest.raises(TableError, match=f"{name} is a directory. Give one file"):
+    ]:
+        (tmp_path / name).write_text(text, encoding="utf-8", newline="")
         con.register("t", tmp_path / name)
+        result = con.sql("SELECT * FROM t")
+        assert (result.columns, result.fetchall()) == (columns, rows)
 
 
-@pytest.mark.parametrize(
-    ("name", "data", "message"),
-    [
+def test_a_directory_is_said_to_be_one(con: Connection, tmp_path: Path) -> None:
+    for name in ["folder", "folder.csv", "folder.db"]:
+        (tmp_path / name).mkdir()
+        with pytest.raises(TableError, match=f"{name} is a directory. Give one file"):
+            con.register("t", tmp_path / name)
+
+
+def test_an_empty_name_or_path_is_refused(con: Connection) -> None:
+    cases: list[tuple[Any, Any, str]] = [
         ("t", "", "the path is empty"),
         ("", {"a": [1]}, "name of the table is empty"),
         (" ", "rows.csv", "name of the table is empty"),
         ("a\0b", {"a": [1]}, "zero byte"),
         (5, {"a": [1]}, "it must be text"),
         ("movies", "demo:movies", r"rq.demo_table\('movies'\)"),
-    ],
-)
-def test_an_empty_name_or_path_is_refused(name, data, message, con):
-    with pytest.raises(TableError, match=message):
-        con.register(name, data)
+    ]
+    for name, data, message in cases:
+        with pytest.raises(TableError, match=message):
+            con.register(name, data)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import duckdb
 import pytest
 
-from relquery.connection import connect
+from relquery.config import Order
+from relquery.connection import Connection, connect
 from tests.data import data_path
 from tests.sql.fakes import FakeBackend, Fields
 
-pytestmark = pytest.mark.data
+pytestmark = [pytest.mark.data, pytest.mark.long]
 
 
 def judge(query: str, fields: Fields) -> str:
@@ -23,7 +26,7 @@ SIZE = "length(reviewcontent)"
 
 
 @pytest.fixture
-def con():
+def con() -> Iterator[Connection]:
     movies = data_path("movies/movies.parquet")
     with connect(FakeBackend(judge), ledger=None) as connection:
         connection.register("movies", movies)
@@ -52,18 +55,18 @@ def con():
         ),
     ],
 )
-def test_a_query_type_of_the_paper_gives_the_rows_that_it_should(query, plain, con):
+def test_a_query_type_of_the_paper_gives_the_rows_that_it_should(
+    query: str, plain: str, con: Connection
+) -> None:
     result = con.sql(query)
-    expected = duckdb.sql(
-        plain.replace("FROM movies", f"FROM '{data_path('movies/movies.parquet')}'")
-    ).fetchall()
+    movies = data_path("movies/movies.parquet")
+    expected = duckdb.execute(plain.replace("FROM movies", f"FROM '{movies}'")).fetchall()
     assert result.fetchall() == expected
 
 
-def test_reordering_brings_equal_fields_to_the_front(con):
+def test_reordering_brings_equal_fields_to_the_front(con: Connection) -> None:
     query = "SELECT LLM('Good?', movies.*) FROM movies LIMIT 3000"
-    rates = {
-        order: con.sql(query, order=order).report.stages[0].phr for order in ("original", "ggr")
-    }
+    orders: list[Order] = ["original", "ggr"]
+    rates = {order: con.sql(query, order=order).report.stages[0].phr for order in orders}
     assert rates["original"] < 0.1
     assert rates["ggr"] > 0.7

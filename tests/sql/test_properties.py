@@ -8,10 +8,11 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
-from relquery.config import ORDERS
+from relquery.config import ORDERS, Order
 from relquery.connection import connect
 from relquery.sql.inputs.inputs import distinct_rows
 from tests.sql.fakes import FakeBackend
@@ -44,9 +45,25 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-@settings(max_examples=15)
+ODD = pa.table({'c0 "x': ["a", None, "}\n", "a"], "c1 \n": ["x\0y", "'", None, "'"]})
+
+
+@pytest.mark.parametrize(("order", "reverse"), [("tree", True), ("ggr", False)])
+def test_rows_of_odd_texts_equal_those_of_the_function_computed_for_each(
+    order: Order, reverse: bool
+) -> None:
+    check(ODD, order, reverse)
+
+
+@pytest.mark.long
 @given(tables(), st.sampled_from(ORDERS), st.booleans())
-def test_results_equal_those_of_the_function_computed_for_every_row(table, order, reverse):
+def test_results_equal_those_of_the_function_computed_for_every_row(
+    table: pa.Table, order: Order, reverse: bool
+) -> None:
+    check(table, order, reverse)
+
+
+def check(table: pa.Table, order: Order, reverse: bool) -> None:
     first, *others = table.column_names
     rows = table.to_pylist()
     answers = {
@@ -84,7 +101,7 @@ def test_results_equal_those_of_the_function_computed_for_every_row(table, order
         ).map(lambda rows: np.array(rows, dtype=np.int64).reshape(len(rows), width))
     )
 )
-def test_distinct_rows_are_numbered_by_first_appearance(codes):
+def test_distinct_rows_are_numbered_by_first_appearance(codes: np.ndarray[Any, Any]) -> None:
     first, of_row = distinct_rows(codes)
     assert list(first) == sorted(first)
     assert len({tuple(codes[row]) for row in first}) == len(first)

@@ -18,6 +18,8 @@ from relquery.errors import UnsupportedQueryError
 from tests.sql.conftest import MACROS, SETUP, reference_sql, upper_or_length
 from tests.sql.fakes import FakeBackend
 
+pytestmark = pytest.mark.long
+
 MORE = """
 CREATE MACRO tally(x) AS count(x);
 CREATE MACRO longest(x) AS max(x);
@@ -184,9 +186,11 @@ def run_both() -> Iterator[Callable[[str], tuple[Rows, Rows] | None]]:
         yield run
 
 
-@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(query=st.one_of(plain_queries(), grouped_queries()))
-def test_a_random_query_gives_the_rows_of_plain_duckdb(query: str, run_both) -> None:
+def test_a_random_query_gives_the_rows_of_plain_duckdb(
+    query: str, run_both: Callable[[str], tuple[Rows, Rows] | None]
+) -> None:
     rows = run_both(query)
     if rows is not None:
         got, wanted = rows

@@ -20,12 +20,12 @@ def result() -> Result:
     return Result(table, (), Report())
 
 
-def test_a_result_iterates_its_rows_as_tuples(result: Result):
+def test_a_result_iterates_its_rows_as_tuples(result: Result) -> None:
     assert list(result) == result.fetchall()
     assert [number for number, _ in result] == list(range(12))
 
 
-def test_a_notebook_shows_the_first_rows_escaped(result):
+def test_a_notebook_shows_the_first_rows_escaped(result: Result) -> None:
     html = result._repr_html_()
     assert '<th class="n">a&lt;b</th><th>text</th>' in html
     assert '<td class="n">0</td><td>&lt;script&gt;</td>' in html

@@ -18,6 +18,8 @@ from relquery.connection import connect
 from relquery.model.networks.load import load
 from relquery.prompt import Finish, Prompt, Sampling
 
+pytestmark = pytest.mark.long
+
 PROJECTION = "LLM('Which genre?', movieinfo, movietitle)"
 POSITIVE = "LLM('Positive?', reviewcontent, movietitle)"
 QUERIES = [
@@ -45,7 +47,7 @@ def model() -> Any:
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_the_first_stage_is_exact_and_later_ones_are_close(query: str, model: Any):
+def test_the_first_stage_is_exact_and_later_ones_are_close(query: str, model: Any) -> None:
     with (
         closing(Deciding(model, EngineConfig(cache_tokens=16_384))) as backend,
         closing(connect(backend, order="fixed")) as con,

@@ -9,7 +9,7 @@ import pytest
 
 from relquery.connection import Connection, connect
 from relquery.errors import LateQueryError, QueryError, RequestError
-from tests.sql.answers.test_conversions import A, con, o, quietly, run  # noqa: F401
+from tests.sql.answers.test_conversions import A, con, quietly, run  # noqa: F401
 from tests.sql.fakes import FakeBackend
 
 D = date(2024, 1, 3)
@@ -57,14 +57,13 @@ QUERIES: list[tuple[str, list[Any], list[int]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("query", "rows", "failed"), QUERIES)
+@pytest.mark.parametrize("queries", [QUERIES[::2], pytest.param(QUERIES, marks=pytest.mark.long)])
 def test_what_is_no_value_is_null_with_a_row_error(
-    query: str,
-    rows: list[Any],
-    failed: list[int],
+    queries: list[tuple[str, list[Any], list[int]]],
     con: Connection,  # noqa: F811
 ) -> None:
-    assert run(con, query) == (rows, failed)
+    for query, rows, failed in queries:
+        assert run(con, query) == (rows, failed), query
 
 
 def test_the_row_error_says_what_was_read_where(con: Connection) -> None:  # noqa: F811
@@ -87,33 +86,33 @@ def test_columns_that_are_no_answers_fail_as_ever(con: Connection) -> None:  # n
         con.sql(f"SELECT (k || a)::INT, y.k::INT FROM ({INNER}) z JOIN t y USING (id, k)")
 
 
-@pytest.mark.parametrize(
-    ("statement", "rows", "failed"),
-    [
-        (f"INSERT INTO o SELECT a, id FROM ({INNER}) ORDER BY a LIMIT 2", [(D, 3), (None, 1)], [2]),
-        (f"{W} INSERT INTO o SELECT a, id FROM z WHERE id > 1", [(D, 3), (None, 2), (None, 4)],
-         [1, 3]),
-        (f"{W} INSERT INTO o BY NAME SELECT a AS d FROM z WHERE id > 2", [(D, None), (None, None)],
-         [2]),
-        (f"INSERT INTO o(n) SELECT DISTINCT a FROM ({INNER}) WHERE id < 3", [(None, 7),
-         (None, None)], None),
-        (f"INSERT INTO o SELECT max({A}), 1 FROM t", [(None, 1)], [1]),
-        (f"INSERT INTO o SELECT {A}, 1 FROM t WHERE id = 3 UNION SELECT {A}, 1 FROM t WHERE id = 2",
-         [(D, 1), (None, 1)], None),
-        (f"INSERT INTO o SELECT d, n FROM (SELECT d, n, {A} AS a FROM t) WHERE a = '7'",
-         [(date(2024, 1, 1), 7)], []),
-    ],
-)  # fmt: skip
+INSERTS: list[tuple[str, list[Any], list[int] | None]] = [
+    (f"INSERT INTO o SELECT a, id FROM ({INNER}) ORDER BY a LIMIT 2", [(D, 3), (None, 1)], [2]),
+    (f"{W} INSERT INTO o SELECT a, id FROM z WHERE id > 1", [(D, 3), (None, 2), (None, 4)],
+     [1, 3]),
+    (f"{W} INSERT INTO o BY NAME SELECT a AS d FROM z WHERE id > 2", [(D, None), (None, None)],
+     [2]),
+    (f"INSERT INTO o(n) SELECT DISTINCT a FROM ({INNER}) WHERE id < 3", [(None, 7),
+     (None, None)], None),
+    (f"INSERT INTO o SELECT max({A}), 1 FROM t", [(None, 1)], [1]),
+    (f"INSERT INTO o SELECT {A}, 1 FROM t WHERE id = 3 UNION SELECT {A}, 1 FROM t WHERE id = 2",
+     [(D, 1), (None, 1)], None),
+    (f"INSERT INTO o SELECT d, n FROM (SELECT d, n, {A} AS a FROM t) WHERE a = '7'",
+     [(date(2024, 1, 1), 7)], []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("inserts", [INSERTS[::2], pytest.param(INSERTS, marks=pytest.mark.long)])
 def test_an_insert_of_such_a_column_is_cast_likewise(
-    statement: str,
-    rows: list[Any],
-    failed: list[int] | None,
-    o: Connection,  # noqa: F811
+    inserts: list[tuple[str, list[Any], list[int] | None]],
+    con: Connection,  # noqa: F811
 ) -> None:
-    written, found = run(o, statement)
-    assert written == [(len(rows),)]
-    assert o.sql("FROM o ORDER BY ALL").fetchall() == rows
-    assert len(found) == 1 if failed is None else found == failed
+    for statement, rows, failed in inserts:
+        con.sql("CREATE OR REPLACE TABLE o(d DATE, n TINYINT)")
+        written, found = run(con, statement)
+        assert written == [(len(rows),)], statement
+        assert con.sql("FROM o ORDER BY ALL").fetchall() == rows, statement
+        assert len(found) == 1 if failed is None else found == failed, statement
 
 
 def test_what_joins_on_a_cast_still_ends_the_query(con: Connection) -> None:  # noqa: F811
@@ -121,16 +120,13 @@ def test_what_joins_on_a_cast_still_ends_the_query(con: Connection) -> None:  # 
         con.sql(f"{W} SELECT z.id FROM z JOIN t ON z.a::INT = t.n WHERE z.id = 2")
 
 
-@pytest.mark.parametrize(
-    ("items", "expected"),
-    [
-        ("unnest([{'a': 1, 'b': x}], recursive := true), x", (1, "UP", "UP")),
-        ("x AS y, unnest([{'a': x, 'b': 1}], recursive := true)", ("UP", "UP", 1)),
-        ("unnest({'a': x, 'b': {'c': 2}}, recursive := true), 3 AS d", ("UP", 2, 3)),
-    ],
-)
-def test_items_that_are_several_columns_are_read(items: str, expected: tuple[object, ...]) -> None:
+def test_items_that_are_several_columns_are_read() -> None:
     """`unnest` of structs gives a column per field."""
     with connect(FakeBackend(lambda query, fields: "UP")) as connection:
-        entry = f"WITH a AS (SELECT LLM('up', 1) AS x), b AS (SELECT {items} FROM a)"
-        assert connection.sql(f"{entry} SELECT * FROM b").fetchall() == [expected]
+        for items, expected in (
+            ("unnest([{'a': 1, 'b': x}], recursive := true), x", (1, "UP", "UP")),
+            ("x AS y, unnest([{'a': x, 'b': 1}], recursive := true)", ("UP", "UP", 1)),
+            ("unnest({'a': x, 'b': {'c': 2}}, recursive := true), 3 AS d", ("UP", 2, 3)),
+        ):
+            entry = f"WITH a AS (SELECT LLM('up', 1) AS x), b AS (SELECT {items} FROM a)"
+            assert connection.sql(f"{entry} SELECT * FROM b").fetchall() == [expected]

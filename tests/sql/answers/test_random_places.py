@@ -8,12 +8,14 @@ from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.connection import Connection, connect
 from relquery.errors import PartialResultWarning
 from tests.sql.fakes import FakeBackend
+
+pytestmark = pytest.mark.long
 
 # Texts that DuckDB and the rule for answers read alike.
 ANSWERS = ["7", "abc", "2024-01-03", "4.5", "true", '{"k": [7]}', "99999999999", "", "[1, 2]"]
@@ -106,7 +108,6 @@ def by_duckdb(value: str, plain: duckdb.DuckDBPyConnection) -> dict[int, Any]:
     return found
 
 
-@settings(max_examples=30)
 @given(value=VALUES, shape=st.sampled_from(SHAPES))
 def test_a_value_is_duckdbs_or_its_row_has_an_error(
     sides: tuple[Connection, duckdb.DuckDBPyConnection], value: str, shape: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations, product
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -26,7 +27,13 @@ CALLS = st.lists(st.tuples(FIELDS, FIELDS, FIELDS), min_size=1, max_size=3, uniq
 
 def rules(minimum: int = 1) -> Rules:
     """A model with breakpoints, priced like Anthropic's."""
-    known = {"write": 1.25, "write_hour": 2.0, "breakpoints": 4, "lookback": 20, "lifetime": 300}
+    known: dict[str, Any] = {
+        "write": 1.25,
+        "write_hour": 2.0,
+        "breakpoints": 4,
+        "lookback": 20,
+        "lifetime": 300,
+    }
     return Rules("m", "anthropic", "", "", 1.0, 0.1, 1.0, minimum, **known)
 
 

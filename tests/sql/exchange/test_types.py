@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date, time, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -20,6 +20,7 @@ from relquery.cli.terminal.show import to_json
 from relquery.connection import Connection, connect
 from relquery.sql.exchange.files import for_csv, for_parquet
 from relquery.sql.exchange.texts import holds
+from relquery.sql.result import Result
 from tests.sql.fakes import FakeBackend
 
 # Read as DuckDB's own Python client reads them.
@@ -77,7 +78,7 @@ OTHERWISE: list[tuple[str, Any]] = [
 ]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def con() -> Iterator[Connection]:
     with connect(FakeBackend(lambda query, fields: "7"), ledger=None) as connection:
         yield connection
@@ -87,66 +88,72 @@ def same(one: Any, other: Any) -> bool:
     return repr(one) == repr(other)  # NaN is not itself
 
 
-@pytest.mark.parametrize("value", AS_DUCKDB)
-def test_a_value_in_python_is_the_one_that_duckdb_gives(
-    value: str, con: Connection, plain: duckdb.DuckDBPyConnection
+def columns(values: Sequence[str]) -> str:
+    """SELECT with a column for each value, and a second row of NULL."""
+    names = [f"{value} AS c{at}" for at, value in enumerate(values)]
+    return f"SELECT {', '.join(names)}, '7' AS answer UNION ALL SELECT {'NULL, ' * len(names)}'x'"
+
+
+def test_values_in_python_are_those_that_duckdb_gives(
+    con: Connection, plain: duckdb.DuckDBPyConnection
 ) -> None:
-    query = f"SELECT {value} AS a, LLM('Say 7') UNION ALL SELECT NULL, 'x'"
-    ((wanted, _),) = plain.execute(f"SELECT {value}, '7'").fetchall()
-    if isinstance(wanted, tuple):  # DuckDB's fixed-size lists
-        wanted = list(wanted)
-    ((got, answer), empty) = con.sql(query).fetchall()
-    assert same(got, wanted)
-    assert (answer, empty) == ("7", (None, "x"))
+    wanted, _ = plain.execute(columns(AS_DUCKDB)).fetchall()
+    asked = columns(AS_DUCKDB).replace("'7' AS", "LLM('Say 7') AS")
+    got, empty = con.sql(asked).fetchall()
+    assert empty == (*[None] * len(AS_DUCKDB), "x")
+    for value, one, other in zip([*AS_DUCKDB, "'7'"], got, wanted, strict=True):
+        # DuckDB's fixed-size lists are tuples; NaN is not itself.
+        assert repr(one) == repr(list(other) if isinstance(other, tuple) else other), value
 
 
-@pytest.mark.parametrize(("value", "wanted"), OTHERWISE)
-def test_some_values_in_python_are_others_than_duckdbs(
-    value: str, wanted: Any, con: Connection
-) -> None:
-    assert con.sql(f"SELECT {value} AS a UNION ALL SELECT NULL").fetchall() == [(wanted,), (None,)]
+def test_some_values_in_python_are_others_than_duckdbs(con: Connection) -> None:
+    got, empty = con.sql(columns([value for value, _ in OTHERWISE])).fetchall()
+    assert list(got) == [*(wanted for _, wanted in OTHERWISE), "7"]
+    assert empty == (*[None] * len(OTHERWISE), "x")
 
 
-@pytest.mark.parametrize("value", [*AS_DUCKDB, *(value for value, _ in OTHERWISE)])
 def test_no_form_of_a_result_fails_or_holds_bytes_that_only_duckdb_reads(
-    value: str, con: Connection, tmp_path: Path
+    con: Connection, tmp_path: Path
 ) -> None:
-    result = con.sql(f"SELECT {value} AS a, 1 AS a UNION ALL SELECT NULL, 2")
+    values = [*AS_DUCKDB, *(value for value, _ in OTHERWISE)]
+    result = con.sql(columns([*values, "1"]).replace("'7' AS answer", "'7' AS c0"))
     assert len(result.df()) == len(result.pl()) == 2
     assert repr(result)
     assert result._repr_html_()
     json.loads(to_json([list(row) for row in result.fetchall()]))
-    names = ["a", "b"]
+    names = [f"n{at}" for at in range(len(values) + 2)]
     pa_csv.write_csv(for_csv(result.table, names), tmp_path / "a.csv")
     pq.write_table(for_parquet(result.table, names), tmp_path / "a.parquet")
     assert pq.read_table(tmp_path / "a.parquet").column_names == names
-    if not any(one in value for one in ("BLOB", "GEOMETRY")):
-        assert not holds(result.arrow().schema.field(0).type, pa.types.is_binary)
+    for value, field in zip(values, result.arrow().schema, strict=False):
+        if not any(one in value for one in ("BLOB", "GEOMETRY")):
+            assert not holds(field.type, pa.types.is_binary), value
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
+def test_what_arrow_has_no_type_for_is_text(con: Connection) -> None:
+    for value, text in [
         ("'101'::BIT", "101"),
         ("'12'::BIGNUM", "12"),
         ("{'a': 1}::VARIANT", '{"a":1}'),
         ("'12:30:00+02'::TIMETZ", "12:30:00+02"),
         ("340282366920938463463374607431768211455::UHUGEINT", str(2**128 - 1)),
-    ],
-)
-def test_what_arrow_has_no_type_for_is_text(value: str, text: str, con: Connection) -> None:
-    result = con.sql(f"SELECT {value} AS a")
-    assert result.arrow().to_pylist() == [{"a": text}]
-    assert result.pl().item() == text
+    ]:
+        result = con.sql(f"SELECT {value} AS a")
+        assert result.arrow().to_pylist() == [{"a": text}]
+        assert result.pl().item() == text
 
 
-@pytest.mark.parametrize("kind", ["BIGINT", "HUGEINT", "UBIGINT"])
-def test_a_frame_keeps_every_digit_beside_null(kind: str, con: Connection) -> None:
-    result = con.sql(f"SELECT 9007199254740993::{kind} AS a UNION ALL SELECT NULL")
-    assert int(result.df().iloc[0, 0]) == int(result.pl()["a"][0]) == 9007199254740993
-    assert result.df().isna().iloc[1, 0]
-    huge = con.sql("SELECT 170141183460469231731687303715884105727 AS a")
-    assert int(huge.df().iloc[0, 0]) == int(huge.pl()["a"][0]) == 2**127 - 1
+def first(result: Result) -> Any:
+    return result.df().iloc[0, 0]
+
+
+def test_a_frame_keeps_every_digit_beside_null(con: Connection) -> None:
+    for kind in ["BIGINT", "HUGEINT", "UBIGINT"]:
+        result = con.sql(f"SELECT 9007199254740993::{kind} AS a UNION ALL SELECT NULL")
+        assert int(first(result)) == int(result.pl()["a"][0]) == 9007199254740993
+        assert result.df().isna().iloc[1, 0]
+        huge = con.sql("SELECT 170141183460469231731687303715884105727 AS a")
+        assert int(first(huge)) == int(huge.pl()["a"][0]) == 2**127 - 1
 
 
 def test_a_column_of_small_numbers_is_a_plain_one_in_pandas(con: Connection) -> None:

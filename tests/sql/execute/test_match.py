@@ -16,7 +16,6 @@ from relquery.prompt import Answer, Finish, Prompt, Sampling
 from tests.sql.fakes import text_of
 
 JOIN = "SELECT a.x, b.y FROM a JOIN b ON {} ORDER BY ALL"
-EACH = JOIN.format("AI_FILTER('Divisible?', a.x, b.y)")
 AT_ONCE = JOIN.format("AI_FILTER('Divisible?', a.x, b.y, classify := true)")
 
 
@@ -75,21 +74,29 @@ def con(backend: Divider) -> Iterator[Connection]:
         yield connection
 
 
+def pairs(xs: int, ys: int) -> list[tuple[int, int]]:
+    return [(x, y) for x in range(1, xs + 1) for y in range(1, ys + 1) if x % y == 0]
+
+
 def test_pairs_are_those_of_asking_about_each(con: Connection, backend: Divider) -> None:
-    wanted = con.sql(EACH).fetchall()
-    assert len(backend.asked) == 1200
-    backend.asked.clear()
-    assert con.sql(AT_ONCE).fetchall() == wanted
+    (call,) = con.explain(AT_ONCE).calls
+    assert (call.rows, call.calls, call.counts) == (1200, 30, "exact")
+    assert backend.asked == []
+    assert con.sql(AT_ONCE).fetchall() == pairs(30, 40)
     assert len(backend.asked) == 30
+    backend.asked.clear()
+    backend.limit = 700  # candidates that do not fit are asked in parts
+    assert con.sql(AT_ONCE).fetchall() == pairs(30, 40)
+    assert len(backend.asked) > 30
 
 
 def test_a_plain_condition_leaves_fewer_pairs(con: Connection, backend: Divider) -> None:
     on = "a.k = b.k AND a.x > b.y AND AI_FILTER('Divisible?', a.x, b.y{})"
     wanted = con.sql(JOIN.format(on.format(""))).fetchall()
-    pairs = len(backend.asked)
+    singly = len(backend.asked)
     backend.asked.clear()
     assert con.sql(JOIN.format(on.format(", classify := true"))).fetchall() == wanted
-    assert len(backend.asked) < 30 < pairs
+    assert len(backend.asked) < 30 < singly
 
 
 def test_the_few_values_are_the_candidates(con: Connection, backend: Divider) -> None:
@@ -99,36 +106,18 @@ def test_the_few_values_are_the_candidates(con: Connection, backend: Divider) ->
     assert all(text.count('"y"') == 40 for text in backend.asked)
 
 
-def test_where_neither_side_has_few_values_there_are_several_calls_a_row(con, backend) -> None:
+def test_many_candidates_are_asked_in_several_calls(con: Connection, backend: Divider) -> None:
     con.database.execute(
         "CREATE TABLE p AS SELECT i + 1 AS x FROM range(60) r(i);"
         "CREATE TABLE q AS SELECT i + 1 AS y FROM range(70) r(i)"
     )
     query = AT_ONCE.replace("FROM a", "FROM p a").replace("JOIN b", "JOIN q b")
-    wanted = con.sql(query.replace(", classify := true", "")).fetchall()
-    backend.asked.clear()
-    assert con.sql(query).fetchall() == wanted
+    assert con.sql(query).fetchall() == pairs(60, 70)
     assert len(backend.asked) == 140  # 60 candidates in two calls for each of 70
 
 
-def test_candidates_that_do_not_fit_are_asked_in_parts(con: Connection, backend: Divider) -> None:
-    wanted = con.sql(AT_ONCE).fetchall()
-    backend.asked.clear()
-    backend.limit = 700
-    assert con.sql(AT_ONCE).fetchall() == wanted
-    assert len(backend.asked) > 30
-
-
-def test_explain_tells_the_calls(con: Connection, backend: Divider) -> None:
-    (call,) = con.explain(AT_ONCE).calls
-    assert (call.rows, call.calls, call.counts) == (1200, 30, "exact")
-    assert backend.asked == []
-
-
-def test_an_invalid_answer_is_an_error_of_its_pairs_alone(
-    con: Connection, backend: Divider
-) -> None:
-    wanted = [pair for pair in con.sql(EACH).fetchall() if pair[0] != 7]
+def test_an_error_is_that_of_its_pairs_alone(con: Connection, backend: Divider) -> None:
+    wanted = [pair for pair in pairs(30, 40) if pair[0] != 7]
     backend.broken = "7\n"
     with pytest.warns(
         PartialResultWarning,
@@ -148,16 +137,13 @@ def test_a_second_run_finds_the_calls_in_the_ledger(backend: Divider) -> None:
         assert con.sql(AT_ONCE).report.ledger_hits == 1
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
+def test_what_is_no_pair_of_tables_is_refused(con: Connection, backend: Divider) -> None:
+    for call, message in [
         ("AI_FILTER('?', a.x, classify := true)", "fields of two tables"),
         ("AI_FILTER('?', a.x + b.y, classify := true)", "fields of two tables"),
         ("AI_FILTER(PROMPT('{0} {1}?', a.x, b.y), classify := true)", "needs a text"),
         ("AI_FILTER('?', a.x, b.y, classify := 1)", "expected true or false"),
-    ],
-)
-def test_what_is_no_pair_of_tables_is_refused(call: str, message: str, con, backend) -> None:
-    with pytest.raises(QueryError, match=message):
-        con.sql(JOIN.format(call))
+    ]:
+        with pytest.raises(QueryError, match=message):
+            con.sql(JOIN.format(call))
     assert backend.asked == []

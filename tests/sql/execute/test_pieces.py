@@ -23,7 +23,9 @@ TEXTS = st.lists(
 
 
 @given(TEXTS, st.integers(1, 5))
-def test_pieces_of_texts_are_as_written_one_by_one_and_give_the_cell_back(cells, at_once) -> None:
+def test_pieces_of_texts_are_as_written_one_by_one_and_give_the_cell_back(
+    cells: list[str | None], at_once: int
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pieces_module, "_AT_ONCE", at_once)
         _check_pieces(cells)
@@ -50,7 +52,7 @@ def test_prompts_are_those_of_lowered_rows_however_they_are_read() -> None:
     ]
     codes = np.array([[0, 1], [1, 1], [0, 0]], np.int32)
     fields = np.array([[1, 0], [0, 1]], np.int32)
-    prompts = Prompts(Template("Why?", pieces), codes, np.array([2, 1]), fields)
+    prompts = Prompts(Template(("Why?",), pieces), codes, np.array([2, 1]), fields)
     for prompt, row, order in zip(prompts, (2, 1), fields.tolist(), strict=True):
         texts = tuple(Text(pieces[at][codes[row, at]]) for at in order)
         assert prompt[2:-1] == lower(Bag(texts, SEPARATOR))

@@ -15,6 +15,7 @@ def answer(query: str, fields: Fields) -> str | Answer:
     first = query.partition("\n")[0]
     if first in ANSWERS:
         given = ANSWERS[first]
-        return given(fields) if callable(given) else given
+        reply: str | Answer = given(fields) if callable(given) else given
+        return reply
     is_row = isinstance(fields, dict)
     return "Yes" if is_row and str(fields.get("title")).startswith("A") else "No"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 import relquery as rq
 from relquery.backends.base import Backend
-from relquery.connection import connect
+from relquery.config import PromptForm
+from relquery.connection import Connection, connect
 from relquery.errors import ConfigError, QueryError
 from relquery.prompt import Answer, Finish, Prompt, Role, Sampling
 from tests.sql.fakes import text_of
@@ -19,13 +21,13 @@ class Heard(Backend):
     """Keeps the texts of prompts; answers with the last line of each."""
 
     name = "heard"
-    has_modules = True  # type: ignore[assignment]
+    has_modules = True
 
     def __init__(self) -> None:
         self.texts: list[str] = []
         self.samplings: list[Sampling] = []
 
-    def answer(self, prompts, sampling):
+    def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Iterator[tuple[int, Answer]]:
         self.samplings.append(sampling)
         for at, prompt in enumerate(prompts):
             self.texts.append(said(prompt))
@@ -48,7 +50,7 @@ def heard() -> Heard:
 
 
 @pytest.fixture
-def con(heard: Heard):
+def con(heard: Heard) -> Iterator[Connection]:
     with connect(heard, order="original") as connection:
         connection.sql(
             "CREATE TABLE films AS FROM (VALUES (1, 'Alien', 'horror', ['a', 'b: c']), "
@@ -92,7 +94,7 @@ ONE = "Loud?\n\ntitle, genre:\nAlien\nhorror"
         ),
     ],
 )
-def test_a_call_is_sent_in_lines(call, text, con, heard) -> None:
+def test_a_call_is_sent_in_lines(call: str, text: str, con: Connection, heard: Heard) -> None:
     con.sql(f"SELECT {call} FROM films WHERE id = 1")
     assert heard.texts[0] == text
 
@@ -108,12 +110,14 @@ def test_a_call_is_sent_in_lines(call, text, con, heard) -> None:
         ("LLM('Yes or no?', title, labels := ['Yes', 'No'], form := 'json')", False),
     ],
 )
-def test_lines_leave_it_to_a_prompt_that_names_all_labels_to_tell_them(call, told, con, heard):
+def test_lines_leave_it_to_a_prompt_that_names_all_labels_to_tell_them(
+    call: str, told: bool, con: Connection, heard: Heard
+) -> None:
     con.sql(f"SELECT {call} FROM films WHERE id = 1", form="lines")
     assert [sampling.told for sampling in heard.samplings] == [told]
 
 
-def test_a_keyword_of_the_connection_or_query_is_for_calls_that_do_not_say(heard) -> None:
+def test_a_keyword_of_the_connection_or_query_is_for_calls_that_do_not_say(heard: Heard) -> None:
     query = "SELECT LLM('a', x), LLM('b', x, form := 'json') FROM (SELECT 'text' AS x)"
     with connect(heard, form="lines") as con:
         con.sql(query)
@@ -125,14 +129,14 @@ def test_a_keyword_of_the_connection_or_query_is_for_calls_that_do_not_say(heard
     assert heard.texts[2].endswith(as_json)
 
 
-def test_the_forms_have_answers_of_their_own_in_the_ledger(con, heard) -> None:
+def test_the_forms_have_answers_of_their_own_in_the_ledger(con: Connection, heard: Heard) -> None:
     for form in ("json", "lines", "json", "lines"):
         con.sql("SELECT LLM('Loud?', title) FROM films", form=form)
     assert len(heard.texts) == 4
     assert con.explain("SELECT LLM('Loud?', title) FROM films", form="lines").calls[0].calls == 0
 
 
-def test_a_group_is_a_line_for_each_item(con, heard) -> None:
+def test_a_group_is_a_line_for_each_item(con: Connection, heard: Heard) -> None:
     con.sql(
         "SELECT AI_AGG('Sum up.', x, form := 'lines') FROM (VALUES ('one'), ('"
         "two\nlines'), ('')) t(x)"
@@ -140,28 +144,27 @@ def test_a_group_is_a_line_for_each_item(con, heard) -> None:
     assert heard.texts == ['Sum up.\n\none\ntwo\n lines\n""']
 
 
-def test_explain_and_preview_count_the_form_that_is_sent(heard, con) -> None:
+def test_explain_and_preview_count_the_form_that_is_sent(heard: Heard, con: Connection) -> None:
     query = "SELECT LLM('Loud?', title, genre) FROM films"
-    efforts = [con.explain(query, form=form).calls[0].effort for form in ("json", "lines")]
-    assert efforts[1].prompt_tokens < efforts[0].prompt_tokens
+    forms: list[PromptForm] = ["json", "lines"]
+    efforts = [con.explain(query, form=form).calls[0].effort for form in forms]
+    as_json, as_lines = (each.prompt_tokens for each in efforts if each is not None)
+    assert as_lines < as_json
     con.preview(query, form="lines", rows=1)
     assert heard.texts[0].startswith("Loud?\n\ntitle, genre:\n")
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
+def test_another_form_is_refused_before_the_first_call(con: Connection, heard: Heard) -> None:
+    for call, message in [
         ("LLM('a', title, form := 'line')", "Did you mean 'lines'"),
         ("LLM('a', title, form := 3)", "expected 'json' or 'lines'"),
-    ],
-)
-def test_another_form_is_refused_before_the_first_call(call, message, con, heard) -> None:
-    with pytest.raises(QueryError, match=message):
-        con.sql(f"SELECT {call} FROM films")
-    assert not heard.texts
+    ]:
+        with pytest.raises(QueryError, match=message):
+            con.sql(f"SELECT {call} FROM films")
+        assert not heard.texts
 
 
-def test_a_join_with_candidates_is_json_only(con, heard) -> None:
+def test_a_join_with_candidates_is_json_only(con: Connection, heard: Heard) -> None:
     join = "AI_FILTER('Is {a.title} {b.genre}?', classify := true, form := 'lines')"
     with pytest.raises(QueryError, match="Remove form or classify"):
         con.sql(f"SELECT a.id FROM films a JOIN films b ON {join}")
@@ -172,13 +175,14 @@ def test_connect_names_the_forms() -> None:
         connect("demo", form="line")  # type: ignore[arg-type]
 
 
-def test_frames_take_the_form_of_a_verb_and_of_a_run(con, heard) -> None:
+def test_frames_take_the_form_of_a_verb_and_of_a_run(con: Connection, heard: Heard) -> None:
     frame = rq.frame([{"word": "one"}], con)
     frame.sem_map("Shout {word}", "loud", form="lines").collect()
     frame.sem_map("Whisper {word}", "quiet").collect(form="lines")
     assert [text.endswith("\n\none") for text in heard.texts] == [True, True]
 
 
+@pytest.mark.long
 def test_the_demo_model_answers_in_lines(tmp_path: Path) -> None:
     with connect("demo", ledger=tmp_path / "run.db") as con:
         con.register("movies", rq.demo_table("movies"))

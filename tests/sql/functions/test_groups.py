@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from relquery.connection import Connection
@@ -16,6 +18,11 @@ def _by_length(fields: Fields) -> Answer:
         fields["title"], -3.0
     )
     return Answer("Yes", Finish.STOP, scores={"Yes": likely, "No": -9.0})
+
+
+def given(backend: FakeBackend) -> Any:
+    """The data of the first request, which is a list where a group is asked about."""
+    return backend.asked[0].fields
 
 
 def test_a_rank_counts_from_the_best(con: Connection) -> None:
@@ -47,7 +54,7 @@ def test_the_rows_that_rank_first_are_the_only_ones_of_which_more_is_asked(
 ) -> None:
     ANSWERS["Is this a good match for: sandy?"] = _by_length
     ranks = "SELECT id, AI_RANK('sandy', title) AS r FROM films"
-    con.database.execute(f"CREATE TABLE ranked AS {_values(con, ranks)}")
+    con.database.execute(f"CREATE OR REPLACE TABLE ranked AS {_values(con, ranks)}")
     by_column = order.replace("AI_RANK('sandy', title)", "r")
     expected = con.sql(f"SELECT id, r FROM ranked ORDER BY {by_column}").fetchall()
     backend.asked.clear()
@@ -65,19 +72,21 @@ def _values(con: Connection, query: str) -> str:
     )
 
 
-@pytest.mark.parametrize(
-    "call",
-    ["AI_AGG('What?', title)", "AI_AGG(title, 'What?')", "AI_AGG(title, instruction := 'What?')"],
-)
-def test_a_group_is_asked_about_as_a_whole(call: str, con: Connection, backend) -> None:
-    ANSWERS["What?"] = "+".join
-    query = f"SELECT genre, {call} AS a FROM films GROUP BY genre ORDER BY genre"
-    assert con.sql(query).fetchall() == [
-        ("comedy", "Amelie+Brazil"),
-        ("drama", "Dune"),  # NULL is left out
-        ("horror", "Alien+Alien"),
-    ]
-    assert len(backend.asked) == 3
+def test_a_group_is_asked_about_as_a_whole(con: Connection, backend: FakeBackend) -> None:
+    for call in [
+        "AI_AGG('What?', title)",
+        "AI_AGG(title, 'What?')",
+        "AI_AGG(title, instruction := 'What?')",
+    ]:
+        backend.asked.clear()
+        ANSWERS["What?"] = "+".join
+        query = f"SELECT genre, {call} AS a FROM films GROUP BY genre ORDER BY genre"
+        assert con.sql(query).fetchall() == [
+            ("comedy", "Amelie+Brazil"),
+            ("drama", "Dune"),  # NULL is left out
+            ("horror", "Alien+Alien"),
+        ]
+        assert len(backend.asked) == 3
 
 
 def test_a_group_may_be_filtered_ordered_and_distinct(con: Connection) -> None:
@@ -92,35 +101,36 @@ def test_a_group_may_be_filtered_ordered_and_distinct(con: Connection) -> None:
     assert result.columns[0] == "ai_agg('What?', title ORDER BY id DESC) FILTER (WHERE stars > 3)"
 
 
-def test_a_group_of_several_fields_is_a_list_of_objects(con: Connection, backend) -> None:
+def test_a_group_of_several_fields_is_a_list_of_objects(
+    con: Connection, backend: FakeBackend
+) -> None:
     con.sql("SELECT AI_AGG('What?', title, stars) FROM films WHERE id < 3")
-    assert backend.asked[0].fields == [
+    assert given(backend) == [
         {"title": "Alien", "stars": 4.5},
         {"title": "Amelie", "stars": 4.0},
     ]
 
 
-def test_a_summary_is_an_aggregate_without_a_question(con: Connection, backend) -> None:
+def test_a_summary_is_an_aggregate_without_a_question(
+    con: Connection, backend: FakeBackend
+) -> None:
     con.sql("SELECT AI_SUMMARIZE_AGG(title) FROM films WHERE id < 3")
     assert backend.asked[0].query == "Summarize the texts."
-    assert backend.asked[0].fields == ["Alien", "Amelie"]
+    assert given(backend) == ["Alien", "Amelie"]
 
 
-@pytest.mark.parametrize(
-    ("query", "place"),
-    [
+def test_a_rank_where_rows_have_none_yet_names_a_way(con: Connection, backend: FakeBackend) -> None:
+    for query, place in [
         ("SELECT id FROM films WHERE AI_RANK('x', title) < 3", "WHERE"),
         ("SELECT max(AI_RANK('x', title)) FROM films", "an aggregate"),
         (
             "SELECT AI_RANK('x', title) AS r, count(*) FROM films GROUP BY AI_RANK('x', title)",
             "GROUP",
         ),
-    ],
-)
-def test_a_rank_where_rows_have_none_yet_names_a_way(query: str, place: str, con, backend) -> None:
-    with pytest.raises(QueryError, match=f"is in {place}.*QUALIFY"):
-        con.sql(query)
-    assert backend.asked == []
+    ]:
+        with pytest.raises(QueryError, match=f"is in {place}.*QUALIFY"):
+            con.sql(query)
+        assert backend.asked == []
 
 
 def test_a_rank_takes_its_arguments_in_both_orders(con: Connection) -> None:
@@ -136,18 +146,16 @@ def test_a_call_without_columns_is_no_key_of_group_by_all(con: Connection) -> No
     assert con.sql(query).fetchall() == [("No", 0)]
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
+def test_clauses_of_an_aggregate_go_together(con: Connection, backend: FakeBackend) -> None:
+    for call in [
         "AI_AGG(DISTINCT 'What?', title ORDER BY title)",
         "AI_AGG(title, 'What?' ORDER BY title)",
         "AI_AGG('What?', title ORDER BY title)",
-    ],
-)
-def test_clauses_of_an_aggregate_go_together(call: str, con: Connection, backend) -> None:
-    con.sql(f"SELECT {call} FROM films")
-    assert backend.asked[0].query == "What?"
-    assert backend.asked[0].fields == sorted(backend.asked[0].fields)
+    ]:
+        backend.asked.clear()
+        con.sql(f"SELECT {call} FROM films")
+        assert backend.asked[0].query == "What?"
+        assert given(backend) == sorted(given(backend))
 
 
 def test_a_summary_may_have_an_instruction(con: Connection, backend: FakeBackend) -> None:
@@ -160,25 +168,23 @@ def test_a_summary_takes_no_question(con: Connection) -> None:
         con.sql("SELECT AI_SUMMARIZE_AGG(title, 'In a line') FROM films")
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
+def test_distinct_may_precede_all_arguments(con: Connection, backend: FakeBackend) -> None:
+    for call in [
         "AI_AGG(DISTINCT 'Which?', genre, max_tokens := 9)",
         "AI_AGG(DISTINCT genre, instruction := 'Which?')",
         "AI_AGG(DISTINCT 'Which?', genre ORDER BY genre)",
         "AI_SUMMARIZE_AGG(DISTINCT genre, instruction := 'Which?')",
-    ],
-)
-def test_distinct_may_precede_all_arguments(call: str, con, backend) -> None:
-    con.sql(f"SELECT {call} FROM films")
-    texts = backend.asked[0].fields
-    assert backend.asked[0].query == "Which?"
-    assert len(texts) == len(set(texts)) > 1
+    ]:
+        backend.asked.clear()
+        con.sql(f"SELECT {call} FROM films")
+        texts = given(backend)
+        assert backend.asked[0].query == "Which?"
+        assert len(texts) == len(set(texts)) > 1
 
 
-def test_distinct_arguments_may_have_names(con, backend) -> None:
+def test_distinct_arguments_may_have_names(con: Connection, backend: FakeBackend) -> None:
     con.sql("SELECT AI_AGG(DISTINCT 'Which?', upper(genre) AS kind, id AS number) FROM films")
-    assert set(backend.asked[0].fields[0]) == {"kind", "number"}
+    assert set(given(backend)[0]) == {"kind", "number"}
 
 
 def test_names_of_fields_may_precede_an_order(con: Connection, backend: FakeBackend) -> None:
@@ -186,5 +192,5 @@ def test_names_of_fields_may_precede_an_order(con: Connection, backend: FakeBack
         "SELECT AI_AGG('What?', title AS name, id AS n ORDER BY id DESC) FROM films WHERE id < 3"
     )
     con.sql(query)
-    assert [list(each) for each in backend.asked[0].fields] == [["name", "n"]] * 2
-    assert [each["n"] for each in backend.asked[0].fields] == [2, 1]
+    assert [list(each) for each in given(backend)] == [["name", "n"]] * 2
+    assert [each["n"] for each in given(backend)] == [2, 1]

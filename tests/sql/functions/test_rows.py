@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import warnings
 from decimal import Decimal
-from typing import Any
 
 import pytest
 
@@ -23,7 +22,9 @@ def test_a_filter_is_true_or_false(con: Connection, backend: FakeBackend) -> Non
     assert backend.asked[0].sampling.labels == ("Yes", "No")
 
 
-def test_a_filter_that_says_how_to_answer_is_sent_as_it_is(con, backend) -> None:
+def test_a_filter_that_says_how_to_answer_is_sent_as_it_is(
+    con: Connection, backend: FakeBackend
+) -> None:
     con.sql("SELECT AI_FILTER('Good? Answer yes or no.', title) FROM films")
     assert backend.asked[0].query == "Good? Answer yes or no."
 
@@ -35,21 +36,21 @@ def test_a_filter_is_a_value_like_any_other(con: Connection) -> None:
     assert con.sql(query).fetchall() == [(1, True)]
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
+def test_a_class_is_one_of_the_labels_in_any_order_of_arguments(
+    con: Connection, backend: FakeBackend
+) -> None:
+    for call in [
         "AI_CLASSIFY(title, ['good', 'bad'], instruction := 'How is it?')",
         "AI_CLASSIFY('How is it?', title, ['good', 'bad'])",
         "AI_CLASSIFY(title, ['good', 'bad'], {'task_description': 'How is it?'})",
         "AI_CLASSIFY('How is it?', title, labels := ['good', 'bad'])",
-    ],
-)
-def test_a_class_is_one_of_the_labels_in_any_order_of_arguments(call, con, backend) -> None:
-    ANSWERS["How is it?"] = "bad"
-    assert con.sql(f"SELECT {call} FROM films WHERE id = 1").fetchall() == [("bad",)]
-    assert backend.asked[0].query == "How is it?\nAnswer good or bad."
-    assert backend.asked[0].fields == {"title": "Alien"}
-    assert backend.asked[0].sampling.labels == ("good", "bad")
+    ]:
+        backend.asked.clear()
+        ANSWERS["How is it?"] = "bad"
+        assert con.sql(f"SELECT {call} FROM films WHERE id = 1").fetchall() == [("bad",)]
+        assert backend.asked[0].query == "How is it?\nAnswer good or bad."
+        assert backend.asked[0].fields == {"title": "Alien"}
+        assert backend.asked[0].sampling.labels == ("good", "bad")
 
 
 def test_labels_may_be_described(con: Connection, backend: FakeBackend) -> None:
@@ -61,11 +62,11 @@ def test_labels_may_be_described(con: Connection, backend: FakeBackend) -> None:
     assert "a: first\nb: second" in backend.asked[0].query
 
 
-@pytest.mark.parametrize("option", ["multi := true", "{'output_mode': 'multi'}"])
-def test_several_labels_are_a_list(option: str, con: Connection) -> None:
-    ANSWERS["Classify the data."] = '{"answer": ["b", "a", "b"]}'
-    query = f"SELECT AI_CLASSIFY(title, ['a', 'b', 'c'], {option}) FROM films WHERE id = 1"
-    assert con.sql(query).fetchall() == [(["b", "a"],)]
+def test_several_labels_are_a_list(con: Connection) -> None:
+    for option in ["multi := true", "{'output_mode': 'multi'}"]:
+        ANSWERS["Classify the data."] = '{"answer": ["b", "a", "b"]}'
+        query = f"SELECT AI_CLASSIFY(title, ['a', 'b', 'c'], {option}) FROM films WHERE id = 1"
+        assert con.sql(query).fetchall() == [(["b", "a"],)]
 
 
 def test_a_label_that_does_not_exist_is_an_error_of_the_row(con: Connection) -> None:
@@ -90,9 +91,8 @@ def test_extracted_values_have_their_types(con: Connection) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("type_", "text", "value"),
-    [
+def test_types_come_in_several_forms(con: Connection) -> None:
+    for type_, text, value in [
         ("'INTEGER'", '{"answer": 7}', 7),
         ("{'who': 'Who wrote it?'}", '{"who": "Ann"}', {"who": "Ann"}),
         ("['who', 'when']", '{"who": "Ann", "when": null}', {"who": "Ann", "when": None}),
@@ -102,12 +102,10 @@ def test_extracted_values_have_their_types(con: Connection) -> None:
             {"n": 3},
         ),
         ("'h HUGEINT'", '{"h": 170141183460469231731687303715884105727}', {"h": 2**127 - 1}),
-    ],
-)
-def test_types_come_in_several_forms(type_: str, text: str, value: object, con) -> None:
-    ANSWERS["Extract from the data what is asked for."] = text
-    query = f"SELECT AI_EXTRACT(title, {type_}) FROM films WHERE id = 1"
-    assert con.sql(query).fetchall() == [(value,)]
+    ]:
+        ANSWERS["Extract from the data what is asked for."] = text
+        query = f"SELECT AI_EXTRACT(title, {type_}) FROM films WHERE id = 1"
+        assert con.sql(query).fetchall() == [(value,)]
 
 
 def test_llm_and_complete_take_a_type(con: Connection, backend: FakeBackend) -> None:
@@ -129,7 +127,9 @@ def test_an_invalid_value_is_null_with_an_error_that_says_what_is_wrong(con: Con
     assert result.errors[0].error == "day is '2024-02-30'; expected DATE."
 
 
-def test_a_score_is_the_probability_of_the_first_label(con: Connection, backend) -> None:
+def test_a_score_is_the_probability_of_the_first_label(
+    con: Connection, backend: FakeBackend
+) -> None:
     scores = {"Yes": -0.5, "No": -0.9327521295671886}
     ANSWERS["Good?"] = Answer("Yes", Finish.STOP, scores=scores)
     ((value,),) = con.sql("SELECT AI_SCORE('Good?', title) FROM films WHERE id = 1").fetchall()
@@ -150,7 +150,9 @@ def test_a_score_without_probabilities_is_an_error_of_the_row(con: Connection) -
     assert rows == [(None,)]
 
 
-def test_a_failed_answer_skips_all_calls_that_read_it(con: Connection, backend) -> None:
+def test_a_failed_answer_skips_all_calls_that_read_it(
+    con: Connection, backend: FakeBackend
+) -> None:
     ANSWERS["one"] = Answer(None, Finish.ERROR, "out of spice")
     with pytest.warns(PartialResultWarning, match="out of spice"):
         result = con.sql("SELECT LLM('three', LLM('two', LLM('one', id))) FROM films WHERE id = 1")
@@ -179,30 +181,27 @@ def test_white_space_around_a_label_is_no_part_of_it(con: Connection) -> None:
     assert con.sql("SELECT AI_FILTER('Good?', title) FROM films LIMIT 1").fetchall() == [(True,)]
 
 
-@pytest.mark.parametrize("scores", [{"No": -0.5}, {"Yes": float("nan"), "No": 0.0}])
-def test_odd_probabilities_do_not_end_the_query(scores: dict[str, float], con, backend) -> None:
-    ANSWERS["Good?"] = Answer("Yes", Finish.STOP, scores=scores)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PartialResultWarning)
-        ((value,),) = con.sql("SELECT AI_SCORE('Good?', title) FROM films LIMIT 1").fetchall()
-    assert value in (0.0, None)
+def test_odd_probabilities_do_not_end_the_query(con: Connection, backend: FakeBackend) -> None:
+    for scores in [{"No": -0.5}, {"Yes": float("nan"), "No": 0.0}]:
+        ANSWERS["Good?"] = Answer("Yes", Finish.STOP, scores=scores)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PartialResultWarning)
+            ((value,),) = con.sql("SELECT AI_SCORE('Good?', title) FROM films LIMIT 1").fetchall()
+        assert value in (0.0, None)
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
+def test_a_response_format_has_the_forms_of_other_systems(con: Connection) -> None:
+    for given in [
         "response_format => {'who': 'Who wrote it?'}",
         "response_format => ['who']",
         "response_format => {'type': 'json', 'schema': {'type': 'object', 'properties': "
         "{'who': {'type': 'string'}}}}",
         "response_format => {'type': 'json_schema', 'json_schema': {'name': 'n', 'schema': "
         "{'type': 'object', 'properties': {'who': {'type': 'string'}}}}}",
-    ],
-)
-def test_a_response_format_has_the_forms_of_other_systems(given: str, con: Connection) -> None:
-    ANSWERS["Extract from the data what is asked for."] = '{"who": "Ann"}'
-    query = f"SELECT AI_EXTRACT(title, {given}) FROM films LIMIT 1"
-    assert con.sql(query).fetchall() == [({"who": "Ann"},)]
+    ]:
+        ANSWERS["Extract from the data what is asked for."] = '{"who": "Ann"}'
+        query = f"SELECT AI_EXTRACT(title, {given}) FROM films LIMIT 1"
+        assert con.sql(query).fetchall() == [({"who": "Ann"},)]
 
 
 def test_a_list_of_questions_may_be_a_parameter(con: Connection) -> None:
@@ -229,22 +228,19 @@ def test_a_row_error_shows_the_call_as_written(con: Connection) -> None:
     assert errors[0].error.startswith("AI_EXTRACT(title, 'a VARCHAR').a is 'x'; the query needs")
 
 
-@pytest.mark.parametrize(
-    ("schema", "value"),
-    [
+def test_a_schema_as_a_parameter_is_a_type(con: Connection) -> None:
+    for schema, value in [
         ({"type": "integer"}, 7),
         ({"type": ["integer", "null"]}, 7),
         ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, 7),
         ({"enum": ["7", "8"]}, "7"),
         ({"type": "array", "items": {"type": "integer"}}, None),
-    ],
-)
-def test_a_schema_as_a_parameter_is_a_type(schema: dict[str, Any], value: object, con) -> None:
-    ANSWERS["Extract from the data what is asked for."] = '{"answer": 7}'
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PartialResultWarning)
-        result = con.sql("SELECT AI_EXTRACT(title, $t) FROM films WHERE id = 1", {"t": schema})
-    assert result.fetchall() == [(value,)]
+    ]:
+        ANSWERS["Extract from the data what is asked for."] = '{"answer": 7}'
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PartialResultWarning)
+            result = con.sql("SELECT AI_EXTRACT(title, $t) FROM films WHERE id = 1", {"t": schema})
+        assert result.fetchall() == [(value,)]
 
 
 def test_words_of_a_schema_may_be_questions(con: Connection) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -22,7 +23,7 @@ Pair = tuple[Connection, Connection]
 class Counting(FakeBackend):
     """Each text has 7 tokens."""
 
-    def runs(self, prompt: Prompt) -> list[tuple[int, ...]]:
+    def runs(self, prompt: Prompt) -> Any:
         return [tuple(range(7))]
 
 
@@ -57,7 +58,9 @@ def rows(con: Connection, query: str) -> list[tuple[object, ...]]:
 OPENED = [of_a_file, of_cursors, of_one_connection]
 
 
-@pytest.mark.parametrize("opened", OPENED)
+@pytest.mark.parametrize(
+    "opened", [of_a_file, of_one_connection, pytest.param(of_cursors, marks=pytest.mark.long)]
+)
 def test_two_connections_to_one_database_each_call_their_own(
     opened: Callable[[Path], Pair], tmp_path: Path
 ) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from relquery.config import PromptForm
@@ -23,6 +24,7 @@ from relquery.sql.inputs.prompt import Form
 from tests.sql.fakes import text_of
 
 QUERY = "Which?"
+Table = tuple[tuple[str, ...], tuple[Form, ...], list[list[str | None]]]
 TEXTS = st.one_of(
     st.text('a:", \n\r\t\u2028\x85[]{}0\\', max_size=8),
     st.sampled_from(
@@ -39,7 +41,7 @@ NUMBERS = st.sampled_from(["1", "-2.5", "nan", "true", '{"a": "b: x"}', "[1,\n 2
 
 
 @st.composite
-def tables(draw: st.DrawFn) -> tuple[tuple[str, ...], tuple[Form, ...], list[list[str | None]]]:
+def tables(draw: st.DrawFn) -> Table:
     """Names, forms and rows of a table of texts and JSON."""
     names = draw(st.lists(NAMES, min_size=1, max_size=4, unique=True))
     forms: list[Form] = [draw(st.sampled_from(("string", "json"))) for _ in names]
@@ -108,10 +110,9 @@ def user_text(prompt: Prompt) -> str:
     return "".join(texts)
 
 
-@settings(max_examples=300, deadline=None)
 @given(table=tables(), data=st.data())
 @example((("a", "b"), ("string", "string"), [["x", "y"], ["b: y", "x"], ["", "null"]]), None)
-def test_a_prompt_can_be_read_back_in_any_order_of_its_fields(table, data) -> None:
+def test_a_prompt_can_be_read_back_in_any_order_of_its_fields(table: Table, data: Any) -> None:
     names, forms, rows = table
     inputs = inputs_of(names, forms, rows, "lines")
     every = np.arange(inputs.count)
@@ -129,9 +130,8 @@ def test_a_prompt_can_be_read_back_in_any_order_of_its_fields(table, data) -> No
         assert read(text, names, forms) == wanted
 
 
-@settings(max_examples=100, deadline=None)
 @given(table=tables())
-def test_rows_that_differ_in_json_differ_in_lines(table) -> None:
+def test_rows_that_differ_in_json_differ_in_lines(table: Table) -> None:
     names, forms, rows = table
     as_json, as_lines = (inputs_of(names, forms, rows, form) for form in ("json", "lines"))
     assert as_json.of_row.tolist() == as_lines.of_row.tolist()
@@ -140,7 +140,6 @@ def test_rows_that_differ_in_json_differ_in_lines(table) -> None:
     assert len(set(texts)) == as_lines.count
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     rows=st.lists(
         st.tuples(st.sampled_from("abc"), st.sampled_from("de"), st.text("fg", max_size=2)),
@@ -148,10 +147,10 @@ def test_rows_that_differ_in_json_differ_in_lines(table) -> None:
         max_size=12,
     )
 )
-def test_neighbours_share_as_many_fields_as_in_json(rows) -> None:
-    names, forms = ("one", "two", "three"), ("string",) * 3
+def test_neighbours_share_as_many_fields_as_in_json(rows: list[tuple[str, str, str]]) -> None:
+    names, forms = ("one", "two", "three"), list[Form](["string"] * 3)
     as_json, as_lines = (
-        inputs_of(names, forms, list(map(list, rows)), form) for form in ("json", "lines")
+        inputs_of(names, forms, [[*row] for row in rows], form) for form in ("json", "lines")
     )
     every = np.arange(as_json.count)
     schedule = as_json.schedule(every, "tree")
@@ -206,9 +205,8 @@ def test_the_order_above_the_data_is_the_one_that_most_rows_follow_longest() -> 
     assert commonest(np.zeros((0, 2), np.int16)) == [0, 1]
 
 
-@pytest.mark.parametrize("rows", [200])
-def test_rows_have_one_order_if_names_take_more_than_other_orders_save(rows: int) -> None:
-    numbers = [[str(at * step % 7) for step in (1, 3, 5)] for at in range(rows)]
+def test_rows_have_one_order_if_names_take_more_than_other_orders_save() -> None:
+    numbers = [[str(at * step % 7) for step in (1, 3, 5)] for at in range(200)]
     names = tuple(f"{one} with a name that is rather long" for one in "abc")
     found = inputs_of(names, ("string",) * 3, [list(row) for row in numbers], "lines")
     schedule = found.schedule(np.arange(found.count), "tree")

@@ -20,6 +20,7 @@ from relquery.prompt import Role
 from relquery.sql.functions.task import Task
 from relquery.sql.inputs.cells import Cells
 from relquery.sql.inputs.inputs import Inputs, Question
+from relquery.sql.inputs.prompt import Form
 from tests.data import data_path
 from tests.sql.fakes import text_of
 
@@ -54,7 +55,7 @@ def data_of(names: list[str], columns: list[list[str | None]], form: PromptForm)
     count = table.num_rows
     cells = Cells(
         tuple(names),
-        ("string",) * len(names),
+        tuple[Form, ...](["string"] * len(names)),
         np.arange(count),
         lambda rows: table.take(pa.array(rows)),
     )
@@ -83,6 +84,7 @@ def test_the_bundled_reviews_take_3_percent_more_than_their_fields_at_most() -> 
 
 
 @pytest.mark.data
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     [
@@ -106,6 +108,7 @@ def test_real_tables_take_3_percent_more_than_their_fields_at_most(name: str) ->
 
 
 @pytest.mark.data
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["movies/movies.parquet", "squad/squad_contexts.csv"])
 def test_long_texts_alone_take_3_percent_more_than_they_have_at_most(name: str) -> None:
     path = data_path(name)

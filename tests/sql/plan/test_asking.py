@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import pytest
 import sqlglot
 from sqlglot import exp
 
@@ -37,7 +36,12 @@ def condition(sql: str, is_side: bool = False) -> Condition:
     return Condition(sqlglot.parse_one(sql, dialect="duckdb"), is_side)
 
 
-def order(part: Part, costs: Fixed | None = None, inner=None) -> list[tuple[int, bool]]:
+Inner = dict[int, frozenset[int]]
+
+
+def order(
+    part: Part, costs: Fixed | None = None, inner: Inner | None = None
+) -> list[tuple[int, bool]]:
     """The calls in order, and whether each is asked for all rows."""
     none: frozenset[int] = frozenset()
     steps = steps_of(part, inner or dict.fromkeys(part.calls, none), costs or Fixed())
@@ -50,40 +54,38 @@ EITHER = Part(
 )
 
 
-@pytest.mark.parametrize(
-    ("costs", "first"),
-    [
+def test_of_two_sides_the_one_goes_first_that_costs_less_with_what_it_leaves() -> None:
+    for costs, first in [
         (Fixed(), A),
         (Fixed({A: 3.0}), B),
         (Fixed({A: 1.2}, {A: 0.1, B: 0.9}), A),
         (Fixed({}, {A: 0.9, B: 0.1}), B),
-    ],
-)
-def test_of_two_sides_the_one_goes_first_that_costs_less_with_what_it_leaves(costs, first):
-    assert order(EITHER, costs) == [(first, True), (B if first == A else A, False)]
+    ]:
+        assert order(EITHER, costs) == [(first, True), (B if first == A else A, False)]
     assert has_sides(EITHER)
 
 
-def test_what_decides_whether_a_call_is_read_goes_before_it_at_any_cost():
+def test_what_decides_whether_a_call_is_read_goes_before_it_at_any_cost() -> None:
     case = Part((B, C, A), {A: [[]], B: [[condition("a = 'x'")]], C: [[condition("a <> 'x'")]]})
     assert order(case, Fixed({A: 100.0})) == [(A, True), (B, False), (C, False)]
     assert not has_sides(case)
 
 
-def test_an_inner_call_goes_before_an_outer_one():
+def test_an_inner_call_goes_before_an_outer_one() -> None:
     part = Part((A, B), {A: [[condition("b = 'x'")]], B: [[]]})
     inner = {A: frozenset(), B: frozenset({A})}
     assert order(part, inner=inner) == [(A, True), (B, True)]
 
 
-def test_calls_that_decide_about_each_other_are_not_waited_for():
+def test_calls_that_decide_about_each_other_are_not_waited_for() -> None:
     part = Part((A, B), {A: [[condition("b = 'x'")]], B: [[condition("a = 'y'")]]})
     assert order(part) == [(A, True), (B, False)]
 
 
-def test_a_call_read_at_two_places_is_asked_where_one_of_them_reads_it():
+def test_a_call_read_at_two_places_is_asked_where_one_of_them_reads_it() -> None:
     places = [[condition("a = 'x'")], [condition("a = 'y'")]]
     steps = steps_of(Part((A, B), {A: [[]], B: places}), {A: frozenset(), B: frozenset()}, Fixed())
+    assert steps[1].where is not None
     assert to_sql(steps[1].where).count(" OR ") == 1
     everywhere = Part((A, B), {A: [[]], B: [*places, []]})
     assert order(everywhere) == [(A, True), (B, True)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,96 +20,82 @@ def samplings(backend: FakeBackend) -> set[Sampling]:
     return {request.sampling for request in backend.asked}
 
 
-@pytest.mark.parametrize(
-    ("query", "texts"),
-    [
-        ("SELECT id FROM films WHERE LLM('up', title) = 'DUNE'", ("DUNE",)),
-        ("SELECT id FROM films WHERE 'DUNE' = LLM('up', title)", ("DUNE",)),
-        ("SELECT id FROM films WHERE LLM('up', title) <> 'DUNE'", ("DUNE",)),
-        ("SELECT id FROM films WHERE LLM('up', title) IN ('ALIEN', 'DUNE')", ("ALIEN", "DUNE")),
-        ("SELECT id FROM films WHERE NOT (LLM('up', title)) IN ('ALIEN')", ("ALIEN",)),
-        ("SELECT id FROM films WHERE LLM('up', title) = 'A' OR LLM('up', title) = 'B'", ("A", "B")),
-        ("SELECT count(*) FROM films GROUP BY LLM('up', title) = 'DUNE'", ("DUNE",)),
-        ("SELECT LLM('up', title) = 'DUNE' FROM films", ("DUNE",)),
-        ("SELECT id FROM films WHERE LLM('up', title) != ''", ("",)),
-        ("SELECT sum((LLM('up', title) = 'DUNE')::int) FROM films", ("DUNE",)),
-    ],
-)
-def test_what_is_only_compared_with_texts_says_so(
-    query: str, texts: tuple[str, ...], con: Connection, backend: FakeBackend
-) -> None:
-    con.sql(query)
-    assert samplings(backend) == {Compared(texts=texts)}
+COMPARED = [
+    ("SELECT id FROM films WHERE LLM('up', title) = 'DUNE'", ("DUNE",)),
+    ("SELECT id FROM films WHERE 'DUNE' = LLM('up', title)", ("DUNE",)),
+    ("SELECT id FROM films WHERE LLM('up', title) <> 'DUNE'", ("DUNE",)),
+    ("SELECT id FROM films WHERE LLM('up', title) IN ('ALIEN', 'DUNE')", ("ALIEN", "DUNE")),
+    ("SELECT id FROM films WHERE NOT (LLM('up', title)) IN ('ALIEN')", ("ALIEN",)),
+    ("SELECT id FROM films WHERE LLM('up', title) = 'A' OR LLM('up', title) = 'B'", ("A", "B")),
+    ("SELECT count(*) FROM films GROUP BY LLM('up', title) = 'DUNE'", ("DUNE",)),
+    ("SELECT LLM('up', title) = 'DUNE' FROM films", ("DUNE",)),
+    ("SELECT id FROM films WHERE LLM('up', title) != ''", ("",)),
+    ("SELECT sum((LLM('up', title) = 'DUNE')::int) FROM films", ("DUNE",)),
+]
+READ_WHOLE = [
+    "SELECT LLM('up', title) FROM films",
+    "SELECT LLM('up', title) FROM films WHERE LLM('up', title) = 'DUNE'",
+    "SELECT id FROM films WHERE LLM('up', title) = 'DUNE' ORDER BY LLM('up', title)",
+    "SELECT id FROM films WHERE LLM('up', title) = genre",
+    "SELECT id FROM films WHERE LLM('up', title) LIKE 'D%'",
+    "SELECT id FROM films WHERE LLM('up', title) > 'D'",
+    "SELECT id FROM films WHERE lower(LLM('up', title)) = 'dune'",
+    "SELECT id FROM films WHERE LLM('up', title) COLLATE nocase = 'dune'",
+    "SELECT id FROM films WHERE LLM('up', title) IN (SELECT upper(genre) FROM films)",
+    "SELECT id FROM films WHERE LLM('len', title) = 4",
+    "SELECT id FROM films WHERE LLM('len', title) IN (4, 5)",
+    "SELECT id FROM films WHERE LLM('up', title) IS NOT NULL",
+]
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        "SELECT LLM('up', title) FROM films",
-        "SELECT LLM('up', title) FROM films WHERE LLM('up', title) = 'DUNE'",
-        "SELECT id FROM films WHERE LLM('up', title) = 'DUNE' ORDER BY LLM('up', title)",
-        "SELECT id FROM films WHERE LLM('up', title) = genre",
-        "SELECT id FROM films WHERE LLM('up', title) LIKE 'D%'",
-        "SELECT id FROM films WHERE LLM('up', title) > 'D'",
-        "SELECT id FROM films WHERE lower(LLM('up', title)) = 'dune'",
-        "SELECT id FROM films WHERE LLM('up', title) COLLATE nocase = 'dune'",
-        "SELECT id FROM films WHERE LLM('up', title) IN (SELECT upper(genre) FROM films)",
-        "SELECT id FROM films WHERE LLM('len', title) = 4",
-        "SELECT id FROM films WHERE LLM('len', title) IN (4, 5)",
-        "SELECT id FROM films WHERE LLM('up', title) IS NOT NULL",
-    ],
-)
-def test_what_some_place_reads_is_asked_for_whole(
-    query: str, con: Connection, backend: FakeBackend
-) -> None:
-    con.sql(query)
-    assert samplings(backend) == {Sampling()}
+def test_what_is_only_compared_with_texts_says_so(con: Connection, backend: FakeBackend) -> None:
+    for query, texts in COMPARED:
+        con.sql(query)
+        assert samplings(backend) == {Compared(texts=texts)}, query
+        backend.asked.clear()
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        "SELECT LLM('up', t).lower() FROM (SELECT title AS t FROM films) WHERE LLM('up', t) <> 'A'",
-        "SELECT count(*) FROM (SELECT title AS t FROM films) "
-        "WHERE LLM('up', t) <> 'A' AND LLM('up', t).contains('UN')",
-        "SELECT t FROM (SELECT title AS t FROM films) WHERE LLM('up', t) <> 'A' "
-        "ORDER BY LLM('up', t).length(), t",
-        "SELECT LLM('len', LLM('up', t).lower()) FROM (SELECT title AS t FROM films) "
-        "WHERE LLM('up', t) <> 'A'",
+def test_what_some_place_reads_is_asked_for_whole(con: Connection, backend: FakeBackend) -> None:
+    for query in READ_WHOLE:
+        con.sql(query)
+        assert samplings(backend) == {Sampling()}, query
+        backend.asked.clear()
+
+
+def test_methods_and_arrows_read_whole_answers(con: Connection, backend: FakeBackend) -> None:
+    texts = "(SELECT title AS t FROM films)"
+    for query in (
+        f"SELECT LLM('up', t).lower() FROM {texts} WHERE LLM('up', t) <> 'A'",
+        f"SELECT count(*) FROM {texts} WHERE LLM('up', t) <> 'A' AND LLM('up', t).contains('UN')",
+        f"SELECT t FROM {texts} WHERE LLM('up', t) <> 'A' ORDER BY LLM('up', t).length(), t",
+        f"SELECT LLM('len', LLM('up', t).lower()) FROM {texts} WHERE LLM('up', t) <> 'A'",
         "SELECT coalesce(LLM('up', t) -> '$.A', '0'), LLM('up', t) = 'A' "
         "FROM (SELECT '{\"A\": ' || id || '}' AS t FROM films)",
         "SELECT date_trunc(LLM('up', t), DATE '2020-05-17'), LLM('up', t) = 'A' "
         "FROM (SELECT 'month' AS t)",
-    ],
-)
-def test_places_that_are_not_written_as_columns_read_whole_answers(query: str) -> None:
-    found = []
-    for brief in (True, False):
-        with connect(FakeBackend(upper_or_length, brief=brief), ledger=None) as con:
-            con.database.execute(SETUP)
-            found.append(con.sql(query).fetchall())
-    assert found[0] == found[1]
+    ):
+        con.sql(query)
+        assert {one.sampling for one in backend.asked if one.query == "up"} == {Sampling()}, query
+        backend.asked.clear()
 
 
-def test_of_two_calls_the_one_whose_answer_is_a_field_is_read(
-    con: Connection, backend: FakeBackend
-) -> None:
-    con.sql("SELECT id FROM films WHERE LLM('yes', LLM('up', title)) = 'Yes'")
+def test_an_answer_that_is_a_field_is_read(con: Connection, backend: FakeBackend) -> None:
+    con.sql(
+        "SELECT id FROM films WHERE LLM('yes', LLM('up', title)) = 'Yes' "
+        "AND LLM('No', title, labels := ['Yes', 'No']) = 'No'"
+    )
     by_query = {request.query: request.sampling for request in backend.asked}
-    assert by_query == {"up": Sampling(), "yes": Compared(texts=("Yes",))}
+    labelled = Sampling(labels=("Yes", "No"))
+    assert by_query == {"up": Sampling(), "yes": Compared(texts=("Yes",)), "No": labelled}
 
 
-def test_labels_hold_an_answer_that_is_compared(con: Connection, backend: FakeBackend) -> None:
-    con.sql("SELECT id FROM films WHERE LLM('yes', title, labels := ['Yes', 'No']) = 'Yes'")
-    assert samplings(backend) == {Sampling(labels=("Yes", "No"))}
-
-
-def test_where_texts_are_equal_up_to_case_whole_answers_are_compared(
-    con: Connection, backend: FakeBackend
-) -> None:
-    con.sql("SET default_collation = 'nocase'")
-    result = con.sql("SELECT id FROM films WHERE LLM('up', title) = 'dune'")
-    assert result.fetchall() == [(6,)]
+def test_where_texts_are_equal_up_to_case_whole_answers_are_compared() -> None:
+    backend = FakeBackend(upper_or_length)
+    with connect(backend, ledger=None) as con:
+        con.database.execute(SETUP)
+        con.sql("SET default_collation = 'nocase'")
+        result = con.sql("SELECT id FROM films WHERE LLM('up', title) = 'dune'")
+        assert result.fetchall() == [(6,)]
     assert samplings(backend) == {Sampling()}
 
 
@@ -116,49 +103,36 @@ FILTER = "SELECT id FROM films WHERE LLM('up', title) IN ('DUNE', 'ALIEN') ORDER
 READ = "SELECT LLM('up', title) FROM films ORDER BY id"
 
 
-def test_the_ledger_keeps_what_decided_apart_from_whole_answers() -> None:
+def test_the_ledger_keeps_what_decided_apart_from_whole_answers(tmp_path: Path) -> None:
+    ledger = tmp_path / "answers.db"
     backend = FakeBackend(upper_or_length)
-    with connect(backend) as con:
+    with connect(backend, ledger=ledger) as con:
         con.database.execute(SETUP)
         assert con.sql(FILTER).fetchall() == [(1,), (4,), (6,)]
+    with connect(backend, ledger=ledger) as con:
+        con.database.execute(SETUP)
+        for query, calls in ((FILTER, 0), (READ, 3)):
+            (row,) = con.sql(f"EXPLAIN {query}").arrow().to_pylist()
+            assert (row["calls"], row["from_ledger"]) == (calls, 5 - calls)
         again = con.sql(FILTER)
         assert again.fetchall() == [(1,), (4,), (6,)]
         assert (again.report.calls, again.report.ledger_hits) == (0, 5)
         read = con.sql(READ)
-        assert read.fetchall()[0] == ("ALIEN",)
-        assert read.fetchall()[1] == ("AMELIE",)
+        assert read.fetchall()[:2] == [("ALIEN",), ("AMELIE",)]
         # Of five titles two were whole, as they are among those that were looked for.
         assert (read.report.calls, read.report.ledger_hits) == (3, 2)
         assert con.sql(FILTER.replace("ALIEN", "AMELIE")).report.calls == 0  # all are whole now
 
 
-def test_answers_that_decided_survive_the_connection(tmp_path: Path) -> None:
-    for calls in (5, 0):
-        backend = FakeBackend(upper_or_length)
-        with connect(backend, ledger=tmp_path / "answers.db") as con:
-            con.database.execute(SETUP)
-            assert con.sql(FILTER).report.calls == calls
-
-
-def test_explain_counts_what_the_ledger_decides() -> None:
-    with connect(FakeBackend(upper_or_length)) as con:
-        con.database.execute(SETUP)
-        con.sql(FILTER)
-        for query, calls in ((FILTER, 0), (READ, 3)):
-            (row,) = con.sql(f"EXPLAIN {query}").arrow().to_pylist()
-            assert (row["calls"], row["from_ledger"]) == (calls, 5 - calls)
-
-
-def test_an_answer_too_long_to_be_whole_is_known_not_to_be_the_text() -> None:
+def test_an_answer_that_is_too_long_is_not_the_text(con: Connection, backend: FakeBackend) -> None:
     def long_for_dune(query: str, fields: Fields) -> str | Answer:
         if fields["title"] == "Dune":
             return Answer("Dune is", Finish.DECIDED, output_tokens=2)
         return Answer("Alien is a", Finish.LENGTH, output_tokens=3)
 
-    with connect(FakeBackend(long_for_dune), ledger=None) as con:
-        con.database.execute(SETUP)
-        with pytest.warns(PartialResultWarning, match="1 LLM value is missing"):
-            found = con.sql("SELECT id FROM films WHERE id IN (1, 6) AND LLM('q', title) <> 'Yes'")
+    backend.function = long_for_dune
+    with pytest.warns(PartialResultWarning, match="1 LLM value is missing"):
+        found = con.sql("SELECT id FROM films WHERE id IN (1, 6) AND LLM('q', title) <> 'Yes'")
     assert found.fetchall() == [(6,)]
 
 
@@ -187,11 +161,13 @@ QUESTIONS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::relquery.errors.PartialResultWarning")
 def test_a_real_model_decides_as_its_whole_answers_do() -> None:
     backend = load_backend("demo", cache_tokens=16_384)
     rows, tokens = {}, {}
-    for kind, one in (("compared", backend), ("whole", Whole(backend))):
+    both: list[tuple[str, Any]] = [("compared", backend), ("whole", Whole(backend))]
+    for kind, one in both:
         with connect(one, ledger=None) as con:
             con.register("films", rq.demo_table("movies"))
             for question in QUESTIONS:
@@ -212,9 +188,20 @@ def test_a_real_model_decides_as_its_whole_answers_do() -> None:
     assert all(tokens["compared", each] < tokens["whole", each] for each in spared)
 
 
-@pytest.mark.parametrize("kind", ["UNION ALL", "EXCEPT ALL", "INTERSECT"])
-@pytest.mark.parametrize("condition", ["k <> 'x'", "k = 'Dune' OR k = 'x'", "k IN ('x', 'y')"])
-def test_a_value_of_a_set_operation_may_be_no_label(kind: str, condition: str, con) -> None:
+CONDITIONS = ["k <> 'x'", "k = 'Dune' OR k = 'x'", "k IN ('x', 'y')"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "condition"),
+    [
+        *zip(["EXCEPT ALL", "UNION ALL", "INTERSECT"], CONDITIONS, strict=True),
+        *(pytest.param(kind, condition, marks=pytest.mark.long)
+          for kind in ("UNION ALL", "EXCEPT ALL", "INTERSECT") for condition in CONDITIONS),
+    ],
+)  # fmt: skip
+def test_a_value_of_a_set_operation_may_be_no_label(
+    kind: str, condition: str, con: Connection
+) -> None:
     labelled = "SELECT LLM('yes', title, labels := ['Yes', 'No']) FROM films"
     query = f"SELECT * FROM (SELECT title AS k FROM films {kind} {labelled}) WHERE {condition}"
     plain = f"SELECT title AS k FROM films {kind} SELECT 'Yes' FROM films"
@@ -225,7 +212,7 @@ def test_a_value_of_a_set_operation_may_be_no_label(kind: str, condition: str, c
     )
 
 
-def test_a_text_that_is_no_label_is_refused_in_a_subquery_too(con, backend) -> None:
+def test_a_text_that_is_no_label_is_refused(con: Connection, backend: FakeBackend) -> None:
     labelled = "SELECT LLM('yes', title, labels := ['Yes', 'No']) AS k FROM films"
     with pytest.raises(QueryError, match=r"compared with 'yes', but .* Did you mean 'Yes'\?"):
         con.sql(f"SELECT * FROM ({labelled}) WHERE k = 'yes'")

@@ -20,9 +20,10 @@ def places(con: Connection) -> Connection:
     return con
 
 
-@pytest.mark.parametrize(
-    ("statement", "message"),
-    [
+def test_a_statement_that_must_fail_does_before_its_calls(
+    places: Connection, backend: FakeBackend
+) -> None:
+    for statement, message in [
         (f"CREATE TABLE films AS {UP}", "CREATE OR REPLACE TABLE films"),
         (f"CREATE TABLE FILMS AS {UP}", "already exists"),
         (f"CREATE TABLE s.there AS {UP}", "s.there already exists"),
@@ -37,44 +38,30 @@ def places(con: Connection) -> Connection:
         (f"INSERT INTO reviews BY NAME {UP}", "up"),
         (f"COPY ({UP}) TO '/nowhere/up.csv'", "the folder /nowhere does not exist"),
         (f"COPY ({UP}) TO 'up.csv' (FORMAT nope)", "nope"),
-    ],
-)
-def test_a_statement_that_must_fail_does_before_its_calls(
-    statement: str, message: str, places: Connection, backend: FakeBackend
-) -> None:
-    with pytest.raises(QueryError, match=message) as caught:
-        places.sql(statement)
-    assert not backend.asked
-    assert "_rq_" not in str(caught.value)
+    ]:
+        with pytest.raises(QueryError, match=message) as caught:
+            places.sql(statement)
+        assert not backend.asked, statement
+        assert "_rq_" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "name", ["memory.main.passing", "s.films", "There", "other.films", "other.main.films"]
-)
-def test_a_table_of_the_same_name_elsewhere_is_another(name: str, places: Connection) -> None:
-    places.sql(f"CREATE TABLE {name} AS {UP}")
-    assert places.sql(f"SELECT up FROM {name} WHERE id = 6").fetchall() == [("DUNE",)]
+def test_a_table_of_the_same_name_elsewhere_is_another(places: Connection, tmp_path: Path) -> None:
+    for name in ("memory.main.passing", "s.films", "There", "other.films"):
+        places.sql(f"CREATE TABLE {name} AS {UP}")
+        assert places.sql(f"SELECT up FROM {name} WHERE id = 6").fetchall() == [("DUNE",)]
+    places.sql(f"CREATE OR REPLACE TABLE reviews AS {UP}")
+    assert places.sql("SELECT up FROM reviews WHERE id = 6").fetchall() == [("DUNE",)]
+    places.sql(f"COPY ({UP}) TO '{tmp_path}/up.csv'")
+    assert "DUNE" in (tmp_path / "up.csv").read_text()
 
 
-def test_a_table_that_is_replaced_may_be_there(con: Connection) -> None:
-    con.sql(f"CREATE OR REPLACE TABLE reviews AS {UP}")
-    assert con.sql("SELECT up FROM reviews WHERE id = 6").fetchall() == [("DUNE",)]
-
-
-def test_a_table_that_is_there_already_is_asked_nothing_for(
-    con: Connection, backend: FakeBackend
-) -> None:
+def test_a_table_that_is_there_is_asked_nothing_for(con: Connection, backend: FakeBackend) -> None:
     con.sql(f"CREATE TABLE IF NOT EXISTS films AS {UP}")
     assert not backend.asked
     assert not con.sql(f"EXPLAIN CREATE TABLE IF NOT EXISTS films AS {UP}").fetchall()
     assert con.sql("SELECT count(*) FROM films").fetchall() == [(6,)]
     con.sql(f"CREATE TABLE IF NOT EXISTS fresh AS {UP}")
     assert con.sql("SELECT up FROM fresh WHERE id = 6").fetchall() == [("DUNE",)]
-
-
-def test_a_file_is_written_where_its_folder_is(con: Connection, tmp_path: Path) -> None:
-    con.sql(f"COPY ({UP}) TO '{tmp_path}/up.csv'")
-    assert "DUNE" in (tmp_path / "up.csv").read_text()
 
 
 def test_columns_of_any_name_and_type_can_be_written(con: Connection) -> None:
@@ -85,19 +72,18 @@ def test_columns_of_any_name_and_type_can_be_written(con: Connection) -> None:
     assert con.sql("SELECT count(*) FROM wide").fetchall() == [(12,)]
 
 
-@pytest.mark.parametrize("query", [UP, f"({UP})", f"WITH f AS (SELECT * FROM films) {UP}"])
 def test_a_table_without_data_asks_nothing_and_has_its_columns(
-    query: str, con: Connection, backend: FakeBackend, capfd: pytest.CaptureFixture[str]
+    con: Connection, backend: FakeBackend, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    for name in ("plain", "o(x, y)"):
-        con.sql(f"CREATE TABLE {name} AS {query} WITH NO DATA")
+    for at, query in enumerate([UP, f"({UP})", f"WITH f AS (SELECT * FROM films) {UP}"]):
+        for name, columns in ((f"plain{at}", ["id", "up"]), (f"o{at}(x, y)", ["x", "y"])):
+            con.sql(f"CREATE TABLE {name} AS {query} WITH NO DATA")
+            assert con.tables()[name.partition("(")[0]] == columns
     assert con.sql("EXPLAIN CREATE TABLE p AS SELECT LLM('up', 1) WITH NO DATA").fetchall() == []
     assert not backend.asked
-    assert con.tables()["plain"] == ["id", "up"]
-    assert con.tables()["o"] == ["x", "y"]
-    assert con.sql("SELECT count(*) FROM plain, o").fetchall() == [(0,)]
-    con.sql(f"CREATE OR REPLACE TABLE plain AS {query} WITH DATA")
-    assert con.sql("SELECT up FROM plain WHERE id = 6").fetchall() == [("DUNE",)]
+    assert con.sql("SELECT count(*) FROM plain0, o0").fetchall() == [(0,)]
+    con.sql(f"CREATE OR REPLACE TABLE plain0 AS {UP} WITH DATA")
+    assert con.sql("SELECT up FROM plain0 WHERE id = 6").fetchall() == [("DUNE",)]
     assert capfd.readouterr().err == ""  # what sqlglot cannot write, it says there
 
 
@@ -122,18 +108,15 @@ def test_an_aggregate_of_answers_that_fits_no_column_is_null_there(con: Connecti
     assert "_rq_" not in result.errors[0].error
 
 
-@pytest.mark.parametrize("kind", ["TABLE", "VIEW"])
-@pytest.mark.parametrize(
-    "query",
-    [
-        "SELECT id::VARCHAR, if(id > 1, 1, 2), LLM('up', title), -id FROM films",
-        "SELECT genre, list(id), string_agg(title), max(LLM('up', id)) FROM films GROUP BY genre",
-        "(SELECT id::VARCHAR FROM films) UNION ALL SELECT LLM('up', id) FROM films",
-        "WITH a AS (SELECT id::VARCHAR AS k FROM films) SELECT k || 'x', LLM('up', k) FROM a",
-        "SELECT *, LLM('up', id) FROM films",
-    ],
-)
-def test_what_is_made_has_the_columns_of_its_query(kind: str, query: str, con) -> None:
-    names = con.sql(query).arrow().column_names
-    con.sql(f"CREATE {kind} made AS {query}")
-    assert con.sql("SELECT * FROM made").arrow().column_names == names
+def test_what_is_made_has_the_columns_of_its_query(con: Connection) -> None:
+    for query, kind in [
+        ("SELECT id::VARCHAR, if(id > 1, 1, 2), LLM('up', title), -id FROM films", "VIEW"),
+        ("SELECT genre, list(id), max(LLM('up', id)) FROM films GROUP BY genre", "TABLE"),
+        ("(SELECT id::VARCHAR FROM films) UNION ALL SELECT LLM('up', id) FROM films", "TABLE"),
+        ("WITH a AS (SELECT id::VARCHAR AS k FROM films) SELECT k || 'x', LLM('up', k) FROM a",
+         "VIEW"),
+        ("SELECT *, LLM('up', id) FROM films", "TABLE"),
+    ]:  # fmt: skip
+        names = con.sql(query).columns
+        con.sql(f"CREATE OR REPLACE {kind} made{kind} AS {query}")
+        assert con.sql(f"SELECT * FROM made{kind}").columns == names

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
+
+from relquery.connection import Connection
+from tests.sql.fakes import FakeBackend
 
 ITEMS = [
     "DATE '2024-01-03'::VARCHAR",
@@ -27,20 +33,19 @@ ITEMS = [
 ]
 
 
-@pytest.mark.parametrize("item", ITEMS)
-@pytest.mark.parametrize("rest", ["", "WHERE LLM('up', id) <> '0'", "GROUP BY ALL"])
-def test_items_are_those_of_plain_duckdb(item: str, rest: str, con, reference) -> None:
-    query = f"SELECT {item}, LLM('up', title) AS u FROM films {rest} ORDER BY u, 1"
-    result = con.sql(query)
-    assert result.fetchall() == reference(query)
+@pytest.mark.parametrize(
+    "rest", ["", *(pytest.param(one, marks=pytest.mark.long) for one in
+                   ("WHERE LLM('up', id) <> '0'", "GROUP BY ALL"))]
+)  # fmt: skip
+def test_items_are_those_of_plain_duckdb(
+    rest: str, con: Connection, reference: Callable[[str], list[tuple[Any, ...]]]
+) -> None:
+    query = f"SELECT {', '.join(ITEMS)}, LLM('up', title) AS u FROM films {rest} ORDER BY u, 1"
+    assert con.sql(query).fetchall() == reference(query)
 
 
-@pytest.mark.parametrize("item", ["current_timestamp", "current_time", "localtime", "now()"])
-def test_words_for_the_time_keep_their_names(item: str, con) -> None:
-    result = con.sql(f"SELECT {item}, LLM('up', title) AS u FROM films")
-    assert result.arrow().column_names == [item, "u"]
-
-
-def test_a_word_that_is_a_field_has_its_name(con, backend) -> None:
-    con.sql("SELECT LLM('up', current_date) FROM films LIMIT 1")
-    assert list(backend.asked[0].fields) == ["current_date"]
+def test_words_for_the_time_keep_their_names(con: Connection, backend: FakeBackend) -> None:
+    words = ["current_timestamp", "current_time", "localtime", "now()"]
+    result = con.sql(f"SELECT {', '.join(words)}, LLM('up', current_date) AS u FROM films LIMIT 1")
+    assert result.arrow().column_names == [*words, "u"]
+    assert list(backend.asked[0].fields) == ["current_date"]  # a field has its name, too

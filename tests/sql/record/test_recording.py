@@ -25,13 +25,7 @@ def local() -> Iterator[Connection]:
         yield con
 
 
-def test_nothing_is_recorded_unless_asked_for(con: Connection) -> None:
-    assert con.sql(QUERY).recording is None
-
-
-def test_prompts_are_those_that_were_sent_in_their_order(
-    con: Connection, backend: FakeBackend
-) -> None:
+def test_prompts_are_those_that_were_sent(con: Connection, backend: FakeBackend) -> None:
     backend.reverse = True
     recording = con.sql(QUERY, record=True).recording
     assert recording is not None
@@ -80,7 +74,7 @@ def test_without_a_tokenizer_the_part_is_estimated(backend: FakeBackend) -> None
 def test_answers_of_the_ledger_are_not_sent(backend: FakeBackend) -> None:
     with connect(backend) as con:
         con.database.execute(SETUP)
-        con.sql(QUERY)
+        assert con.sql(QUERY).recording is None  # unless asked for
         recording = con.sql(QUERY, record=True).recording
     assert recording is not None
     assert sum(stage.sent for stage in recording.stages.values()) == 0
@@ -94,10 +88,10 @@ def test_a_prompt_without_an_answer_has_a_place() -> None:
     assert list(record.full) == [1]
 
 
-@pytest.mark.parametrize("record", [-1, "all", None, 2.5])
-def test_record_is_a_boolean_or_a_number(con: Connection, record: object) -> None:
-    with pytest.raises(ConfigError, match="the number of prompts"):
-        con.sql(QUERY, record=record)  # type: ignore[arg-type]
+def test_record_is_a_boolean_or_a_number(con: Connection) -> None:
+    for record in (-1, "all", None, 2.5):
+        with pytest.raises(ConfigError, match="the number of prompts"):
+            con.sql(QUERY, record=record)  # type: ignore[arg-type]
 
 
 def test_calls_about_groups_are_recorded() -> None:

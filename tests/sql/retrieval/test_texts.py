@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from tests.retrieval.fakes import Letters
 from tests.sql.fakes import FakeBackend
 
 
-def rows(con: Connection, query: str) -> list[tuple[object, ...]]:
+def rows(con: Connection, query: str) -> list[tuple[Any, ...]]:
     return con.sql(query).fetchall()
 
 
@@ -25,7 +26,7 @@ def test_similarity_is_the_cosine_of_the_vectors(con: Connection) -> None:
             con,
             f"SELECT AI_SIMILARITY('{left}', '{right}'), AI_EMBED('{left}'), AI_EMBED('{right}')",
         )
-        assert score == pytest.approx(float(np.dot(a, b)), abs=1e-5)  # type: ignore[arg-type]
+        assert score == pytest.approx(float(np.dot(a, b)), abs=1e-5)
     assert rows(con, "SELECT AI_SIMILARITY(NULL, 'a'), AI_EMBED(NULL)") == [(None, None)]
 
 
@@ -101,37 +102,31 @@ def test_duplicates_are_grouped_under_the_first(con: Connection) -> None:
     assert rows(con, "SELECT AI_DUPLICATES([]::VARCHAR[])") == [([],)]
 
 
-@pytest.mark.parametrize(
-    ("call", "error"),
-    [
+def test_wrong_arguments_are_refused(con: Connection) -> None:
+    for call, error in [
         ("AI_SIMILARITY('a')", "called with 1 argument. It is written AI_SIMILARITY"),
         ("AI_NEAREST('a', 'b')", "takes a list of texts"),
         ("AI_DUPLICATES(['a'], 0)", "threshold is 0"),
         ("AI_NEAREST(['a'], ['b'], 1.5)", "number of texts to find is 1.5"),
-    ],
-)
-def test_wrong_arguments_are_refused(con: Connection, call: str, error: str) -> None:
-    with pytest.raises(QueryError, match=error):
-        con.sql(f"SELECT {call}")
+    ]:
+        with pytest.raises(QueryError, match=error):
+            con.sql(f"SELECT {call}")
 
 
-@pytest.mark.parametrize(
-    ("query", "left"),
-    [
-        ("SELECT * FROM a JOIN b ON AI_SIMILARITY(a.n, b.n) > 0.6 AND AI_FILTER('q', a.n, b.n)", 9),
-        ("SELECT * FROM a, b WHERE a.n > 'B' AND AI_SIMILARITY(a.n, b.n) > 0.6 "
-         "AND AI_FILTER('q', a.n, b.n)", 6),
-        ("SELECT * FROM a JOIN b ON a.n < b.n WHERE AI_FILTER('q', a.n, b.n)", None),
-    ],
-)  # fmt: skip
 def test_explain_says_how_many_rows_similarity_leaves(
-    con: Connection, backend: FakeBackend, query: str, left: int | None
+    con: Connection, backend: FakeBackend
 ) -> None:
     con.sql(
         "CREATE TABLE a AS SELECT unnest(['Acme Corp', 'Globex', 'Initech']) AS n;"
         "CREATE TABLE b AS SELECT unnest(['ACME corp.', 'Globex Inc.', 'Hooli']) AS n"
     )
-    (call,) = con.explain(query).calls
-    expected = [] if left is None else [f"AI_SIMILARITY leaves {call.rows} of {left} rows"]
-    assert call.notes == expected
+    for query, left in [
+        ("SELECT * FROM a JOIN b ON AI_SIMILARITY(a.n, b.n) > 0.6 AND AI_FILTER('q', a.n, b.n)", 9),
+        ("SELECT * FROM a, b WHERE a.n > 'B' AND AI_SIMILARITY(a.n, b.n) > 0.6 "
+         "AND AI_FILTER('q', a.n, b.n)", 6),
+        ("SELECT * FROM a JOIN b ON a.n < b.n WHERE AI_FILTER('q', a.n, b.n)", None),
+    ]:  # fmt: skip
+        (call,) = con.explain(query).calls
+        expected = [] if left is None else [f"AI_SIMILARITY leaves {call.rows} of {left} rows"]
+        assert call.notes == expected
     assert not backend.asked

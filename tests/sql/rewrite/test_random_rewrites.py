@@ -22,6 +22,8 @@ from tests.sql.rewrite.queries import (
     twice_read,
 )
 
+pytestmark = pytest.mark.long
+
 Rows = list[tuple[Any, ...]]
 WITHOUT_RULES = patch("relquery.sql.walk.statement.rewrite", lambda tree, lookup: tree)
 
@@ -64,5 +66,7 @@ def check() -> Iterator[Callable[[str], None]]:
 @given(
     query=st.one_of(outer_queries(), twice_read(), correlated_queries(), joined_queries()),
 )
-def test_a_rewritten_query_gives_the_rows_of_plain_duckdb(query: str, check) -> None:
+def test_a_rewritten_query_gives_the_rows_of_plain_duckdb(
+    query: str, check: Callable[[str], None]
+) -> None:
     check(query)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-import pytest
-
 from relquery.cli.sql.formats import as_csv, as_json
 from relquery.cli.terminal.show import cell
 from relquery.connection import Connection
@@ -14,17 +12,14 @@ from relquery.sql.shown.floats import rounded, short
 SCORE = 0.40824829046386296
 
 
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
+def test_a_float_has_six_digits_but_keeps_whole_numbers_and_cents() -> None:
+    for value, shown in [
         (SCORE, "0.408248"), (1 / 3e7, "3.33333e-08"), (-2 / 3, "-0.666667"), (4.0, "4"),
         (12.345678, "12.3457"), (250000.75, "250000.75"), (1234567.891, "1234567.89"),
         (123456789012.25, "123456789012.25"), (1e300, "1e+300"), (math.inf, "inf"),
         (math.nan, "nan"), (0.0, "0"),
-    ],
-)  # fmt: skip
-def test_a_float_has_six_digits_but_keeps_whole_numbers_and_cents(value: float, shown: str) -> None:
-    assert short(value) == shown
+    ]:  # fmt: skip
+        assert short(value) == shown
 
 
 def test_floats_inside_lists_and_structs_are_rounded_too() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import duckdb
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +13,8 @@ from relquery.connection import connect
 from relquery.errors import UnsupportedQueryError
 from tests.sql.conftest import MACROS, SETUP, reference_sql, upper_or_length
 from tests.sql.fakes import FakeBackend
+
+pytestmark = pytest.mark.long
 
 TEXTS = ["title", "genre", "CAST(id AS VARCHAR)", "coalesce(title, $text)", "genre || $text"]
 VALUES = st.one_of(
@@ -79,7 +82,7 @@ def in_plain_duckdb(script: str, values: dict[str, Any]) -> tuple[list[Any], lis
     raise AssertionError("a script has statements")
 
 
-@settings(max_examples=25, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(script=scripts())
 def test_a_random_script_gives_the_rows_of_plain_duckdb(script: tuple[str, dict[str, Any]]) -> None:
     text, values = script

@@ -52,11 +52,13 @@ def test_errors_of_all_statements_say_which(con: Connection) -> None:
         (2, "projection 2"),
     ]
     assert [stage.errors for stage in result.report.stages] == [1, 2]
+    with pytest.raises(QueryError) as caught:
+        con.sql("SELECT 1;\nSELECT LLM('up', title) FROM films\nWHERE THEN")
+    assert "line 3" in str(caught.value).lower()
 
 
-@pytest.mark.parametrize(
-    ("later", "kind", "said"),
-    [
+def test_a_later_failure_costs_nothing(con: Connection, backend: FakeBackend) -> None:
+    for later, kind, said in [
         ("UPDATE films SET title = LLM('up', title)", UnsupportedQueryError, "UPDATE with"),
         ("SELECT LLM('up', id, label := 'x') FROM t", QueryError, "option"),
         ("SELECT LLM('up', titel) FROM films", UnknownColumnError, "titel"),
@@ -64,13 +66,12 @@ def test_errors_of_all_statements_say_which(con: Connection) -> None:
         ("INSERT INTO reviews SELECT LLM('up', title) FROM films", QueryError, "columns"),
         ("CREATE VIEW v AS SELECT LLM('up', id, label := 'x') FROM t", QueryError, "option"),
         ("EXPLAIN (FORMAT json) SELECT LLM('up', id) FROM t", UnsupportedQueryError, "ANALYZE"),
-    ],
-)
-def test_a_later_statement_that_must_fail_costs_nothing(later, kind, said, con, backend) -> None:
-    with pytest.raises(kind, match=rf"In statement 3 of 3: .*{said}"):
-        con.sql(f"CREATE TABLE t AS SELECT LLM('up', title) AS id FROM films; SELECT 1; {later}")
-    assert backend.asked == []
-    assert "t" not in con.tables()
+    ]:
+        first = "CREATE TABLE t AS SELECT LLM('up', title) AS id FROM films"
+        with pytest.raises(kind, match=rf"In statement 3 of 3: .*{said}"):
+            con.sql(f"{first}; SELECT 1; {later}")
+        assert backend.asked == []
+        assert "t" not in con.tables()
 
 
 def test_what_earlier_statements_write_is_not_checked_too_early(con: Connection) -> None:
@@ -83,7 +84,7 @@ def test_what_earlier_statements_write_is_not_checked_too_early(con: Connection)
     assert rows == [("GREAT", None, "great")]
 
 
-def test_a_failure_after_calls_says_what_was_paid_for(con: Connection, backend) -> None:
+def test_a_failure_says_what_was_paid_for(con: Connection, backend: FakeBackend) -> None:
     with pytest.raises(LateQueryError, match=r"In statement 2 of 2: .*2 calls were made") as caught:
         con.sql(
             "CREATE TABLE t AS SELECT LLM('up', title) AS x FROM films WHERE id < 3;"
@@ -93,13 +94,7 @@ def test_a_failure_after_calls_says_what_was_paid_for(con: Connection, backend) 
     assert con.sql("SELECT x FROM t ORDER BY x").fetchall() == [("ALIEN",), ("AMELIE",)]
 
 
-def test_an_error_in_a_later_statement_has_its_line(con: Connection) -> None:
-    with pytest.raises(QueryError) as caught:
-        con.sql("SELECT 1;\nSELECT LLM('up', title) FROM films\nWHERE THEN")
-    assert "line 3" in str(caught.value).lower()
-
-
-def test_only_the_last_statement_may_be_explained(con: Connection, backend) -> None:
+def test_only_the_last_may_be_explained(con: Connection, backend: FakeBackend) -> None:
     explained = con.sql("CREATE TABLE t AS SELECT 1 AS a; EXPLAIN SELECT LLM('up', a) FROM t")
     assert explained.table["calls"].to_pylist() == [1]
     for query in ("EXPLAIN SELECT LLM('up', 1); SELECT 2", "EXPLAIN SELECT 1; EXPLAIN SELECT 2"):

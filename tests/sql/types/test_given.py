@@ -23,9 +23,8 @@ def database() -> Iterator[Database]:
         yield opened
 
 
-@pytest.mark.parametrize(
-    ("text", "shape"),
-    [
+def test_a_duckdb_type_has_a_shape(database: Database) -> None:
+    for text, shape in [
         ("INTEGER", Leaf("INTEGER")),
         ("int", Leaf("INTEGER")),
         ("VARCHAR[]", ListOf(Leaf("VARCHAR"))),
@@ -46,15 +45,12 @@ def database() -> Iterator[Database]:
             StructOf((Part("odd name", StructOf((Part("m", MOOD, required=True),))),)),
         ),
         ("s ENUM('x', 'y')", StructOf((Part("s", Leaf("ENUM('x', 'y')", ("x", "y"))),))),
-    ],
-)  # fmt: skip
-def test_a_duckdb_type_has_a_shape(text: str, shape: object, database: Database) -> None:
-    assert output_of(text, database).shape == shape
+    ]:  # fmt: skip
+        assert output_of(text, database).shape == shape
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+def test_what_is_no_type_is_refused(database: Database) -> None:
+    for text, message in [
         ("name", "is not a type"),
         ("name VARCHAR age", "is not a type"),
         ("", "is not a type"),
@@ -63,11 +59,9 @@ def test_a_duckdb_type_has_a_shape(text: str, shape: object, database: Database)
         ("MAP(VARCHAR, INTEGER)", "cannot have the type"),
         ("b BLOB", "cannot have the type BLOB"),
         ("a INTEGER); DROP TABLE t; --", "is not a type"),
-    ],
-)
-def test_what_is_no_type_is_refused(text: str, message: str, database: Database) -> None:
-    with pytest.raises(QueryError, match=message):
-        output_of(text, database)
+    ]:
+        with pytest.raises(QueryError, match=message):
+            output_of(text, database)
 
 
 def test_a_json_schema_has_a_shape(database: Database) -> None:
@@ -94,9 +88,8 @@ def test_a_json_schema_has_a_shape(database: Database) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("schema", "message"),
-    [
+def test_a_schema_that_sql_cannot_hold_is_refused(database: Database) -> None:
+    for schema, message in [
         ('{"type": "object"', "not valid JSON"),
         ('{"type": "object", "properties": {}}', "no fields"),
         ('{"type": "object", "properties": {"a": {}}}', "has no type"),
@@ -105,27 +98,20 @@ def test_a_json_schema_has_a_shape(database: Database) -> None:
         ('{"type": "object", "properties": {"a": {"$ref": "#/none"}}}', "does not define"),
         ('{"type": "object", "properties": {"a": {"$ref": "#"}}}', "refers to itself"),
         (3, "is int"),
-    ],
-)
-def test_a_schema_that_sql_cannot_hold_is_refused(
-    schema: object, message: str, database: Database
-) -> None:
-    with pytest.raises(QueryError, match=message):
-        output_of(schema, database)
+    ]:
+        with pytest.raises(QueryError, match=message):
+            output_of(schema, database)
 
 
-@pytest.mark.parametrize(
-    ("schema", "nullable"),
-    [
+def test_a_schema_may_allow_null(database: Database) -> None:
+    for schema, nullable in [
         ('{"type": ["integer", "null"]}', True),
         ('{"anyOf": [{"type": "string"}, {"type": "null"}]}', True),
         ('{"enum": ["a", null]}', True),
         ('{"type": "integer"}', False),
         ('{"type": "object", "properties": {"a": {"type": ["integer", "null"]}}}', False),
-    ],
-)
-def test_a_schema_may_allow_null(schema: str, nullable: bool, database: Database) -> None:
-    assert output_of(schema, database).nullable is nullable
+    ]:
+        assert output_of(schema, database).nullable is nullable
 
 
 def test_a_class_with_a_schema_is_a_type(database: Database) -> None:

@@ -20,9 +20,8 @@ def read(kind: str, text: str, **more: Any) -> str | None:
     return Leaf(kind, **more).read(value)
 
 
-@pytest.mark.parametrize(
-    ("kind", "text", "expected"),
-    [
+def test_a_value_keeps_its_digits_or_is_no_value() -> None:
+    for kind, text, expected in [
         ("INTEGER", "12", "12"),
         ("INTEGER", '" 12 "', "12"),
         ("INTEGER", "1e3", "1000"),
@@ -61,12 +60,8 @@ def read(kind: str, text: str, **more: Any) -> str | None:
         ("UUID", '"123e4567-e89b-12d3-a456-426614174000"', "123e4567-e89b-12d3-a456-426614174000"),
         ("UUID", '"123e4567"', None),
         ("JSON", '{"a": [1.50, null]}', '{"a":[1.50,null]}'),
-    ],
-)  # fmt: skip
-def test_a_value_keeps_its_digits_or_is_no_value(
-    kind: str, text: str, expected: str | None
-) -> None:
-    assert read(kind, text) == expected
+    ]:  # fmt: skip
+        assert read(kind, text) == expected
 
 
 def test_a_text_has_at_most_its_length() -> None:
@@ -88,9 +83,8 @@ def test_json_is_written_as_it_was_read() -> None:
     assert dumped(json.loads(text, parse_int=Number, parse_float=Number)) == text
 
 
-@pytest.mark.parametrize(
-    ("kind", "valid", "invalid"),
-    [
+def test_a_number_of_many_digits_is_written_as_text_of_bounded_length() -> None:
+    for kind, valid, invalid in [
         (
             "DECIMAL(10,2)",
             ["0", "-12345678.90", "12345678", "0.1"],
@@ -101,16 +95,14 @@ def test_json_is_written_as_it_was_read() -> None:
         ("HUGEINT", [str(-(2**127)), "0"], ["1" * 40, "1e3"]),
         ("UBIGINT", [str(2**64 - 1)], ["-1"]),
         ("BIGINT", [str(2**63 - 1)], ["1" * 20]),
-    ],
-)
-def test_a_number_of_many_digits_is_written_as_text_of_bounded_length(kind, valid, invalid) -> None:
-    schema = Leaf(kind).schema
-    assert schema["type"] == "string"
-    for text in valid:
-        assert re.fullmatch(schema["pattern"], text)
-        assert Leaf(kind).read(text) is not None
-    for text in invalid:
-        assert not re.fullmatch(schema["pattern"], text)
+    ]:
+        schema = Leaf(kind).schema
+        assert schema["type"] == "string"
+        for text in valid:
+            assert re.fullmatch(schema["pattern"], text)
+            assert Leaf(kind).read(text) is not None
+        for text in invalid:
+            assert not re.fullmatch(schema["pattern"], text)
 
 
 def test_a_number_is_within_its_bounds() -> None:

@@ -20,6 +20,8 @@ from relquery.prompt import Answer, Finish
 from tests.sql.conftest import MACROS, reference_sql, upper_or_length
 from tests.sql.fakes import FakeBackend, Fields
 
+pytestmark = pytest.mark.long
+
 ROWS = 150
 TABLE = (
     "CREATE TABLE t AS SELECT id, if(hash(id) % 5 = 0, NULL, 'v' || hash(id + 7) % 13) AS a, "
@@ -150,16 +152,18 @@ def run_both() -> Iterator[Run]:
         yield run
 
 
-@settings(max_examples=25, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(query=row_queries())
-def test_rows_are_those_of_plain_duckdb_and_no_request_is_made_twice(query: str, run_both) -> None:
+def test_rows_are_those_of_plain_duckdb_and_no_request_is_made_twice(
+    query: str, run_both: Run
+) -> None:
     got, wanted, twice = run_both(query)
     assert got == wanted
     assert not twice
 
 
-@settings(max_examples=10, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=10, suppress_health_check=list(HealthCheck))
 @given(query=folding_queries())
-def test_groups_are_those_of_plain_duckdb(query: str, run_both) -> None:
+def test_groups_are_those_of_plain_duckdb(query: str, run_both: Run) -> None:
     got, wanted, _ = run_both(query)
     assert got == wanted

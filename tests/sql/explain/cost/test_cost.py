@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from io import StringIO
 from typing import Any
 
@@ -50,7 +51,19 @@ def cost_of(con: Connection, query: str = QUERY, **options: Any) -> StageCost:
     return call.cost
 
 
-@pytest.mark.parametrize("model", ["anthropic:claude-sonnet-5", "openai:gpt-5.4-mini-2026-03-17"])
+ANTHROPIC, OPENAI = "anthropic:claude-sonnet-5", "openai:gpt-5.4-mini-2026-03-17"
+
+
+@pytest.fixture(scope="module")
+def mini() -> Iterator[Connection]:
+    """A connection of which nothing is asked."""
+    con, backend = connected("openai:gpt-4o-mini")
+    with con:
+        yield con
+    assert backend.asked == []
+
+
+@pytest.mark.parametrize("model", [ANTHROPIC, pytest.param(OPENAI, marks=pytest.mark.long)])
 def test_after_a_preview_the_bill_is_foretold_within_a_tenth(model: str) -> None:
     con, backend = connected(model)
     with con:
@@ -64,9 +77,13 @@ def test_after_a_preview_the_bill_is_foretold_within_a_tenth(model: str) -> None
     assert cost.calibration is not None
     assert cost.calibration.answers == 10
     assert backend.usd < 0.75 * backend.plain
+    for name in ("calls", "input", "cached", "output", "seconds", "live", "table", "batch"):
+        figure = getattr(cost, name)
+        assert figure.low <= figure.expected <= figure.high, name
 
 
-@pytest.mark.parametrize("model", ["anthropic:claude-sonnet-5", "openai:gpt-5.4-mini"])
+@pytest.mark.long
+@pytest.mark.parametrize("model", [OPENAI, ANTHROPIC])
 def test_our_order_costs_less_than_the_tables(model: str) -> None:
     con, ours = connected(model, under_way=12)
     with con:
@@ -85,11 +102,14 @@ def test_our_order_costs_less_than_the_tables(model: str) -> None:
     assert cost.table.expected == pytest.approx(table.usd, rel=0.1)
 
 
-def test_short_prompts_cost_the_same_in_any_order_and_explain_says_why() -> None:
+def test_short_prompts_cost_the_same_in_any_order_and_explain_says_why(mini: Connection) -> None:
     con, backend = connected("openai:gpt-4o-mini", words=2)
     with con:
         cost = cost_of(con)
         (call,) = con.explain(QUERY).calls
+        con.preview(QUERY)
+        batch = cost_of(con).batch
+        backend.usd = backend.plain = 0.0
         con.sql(QUERY)
     assert cost.live == cost.table
     assert backend.usd == backend.plain
@@ -98,72 +118,46 @@ def test_short_prompts_cost_the_same_in_any_order_and_explain_says_why() -> None
     assert 50 < cost.unshared.longest < 150
     (note,) = [one for one in call.notes if "sharing saves nothing" in one]
     assert f"{1024 - cost.unshared.longest:,} more" in note
+    assert batch is not None  # half of what is sent without a cache
+    assert batch.expected == pytest.approx(backend.plain / 2, rel=0.1)
+    assert cost_of(mini).unshared is None  # long prompts have no such note
 
 
-def test_a_model_that_caches_shorter_prefixes_is_named() -> None:
-    con, _ = connected("openai:gpt-4o-mini", words=60)
-    with con:
-        cost = cost_of(con)
+def test_a_model_that_caches_shorter_prefixes_is_named(mini: Connection) -> None:
+    mini.register("shorter", films(60))
+    cost = cost_of(mini, QUERY.replace("films", "shorter"))
     assert cost.unshared is not None
     assert cost.unshared.longest > 512
     assert ("claude-haiku-5.5", 512) in cost.unshared.lower
 
 
-def test_long_prompts_have_no_such_note() -> None:
-    con, _ = connected("openai:gpt-4o-mini")
-    with con:
-        assert cost_of(con).unshared is None
-
-
-def test_a_batch_costs_half_of_what_is_sent_without_a_cache() -> None:
-    con, backend = connected("openai:gpt-4o-mini", words=2)
-    with con:
-        con.preview(QUERY)
-        cost = cost_of(con)
-        backend.plain = 0.0
-        con.sql(QUERY)
-    assert cost.batch is not None
-    assert cost.batch.expected == pytest.approx(backend.plain / 2, rel=0.1)
-
-
-def test_the_bounds_enclose_what_is_expected() -> None:
-    con, _ = connected("anthropic:claude-sonnet-5")
-    with con:
-        cost = cost_of(con)
-    for name in ("calls", "input", "cached", "output", "seconds", "live", "table", "batch"):
-        figure = getattr(cost, name)
-        assert figure.low <= figure.expected <= figure.high, name
-
-
 @pytest.mark.parametrize(
-    ("rpm", "tpm", "seconds"), [(6, None, 600), (None, 600, None), (6_000, 10**7, None)]
+    ("rpm", "tpm"),
+    [(None, 600), pytest.param(6, None), pytest.param(6_000, 10**7, marks=pytest.mark.long)],
 )
-def test_it_takes_as_long_as_the_limits_let_it(
-    rpm: int | None, tpm: int | None, seconds: float | None
-) -> None:
+def test_it_takes_as_long_as_the_limits_let_it(rpm: int | None, tpm: int | None) -> None:
     options = {"base_url": "http://127.0.0.1:9/v1", "api_key": "k"}
-    with connect("openai:gpt-4o-mini", rpm=rpm, tpm=tpm, **options) as con:
-        con.register("films", films(2))
-        cost = cost_of(con)
-    with connect("openai:gpt-4o-mini", **options) as con:
-        con.register("films", films(2))
-        free = cost_of(con).seconds
-    if seconds is None and tpm == 600:
-        seconds = (cost.input.expected + cost.output.expected) / tpm * 60
-    found = cost.seconds
+    costs = []
+    for limits in ({}, {"rpm": rpm, "tpm": tpm}):
+        with connect("openai:gpt-4o-mini", **limits, **options) as con:  # type: ignore[arg-type]
+            con.register("films", films(2))
+            costs.append(cost_of(con))
+    free, found = (cost.seconds for cost in costs)
     assert found is not None
     assert free is not None
+    tokens = costs[1].input.expected + costs[1].output.expected
+    seconds = max(60 / rpm * 60 if rpm else 0, tokens / tpm * 60 if tpm else 0)
     assert (found.low, found.expected, found.high) == pytest.approx(
-        [max(one, seconds or 0.0) for one in (free.low, free.expected, free.high)]
+        [max(one, seconds) for one in (free.low, free.expected, free.high)]
     )
 
 
-def test_what_follows_a_filter_has_bounds_until_its_share_is_given() -> None:
-    query = f"{QUERY} WHERE AI_FILTER('Is it good?', note)"
-    con, _ = connected("openai:gpt-4o-mini")
-    with con:
-        first, second = con.explain(query, cost=True).calls
-        given = con.explain(query, cost=True, selectivity=0.25).calls[1]
+FILTERED = f"{QUERY} WHERE AI_FILTER('Is it good?', note)"
+
+
+def test_what_follows_a_filter_has_bounds_until_its_share_is_given(mini: Connection) -> None:
+    first, second = mini.explain(FILTERED, cost=True).calls
+    given = mini.explain(FILTERED, cost=True, selectivity=0.25).calls[1]
     assert first.cost is not None
     assert second.cost is not None
     assert given.cost is not None
@@ -175,12 +169,9 @@ def test_what_follows_a_filter_has_bounds_until_its_share_is_given() -> None:
     assert second.cost.length.source == "assumed"
 
 
-def test_the_statement_returns_a_row_per_stage_and_one_for_all() -> None:
-    con, _ = connected("openai:gpt-4o-mini")
-    with con:
-        query = f"{QUERY} WHERE AI_FILTER('Is it good?', note)"
-        table = con.sql(f"EXPLAIN (COST) {query}").arrow()
-        again = con.explain(f"explain ( cost ) {query}").arrow()
+def test_the_statement_returns_a_row_per_stage_and_one_for_all(mini: Connection) -> None:
+    table = mini.sql(f"EXPLAIN (COST) {FILTERED}").arrow()
+    again = mini.explain(f"explain ( cost ) {FILTERED}").arrow()
     assert table.schema == COST_SCHEMA
     assert table.column("stage").to_pylist() == ["filter 1", "projection 1", "total"]
     assert table.column("usd").to_pylist()[2] == pytest.approx(
@@ -189,10 +180,8 @@ def test_the_statement_returns_a_row_per_stage_and_one_for_all() -> None:
     assert again == table
 
 
-def test_a_terminal_of_80_columns_shows_every_figure_whole() -> None:
-    con, _ = connected("openai:gpt-4o-mini")
-    with con:
-        told = con.explain(QUERY, cost=True)
+def test_a_terminal_of_80_columns_shows_every_figure_whole(mini: Connection) -> None:
+    told = mini.explain(QUERY, cost=True)
     console = Console(width=80, record=True, file=StringIO())
     console.print(shown(told, console.width))
     text = console.export_text()
@@ -218,8 +207,7 @@ def test_a_model_that_reasons_is_told_to_bill_it() -> None:
     assert PRICES["gpt-5-mini"].reasoning
     con, _ = connected("openai:gpt-5-mini")
     with con:
-        query = f"{QUERY} WHERE AI_FILTER('Is it good?', note)"
-        plain, told = (con.explain(query, cost=cost) for cost in (False, True))
+        plain, told = (con.explain(FILTERED, cost=cost) for cost in (False, True))
     for explained in (plain, told):
         assert sum("reasons before it answers" in note for note in explained.notes) == 1
     cost = told.calls[0].cost
@@ -227,11 +215,9 @@ def test_a_model_that_reasons_is_told_to_bill_it() -> None:
     assert cost.length.tokens.high == 256
 
 
-def test_only_statements_with_calls_are_told_costs_and_others_explained_as_ever() -> None:
-    con, _ = connected("openai:gpt-4o-mini")
-    with con:
-        assert "physical_plan" in str(con.sql("EXPLAIN (COST) SELECT 1").arrow().column(0)[0])
-        values = con.sql("SELECT 'EXPLAIN (COST) x' AS text, 5 AS cost").fetchall()
-        assert values == [("EXPLAIN (COST) x", 5)]
-        with pytest.raises(QueryError, match="explain type: cost"):
-            con.sql(f"EXPLAIN (COST, ANALYZE) {QUERY}")
+def test_only_statements_with_calls_are_told_costs(mini: Connection) -> None:
+    assert "physical_plan" in str(mini.sql("EXPLAIN (COST) SELECT 1").arrow().column(0)[0])
+    values = mini.sql("SELECT 'EXPLAIN (COST) x' AS text, 5 AS cost").fetchall()
+    assert values == [("EXPLAIN (COST) x", 5)]
+    with pytest.raises(QueryError, match="explain type: cost"):
+        mini.sql(f"EXPLAIN (COST, ANALYZE) {QUERY}")

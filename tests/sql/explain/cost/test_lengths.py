@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from relquery.prompt import Compared, Sampling
 from relquery.sql.explain.cost.lengths import TEXT, expected_length
 from relquery.sql.explain.cost.ranges import Range
@@ -29,9 +27,8 @@ def test_labels_are_as_long_as_the_labels_in_json() -> None:
     assert of(Sampling(labels=("Yes", "No"), scored=True)) == (Range(2, 2.5, 3), "type")
 
 
-@pytest.mark.parametrize(
-    ("schema", "low", "expected", "high"),
-    [
+def test_a_schema_tells_how_long_answers_are() -> None:
+    cases: list[tuple[dict[str, Any], int, int, int]] = [
         ({"type": "boolean"}, 4, 4, 4),
         ({"type": "integer"}, 1, 2, 7),
         ({"type": ["null", "number"]}, 1, 3, 9),
@@ -45,13 +42,10 @@ def test_labels_are_as_long_as_the_labels_in_json() -> None:
         ({"$ref": "#/$defs/x", "$defs": {"x": {"type": "boolean"}}}, 4, 4, 4),
         ({"anyOf": [{"type": "boolean"}, {"type": "null"}]}, 4, 4, 4),
         ({}, 4, 4, 4),
-    ],
-)
-def test_a_schema_tells_how_long_answers_are(
-    schema: dict[str, Any], low: int, expected: int, high: int
-) -> None:
-    sampling = Sampling(schema=json.dumps(schema))
-    assert of(sampling) == (Range(low, expected, high), "type")
+    ]
+    for schema, low, expected, high in cases:
+        wanted = (Range(low, expected, high), "type")
+        assert of(Sampling(schema=json.dumps(schema))) == wanted, schema
 
 
 def test_a_schema_that_refers_to_itself_ends() -> None:
