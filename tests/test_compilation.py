@@ -46,7 +46,7 @@ def test_functions_of_others_are_not_told_of(caplog: pytest.LogCaptureFixture) -
 @pytest.mark.parametrize("place", ["_raw_object_cache_notify", "compile"])
 def test_ctrl_c_while_compiling_is_never_lost(place: str) -> None:
     """What is raised in the first place, which LLVM calls, would be printed and forgotten."""
-    pressed = []
+    pressed: list[str] = []
 
     def press(frame: FrameType, event: str, argument: object) -> None:
         if event == "call" and frame.f_code.co_name == place and not pressed:

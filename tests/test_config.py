@@ -10,9 +10,8 @@ from relquery.config import EngineConfig, QueryConfig
 from relquery.errors import ConfigError
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
+def test_an_engine_is_not_configured_wrongly() -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"policy": "lifo"}, "The policy 'lifo' is not known. Known: fcfs"),
         ({"policy": "relserv"}, "relserve"),
         ({"relocation": "none"}, "relocation 'none' is not known"),
@@ -31,11 +30,10 @@ from relquery.errors import ConfigError
         ({"host_tokens": 3}, "host_tokens is 3; it must be 0 or at least one block"),
         ({"host_tokens": -1}, "host_tokens is -1"),
         ({"host_tokens": None}, "host_tokens is None"),
-    ],
-)
-def test_an_engine_is_not_configured_wrongly(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        EngineConfig(**given)
+    ]
+    for given, message in cases:
+        with pytest.raises(ConfigError, match=message):
+            EngineConfig(**given)
 
 
 def test_a_query_is_not_configured_wrongly() -> None:
@@ -45,16 +43,18 @@ def test_a_query_is_not_configured_wrongly() -> None:
         QueryConfig(on_error="skip")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("guard", [0, -0.1, 1.01, True, "0.9", float("nan")])
-def test_a_guard_is_a_share(guard: Any) -> None:
-    with pytest.raises(ConfigError, match=r"guard is .*; it must be above 0 and at most 1"):
-        QueryConfig(guard=guard)
+def test_a_guard_is_a_share() -> None:
+    cases: list[Any] = [0, -0.1, 1.01, True, "0.9", float("nan")]
+    for guard in cases:
+        with pytest.raises(ConfigError, match=r"guard is .*; it must be above 0 and at most 1"):
+            QueryConfig(guard=guard)
 
 
-@pytest.mark.parametrize("rows", [0, -1, True, 2.5, "50"])
-def test_a_guard_compares_a_whole_number_of_rows(rows: Any) -> None:
-    with pytest.raises(ConfigError, match=r"guard_rows is .*; it must be a whole number"):
-        QueryConfig(guard=0.9, guard_rows=rows)
+def test_a_guard_compares_a_whole_number_of_rows() -> None:
+    cases: list[Any] = [0, -1, True, 2.5, "50"]
+    for rows in cases:
+        with pytest.raises(ConfigError, match=r"guard_rows is .*; it must be a whole number"):
+            QueryConfig(guard=0.9, guard_rows=rows)
 
 
 def test_defaults_are_fine() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import product
+from typing import Any
 
 import pytest
 
@@ -19,13 +21,11 @@ def test_the_keywords_of_connect_are_those_that_backends_suggest() -> None:
     assert tuple(keywords_of(connect)) == OF_CONNECT
 
 
-@pytest.mark.parametrize("model", ["demo", "openai:gpt-4o"])
-@pytest.mark.parametrize(
-    ("name", "meant"), [("embeder", "embedder"), ("legder", "ledger"), ("indx", "index")]
-)
-def test_connect_suggests_its_own_keywords(model: str, name: str, meant: str) -> None:
-    with pytest.raises(ConfigError, match=f"Did you mean '{meant}'"):
-        connect(model, **{name: None})
+def test_connect_suggests_its_own_keywords() -> None:
+    names = {"embeder": "embedder", "legder": "ledger", "indx": "index"}
+    for model, (name, meant) in product(["demo", "openai:gpt-4o"], names.items()):
+        with pytest.raises(ConfigError, match=f"Did you mean '{meant}'"):
+            connect(model, **dict[str, Any]({name: None}))
 
 
 @pytest.mark.parametrize(

@@ -6,31 +6,32 @@ import copy
 import doctest
 import itertools
 import pickle
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pytest
 
 import relquery
 from relquery import optimize, span
 from relquery.errors import ConfigError, QueryError, RelqueryError, type_of
-from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Prepare, Retrieve, Seq, Text
+from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Node, Prepare, Retrieve, Seq, Text
 from relquery.ir.verify import check_size
 from relquery.prompt import Role, Sampling
 
 X, Y = Text("x"), Text("y")
 
 
-def test_the_example_in_the_docstring_is_true():
+def test_the_example_in_the_docstring_is_true() -> None:
     assert doctest.testmod(span) == (0, 5)
 
 
-def test_span_and_optimize_are_names_of_the_package():
+def test_span_and_optimize_are_names_of_the_package() -> None:
     assert relquery.span is span
     assert relquery.optimize(span.chat("x")) == Generate(Text("x"))
 
 
-@pytest.mark.parametrize(
-    ("built", "node"),
-    [
+def test_each_constructor_makes_its_node() -> None:
+    for built, node in [
         (span.system("x"), Text("x", Role.SYSTEM)),
         (span.user("x"), X),
         (span.assistant("x"), Text("x", Role.ASSISTANT)),
@@ -44,72 +45,66 @@ def test_span_and_optimize_are_names_of_the_package():
         (span.chat("x", "y", stop=["."]), Chat((X, Y), Sampling(stop=(".",)))),
         (span.prepare("x"), Prepare(X)),
         (span.retrieve("x", corpus="c", limit=2), Retrieve(X, "c", 2)),
-    ],
-)
-def test_each_constructor_makes_its_node(built, node):
-    assert built == node
+    ]:
+        assert built == node
 
 
-def test_lists_tuples_and_generators_stand_for_their_items():
+def test_lists_tuples_and_generators_stand_for_their_items() -> None:
     assert span.seq(["x", ("y", [X])], (str(i) for i in range(2))) == Seq(
         (X, Y, X, Text("0"), Text("1"))
     )
 
 
-def test_a_list_of_a_thousand_lists_deep_is_opened():
-    nested = ["x"]
+def test_a_list_of_a_thousand_lists_deep_is_opened() -> None:
+    nested: list[Any] = ["x"]
     for _ in range(10_000):
         nested = [nested]
     assert span.seq(nested) == Seq((X,))
 
 
-@pytest.mark.parametrize(
-    ("build", "message"),
-    [
-        (lambda: span.seq(3), r"span\.seq has an int as a child"),
-        (lambda: span.plus("x", None), r"span\.plus has a NoneType"),
-        (lambda: span.generate([b"x"]), r"span\.generate has a bytes"),
-        (lambda: span.chat({"role": "user"}), r"span\.chat has a dict"),
-        (lambda: span.user(3), "Text contains an int"),
-        (lambda: span.retrieve("x", corpus="c", limit=0), "limit 0"),
-        (lambda: span.repeat(0, "x"), "repeat has n=0; it must be a whole number"),
-    ],
-)
-def test_what_is_no_child_is_an_error_that_names_the_constructor(build, message):
-    with pytest.raises(QueryError, match=message):
-        build()
+def test_what_is_no_child_is_an_error_that_names_the_constructor() -> None:
+    cases: list[tuple[Callable[[Any], object], str]] = [
+        (lambda of: of.seq(3), r"span\.seq has an int as a child"),
+        (lambda of: of.plus("x", None), r"span\.plus has a NoneType"),
+        (lambda of: of.generate([b"x"]), r"span\.generate has a bytes"),
+        (lambda of: of.chat({"role": "user"}), r"span\.chat has a dict"),
+        (lambda of: of.user(3), "Text contains an int"),
+        (lambda of: of.retrieve("x", corpus="c", limit=0), "limit 0"),
+        (lambda of: of.repeat(0, "x"), "repeat has n=0; it must be a whole number"),
+    ]
+    for build, message in cases:
+        with pytest.raises(QueryError, match=message):
+            build(span)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
+def test_settings_that_do_not_exist_or_fit_are_refused() -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"max_token": 3}, "setting 'max_token' is not known.*Did you mean 'max_tokens'"),
         ({"max_tokens": 0}, "max_tokens is 0"),
         ({"stop": "."}, "stop is '.'; it must be a list"),
         ({"labels": 3}, r"labels is 3; it must be a list"),
-    ],
-)
-def test_settings_that_do_not_exist_or_fit_are_refused(settings, message):
-    with pytest.raises(ConfigError, match=message):
-        span.generate("x", **settings)
+    ]
+    for settings, message in cases:
+        with pytest.raises(ConfigError, match=message):
+            span.generate("x", **settings)
 
 
-def seeds(nodes):
+def seeds(nodes: Sequence[Any]) -> list[int | None]:
     return [node.sampling.seed for node in nodes]
 
 
-def test_repeated_draws_from_a_seed_take_seeds_of_their_own():
+def test_repeated_draws_from_a_seed_take_seeds_of_their_own() -> None:
     assert seeds(span.repeat(3, span.generate("x", temperature=1.0, seed=7))) == [7, 8, 9]
     assert seeds(span.repeat(2, span.chat("x", temperature=1.0, seed=7))) == [7, 8]
 
 
-def test_repeated_draws_without_chance_or_seed_stay_as_they_are():
+def test_repeated_draws_without_chance_or_seed_stay_as_they_are() -> None:
     assert seeds(span.repeat(2, span.generate("x", seed=7))) == [7, 7]
     assert seeds(span.repeat(2, span.generate("x", temperature=1.0))) == [None, None]
     assert span.plus(span.repeat(2, "x")) == span.plus("x", "x")
 
 
-def test_what_is_written_is_read_and_drawn():
+def test_what_is_written_is_read_and_drawn() -> None:
     tree = span.generate("x", span.plus("y"))
     assert span.parse(str(tree)) == tree
     assert span.draw(tree).startswith("generate")
@@ -117,20 +112,25 @@ def test_what_is_written_is_read_and_drawn():
     assert span.mermaid(tree).startswith("flowchart")
 
 
-def test_every_error_is_one_of_the_package():
-    for build in (lambda: span.seq(object()), lambda: span.generate("x", seed="s")):
+def test_every_error_is_one_of_the_package() -> None:
+    of: Any = span
+    builds: list[Callable[[], object]] = [
+        lambda: of.seq(object()),
+        lambda: of.generate("x", seed="s"),
+    ]
+    for build in builds:
         with pytest.raises(RelqueryError):
             build()
 
 
-@pytest.mark.parametrize("make", [span.user, span.system, span.fragment])
-def test_half_of_a_surrogate_pair_is_no_text(make):
-    with pytest.raises(QueryError, match="character 1 is half of a surrogate pair"):
-        make("a\ud800")
+def test_half_of_a_surrogate_pair_is_no_text() -> None:
+    for make in [span.user, span.system, span.fragment]:
+        with pytest.raises(QueryError, match="character 1 is half of a surrogate pair"):
+            make("a\ud800")
 
 
-def test_a_list_that_contains_itself_is_an_error():
-    endless: list[object] = ["a"]
+def test_a_list_that_contains_itself_is_an_error() -> None:
+    endless: Any = ["a"]
     endless.append([endless])
     with pytest.raises(QueryError, match="contains itself"):
         span.generate(endless)
@@ -138,12 +138,12 @@ def test_a_list_that_contains_itself_is_an_error():
     assert len(span.seq(twice, [twice, twice]).children) == 3
 
 
-def endless():
+def endless() -> Iterator[Any]:
     while True:
         yield endless()
 
 
-def doubled(levels):
+def doubled(levels: int) -> list[object]:
     part: list[object] = []
     for _ in range(levels):
         part = [part, part]
@@ -151,61 +151,68 @@ def doubled(levels):
 
 
 @pytest.mark.parametrize("child", [itertools.repeat("a"), endless(), doubled(60)])
-def test_children_without_an_end_are_refused(monkeypatch, child):
+def test_children_without_an_end_are_refused(monkeypatch: pytest.MonkeyPatch, child: Any) -> None:
     monkeypatch.setattr(span, "_MOST_CHILDREN", 10_000)
     with pytest.raises(QueryError, match=r"span\.plus has more than 10,000 children"):
         span.plus(child)
 
 
-def test_nodes_that_double_with_each_level_are_counted_only_so_far():
-    node = span.user("a")
+def test_nodes_that_double_with_each_level_are_counted_only_so_far() -> None:
+    node: Node = span.user("a")
     for _ in range(20_000):
         node = span.seq(node, node)
     with pytest.raises(QueryError, match="The query has more than 1,000,000,000,000,000,000,000"):
         check_size(span.generate(node))
 
 
-@pytest.mark.parametrize("n", [0, True, "4", 1.0, 10**12])
-def test_repeat_takes_a_whole_number(n):
-    with pytest.raises(QueryError, match="whole number"):
-        span.repeat(n, "a")
+def test_repeat_takes_a_whole_number() -> None:
+    cases: list[Any] = [0, True, "4", 1.0, 10**12]
+    for n in cases:
+        with pytest.raises(QueryError, match="whole number"):
+            span.repeat(n, "a")
 
 
-@pytest.mark.parametrize("given", [None, "abc", 3, ("a",)])
-@pytest.mark.parametrize("use", [span.draw, span.mermaid, span.svg, span.to_wire, optimize])
-def test_what_is_no_query_is_refused_with_how_to_make_one(use, given):
-    with pytest.raises(QueryError, match=f"is {type_of(given)}; expected a tree"):
-        use(given)
+def test_what_is_no_query_is_refused_with_how_to_make_one() -> None:
+    uses: list[Callable[[Any], object]] = [
+        span.draw,
+        span.mermaid,
+        span.svg,
+        span.to_wire,
+        optimize,
+    ]
+    for use, given in itertools.product(uses, [None, "abc", 3, ("a",)]):
+        with pytest.raises(QueryError, match=f"is {type_of(given)}; expected a tree"):
+            use(given)
 
 
-def test_variables_of_a_template_are_named():
+def test_variables_of_a_template_are_named() -> None:
     with pytest.raises(QueryError, match="variables is 'x'; it must be a dict"):
-        span.from_wire('{"user": "a"}', "x")
+        span.from_wire('{"user": "a"}', "x")  # type: ignore[arg-type]
 
 
-def test_only_text_can_be_parsed():
+def test_only_text_can_be_parsed() -> None:
     with pytest.raises(QueryError, match="is a NoneType"):
-        span.parse(None)
+        span.parse(None)  # type: ignore[arg-type]
     assert span.parse('\ufeffuser "a"') == span.user("a")
 
 
-def deep(depth):
-    node = span.user("a")
+def deep(depth: int) -> Node:
+    node: Node = span.user("a")
     for _ in range(depth):
         node = span.seq(node)
     return node
 
 
-def test_trees_are_copied_and_pickled_without_recursion():
+def test_trees_are_copied_and_pickled_without_recursion() -> None:
     node = span.generate(deep(3_000), max_tokens=3)
     assert copy.deepcopy(node) is node
     assert copy.copy(node) is node
     assert pickle.loads(pickle.dumps(node)) == node
 
 
-def test_what_stands_in_many_places_is_compared_and_hashed_once():
-    def doubled(text):
-        node = span.user(text)
+def test_what_stands_in_many_places_is_compared_and_hashed_once() -> None:
+    def doubled(text: str) -> Node:
+        node: Node = span.user(text)
         for _ in range(60):
             node = span.seq(node, node)
         return node
@@ -215,21 +222,22 @@ def test_what_stands_in_many_places_is_compared_and_hashed_once():
     assert doubled("a") != doubled("b")
 
 
-def test_a_query_that_repeats_into_more_nodes_than_can_be_run_is_refused():
-    node = span.user("a")
+def test_a_query_that_repeats_into_more_nodes_than_can_be_run_is_refused() -> None:
+    node: Node = span.user("a")
     for _ in range(60):
         node = span.seq(node, node)
     with pytest.raises(QueryError, match="2,305,843,009,213,693,952 nodes"):
         check_size(span.generate(node))
 
 
-def test_a_notebook_shows_a_picture():
+def test_a_notebook_shows_a_picture() -> None:
     picture = span.svg(span.plus("a", "b"))
     assert picture._repr_svg_() == picture
     assert picture.startswith("<svg")
 
 
-def test_the_wire_form_is_read_and_written():
+def test_the_wire_form_is_read_and_written() -> None:
     query = span.from_wire('{"g": {"model": "m", "input": {"user": "{n}"}}}', {"n": "hi"})
+    assert isinstance(query.node, Generate)
     assert query.node.input == span.user("hi")
     assert span.from_wire(span.to_wire(query.node)).node == query.node

@@ -18,9 +18,11 @@ def relquery(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture
     """Runs `relquery` with arguments; gives standard output and error, 120 characters wide."""
     monkeypatch.setenv("COLUMNS", "120")
 
-    def run(*arguments: str, code: int = 0, stdin: str = "") -> tuple[str, str]:
-        monkeypatch.setattr(sys, "argv", ["relquery", *arguments])
-        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+    def run(*arguments: object, code: int = 0, stdin: str | bytes = "") -> tuple[str, str]:
+        monkeypatch.setattr(sys, "argv", ["relquery", *map(str, arguments)])
+        content = stdin.encode() if isinstance(stdin, str) else stdin
+        encoding = "utf-8" if isinstance(stdin, str) else "latin-1"
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), encoding))
         with pytest.raises(SystemExit) as ended:
             main()
         out, err = (stream.decode() for stream in capfdbinary.readouterr())

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 import sqlite3
-import sys
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from relquery.cli import main
 from relquery.cli.terminal.exits import ROWS_LOST
 from tests.backends.provider.chat_server import (
     Body,
@@ -22,6 +19,7 @@ from tests.backends.provider.chat_server import (
     question,
     serving,
 )
+from tests.cli.conftest import Run
 
 
 @pytest.fixture
@@ -31,22 +29,16 @@ def rows(tmp_path: Path) -> Path:
     return path
 
 
-Run = Callable[..., tuple[int, str, str]]
-
-
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs the command line; gives its exit code, standard output and standard error."""
+def run(monkeypatch: pytest.MonkeyPatch, relquery: Run) -> Run:
+    """Runs a query; gives standard output, and standard error as one line."""
     monkeypatch.setenv("OPENAI_API_KEY", "k")
 
-    def run(*options: str) -> tuple[int, str, str]:
+    def run(*options: str, code: int = 0) -> tuple[str, str]:
         query = "SELECT n, LLM('up', n) AS up FROM t"
         given = options if options[0] == "resume" else ("sql", query, *options)
-        monkeypatch.setattr(sys, "argv", ["relquery", *given])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, " ".join(err.split())
+        out, err = relquery(*given, code=code)
+        return out, " ".join(err.split())
 
     return run
 
@@ -62,8 +54,7 @@ def at(server: ChatServer, *options: str) -> tuple[str, ...]:
 def test_the_options_reach_the_server(rows: Path, run: Run) -> None:
     with serving(answer) as server:
         options = ("--concurrency", "3", "--timeout", "20", "--retries", "1", "--rpm", "100000")
-        code, out, _ = run("-t", str(rows), "-f", "csv", *at(server, *options))
-        assert code == 0
+        out, _ = run("-t", str(rows), "-f", "csv", *at(server, *options))
         assert len(out.splitlines()) == 31
         assert server.peak <= 3
 
@@ -75,21 +66,19 @@ def test_time_ends_rows_that_have_no_answer(rows: Path, run: Run, option: str) -
         return Silence.UNTIL_CLIENT_LEAVES if is_hung else answer(body)
 
     with serving(mostly) as server:
-        code, out, err = run("-t", str(rows), "-f", "csv", *at(server, option, "3"))
-    assert code == ROWS_LOST
+        given = ("-t", str(rows), "-f", "csv", *at(server, option, "3"))
+        out, err = run(*given, code=ROWS_LOST)
     assert "7," in out.splitlines()
     assert "row 7: No answer within 3 seconds. Raise " in err
 
 
 def test_prompts_are_written_in_lines_if_asked(rows: Path, run: Run) -> None:
     with serving(answer) as server:
-        code, *_ = run("-t", str(rows), "-f", "csv", *at(server, "--prompt-form", "lines"))
-        assert code == 0
+        run("-t", str(rows), "-f", "csv", *at(server, "--prompt-form", "lines"))
         assert all("{" not in question(body) for body in server.asked)
-        code, *_ = run("-t", str(rows), "-f", "csv", *at(server))
+        run("-t", str(rows), "-f", "csv", *at(server))
         assert all("{" in question(body) for body in server.asked[30:])
-    code, _, err = run("-t", str(rows), "--prompt-form", "yaml")
-    assert code == 1
+    _, err = run("-t", str(rows), "--prompt-form", "yaml", code=1)
     assert "The form 'yaml' is not known. Known: json, lines." in err
 
 
@@ -99,20 +88,17 @@ def test_a_budget_that_is_spent_says_what_is_kept_and_how_to_go_on(
     ledger = tmp_path / "run.db"
     with serving(answer) as server:
         options = at(server, "-t", str(rows), "-f", "csv", "--ledger", str(ledger))
-        code, _, err = run(*options, "--budget", "10 calls")
-        assert code == 1
+        _, err = run(*options, "--budget", "10 calls", code=1)
         assert "The budget of 10 calls has no room for another call: 10 calls are spent" in err
         assert f"Answers so far are in {ledger} (10 new); to go on: relquery resume" in err
         assert err.count("go on") == 1
         assert len(server.asked) == 10
         with closing(sqlite3.connect(ledger)) as file:
             assert file.execute("SELECT count(*) FROM answers").fetchone() == (10,)
-        code, _, err = run("resume", str(ledger))  # with the budget of that run
-        assert code == 1
+        _, err = run("resume", str(ledger), code=1)  # with the budget of that run
         assert "10 calls were spent by earlier runs; this run may spend up to 10 calls more." in err
         assert len(server.asked) == 20
-        code, out, err = run("resume", str(ledger), "--budget", "10,000 tokens")
-        assert code == 0
+        out, err = run("resume", str(ledger), "--budget", "10,000 tokens")
         assert re.search(r"\d tokens were spent by earlier runs; .* up to 10,000 tokens more", err)
         assert len(out.splitlines()) == 31
         assert len(server.asked) == 30
@@ -122,24 +108,19 @@ def test_a_budget_that_is_spent_without_a_ledger_says_nothing_of_the_same_one(
     rows: Path, run: Run
 ) -> None:
     with serving(answer) as server:
-        code, _, err = run("-t", str(rows), *at(server), "--budget", "10 calls")
-    assert code == 1
+        _, err = run("-t", str(rows), *at(server), "--budget", "10 calls", code=1)
     assert err.endswith("Raise the budget. Give --ledger FILE to keep what is answered.")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--rpm", "5"], "--rpm: only for a provider's model"),
-        (["--model", "random:layers=1", "--budget", "5USD", "--retries", "1"], "Leave them out"),
-        (["--model", "openai:m", "--budget", "5"], "write a number and what it counts"),
-        (["--model", "openai:m", "--budget", "5USD"], "the price of 'm' is not known"),
-        (["--model", "openai:m", "--rpm", "0"], "rpm is 0; it must be an integer"),
-    ],
-)
-def test_options_that_do_not_go_together_are_refused_before_a_call(
-    rows: Path, options: list[str], message: str, run: Run
-) -> None:
-    code, _, err = run("-t", str(rows), *options)
-    assert code == 1
-    assert message in err
+WRONG = [
+    ("--rpm 5", "--rpm: only for a provider's model"),
+    ("--model random:layers=1 --budget 5USD --retries 1", "Leave them out"),
+    ("--model openai:m --budget 5", "write a number and what it counts"),
+    ("--model openai:m --budget 5USD", "the price of 'm' is not known"),
+    ("--model openai:m --rpm 0", "rpm is 0; it must be an integer"),
+]
+
+
+def test_options_that_do_not_go_together_are_refused_before_a_call(rows: Path, run: Run) -> None:
+    for options, message in WRONG:
+        assert message in run("-t", str(rows), *options.split(), code=1)[1]

@@ -27,7 +27,9 @@ from relquery.errors import ConfigError, TableError, UnknownColumnError
 from relquery.table.dependencies.dependencies import Dependency
 from relquery.table.reorder import reorder
 from tests.cli.conftest import Run
+from tests.serve.cases import cases
 
+Figures = Callable[..., dict[str, Any]]
 ROWS = "".join(f"0{i % 4},{i % 4}.50,city {i % 4},text {i}\n" for i in range(60))
 
 
@@ -45,7 +47,7 @@ def run(relquery: Run) -> Run:
 
 
 @pytest.fixture
-def figures(run: Run) -> Callable[..., dict[str, Any]]:
+def figures(run: Run) -> Figures:
     def call(*arguments: str) -> dict[str, Any]:
         document: dict[str, Any] = json.loads(run(*arguments, "--json")[0])
         return document
@@ -66,9 +68,7 @@ def test_methods_stand_side_by_side_with_what_they_reach(run: Run, shop: str) ->
     assert "zip -> price" in out
 
 
-def test_json_has_the_figures_of_the_python_call(
-    figures: Callable[..., dict[str, Any]], shop: str
-) -> None:
+def test_json_has_the_figures_of_the_python_call(figures: Figures, shop: str) -> None:
     document = figures(shop, "--method", "tree", "--weight", "tokens")
     report = reorder(read_text(Path(shop)), "tree", "discover", weight="tokens").report
     (tree,) = document["methods"]
@@ -81,9 +81,7 @@ def test_json_has_the_figures_of_the_python_call(
     assert len(document["dependencies"]) == len(report.dependencies) > 0
 
 
-def test_methods_are_measured_with_the_same_dependencies(
-    figures: Callable[..., dict[str, Any]], shop: str
-) -> None:
+def test_methods_are_measured_with_the_same_dependencies(figures: Figures, shop: str) -> None:
     given_alone = figures(shop, "--no-discover", "--fd", "zip -> price")["dependencies"]
     assert given_alone == [{"determinants": ["zip"], "dependents": ["price"], "error": 0.0}]
     assert figures(shop, "--no-discover")["dependencies"] == []
@@ -91,7 +89,7 @@ def test_methods_are_measured_with_the_same_dependencies(
 
 
 def test_ophr_is_left_out_of_all_with_a_reason_where_the_table_is_large(
-    figures: Callable[..., dict[str, Any]], run: Run
+    figures: Figures, run: Run
 ) -> None:
     assert "1,536 rows" in figures("demo:movies")["left_out"]["ophr"]
     assert "ophr was skipped. The table has 1,536 rows" in run("demo:movies")[0]
@@ -99,9 +97,7 @@ def test_ophr_is_left_out_of_all_with_a_reason_where_the_table_is_large(
     assert "Use method 'tree'" in err
 
 
-def test_a_bag_makes_passages_equal_in_whatever_column(
-    figures: Callable[..., dict[str, Any]], tmp_path: Path
-) -> None:
+def test_a_bag_makes_passages_equal_in_whatever_column(figures: Figures, tmp_path: Path) -> None:
     path = tmp_path / "passages.parquet"
     pq.write_table(pa.table({"a": ["x" * 40, "y" * 40], "b": ["y" * 40, "x" * 40]}), path)
     plain, bagged = figures(str(path)), figures(str(path), "--bag", "a,b")
@@ -110,7 +106,7 @@ def test_a_bag_makes_passages_equal_in_whatever_column(
 
 
 def test_tokens_and_money_are_counted_with_the_tokenizer_named(
-    figures: Callable[..., dict[str, Any]], run: Run, tmp_path: Path
+    figures: Figures, run: Run, tmp_path: Path
 ) -> None:
     prefix = tmp_path / "system.txt"
     prefix.write_text("You judge film reviews. " * 200, encoding="utf-8")
@@ -130,26 +126,24 @@ def test_tokens_and_money_are_counted_with_the_tokenizer_named(
     assert "estimated from words" in run(*arguments[:-2], "--cache-tokens", "4096")[0]
 
 
-@pytest.mark.parametrize("ending", [".parquet", ".csv", ".json"])
 def test_the_order_in_a_file_is_that_of_the_python_call(
-    run: Run, shop: str, tmp_path: Path, ending: str
+    run: Run, shop: str, tmp_path: Path
 ) -> None:
-    target = tmp_path / f"order{ending}"
-    run(shop, "--method", "tree", "-o", str(target))
-    if ending == ".parquet":
-        order = pq.read_table(target).to_pylist()
-    elif ending == ".csv":
-        order = pa_csv.read_csv(
-            target, parse_options=pa_csv.ParseOptions(newlines_in_values=True)
-        ).to_pylist()
-        order = [{"row": each["row"], "fields": json.loads(each["fields"])} for each in order]
-    else:
-        order = json.loads(target.read_text(encoding="utf-8"))
     table = read_text(Path(shop))
     schedule = reorder(table, "tree", "discover")
     names = np.array(table.column_names)
-    assert [each["row"] for each in order] == schedule.rows.tolist()
-    assert [each["fields"] for each in order] == names[schedule.fields].tolist()
+    files = {ending: tmp_path / f"order.{ending}" for ending in ("parquet", "CSV", "json")}
+    for target in files.values():
+        run(shop, "--method", "tree", "-o", target)
+    many_lines = pa_csv.ParseOptions(newlines_in_values=True)
+    of_csv = pa_csv.read_csv(files["CSV"], parse_options=many_lines).to_pylist()
+    for order in (
+        pq.read_table(files["parquet"]).to_pylist(),
+        [each | {"fields": json.loads(each["fields"])} for each in of_csv],
+        json.loads(files["json"].read_text(encoding="utf-8")),
+    ):
+        assert [each["row"] for each in order] == schedule.rows.tolist()
+        assert [each["fields"] for each in order] == names[schedule.fields].tolist()
 
 
 def test_values_of_a_csv_stay_as_written(shop: str) -> None:
@@ -174,9 +168,7 @@ def test_a_ragged_csv_is_an_error_that_names_the_line(run: Run, tmp_path: Path) 
     assert "Expected Number of Columns: 2 Found: 3" in err
 
 
-def test_columns_and_rows_take_a_part_of_the_table(
-    figures: Callable[..., dict[str, Any]], shop: str
-) -> None:
+def test_columns_and_rows_take_a_part_of_the_table(figures: Figures, shop: str) -> None:
     document = figures(shop, "--columns", 'note,"city, state"', "--rows", "7")
     assert document["columns"] == ["note", "city, state"]
     assert document["rows"] == 7
@@ -223,34 +215,9 @@ def test_a_dependency_may_name_columns_with_commas_and_arrows() -> None:
     assert read_dependency('"a -> b", c <-> "d"') == [there, back]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("nope.csv",), "nope.csv does not exist"),
-        (("demo:movie",), "Did you mean 'movies'"),
-        (("demo:movies", "--columns", "genre,Year"), "Did you mean 'year'"),
-        (("demo:movies", "--bag", "genre,yaer"), "Did you mean 'year'"),
-        (("demo:movies", "--fd", "genre -> yaer"), "Did you mean 'year'"),
-        (("demo:movies", "--fd", "genre"), "Write 'a -> b'"),
-        (("demo:movies", "--method", "tre"), "Did you mean 'tree'"),
-        (
-            ("demo:movies", "--method", "ggr", "--seconds", "1"),
-            "option 'seconds' of reorder with ggr",
-        ),
-        (("demo:movies", "--weight", "claude-sonet-5"), "Did you mean 'claude-sonnet-5'"),
-        (("demo:movies", "--tokenizer", "nowhere"), "nowhere does not exist"),
-        (("demo:movies", "--prefix", "Judge."), "Give --tokenizer"),
-        (("demo:movies", "--tokenizer", "demo", "--prefix", "@/no/file"), "/no/file"),
-        (("demo:movies", "--requests-per-minute", "9"), "Give one as --weight"),
-        (("demo:movies", "--cache-tokens", "3"), "one block of 16"),
-        (("demo:movies", "-o", "order.xls"), ".parquet or .csv or .json"),
-        (("demo:movies", "-o", "/no/folder/order.csv"), "/no/folder does not exist"),
-        (("demo:movies", "-o", "/proc/order.csv"), "--output /proc/order.csv cannot be written"),
-        (("demo:movies", "--fd", '"a'), "Dependency '\"a' names fewer than two columns"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), cases(__file__))
 def test_what_a_person_may_get_wrong_is_one_line_with_a_remedy(
-    run: Run, arguments: tuple[str, ...], message: str
+    run: Run, arguments: list[str], message: str
 ) -> None:
     out, err = run(*arguments, code=1)
     assert message in err
@@ -263,17 +230,13 @@ def test_a_folder_as_output_is_refused_and_nothing_is_left_by_asking(
     run: Run, shop: str, tmp_path: Path
 ) -> None:
     (tmp_path / "folder.csv").mkdir()
-    assert "is a folder" in run(shop, "-o", str(tmp_path / "folder.csv"), code=1)[1]
-    run(shop, "-o", str(tmp_path / "order.csv"), "--fd", "zip -> nothing", code=1)
-    assert not (tmp_path / "order.csv").exists()
-    (tmp_path / "order.csv").write_text("mine", encoding="utf-8")
-    run(shop, "-o", str(tmp_path / "order.csv"), "--fd", "zip -> nothing", code=1)
-    assert (tmp_path / "order.csv").read_text(encoding="utf-8") == "mine"
-
-
-def test_an_ending_in_capitals_is_one(run: Run, shop: str, tmp_path: Path) -> None:
-    run(shop, "--method", "fixed", "-o", str(tmp_path / "ORDER.CSV"))
-    assert (tmp_path / "ORDER.CSV").read_text(encoding="utf-8").startswith('"row","fields"')
+    assert "is a folder" in run(shop, "-o", tmp_path / "folder.csv", code=1)[1]
+    order, wrong = tmp_path / "order.csv", ("--fd", "zip -> nothing")
+    run(shop, "-o", order, *wrong, code=1)
+    assert not order.exists()
+    order.write_text("mine", encoding="utf-8")
+    run(shop, "-o", order, *wrong, code=1)
+    assert order.read_text(encoding="utf-8") == "mine"
 
 
 def test_orders_that_no_cache_holds_are_said_to_cost_the_same(run: Run, shop: str) -> None:
@@ -286,12 +249,7 @@ def test_orders_that_no_cache_holds_are_said_to_cost_the_same(run: Run, shop: st
     assert "No prefix" not in out
 
 
-def test_help_shows_examples(run: Run) -> None:
-    out, _ = run("--help")
-    assert "Examples" in out
-    assert "relquery reorder demo:movies" in out
-
-
+@pytest.mark.long
 def test_it_runs_without_torch_transformers_and_tokenizers() -> None:
     code = (
         "import sys\n"
@@ -310,6 +268,7 @@ def test_it_runs_without_torch_transformers_and_tokenizers() -> None:
     assert "pip install 'relquery[local]'" in refused.stderr
 
 
+@pytest.mark.long
 def test_an_interrupt_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
     path = tmp_path / "wide.parquet"
     draws = np.random.default_rng(0).integers(0, 50, (30, 100_000)).astype(str)

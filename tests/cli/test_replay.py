@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from relquery.cli import main
 from relquery.traces.trace import TracedQuery, save
 from tests.backends.provider.chat_server import (
     Body,
@@ -29,8 +27,8 @@ from tests.backends.provider.chat_server import (
     serving,
     streamed,
 )
+from tests.cli.conftest import Run
 
-Run = Callable[..., tuple[str, str]]
 # In seconds.
 LATEST_ARRIVAL = 0.2
 PATIENCE = 5.0
@@ -42,32 +40,18 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Call the command line; gives standard output and standard error."""
-
-    def call(*arguments: object, status: int = 0) -> tuple[str, str]:
-        monkeypatch.setattr(sys, "argv", ["relquery", "replay", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exit:
-            main()
-        assert (exit.value.code or 0) == status, capsys.readouterr().err
-        return capsys.readouterr()
-
-    return call
+def run(relquery: Run, day: Path) -> Run:
+    """Runs `relquery replay` of the day."""
+    return partial(relquery, "replay", "-t", day, "-m", "some")
 
 
 @pytest.fixture
 def day(tmp_path: Path) -> Path:
     """Three relQueries: a of 2 rows, b of 1 row by a tenant, c of 3 rows."""
-    file = tmp_path / "day.jsonl"
-    save(
-        [
-            query("a", 0.0, 2, 5),
-            query("b", LATEST_ARRIVAL / 2, 1, 10, tenant="ann"),
-            query("c", LATEST_ARRIVAL, 3, 50),
-        ],
-        file,
-    )
-    return file
+    middle = query("b", LATEST_ARRIVAL / 2, 1, 10, tenant="ann")
+    queries = [query("a", 0.0, 2, 5), middle, query("c", LATEST_ARRIVAL, 3, 50)]
+    save(queries, tmp_path / "day.jsonl")
+    return tmp_path / "day.jsonl"
 
 
 def query(table: str, arrival: float, rows: int, limit: int, tenant: str = "") -> TracedQuery:
@@ -83,9 +67,7 @@ def lines(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
-def test_every_prompt_is_sent_once_as_the_trace_says_and_not_before_it_arrives(
-    run: Run, day: Path
-) -> None:
+def test_every_prompt_is_sent_once_as_the_trace_says_and_not_before_it_arrives(run: Run) -> None:
     begin = time.perf_counter()
     came: dict[str, float] = {}
 
@@ -94,7 +76,7 @@ def test_every_prompt_is_sent_once_as_the_trace_says_and_not_before_it_arrives(
         return echo(body)
 
     with serving(answer) as server:
-        run("-t", day, "-s", server.url, "-m", "some")
+        run("-s", server.url)
     assert Counter(server.questions) == Counter(
         f"Is it? {row}" for row in ("a0", "a1", "b0", "c0", "c1", "c2")
     )
@@ -107,7 +89,7 @@ def test_every_prompt_is_sent_once_as_the_trace_says_and_not_before_it_arrives(
         assert body.get("user") == ("ann" if table == "b" else None)
 
 
-def test_all_prompts_are_sent_without_waiting_for_any_answer(run: Run, day: Path) -> None:
+def test_all_prompts_are_sent_without_waiting_for_any_answer(run: Run) -> None:
     all_there = threading.Barrier(6)
 
     def answer(body: Body) -> Stream:
@@ -115,20 +97,22 @@ def test_all_prompts_are_sent_without_waiting_for_any_answer(run: Run, day: Path
         return echo(body)
 
     with serving(answer) as server:
-        run("-t", day, "-s", server.url, "-m", "some")
+        run("-s", server.url)
         assert server.peak == 6
 
 
-def test_latencies_come_as_a_table(run: Run, day: Path) -> None:
+def test_latencies_come_as_a_table_and_a_timeline(run: Run, day: Path) -> None:
+    plot = day.with_suffix(".png")
     with serving(echo) as server:
-        shown, _ = run("-t", day, "-s", server.url, "-m", "some")
+        shown, _ = run("-s", server.url, "--plot", plot)
         assert f"3 relQueries of 6 requests on {server.url}" in shown
     assert all(word in shown for word in ("some", "p99", "waiting", "core", "tail", "50%"))
+    assert plot.read_bytes().startswith(b"\x89PNG")
 
 
-def test_figures_come_as_json_and_parts_add_up(run: Run, day: Path) -> None:
+def test_figures_come_as_json_and_parts_add_up(run: Run) -> None:
     with serving(echo) as server:
-        shown, _ = run("-t", day, "-s", server.url, "-m", "some", "--json", "--faster", 4)
+        shown, _ = run("-s", server.url, "--json", "--faster", 4)
     figures = json.loads(shown)["some"]
     parts = [figures[part]["mean"] for part in ("waiting", "core", "tail")]
     assert all(part >= 0 for part in parts)
@@ -140,15 +124,15 @@ def test_figures_come_as_json_and_parts_add_up(run: Run, day: Path) -> None:
     assert figures["lag"] >= 0
 
 
-def test_what_the_server_does_not_tell_is_left_open(run: Run, day: Path) -> None:
+def test_what_the_server_does_not_tell_is_left_open(run: Run) -> None:
     with serving(lambda body: Stream([part(content="x"), part("stop")])) as server:
-        command = ["-t", day, "-s", server.url, "-m", "some"]
+        command = ["-s", server.url]
         figures = json.loads(run(*command, "--json")[0])["some"]
         assert (figures["hit_rate"], figures["tokens_per_second"]) == (None, None)
         assert "?" in run(*command)[0]
 
 
-def test_answers_are_written_in_order_of_the_trace(run: Run, day: Path, tmp_path: Path) -> None:
+def test_answers_are_written_in_order_of_the_trace(run: Run, tmp_path: Path) -> None:
     last_came = threading.Event()
 
     def answer(body: Body) -> Stream:
@@ -159,30 +143,16 @@ def test_answers_are_written_in_order_of_the_trace(run: Run, day: Path, tmp_path
         return echo(body)
 
     with serving(answer) as server:
-        run("-t", day, "-s", server.url, "-m", "some", "-o", tmp_path / "answers.jsonl")
+        run("-s", server.url, "-o", tmp_path / "answers.jsonl")
     written = lines(tmp_path / "answers.jsonl")
     assert [line["answer"] for line in written] == ["a0!", "a1!", "b0!", "c0!", "c1!", "c2!"]
-    assert [(line["relquery"], line["row"]) for line in written] == [
-        (0, 0),
-        (0, 1),
-        (1, 0),
-        (2, 0),
-        (2, 1),
-        (2, 2),
-    ]
+    places = [(line["relquery"], line["row"]) for line in written]
+    assert places == [(0, 0), (0, 1), (1, 0), (2, 0), (2, 1), (2, 2)]
     assert all(0 <= line["sent"] <= line["heard"] <= line["ended"] for line in written)
     assert all(line["cached_tokens"] == 5 and line["error"] is None for line in written)
 
 
-def test_a_timeline_is_drawn(run: Run, day: Path, tmp_path: Path) -> None:
-    with serving(echo) as server:
-        run("-t", day, "-s", server.url, "-m", "some", "--plot", tmp_path / "day.png")
-    assert (tmp_path / "day.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_failed_requests_are_counted_and_the_others_answered(
-    run: Run, day: Path, tmp_path: Path
-) -> None:
+def test_failed_requests_are_counted_and_the_others_answered(run: Run, tmp_path: Path) -> None:
     def answer(body: Body) -> Reply | Stream | Silence:
         if question(body).endswith("a1"):
             return failure(500, "out of memory")
@@ -192,7 +162,7 @@ def test_failed_requests_are_counted_and_the_others_answered(
 
     output = tmp_path / "answers.jsonl"
     with serving(answer) as server:
-        shown, told = run("-t", day, "-s", server.url, "-m", "m", "-o", output, status=3)
+        shown, told = run("-s", server.url, "-o", output, code=3)
     assert "3 relQueries" in shown
     assert "2 of 6 requests failed; the first: a, filter, row 1: The server answered 500" in told
     written = lines(output)
@@ -201,70 +171,62 @@ def test_failed_requests_are_counted_and_the_others_answered(
     assert len(server.asked) == 6
 
 
-def test_requests_that_the_client_holds_back_are_told(run: Run, day: Path) -> None:
-    with serving(echo) as server:
-        _, told = run("-t", day, "-s", server.url, "-m", "some", "--concurrency", 1)
-        assert server.peak == 1
-    assert "waited for --concurrency 1" in told
-
-
-def test_late_sending_is_told(run: Run, day: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relquery.cli.traces.replay._LATE", -1.0)
-    with serving(echo) as server:
-        assert "s late" in run("-t", day, "-s", server.url, "-m", "some")[1]
-
-
-def test_an_interrupted_replay_shows_and_writes_what_has_ended(
-    run: Run, day: Path, tmp_path: Path
+def test_requests_that_the_client_holds_back_or_sends_late_are_told(
+    run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    with serving(echo) as server:
+        _, told = run("-s", server.url, "--concurrency", 1)
+        assert server.peak == 1
+        assert "waited for --concurrency 1" in told
+        monkeypatch.setattr("relquery.cli.traces.replay._LATE", -1.0)
+        assert "s late" in run("-s", server.url)[1]
+
+
+def press(body: Body) -> Silence:
+    """Ctrl-C in the client."""
+    main_thread = threading.main_thread().ident
+    assert main_thread is not None
+    signal.pthread_kill(main_thread, signal.SIGINT)
+    return Silence.UNTIL_CLIENT_LEAVES
+
+
+def test_an_interrupted_replay_shows_and_writes_what_has_ended(run: Run, tmp_path: Path) -> None:
     def answer(body: Body) -> Stream | Silence:
         if question(body).endswith("b0"):  # sent once a has ended, as one runs at a time
-            main_thread = threading.main_thread().ident
-            assert main_thread is not None
-            signal.pthread_kill(main_thread, signal.SIGINT)
-            return Silence.UNTIL_CLIENT_LEAVES
+            return press(body)
         return echo(body)
 
     output = tmp_path / "answers.jsonl"
-    command = ["-t", day, "-m", "some", "--concurrency", 1, "-o", output]
+    command = ["--concurrency", 1, "-o", output]
     with serving(answer) as server:
-        shown, told = run(*command, "-s", server.url, status=130)
+        shown, told = run(*command, "-s", server.url, code=130)
     assert "1 relQueries of 2 requests" in shown
     assert "Interrupted." in told
     assert [line["answer"] for line in lines(output)] == ["a0!", "a1!"]
 
 
-def test_a_replay_that_is_interrupted_at_once_has_no_figures(run: Run, day: Path) -> None:
-    def answer(body: Body) -> Silence:
-        main_thread = threading.main_thread().ident
-        assert main_thread is not None
-        signal.pthread_kill(main_thread, signal.SIGINT)
-        return Silence.UNTIL_CLIENT_LEAVES
-
-    with serving(answer) as server:
-        command = ["-t", day, "-s", server.url, "-m", "some", "--concurrency", 1]
-        shown, told = run(*command, status=130)
+def test_a_replay_that_is_interrupted_at_once_has_no_figures(run: Run) -> None:
+    with serving(press) as server:
+        shown, told = run("-s", server.url, "--concurrency", 1, code=130)
     assert shown == ""
     assert "Interrupted." in told
 
 
-def test_a_key_is_read_from_the_variable_named(
-    run: Run, day: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_is_read_from_the_variable_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEY_OF_THE_SERVER", "secret")
     monkeypatch.setenv("OPENAI_API_KEY", "not for this server")
     with serving(echo) as server:
-        command = ["-t", day, "-s", server.url, "-m", "some"]
+        command = ["-s", server.url]
         run(*command)
         assert server.keys == {"none"}
         run(*command, "--api-key-env", "KEY_OF_THE_SERVER")
         assert server.keys == {"none", "secret"}
 
 
-def test_a_server_that_is_not_there_is_told_at_once(run: Run, day: Path) -> None:
+def test_a_server_that_is_not_there_is_told_at_once(run: Run) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as free:
         port = free.getsockname()[1]
-    shown, told = run("-t", day, "-s", f"http://127.0.0.1:{port}/v1", "-m", "some", status=1)
+    shown, told = run("-s", f"http://127.0.0.1:{port}/v1", code=1)
     assert shown == ""
     assert "cannot be reached" in told
     assert "Start the server, or check its address" in told
@@ -278,28 +240,24 @@ def test_what_no_request_could_do_ends_the_replay(
 ) -> None:
     save([query("a", 0.0, 2, 5), query("b", 3600.0, 1, 5)], tmp_path / "long.jsonl")
     with serving(lambda body: failure(status, "no")) as server:
-        command = ["-t", tmp_path / "long.jsonl", "-s", server.url, "-m", "some"]
-        assert message in run(*command, status=1)[1]
+        command = ["-t", tmp_path / "long.jsonl", "-s", server.url]
+        assert message in run(*command, code=1)[1]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--faster", "0"], "above 0"),
-        (["--timeout", "0"], "above 0"),
-        (["--plot", "day.txt"], "must end in .png"),
-        (["--output", "answers.csv"], "must end in .jsonl"),
-        (["--api-key-env", "NO_SUCH_KEY"], "export NO_SUCH_KEY=KEY"),
-        (["--server", "localhost:8000"], "http://"),
-        (["--model", ""], "--model is empty"),
-    ],
-)
-def test_a_wrong_option_is_named(run: Run, day: Path, options: list[str], message: str) -> None:
-    given = ["-t", day, "-s", "http://127.0.0.1:9/v1", "-m", "some"]
-    assert message in run(*given, *options, status=1)[1]
+WRONG = [
+    (("--faster", "0"), "above 0"),
+    (("--timeout", "0"), "above 0"),
+    (("--plot", "day.txt"), "must end in .png"),
+    (("--output", "answers.csv"), "must end in .jsonl"),
+    (("--api-key-env", "NO_SUCH_KEY"), "export NO_SUCH_KEY=KEY"),
+    (("--server", "localhost:8000"), "http://"),
+    (("--model", ""), "--model is empty"),
+]
 
 
-def test_an_empty_trace_is_refused(run: Run, tmp_path: Path) -> None:
+def test_a_wrong_option_is_named(run: Run, tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_text("")
-    given = ["-t", tmp_path / "empty.jsonl", "-s", "http://127.0.0.1:9/v1", "-m", "some"]
-    assert "has no requests" in run(*given, status=1)[1]
+    empty = (("-t", tmp_path / "empty.jsonl"), "has no requests")
+    for options, message in (*WRONG, empty):
+        given = ("-s", "http://127.0.0.1:9/v1", *options)
+        assert message in run(*given, code=1)[1]

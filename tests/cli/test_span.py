@@ -117,35 +117,23 @@ def test_explain_shows_rules_tokens_and_with_warm_what_is_in_the_cache(
     assert all(int(cached) >= 16 for _, cached, *_ in exchanges)
 
 
-@pytest.mark.parametrize(
-    ("form", "begin"), [("text", "generate"), ("svg", "<svg"), ("mermaid", "flowchart")]
-)
-def test_draw_writes_a_picture(span: Run, wire: str, tmp_path: Path, form: str, begin: str) -> None:
+def test_draw_writes_a_picture(span: Run, wire: str, tmp_path: Path) -> None:
     target = tmp_path / "out"
-    out, _ = span("draw", wire, "--var", "n=2", "-f", form)
-    span("draw", wire, "--var", "n=2", "-f", form, "-o", str(target))
-    assert out.startswith(begin)
-    assert target.read_text(encoding="utf-8") == out
+    for form, begin in (("text", "generate"), ("svg", "<svg"), ("mermaid", "flowchart")):
+        out, _ = span("draw", wire, "--var", "n=2", "-f", form)
+        span("draw", wire, "--var", "n=2", "-f", form, "-o", target)
+        assert out.startswith(begin)
+        assert target.read_text(encoding="utf-8") == out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--var", "n"), "write it as NAME=..."),
-        ((), "--var NAME=VALUE"),
-        (("--var", "n=2", "--corpus", "docs"), "write it as NAME=..."),
-    ],
-)
-def test_what_is_wrong_is_an_error_with_a_remedy(
-    span: Run, wire: str, arguments: tuple[str, ...], message: str
-) -> None:
-    _, err = span("run", wire, *arguments, "-m", MODEL, code=1)
-    assert message in err
-
-
-def test_variables_do_not_go_with_the_text_form(span: Run, tree: str) -> None:
-    _, err = span("run", tree, "--var", "n=2", code=1)
-    assert "write the values into the text" in err
+def test_what_is_wrong_is_an_error_with_a_remedy(span: Run, wire: str, tree: str) -> None:
+    for query, arguments, message in (
+        (wire, "--var n", "write it as NAME=..."),
+        (wire, "", "--var NAME=VALUE"),
+        (wire, "--var n=2 --corpus docs", "write it as NAME=..."),
+        (tree, "--var n=2", "write the values into the text"),
+    ):
+        assert message in span("run", query, *arguments.split(), "-m", MODEL, code=1)[1]
 
 
 def test_a_query_that_fails_names_the_place(span: Run) -> None:
@@ -163,17 +151,26 @@ def test_a_file_that_is_missing_or_not_utf8_is_an_error(span: Run, tmp_path: Pat
     assert "not UTF-8" in err
 
 
-@pytest.mark.parametrize(
-    ("given", "status", "shown"),
-    [
-        (b'\xef\xbb\xbf{"user": "hi"}', 0, 'user "hi"'),
-        (b'\xef\xbb\xbfuser "hi"', 0, 'user "hi"'),
-        (b'{"user": "\xe9"}', 1, "Byte 10 of standard input is not UTF-8"),
-        (b"[1]", 1, "got list"),
-        (b"null", 1, "expected an object"),
-    ],
-)
+GIVEN = [
+    (b'\xef\xbb\xbf{"user": "hi"}', 0, 'user "hi"'),
+    (b'\xef\xbb\xbfuser "hi"', 0, 'user "hi"'),
+    (b'{"user": "\xe9"}', 1, "Byte 10 of standard input is not UTF-8"),
+    (b"[1]", 1, "got list"),
+    (b"null", 1, "expected an object"),
+]
+
+
+@pytest.mark.parametrize(("given", "status", "shown"), GIVEN)
 def test_standard_input_is_utf_8_whatever_the_terminal_says(
+    span: Run, given: bytes, status: int, shown: str
+) -> None:
+    out, err = span("draw", "-", stdin=given, code=status)
+    assert shown in (err if status else out)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("given", "status", "shown"), [GIVEN[0], GIVEN[2]])
+def test_standard_input_of_a_process_is_utf_8_whatever_the_terminal_says(
     given: bytes, status: int, shown: str
 ) -> None:
     command = [sys.executable, "-m", "relquery", "span", "draw", "-"]

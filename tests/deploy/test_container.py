@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 from string import Template
+from typing import Any
 
 import pytest
 
@@ -58,27 +59,14 @@ class Container:
 
     def run(self, *command: str) -> None:
         """Raises AssertionError with what a command said if it fails."""
-        ran = subprocess.run(
-            command,
-            cwd=self._folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=INSTALLING,
-            check=False,
-        )
+        how: dict[str, Any] = {"cwd": self._folder, "env": self.environment, "text": True}
+        ran = subprocess.run(command, capture_output=True, timeout=INSTALLING, check=False, **how)
         assert ran.returncode == 0, ran.stdout + ran.stderr
 
     def start(self, *command: str) -> subprocess.Popen[str]:
         """A process; what it prints can be read."""
-        return subprocess.Popen(
-            command,
-            cwd=self._folder,
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        return subprocess.Popen(command, cwd=self._folder, env=self.environment, text=True, **pipes)
 
     def _copy(self, words: list[str]) -> None:
         *sources, target = words
@@ -110,9 +98,9 @@ def test_the_built_server_starts_is_healthy_and_stops(container: Container) -> N
     program = Path(container.here("/opt/venv/bin")) / entry[0]
     local = [word.replace("0.0.0.0", "127.0.0.1") for word in entry[1:]]
     with container.start(str(program), *local, *usual, "--port", port) as server:
+        assert server.stdout is not None
         try:
-            assert server.stdout is not None
-            said = []
+            said: list[str] = []
             while not (said and said[-1].startswith("Serving ")):
                 said.append(server.stdout.readline())
                 assert said[-1], f"it has not started: {said}"

@@ -9,12 +9,11 @@ import shlex
 import shutil
 import subprocess
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+import yaml  # type: ignore[import-untyped]
 
 from relquery.serve.operation.measures import Measures
 from tests.cli.flags import check_flags
@@ -34,7 +33,7 @@ def compose(name: str = "compose.yaml") -> dict[str, Any]:
 
 def unit() -> configparser.RawConfigParser:
     found = configparser.RawConfigParser(strict=False, interpolation=None)
-    found.optionxform = str  # type: ignore[assignment,method-assign]
+    found.optionxform = str  # type: ignore[assignment]
     found.read(DEPLOY / "relquery.service", encoding="utf-8")
     return found
 
@@ -42,11 +41,7 @@ def unit() -> configparser.RawConfigParser:
 def test_what_the_dockerfile_copies_is_there_and_is_sent_to_docker() -> None:
     ignored = (DEPLOY / "Dockerfile.dockerignore").read_text(encoding="utf-8")
     sent = {line[1:] for line in ignored.splitlines() if line.startswith("!")}
-    copied = {
-        source
-        for step in STAGES["base"].all("COPY")
-        for source in step.words[:-1]
-    }  # fmt: skip
+    copied = {source for step in STAGES["base"].all("COPY") for source in step.words[:-1]}
     assert copied
     assert all((ROOT / source).exists() for source in copied)
     assert {source.removeprefix("./") for source in copied} == sent
@@ -63,18 +58,13 @@ def test_the_extras_that_the_dockerfile_installs_exist() -> None:
 
 
 @pytest.mark.parametrize("name", SERVED)
-def test_the_flags_of_an_image_are_accepted(name: str) -> None:
+def test_the_flags_of_an_image_are_accepted_and_it_ends_as_the_user_that_serves(name: str) -> None:
     steps = with_bases(STAGES, name)
     (entry,) = [step.words for step in steps if step.word == "ENTRYPOINT"]
     (usual,) = [step.words for step in steps if step.word == "CMD"]
     assert entry[0] == "relquery"
     check_flags([*entry[1:], *usual])
-
-
-def test_a_stage_ends_as_the_user_that_serves() -> None:
-    for name in SERVED:
-        users = [step.text for step in with_bases(STAGES, name) if step.word == "USER"]
-        assert users[-1] == "relquery"
+    assert [step.text for step in steps if step.word == "USER"][-1] == "relquery"
 
 
 def test_flags_and_paths_of_the_compose_file_are_right() -> None:
@@ -137,17 +127,12 @@ def test_systemd_understands_the_unit(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
 
 
-def commands_in_comments() -> Iterator[str]:
-    """What the files tell their readers to type."""
-    for name in ("relquery.service", "compose.yaml", "prometheus/prometheus.yml"):
-        for line in (DEPLOY / name).read_text(encoding="utf-8").splitlines():
-            if line.startswith("#") and "relquery keys" in line:
-                (command,) = re.findall(r"relquery (keys [^`&>]+)", line.replace("NAME", "me"))
-                yield command
-
-
 def test_the_commands_in_comments_are_accepted() -> None:
-    found = list(commands_in_comments())
+    """What the files tell their readers to type."""
+    names = ("relquery.service", "compose.yaml", "prometheus/prometheus.yml")
+    text = "".join((DEPLOY / name).read_text(encoding="utf-8") for name in names)
+    lines = [line.replace("NAME", "me") for line in text.splitlines() if line.startswith("#")]
+    found = re.findall(r"relquery (keys [^`&>\n]+)", "\n".join(lines))
     assert len(found) >= 3
     for command in found:
         check_flags(shlex.split(command))

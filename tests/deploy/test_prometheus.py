@@ -68,12 +68,8 @@ def test_prometheus_scrapes_a_server_with_an_operators_key(folder: Path, tmp_pat
 def scraping(config: Path, storage: Path) -> Iterator[str]:
     """Prometheus as a process of its own; yields its address."""
     address = f"127.0.0.1:{free_port()}"
-    command = [
-        "prometheus",
-        f"--config.file={config}",
-        f"--storage.tsdb.path={storage}",
-        f"--web.listen-address={address}",
-    ]
+    files = (f"--config.file={config}", f"--storage.tsdb.path={storage}")
+    command = ["prometheus", *files, f"--web.listen-address={address}"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             yield f"http://{address}"

@@ -8,6 +8,7 @@ from itertools import chain as joined
 from typing import Any
 
 import numpy as np
+import pytest
 
 from relquery.arrays import Int64s, Slots, TokenIds
 from relquery.config import EngineConfig
@@ -18,6 +19,7 @@ from relquery.engine.loop import Loop
 from relquery.engine.request.clients.declared import NOTHING, Declared
 from relquery.engine.request.drafts import Drafts
 from relquery.engine.request.pieces import At, Chain, Keep, Placeholder, Placing
+from relquery.engine.request.relquery import RelQuery
 from relquery.engine.request.request import Request
 from relquery.engine.request.rules import Rules
 from relquery.engine.scheduling.plan import Policy
@@ -372,6 +374,33 @@ class Harness:
             self.step()
         return self.finished
 
+    def ask(self, prompt: Iterable[Any], max_tokens: int = 3, **options: Any) -> Request:
+        """Submit a request, and serve it and all others."""
+        request = self.submit(prompt, max_tokens, **options)
+        self.run()
+        return request
+
+    def submit_rows(
+        self, group: int, rows: int, prompt: int, max_tokens: int = 3, **options: Any
+    ) -> RelQuery:
+        """A relQuery whose prompts, of so many tokens, have nothing in common with others."""
+        for _ in range(rows):
+            tokens = numbered(prompt, start=100 * len(self.executor.requests))
+            request = self.submit(tokens, max_tokens, group=group, **options)
+        return self.engine.relqueries[request.group]
+
+    def fail(self, error: BaseException | None = None) -> None:
+        """A step that fails, after which all must be in order."""
+        self.executor.failure = error or BrokenError()
+        with pytest.raises(type(self.executor.failure)):
+            self.engine.step()
+        self.check()
+
+    @property
+    def lengths(self) -> list[list[int]]:
+        """Tokens of each chunk of each step."""
+        return [[len(chunk.tokens) for chunk in step] for step in self.executor.steps]
+
     def check(self) -> None:
         engine, pool = self.engine, self.engine.pool
         pool.check()
@@ -399,6 +428,35 @@ class Harness:
             assert relquery.id == group
             assert list(relquery.waiting) == [r for r in engine.waiting if r.group == group]
             assert list(relquery.running) == [r for r in engine.running if r.group == group]
+
+
+Test = Callable[..., None]
+
+
+def for_each(names: str, cases: Iterable[Any]) -> Callable[[Test], Test]:
+    """One test that tries all these cases of an argument, or of several, and says which failed."""
+    known, keys = [*cases], names.split(", ")
+
+    def of(test: Test) -> Test:
+        def tried(**given: Any) -> None:
+            for case in known:
+                values = zip(keys, case if len(keys) > 1 else (case,), strict=True)
+                try:
+                    test(**given, **dict(values))
+                except BaseException as error:
+                    error.add_note(f"{names}: {case!r}")
+                    raise
+
+        tried.__name__, tried.__doc__ = test.__name__, test.__doc__
+        return tried
+
+    return of
+
+
+def assert_answered(*requests: Request) -> None:
+    for request in requests:
+        assert request.finish is not None
+        assert request.output == expected_output(request)
 
 
 def expected_output(request: Request, answer: Answer = answer_of) -> list[int]:

@@ -1,10 +1,21 @@
-"""Clocks: real time, and a simulation's."""
+"""Clocks: a simulation's, real time, and real time in which steps last as long as is said."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from math import inf
+
+import numpy as np
 import pytest
 
-from relquery.engine.clock import RealClock, VirtualClock
+from relquery.config import EngineConfig
+from relquery.engine import clock as clock_module
+from relquery.engine.clock import PacedClock, RealClock, VirtualClock
+from relquery.engine.cost.linear import LinearCost
+from relquery.engine.executor import SimulatedExecutor
+from relquery.engine.loop import Loop
+from relquery.engine.request.request import Request
 
 
 def test_the_virtual_clock_moves_only_when_told_to() -> None:
@@ -24,3 +35,113 @@ def test_the_real_clock_never_decreases() -> None:
     clock = RealClock()
     times = [clock.now() for _ in range(100)]
     assert times == sorted(times)
+
+
+# ---- paced
+
+
+class FakeTime:
+    """A `time` module whose time passes in sleeps and by hand. late: of a sleep's end."""
+
+    def __init__(self) -> None:
+        self.now, self.late = 100.0, 0.0
+        self.slept: list[float] = []
+        self.error: BaseException | None = None
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        if self.error is not None:
+            self.now += seconds / 4
+            raise self.error
+        self.now += seconds + self.late
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
+    fake = FakeTime()
+    monkeypatch.setattr(clock_module, "time", fake)
+    return fake
+
+
+def began(fake: FakeTime, since: Callable[[], float] = lambda: -inf) -> PacedClock:
+    """A clock whose first step, of a second, has ended."""
+    clock = PacedClock(lambda: max(100.0, since()))
+    clock.advance(1.0)
+    assert fake.now == 101.0
+    return clock
+
+
+def test_time_between_two_steps_is_a_part_of_the_second(fake: FakeTime) -> None:
+    clock = began(fake)
+    for end in (102.0, 103.0, 104.0):
+        fake.now += 0.25
+        clock.advance(1.0)
+        assert clock.now() == end
+    assert fake.slept == [1.0, 0.75, 0.75, 0.75]
+
+
+def test_a_sleep_that_lasts_too_long_shortens_the_next(fake: FakeTime) -> None:
+    clock = began(fake)
+    fake.late = 0.125
+    for _ in range(10):
+        clock.advance(1.0)
+    assert fake.now == 111.125
+
+
+def test_where_the_caller_is_slower_than_the_machine_nothing_is_waited_for_nor_owed(
+    fake: FakeTime,
+) -> None:
+    clock = began(fake)
+    for _ in range(5):
+        fake.now += 3.0
+        clock.advance(1.0)
+    assert fake.slept == [1.0]
+    clock.advance(1.0)
+    assert fake.slept == [1.0, 1.0]
+
+
+def test_idle_time_before_the_work_came_is_no_part_of_a_step(fake: FakeTime) -> None:
+    came = 0.0
+    clock = began(fake, lambda: came)
+    came = 101.5
+    fake.now = 101.75
+    clock.advance(1.0)
+    assert fake.now == 102.5
+
+
+def test_work_that_is_to_come_in_the_future_begins_now(fake: FakeTime) -> None:
+    clock = began(fake, lambda: 150.0 if fake.slept else 0.0)
+    clock.advance(1.0)
+    assert fake.now == 102.0
+
+
+def test_a_step_that_is_interrupted_ends_there(fake: FakeTime) -> None:
+    clock = began(fake)
+    fake.error = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        clock.advance(1.0)
+    fake.error = None
+    assert fake.now == 101.25
+    clock.advance(1.0)
+    assert fake.now == 102.25
+
+
+def seconds_of_run(cost: LinearCost) -> float:
+    """Of a loop that serves four requests of 40 tokens, in 40 steps."""
+    begin = time.perf_counter()
+    engine = Loop(SimulatedExecutor(PacedClock(), cost), EngineConfig(), RealClock())
+    for number in range(4):
+        engine.submit(Request(number, np.arange(9, dtype=np.int32), max_tokens=40))
+    assert len(list(engine.run())) == 4
+    return time.perf_counter() - begin
+
+
+@pytest.mark.long
+def test_the_loop_takes_as_long_as_its_steps_are_predicted_to() -> None:
+    predicted = 40 * 0.005
+    taken = [seconds_of_run(LinearCost(0.0, 0.005, 0.0, 0.005)) for _ in range(3)]
+    assert all(each >= predicted for each in taken)
+    assert min(taken) < 1.15 * predicted  # others may keep the machine busy in some of them

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+import pytest
+
 from tests.engine.harness import Harness
 
 PROMPTS = [range(7), range(7), range(20), [1, (2, 3, 4, 0, 1), 2]]
@@ -57,8 +59,9 @@ def run(line: int) -> tuple[list[list[int]], int]:
     return [request.output for request in requests], lines[0]
 
 
-def test_an_interrupt_at_any_line_changes_no_answer() -> None:
+@pytest.mark.parametrize("every", [211, pytest.param(7, marks=pytest.mark.long)])
+def test_an_interrupt_at_any_line_changes_no_answer(every: int) -> None:
     expected, lines = run(0)
     assert lines > 1_000
-    for line in range(1, lines, 7):
+    for line in range(1, lines, every):
         assert run(line)[0] == expected, line

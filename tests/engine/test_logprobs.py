@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import log
 from random import Random
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+from relquery.engine.executor import SimulatedExecutor
 from relquery.engine.request.request import Draw, Request
 from relquery.prompt import Finish, TokenLogprob
-from tests.engine.harness import VOCABULARY, Harness, expected_output
+from tests.engine.harness import VOCABULARY, Harness, expected_output, for_each
 
 LABELS = ((1, 2, 3), (1, 2, 4), (1, 0), (3,))
 END = frozenset({VOCABULARY})
@@ -36,8 +39,8 @@ def check(request: Request) -> None:
     assert request.logprobs == kept
 
 
-@pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
-@pytest.mark.parametrize("seed", range(5))
+@for_each("limits", LIMITS.values())
+@for_each("seed", range(5))
 def test_there_is_one_for_each_token_of_those_who_ask(seed: int, limits: dict[str, Any]) -> None:
     rng, harness = Random(seed), Harness(**limits)
     for _ in range(12):
@@ -52,16 +55,12 @@ def test_there_is_one_for_each_token_of_those_who_ask(seed: int, limits: dict[st
 
 
 def test_runs_of_decode_steps_tell_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    harness = Harness()
-    steps: list[int] = []
-    follow = harness.executor.follow
-    monkeypatch.setattr(
-        harness.executor, "follow", lambda *given: (steps.append(1), follow(*given))[1]
-    )
+    harness, follow = Harness(), Mock(wraps=SimulatedExecutor.follow)
+    monkeypatch.setattr(harness.executor, "follow", partial(follow, harness.executor))
     counts = [2, None, 0]
     requests = [harness.submit([1, 2, 3], 20, draw=Draw(logprobs=count)) for count in counts]
     harness.run()
-    assert len(steps) > 15
+    assert follow.call_count > 15
     for request in requests:
         check(request)
 

@@ -15,7 +15,7 @@ from relquery.engine.executor import SCRATCH
 from relquery.engine.request.labels import LabelTrie, Normalization
 from relquery.engine.request.request import Draw, Request
 from relquery.prompt import Finish
-from tests.engine.harness import BrokenError, Harness, Spec, expected_output
+from tests.engine.harness import BrokenError, Harness, Spec, expected_output, for_each
 from tests.engine.request.test_labels import LABELS
 
 END = frozenset({9})
@@ -23,7 +23,7 @@ CHOICES = ((1, 2), (1, 3, 4), (1, 3, 5), (6,), (6, 7))
 
 
 def submit(harness: Harness, prompt: Sequence[Any], **options: Any) -> Request:
-    settings = {"labels": CHOICES, "end": END, "scored": True, "max_tokens": 9}
+    settings: dict[str, Any] = {"labels": CHOICES, "end": END, "scored": True, "max_tokens": 9}
     return harness.submit(prompt, **(settings | options))
 
 
@@ -126,7 +126,7 @@ def test_a_prompt_in_several_steps_has_its_labels_in_the_last_one() -> None:
     assert_scored(request)
 
 
-@pytest.mark.parametrize("length", [8, 9, 10])
+@for_each("length", [8, 9, 10])
 def test_a_prompt_that_is_cached_but_for_its_last_tokens_computes_these_and_the_labels(
     length: int,
 ) -> None:
@@ -140,15 +140,6 @@ def test_a_prompt_that_is_cached_but_for_its_last_tokens_computes_these_and_the_
     assert len(prompt.tokens) == length - again.cached
     assert len(labels) == 3
     assert_scored(again)
-
-
-def test_labels_stand_in_the_chain_after_spans() -> None:
-    harness = Harness()
-    span = tuple(range(9))
-    prompts = [(8, span, 5, 6), (span, 5), (4, 4, 4, span, (3, span), 1)]
-    requests = [submit(harness, prompt) for prompt in prompts]
-    harness.run()
-    assert_scored(*requests)
 
 
 def test_a_request_that_a_full_pool_stopped_within_its_prompt_is_scored_later() -> None:
@@ -167,39 +158,17 @@ def test_a_request_that_a_full_pool_stopped_within_its_prompt_is_scored_later() 
     assert_scored(request)
 
 
-@pytest.mark.parametrize("failure", [BrokenError(), KeyboardInterrupt()])
+@for_each("failure", [BrokenError(), KeyboardInterrupt()])
 def test_after_a_failed_step_nothing_is_left_and_the_next_one_scores(
     failure: BaseException,
 ) -> None:
     harness = Harness()
     requests = [submit(harness, [*range(10), tail]) for tail in range(3)]
-    harness.executor.failure = failure
-    with pytest.raises(type(failure)):
-        harness.step()
-    harness.check()
+    harness.fail(failure)
     assert harness.engine.pool.held == 0
     assert [request.scores for request in requests] == [None] * 3
     harness.run()
     assert_scored(*requests)
-
-
-def test_a_request_cancelled_within_its_prompt_leaves_nothing_held() -> None:
-    harness = Harness(max_num_batched_tokens=8)
-    request = submit(harness, range(21))
-    harness.step()
-    assert harness.engine.cancel(request)
-    harness.check()
-    assert harness.engine.pool.held == 0
-    assert (request.scores, request.output) == (None, [])
-
-
-def test_requests_of_one_call_share_their_trie() -> None:
-    labels = LabelTrie(CHOICES, END)
-    harness = Harness()
-    first, second = (submit(harness, range(n), trie=labels) for n in (4, 5))
-    harness.run()
-    assert first.trie is second.trie is labels
-    assert_scored(first, second)
 
 
 def test_what_is_scored_counts_as_prompt_and_teaches_nothing_about_answers() -> None:

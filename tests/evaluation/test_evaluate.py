@@ -16,6 +16,7 @@ from relquery.prompt import Answer, Finish
 from tests.sql.fakes import FakeBackend, Fields
 
 LABELS = ["bug", "idea", "praise", "spam"]
+ASK = "SELECT LLM('x', said) AS guess, truth FROM t"
 
 
 def echo(query: str, fields: Fields) -> str | Answer:
@@ -42,11 +43,11 @@ def drawn(seed: int, count: int = 200) -> tuple[list[str], list[str]]:
     return [one if chance.random() < 0.6 else chance.choice(LABELS) for one in right], right
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(i, marks=pytest.mark.long) for i in (1, 2, 3))])
 def test_scores_are_those_of_scikit_learn(con: Connection, seed: int) -> None:
     said, right = drawn(seed)
     pairs(con, said, right)
-    found = rq.evaluate(con, "SELECT LLM('x', said) AS guess, truth FROM t", "truth")
+    found = rq.evaluate(con, ASK, "truth")
     names = [one.label for one in found.labels]
     assert names == sorted({*said, *right})
     assert found.accuracy == pytest.approx(accuracy_score(right, said))
@@ -62,14 +63,9 @@ def test_scores_are_those_of_scikit_learn(con: Connection, seed: int) -> None:
 @pytest.mark.filterwarnings("ignore::relquery.errors.PartialResultWarning")
 def test_a_row_without_an_answer_counts_and_is_never_right(con: Connection) -> None:
     pairs(con, ["a", "silent", "b", "a"], ["a", "a", "a", None])
-    found = rq.evaluate(con, "SELECT LLM('x', said) AS guess, truth FROM t", "truth")
-    assert (found.rows, found.right, found.wrong, found.unanswered, found.unknown) == (
-        3,
-        1,
-        1,
-        1,
-        1,
-    )
+    found = rq.evaluate(con, ASK, "truth")
+    assert (found.rows, found.right, found.wrong, found.unanswered) == (3, 1, 1, 1)
+    assert found.unknown == 1
     assert found.accuracy == pytest.approx(1 / 3)
     assert found.confusion == {("a", "a"): 1, ("a", None): 1, ("a", "b"): 1}
     assert found.labels[0].recall == pytest.approx(1 / 3)
@@ -82,13 +78,12 @@ def test_a_row_without_an_answer_counts_and_is_never_right(con: Connection) -> N
 
 def test_texts_are_compared_as_they_are_unless_asked_otherwise(con: Connection) -> None:
     pairs(con, ["Yes.", " yes", "no", "No"], ["yes", "yes", "no", "yes"])
-    query = "SELECT LLM('x', said) AS guess, truth FROM t"
-    assert rq.evaluate(con, query, "truth").right == 1
-    loose = rq.evaluate(con, query, "truth", normalize=True)
+    assert rq.evaluate(con, ASK, "truth").right == 1
+    loose = rq.evaluate(con, ASK, "truth", normalize=True)
     assert loose.right == 3
     assert [one.label for one in loose.labels] == ["no", "yes"]
     assert "Texts are compared without case" in repr(loose)
-    first = rq.evaluate(con, query, "truth", normalize=lambda text: text.strip()[0])
+    first = rq.evaluate(con, ASK, "truth", normalize=lambda text: text.strip()[0])
     assert first.right == 2
     assert "after normalize= was applied to both" in repr(first)
 
@@ -126,30 +121,27 @@ def test_no_rows_have_no_accuracy(con: Connection) -> None:
     assert repr(found) == "No row has a right answer"
 
 
-@pytest.mark.parametrize(
-    ("query", "options", "message"),
-    [
-        ("SELECT id, said, truth FROM t", {}, "which of them is the prediction"),
-        ("SELECT said, id FROM t", {"truth": "id"}, "text and the right answers are numbers"),
-        ("SELECT said FROM t", {"truth": "t.truth"}, "Give key="),
-        ("SELECT said FROM t", {"truth": "nothing"}, "'nothing' of the result is not known"),
-        ("SELECT said, truth FROM t", {"key": "nr"}, "'nr' of the result is not known"),
-        ("SELECT said, truth FROM t", {"tolerance": 1}, "tolerance is for numbers"),
-        ("SELECT said, truth FROM t", {"tolerance": -1}, "at least 0"),
-        ("SELECT [said], truth FROM t", {}, "one value per row"),
-        ("SELECT said, said, truth FROM t", {"prediction": "said"}, "more than once"),
-    ],
-)
-def test_columns_that_do_not_fit_are_told(
-    con: Connection, query: str, options: dict[str, Any], message: str
-) -> None:
-    pairs(con, ["a", "b"], ["a", "b"])
-    with pytest.raises(ConfigError, match=message):
-        rq.evaluate(con, query, **({"truth": "truth"} | options))
+MISFITS: list[tuple[str, dict[str, Any], str]] = [
+    ("SELECT id, said, truth FROM t", {}, "which of them is the prediction"),
+    ("SELECT said, id FROM t", {"truth": "id"}, "text and the right answers are numbers"),
+    ("SELECT said FROM t", {"truth": "t.truth"}, "Give key="),
+    ("SELECT said FROM t", {"truth": "nothing"}, "'nothing' of the result is not known"),
+    ("SELECT said, truth FROM t", {"key": "nr"}, "'nr' of the result is not known"),
+    ("SELECT said, truth FROM t", {"tolerance": 1}, "tolerance is for numbers"),
+    ("SELECT said, truth FROM t", {"tolerance": -1}, "at least 0"),
+    ("SELECT said, truth FROM t", {"tolerance": True}, "at least 0"),
+    ("SELECT said, truth FROM t", {"normalize": "yes"}, "must be True, False or a function"),
+    ("SELECT id AS said, id AS truth FROM t", {"normalize": True}, "normalize is for text"),
+    ("SELECT [said], truth FROM t", {}, "one value per row"),
+    ("SELECT said, said, truth FROM t", {"prediction": "said"}, "more than once"),
+]
 
 
-def test_a_key_names_one_row(con: Connection) -> None:
+def test_columns_that_do_not_fit_are_told(con: Connection) -> None:
     pairs(con, ["a", "b"], ["a", "b"])
+    for query, options, message in MISFITS:
+        with pytest.raises(ConfigError, match=message):
+            rq.evaluate(con, query, **({"truth": "truth"} | options))
     with pytest.raises(QueryError, match="the key 1 more than once"):
         rq.evaluate(con, "SELECT 1 AS k, said, truth FROM t", "truth", key="k")
 
@@ -162,40 +154,36 @@ def test_a_notebook_shows_labels_and_confusion_escaped(con: Connection) -> None:
     assert "<b>" not in html
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"con": "q", "query": "con"}, "a str; it must be a connection. The first two .* swapped"),
-        ({"con": None}, r"a NoneType; it must be a connection. Write rq.evaluate\(con, query"),
-        ({"query": 5}, "query is an int; it must be a string of SQL"),
-        ({"truth": 5}, "truth is an int; it must be the name of a column"),
-        ({"truth": ""}, "truth is missing. Give the column of right answers"),
-        ({"truth": "thruth"}, "Did you mean 'truth'.* truth must be a column that the query"),
-        ({"prediction": "gues"}, "Did you mean 'guess'"),
-        ({"key": "idd"}, "The column 'idd' of the result is not known"),
-        ({"truth": "gold.label"}, "Give key="),
-        ({"truth": "gold.labl", "key": "id"}, "labl"),
-        ({"truth": "glod.label", "key": "id"}, "glod"),
-    ],
-)
-def test_wrong_arguments_are_told_before_anything_is_asked(
-    con: Connection, change: dict[str, Any], message: str
-) -> None:
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"con": "q", "query": "con"}, "a str; it must be a connection. The first two .* swapped"),
+    ({"con": None}, r"a NoneType; it must be a connection. Write rq.evaluate\(con, query"),
+    ({"query": 5}, "query is an int; it must be a string of SQL"),
+    ({"truth": 5}, "truth is an int; it must be the name of a column"),
+    ({"truth": ""}, "truth is missing. Give the column of right answers"),
+    ({"truth": "thruth"}, "Did you mean 'truth'.* truth must be a column that the query"),
+    ({"prediction": "gues"}, "Did you mean 'guess'"),
+    ({"key": "idd"}, "The column 'idd' of the result is not known"),
+    ({"truth": "gold.label"}, "Give key="),
+    ({"truth": "gold.labl", "key": "id"}, "labl"),
+    ({"truth": "glod.label", "key": "id"}, "glod"),
+]
+
+
+def test_wrong_arguments_are_told_before_anything_is_asked(con: Connection) -> None:
     pairs(con, ["a"], ["a"])
     con.register("gold", {"id": [0], "label": ["a"]})
     query = "SELECT id, LLM('x', said) AS guess, truth FROM t"
-    given = {"con": con, "query": query, "truth": "truth", "prediction": "guess", **change}
-    if given["query"] == "con":
-        given["query"] = con
-    with pytest.raises((ConfigError, QueryError), match=message):
-        rq.evaluate(**given)
-    assert isinstance(con.backend, FakeBackend)
-    assert con.backend.asked == []
-
-
-def test_truth_has_to_be_given(con: Connection) -> None:
+    known: dict[str, Any] = {"con": con, "query": query, "truth": "truth", "prediction": "guess"}
+    for change, message in WRONG:
+        given = known | change
+        if given["query"] == "con":
+            given["query"] = con
+        with pytest.raises((ConfigError, QueryError), match=message):
+            rq.evaluate(**given)
     with pytest.raises(ConfigError, match="truth is missing"):
         rq.evaluate(con, "SELECT 1")
+    assert isinstance(con.backend, FakeBackend)
+    assert con.backend.asked == []
 
 
 def test_the_columns_of_several_statements_are_found_when_they_have_run(con: Connection) -> None:

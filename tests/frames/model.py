@@ -33,7 +33,7 @@ def answer(query: str, fields: Mapping[str, Any]) -> str | Answer:
         return json.dumps(found | {"stars": stars})
     if said := _LABELS.search(query):
         labels = [*said[1].split(", "), said[2]]
-        return labels[int(luck * len(labels))]
+        return str(labels[int(luck * len(labels))])
     return mapped(query, fields)
 
 

@@ -11,6 +11,7 @@ from relquery.connection import Connection
 from relquery.errors import ConfigError, UnknownVerbError
 from relquery.frames.frame import Frame, frame
 from relquery.frames.hints import _INSTEAD, no_such
+from tests.ir.cases import case_file
 
 FILMS = [{"title": "Alien", "year": 1979}]
 
@@ -20,24 +21,11 @@ def films(con: Connection) -> Frame:
     return frame(FILMS, con)
 
 
-@pytest.mark.parametrize(
-    ("name", "remedy"),
-    [
-        ("sem_fliter", "Did you mean 'sem_filter'?"),
-        ("sem_summarize", "f.sem_agg("),
-        ("to_pandas", "f.df()"),
-        ("toPandas", "f.df()"),
-        ("lazy", "f.pl(lazy=True)"),
-        ("groupby", "by='topic'"),
-        ("title", "f.select('title')"),
-    ],
-)
-def test_an_attribute_that_is_missing_names_the_one_to_use(
-    films: Frame, name: str, remedy: str
-) -> None:
-    with pytest.raises(UnknownVerbError, match=re.escape(remedy)):
-        getattr(films, name)
-    assert not hasattr(films, name)
+def test_an_attribute_that_is_missing_names_the_one_to_use(films: Frame) -> None:
+    for name, remedy in case_file(__file__, "hints.txt"):
+        with pytest.raises(UnknownVerbError, match=re.escape(remedy)):
+            getattr(films, name)
+        assert not hasattr(films, name)
 
 
 def test_each_remedy_is_a_verb_of_a_frame() -> None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.connection import connect
@@ -274,12 +274,44 @@ def pairs(rows: list[Row], n: Names, how: str, near: float | None) -> list[Row]:
     ]
 
 
-@settings(max_examples=15)
+@pytest.mark.long
 @given(steps=verbs(), end=ends(), n=st.sampled_from(NAMES))
 def test_a_frame_gives_the_rows_of_its_verbs(
     lend: Callable[[object], Frame], steps: list[Step], end: str, n: Names
 ) -> None:
-    rows = n.rows()
+    compare(lend, steps, end, n, n.rows())
+
+
+GOOD = "{text} is good"
+PIPELINES: list[tuple[list[Step], str]] = [  # each verb and each end once
+    ([("sem_filter", GOOD), ("sem_map", GOOD), ("sem_map_again", "Shorten {new}")], "agg_by"),
+    ([("search", 6), ("sem_topk_by", 2), ("rename", None)], "left"),
+    ([("dedup", 0.8), ("sem_classify", GOOD), ("sort", (1, True)), ("limit", 5)], "select"),
+    ([("sem_extract", "text"), ("asked", GOOD), ("sem_topk", 5)], "near"),
+    ([("dedup_asked", 0.5), ("with_columns", 3)], "anti"),
+    ([("filter", 5)], "semi"), ([("limit", 4)], "join"), ([("sort", (2, False))], "blocked"),
+    ([("sem_topk", 6)], "agg"), ([("sem_topk_by", 1), ("sem_filter", GOOD)], ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        pytest.param(at, marks=pytest.mark.long if at in (0, 1, 3, 4) else ())  # 3 s each
+        for at in range(len(PIPELINES))
+    ],
+)
+def test_a_short_frame_gives_the_rows_of_its_verbs(
+    lend: Callable[[object], Frame], at: int
+) -> None:
+    n = NAMES[at % len(NAMES)]
+    compare(lend, *PIPELINES[at], n, n.rows()[2:7] + n.rows()[-3:])
+
+
+def compare(
+    lend: Callable[[object], Frame], steps: list[Step], end: str, n: Names, rows: list[Row]
+) -> None:
+    """Run a pipeline both ways."""
     table = pd.DataFrame(rows, index=[f"row {row[n.id]}" for row in rows])
     lazy = lend(table.astype({n.key: "Int64"}))
     for step in steps:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 import pandas as pd
 import pytest
@@ -12,6 +11,7 @@ from relquery.connection import Connection, connect
 from relquery.errors import ConfigError, TableError
 from relquery.frames.frame import Frame, frame
 from tests.frames.near import install
+from tests.ir.cases import case_file
 from tests.sql.fakes import FakeBackend
 
 ROWS = [{"id": number, "message": f"text {number}"} for number in range(7)]
@@ -22,44 +22,10 @@ def rows(con: Connection) -> Frame:
     return frame(ROWS, con)
 
 
-@pytest.mark.parametrize(
-    ("use", "remedy"),
-    [
-        (
-            lambda f: f.sem_classify("What is {message}?", "billing, technical", "x"),
-            "labels=['billing', 'technical']",
-        ),
-        (lambda f: f.sem_map("Kind of {message}", "x", labels="a,b"), "labels=['a', 'b']"),
-        (lambda f: f.sem_map("Kind of {message}", "x", labels=[]), "has no labels"),
-        (lambda f: f.sem_classify("Kind of {message}", []), "has no labels"),
-        (lambda f: f.sem_classify("Kind of {message}", ["a", ""]), "an empty text"),
-        (lambda f: f.sem_classify("Kind of {message}", ["a", "a"]), "'a' more than once"),
-        (lambda f: f.sem_classify("Kind of {message}", ["a", None]), "a label is a text"),
-        (lambda f: f.sort("id", ascending=False), "Write descending=True"),
-        (lambda f: f.sort("id", descendin=True), "Did you mean 'descending'?"),
-        (lambda f: f.sort(by="id"), "f.sort('id')"),
-        (lambda f: f.rename(id="n"), "f.rename({'id': 'n'})"),
-        (lambda f: f.rename(columns={"id": "n"}), "f.rename({'id': 'n'})"),
-        (lambda f: f.rename("n"), "f.rename({'old': 'new'})"),
-        (lambda f: f.with_columns("id*2 AS x"), "f.with_columns(x='id*2')"),
-        (lambda f: f.with_columns("id*2"), "f.with_columns(total='price * 2')"),
-        (
-            lambda f: f.sem_join("{message:left} and {message:right}?", f),
-            "Give the other frame first, then the instruction.",
-        ),
-        (lambda f: f.sem_join(f, "{message:left}?"), "of one side only"),
-        (
-            lambda f: f.sem_join(f, "{message:left} {message:right}?", "iner"),
-            "how='iner' is not known to sem_join. Known: inner, left, semi, anti. "
-            "Did you mean 'inner'?",
-        ),
-    ],
-)
-def test_a_wrong_argument_is_refused_with_the_right_form(
-    rows: Frame, backend: FakeBackend, use: Callable[[Frame], Frame], remedy: str
-) -> None:
-    with pytest.raises(ConfigError, match=re.escape(remedy)):
-        use(rows)
+def test_a_wrong_argument_is_refused_with_the_right_form(rows: Frame, backend: FakeBackend) -> None:
+    for use, remedy in case_file(__file__, "refused.txt"):
+        with pytest.raises(ConfigError, match=re.escape(remedy)):
+            eval(use, {"f": rows})
     assert not backend.asked
 
 

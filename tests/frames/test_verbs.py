@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Callable
 
 import pandas as pd
 import polars as pl
 import pytest
 
+from relquery import errors
 from relquery.connection import Connection, connect
-from relquery.errors import ConfigError, QueryError, UnknownColumnError
+from relquery.errors import ConfigError, UnknownColumnError
 from relquery.frames.frame import Frame, frame
 from tests.frames.model import answer, says_yes
 from tests.frames.near import similarity
+from tests.ir.cases import case_file
 from tests.sql.fakes import FakeBackend
 
 FILMS = [
@@ -34,7 +37,7 @@ def test_a_whole_pipeline_is_one_select_and_filters_ask_first(
         .filter("year > 1975")
         .sem_filter("{title} is good")
     )
-    assert lazy.limit(2).sql().splitlines() == [
+    assert re.sub(r"frame_\d+", "frame_1", lazy.limit(2).sql()).splitlines() == [
         "SELECT *, LLM('Say {0}', \"title\") AS \"said\"",
         'FROM "frame_1"',
         "WHERE (year > 1975) AND AI_FILTER('Is this true? {0} is good', \"title\")",
@@ -135,10 +138,6 @@ def test_a_join_asks_only_about_near_pairs_and_tells_its_recall(
 
 
 def test_names_in_a_join_need_a_side_only_if_both_have_them(films: Frame) -> None:
-    with pytest.raises(QueryError, match=r"Write \{title:left\} or \{title:right\}"):
-        films.sem_join(films, "{title} is {title}")
-    with pytest.raises(UnknownColumnError, match="either frame"):
-        films.sem_join(films, "{name} is {title:left}")
     pairs = films.limit(2).sem_join(films.limit(1), "{title:left} is like {title:right}", "left")
     assert pairs.columns == ["title:left", "year:left", "title:right", "year:right"]
     assert len(pairs.collect()) == 2
@@ -190,26 +189,12 @@ def test_an_empty_text_is_a_text_that_is_near_nothing_with_the_default_embedder(
 
 
 def test_wrong_arguments_are_errors_at_once(films: Frame, con: Connection) -> None:
-    with pytest.raises(ConfigError, match="k of sem_topk is 0"):
-        films.sem_topk("best {title}", 0)
-    with pytest.raises(ConfigError, match="option 'max_token'"):
-        films.sem_map("Say {title}", max_token=3)
-    with pytest.raises(ConfigError, match="blocking of sem_join is 2"):
-        films.sem_join(films, "{title:left} is {title:right}", blocking=2)
-    with pytest.raises(ConfigError, match="outer"):
-        films.sem_join(films, "{title:left} is {title:right}", how="outer")
-    with pytest.raises(ConfigError, match=r"an int as its connection.*rq.connect\('demo'\)"):
-        frame(FILMS, 3)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=r"no connection.*rq.frame\(data, con\)"):
-        frame(FILMS)
     with connect(FakeBackend(answer)) as another, pytest.raises(ConfigError, match="another"):
         films.sem_join(frame(FILMS, another), "{title:left} is {title:right}")
-    with pytest.raises(ConfigError, match="two columns the name"):
-        films.rename({"title": "year"})
 
 
 def test_a_new_column_has_a_name_that_no_other_has(films: Frame) -> None:
-    twice = [
+    twice: list[Callable[[], Frame]] = [
         lambda: films.select("year", "year"),
         lambda: films.sem_agg("Sum {title} up", "YEAR", by="year"),
         lambda: films.sem_extract("title", {"a": None, "A": None}),
@@ -234,8 +219,6 @@ def test_a_new_column_has_a_name_that_no_other_has(films: Frame) -> None:
 def test_columns_are_named_one_by_one_or_in_lists(films: Frame) -> None:
     assert films.select(["year", "title"]).columns == ["year", "title"]
     assert films.select(films.columns[:1], "year").columns == ["title", "year"]
-    with pytest.raises(ConfigError, match="3 is an int; a column is named by a text"):
-        films.select(3)  # type: ignore[arg-type]
 
 
 def test_each_column_of_a_sort_has_its_own_direction(films: Frame) -> None:
@@ -243,24 +226,14 @@ def test_each_column_of_a_sort_has_its_own_direction(films: Frame) -> None:
     assert [row["title"] for row in lazy.collect()] == [
         "Aliens", "Amelie", "Dune", "Heat", "Alien", "Brazil",
     ]  # fmt: skip
-    with pytest.raises(ConfigError, match=r"sort\('year', descending=True\)"):
-        films.sort("year DESC")
-    with pytest.raises(ConfigError, match=r"sort\('year'\)"):
-        films.sort("year asc")
-    with pytest.raises(ConfigError, match="1 columns and 2 values of descending"):
-        films.sort("year", descending=[True, False])
-    with pytest.raises(ConfigError, match="0 columns"):
-        films.sort()
 
 
-@pytest.mark.parametrize(
-    ("data", "word"),
-    [(pd.Series([True]), "a Series"), (pl.col("year") > 3, "an Expr"), (3, "an int"), ("", "''")],
-    ids=lambda given: type(given).__name__,
-)
-def test_a_condition_that_is_not_sql_is_refused(films: Frame, data: Any, word: str) -> None:
-    with pytest.raises(ConfigError, match=rf"was given {word}; .*filter\('year > 2000'\)"):
-        films.filter(data)
+def test_a_condition_that_is_not_sql_is_refused(films: Frame) -> None:
+    series, expression = pd.Series([True]), pl.col("year") > 3
+    odd = [(series, "a Series"), (expression, "an Expr"), (3, "an int"), ("", "''")]
+    for data, word in odd:
+        with pytest.raises(ConfigError, match=rf"was given {word}; .*filter\('year > 2000'\)"):
+            films.filter(data)  # type: ignore[arg-type]
 
 
 def test_an_unknown_column_in_sql_is_an_error_at_once_with_those_of_the_frame(
@@ -270,33 +243,21 @@ def test_an_unknown_column_in_sql_is_an_error_at_once_with_those_of_the_frame(
     for condition in ("yeer > 3", "sum(yeer) OVER () > 3", "year IN (SELECT yeer)"):
         with pytest.raises(UnknownColumnError, match=known):
             films.filter(condition)
-    with pytest.raises(UnknownColumnError, match=r"Columns: title, year, a\."):
-        films.with_columns(a="year + 1", b="yeer + 1")
     # Names that are no columns.
     ranges = "list_filter([1, 2], lambda x: x < year)[1] = 1 AND [y FOR y IN [1] IF y < year] = [1]"
     assert len(films.filter(ranges).collect()) == len(FILMS)
 
 
-@pytest.mark.parametrize("hidden", ["row_number", "place", "value"])
-def test_columns_that_a_frame_adds_are_neither_read_nor_listed(
-    con: Connection, hidden: str
-) -> None:
+def test_columns_that_a_frame_adds_are_neither_read_nor_listed(con: Connection) -> None:
     lazy = frame(pd.DataFrame(FILMS), con).sem_topk("best {title}", 4, by="year")
-    with pytest.raises(UnknownColumnError, match=rf"'{hidden}' is not.*Columns: title, year\."):
-        lazy.filter(f"{hidden} > 1")
-    late = lazy.limit(3).filter(f"LLM('Say', {hidden}x) = 'a'")
+    for hidden in ("row_number", "place", "value"):
+        known = rf"'{hidden}' is not.*Columns: title, year\."
+        with pytest.raises(UnknownColumnError, match=known):
+            lazy.filter(f"{hidden} > 1")
+    late = lazy.limit(3).filter("LLM('Say', placex) = 'a'")
     for run in (late.collect, late.explain):
         with pytest.raises(UnknownColumnError, match=r"not in the frame. Columns: title, year\."):
             run()
-
-
-def test_a_wrong_side_is_an_error_that_names_both(films: Frame) -> None:
-    with pytest.raises(QueryError, match=r"'lft'.*\{title:left\} or \{title:right\}"):
-        films.sem_join(films, "{title:lft} is like {title:right}")
-    with pytest.raises(UnknownColumnError, match="'titel' is not in the left frame"):
-        films.sem_join(films, "{titel:left} is like {title:right}")
-    with pytest.raises(ConfigError, match=r"only sem_join takes.*Write \{title\}"):
-        films.sem_filter("{title:left} is good")
 
 
 def test_the_columns_of_a_join_can_be_joined_again(films: Frame) -> None:
@@ -307,15 +268,21 @@ def test_the_columns_of_a_join_can_be_joined_again(films: Frame) -> None:
     assert list(again.limit(1).df().columns) == again.columns
 
 
-@pytest.mark.parametrize("name", ["text", "First", "place", "score"])
-def test_duplicates_are_found_in_columns_of_any_name(con: Connection, name: str) -> None:
-    rows = [{name: "a b"}, {name: "a b"}, {name: None}, {name: "c"}]
-    kept = frame(rows, con).sem_dedup(name, 1.0).collect()
-    assert kept == [{name: "a b"}, {name: None}, {name: "c"}]
+def test_duplicates_are_found_in_columns_of_any_name(con: Connection) -> None:
+    for name in ("text", "First", "place", "score"):
+        rows = [{name: "a b"}, {name: "a b"}, {name: None}, {name: "c"}]
+        kept = frame(rows, con).sem_dedup(name, 1.0).collect()
+        assert kept == [{name: "a b"}, {name: None}, {name: "c"}]
 
 
-@pytest.mark.parametrize("name", ["place", "Place"])
-def test_a_new_column_does_not_change_the_order_of_rows(con: Connection, name: str) -> None:
-    rows = [{"a": x, "n": i} for i, x in enumerate("dcbaegf")]
-    kept = frame(rows, con).sem_dedup("a", 1.0).with_columns(**{name: "-n"}).limit(2).collect()
-    assert [row["a"] for row in kept] == ["d", "c"]
+def test_a_new_column_does_not_change_the_order_of_rows(con: Connection) -> None:
+    lazy = frame([{"a": x, "n": i} for i, x in enumerate("dcbaegf")], con).sem_dedup("a", 1.0)
+    for name in ("place", "Place"):
+        kept = lazy.with_columns(**{name: "-n"}).limit(2).collect()
+        assert [row["a"] for row in kept] == ["d", "c"]
+
+
+def test_what_is_wrong_is_refused_when_the_verb_is_written(films: Frame, con: Connection) -> None:
+    for use, error, message in case_file(__file__, "verbs_refused.txt"):
+        with pytest.raises(getattr(errors, error), match=message):
+            eval(use, globals() | {"films": films, "con": con})

@@ -120,7 +120,7 @@ def test_a_value_without_a_case_is_told() -> None:
     ):
         lines("x", "y", place="see")
     for nothing in ("", None, False):
-        assert lines("x", "y", place=nothing) == lines("x", "y")  # type: ignore[arg-type]
+        assert lines("x", "y", place=nothing) == lines("x", "y")
     with pytest.raises(MarkupError, match=r"argument 'plac' of lines\(\).*Did you mean 'place'"):
         lines("x", "y", plac="sea")
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -13,18 +14,16 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from relquery.arrays import TokenIds
 from relquery.engine.request.request import Draw, Request
 from relquery.engine.request.rules import Rules
-from relquery.model.forward.stock import Forward
-from relquery.model.networks.load import load, prepare
+from relquery.model.networks.load import LoadedModel, load
 from tests.model.oracle.architectures import (
     NETWORKS,
     VOCABULARY,
-    NoTokenizer,
     answers,
-    build,
     engine_of,
     failing_second_layer,
     finished,
     generated,
+    model_of,
     prompts_with_shared_prefixes,
 )
 
@@ -32,21 +31,20 @@ TOKENS = 10
 
 
 class Case(NamedTuple):
-    """The forward pass on our attention, prompts, and what the stock network generated for them."""
+    """A network on our attention, prompts, and what the stock network generated for them."""
 
-    forward: Forward
+    model: LoadedModel
     prompts: list[TokenIds]
     expected: list[list[int]]
 
 
-@pytest.fixture(scope="module", params=NETWORKS)
-def case(request: pytest.FixtureRequest) -> Case:
-    network = build(request.param)
+@cache
+def case_of(name: str) -> Case:
+    model, network = model_of(name)
     prompts = prompts_with_shared_prefixes(12)
     expected = [generated(network, prompt, TOKENS) for prompt in prompts]
     assert len({tuple(output) for output in expected}) > 6, "the network always says the same"
-    prepared = prepare(network, cast(Any, NoTokenizer()), request.param)
-    return Case(prepared.forward, prompts, expected)
+    return Case(model, prompts, expected)
 
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -70,49 +68,53 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.parametrize("name", NETWORKS)
+def test_greedy_output_is_that_of_transformers(name: str) -> None:
+    model, prompts, expected = case_of(name)
+    assert answers(model, prompts, TOKENS) == expected
+
+
 @pytest.mark.parametrize("limits", SETTINGS.values(), ids=SETTINGS)
-def test_greedy_output_is_that_of_transformers(case: Case, limits: dict[str, Any]) -> None:
-    assert answers(case.forward, case.prompts, TOKENS, **limits) == case.expected
+def test_greedy_output_is_that_of_transformers_in_every_setting(limits: dict[str, Any]) -> None:
+    model, prompts, expected = case_of("gemma3")
+    assert answers(model, prompts, TOKENS, **limits) == expected
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_greedy_output_is_the_same_in_every_order_of_submission(case: Case, seed: int) -> None:
-    order = np.random.default_rng(seed).permutation(len(case.prompts)).tolist()
-    got = answers(case.forward, case.prompts, TOKENS, order, block_size=4, cache_tokens=200)
-    assert got == case.expected
+def test_greedy_output_is_the_same_in_every_order_of_submission() -> None:
+    model, prompts, expected = case_of("gemma3")
+    for seed in range(3):
+        order = np.random.default_rng(seed).permutation(len(prompts)).tolist()
+        found = answers(model, prompts, TOKENS, order, block_size=4, cache_tokens=200)
+        assert found == expected
 
 
-def test_prompts_are_really_served_from_the_cache(case: Case) -> None:
-    engine = engine_of(case.forward, block_size=4)
-    requests = [Request(i, prompt, TOKENS) for i, prompt in enumerate(case.prompts)]
-    served = sum(request.cached or 0 for request in finished(engine, requests))
-    assert served > 0.2 * sum(len(prompt) for prompt in case.prompts)
+def test_prompts_are_really_served_from_the_cache() -> None:
+    model, prompts, _ = case_of("gpt2")
+    requests = [Request(i, prompt, TOKENS) for i, prompt in enumerate(prompts)]
+    served = sum(each.cached or 0 for each in finished(engine_of(model, block_size=4), requests))
+    assert served > 0.2 * sum(len(prompt) for prompt in prompts)
 
 
-def test_a_step_that_fails_between_two_layers_changes_no_answer(case: Case) -> None:
-    engine = engine_of(case.forward, block_size=4)
-    requests = [Request(i, prompt, TOKENS) for i, prompt in enumerate(case.prompts)]
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_a_step_that_fails_between_two_layers_changes_no_answer(name: str) -> None:
+    model, prompts, expected = case_of(name)
+    engine = engine_of(model, block_size=4)
+    requests = [Request(i, prompt, TOKENS) for i, prompt in enumerate(prompts)]
     for request in requests:
         engine.submit(request)
     for _ in range(3):
         with failing_second_layer(), pytest.raises(KeyboardInterrupt):
             engine.step()
         engine.step()
-    while engine.waiting or engine.running:
-        engine.step()
-    assert [request.output for request in requests] == case.expected
+    list(finished(engine, []))
+    assert [request.output for request in requests] == expected
 
 
 # ---- sampled and restricted answers, on one network
 
 
-@pytest.fixture(scope="module")
-def llama() -> Forward:
-    return prepare(build("llama"), cast(Any, NoTokenizer()), "llama").forward
-
-
-def test_sampled_output_depends_on_the_seed_and_not_on_the_batch(llama: Forward) -> None:
-    prompts = prompts_with_shared_prefixes(8)
+def test_sampled_output_depends_on_the_seed_and_not_on_the_batch() -> None:
+    (llama, _), prompts = model_of("llama"), prompts_with_shared_prefixes(8)
 
     def sampled(seed: int, **limits: Any) -> list[list[int]]:
         draw = Draw(temperature=1.0, top_p=0.95, top_k=50, seed=seed)
@@ -127,10 +129,8 @@ def test_sampled_output_depends_on_the_seed_and_not_on_the_batch(llama: Forward)
     assert sampled(2) != first
 
 
-def test_of_allowed_answers_the_greedy_one_is_what_a_plain_loop_finds(
-    llama: Forward,
-) -> None:
-    prompts = prompts_with_shared_prefixes(8)
+def test_of_allowed_answers_the_greedy_one_is_what_a_plain_loop_finds() -> None:
+    (llama, _), prompts = model_of("llama"), prompts_with_shared_prefixes(8)
     choices = ((5, 6, 7), (5, 6, 8, 9), (10,), (11, 12), (11, 40))
     requests = [Request(i, p, TOKENS, rules=Rules(labels=choices)) for i, p in enumerate(prompts)]
     list(finished(engine_of(llama, block_size=4), requests))
@@ -159,17 +159,22 @@ STORIES = [
 ]
 
 
+REAL: dict[str, dict[str, Any]] = {
+    "defaults": {},
+    "no reuse": {"prefix_caching": False, "segment_sharing": False},
+    "chunked": {"block_size": 4, "max_num_batched_tokens": 24},
+    "preemption": {"block_size": 4, "cache_tokens": 160},
+    "one at a time": {"max_num_seqs": 1, "block_size": 1},
+}
+
+
 @pytest.mark.data
 @pytest.mark.parametrize(
     "limits",
     [
-        {},
-        {"prefix_caching": False, "segment_sharing": False},
-        {"block_size": 4, "max_num_batched_tokens": 24},
-        {"block_size": 4, "cache_tokens": 160},
-        {"max_num_seqs": 1, "block_size": 1},
+        pytest.param(each, id=name, marks=[] if name == "preemption" else pytest.mark.long)
+        for name, each in REAL.items()
     ],
-    ids=["defaults", "no reuse", "chunked", "preemption", "one at a time"],
 )
 def test_real_weights_tell_the_same_stories(
     stories: Path, told: tuple[list[TokenIds], list[list[int]]], limits: dict[str, Any]
@@ -177,7 +182,7 @@ def test_real_weights_tell_the_same_stories(
     prompts, expected = told
     model = load(str(stories), device="cpu")
     requests = [Request(i, prompt, 60, rules=Rules(model.end)) for i, prompt in enumerate(prompts)]
-    list(finished(engine_of(model.forward, **limits), requests))
+    list(finished(engine_of(model, **limits), requests))
     assert [request.output for request in requests] == expected
 
 

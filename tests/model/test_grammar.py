@@ -26,24 +26,24 @@ from relquery.demo.files import model_path
 from relquery.engine.request.request import Draw, Request
 from relquery.engine.request.rules import Rules
 from relquery.errors import ConfigError, ModelError
-from relquery.model.forward.stock import Forward, Logits
+from relquery.model.forward.stock import Logits
 from relquery.model.grammar import Grammar, Grammars, ids_of, masks
-from relquery.model.networks.load import prepare
+from relquery.model.networks.load import LoadedModel, prepare
 from relquery.model.networks.random import byte_tokenizer
 from relquery.model.sampling import follow_draws
 from relquery.prompt import Finish
-from tests.model.oracle.architectures import engine_of, finished
+from tests.model.oracle.architectures import LLAMA_LIKE, engine_of, finished, made
 from tests.model.test_logprobs import check as check_logprobs
 from tests.schemas import STRUCT, as_text, bounded
 
 LENGTH = 200
-SETTINGS = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
+SETTINGS: Any = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
 
 
 class Side(NamedTuple):
     """A network with our attention, the stock one, and how texts are tokens."""
 
-    forward: Forward
+    model: LoadedModel
     stock: Any
     tokenizer: Any
     end: int
@@ -68,22 +68,13 @@ def tokenizer_of(name: str) -> Any:
 def side(name: str) -> Side:
     torch.manual_seed(3)
     tokenizer = tokenizer_of(name)
-    config = tf.LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        eos_token_id=tokenizer.eos_token_id,
-    )
-    network = cast(Any, tf.LlamaForCausalLM(config)).eval()
+    sizes = {"vocab_size": len(tokenizer), "eos_token_id": tokenizer.eos_token_id}
+    network = made("Llama", LLAMA_LIKE, sizes, bos_token_id=None, pad_token_id=None)().eval()
     for parameter in network.parameters():
         if parameter.dim() > 1:
             parameter.data.mul_(6)
     stock = deepcopy(network)
-    forward = prepare(network, tokenizer, name).forward
-    return Side(forward, stock, tokenizer, tokenizer.eos_token_id)
+    return Side(prepare(network, tokenizer, name), stock, tokenizer, tokenizer.eos_token_id)
 
 
 class Reference:
@@ -97,7 +88,7 @@ class Reference:
 
     def allowed(self) -> list[int]:
         mask = np.frombuffer(self.matcher.compute_bitmask(), np.uint8)
-        return cast("list[int]", np.flatnonzero(np.unpackbits(mask, bitorder="little")).tolist())
+        return np.flatnonzero(np.unpackbits(mask, bitorder="little")).tolist()
 
     def accepted(self) -> list[int]:
         """All tokens that the library would take, tried one by one."""
@@ -134,7 +125,7 @@ def requests_of(
 
 
 def outputs(used: Side, requests: Sequence[Request], **limits: Any) -> list[list[int]]:
-    list(finished(engine_of(used.forward, **limits), requests))
+    list(finished(engine_of(used.model, **limits), requests))
     return [request.output for request in requests]
 
 
@@ -160,26 +151,35 @@ def expected(name: str, schema: str) -> list[list[int]]:
     return [restricted(used, SCHEMAS[schema], prompt) for prompt in used.prompts(6)]
 
 
-@pytest.mark.parametrize("schema", SCHEMAS)
 @pytest.mark.parametrize("name", ["bytes", "demo"])
-def test_answers_are_those_of_greedy_decoding_with_a_dense_mask(name: str, schema: str) -> None:
+def test_answers_are_those_of_greedy_decoding_with_a_dense_mask(name: str) -> None:
     used = side(name)
-    requests = requests_of(used, SCHEMAS[schema], used.prompts(6))
-    assert outputs(used, requests) == expected(name, schema)
-    assert {request.finish for request in requests} == {Finish.STOP}
+    for schema, text in SCHEMAS.items():
+        requests = requests_of(used, text, used.prompts(6))
+        assert outputs(used, requests) == expected(name, schema)
+        assert {request.finish for request in requests} == {Finish.STOP}
 
 
 @pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
-@pytest.mark.parametrize("name", ["bytes", "demo"])
-def test_answers_are_the_same_in_every_setting(name: str, limits: dict[str, Any]) -> None:
-    used = side(name)
+def test_answers_are_the_same_in_every_setting(limits: dict[str, Any]) -> None:
+    used = side("demo")
     requests = requests_of(used, STRUCT, used.prompts(6))
-    assert outputs(used, requests, **limits) == expected(name, "struct")
+    assert outputs(used, requests, **limits) == expected("demo", "struct")
 
 
-@pytest.mark.parametrize("most", [1, 9, LENGTH])
-@pytest.mark.parametrize("schema", SCHEMAS)
-@pytest.mark.parametrize("name", ["bytes", "demo"])
+@pytest.mark.parametrize(
+    ("name", "schema", "most"),
+    [
+        ("demo", "struct", LENGTH),
+        ("bytes", "choice", 9),
+        *(
+            pytest.param(name, schema, most, marks=pytest.mark.long)
+            for name in ("bytes", "demo")
+            for schema in SCHEMAS
+            for most in (1, 9, LENGTH)
+        ),
+    ],
+)
 def test_asking_for_log_probabilities_tells_those_of_forced_tokens_too(
     name: str, schema: str, most: int
 ) -> None:
@@ -197,7 +197,7 @@ def test_asking_for_log_probabilities_tells_those_of_forced_tokens_too(
         check_logprobs(request, used.stock)
 
 
-@pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
+@pytest.mark.parametrize("limits", [{}, pytest.param(LIMITS["preemption"], marks=pytest.mark.long)])
 def test_sampled_answers_are_the_same_where_forced_tokens_are_drawn(limits: dict[str, Any]) -> None:
     used, found = side("demo"), []
     for stepwise in False, True:
@@ -216,12 +216,12 @@ def test_the_networks_answers_differ_from_prompt_to_prompt() -> None:
     assert len({tuple(each) for each in expected("demo", "struct")}) > 2
 
 
-@pytest.mark.parametrize("most", [1, 2, 9, 30])
-def test_max_tokens_cut_an_answer_where_they_cut_the_dense_one(most: int) -> None:
+def test_max_tokens_cut_an_answer_where_they_cut_the_dense_one() -> None:
     used = side("demo")
-    requests = requests_of(used, STRUCT, used.prompts(3), most)
-    assert outputs(used, requests) == [each[:most] for each in expected("demo", "struct")[:3]]
-    assert {request.finish for request in requests} == {Finish.LENGTH}
+    for most in (1, 2, 9, 30):
+        requests = requests_of(used, STRUCT, used.prompts(3), most)
+        assert outputs(used, requests) == [each[:most] for each in expected("demo", "struct")[:3]]
+        assert {request.finish for request in requests} == {Finish.LENGTH}
 
 
 def test_free_requests_in_the_same_batch_answer_as_they_do_alone() -> None:
@@ -243,7 +243,7 @@ def test_a_sampled_answer_is_valid_and_depends_on_its_seed_alone() -> None:
     prompts = used.prompts(5)
 
     def sampled(seed: int, **limits: Any) -> list[list[int]]:
-        draw = {"temperature": 1.5, "top_p": 0.9, "top_k": 300, "seed": seed}
+        draw: Any = {"temperature": 1.5, "top_p": 0.9, "top_k": 300, "seed": seed}
         return outputs(used, requests_of(used, STRUCT, prompts, **draw), **limits)
 
     first, grammar = sampled(1), used.grammar(STRUCT)
@@ -263,7 +263,11 @@ def test_of_many_sampled_tokens_each_allowed_one_is_drawn_and_no_other() -> None
     assert set(drawn) == set(used.tokenizer("abc")["input_ids"])
 
 
-@pytest.mark.parametrize("seed", range(12))
+def seeds(count: int) -> list[Any]:
+    return [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, count))]
+
+
+@pytest.mark.parametrize("seed", seeds(12))
 def test_a_token_is_forced_where_it_is_the_only_one_of_the_mask(seed: int) -> None:
     rng = Random(seed)
     used, schema = side(rng.choice(["bytes", "demo"])), as_text(bounded(rng))
@@ -291,7 +295,7 @@ def test_a_token_is_forced_where_it_is_the_only_one_of_the_mask(seed: int) -> No
         assert ours.is_over == reference.matcher.is_stopped()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_masks_hold_what_the_library_takes_token_by_token(seed: int) -> None:
     """With a byte for a token the mask is exactly that. With longer tokens a text that is the only
     one possible is in the mask with the first token of its tokenization alone."""
@@ -325,7 +329,7 @@ def test_masks_of_many_answers_are_those_of_each() -> None:
 def test_the_likeliest_allowed_token_is_found_in_every_kind_of_row() -> None:
     used = side("demo")
     generator = torch.Generator().manual_seed(0)
-    for _ in range(20):
+    for _ in range(4):
         matchers = []
         for schema in SCHEMAS.values():
             matchers.append(used.grammar(schema).matcher())
@@ -365,9 +369,8 @@ def test_a_schema_is_compiled_once() -> None:
     assert grammars.of(STRUCT) is not grammars.of('{"type": "integer"}')
 
 
-@pytest.mark.parametrize(
-    ("schema", "why"),
-    [
+def test_a_schema_that_cannot_be_followed_is_refused_with_what_it_is() -> None:
+    for schema, why in (
         ('{"type": "array", "uniqueItems": true}', "uniqueItems"),
         ('{"type": "strin"}', "strin"),
         ('{"type": "string", "pattern": "(?=a)b"}', "not a regular expression"),
@@ -377,11 +380,9 @@ def test_a_schema_is_compiled_once() -> None:
         ('{"$ref": "https://example.com/schema"}', "example.com"),
         ('{"const": NaN}', "not JSON"),
         ('{"const": "\\ud800"}', "not JSON"),
-    ],
-)
-def test_a_schema_that_cannot_be_followed_is_refused_with_what_it_is(schema: str, why: str) -> None:
-    with pytest.raises(ConfigError, match=why):
-        side("bytes").grammar(schema)
+    ):
+        with pytest.raises(ConfigError, match=why):
+            side("bytes").grammar(schema)
 
 
 def test_a_tokenizer_that_cannot_be_read_is_refused() -> None:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.config import EngineConfig
 from relquery.model.networks.load import prepare
 from relquery.model.networks.random import byte_tokenizer
 from relquery.prompt import Answer, Compared, Finish, Prompt, Reuse, Role, Sampling, Span
+from tests.model.oracle.architectures import LLAMA_LIKE, made
 
 BAD = 200
 SHARED = tuple(range(40, 72))
@@ -26,25 +26,23 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def network() -> LlamaForCausalLM:
+def network() -> Any:
     torch.manual_seed(5)
-    config = LlamaConfig(
-        vocab_size=len(byte_tokenizer()),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        max_position_embeddings=256,
-        initializer_range=0.4,
-    )
-    made = LlamaForCausalLM(config).eval()
+    sizes = LLAMA_LIKE | {"num_attention_heads": 2, "vocab_size": len(byte_tokenizer())}
+    built: Any = made("Llama", sizes, initializer_range=0.4)().eval()
     with torch.no_grad():
-        made.model.embed_tokens.weight[BAD] = torch.nan
-    return made
+        built.model.embed_tokens.weight[BAD] = torch.nan
+    return built
 
 
-@pytest.fixture(params=SETTINGS)
-def backend(request: pytest.FixtureRequest, network: LlamaForCausalLM) -> EmbeddedBackend:
+@pytest.fixture(
+    params=[
+        "usual",
+        "host",
+        *(pytest.param(n, marks=pytest.mark.long) for n in list(SETTINGS)[1:3]),
+    ]
+)
+def backend(request: pytest.FixtureRequest, network: Any) -> EmbeddedBackend:
     model = prepare(deepcopy(network), byte_tokenizer(), "tiny")
     return EmbeddedBackend(model, EngineConfig(**SETTINGS[request.param]))
 
@@ -61,7 +59,7 @@ def ask(backend: EmbeddedBackend, prompts: list[Prompt], sampling: Sampling) -> 
 
 
 @torch.no_grad()
-def stock(network: LlamaForCausalLM, ids: tuple[int, ...], count: int) -> tuple[int, ...]:
+def stock(network: Any, ids: tuple[int, ...], count: int) -> tuple[int, ...]:
     tokens = torch.tensor([ids])
     for _ in range(count):
         best = network(tokens).logits[0, -1].argmax()
@@ -74,22 +72,19 @@ ONE_STEP = Sampling(max_tokens=1)
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, ONE_STEP], ids=["decoding", "one step"])
-@pytest.mark.parametrize("together", [True, False])
 def test_neighbours_with_the_same_beginning_are_answered_right(
-    backend: EmbeddedBackend, network: LlamaForCausalLM, sampling: Sampling, together: bool
+    backend: EmbeddedBackend, network: Any, sampling: Sampling
 ) -> None:
     prompts = [(*SHARED, BAD), (*SHARED, 90), (*SHARED[:20], BAD, *SHARED[:9]), (*SHARED, 91, 92)]
     asked = [plain(*ids) for ids in prompts]
-    if together:
-        answers = ask(backend, asked, sampling)
-    else:
-        answers = [ask(backend, [one], sampling)[0] for one in asked]
-    for ids, answer in zip(prompts, answers, strict=True):
-        if BAD in ids:
-            assert (answer.text, answer.finish) == (None, Finish.ERROR)
-            assert "no finite numbers" in (answer.error or "")
-        else:
-            assert answer.tokens == stock(network, ids, sampling.max_tokens)
+    alone = [ask(backend, [one], sampling)[0] for one in asked]
+    for answers in (alone, ask(backend, asked, sampling)):
+        for ids, answer in zip(prompts, answers, strict=True):
+            if BAD in ids:
+                assert (answer.text, answer.finish) == (None, Finish.ERROR)
+                assert "no finite numbers" in (answer.error or "")
+            else:
+                assert answer.tokens == stock(network, ids, sampling.max_tokens)
 
 
 def test_labels_comparisons_and_samples_say_so_too(backend: EmbeddedBackend) -> None:
@@ -105,7 +100,7 @@ def test_labels_comparisons_and_samples_say_so_too(backend: EmbeddedBackend) -> 
 
 
 def test_a_span_with_such_states_spoils_only_who_reads_it(
-    backend: EmbeddedBackend, network: LlamaForCausalLM
+    backend: EmbeddedBackend, network: Any
 ) -> None:
     spoilt = Span((50, 51, BAD, 52), Role.NONE, Reuse.INDEPENDENT, keep=1)
     prompts = [(*plain(*SHARED), spoilt, Span((9,), Role.NONE)), plain(*SHARED, 90)]

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
 
-from relquery.config import EngineConfig
-from relquery.engine.clock import RealClock
 from relquery.engine.executor import Chunk, Drawn
-from relquery.engine.loop import Loop
 from relquery.engine.request.request import Request
 from relquery.engine.request.rules import Rules
 from relquery.model.cache.device import KVCache
 from relquery.model.cache.host import HostCache, Run, runs
 from relquery.model.torch_executor import TorchExecutor
-from tests.model.oracle.architectures import failing_second_layer
-from tests.model.test_scored import COMMON, END, LABELS, model_of, reference, words
+from tests.model.oracle.architectures import engine_of, failing_second_layer, model_of
+from tests.model.test_scored import ARCHITECTURES, COMMON, END, LABELS, reference, words
 
-ARCHITECTURES = ["llama", "qwen3", "gpt2", "opt", "gemma2", "gemma3", "gpt_neox", "bloom", "mpt"]
 LONG = words(45)
 PROMPTS = [(*LONG, *words(4)), (*LONG, *words(9)), (*LONG, *words(2))]
 Prompt = tuple[int, ...]
@@ -47,19 +43,11 @@ class Engine:
     held = 0
 
     def __init__(self, name: str, slice_tokens: int = 2_048, **limits: Any) -> None:
-        self.name, (model, _) = name, model_of(name)
+        self.name = name
         given = {"cache_tokens": 16, "host_tokens": 80, "block_size": 4, "max_input": 64}
-        config = EngineConfig(**given | {"max_num_batched_tokens": 256} | limits)
-        self.executor = Counted(
-            model.forward,
-            config.cache_tokens,
-            config.segment_sharing,
-            model.positions,
-            slice_tokens=slice_tokens,
-            release=model.release,
-            host_slots=config.host_tokens,
-        )
-        self.loop = Loop(self.executor, config, RealClock())
+        given |= {"max_num_batched_tokens": 256, "slice_tokens": slice_tokens}
+        self.loop = engine_of(model_of(name)[0], Counted, **given | limits)
+        self.executor = cast(Counted, self.loop._executor)
 
     def check(self, *prompts: Prompt) -> list[Request]:
         """Score prompts, together if there is room, and compare them with the stock network's."""
@@ -86,18 +74,20 @@ def labels() -> int:
     return labels.tokens
 
 
-@pytest.mark.parametrize("slice_tokens", [1, 7, 16, 2_048])
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_loaded_states_change_no_score_and_are_not_computed(name: str, slice_tokens: int) -> None:
-    engine = Engine(name, slice_tokens)
-    cached = [engine.check(prompt)[0].cached for prompt in PROMPTS]
-    assert cached == [0, 44, 44]
-    assert engine.executor.computed == 49 + 10 + 3 + 3 * labels()
-    assert engine.executor.loaded == 2 * (44 - 16)
+def test_loaded_states_change_no_score_and_are_not_computed(name: str) -> None:
+    for slice_tokens in (1, 7, 16, 2_048) if name == "gemma3" else (2_048,):
+        engine = Engine(name, slice_tokens)
+        cached = [engine.check(prompt)[0].cached for prompt in PROMPTS]
+        assert cached == [0, 44, 44]
+        assert engine.executor.computed == 49 + 10 + 3 + 3 * labels()
+        assert engine.executor.loaded == 2 * (44 - 16)
 
 
-@pytest.mark.parametrize("slice_tokens", [1, 5, 17, 40, 2_048])
-@pytest.mark.parametrize("name", ["llama", "gpt2", "gemma3", "bloom"])
+@pytest.mark.parametrize(
+    ("name", "slice_tokens"),
+    [("llama", 5), ("gpt2", 17), ("gemma3", 40), ("bloom", 2_048), ("llama", 2_048)],
+)
 def test_requests_of_a_step_each_load_their_own(name: str, slice_tokens: int) -> None:
     engine = Engine(name, slice_tokens, host_tokens=160)
     others = [(*words(37), 5), (*words(30), 6)]
@@ -110,8 +100,7 @@ def test_requests_of_a_step_each_load_their_own(name: str, slice_tokens: int) ->
     assert engine.executor.computed - before == 10 + 3 + 21 + 3 + 4 + 5 * labels()
 
 
-@pytest.mark.parametrize("slice_tokens", [1, 7, 2_048])
-@pytest.mark.parametrize("name", ["llama", "gpt2", "gemma2"])
+@pytest.mark.parametrize(("name", "slice_tokens"), [("gpt2", 2_048), ("gemma2", 7), ("llama", 1)])
 def test_what_is_loaded_into_the_cache_serves_others(name: str, slice_tokens: int) -> None:
     engine = Engine(name, slice_tokens, cache_tokens=48)
     engine.check(PROMPTS[0])

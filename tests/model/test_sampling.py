@@ -34,22 +34,16 @@ def random_logits(rows: int, vocabulary: int = 50) -> Tensor:
     return torch.randn(rows, vocabulary, generator=torch.Generator().manual_seed(1)) * 2
 
 
-def test_greedy_takes_the_likeliest_token() -> None:
+def test_greedy_takes_the_likeliest_allowed_token_of_each_row() -> None:
     logits = random_logits(9)
-    assert draw_tokens(logits.clone(), [Draw()] * 9) == logits.argmax(-1).tolist()
-
-
-def test_greedy_takes_the_likeliest_allowed_token() -> None:
-    logits = random_logits(9)
+    likeliest = logits.argmax(-1).tolist()
+    assert draw_tokens(logits.clone(), [Draw()] * 9) == likeliest
+    assert draw_tokens(logits.bfloat16(), [Draw()] * 9) == logits.bfloat16().argmax(-1).tolist()
     for allowed in [(3,), (0, 49), (5, 6, 7, 8)]:
         best = [allowed[int(row[list(allowed)].argmax())] for row in logits]
         assert draw_tokens(logits.clone(), [Draw(allowed=allowed)] * 9) == best
-
-
-def test_one_row_may_be_restricted_and_another_not() -> None:
-    logits = random_logits(2)
-    best = int(logits[1].argmax())
-    assert draw_tokens(logits.clone(), [Draw(allowed=(4,)), Draw()]) == [4, best]
+    one_free = [Draw(allowed=(4,)), Draw()]
+    assert draw_tokens(logits[:2].clone(), one_free) == [4, likeliest[1]]
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
@@ -61,50 +55,41 @@ def test_tokens_are_drawn_as_often_as_their_tempered_probability_says(temperatur
         assert counts[token] / DRAWS == pytest.approx(weight / sum(tempered), abs=0.04)
 
 
-def test_top_k_leaves_the_k_likeliest_tokens_at_their_relative_frequency() -> None:
-    counts = drawn(logits_of(0.1, 0.4, 0.2, 0.3), Draw(1.0, top_k=2))
-    assert set(counts) == {1, 3}
-    assert counts[1] / DRAWS == pytest.approx(4 / 7, abs=0.04)
-
-
 @pytest.mark.parametrize(
-    ("top_p", "support"),
-    [(0.01, {1}), (0.39, {1}), (0.45, {1, 3}), (0.75, {1, 2, 3}), (0.95, {0, 1, 2, 3})],
+    ("draw", "support"),
+    [
+        (Draw(1.0, top_k=2), {1, 3}),
+        (Draw(1.0, top_p=0.01), {1}),
+        (Draw(1.0, top_p=0.39), {1}),
+        (Draw(1.0, top_p=0.45), {1, 3}),
+        (Draw(1.0, top_p=0.75), {1, 2, 3}),
+        (Draw(1.0, top_p=0.95), {0, 1, 2, 3}),
+        # Of 0.4 and 0.3 alone the likelier has 4/7 of the mass, which is more than 0.5.
+        (Draw(1.0, top_k=2, top_p=0.5), {1}),
+        (Draw(1.0, top_k=2, top_p=0.6), {1, 3}),
+        (Draw(2.0, allowed=(0, 2)), {0, 2}),
+        (Draw(1.0, top_k=2, allowed=(0, 2, 3)), {2, 3}),
+        (Draw(1.0, top_p=0.5, allowed=(0, 2)), {2}),
+    ],
 )
-def test_top_p_leaves_the_fewest_tokens_that_reach_the_mass(
-    top_p: float, support: set[int]
+def test_top_k_and_top_p_leave_the_likeliest_of_the_allowed_tokens_at_their_relative_frequency(
+    draw: Draw, support: set[int]
 ) -> None:
-    assert set(drawn(logits_of(0.1, 0.4, 0.2, 0.3), Draw(1.0, top_p=top_p))) == support
-
-
-def test_top_p_applies_to_what_top_k_leaves() -> None:
-    # Of 0.4 and 0.3 alone the likelier has 4/7 of the mass, which is more than 0.5.
-    logits = logits_of(0.1, 0.4, 0.2, 0.3)
-    assert set(drawn(logits, Draw(1.0, top_k=2, top_p=0.5))) == {1}
-    assert set(drawn(logits, Draw(1.0, top_k=2, top_p=0.6))) == {1, 3}
-
-
-def test_sampling_keeps_to_the_allowed_tokens() -> None:
-    counts = drawn(random_logits(1)[0], Draw(2.0, allowed=(3, 30, 40)))
-    assert set(counts) == {3, 30, 40}
-
-
-def test_top_k_and_top_p_count_among_the_allowed_tokens() -> None:
-    logits = logits_of(0.6, 0.3, 0.08, 0.02)
-    assert set(drawn(logits, Draw(1.0, top_k=2, allowed=(1, 2, 3)))) == {1, 2}
-    assert set(drawn(logits, Draw(1.0, top_p=0.5, allowed=(2, 3)))) == {2}
+    probabilities = (0.1, 0.4, 0.2, 0.3)
+    counts = drawn(logits_of(*probabilities), draw)
+    assert set(counts) == support
+    tempered = {token: probabilities[token] ** (1 / draw.temperature) for token in support}
+    for token, weight in tempered.items():
+        assert counts[token] / DRAWS == pytest.approx(weight / sum(tempered.values()), abs=0.04)
 
 
 def test_the_same_seed_draws_the_same_token_and_other_seeds_others() -> None:
     logits = torch.zeros(1000)
     assert len(drawn(logits, Draw(1.0), 50)) > 40
     assert drawn(logits, Draw(1.0), 50) == drawn(logits, Draw(1.0), 50)
-
-
-def test_negative_and_huge_seeds_are_seeds_too() -> None:
-    logits = torch.zeros(3, 1000)
     draws = [Draw(1.0, seed=seed) for seed in (-1, 2**70, -(2**63))]
-    assert draw_tokens(logits.clone(), draws) == draw_tokens(logits.clone(), draws)
+    rows = torch.zeros(3, 1000)
+    assert draw_tokens(rows.clone(), draws) == draw_tokens(rows.clone(), draws)
 
 
 def test_the_global_random_state_is_neither_read_nor_changed() -> None:
@@ -142,27 +127,14 @@ def test_a_neighbour_that_truncates_hides_no_token_of_a_row_that_does_not() -> N
     assert kept.tolist() == [[0.0, -20.0], [0.0, -torch.inf]]
 
 
-def test_half_precision_logits_are_taken() -> None:
-    logits = random_logits(3).bfloat16()
-    assert draw_tokens(logits, [Draw()] * 3) == logits.float().argmax(-1).tolist()
+COLD = [1e-6, 1e-30, 1e-38, 5e-324]
 
 
-@pytest.mark.parametrize("temperature", [1e-6, 1e-30])
-def test_a_temperature_near_zero_is_nearly_greedy(temperature: float) -> None:
-    logits = random_logits(4)
-    draws = [Draw(temperature, seed=seed) for seed in range(4)]
-    assert draw_tokens(logits.clone(), draws) == logits.argmax(-1).tolist()
-
-
-# ---- weights
-
-
-@pytest.mark.parametrize(
-    "coldest", [Draw(1e-38), Draw(5e-324), Draw(1.0, top_p=1e-300), Draw(1.0, top_k=1)]
-)
-def test_next_to_nothing_is_greedy(coldest: Draw) -> None:
+def test_next_to_nothing_is_greedy() -> None:
     logits = random_logits(20)
-    assert draw_tokens(logits.clone(), [coldest] * 20) == logits.argmax(-1).tolist()
+    for coldest in (*map(Draw, COLD), Draw(1.0, top_p=1e-300), Draw(1.0, top_k=1)):
+        draws = [replace(coldest, seed=seed) for seed in range(20)]
+        assert draw_tokens(logits.clone(), draws) == logits.argmax(-1).tolist(), coldest
 
 
 @pytest.mark.parametrize("hottest", [1e300, 10**300])
@@ -174,26 +146,22 @@ def test_the_hottest_draw_is_uniform_and_leaves_its_neighbour_alone(hottest: flo
     assert draw_tokens(logits.repeat(2, 1), [Draw(1.0, seed=3), Draw(hottest)])[:1] == alone
 
 
-def test_allowed_tokens_are_weighed_among_themselves() -> None:
-    found = weigh_tokens(logits_of(0.1, 0.4, 0.2, 0.3)[None], {0: Draw(allowed=(1, 3))})
-    assert torch.tensor(found[0]).exp().tolist() == pytest.approx([4 / 7, 3 / 7])
+# ---- weights
 
 
-def test_allowed_tokens_are_weighed_among_all_where_that_is_asked_for() -> None:
+def test_allowed_tokens_are_weighed_among_themselves_or_among_all_each_row_for_itself() -> None:
     logits = random_logits(40)
-    draws = {row: Draw(allowed=(1, 3, row), among_all=row % 3 > 0) for row in range(5, 40)}
-    for row, logs in weigh_tokens(logits, draws).items():
-        among = logits[row] if row % 3 else logits[row, [1, 3, row]]
-        expected = logits[row, [1, 3, row]].double() - among.double().logsumexp(0)
-        assert logs == pytest.approx(expected.tolist(), abs=1e-9)
-
-
-def test_rows_with_different_allowed_tokens_are_weighed_each_for_itself() -> None:
-    logits = random_logits(5)
-    allowed = [(3,), (0, 49), (5, 6, 7, 8), (0, 49), (1, 2, 3)]
-    found = weigh_tokens(logits, {i: Draw(allowed=each) for i, each in enumerate(allowed)})
-    for row, each, logs in zip(logits, allowed, found.values(), strict=True):
-        assert logs == pytest.approx(row[list(each)].log_softmax(-1).tolist(), abs=1e-6)
+    allowed = [(3,), (0, 49), (5, 6, 7, 8), (1, 3, 9), (0, 49), (1, 2, 3), (49,)]
+    draws = {
+        row: Draw(allowed=allowed[row % 7], among_all=row % 3 > 0, weigh=True)
+        for row in range(5, 40)
+    }
+    found = weigh_tokens(logits, draws)
+    assert list(found) == list(draws)
+    for row, logs in found.items():
+        own = logits[row, list(allowed[row % 7])].double()
+        among = logits[row].double() if row % 3 else own
+        assert logs == pytest.approx((own - among.logsumexp(0)).tolist(), abs=1e-9)
 
 
 def test_tokens_are_equally_likely_only_if_their_logits_are_equal() -> None:

@@ -9,21 +9,24 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.arrays import Slots
-from relquery.config import EngineConfig
-from relquery.engine.clock import RealClock
 from relquery.engine.executor import Chunk, Drawn
-from relquery.engine.loop import Loop
 from relquery.engine.request.labels import LabelTrie, Normalization
 from relquery.engine.request.pieces import Placing
 from relquery.engine.request.request import Request
 from relquery.engine.request.rules import Rules
-from relquery.model.networks.load import LoadedModel, prepare
 from relquery.model.torch_executor import TorchExecutor
-from tests.model.oracle.architectures import VOCABULARY, NoTokenizer, build, failing_second_layer
+from tests.model.oracle.architectures import (
+    VOCABULARY,
+    engine_of,
+    failing_second_layer,
+    finished,
+    model_of,
+    placing_of,
+)
 from tests.model.oracle.dense import dense_logits
 from tests.model.test_spans import Spec, dense_chain, engine_chain
 
@@ -31,15 +34,6 @@ ARCHITECTURES = ["llama", "qwen3", "gpt2", "opt", "gemma2", "gemma3", "gpt_neox"
 END = frozenset({2, 90})
 LABELS = ((5, 6, 7), (5, 6, 8, 9), (10,), (11, 12), (11, 40, 3), (10, 30), (5, 6, 8, 4))
 Labels = tuple[tuple[int, ...], ...]
-
-_MODELS: dict[str, tuple[LoadedModel, Any]] = {}
-
-
-def model_of(name: str) -> tuple[LoadedModel, Any]:
-    """A network on our attention, and the stock one."""
-    if name not in _MODELS:
-        _MODELS[name] = prepare(build(name), cast(Any, NoTokenizer()), name), build(name)
-    return _MODELS[name]
 
 
 class Counted(TorchExecutor):
@@ -81,28 +75,12 @@ def serve(
 ) -> tuple[list[Request], int]:
     """Requests that were submitted one after the other and run together, and how many steps."""
     model, _ = model_of(name)
-    config = EngineConfig(**({"cache_tokens": 2048, "block_size": 4} | limits))
-    slots = config.cache_tokens // config.block_size * config.block_size
-    executor = Counted(
-        model.forward,
-        slots,
-        config.segment_sharing,
-        model.positions,
-        config.relocation,
-        config.slice_tokens,
-    )
-    engine = Loop(executor, config, RealClock())
-    placing: Placing = "request" if config.relocation == "cidra" else "chain"
-    if not model.positions.relocatable:
-        placing = "bound"
+    engine = engine_of(model, Counted, **{"cache_tokens": 2048, "block_size": 4} | limits)
+    placing = placing_of(model, limits.get("relocation", "queries"))
     requests = [make(number, placing) for number in range(count)]
-    for request in requests:
-        engine.submit(request)
-    while engine.waiting or engine.running:
-        engine.step()
-        engine.pool.check()
+    list(finished(engine, requests))
     assert engine.pool.held == 0
-    return requests, executor.steps
+    return requests, cast(Counted, engine._executor).steps
 
 
 def reference(name: str, spec: Spec, labels: Labels = LABELS) -> list[float]:
@@ -147,6 +125,9 @@ REFERENCES: dict[Normalization, Callable[..., list[float]]] = {
 }
 
 
+BRANCH: list[Normalization] = ["branch"]
+
+
 def check(
     name: str,
     specs: Sequence[Spec],
@@ -179,13 +160,11 @@ SPANNED = [
 ]
 
 
-@pytest.mark.parametrize("normalization", REFERENCES)
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_scores_are_those_of_the_stock_network_over_prompt_and_label(
-    name: str, normalization: Normalization
-) -> None:
-    requests = check(name, [*PLAIN, *SPANNED], normalization=normalization)
-    assert len({tuple(request.output) for request in requests}) > 2
+def test_scores_are_those_of_the_stock_network_over_prompt_and_label(name: str) -> None:
+    for normalization in REFERENCES if name in {"llama", "gpt2", "bloom"} else BRANCH:
+        requests = check(name, [*PLAIN, *SPANNED], normalization=normalization)
+        assert len({tuple(request.output) for request in requests}) > 2
 
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -202,13 +181,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("limits", SETTINGS.values(), ids=SETTINGS)
-@pytest.mark.parametrize("normalization", REFERENCES)
-@pytest.mark.parametrize("name", ["llama", "gemma2"])
-def test_scores_are_the_same_in_every_setting(
-    name: str, limits: dict[str, Any], normalization: Normalization
-) -> None:
-    check(name, [*PLAIN, *SPANNED], normalization=normalization, **limits)
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_scores_are_the_same_in_every_setting(setting: str) -> None:
+    normalization = list(REFERENCES)[list(SETTINGS).index(setting) % 2]
+    check("gemma2", [*PLAIN, *SPANNED], normalization=normalization, **SETTINGS[setting])
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt2", "bloom"])
@@ -219,10 +195,9 @@ def test_a_prompt_that_is_cached_but_for_its_last_token_has_the_same_scores(name
     assert again.scores == pytest.approx(first.scores, abs=1e-5)
 
 
-@pytest.mark.parametrize("name", ["llama", "gpt2"])
-def test_one_pass_suffices(name: str) -> None:
-    assert served(name, PLAIN)[1] == 1
-    assert served(name, PLAIN, scored=False)[1] > 1
+def test_one_pass_suffices() -> None:
+    assert served("gpt2", PLAIN)[1] == 1
+    assert served("gpt2", PLAIN, scored=False)[1] > 1
 
 
 TOKEN = st.integers(3, 12)
@@ -231,8 +206,9 @@ LABEL_SETS = st.lists(
 ).map(tuple)
 
 
-@pytest.mark.parametrize("name", ["llama", "gpt2", "gemma3"])
-@settings(max_examples=15)
+@pytest.mark.parametrize(
+    "name", ["llama", *(pytest.param(name, marks=pytest.mark.long) for name in ("gpt2", "gemma3"))]
+)
 @given(
     labels=LABEL_SETS,
     prompts=st.lists(st.lists(TOKEN, min_size=1, max_size=12).map(tuple), min_size=1, max_size=4),
@@ -250,9 +226,7 @@ def test_the_answer_is_the_one_that_decoding_step_by_step_gives(
 
 
 def test_what_fails_between_two_layers_leaves_nothing_and_is_scored_again() -> None:
-    model, _ = model_of("llama")
-    executor = TorchExecutor(model.forward, 256)
-    engine = Loop(executor, EngineConfig(cache_tokens=256, block_size=4), RealClock())
+    engine = engine_of(model_of("llama")[0], cache_tokens=256, block_size=4)
     request = Request(0, np.array(COMMON, np.int32), 1, rules=Rules(END, LABELS), scored=True)
     engine.submit(request)
     with failing_second_layer(), pytest.raises(KeyboardInterrupt):

@@ -6,6 +6,7 @@ import io
 import re
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Any
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
@@ -17,7 +18,8 @@ CELLS = re.findall(r"^```ipython\n(.*?)^```", PAGE.read_text(encoding="utf-8"), 
 def test_the_cells_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VIRTUAL_ENV", raising=False)  # IPython warns if it is another one
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
-    shell = InteractiveShell()
+    make: Any = InteractiveShell
+    shell = make()
     shell.history_manager.enabled = False
     with redirect_stdout(io.StringIO()):
         for cell in CELLS:

@@ -20,40 +20,48 @@ from nbclient import NotebookClient
 import relquery as rq
 from relquery.connection import connect
 from relquery.sql.result import Result
+from tests.ir.cases import case_file
 from tests.sql.conftest import SETUP, fails_for_dune
 from tests.sql.fakes import FakeBackend
 
+_Shell: Any = InteractiveShell
+_v4: Any = nbformat.v4
 ROOT = Path(__file__).parents[2]
 Run = Callable[[str], Any]
 Fails = Callable[[str], str]
 
 
 @pytest.fixture(scope="module")
-def ipython(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InteractiveShell]:
+def ipython(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("VIRTUAL_ENV", raising=False)  # IPython warns if it is another one
         patch.setenv("IPYTHONDIR", str(tmp_path_factory.mktemp("ipython")))
-        shell = InteractiveShell()
+        shell = _Shell()
         shell.history_manager.enabled = False
         yield shell
         shell.history_manager.end_session()
         shell.atexit_operations = lambda: None
 
 
+@pytest.fixture(scope="module")
+def con() -> Iterator[rq.Connection]:
+    with connect(FakeBackend(fails_for_dune)) as con:
+        con.database.execute(SETUP)
+        yield con
+
+
 @pytest.fixture
-def shell(ipython: InteractiveShell) -> Iterator[InteractiveShell]:
+def shell(ipython: Any, con: rq.Connection) -> Any:
     """A shell with the extension, and a connection in the variable `con`."""
     ipython.reset(new_session=False)
     ipython.extension_manager.loaded.discard("relquery")
-    with connect(FakeBackend(fails_for_dune)) as con:
-        con.database.execute(SETUP)
-        ipython.run_line_magic("load_ext", "relquery")
-        ipython.push({"con": con})
-        yield ipython
+    ipython.run_line_magic("load_ext", "relquery")
+    ipython.push({"con": con})
+    return ipython
 
 
 @pytest.fixture
-def run(shell: InteractiveShell) -> Run:
+def run(shell: Any) -> Run:
     """Runs a cell; gives its value."""
 
     def run(cell: str) -> Any:
@@ -66,7 +74,7 @@ def run(shell: InteractiveShell) -> Run:
 
 
 @pytest.fixture
-def fails(shell: InteractiveShell) -> Fails:
+def fails(shell: Any) -> Fails:
     """Runs a cell that fails; gives all that is shown."""
 
     def fails(cell: str) -> str:
@@ -103,7 +111,7 @@ def test_parameters_are_variables_and_never_become_sql(run: Run) -> None:
     assert found.fetchall() == [("x' OR 1=1 --", "ALIEN")]
 
 
-def test_a_line_is_read_like_a_cell(run: Run, shell: InteractiveShell) -> None:
+def test_a_line_is_read_like_a_cell(run: Run, shell: Any) -> None:
     evil = "'up', title) AS x, 'evil' AS evil, upper('b'"
     shell.push({"ask": evil, "title": "PYTHON"})
     query = "SELECT LLM($ask, title), LLM('up {title}') FROM films WHERE id = 1"
@@ -113,19 +121,17 @@ def test_a_line_is_read_like_a_cell(run: Run, shell: InteractiveShell) -> None:
     assert not any("PYTHON" in str(one) for one in shell.user_ns["con"].backend.asked)
 
 
-@pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame, pa.table])
-def test_frames_are_tables_of_their_names(
-    shell: InteractiveShell, run: Run, kind: Callable[[dict[str, list[str]]], object]
-) -> None:
+def test_frames_are_tables_of_their_names(shell: Any, run: Run) -> None:
     query = "%%relquery\nSELECT LLM('up', f.word) FROM words AS f"
-    shell.push({"words": kind({"word": ["one"]})})
-    assert run(query).fetchall() == [("ONE",)]
-    shell.push({"words": kind({"word": ["two"]})})
-    assert run(query).fetchall() == [("TWO",)], "the variable as it is now"
-    assert "words" not in shell.user_ns["con"].tables()
+    for kind in (pd.DataFrame, pl.DataFrame, pa.table):
+        shell.push({"words": kind({"word": ["one"]})})
+        assert run(query).fetchall() == [("ONE",)]
+        shell.push({"words": kind({"word": ["two"]})})
+        assert run(query).fetchall() == [("TWO",)], "the variable as it is now"
+        assert "words" not in shell.user_ns["con"].tables()
 
 
-def test_tables_come_before_variables(shell: InteractiveShell, run: Run) -> None:
+def test_tables_come_before_variables(shell: Any, run: Run) -> None:
     frame = pd.DataFrame({"id": [77]})
     shell.push({"films": frame, "entry": frame, "made": frame})
     assert len(run("%relquery SELECT id FROM films")) == 6
@@ -141,7 +147,7 @@ def test_explain_and_preview_are_options(run: Run) -> None:
 
 
 def test_connect_binds_a_connection_that_later_cells_use(
-    shell: InteractiveShell, run: Run, monkeypatch: pytest.MonkeyPatch
+    shell: Any, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: dict[str, Any] = {}
 
@@ -164,39 +170,19 @@ def test_connect_binds_a_connection_that_later_cells_use(
     shell.user_ns["mine"].close()
 
 
-@pytest.mark.parametrize(
-    ("cell", "message"),
-    [
+def test_an_error_is_a_message_without_a_traceback(fails: Fails) -> None:
+    for cell, message in [
+        *case_file(__file__, "errors.txt"),
         ("%%relquery\nSELECT\n  FROM films WHERE", "\n  "),
-        ("%relquery SELECT titel FROM films", "Column 'titel' is not in table films"),
-        ("%relquery SELECT $nothing", "there is no variable 'nothing'"),
-        ("%relquery SELECT ?", "write $name"),
-        ("%relquery --con ask SELECT 1", "'ask' is not a relquery connection"),
-        ("%%relquery --nope\nSELECT 1", "has no option --nope. Options: --con, --out"),
-        ("%%relquery --out\nSELECT 1", "--out: expected one argument"),
-        ("%%relquery --modle x\nSELECT 1", "The model is chosen once: %relquery connect MODEL."),
-        ("%%relquery --explian\nSELECT 1", "Did you mean '--explain'?"),
-        ("%relquery conect demo", "'conect' is neither SQL nor a command. Did you mean 'connect'?"),
-        ("%relquery connect demo --databse x", "Did you mean '--database'?"),
-        ("%%relquery SELECT 2\nSELECT 1", "SQL begins on the line below"),
-        ("%relquery connect", "Name a model: %relquery connect demo"),
-        ("%relquery connect demo memory", "must be NAME=VALUE"),
-    ],
-)
-def test_an_error_is_a_message_without_a_traceback(fails: Fails, cell: str, message: str) -> None:
-    said = fails(cell)
-    assert message in said
-    assert "Traceback" not in said
-    assert ".py" not in said
+    ]:
+        said = fails(cell)
+        assert message in said, cell
+        assert "Traceback" not in said
+        assert ".py" not in said
+    assert fails("%relquery SELECT 1 +* 2 FRM films").rstrip().endswith("^"), "points at its place"
 
 
-def test_a_syntax_error_points_at_its_place(fails: Fails) -> None:
-    assert fails("%relquery SELECT 1 +* 2 FRM films").rstrip().endswith("^")
-
-
-def test_without_a_connection_the_message_says_how_to_get_one(
-    shell: InteractiveShell, fails: Fails
-) -> None:
+def test_without_a_connection_the_message_says_how_to_get_one(shell: Any, fails: Fails) -> None:
     shell.user_ns.pop("con")
     assert "%relquery connect demo" in fails("%relquery SELECT 1")
 
@@ -210,6 +196,7 @@ def test_warnings_are_lines_and_missing_values_are_in_the_result(
     assert line.startswith("Warning: ")
 
 
+@pytest.mark.long
 def test_a_real_notebook_shows_a_table(tmp_path: Path) -> None:
     cells = [
         "%load_ext relquery",
@@ -219,7 +206,7 @@ def test_a_real_notebook_shows_a_table(tmp_path: Path) -> None:
         "%%relquery\nSELECT t, LLM('Good?', t, labels := ['Yes', 'No']) AS good FROM films",
         "%%relquery\nSELECT nothing FROM films",
     ]
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(one) for one in cells])
+    notebook = _v4.new_notebook(cells=[_v4.new_code_cell(one) for one in cells])
     resources = {"metadata": {"path": tmp_path}}
     source = Path(rq.__file__).parents[1]  # the package that is tested here
     client = NotebookClient(notebook, timeout=120, allow_errors=True, resources=resources)

@@ -61,14 +61,8 @@ def server(command: str) -> Iterator[Server]:
 def in_shell(command: str) -> str:
     """What a command prints. `python` is the one that runs the tests."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    ran = subprocess.run(
-        ("bash", "-c", command),
-        env={**os.environ, "PATH": path},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    words, env = ("bash", "-c", command), {**os.environ, "PATH": path}
+    ran = subprocess.run(words, env=env, capture_output=True, text=True, timeout=120, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran.stdout
 

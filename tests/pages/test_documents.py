@@ -44,15 +44,12 @@ def test_the_readme_claims_what_the_documents_show(claim: str) -> None:
 
 
 @pytest.mark.parametrize("page", HOW_IT_WORKS, ids=lambda page: page.stem)
-def test_a_page_claims_what_the_documents_show(page: Path) -> None:
-    claims = _CLAIM.findall(page.read_text(encoding="utf-8"))
+def test_a_page_claims_what_the_documents_show_and_names_what_is_there(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    claims = _CLAIM.findall(text)
     assert claims or page.stem in ("index", "prompt-cache")
     for said, percent, figure in claims:
         assert is_rounded(said, ALL[figure] * (100 if percent else 1)), figure
-
-
-@pytest.mark.parametrize("page", HOW_IT_WORKS, ids=lambda page: page.stem)
-def test_a_page_names_modules_and_tests_that_are_there(page: Path) -> None:
-    for path in _PATH.findall(page.read_text(encoding="utf-8")):
+    for path in _PATH.findall(text):
         root = ROOT if path.startswith("tests/") else ROOT / "src" / "relquery"
         assert (root / path).exists(), path

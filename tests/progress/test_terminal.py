@@ -10,7 +10,7 @@ import re
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -25,7 +25,7 @@ from relquery.progress import terminal
 from relquery.progress.tally import Stage, Tally
 from relquery.progress.terminal import DELAY, Drawer
 from relquery.progress.watch import Checked, watching
-from relquery.prompt import Answer, Finish
+from relquery.prompt import Answer, Finish, Prompt, Sampling
 
 PATIENCE = 15.0  # seconds after which a test fails
 QUERY = "SELECT LLM('up', i) FROM range(4) t(i)"
@@ -36,12 +36,13 @@ class Screen:
     """A pseudo terminal: what is written to `stream` comes to `text`."""
 
     stream: Any
+    monkeypatch: pytest.MonkeyPatch
     text: str = ""
     came: threading.Condition = field(default_factory=threading.Condition)
 
-    def attach(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def attach(self) -> None:
         """Make it standard error. In a fixture, pytest would replace it again."""
-        monkeypatch.setattr(sys, "stderr", self.stream)
+        self.monkeypatch.setattr(sys, "stderr", self.stream)
 
     def read(self, end: int) -> None:
         """Read until the terminal is closed."""
@@ -85,7 +86,7 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Screen]:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "120")
     stream = os.fdopen(theirs, "w", buffering=1)
-    found = Screen(stream)
+    found = Screen(stream, monkeypatch)
     reader = threading.Thread(target=found.read, args=(ours,), daemon=True)
     reader.start()
     yield found
@@ -102,7 +103,7 @@ class Waiting(Backend):
     def __init__(self, between: Callable[[int], None]) -> None:
         self.between = between
 
-    def answer(self, prompts, sampling):
+    def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Iterator[tuple[int, Answer]]:
         for at in range(len(prompts)):
             if at:
                 self.between(at)
@@ -118,10 +119,8 @@ def jumping() -> Callable[[], float]:
     return lambda: float(next(seconds))
 
 
-def test_a_long_query_shows_what_it_counts_and_leaves_nothing(
-    screen: Screen, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    screen.attach(monkeypatch)
+def test_a_long_query_shows_what_it_counts_and_leaves_nothing(screen: Screen) -> None:
+    screen.attach()
 
     def until_seen(at: int) -> None:
         screen.wait_for(f"{at} of 4, {at} call")
@@ -135,10 +134,8 @@ def test_a_long_query_shows_what_it_counts_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("progress", [False, lambda *_: None])
-def test_false_or_a_function_of_the_user_shows_nothing(
-    progress: Any, screen: Screen, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    screen.attach(monkeypatch)
+def test_false_or_a_function_of_the_user_shows_nothing(progress: Any, screen: Screen) -> None:
+    screen.attach()
     with connect(Waiting(lambda at: None), clock=jumping(), progress=progress) as con:
         con.sql(QUERY)
     with connect(Waiting(lambda at: None), clock=jumping()) as con:
@@ -146,10 +143,8 @@ def test_false_or_a_function_of_the_user_shows_nothing(
     assert screen.text == ""
 
 
-def test_true_for_a_query_is_stronger_than_false_for_the_connection(
-    screen: Screen, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    screen.attach(monkeypatch)
+def test_true_for_a_query_is_stronger_than_false_for_the_connection(screen: Screen) -> None:
+    screen.attach()
     waiting = Waiting(lambda at: screen.wait_for("projection 1"))
     with connect(waiting, clock=jumping(), progress=False) as con:
         con.sql(QUERY, progress=True)
@@ -165,10 +160,8 @@ def test_without_a_terminal_there_is_no_output_at_all(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
-def test_what_ends_a_query_early_ends_its_line(
-    error: type[BaseException], screen: Screen, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    screen.attach(monkeypatch)
+def test_what_ends_a_query_early_ends_its_line(error: type[BaseException], screen: Screen) -> None:
+    screen.attach()
 
     def fail(at: int) -> None:
         screen.wait_for("projection 1")
@@ -182,10 +175,8 @@ def test_what_ends_a_query_early_ends_its_line(
     assert not [one for one in threading.enumerate() if one.name == "relquery progress"]
 
 
-def test_logs_and_warnings_stand_above_the_line(
-    screen: Screen, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    screen.attach(monkeypatch)
+def test_logs_and_warnings_stand_above_the_line(screen: Screen) -> None:
+    screen.attach()
     handler = logging.StreamHandler(sys.stderr)
     logger = logging.getLogger("tests.progress")
     logger.addHandler(handler)
@@ -211,10 +202,8 @@ def _printed(message: Warning | str, *_: object, **__: object) -> None:
     print(message, file=sys.stderr)
 
 
-def test_of_two_runs_at_a_time_one_is_shown(
-    screen: Screen, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    screen.attach(monkeypatch)
+def test_of_two_runs_at_a_time_one_is_shown(screen: Screen) -> None:
+    screen.attach()
     inner = connect(Waiting(lambda at: None), clock=jumping())
 
     def nested(at: int) -> None:
@@ -311,7 +300,7 @@ def test_other_values_are_refused(progress: Any) -> None:
 def test_a_terminal_without_a_cursor_shows_nothing(
     screen: Screen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    screen.attach(monkeypatch)
+    screen.attach()
     assert terminal.is_terminal()
     monkeypatch.setenv("TERM", "dumb")
     assert not terminal.is_terminal()

@@ -22,6 +22,15 @@ from tests.retrieval.fakes import Letters
 TEXTS = [f"text {chr(97 + at % 26)}{at * at}" for at in range(3000)]
 
 
+def kept(folder: Path, texts: list[str]) -> tuple[Float32s, Path]:
+    """The vectors of texts, and the file that an earlier program has kept them in."""
+    vectors = KnownVectors(Letters(), folder)
+    found = vectors.of(texts)
+    vectors.close()
+    (file,) = folder.iterdir()
+    return found, file
+
+
 def test_a_text_is_embedded_once_whatever_is_asked_with_it() -> None:
     embedder = Letters()
     vectors = KnownVectors(embedder)
@@ -95,8 +104,7 @@ def test_a_disk_that_is_full_costs_no_vector_and_is_told_once(tmp_path: Path) ->
 def test_a_file_that_cannot_be_opened_leaves_the_vectors_in_memory(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    KnownVectors(Letters(), tmp_path).of(["a"])
-    (file,) = tmp_path.iterdir()
+    _, file = kept(tmp_path, ["a"])
     file.unlink()
     file.mkdir()
     embedder = Letters()
@@ -108,15 +116,14 @@ def test_a_file_that_cannot_be_opened_leaves_the_vectors_in_memory(
     assert "damaged" not in caplog.text
 
 
-@pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.6, 0.95])
+@pytest.mark.parametrize(
+    "share", [0.0, 0.6, *(pytest.param(at, marks=pytest.mark.long) for at in (0.01, 0.3, 0.95))]
+)
 def test_a_file_cut_short_is_made_again(
     tmp_path: Path, share: float, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-    vectors = KnownVectors(Letters(), tmp_path)
-    expected = vectors.of(TEXTS)
-    vectors.close()
-    (file,) = tmp_path.iterdir()
+    expected, file = kept(tmp_path, TEXTS)
     os.truncate(file, int(share * file.stat().st_size))
     damaged = KnownVectors(Letters(), tmp_path)
     np.testing.assert_array_equal(damaged.of(TEXTS), expected)
@@ -129,10 +136,7 @@ def test_a_file_cut_short_is_made_again(
 
 def test_flipped_bytes_never_give_another_vector(tmp_path: Path) -> None:
     texts = TEXTS[:60]
-    vectors = KnownVectors(Letters(), tmp_path)
-    expected = vectors.of(texts)
-    vectors.close()
-    (file,) = tmp_path.iterdir()
+    expected, file = kept(tmp_path, texts)
     whole = file.read_bytes()
     used = [at for at in range(len(whole)) if whole[at]]
     asked = 0
@@ -146,26 +150,20 @@ def test_flipped_bytes_never_give_another_vector(tmp_path: Path) -> None:
     assert asked
 
 
-def test_a_file_that_somebody_removes_is_made_again(tmp_path: Path) -> None:
-    vectors = KnownVectors(Letters(), tmp_path)
-    vectors.of(["a"])
-    (file,) = tmp_path.iterdir()
-    file.unlink()
-    vectors.of(["b"])
-    vectors.close()
-    embedder = Letters()
-    KnownVectors(embedder, tmp_path).of(["a", "b"])
-    assert embedder.asked == ["a"]
-
-
-def test_a_closed_store_is_opened_again(tmp_path: Path) -> None:
+def test_a_store_that_was_closed_or_removed_is_opened_again(tmp_path: Path) -> None:
     embedder = Letters()
     vectors = KnownVectors(embedder, tmp_path)
     vectors.of(["a"])
     vectors.close()
     vectors.of_distinct(["a", "b"])
-    vectors.close()
     assert embedder.asked == ["a", "b"]
+    (file,) = tmp_path.iterdir()
+    file.unlink()
+    vectors.of(["c"])
+    vectors.close()
+    later = Letters()
+    KnownVectors(later, tmp_path).of(["a", "b", "c"])
+    assert later.asked == ["a", "b"]
 
 
 def test_a_model_of_other_dimensions_is_refused_in_a_later_process_too(tmp_path: Path) -> None:
@@ -173,9 +171,7 @@ def test_a_model_of_other_dimensions_is_refused_in_a_later_process_too(tmp_path:
         def embed(self, texts: Sequence[str]) -> Float32s:
             return np.ones((len(texts), 30), np.float32)
 
-    vectors = KnownVectors(Letters(), tmp_path)
-    vectors.of(["a"])
-    vectors.close()
+    kept(tmp_path, ["a"])
     wider = KnownVectors(Wider(), tmp_path)
     with pytest.raises(RequestError, match=r"30 dimensions, and of 26 before.* in another folder"):
         wider.of(["b"])
@@ -207,6 +203,7 @@ def program(folder: Path, log: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-W", "error", "-c", PROGRAM, folder, log])
 
 
+@pytest.mark.long
 def test_a_killed_process_loses_at_most_what_was_under_way(tmp_path: Path) -> None:
     folder, log = tmp_path / "index", tmp_path / "log"
     folder.mkdir()
@@ -226,6 +223,7 @@ def test_a_killed_process_loses_at_most_what_was_under_way(tmp_path: Path) -> No
     assert len(log.read_text().splitlines()) == len(asked)
 
 
+@pytest.mark.long
 def test_two_processes_write_at_once(tmp_path: Path) -> None:
     folder, log = tmp_path / "index", tmp_path / "log"
     folder.mkdir()

@@ -13,7 +13,8 @@ from relquery.retrieval.pairs import cosines, groups, nearest
 
 def unit(count: int, width: int, seed: int) -> Float32s:
     vectors = np.random.default_rng(seed).normal(size=(count, width)).astype(np.float32)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit_vectors: Float32s = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return unit_vectors
 
 
 @pytest.mark.parametrize(("count", "threshold"), [(0, 0.5), (1, 0.5), (1200, 0.8), (1200, 0.99)])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from relquery.arrays import Float32s
 from relquery.errors import RequestError
 from relquery.retrieval.embedder import Embedder
 from relquery.retrieval.known import KnownVectors
-from relquery.retrieval.vectors import ByVectors
+from relquery.retrieval.vectors import ByVectors, VectorIndex
 from tests.retrieval.fakes import Letters
 
 TEXTS = ["cab", "abc abc", "zebra", "xyz", "", "queue"]
@@ -30,10 +32,7 @@ def test_finds_the_highest_cosines() -> None:
         np.testing.assert_allclose(hits.scores, np.sort(scores)[::-1][:3], atol=1e-5)
         np.testing.assert_allclose(hits.scores, scores[hits.texts], atol=1e-5)
         assert len(set(hits.texts)) == 3
-
-
-def test_more_than_there_are_are_all_found() -> None:
-    (hits,) = ByVectors(KnownVectors(Letters())).index(TEXTS).search(["a"], 100)
+    (hits,) = index.search(["a"], 100)  # more than there are
     assert sorted(hits.texts.tolist()) == list(range(len(TEXTS)))
 
 
@@ -45,20 +44,16 @@ def test_only_new_texts_are_embedded() -> None:
     changed = ["new", *TEXTS[2:], "newer"]
     index = indexing.index(changed)
     assert embedder.asked == ["new", "newer"]
+    assert isinstance(index, VectorIndex)
     np.testing.assert_array_equal(index.vectors, unit_vectors(changed))
 
 
-def test_no_texts_are_an_index_that_finds_nothing() -> None:
+def test_no_texts_are_an_index_that_finds_nothing_and_an_empty_one_is_near_to_nothing() -> None:
     indexing = ByVectors(KnownVectors(Letters()))
-    (hits,) = indexing.index([]).search(["a"], 3)
-    assert len(hits.texts) == 0
-    (hits,) = indexing.index(["a"]).search(["a"], 3)
-    assert hits.texts.tolist() == [0]
-    (hits,) = indexing.index([]).search(["a"], 3)
-    assert len(hits.texts) == 0
-
-
-def test_a_text_without_a_vector_is_near_to_nothing() -> None:
+    texts: list[list[str]] = [[], ["a"], []]
+    for some in texts:
+        (hits,) = indexing.index(some).search(["a"], 3)
+        assert hits.texts.tolist() == [0] * len(some)
     assert unit_vectors(["", "ab"]).tolist()[0] == [0.0] * 26
 
 
@@ -75,34 +70,27 @@ FAULTS: dict[str, tuple[object, str]] = {
 }
 
 
-class Wrong(Letters):
-    def embed(self, texts: list[str]) -> Float32s:  # type: ignore[override]
-        return FAULTS[self.version][0]  # type: ignore[return-value]
+@dataclass(slots=True)
+class Giving(Letters):
+    """Gives what it is told to, or fails with it."""
+
+    gives: Any = None
+
+    def embed(self, texts: Sequence[str]) -> Float32s:
+        if isinstance(self.gives, Exception):
+            raise self.gives
+        return cast(Float32s, self.gives)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_an_embedder_that_gives_no_vectors_is_told(fault: str) -> None:
-    broken: Embedder = Wrong(fault)
-    said = f"embedder letters {fault} returned {FAULTS[fault][1]}.*; expected one vector"
-    with pytest.raises(RequestError, match=said):
-        unit_vectors(["a", "b"], broken)
-
-
-def test_whole_numbers_and_lists_are_vectors() -> None:
-    class Lists(Letters):
-        def embed(self, texts: list[str]) -> Float32s:  # type: ignore[override]
-            return [[3, 4] for _ in texts]  # type: ignore[return-value]
-
-    np.testing.assert_allclose(unit_vectors(["a", "b"], Lists()), [[0.6, 0.8]] * 2)
-
-
-def test_an_embedder_that_fails_is_told_with_its_error() -> None:
-    class Failing(Letters):
-        def embed(self, texts: Sequence[str]) -> Float32s:
-            raise KeyError("tower")
-
+def test_an_embedder_that_fails_or_gives_no_vectors_is_told() -> None:
+    for fault, (vectors, message) in FAULTS.items():
+        said = f"embedder letters {fault} returned {message}.*; expected one vector"
+        with pytest.raises(RequestError, match=said):
+            unit_vectors(["a", "b"], Giving(fault, gives=vectors))
     with pytest.raises(RequestError, match="embedder letters 1 failed with KeyError: 'tower'"):
-        unit_vectors(["a"], Failing())
+        unit_vectors(["a"], Giving(gives=KeyError("tower")))
+    whole_numbers = unit_vectors(["a", "b"], Giving(gives=[[3, 4], [3, 4]]))
+    np.testing.assert_allclose(whole_numbers, [[0.6, 0.8]] * 2)
 
 
 class Growing(Letters):
@@ -118,11 +106,7 @@ def test_vectors_of_one_embedder_must_keep_their_dimensions() -> None:
     index = ByVectors(KnownVectors(Growing())).index(["a"])
     with pytest.raises(RequestError, match=said):
         list(index.search(["b"], 1))
-    indexing = ByVectors(KnownVectors(Growing()))
-    indexing.index(["a"])
-    with pytest.raises(RequestError, match=said):
-        indexing.index(["a", "b"])
-    vectors = KnownVectors(Growing())
-    vectors.of(["a"])
-    with pytest.raises(RequestError, match=said):
-        vectors.of(["a", "b"])
+    for ask in (ByVectors(KnownVectors(Growing())).index, KnownVectors(Growing()).of):
+        ask(["a"])
+        with pytest.raises(RequestError, match=said):
+            ask(["a", "b"])

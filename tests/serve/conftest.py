@@ -1,4 +1,4 @@
-"""Servers in processes of their own."""
+"""Servers: in this process, and in processes of their own."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,12 +20,13 @@ import duckdb
 import httpx
 import pytest
 
+from relquery.errors import OrderWarning, PartialResultWarning, PromptWarning
 from relquery.serve.settings import ServeConfig
 
 pytest.importorskip("torch", reason="needs relquery[local]")
 pytest.importorskip("fastapi", reason="needs relquery[serve]")
 
-STARTING = 300.0  # seconds that a server has to take requests: the first in a tree compiles
+from tests.serve.inside import STARTING, in_threads
 
 _MAIN = """
 import pickle, sys
@@ -35,7 +37,7 @@ if __name__ == "__main__":
     serve(config, lambda server, port: print(port, flush=True))
 """
 
-
+USUAL = {"port": 0, "grace": 2.0, "log": "json", "log_level": "info"}
 SCHEMA = """
 <schema name="travel">
   <system>You plan travels. Answer in one sentence.</system>
@@ -54,9 +56,8 @@ SCHEMA = """
 
 @dataclass
 class Running:
-    """A server process, and where it listens. lines: of its log so far."""
+    """A server, and where it listens. lines: of its log so far."""
 
-    process: subprocess.Popen[str]
     port: int = 0
     lines: list[str] = field(default_factory=list)
 
@@ -71,6 +72,12 @@ class Running:
         return [each for each in found if each["message"] == "request"]
 
 
+class Process(Running):
+    """A server in a process of its own."""
+
+    process: subprocess.Popen[str]
+
+
 def free_port() -> int:
     """A port on which nobody listens."""
     with socket.socket() as found:
@@ -80,37 +87,41 @@ def free_port() -> int:
 
 
 @contextmanager
-def started(model: str = "demo", **settings: Any) -> Iterator[Running]:
-    """A server until the end of the block. settings: of ServeConfig."""
-    config = ServeConfig(
-        model, **{"port": 0, "grace": 2.0, "log": "json", "log_level": "info", **settings}
-    )
+def inside(model: str = "demo", **settings: Any) -> Iterator[Running]:
+    """A server in threads of this process until the end of the block. settings: of ServeConfig."""
+    found = Running()
+    with in_threads(ServeConfig(model, **{**USUAL, **settings}), found.lines) as found.port:
+        yield found
+
+
+@contextmanager
+def started(model: str = "demo", **settings: Any) -> Iterator[Process]:
+    """The same in a process of its own."""
+    config = ServeConfig(model, **{**USUAL, **settings})
     command = [sys.executable, "-c", _MAIN, pickle.dumps(config).hex()]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        found = Running(process)
+    found, piped = Process(), subprocess.PIPE
+    with subprocess.Popen(command, stdout=piped, stderr=piped, text=True) as found.process:
         reader = threading.Thread(target=_read, args=(found,), daemon=True)
         reader.start()
         try:
             _wait(found)
             yield found
         finally:
-            process.terminate()
+            found.process.terminate()
             try:
-                process.wait(40)
+                found.process.wait(40)
             except subprocess.TimeoutExpired:
-                process.kill()
+                found.process.kill()
             reader.join()
 
 
-def _read(found: Running) -> None:
+def _read(found: Process) -> None:
     assert found.process.stderr is not None
     for line in found.process.stderr:
         found.lines.append(line)
 
 
-def _wait(found: Running) -> None:
+def _wait(found: Process) -> None:
     assert found.process.stdout is not None
     line = found.process.stdout.readline()
     assert line.strip().isdigit(), f"the server has not started: {found.lines}"
@@ -119,6 +130,13 @@ def _wait(found: Running) -> None:
     while httpx.get(f"{found.url}/health").status_code != 200:
         assert time.monotonic() < until
         time.sleep(0.1)
+
+
+@pytest.fixture(autouse=True)
+def _only_answers_warn() -> None:
+    """As a server's process has it: those who ask are told in their answers."""
+    for kind in (PartialResultWarning, OrderWarning, PromptWarning):
+        warnings.simplefilter("ignore", kind)
 
 
 @pytest.fixture(scope="session")
@@ -142,5 +160,5 @@ def server(folder: Path) -> Iterator[Running]:
         "notes": str(folder / "notes.csv"),
         "shop": str(folder / "shop.duckdb"),
     }
-    with started(tables=tables, schemas=folder / "schemas") as found:
+    with inside(tables=tables, schemas=folder / "schemas") as found:
         yield found

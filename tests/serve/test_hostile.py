@@ -7,17 +7,18 @@ import re
 import socket
 import time
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.serve.conftest import Running, started
+from tests.serve.conftest import Running, inside
 
 MOST = 1 << 20
 HALF = "\ud800"  # half a character
-CHAT = {"model": "demo", "messages": [{"role": "user", "content": "Is tea good?"}]}
-ASKED = {
+CHAT: dict[str, Any] = {"model": "demo", "messages": [{"role": "user", "content": "Is tea good?"}]}
+ASKED: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": CHAT,
     "/v1/completions": {"model": "demo", "prompt": "Tea is"},
     "/v1/responses": {"model": "demo", "input": "Is tea good?"},
@@ -34,7 +35,7 @@ ASKED = {
 def hostile() -> Iterator[Running]:
     """A server that takes small bodies."""
     model = "simulated:step=0.0005,length=4"
-    with started(model, names=("demo",), tables={"movies": "demo:movies"}, max_body=MOST) as found:
+    with inside(model, names=("demo",), tables={"movies": "demo:movies"}, max_body=MOST) as found:
         yield found
 
 
@@ -65,11 +66,11 @@ def message_of(path: str, answer: httpx.Response) -> str:
     return message
 
 
-@pytest.mark.parametrize("path", ASKED)
-def test_half_a_character_in_a_name_is_told_back_in_an_error(hostile: Running, path: str) -> None:
-    answer = post(hostile, path, ASKED[path] | {"model": HALF})
-    assert answer.status_code == 404
-    assert HALF in message_of(path, answer)
+def test_half_a_character_in_a_name_is_told_back_in_an_error(hostile: Running) -> None:
+    for path, body in ASKED.items():
+        answer = post(hostile, path, body | {"model": HALF})
+        assert answer.status_code == 404
+        assert HALF in message_of(path, answer)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -84,46 +85,30 @@ def test_half_a_character_is_told_back_in_metadata_and_refused_in_a_prompt(
     assert post(hostile, "/v1/messages", body).status_code == 400
 
 
-@pytest.mark.parametrize("word", [b"NaN", b"Infinity", b"-Infinity"])
-@pytest.mark.parametrize("path", ASKED)
-def test_a_number_that_json_does_not_have_is_refused(
-    hostile: Running, path: str, word: bytes
-) -> None:
-    body = json.dumps(ASKED[path] | {"temperature": "HERE"}).encode().replace(b'"HERE"', word)
-    answer = post(hostile, path, body)
-    assert answer.status_code == 400
-    assert "not JSON" in message_of(path, answer)
-    assert word.decode() in message_of(path, answer)
+def test_a_number_that_json_does_not_have_is_refused(hostile: Running) -> None:
+    for path, word in product(ASKED, (b"NaN", b"Infinity", b"-Infinity")):
+        body = json.dumps(ASKED[path] | {"temperature": "HERE"}).encode().replace(b'"HERE"', word)
+        answer = post(hostile, path, body)
+        assert answer.status_code == 400
+        assert "not JSON" in message_of(path, answer)
+        assert word.decode() in message_of(path, answer)
+    texts = CHAT | {"messages": [{"role": "user", "content": "NaN, Infinity"}]}
+    assert post(hostile, "/v1/chat/completions", texts).status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("path", "form"),
-    [
-        (
-            "/v1/chat/completions",
-            {"response_format": {"type": "json_schema", "json_schema": {"schema": {"const": "@"}}}},
-        ),
-        (
-            "/v1/responses",
-            {"text": {"format": {"type": "json_schema", "schema": {"const": "@"}}}},
-        ),
-        (
-            "/v1/messages",
-            {"output_config": {"format": {"type": "json_schema", "schema": {"const": "@"}}}},
-        ),
-    ],
-)
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_number_that_is_too_large_in_a_schema_is_the_clients_error(
-    hostile: Running, path: str, form: Any, stream: bool
+    hostile: Running, stream: bool
 ) -> None:
-    body = json.dumps(ASKED[path] | form | {"stream": stream}).encode().replace(b'"@"', b"1e999")
-    assert post(hostile, path, body).status_code == 400
-
-
-def test_the_names_of_such_numbers_are_texts_like_others(hostile: Running) -> None:
-    body = CHAT | {"messages": [{"role": "user", "content": "NaN, Infinity"}]}
-    assert post(hostile, "/v1/chat/completions", body).status_code == 200
+    schema = {"type": "json_schema", "schema": {"const": "@"}}
+    forms: dict[str, Any] = {
+        "/v1/chat/completions": {"response_format": schema | {"json_schema": schema}},
+        "/v1/responses": {"text": {"format": schema}},
+        "/v1/messages": {"output_config": {"format": schema}},
+    }
+    for path, form in forms.items():
+        body = json.dumps(ASKED[path] | form | {"stream": stream})
+        assert post(hostile, path, body.replace('"@"', "1e999").encode()).status_code == 400
 
 
 @pytest.mark.parametrize("value", [float("nan"), HALF])
@@ -132,26 +117,25 @@ def test_a_schema_that_no_json_has_is_the_clients_error(hostile: Running, value:
     assert (answer.status_code, "not JSON" in answer.text) == (400, True)
 
 
-@pytest.mark.parametrize(
-    ("given", "status"),
-    [
-        ({"n": 2.0, "max_tokens": 3.0, "temperature": 1}, 200),
-        ({"n": 1.5}, 400),
-        ({"max_tokens": "3"}, 400),
-        ({"stream": "true"}, 400),
-        ({"stream": 0}, 400),
-        ({"store": False}, 200),
-        ({"store": 0}, 400),
-        ({"presence_penalty": 0.0}, 200),
-        ({"presence_penalty": False}, 400),
-        ({"nothing": None}, 400),
-        ({"n": None, "stop": None, "seed": None, "max_tokens": None}, 200),
-    ],
-)
-def test_values_have_the_type_that_the_document_says(
-    hostile: Running, given: dict[str, Any], status: int
-) -> None:
-    assert post(hostile, "/v1/chat/completions", CHAT | given).status_code == status
+TYPED: list[tuple[dict[str, Any], int]] = [
+    ({"n": 2.0, "max_tokens": 3.0, "temperature": 1}, 200),
+    ({"n": 1.5}, 400),
+    ({"max_tokens": "3"}, 400),
+    ({"stream": "true"}, 400),
+    ({"stream": 0}, 400),
+    ({"store": False}, 200),
+    ({"store": 0}, 400),
+    ({"presence_penalty": 0.0}, 200),
+    ({"presence_penalty": False}, 400),
+    ({"nothing": None}, 400),
+    ({"n": None, "stop": None, "seed": None, "max_tokens": None}, 200),
+]
+
+
+def test_values_have_the_type_that_the_document_says(hostile: Running) -> None:
+    for given, status in TYPED:
+        answer = post(hostile, "/v1/chat/completions", CHAT | given)
+        assert answer.status_code == status, given
 
 
 @pytest.mark.parametrize(
@@ -168,7 +152,7 @@ def test_values_have_the_type_that_the_document_says(
         ("SELECT format('{:>1000000000}', 1)", 403),
         ("SELECT printf('%*d', 1000000000, 1)", 403),
         ("SELECT * FROM range(100000000)", 400),
-        ("SELECT repeat('x', 10000) FROM range(1000000)", 400),
+        pytest.param("SELECT repeat('x', 9999) FROM range(1000000)", 400, marks=pytest.mark.long),
         ("SELECT lpad('7', 3, '0'), repeat('-', 20), format('{:>10} {}', 1, 2), range(-3, 5)", 200),
         ("SELECT count(*) FROM range(20000000)", 200),
         ("SELECT range(1, len(movietitle)) FROM movies LIMIT 1", 200),
@@ -200,31 +184,31 @@ def test_a_stop_of_too_many_texts_is_told_as_that(hostile: Running) -> None:
     assert "at most 16" in answer.json()["error"]["message"]
 
 
+DECLARED: list[tuple[list[str], dict[str, Any] | None, int]] = [
+    (["id=one; rows=2"], {"id": "one"}, 200),
+    (["id=one"], {"rows": 2}, 200),
+    (["id=one"], {"id": "other"}, 400),
+    (["rows=1"], {"id": "one", "rows": 2}, 400),
+    (["id=one", "id=one"], None, 200),
+    (["id=one", "id=other"], None, 400),
+]
+
+
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions", "/v1/messages"])
-@pytest.mark.parametrize(
-    ("headers", "body", "status"),
-    [
-        (["id=one; rows=2"], {"id": "one"}, 200),
-        (["id=one"], {"rows": 2}, 200),
-        (["id=one"], {"id": "other"}, 400),
-        (["rows=1"], {"id": "one", "rows": 2}, 400),
-        (["id=one", "id=one"], None, 200),
-        (["id=one", "id=other"], None, 400),
-    ],
-)
 def test_headers_and_the_body_that_declare_different_relqueries_are_refused(
-    hostile: Running, path: str, headers: list[str], body: Any, status: int
+    hostile: Running, path: str
 ) -> None:
-    answer = httpx.post(
-        f"{hostile.url}{path}",
-        headers=[("relquery", each) for each in headers],
-        json=ASKED[path] | ({} if body is None else {"relquery": body}),
-    )
-    assert answer.status_code == status
-    if status == 400:
-        said = message_of(path, answer)
-        assert "header 'relquery'" in said
-        assert "field 'relquery'" in said
+    for headers, body, status in DECLARED:
+        answer = httpx.post(
+            f"{hostile.url}{path}",
+            headers=[("relquery", each) for each in headers],
+            json=ASKED[path] | ({} if body is None else {"relquery": body}),
+        )
+        assert answer.status_code == status, (headers, body)
+        if status == 400:
+            said = message_of(path, answer)
+            assert "header 'relquery'" in said
+            assert "field 'relquery'" in said
 
 
 @pytest.mark.parametrize("name", ["Host: localhost", "Origin: http://localhost"])
@@ -236,19 +220,17 @@ def test_a_header_that_says_who_is_called_is_sent_once(hostile: Running, name: s
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions", "/v1/messages"])
-@pytest.mark.parametrize("words", [100_000, 400_000])
 def test_a_prompt_that_is_too_long_is_told_the_context_and_what_to_do(
-    hostile: Running, path: str, words: int
+    hostile: Running, path: str
 ) -> None:
-    text = "word " * words if words < 200_000 else "w" * 900_000
-    body = ASKED[path] | ({"prompt": text} if "prompt" in ASKED[path] else {})
-    if "messages" in body:
-        body["messages"] = [{"role": "user", "content": text}]
-    said = message_of(path, post(hostile, path, body))
-    assert re.match(r"The prompt has [\d,]+ (tokens|characters)", said)
-    assert "the model's context" in said
-    assert said.endswith("Send a shorter prompt.")
-    assert "SQL" not in said
+    for text in ("word " * 100_000, "w" * 900_000):
+        messages = {"messages": [{"role": "user", "content": text}]}
+        more = {"prompt": text} if "prompt" in ASKED[path] else messages
+        said = message_of(path, post(hostile, path, ASKED[path] | more))
+        assert re.match(r"The prompt has [\d,]+ (tokens|characters)", said)
+        assert "the model's context" in said
+        assert said.endswith("Send a shorter prompt.")
+        assert "SQL" not in said
 
 
 def test_a_body_in_chunks_ends_where_it_is_too_large(hostile: Running) -> None:
@@ -263,23 +245,18 @@ def test_a_head_without_end_is_refused(hostile: Running) -> None:
     assert "headers" in json.loads(found.partition(b"\r\n\r\n")[2])["error"]["message"]
 
 
-@pytest.mark.parametrize(
-    "head",
-    [
+def test_a_request_that_two_programs_could_read_differently_is_refused(hostile: Running) -> None:
+    for head in (
         b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n",
         b"Content-Length: 4\r\nContent-Length: 5\r\n",
         b"Content-Length: -1\r\n",
         b"Transfer-Encoding: chunked, identity\r\n",
-    ],
-)
-def test_a_request_that_two_programs_could_read_differently_is_refused(
-    hostile: Running, head: bytes
-) -> None:
-    found = raw(
-        hostile, b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n0\r\n\r\n"
-    )
-    assert found.startswith(b"HTTP/1.1 400 ")
-    assert json.loads(found.partition(b"\r\n\r\n")[2])["error"]["type"] == "invalid_request_error"
+    ):
+        whole = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n0\r\n\r\n"
+        found = raw(hostile, whole)
+        assert found.startswith(b"HTTP/1.1 400 ")
+        error = json.loads(found.partition(b"\r\n\r\n")[2])["error"]
+        assert error["type"] == "invalid_request_error"
 
 
 def test_clients_that_leave_at_any_point_leave_nothing_behind(hostile: Running) -> None:
@@ -307,14 +284,14 @@ def statuses(server: Running, path: str) -> set[str]:
     return set(re.findall(rf'http_requests_total{{path="{path}",status="(\d+)"', page))
 
 
-@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("stream", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_client_that_leaves_is_no_error_of_the_server(stream: bool) -> None:
     paths = {
         **ASKED,
         "/v1/relqueries": {"rows": [{"name": "Tea"}], "prompt": "Good?"},
         "/v1/query/execute": {"g": {"model": "demo", "input": {"user": "Is tea good?"}}},
     }
-    with started("simulated:step=0.2,length=4", names=("demo",)) as server:
+    with inside("simulated:step=0.2,length=4", names=("demo",)) as server:
         for path, body in paths.items():
             asked = body | {"stream": True} if stream and path != "/v1/query/execute" else body
             content = json.dumps(asked).encode()
@@ -331,14 +308,14 @@ def test_a_client_that_leaves_is_no_error_of_the_server(stream: bool) -> None:
     assert all(seen <= {"499", "200", "400"} and "499" in seen for seen in found.values()), found
 
 
-@pytest.mark.parametrize(
-    ("path", "meant"),
-    [("/v1/v1/messages", "/v1/messages"), ("/chat/completions", "/v1/chat/completions")],
-)
-def test_a_base_url_with_v1_twice_or_never_is_told(hostile: Running, path: str, meant: str) -> None:
-    answer = post(hostile, path, {})
-    assert answer.status_code == 404
-    assert f"Did you mean {meant}?" in answer.json()["error"]["message"]
+def test_a_base_url_with_v1_twice_or_never_is_told(hostile: Running) -> None:
+    for path, meant in (
+        ("/v1/v1/messages", "/v1/messages"),
+        ("/chat/completions", "/v1/chat/completions"),
+    ):
+        answer = post(hostile, path, {})
+        assert answer.status_code == 404
+        assert f"Did you mean {meant}?" in answer.json()["error"]["message"]
     assert "Did you mean" not in post(hostile, "/v2/messages", {}).json()["error"]["message"]
 
 

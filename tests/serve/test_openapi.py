@@ -20,6 +20,8 @@ from tests.serve.conftest import Running, started
 
 pytest.importorskip("schemathesis", reason="needs relquery[dev]")
 
+pytestmark = pytest.mark.long
+
 EXAMPLES = os.environ.get("RELQUERY_FUZZ", "4")
 CONFIG = Path(__file__).parent / "schemathesis.toml"
 MODEL = "simulated:step=0.0005,length=4"

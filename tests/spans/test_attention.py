@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any, cast
 
 import numpy as np
-import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
@@ -43,7 +42,9 @@ def letters() -> PreTrainedTokenizerFast:
     tokenizer = Tokenizer(models.BPE(vocabulary, []))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
     tokenizer.decoder = decoders.Fuse()
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, clean_up_tokenization_spaces=False)
+    make: Any = PreTrainedTokenizerFast
+    made = make(tokenizer_object=tokenizer, clean_up_tokenization_spaces=False)
+    return cast(PreTrainedTokenizerFast, made)
 
 
 def model(name: str) -> LoadedModel:
@@ -128,9 +129,8 @@ QUERIES = st.lists(TREES, min_size=1, max_size=3).map(
 )
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
-@settings(max_examples=20)
 @given(
+    name=st.sampled_from(ARCHITECTURES),
     queries=st.lists(QUERIES, min_size=1, max_size=2),
     block_size=st.sampled_from([1, 4, 16]),
     relocation=st.sampled_from(RELOCATIONS),

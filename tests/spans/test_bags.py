@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,11 +13,13 @@ from hypothesis import strategies as st
 
 from relquery import connect, optimize, span
 from relquery.connection import Connection
-from relquery.ir.nodes import Bag, Node
+from relquery.ir.nodes import Bag, Generate, Node
+from relquery.span import Child
 from relquery.spans.bags import order_bags
 from relquery.spans.bulk import run_bulk
 from relquery.spans.explain import explain
 from relquery.spans.orders import Orders
+from relquery.spans.result import SpanResult
 from relquery.spans.run import run
 from tests.ir.meaning import meaning
 from tests.ir.strategies import local_queries
@@ -25,7 +28,9 @@ from tests.spans.fakes import Fake
 A, B, C, D = (f"{letter} has {'a long story ' * 8}\n" for letter in "ABCD")
 
 
-def ask(*items, before="Read.\n", after="Why?", separator=""):
+def ask(
+    *items: Child, before: str = "Read.\n", after: str = "Why?", separator: str = ""
+) -> Generate:
     """A question about a bag of texts."""
     return span.generate(before, span.bag(*items, separator=separator), after, max_tokens=2)
 
@@ -39,35 +44,35 @@ def items_of(query: Node) -> list[tuple[str, ...]]:
     ]
 
 
-def orders_of(queries, orders=None):
+def orders_of(queries: Sequence[Node], orders: Orders | None = None) -> list[tuple[str, ...]]:
     return [items_of(query)[0] for query in order_bags(queries, orders or Orders())]
 
 
-def test_prompts_that_share_items_of_a_bag_begin_with_them():
+def test_prompts_that_share_items_of_a_bag_begin_with_them() -> None:
     first, second = orders_of([ask(A, B, C), ask(D, C, B)])
     assert set(first[:2]) == {f'user "{text[:-1]}\\n"' for text in (B, C)}
     assert first[:2] == second[:2]
 
 
-def test_generations_of_one_tree_share_with_one_another():
+def test_generations_of_one_tree_share_with_one_another() -> None:
     tree = span.generate(span.plus(ask(A, B, C), ask(C, D, A)), "Which?")
     (found,) = order_bags([optimize(tree)], Orders())
     first, second = items_of(found)
     assert first[:2] == second[:2]
 
 
-def test_the_order_given_is_kept_where_none_shares_more():
+def test_the_order_given_is_kept_where_none_shares_more() -> None:
     for queries in ([ask(B, A)], [ask(B, A), ask(D, C)], [ask(B, A), ask(B, A, C)]):
         assert order_bags(queries, Orders()) == queries
 
 
-def test_bags_behind_other_texts_or_with_other_separators_share_nothing():
+def test_bags_behind_other_texts_or_with_other_separators_share_nothing() -> None:
     queries = [ask(A, B), ask(B, A, before="Look.\n"), ask(B, A, separator="; ")]
     assert order_bags(queries, Orders()) == queries
 
 
-def test_a_bag_behind_a_bag_is_ordered_once_that_is():
-    def twice(first, second):
+def test_a_bag_behind_a_bag_is_ordered_once_that_is() -> None:
+    def twice(first: Child, second: Child) -> Generate:
         return span.generate(span.bag(first), "And:\n", span.bag(second), "Why?")
 
     queries = [twice((A, B), (C, D)), twice((B, A), (D, C))]
@@ -75,16 +80,16 @@ def test_a_bag_behind_a_bag_is_ordered_once_that_is():
     assert first == second == queries[0]
 
 
-def test_bags_in_bags_are_ordered_from_the_inside_out():
-    def nested(inner, *others):
+def test_bags_in_bags_are_ordered_from_the_inside_out() -> None:
+    def nested(inner: Child, *others: Child) -> Generate:
         return span.generate(span.bag(span.bag(inner, separator=", "), *others, separator="; "))
 
     first, second = order_bags([nested((A, B), C, D), nested((B, A), D, C)], Orders())
     assert first == second == nested((A, B), C, D)
 
 
-def test_a_bag_in_a_child_of_plus_is_ordered_like_one_in_another():
-    def passage(*items):
+def test_a_bag_in_a_child_of_plus_is_ordered_like_one_in_another() -> None:
+    def passage(*items: Child) -> Node:
         return span.seq("About:\n", span.bag(*items))
 
     query = span.generate("q1", span.plus(passage(A, B), "x"))
@@ -93,7 +98,7 @@ def test_a_bag_in_a_child_of_plus_is_ordered_like_one_in_another():
     assert first == second
 
 
-def test_a_bag_that_holds_an_answer_and_what_stands_behind_one_stays_as_given():
+def test_a_bag_that_holds_an_answer_and_what_stands_behind_one_stays_as_given() -> None:
     answers = span.bag(span.generate("x"), span.generate("y"), separator="\n")
     behind = span.generate(span.generate("x"), span.bag(A, B))
     other = span.generate(span.generate("x"), span.bag(B, A))
@@ -102,32 +107,32 @@ def test_a_bag_that_holds_an_answer_and_what_stands_behind_one_stays_as_given():
         assert order_bags(queries, Orders()) == queries
 
 
-def test_texts_of_a_tree_that_are_no_prompt_stay_in_order():
+def test_texts_of_a_tree_that_are_no_prompt_stay_in_order() -> None:
     tree = span.seq(span.bag(B, A), ask(A, B), ask(B, A))
     (found,) = order_bags([tree], Orders())
     assert found.children[0] == tree.children[0]
 
 
-def test_a_query_begins_like_one_asked_earlier():
+def test_a_query_begins_like_one_asked_earlier() -> None:
     orders = Orders()
     order_bags([ask(A, B, C)], orders)
     assert orders_of([ask(C, D, B, A)], orders) == orders_of([ask(A, B, C, D)])
     assert orders_of([ask(D, C, B)], orders) == orders_of([ask(D, C, B)])
 
 
-def test_what_is_only_looked_at_is_not_noted():
+def test_what_is_only_looked_at_is_not_noted() -> None:
     orders = Orders()
     order_bags([ask(A, B)], orders, keep=False)
     assert orders_of([ask(B, A)], orders) == orders_of([ask(B, A)])
 
 
-def test_equal_items_stay_as_many():
+def test_equal_items_stay_as_many() -> None:
     first, second = orders_of([ask(A, B, A), ask(B, A, A)])
     assert first == second
     assert sorted(first) == sorted(orders_of([ask(A, A, B)])[0])
 
 
-def test_orders_asked_earlier_are_bounded(monkeypatch):
+def test_orders_asked_earlier_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("relquery.spans.orders._MOST_KEPT", 6)
     orders = Orders()
     for number in range(50):
@@ -135,11 +140,11 @@ def test_orders_asked_earlier_are_bounded(monkeypatch):
     assert sum(_size(trie) for trie in orders._kept.values()) <= 6
 
 
-def _size(trie) -> int:
+def _size(trie: Any) -> int:
     return sum(1 + _size(below) for below in trie.values())
 
 
-def test_a_wide_bag_and_long_memory_are_ordered_soon():
+def test_a_wide_bag_and_long_memory_are_ordered_soon() -> None:
     rng = random.Random(0)
     texts = [f"{number} {'x' * 50}" for number in range(60)]
     orders = Orders()
@@ -153,7 +158,7 @@ def test_a_wide_bag_and_long_memory_are_ordered_soon():
 
 
 @given(st.lists(local_queries, min_size=1, max_size=3))
-def test_only_the_order_in_bags_changes(trees: list[Node]):
+def test_only_the_order_in_bags_changes(trees: list[Node]) -> None:
     roots = [optimize(tree) for tree in trees]
     orders = Orders()
     found = order_bags(roots, orders)
@@ -161,7 +166,7 @@ def test_only_the_order_in_bags_changes(trees: list[Node]):
     assert order_bags(found, orders) == found
 
 
-def test_run_and_explain_ask_in_that_order():
+def test_run_and_explain_ask_in_that_order() -> None:
     backend, orders = Fake(), Orders()
     run(ask(A, B), backend, orders=orders)
     explanation = explain(ask(B, A), orders=orders)
@@ -171,7 +176,7 @@ def test_run_and_explain_ask_in_that_order():
     assert explanation.after == optimize(ask(A, B))
 
 
-def test_a_bulk_is_asked_in_runs_that_begin_alike():
+def test_a_bulk_is_asked_in_runs_that_begin_alike() -> None:
     rng = random.Random(1)
     groups = [(A, B), (C, D)]
     rows = [rng.sample(groups[n % 2], 2) for n in range(12)]
@@ -189,25 +194,31 @@ def con() -> Iterator[Connection]:
         yield con
 
 
-def cached(result) -> int:
+def prompted(result: SpanResult) -> int:
+    assert result.answer is not None
+    return result.answer.prompt_tokens
+
+
+def cached(result: SpanResult) -> int:
+    assert result.answer is not None
     return result.answer.cached_tokens
 
 
-def test_a_bag_in_another_order_is_found_in_the_cache(con: Connection):
+def test_a_bag_in_another_order_is_found_in_the_cache(con: Connection) -> None:
     first = con.run(ask(A, B, C))
     again = con.run(ask(C, A, B))
     assert again.text == first.text
-    assert cached(again) >= first.answer.prompt_tokens - 16
+    assert cached(again) >= prompted(first) - 16
     more = con.run(ask(D, B, A, C, after="And why?"))
-    assert cached(more) > 0.6 * more.answer.prompt_tokens
+    assert cached(more) > 0.6 * prompted(more)
 
 
-def test_a_bulk_reuses_bags_that_share_items(con: Connection):
+def test_a_bulk_reuses_bags_that_share_items(con: Connection) -> None:
     texts = [f"{number}: {'word ' * 30}\n" for number in range(6)]
     rng = random.Random(5)
     queries = [ask(*rng.sample(texts, 4), before="Bulk.\n", after=f"{n}?") for n in range(20)]
     results = con.run_bulk(queries)
-    tokens = sum(result.answer.prompt_tokens for result in results)
+    tokens = sum(map(prompted, results))
     assert sum(map(cached, results)) > 0.5 * tokens
     single = con.run(queries[7])
     assert single.text == results[7].text

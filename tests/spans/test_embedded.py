@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from relquery import connect, span
 from relquery.connection import Connection
 from relquery.errors import QueryError
+from relquery.ir.nodes import Node
 from relquery.spans.execute import execute
 from relquery.spans.work import Work
 
@@ -23,8 +25,8 @@ def con() -> Iterator[Connection]:
         yield con
 
 
-def email(**settings: object) -> object:
-    return span.generate(span.system("Write emails."), LONG, max_tokens=24, **settings)  # type: ignore[arg-type]
+def email(**settings: Any) -> Node:
+    return span.generate(span.system("Write emails."), LONG, max_tokens=24, **settings)
 
 
 def test_exchanges_of_inner_generations_come_from_the_cache(con: Connection) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
 import pytest
 
 from relquery import span
 from relquery.errors import CancelledError, ConfigError, QueryError, RequestError
-from relquery.prompt import Answer, Exchange, Finish, Reuse, Role
+from relquery.ir.nodes import Node
+from relquery.prompt import Answer, Exchange, Finish, Prompt, Reuse, Role, Sampling
+from relquery.spans.result import SpanResult
 from relquery.spans.run import run
 from relquery.spans.work import MAX_DEPTH
 from tests.spans.fakes import Fake
@@ -14,14 +19,19 @@ from tests.spans.fakes import Fake
 JUDGE = span.generate("judge ", span.plus(span.generate("a"), span.generate("b")), max_tokens=9)
 
 
-def test_one_generation_gives_its_answer():
+def finish(result: SpanResult) -> Finish:
+    assert result.answer is not None
+    return result.answer.finish
+
+
+def test_one_generation_gives_its_answer() -> None:
     result = run(span.generate("hello"), Fake())
     assert result.text == "HELLO"
-    assert result.answer.finish is Finish.STOP
+    assert finish(result) is Finish.STOP
     assert str(result.report).startswith("1 generation, 10 prompt tokens, 4 (40%) from the cache")
 
 
-def test_inner_generations_are_asked_together_and_stand_as_exchanges_in_the_outer_prompt():
+def test_inner_generations_are_asked_together_and_stand_as_exchanges_in_the_outer_prompt() -> None:
     backend = Fake()
     result = run(JUDGE, backend)
     assert [prompts for prompts, _ in backend.calls] == [["a", "b"], ["judge [a>1][b>1]"]]
@@ -32,21 +42,21 @@ def test_inner_generations_are_asked_together_and_stand_as_exchanges_in_the_oute
     assert result.text == "JUDGE [A>1][B>1]"
 
 
-def test_without_tokens_the_text_of_an_inner_answer_is_an_independent_span():
+def test_without_tokens_the_text_of_an_inner_answer_is_an_independent_span() -> None:
     backend = Fake(tokens=False)
     run(JUDGE, backend)
     assert backend.asked[-1] == "judge AB"
     assert [s.reuse for s in backend.prompts[-1]] == [Reuse.PREFIX] + 2 * [Reuse.INDEPENDENT]
 
 
-def test_independent_false_sends_ordinary_text_a_line_each():
+def test_independent_false_sends_ordinary_text_a_line_each() -> None:
     backend = Fake()
     run(JUDGE, backend, independent=False)
     assert backend.asked[-1] == "judge A\nB\n"
     assert all(s.reuse is Reuse.PREFIX for s in backend.prompts[-1])
 
 
-def test_an_outer_generation_is_asked_as_soon_as_its_own_input_is_there():
+def test_an_outer_generation_is_asked_as_soon_as_its_own_input_is_there() -> None:
     deep = span.generate("x", span.generate("slow", max_tokens=5), max_tokens=2)
     quick = span.generate("y", span.generate("quick", max_tokens=3), max_tokens=2)
     backend = Fake()
@@ -55,57 +65,50 @@ def test_an_outer_generation_is_asked_as_soon_as_its_own_input_is_there():
     assert sorted(backend.asked) == ["quick", "slow", "xSLOW", "yQUICK"]
 
 
-def test_samplings_are_asked_apart_and_equal_ones_together():
+def test_samplings_are_asked_apart_and_equal_ones_together() -> None:
     backend = Fake()
     query = span.seq(*(span.generate(t, max_tokens=n) for t, n in (("a", 1), ("b", 2), ("c", 1))))
     assert run(query, backend).texts == ("A", "B", "C")
     assert sorted(prompts for prompts, _ in backend.calls) == [["a", "c"], ["b"]]
 
 
-def test_equal_draws_are_asked_one_by_one():
+@pytest.mark.parametrize(("temperature", "times"), [(0.5, 3), (0.0, 1)])
+def test_equal_draws_are_asked_one_by_one_and_greedy_ones_once(
+    temperature: float, times: int
+) -> None:
     backend = Fake()
-    one = span.generate("a", temperature=0.5)
+    one = span.generate("a", temperature=temperature)
     run(span.generate("judge", span.plus(span.repeat(3, one))), backend)
-    assert backend.asked[:3] == ["a"] * 3
+    assert backend.asked == ["a"] * times + ["judge[a>1][a>1][a>1]"]
 
 
-def test_equal_greedy_generations_are_asked_once():
-    backend = Fake()
-    one = span.generate("a")
-    run(span.generate("judge", span.plus(span.repeat(3, one))), backend)
-    assert backend.asked == ["a", "judge[a>1][a>1][a>1]"]
-
-
-def test_a_tree_that_is_no_generation_gives_its_texts_in_order():
+def test_a_tree_that_is_no_generation_gives_its_texts_in_order() -> None:
     result = run(span.seq(span.generate("a"), "mid", span.plus(span.generate("b"))), Fake())
     assert result.texts == ("A", "mid", "B")
-    assert result.text == "A\nmid\nB"
-    assert result.answer is None
+    assert (result.text, result.answer) == ("A\nmid\nB", None)
 
 
-def test_a_conversation_goes_on_behind_an_answer():
+def test_a_conversation_goes_on_behind_an_answer() -> None:
     backend = Fake()
     run(span.chat("hi", span.chat("hi"), "go on"), backend)
     assert [s.role for s in backend.prompts[-1]] == [Role.USER, Role.ASSISTANT, Role.USER]
 
 
-def test_a_failed_inner_generation_names_its_place():
-    def reply(text):
-        return Answer(None, Finish.ERROR, "no luck") if text == "b" else text
+def test_a_failed_inner_generation_names_its_place_and_is_told_from_a_cancelled_one() -> None:
+    failed = Answer(None, Finish.ERROR, "no luck")
 
-    backend = Fake(reply)
-    with pytest.raises(RequestError, match=r"At generate/seq\[1\]/plus\[1\]/generate: no luck"):
-        run(JUDGE, backend)
-    assert backend.asked == ["a", "b"]
+    def reply(text: str) -> Answer | str:
+        return failed if text == "b" else text
 
-
-def test_a_cancelled_generation_is_told_from_one_that_failed():
-    backend = Fake(lambda text: Answer(None, Finish.CANCELLED, "too late"))
-    with pytest.raises(CancelledError, match=r"At generate.*: too late"):
-        run(JUDGE, backend)
+    for finish, kind in ((Finish.ERROR, RequestError), (Finish.CANCELLED, CancelledError)):
+        failed, backend = Answer(None, finish, "no luck"), Fake(reply)
+        with pytest.raises(kind, match=r"At generate/seq\[1\]/plus\[1\]/generate: no luck") as e:
+            run(JUDGE, backend)
+        assert e.type is kind
+        assert backend.asked == ["a", "b"]
 
 
-def test_what_is_open_is_cancelled_when_a_generation_fails():
+def test_what_is_open_is_cancelled_when_a_generation_fails() -> None:
     backend = Fake(lambda text: Answer(None, Finish.ERROR, "no luck"))
     with pytest.raises(RequestError):
         run(span.seq(*(span.generate(t, max_tokens=9) for t in "abc")), backend)
@@ -113,39 +116,41 @@ def test_what_is_open_is_cancelled_when_a_generation_fails():
     assert len(backend.calls) == 1
 
 
-def test_an_answer_that_was_cut_is_read_on_and_noted():
+def test_an_answer_that_was_cut_is_read_on_and_noted() -> None:
     backend = Fake(lambda text: Answer(text, Finish.LENGTH, "cut", 5, 0, 256, tokens=(1, 2, 3)))
     result = run(JUDGE, backend)
     assert backend.asked[-1] == "judge [a>3][b>3]"
-    assert result.answer.finish is Finish.LENGTH
+    assert finish(result) is Finish.LENGTH
     assert len(result.report.notes) == 3
     assert "generate/seq[1]/plus[0]/generate: cut off after 256 tokens" in result.report.notes[0]
     assert "Raise max_tokens (now 9)" in result.report.notes[-1]
 
 
-def test_an_answer_cut_by_a_full_context_is_noted_with_another_remedy():
+def test_an_answer_cut_by_a_full_context_is_noted_with_another_remedy() -> None:
     backend = Fake(lambda text: Answer(text, Finish.LENGTH, "cut", 5, 0, 3))
     (note,) = run(span.generate("a", max_tokens=50), backend).report.notes
     assert "Shorten the input" in note
 
 
-def test_a_backend_that_gives_no_answer_is_an_error():
+def test_a_backend_that_gives_no_answer_is_an_error() -> None:
     class Silent(Fake):
-        def answer(self, prompts, sampling):
+        def answer(
+            self, prompts: Sequence[Prompt], sampling: Sampling
+        ) -> Iterator[tuple[int, Answer]]:
             return iter(())
 
     with pytest.raises(RequestError, match="gave no answer"):
         run(JUDGE, Silent())
 
 
-def test_a_tree_that_cannot_be_run_is_refused_before_anything_is_asked():
+def test_a_tree_that_cannot_be_run_is_refused_before_anything_is_asked() -> None:
     backend = Fake()
     with pytest.raises(QueryError, match="nothing to read"):
         run(span.generate("q", span.generate(span.plus())), backend)
     assert not backend.calls
 
 
-def test_retrieval_reads_a_corpus():
+def test_retrieval_reads_a_corpus() -> None:
     backend = Fake()
     query = span.generate("who barks?", span.retrieve("who barks", corpus="c", limit=1))
     run(query, backend, corpora={"c": ["the cat meows", "a dog barks"]})
@@ -153,10 +158,10 @@ def test_retrieval_reads_a_corpus():
     assert backend.prompts[0][1].reuse is Reuse.INDEPENDENT
 
 
-def test_retrieval_can_ask_for_what_a_generation_answers():
-    asked = []
+def test_retrieval_can_ask_for_what_a_generation_answers() -> None:
+    asked: list[tuple[str, int]] = []
 
-    def search(query, limit):
+    def search(query: str, limit: int) -> list[str]:
         asked.append((query, limit))
         return ["found 1", "found 2"]
 
@@ -167,41 +172,41 @@ def test_retrieval_can_ask_for_what_a_generation_answers():
     assert backend.asked[-1] == "tellfound 1found 2more"
 
 
-def test_a_corpus_that_is_not_given_is_an_error_with_its_name():
+def test_a_corpus_that_is_not_given_is_an_error_with_its_name() -> None:
     query = span.generate("q", span.retrieve("x", corpus="wikki"))
     with pytest.raises(QueryError, match="Did you mean 'wiki'"):
         run(query, Fake(), corpora={"wiki": []})
 
 
-def test_for_attention_asks_judges_in_a_tree():
+def test_for_attention_asks_judges_in_a_tree() -> None:
     backend = Fake()
     drafts = [span.generate(text) for text in "abcd"]
     run(span.generate("judge ", span.plus(drafts)), backend, for_="attention")
     assert len(backend.asked) == 4 + 2 + 1
 
 
-def test_progress_counts_generations():
-    seen = []
+def test_progress_counts_generations() -> None:
+    seen: list[tuple[str, int, int]] = []
     run(JUDGE, Fake(), progress=lambda *event: seen.append(event))
     assert seen == [("generations", n, 3) for n in (1, 2, 3)]
 
 
-def test_generations_may_stand_a_thousand_deep():
-    node = span.generate("0")
+def test_generations_may_stand_a_thousand_deep() -> None:
+    node: Node = span.generate("0")
     for _ in range(1500):
         node = span.generate("x", node)
     assert run(node, Fake(lambda text: text[:2])).text == "xx"
 
 
-def test_exchanges_in_exchanges_become_text_at_some_depth_with_a_note():
-    node = span.generate("0")
+def test_exchanges_in_exchanges_become_text_at_some_depth_with_a_note() -> None:
+    node: Node = span.generate("0")
     for _ in range(MAX_DEPTH + 2):
         node = span.generate("x", span.plus(node, "y"))
     result = run(node, Fake(lambda text: "a"))
     assert any("read only the text of this answer" in note for note in result.report.notes)
 
 
-def test_a_query_whose_answers_leave_nothing_to_read_says_so():
+def test_a_query_whose_answers_leave_nothing_to_read_says_so() -> None:
     backend = Fake(lambda text: "" if text == "empty" else text)
     with pytest.raises(RequestError, match="At generate: the model has nothing to read"):
         run(span.generate(span.generate("empty")), backend)
@@ -210,19 +215,19 @@ def test_a_query_whose_answers_leave_nothing_to_read_says_so():
         run(span.generate(span.seq(nothing)), backend, corpora={"town": ["Ann bakes."]})
 
 
-def test_progress_is_a_function():
-    backend = Fake()
+def test_progress_is_a_function() -> None:
+    backend, number = Fake(), cast(Any, 3)
     with pytest.raises(ConfigError, match="progress is 3"):
-        run(span.generate("a"), backend, progress=3)
+        run(span.generate("a"), backend, progress=number)
     assert not backend.calls
 
 
-def test_equal_generations_are_named_by_their_first_place():
+def test_equal_generations_are_named_by_their_first_place() -> None:
     result = run(span.generate(span.plus("a", span.generate("b"), span.generate("b"))), Fake())
     assert result.report.generations[0].where == "generate/plus[1]/generate"
 
 
-def test_a_result_prints_as_its_text_and_its_report():
+def test_a_result_prints_as_its_text_and_its_report() -> None:
     result = run(span.generate("a"), Fake())
     assert str(result).startswith("A\n(1 generation, 10 prompt tokens")
     assert repr(result).startswith("<SpanResult 'A': 1 generation")

@@ -22,6 +22,8 @@ from tests.spark.conftest import ROOT
 from tests.spark.stand_in import StandIn, standing_in
 from tests.sql.conftest import upper_or_length
 
+pytestmark = pytest.mark.long
+
 CONCURRENCY = 4
 EXECUTORS = 2
 

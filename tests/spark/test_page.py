@@ -14,6 +14,8 @@ from tests.spark.conftest import ROOT
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_page_runs_from_top_to_bottom(

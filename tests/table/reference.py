@@ -6,12 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, permutations
 
+import pyarrow as pa
+
+from relquery.table.columns import Columns, encode
+from relquery.table.schedule import Schedule
+
 Cell = str | None
 Rows = list[list[Cell]]
 Item = tuple[int, str]  # (column or bag, text)
 Row = tuple[int, list[int]]  # (row id, its columns in the order sent)
 Sent = list[Row]
 Shared = Callable[[Row, Row], int]
+
+NAMES = ["column", "column 1", "pass", "passages", "col"]  # that begin alike, as "passage" does
 
 
 @dataclass(frozen=True)
@@ -25,6 +32,34 @@ class Table:
     classes: Sequence[int]
     bag: Sequence[int] = ()
 
+    @property
+    def names(self) -> list[str]:
+        return NAMES[: len(self.classes)]
+
+    @property
+    def columns(self) -> Columns:
+        """As what is tested takes it."""
+        arrays = [pa.array([row[i] for row in self.cells], pa.string()) for i in self._numbers]
+        return encode(pa.table(arrays, names=self.names))
+
+    @property
+    def bags(self) -> list[list[str]]:
+        return [[self.names[column] for column in self.bag]] if self.bag else []
+
+    @property
+    def dependencies(self) -> list[tuple[str, ...]]:
+        """Columns of one class, outside the bag."""
+        free = [column for column in self._numbers if column not in self.bag]
+        groups = [
+            tuple(self.names[column] for column in free if self.classes[column] == group)
+            for group in range(4)
+        ]
+        return [group for group in groups if len(group) > 1]
+
+    @property
+    def _numbers(self) -> range:
+        return range(len(self.classes))
+
     def length(self, row: int, column: int) -> int:
         return len(self.cells[row][column] or "")
 
@@ -32,8 +67,15 @@ class Table:
         """NULL is sent as empty text."""
         return (-1 if column in self.bag else column), self.cells[row][column] or ""
 
-    def label(self, names: Sequence[str], column: int) -> str:
-        return "passage: " if column in self.bag else f"{names[column]}: "
+    def label(self, column: int) -> str:
+        return "passage: " if column in self.bag else f"{self.names[column]}: "
+
+    def line(self, row: int, column: int) -> str:
+        return f"{self.label(column)}{self.cells[row][column] or ''}\n"
+
+
+def sent_by(schedule: Schedule) -> Sent:
+    return list(zip(schedule.rows.tolist(), schedule.fields.tolist(), strict=True))
 
 
 def ggr(table: Table, rows: list[int], columns: list[int]) -> tuple[int, Sent]:
@@ -96,15 +138,13 @@ def hits(table: Table, sent: Sent) -> int:
     return total
 
 
-def hit_rate(table: Table, names: Sequence[str], sent: Sent, *, window: int | None = None) -> float:
+def hit_rate(table: Table, sent: Sent, *, window: int | None = None) -> float:
     """PHR by its definition, by comparing each row with all (or `window`) rows sent before."""
     shared = total = 0
     for i, (row, fields) in enumerate(sent):
         earlier = sent[:i] if window is None else sent[max(i - window, 0) : i]
-        total += sum(len(table.label(names, field)) + table.length(row, field) for field in fields)
-        shared += max(
-            (in_common(table, names, (row, fields), other) for other in earlier), default=0
-        )
+        total += sum(len(table.label(field)) + table.length(row, field) for field in fields)
+        shared += max((in_common(table, (row, fields), other) for other in earlier), default=0)
     return shared / total if total else 0.0
 
 
@@ -114,9 +154,7 @@ def agreement(a: str, b: str) -> int:
     return next((i for i, (x, y) in enumerate(pairs) if x != y), min(len(a), len(b)))
 
 
-def in_common(
-    table: Table, names: Sequence[str], a: tuple[int, list[int]], b: tuple[int, list[int]]
-) -> int:
+def in_common(table: Table, a: Row, b: Row) -> int:
     """Leading characters: whole equal items, then the beginning of the first that differ.
 
     Texts of two columns share no more than their labels do.
@@ -124,7 +162,7 @@ def in_common(
     total = 0
     for mine, other in zip(a[1], b[1], strict=True):
         item, other_item = table.item(a[0], mine), table.item(b[0], other)
-        labels = table.label(names, mine), table.label(names, other)
+        labels = table.label(mine), table.label(other)
         if item == other_item:
             total += len(labels[0]) + table.length(a[0], mine)
             continue

@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-import pyarrow as pa
 from hypothesis import strategies as st
 
 from relquery.prices.price import Price
-from relquery.table.columns import Columns, encode
 from tests.table.reference import Table
 
 VALUES = [None, "", "a", "bb", "bbb", "ccc", "dddd", "é😀", "éclair", 'q"{}', "nul\0"]
@@ -23,7 +21,6 @@ TEXTS = [
     None,
 ]
 ALIKE = [None, "", "a", "ab", "abc", "abd", "a b c", "a b d", "b c", "b d"]  # that begin alike
-NAMES = ["column", "column 1", "pass", "passages", "col"]  # that begin alike, as "passage" does
 
 _WORD, _WORDS = re.compile(r"\w+|\W"), dict[str, int]()
 
@@ -73,7 +70,7 @@ def words(texts: list[str]) -> list[list[int]]:
 @st.composite
 def rules(draw: st.DrawFn, table: Table) -> list[str]:
     """Dependencies of all kinds on columns outside the bag; most do not hold. May be discovered."""
-    free = [name for i, name in enumerate(names_of(table)) if i not in table.bag]
+    free = [name for i, name in enumerate(table.names) if i not in table.bag]
     found = ["discover"] if draw(st.booleans()) else []
     if len(free) > 1:
         for arrow in draw(st.lists(st.sampled_from(["->", "<->"]), max_size=3)):
@@ -83,26 +80,3 @@ def rules(draw: st.DrawFn, table: Table) -> list[str]:
         a, b, c = draw(st.permutations(free))[:3]
         found.append(f"{a}, {b} -> {c}")
     return found
-
-
-def names_of(table: Table) -> list[str]:
-    return NAMES[: len(table.classes)]
-
-
-def bags_of(table: Table) -> list[list[str]]:
-    names = names_of(table)
-    return [[names[column] for column in table.bag]] if table.bag else []
-
-
-def columns_of(table: Table) -> Columns:
-    arrays = [
-        pa.array([row[i] for row in table.cells], pa.string()) for i in range(len(table.classes))
-    ]
-    return encode(pa.table(arrays, names=names_of(table)))
-
-
-def dependencies_of(table: Table) -> list[tuple[str, ...]]:
-    names = enumerate(zip(names_of(table), table.classes, strict=True))
-    free = [(name, which) for i, (name, which) in names if i not in table.bag]
-    groups = [tuple(name for name, which in free if which == group) for group in range(4)]
-    return [group for group in groups if len(group) > 1]

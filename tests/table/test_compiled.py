@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numba.core.registry import CPUDispatcher
 
@@ -20,15 +20,9 @@ from relquery.table.cost.tokens import Encode
 from relquery.table.cost.weigh import Weight
 from relquery.table.reorder import reorder
 from tests.table.reference import Table
-from tests.table.strategies import (
-    WEIGHTS,
-    bags_of,
-    columns_of,
-    dependencies_of,
-    letters,
-    tables,
-    words,
-)
+from tests.table.strategies import WEIGHTS, letters, tables, words
+
+pytestmark = pytest.mark.long
 
 FEW_ROWS = """
 import relquery, warnings
@@ -45,7 +39,6 @@ print(sorted(schedule.rows.tolist()))
     st.sampled_from([None, 16, 64, 4096]),
     st.booleans(),
 )
-@settings(max_examples=120)
 def test_interpreted_code_gives_what_compiled_code_gives(
     table: Table,
     method: Order,
@@ -54,8 +47,8 @@ def test_interpreted_code_gives_what_compiled_code_gives(
     cache_tokens: int | None,
     discover: bool,
 ) -> None:
-    given_rules = ["discover"] if discover else dependencies_of(table)
-    solve = partial(reorder, columns_of(table), method, given_rules, bags_of(table), weight)
+    given_rules = ["discover"] if discover else table.dependencies
+    solve = partial(reorder, table.columns, method, given_rules, table.bags, weight)
     compiled = solve(tokenizer=tokenizer, cache_tokens=cache_tokens)
     with interpreted():
         plain = solve(tokenizer=tokenizer, cache_tokens=cache_tokens)
@@ -65,14 +58,19 @@ def test_interpreted_code_gives_what_compiled_code_gives(
     assert told[0] == told[1]
 
 
-def test_a_first_small_table_compiles_nothing(tmp_path: Path) -> None:
-    told = subprocess.run(
-        [sys.executable, "-W", "error", "-c", FEW_ROWS],
-        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
+def run_apart(program: str, cache: Path) -> subprocess.CompletedProcess[str]:
+    """In a process that finds nothing compiled."""
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        env={**os.environ, "NUMBA_CACHE_DIR": str(cache)},
         capture_output=True,
         text=True,
         check=True,
     )
+
+
+def test_a_first_small_table_compiles_nothing(tmp_path: Path) -> None:
+    told = run_apart(FEW_ROWS, tmp_path)
     assert told.stdout == "[0, 1, 2]\n"
     assert told.stderr == ""
     assert not list(tmp_path.rglob("*.nbc"))
@@ -96,13 +94,7 @@ for made in (Compiled(triple, targetoptions={"nopython": True}), compiled(triple
 
 
 def test_compiling_is_told_once_whatever_is_compiled(tmp_path: Path) -> None:
-    told = subprocess.run(
-        [sys.executable, "-W", "error", "-c", TWO_PARTS],
-        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    told = run_apart(TWO_PARTS, tmp_path)
     (line,) = told.stderr.splitlines()
     assert "This can take some minutes, once per installation" in line
 
@@ -141,9 +133,7 @@ def test_compiling_is_timed() -> None:
     assert 0 < compilation.seconds < 60
 
 
-def test_what_others_compile_meanwhile_does_not_count(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_what_others_compile_meanwhile_does_not_count(caplog: pytest.LogCaptureFixture) -> None:
     with watch_compilation() as compilation:
         assert CPUDispatcher(_triple, targetoptions={"nopython": True})(2) == 6
     assert not caplog.records

@@ -12,7 +12,7 @@ from relquery.errors import ConfigError, UnknownColumnError
 from relquery.table.columns import encode
 from relquery.table.items import Items, itemize
 from tests.table.reference import Table, agreement
-from tests.table.strategies import bags_of, columns_of, names_of, tables
+from tests.table.strategies import tables
 
 BAG = {"p": ["x", "y", "x"], "q": ["y", "x", "x"], "r": ["z", "x", "x"]}
 
@@ -20,49 +20,38 @@ BAG = {"p": ["x", "y", "x"], "q": ["y", "x", "x"], "r": ["z", "x", "x"]}
 def texts_by_item(table: Table, items: Items) -> dict[int, tuple[int, str]]:
     """(column or bag, text) of every item that is no copy."""
     texts = {}
-    for row in range(len(table.cells)):
-        for column in range(len(table.classes)):
-            group, value = table.item(row, column)
-            text = table.label(names_of(table), column) + (value or "")
-            texts[int(items.same[items.slots[column, row]])] = (group, text)
+    for (column, row), item in np.ndenumerate(items.same[items.slots]):
+        group, value = table.item(row, column)
+        texts[int(item)] = (group, table.label(column) + value)
     return texts
 
 
 @given(tables(bags=True))
 def test_two_cells_are_one_item_if_column_or_bag_and_value_are_equal(table: Table) -> None:
-    items = itemize(columns_of(table), bags_of(table))
+    items = itemize(table.columns, table.bags)
     sent = items.same[items.slots]
-    number = {
-        int(sent[column, row]): table.item(row, column)
-        for row in range(len(table.cells))
-        for column in range(len(table.classes))
-    }
+    number = {int(item): table.item(row, column) for (column, row), item in np.ndenumerate(sent)}
     assert len(set(number.values())) == len(number)
     for (column, row), item in np.ndenumerate(sent):
         assert number[int(item)] == table.item(row, column)
-
-
-@given(tables(bags=True))
-def test_no_item_is_in_a_row_twice(table: Table) -> None:
-    items = itemize(columns_of(table), bags_of(table))
-    for row in items.slots.T.tolist():
-        assert len(set(row)) == len(row)
+    assert all(len(set(row)) == len(row) for row in items.slots.T.tolist()), (
+        "none is in a row twice"
+    )
 
 
 @given(tables(bags=True))
 def test_lengths_and_labels_are_those_of_the_text(table: Table) -> None:
-    items = itemize(columns_of(table), bags_of(table))
+    items = itemize(table.columns, table.bags)
     for (column, row), item in np.ndenumerate(items.slots):
-        assert items.lengths[item] == table.length(row, column)
-        label = table.label(names_of(table), column)
-        assert items.labels[item] == len(label)
-        assert items.characters[item] == len(label) + table.length(row, column)
+        label, length = table.label(column), table.length(row, column)
+        assert (items.lengths[item], items.labels[item]) == (length, len(label))
+        assert items.characters[item] == len(label) + length
         assert items.written[column] == label
 
 
 @given(tables(bags=True))
 def test_ranks_are_alphabetical_and_neighbours_share_whole_characters(table: Table) -> None:
-    items = itemize(columns_of(table), bags_of(table))
+    items = itemize(table.columns, table.bags)
     assert sorted(items.rank.tolist()) == list(range(len(items.rank)))
     texts = texts_by_item(table, items)
     ranked = sorted(texts, key=lambda item: items.rank[item])
@@ -74,15 +63,12 @@ def test_ranks_are_alphabetical_and_neighbours_share_whole_characters(table: Tab
 
 @given(tables(bags=True))
 def test_prompts_are_the_prefix_and_one_line_per_item_in_the_order_sent(table: Table) -> None:
-    items = itemize(columns_of(table), bags_of(table))
+    items = itemize(table.columns, table.bags)
     slots, rows = items.slots.shape
     order, fields = np.arange(rows)[::-1], np.tile(np.arange(slots)[::-1], (rows, 1))
     prompts = items.texts_in_order(order, fields, "Answer:\n")
     for row, prompt in zip(order.tolist(), prompts, strict=True):
-        lines = [
-            f"{table.label(names_of(table), column)}{table.cells[row][column] or ''}\n"
-            for column in reversed(range(slots))
-        ]
+        lines = (table.line(row, column) for column in reversed(range(slots)))
         assert prompt == "Answer:\n" + "".join(lines)
 
 
@@ -94,13 +80,9 @@ def test_a_second_copy_in_a_row_is_an_item_of_its_own_in_all_rows_alike() -> Non
     assert slots[1][2] == slots[2][1] != x
     assert slots[2][2] not in (x, slots[1][2])
     assert items.same[items.slots].T.tolist()[2] == [x, x, x]
-
-
-def test_copies_are_as_long_as_what_they_copy_and_rank_right_behind_it() -> None:
-    items = itemize(encode(BAG), [["p", "q", "r"]])
+    # copies are as long as what they copy, and rank right behind it
     copies = np.flatnonzero(items.same != np.arange(len(items.same)))
-    used = np.unique(items.slots)
-    copies = np.intersect1d(copies, used)
+    copies = np.intersect1d(copies, items.slots)
     assert len(copies) == 2
     assert (items.characters[copies] == len("passage: x")).all()
     assert (items.shared[items.rank[copies]] == len("passage: x")).all()
@@ -122,12 +104,9 @@ def test_two_bags_share_nothing() -> None:
     assert len(set(items.same[items.slots[:, 0]].tolist())) == 2
 
 
-def test_an_unknown_column_in_a_bag_names_the_nearest() -> None:
+def test_an_unknown_column_of_a_bag_and_one_in_two_bags_are_refused_by_name() -> None:
     with pytest.raises(UnknownColumnError, match="Did you mean 'context1'"):
         itemize(encode({"context1": ["a"], "context2": ["b"]}), [["contxt1", "context2"]])
-
-
-def test_a_column_in_two_bags_is_refused_by_name() -> None:
     with pytest.raises(ConfigError, match="Column q is in two bags"):
         itemize(encode(BAG), [["p", "q"], ["q", "r"]])
 

@@ -17,7 +17,7 @@ from tests.data import data_path
 from tests.pace import within
 from tests.table.reference import agreement
 
-pytestmark = pytest.mark.data
+pytestmark = [pytest.mark.data, pytest.mark.long]
 
 CONTEXTS = [f"context{i}" for i in range(1, 6)]
 
@@ -62,14 +62,9 @@ def percent(name: str, method: Order) -> float:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_tree_hits_more_than_every_public_solver(name: str) -> None:
+def test_tree_hits_more_than_every_public_solver_and_takes_seconds(name: str) -> None:
     assert percent(name, "tree") >= CASES[name].tree
     assert percent(name, "tree") >= percent(name, "fixed")
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_tree_takes_seconds_once_compiled(name: str) -> None:
-    schedule_of(name, "tree")
     case = CASES[name]
     columns = columns_of(name)
     with within(5):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.config import EngineConfig, PolicyName
@@ -14,6 +14,7 @@ from relquery.engine.scheduling.policies.jobs.priority import Fairness
 from relquery.traces.simulate import approximate_tokens, simulate
 from relquery.traces.trace import TracedQuery
 
+POLICIES: tuple[PolicyName, ...] = ("srjf-static", "srjf")
 COST = LinearCost(1e-3, 0.01, 1e-3, 0.03)
 LIMITS = EngineConfig(block_size=4, max_num_batched_tokens=64, max_num_seqs=8, cache_tokens=512)
 
@@ -53,10 +54,7 @@ def streams(draw: st.DrawFn) -> list[TracedQuery]:
     return queries
 
 
-@pytest.mark.parametrize("policy", ["srjf-static", "srjf"])
-@pytest.mark.parametrize("aging", [0.05, 1.0])
-@given(queries=streams())
-@settings(max_examples=25)
+@given(policy=st.sampled_from(POLICIES), aging=st.sampled_from([0.05, 1.0]), queries=streams())
 def test_only_who_comes_within_a_known_time_can_pass_a_job(
     policy: PolicyName, aging: float, queries: list[TracedQuery]
 ) -> None:
@@ -79,7 +77,8 @@ def waited(policy: PolicyName, aging: float, shorts: int) -> float:
     return next(start for start, place in begun(queries, policy, aging) if place == 1)
 
 
-@pytest.mark.parametrize("policy", ["srjf-static", "srjf"])
+@pytest.mark.long
+@pytest.mark.parametrize("policy", POLICIES)
 def test_without_aging_the_wait_grows_with_the_stream_and_with_it_it_does_not(
     policy: PolicyName,
 ) -> None:

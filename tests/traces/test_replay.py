@@ -157,14 +157,10 @@ def test_what_the_client_raises_ends_the_replay() -> None:
         replay([query(0.0, 2), query(60.0, 1)], ask)
 
 
-def test_one_without_rows_is_passed_over() -> None:
-    assert len(replay([query(0.0, 0), query(0.0, 1)], at_once).outcomes) == 1
-
-
-def test_progress_is_told_request_by_request() -> None:
+def test_progress_is_told_request_by_request_and_one_without_rows_is_passed_over() -> None:
     told: list[tuple[int, int]] = []
-    replayed = Replay(
-        [query(0.0, 2), query(0.0, 1)], at_once, RealClock(), 9, lambda *counts: told.append(counts)
-    )
+    queries = [query(0.0, 2), query(0.0, 0), query(0.0, 1)]
+    replayed = Replay(queries, at_once, RealClock(), 9, lambda *counts: told.append(counts))
     asyncio.run(replayed.run())
     assert told == [(1, 3), (2, 3), (3, 3)]
+    assert len(replayed.outcomes) == 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.config import EngineConfig, PolicyName
@@ -15,7 +15,7 @@ from relquery.engine.scheduling.policies.jobs.priority import Fairness
 from relquery.traces.serve import Outcome
 from relquery.traces.simulate import Run, simulate
 from relquery.traces.trace import TracedQuery
-from tests.engine.harness import Harness, numbered
+from tests.engine.harness import Harness, for_each
 
 COST = LinearCost(1e-3, 0.01, 1e-3, 0.03)
 LIMITS = EngineConfig(
@@ -33,7 +33,8 @@ def loads(draw: st.DrawFn) -> list[TracedQuery]:
 
     Up to three come at the same time; the next after what these ask for.
     """
-    queries, arrival = [], 0.0
+    queries: list[TracedQuery] = []
+    arrival = 0.0
     for _ in range(draw(st.integers(2, 8))):
         asked = 0.0
         for number in range(draw(st.integers(1, 3))):
@@ -87,10 +88,7 @@ def overdue(run: Run, threshold: float) -> float:
     return max(map(of, run.outcomes))
 
 
-@pytest.mark.parametrize("name", PRIORITIES)
-@pytest.mark.parametrize("threshold", [0.02, 0.3])
-@given(queries=loads())
-@settings(max_examples=25)
+@given(name=st.sampled_from(PRIORITIES), threshold=st.sampled_from([0.02, 0.3]), queries=loads())
 def test_unit_waiting_time_exceeds_the_threshold_by_no_more_than_a_batch_and_what_came_with_it(
     name: PolicyName, threshold: float, queries: list[TracedQuery]
 ) -> None:
@@ -100,7 +98,7 @@ def test_unit_waiting_time_exceeds_the_threshold_by_no_more_than_a_batch_and_wha
     assert overdue(run, threshold) <= BATCH + 1e-9
 
 
-@pytest.mark.parametrize("name", PRIORITIES)
+@for_each("name", PRIORITIES)
 def test_what_has_been_begun_is_protected_like_what_has_not(name: PolicyName) -> None:
     large = TracedQuery(0.0, "filter", "t", "", ("word " * 25,) * 8, 9, (9,) * 8)
     small = [
@@ -122,23 +120,7 @@ def test_what_has_been_begun_is_protected_like_what_has_not(name: PolicyName) ->
     assert computed(None) > 1.5 * bound
 
 
-@pytest.mark.parametrize("name", PRIORITIES)
-def test_without_it_a_large_relquery_waits_longer(name: PolicyName) -> None:
-    large = TracedQuery(0.01, "filter", "t", "", ("word " * 25,) * 2, 9, (9,) * 2)
-    small = [
-        TracedQuery(0.03 * n, "filter", "t", "", ("word " * 10,) * 2, 3, (3,) * 2)
-        for n in range(90)
-    ]
-    queries = [small[0], large, *small[1:]]
-
-    def waited(threshold: float | None) -> float:
-        policy = make_policy(name, Settings(COST, Fairness(threshold)))
-        run = simulate(queries, policy, Served(COST, LIMITS))
-        return max(one.latency.waiting / len(one.query.rows) for one in run.outcomes)
-
-    assert waited(0.1) <= 0.1 + BATCH < waited(None)
-
-
+@pytest.mark.long
 @pytest.mark.parametrize("name", PRIORITIES)
 @pytest.mark.parametrize("every", [1, 3])
 def test_short_ones_that_starve_do_not_drive_a_long_one_out(name: PolicyName, every: int) -> None:
@@ -147,19 +129,13 @@ def test_short_ones_that_starve_do_not_drive_a_long_one_out(name: PolicyName, ev
     def finished(threshold: float | None) -> float:
         policy = make_policy(name, Settings(COST, Fairness(threshold)))
         harness = Harness(policy=policy, block_size=4, cache_tokens=2000, max_num_seqs=2)
-        for row in range(8):
-            harness.submit(numbered(50, start=100 * row).tolist(), 12, group=0)
-        long = harness.engine.relqueries[0]
-        for step in range(400):
-            if step % every == 0:
-                harness.submit(numbered(8, start=10_000 * step).tolist(), 2, group=step + 1)
-            harness.step()
-            harness.executor.clock.advance(0.05)
-            if not long.open:
-                break
+        long, step = harness.submit_rows(0, 8, 50, 12), 0
         while long.open:
+            if step < 400 and step % every == 0:
+                harness.submit_rows(step + 1, 1, 8, 2)
             harness.step()
             harness.executor.clock.advance(0.05)
+            step += 1
         assert long.latency is not None
         return long.latency.total
 

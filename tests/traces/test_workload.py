@@ -10,7 +10,9 @@ import pytest
 
 from relquery.traces.workload import SAMPLINGS, TASKS, Task, at_rate, workload
 
-TABLES = {"t": [{"a": f"value {i}", "b": None, "c": i} for i in range(300)]}
+TABLES: dict[str, list[dict[str, object]]] = {
+    "t": [{"a": f"value {i}", "b": None, "c": i} for i in range(300)]
+}
 
 
 def test_the_same_seed_gives_the_same_trace_and_another_one_another() -> None:
@@ -33,6 +35,8 @@ def test_arrivals_sizes_and_answers_are_those_asked_for() -> None:
 
 
 def test_rows_are_drawn_anew_without_repetition_and_nulls_are_left_out() -> None:
+    small = {"t": TABLES["t"][:3]}
+    assert max(len(query.rows) for query in workload(small, 1.0)) == 3
     queries = workload(TABLES, 1.0, rows=(100, 100), count=4)
     assert all(len(set(query.rows)) == 100 for query in queries)
     assert len({frozenset(query.rows) for query in queries}) == 4
@@ -41,7 +45,10 @@ def test_rows_are_drawn_anew_without_repetition_and_nulls_are_left_out() -> None
 
 
 def test_with_a_shared_sample_the_smaller_of_two_relqueries_reads_rows_of_the_larger() -> None:
-    tables = {**TABLES, "u": [{"d": f"other {i}"} for i in range(200)]}
+    tables: dict[str, list[dict[str, object]]] = {
+        **TABLES,
+        "u": [{"d": f"other {i}"} for i in range(200)],
+    }
     queries = workload(tables, 1.0, count=40, seed=3, sampling="shared")
     for table in tables:
         asked = sorted(
@@ -68,11 +75,6 @@ def test_a_task_may_be_of_one_table_and_of_some_columns() -> None:
     number = int(query.rows[0].split()[1])
     assert query.rows[0] == f"c: {number}\na: value {number}\nAnswer:"
     assert query.instruction == "Rate it.\n"
-
-
-def test_a_relquery_is_no_larger_than_its_table() -> None:
-    small = {"t": TABLES["t"][:3]}
-    assert max(len(query.rows) for query in workload(small, 1.0)) == 3
 
 
 def test_a_trace_can_be_played_faster() -> None:

@@ -12,13 +12,14 @@ _OURS = ("relquery.vllm.scheduler", "relquery.vllm.spans.connector", "relquery.v
 STUBS = Path(__file__).parent / "stubs"
 
 
-@pytest.fixture
-def stubs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+@pytest.fixture(scope="module")
+def stubs() -> Iterator[None]:
     """`import vllm` gives the stand-in."""
-    monkeypatch.syspath_prepend(str(STUBS))
-    _forget()
-    yield
-    _forget()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(STUBS))
+        _forget()
+        yield
+        _forget()
 
 
 def _forget() -> None:

@@ -17,6 +17,7 @@ from relquery.vllm.contract import (
     check_spans,
     check_worker,
 )
+from tests.engine.harness import for_each
 from tests.vllm.test_scheduler import request, scheduler
 
 pytestmark = pytest.mark.usefixtures("stubs")
@@ -63,7 +64,7 @@ def test_what_has_moved_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["max_num_active_reqs", "hash_block_size"])
+@for_each("name", ["max_num_active_reqs", "hash_block_size"])
 def test_attributes_that_are_gone_are_named(name: str) -> None:
     served: Any = scheduler("fcfs")
     delattr(served, name)

@@ -10,6 +10,7 @@ import torch
 
 from relquery.errors import ConfigError
 from relquery.vllm.spans.rotation import Copier, Rotary, key_places
+from tests.engine.harness import for_each
 from tests.vllm.test_spans import cache, config
 
 pytestmark = pytest.mark.usefixtures("stubs")
@@ -37,8 +38,8 @@ def turned(keys: torch.Tensor, positions: torch.Tensor, width: int, is_neox: boo
     return torch.cat((found, rest), -1)
 
 
-@pytest.mark.parametrize("is_neox", [True, False])
-@pytest.mark.parametrize("width", [SIZE, SIZE // 2])
+@for_each("is_neox", [True, False])
+@for_each("width", [SIZE, SIZE // 2])
 def test_rotating_moves_keys_to_later_positions(is_neox: bool, width: int) -> None:
     torch.manual_seed(0)
     keys = torch.randn(50, HEADS, SIZE)
@@ -98,9 +99,9 @@ class Layer:
             kv_cache[block] = torch.cat((keys, values), 1).view(HEADS, BLOCK, 2 * SIZE)
 
 
-@pytest.mark.parametrize("form", [*FORMS])
-@pytest.mark.parametrize("is_strided", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@for_each("form", [*FORMS])
+@for_each("is_strided", [False, True])
+@for_each("dtype", [torch.float32, torch.bfloat16])
 def test_blocks_are_copied_with_their_keys_moved(
     form: str, is_strided: bool, dtype: torch.dtype
 ) -> None:
@@ -127,10 +128,10 @@ def test_blocks_are_copied_with_their_keys_moved(
     copier = Copier([layer.cache for layer in layers], Rotary.of(embedding()), places)
     copier.copy([1, 2], [7, 5], [by, by])
     tolerance = 2e-4 if dtype == torch.float32 else 0.05
-    for layer, before, after in zip(layers, given, expected, strict=True):
+    for layer, before, wanted in zip(layers, given, expected, strict=True):
         found = layer.cache
-        assert torch.allclose(found[7].float(), after[1].float(), atol=tolerance)
-        assert torch.allclose(found[5].float(), after[2].float(), atol=tolerance)
+        assert torch.allclose(found[7].float(), wanted[1].float(), atol=tolerance)
+        assert torch.allclose(found[5].float(), wanted[2].float(), atol=tolerance)
         untouched = [0, 1, 2, 3, 4, 6, 8]
         assert torch.equal(found[untouched], before[untouched])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -11,14 +12,20 @@ import pytest
 from relquery.engine.scheduling.plan import Plan
 from relquery.errors import ConfigError
 from relquery.vllm.settings import VLLM_POLICIES, Settings
+from tests.engine.harness import for_each
 
 pytestmark = pytest.mark.usefixtures("stubs")
 BLOCK = 4
 PRIORITIES = ("static", "relserve", "shortest")
 
 
+def few(seeds: int) -> list[Any]:
+    """Numbers of storms, of which the quick run takes the first two."""
+    return [*range(2), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, seeds))]
+
+
 def scheduler(
-    policy: str, blocks: int = 60, tokens: int = 48, seats: int = 8, **fairness: float
+    policy: str, blocks: int = 60, tokens: int = 48, seats: int = 8, **fairness: Any
 ) -> Any:
     from relquery.vllm import RelServeScheduler
 
@@ -30,6 +37,22 @@ def request(name: str, prompt: list[int], answer: int, **said: Any) -> Any:
     from vllm.v1.request import Request
 
     return Request(name, prompt, answer, BLOCK, said)
+
+
+def blocked(name: str, prompt: list[int], answer: int, **said: Any) -> Any:
+    """A request whose grammar is still being made."""
+    from vllm.v1.request import RequestStatus
+
+    made = request(name, prompt, answer, **said)
+    made.status = RequestStatus.WAITING_FOR_GRAMMAR
+    return made
+
+
+def at_times(served: Any) -> Callable[[float], None]:
+    """Sets the time that a scheduler reads."""
+    now = [0.0]
+    served._mirror.now = lambda: now[0]
+    return lambda time: now.__setitem__(0, time)
 
 
 def drawn(request: Any) -> int:
@@ -76,11 +99,13 @@ def is_empty(served: Any) -> bool:
 
 
 @pytest.mark.parametrize("policy", VLLM_POLICIES)
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", few(12))
 def test_storms_end_with_the_right_answers_and_nothing_left(policy: str, seed: int) -> None:
     random = Random(seed)
     blocks = [14, 17, 20, 24, 40, 200][seed % 6]
-    fairness = {"starvation": 1e-4} if policy in PRIORITIES and seed % 3 == 1 else {}
+    fairness: dict[str, Any] = (
+        {"starvation": 1e-4} if policy in PRIORITIES and seed % 3 == 1 else {}
+    )
     served = scheduler(policy, blocks=blocks, seats=random.choice([2, 8]), **fairness)
     served.long_prefill_token_threshold = [0, 0, 4, 7][seed % 4]
     longest = min(30, blocks * BLOCK - 40)  # with a head and an answer it fits into the cache
@@ -108,16 +133,12 @@ def test_storms_end_with_the_right_answers_and_nothing_left(policy: str, seed: i
         if random.random() < 0.02:
             reset_cache(served)
         step(served)
-    for _ in range(3_000):
-        if not served.requests:
-            break
-        step(served)
-    assert is_empty(served)
+    serve(served)
     assert {name: each._output_token_ids for name, each in requests.items()} == expected
 
 
 @pytest.mark.parametrize("policy", PRIORITIES)
-@pytest.mark.parametrize("seed", range(14))
+@pytest.mark.parametrize("seed", few(14))
 def test_long_prompts_that_all_starve_end_though_few_fit(policy: str, seed: int) -> None:
     """Each takes many steps, and vLLM gives its blocks bit by bit."""
     random = Random(seed)
@@ -128,12 +149,18 @@ def test_long_prompts_that_all_starve_end_though_few_fit(policy: str, seed: int)
         prompt = [number] * random.randrange(20, 4 * blocks - 30)
         said = {"relquery": f"q{random.randrange(6)}", "relquery_rows": random.choice([1, 2, 3])}
         served.add_request(request(f"r{number}", prompt, 3, **said))
-    steps = 0
-    while served.requests:
-        step(served)
-        steps += 1
-        assert steps < 3_000, f"{len(served.requests)} of 12 requests are left"
+    assert len(serve(served)) == 12
+
+
+def serve(served: Any) -> list[str]:
+    """Serve all, and nothing may be left over; who ended, in order."""
+    done = list[str]()
+    for _ in range(3_000):
+        if not served.requests:
+            break
+        done += step(served)
     assert is_empty(served)
+    return done
 
 
 def finished(policy: str) -> list[str]:
@@ -145,8 +172,7 @@ def finished(policy: str) -> list[str]:
         done += step(served)
     for number in range(2):
         served.add_request(request(f"short{number}", [90 + number] * 12, 2, relquery="short"))
-    while served.requests:
-        done += step(served)
+    done += serve(served)
     last = {
         name: max(at for at, one in enumerate(done) if one.startswith(name))
         for name in ("long", "short")
@@ -161,12 +187,8 @@ def test_policies_decide_who_ends_first() -> None:
 
 
 def test_a_request_that_waits_for_its_grammar_holds_nobody_up() -> None:
-    from vllm.v1.request import RequestStatus
-
     served = scheduler("shortest")
-    blocked = request("blocked", [1, 2, 3], 2)
-    blocked.status = RequestStatus.WAITING_FOR_GRAMMAR
-    served.add_request(blocked)
+    served.add_request(blocked("blocked", [1, 2, 3], 2))
     served.add_request(request("free", [4, 5, 6], 2))
     assert [name for _ in range(6) for name in step(served)] == ["free"]
     served.ready.add("blocked")
@@ -188,8 +210,8 @@ def begun(served: Any, *, ahead: bool) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("ahead", [False, True])
-@pytest.mark.parametrize("policy", ["static", "relserve", "shortest", "srjf"])
+@for_each("ahead", [False, True])
+@for_each("policy", ["static", "relserve", "shortest", "srjf"])
 def test_policies_decide_who_begins_also_when_tokens_are_still_being_drawn(
     policy: str, ahead: bool
 ) -> None:
@@ -220,7 +242,7 @@ def test_after_a_pause_a_policy_decides_who_begins() -> None:
     assert begun(served, ahead=False)[0] == "short"
 
 
-@pytest.mark.parametrize("name", [0, 7, "q"])
+@for_each("name", [0, 7, "q"])
 def test_any_name_makes_requests_one_relquery(name: object) -> None:
     served = scheduler("shortest", seats=1)
     for number in range(3):
@@ -232,53 +254,37 @@ def test_any_name_makes_requests_one_relquery(name: object) -> None:
 
 
 def test_a_deadline_needs_no_name_and_runs_while_a_grammar_is_made() -> None:
-    from vllm.v1.request import RequestStatus
-
     served = scheduler("shortest", seats=1)
-    now = 0.0
-    served._mirror.now = lambda: now
+    at = at_times(served)
     served.add_request(request("long", [1] * 9, 50))
     served.add_request(request("nameless", [2] * 9, 20, relquery_deadline=5.0))
-    blocked = request("blocked", [3] * 9, 20, relquery_deadline=5.0)
-    blocked.status = RequestStatus.WAITING_FOR_GRAMMAR
-    served.add_request(blocked)
+    served.add_request(blocked("blocked", [3] * 9, 20, relquery_deadline=5.0))
     assert step(served) == []
-    now = 6.0
+    at(6.0)
     assert sorted(step(served)) == ["blocked", "nameless"]
-    while served.requests:
-        step(served)
-    assert is_empty(served)
+    serve(served)
 
 
 def test_the_deadline_of_a_request_that_waited_for_its_grammar_counts_from_when_it_came() -> None:
-    from vllm.v1.request import RequestStatus
-
     served = scheduler("shortest", seats=1)
-    now = 0.0
-    served._mirror.now = lambda: now
-    blocked = request("blocked", [3] * 9, 500, relquery_deadline=5.0)
-    blocked.status = RequestStatus.WAITING_FOR_GRAMMAR
-    served.add_request(blocked)
-    now = 3.0
+    at = at_times(served)
+    served.add_request(blocked("blocked", [3] * 9, 500, relquery_deadline=5.0))
     served.ready.add("blocked")
-    assert step(served) == []
-    now = 4.9
-    assert step(served) == []
-    now = 5.1
-    assert step(served) == ["blocked"]
+    for time, gone in ((3.0, []), (4.9, []), (5.1, ["blocked"])):
+        at(time)
+        assert step(served) == gone
     assert is_empty(served)
 
 
 def test_a_late_relquery_ends_without_an_answer_and_its_clients_hear_of_it() -> None:
     served = scheduler("shortest", seats=2)
-    now = 0.0
-    served._mirror.now = lambda: now
+    at = at_times(served)
     for number in range(6):
         served.add_request(
             request(f"r{number}", [number] * 9, 20, relquery="q", relquery_deadline=5.0)
         )
     step(served)
-    now = 6.0
+    at(6.0)
     output = served.schedule()
     outputs = served.update_from_output(output, drawn)
     assert sorted(ended(outputs)) == [f"r{number}" for number in range(6)]
@@ -292,11 +298,10 @@ def test_what_is_declared_wrongly_is_not_believed_and_hurts_nobody() -> None:
     served.add_request(
         request("r", [1] * 9, 2, relquery="q", relquery_rows=-3, relquery_deadline="x")
     )
-    while served.requests:
-        step(served)
-    assert is_empty(served)
+    serve(served)
 
 
+@pytest.mark.long
 def test_planning_makes_few_calls_per_scheduled_request(monkeypatch: pytest.MonkeyPatch) -> None:
     from relquery.vllm.mirror import Mirror
 
@@ -328,8 +333,8 @@ def test_planning_makes_few_calls_per_scheduled_request(monkeypatch: pytest.Monk
     assert calls / scheduled < 12
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
+@for_each(
+    "given, message",
     [
         ({"policy": "sarathi"}, "policy"),
         ({"policy": "srjf", "tail": 1}, "no effect under the policy srjf"),
@@ -348,15 +353,9 @@ def test_without_settings_the_default_policy_runs() -> None:
     assert Settings.of(None) == Settings.of({}) == Settings()
 
 
-@pytest.mark.parametrize("at", range(1, 14))
-@pytest.mark.parametrize("starvation", [None, 0.0])
-def test_requests_that_vllm_preempts_between_steps_wait_again(
-    at: int, starvation: float | None
-) -> None:
-    from relquery.vllm import RelServeScheduler
-
-    config = {"relquery": {"policy": "shortest", "starvation": starvation}}
-    served = RelServeScheduler(config, 8, BLOCK, 16, 4)
+@for_each("at", range(1, 14))
+def test_requests_that_vllm_preempts_between_steps_wait_again(at: int) -> None:
+    served = scheduler("shortest", 8, 16, 4, starvation=[None, 0.0][at % 2])
     prompts = {f"r{number}": [number] * 12 for number in range(2)}
     requests = {name: request(name, prompt, 12) for name, prompt in prompts.items()}
     for each in requests.values():
@@ -372,7 +371,7 @@ def test_requests_that_vllm_preempts_between_steps_wait_again(
         assert each._output_token_ids == answer(prompts[name], 12)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", few(4))
 def test_a_policy_is_told_of_every_block_that_enters_or_leaves_the_cache(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -397,7 +396,5 @@ def test_a_policy_is_told_of_every_block_that_enters_or_leaves_the_cache(
         if random.random() < 0.1:
             reset_cache(served)
         step(served)
-    while served.requests:
-        step(served)
-    assert is_empty(served)
+    serve(served)
     assert told > 300

@@ -16,7 +16,8 @@ import pytest
 
 from relquery.errors import ConfigError
 from relquery.vllm.spans.composite import Composite
-from tests.vllm.test_scheduler import ended, request
+from tests.engine.harness import for_each
+from tests.vllm.test_scheduler import ended, few, request
 
 pytestmark = pytest.mark.usefixtures("stubs")
 BLOCK = 4
@@ -53,7 +54,9 @@ def answer(prompt: Sequence[int], spans: Sequence[int], length: int) -> list[int
 class Server:
     """vLLM's scheduler with our policy and our connector, and a worker that computes states."""
 
-    def __init__(self, policy: str, blocks: int, share: float, seats: int) -> None:
+    def __init__(
+        self, policy: str = "fcfs", blocks: int = 60, share: float = 0.5, seats: int = 4
+    ) -> None:
         from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole
 
         from relquery.vllm import RelServeScheduler
@@ -89,6 +92,22 @@ class Server:
         for name, count in output.num_scheduled_tokens.items():
             self._compute(self.scheduler.requests[name], count)
         return ended(self.scheduler.update_from_output(output, self._drawn))
+
+    def run(self) -> None:
+        """Serve all."""
+        for _ in range(5_000):
+            if not self.scheduler.requests:
+                return
+            self.step()
+        raise AssertionError("no end is in sight")
+
+    def serve(self, prompt: list[int], length: int, salt: str | None = None, **said: Any) -> str:
+        """The name of the status with which a request ends that is alone."""
+        served = request("alone", prompt, length, **said)
+        served.cache_salt = salt
+        self.scheduler.add_request(served)
+        self.run()
+        return str(served.status.name)
 
     def _places(self, served: Any) -> list[tuple[int, int]]:
         held = self.scheduler.held[served.request_id]
@@ -134,7 +153,7 @@ def texts(seed: int) -> list[tuple[int, ...]]:
 
 
 def test_a_prompt_with_spans_has_the_states_of_a_block_diagonal_mask() -> None:
-    served = Server("fcfs", 60, 0.5, 4)
+    served = Server()
     spans = [(1, 2, 3, 4), (5, 6, 7), (1, 2, 3, 4)]
     composite = Composite.of(spans, (8, 9), block=BLOCK, pad=0)
     assert [len(prompt) for prompt, _ in composite.alone()] == [4, 4]
@@ -144,15 +163,14 @@ def test_a_prompt_with_spans_has_the_states_of_a_block_diagonal_mask() -> None:
     plain = request("plain", composite.prompt, 6)
     served.scheduler.add_request(whole)
     served.scheduler.add_request(plain)
-    while served.scheduler.requests:
-        served.step()
+    served.run()
     assert whole._output_token_ids == answer(composite.prompt, [4, 4, 4], 6)
     assert plain._output_token_ids == answer(composite.prompt, [], 6)
     assert whole._output_token_ids != plain._output_token_ids
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "shortest"])
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", few(20))
 def test_storms_give_these_states_or_errors_and_leave_nothing(policy: str, seed: int) -> None:
     from vllm.v1.request import RequestStatus
 
@@ -186,11 +204,7 @@ def test_storms_give_these_states_or_errors_and_leave_nothing(policy: str, seed:
             cancelled.add(name)
             served.scheduler.finish_requests(name, RequestStatus.FINISHED_ABORTED)
         served.step()
-    for _ in range(5_000):
-        if not served.scheduler.requests:
-            break
-        served.step()
-    assert not served.scheduler.requests
+    served.run()
     failed = {
         name for name, each in requests.items() if each.status == RequestStatus.FINISHED_ERROR
     }
@@ -209,117 +223,79 @@ def test_storms_give_these_states_or_errors_and_leave_nothing(policy: str, seed:
     assert pool.get_num_free_blocks() == pool.num_gpu_blocks
 
 
-@pytest.mark.parametrize("lengths", [[3], [4, 0], [8], [], "4", [4.0], [True], None, [4, 4, 4, 4]])
-def test_what_is_said_wrongly_ends_with_an_error(lengths: Any) -> None:
-    from vllm.v1.request import RequestStatus
-
-    served = Server("fcfs", 60, 0.5, 4)
-    wrong = request("wrong", [1, 2, 3, 4, 5], 2, relquery_spans=lengths)
-    served.scheduler.add_request(wrong)
-    served.step()
-    assert wrong.status == RequestStatus.FINISHED_ERROR
-    assert not served.scheduler.requests
+def test_what_is_said_wrongly_ends_with_an_error() -> None:
+    for lengths in ([3], [4, 0], [8], [], "4", [4.0], [True], None, [4, 4, 4, 4]):
+        served = Server()
+        assert served.serve([1, 2, 3, 4, 5], 2, relquery_spans=lengths) == "FINISHED_ERROR"
 
 
-def ends_as(served: Server, composite: Composite, salt: str | None = None) -> Any:
-    """The status with which a composite ends if it is sent now, with nothing else."""
-    whole = request("whole", composite.prompt, 2, **composite.said)
-    whole.cache_salt = salt
-    served.scheduler.add_request(whole)
-    while served.scheduler.requests:
-        served.step()
-    return whole.status
-
-
-def compute(served: Server, prompt: list[int], said: Any, salt: str | None = None) -> None:
-    """Send a span, and wait for it."""
-    span = request("span", prompt, 1, **said)
-    span.cache_salt = salt
-    served.scheduler.add_request(span)
-    while served.scheduler.requests:
-        served.step()
+ONE, TWO = (
+    Composite.of(spans, (8, 9), block=BLOCK, pad=0)
+    for spans in ([(1, 2, 3, 4)], [(1, 2, 3, 4), (5,)])
+)
 
 
 def test_a_span_that_nobody_computed_ends_with_an_error_at_once() -> None:
-    from vllm.v1.request import RequestStatus
-
-    served = Server("fcfs", 60, 0.5, 4)
-    composite = Composite.of([(1, 2, 3, 4), (5,)], (8, 9), block=BLOCK, pad=0)
-    compute(served, *next(composite.alone()))
-    assert ends_as(served, composite) == RequestStatus.FINISHED_ERROR
+    served = Server()
+    prompt, said = next(iter(TWO.alone()))
+    served.serve(prompt, 1, **said)
+    assert served.serve(ONE.prompt, 2, **ONE.said) == "FINISHED_STOPPED"
+    assert served.serve(TWO.prompt, 2, **TWO.said) == "FINISHED_ERROR"
 
 
 def test_resetting_the_prefix_cache_drops_spans_with_it() -> None:
-    from vllm.v1.request import RequestStatus
-
-    served = Server("fcfs", 60, 0.5, 4)
-    composite = Composite.of([(1, 2, 3, 4)], (8, 9), block=BLOCK, pad=0)
-    compute(served, *next(composite.alone()))
+    served = Server()
+    ((prompt, said),) = ONE.alone()
+    served.serve(prompt, 1, **said)
     assert served.pool.get_num_free_blocks() < served.pool.num_gpu_blocks
     assert served.pool.reset_prefix_cache()
-    assert ends_as(served, composite) == RequestStatus.FINISHED_ERROR
+    assert served.serve(ONE.prompt, 2, **ONE.said) == "FINISHED_ERROR"
 
 
 def test_salts_share_no_spans() -> None:
-    from vllm.v1.request import RequestStatus
-
-    served = Server("fcfs", 60, 0.5, 4)
-    composite = Composite.of([(1, 2, 3, 4)], (8, 9), block=BLOCK, pad=0)
-    compute(served, *next(composite.alone()), salt="a")
-    assert ends_as(served, composite, salt="b") == RequestStatus.FINISHED_ERROR
-    assert ends_as(served, composite) == RequestStatus.FINISHED_ERROR
-    assert ends_as(served, composite, salt="a") == RequestStatus.FINISHED_STOPPED
+    served = Server()
+    ((prompt, said),) = ONE.alone()
+    served.serve(prompt, 1, salt="a", **said)
+    for salt, status in (("b", "ERROR"), (None, "ERROR"), ("a", "STOPPED")):
+        assert served.serve(ONE.prompt, 2, salt=salt, **ONE.said) == f"FINISHED_{status}"
 
 
 def test_asking_for_log_probabilities_of_the_prompt_is_an_error() -> None:
     from vllm.v1.request import RequestStatus
 
-    served = Server("fcfs", 60, 0.5, 4)
+    served = Server()
     composite = Composite.of([(1, 2, 3, 4), (5, 6)], (8, 9), block=BLOCK, pad=0)
     for at, (prompt, said) in enumerate(composite.alone()):
         served.scheduler.add_request(request(f"s{at}", prompt, 1, **said))
     whole = request("whole", composite.prompt, 6, **composite.said)
     whole.skip_reading_prefix_cache, whole.sampling_params.prompt_logprobs = True, 1
     served.scheduler.add_request(whole)
-    while served.scheduler.requests:
-        served.step()
+    served.run()
     assert whole.status == RequestStatus.FINISHED_ERROR
     assert not whole._output_token_ids
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
+@for_each(
+    "settings, model, message",
     [
-        ({"kind": "SlidingWindowSpec"}, "full attention"),
-        ({"sliding_window": 128}, "full attention"),
-        ({"dtype": SimpleNamespace(is_floating_point=True, itemsize=1)}, "quantized"),
+        ({}, {"kind": "SlidingWindowSpec"}, "full attention"),
+        ({}, {"sliding_window": 128}, "full attention"),
+        ({}, {"dtype": SimpleNamespace(is_floating_point=True, itemsize=1)}, "quantized"),
+        ({"policy": "recompute"}, {}, "must be 'fail'"),
+        ({"share": 1.5}, {}, "share"),
+        ({"role": "kv_producer"}, {}, "kv_both"),
+        ({"shares": 0.3}, {}, "Did you mean 'share'"),
     ],
 )
-def test_models_that_it_does_not_fit_are_refused(given: dict[str, Any], message: str) -> None:
+def test_models_that_it_does_not_fit_and_settings_that_would_mislead_are_refused(
+    settings: dict[str, Any], model: dict[str, Any], message: str
+) -> None:
     from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole
 
     from relquery.vllm.spans import SpanConnector
 
     with pytest.raises(ConfigError, match=message):
-        SpanConnector(config(), KVConnectorRole.SCHEDULER, cache(60, **given))
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"policy": "recompute"}, "must be 'fail'"),
-        ({"share": 1.5}, "share"),
-        ({"role": "kv_producer"}, "kv_both"),
-        ({"shares": 0.3}, "Did you mean 'share'"),
-    ],
-)
-def test_settings_that_would_mislead_are_refused(given: dict[str, Any], message: str) -> None:
-    from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole
-
-    from relquery.vllm.spans import SpanConnector
-
-    with pytest.raises(ConfigError, match=message):
-        SpanConnector(config(**given), KVConnectorRole.SCHEDULER, cache(60))
+        SpanConnector(config(**settings), KVConnectorRole.SCHEDULER, cache(60, **model))
 
 
 def test_vllm_finds_the_connector_by_its_name() -> None:
@@ -335,15 +311,19 @@ def test_vllm_finds_the_connector_by_its_name() -> None:
     assert KVConnectorFactory.made("SpanConnector") is SpanConnector
 
 
-def test_a_composite_without_a_question_is_refused() -> None:
-    for spans, rest in (([(1,)], ()), ([], (1,)), ([(1,), ()], (1,))):
-        with pytest.raises(ConfigError, match="at least one token"):
-            Composite.of(spans, rest, block=4, pad=0)
-    text: Any = "a passage"
-    with pytest.raises(ConfigError, match="not text"):
-        Composite.of([text], (2,), block=4, pad=0)
-    with pytest.raises(ConfigError, match="block is 0"):
-        Composite.of([(1,)], (2,), block=0, pad=0)
-    missing: Any = None
-    with pytest.raises(ConfigError, match="pad is None"):
-        Composite.of([(1,)], (2,), block=4, pad=missing)
+@for_each(
+    "spans, rest, block, pad, message",
+    [
+        ([(1,)], (), 4, 0, "at least one token"),
+        ([], (1,), 4, 0, "at least one token"),
+        ([(1,), ()], (1,), 4, 0, "at least one token"),
+        (["a passage"], (2,), 4, 0, "not text"),
+        ([(1,)], (2,), 0, 0, "block is 0"),
+        ([(1,)], (2,), 4, None, "pad is None"),
+    ],
+)
+def test_what_makes_no_composite_is_refused(
+    spans: Any, rest: Any, block: int, pad: Any, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Composite.of(spans, rest, block=block, pad=pad)

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import csv
-import io
 import json
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,30 +18,17 @@ from benchmarks.providers.standin.http import running
 from benchmarks.providers.standin.prompt import Counter
 from benchmarks.providers.standin.server import Standin
 from benchmarks.providers.standin.tokens import pieces
-from relquery.cli import main
-from tests.backends.provider.chat_server import completion, serving
+from tests.backends.provider.chat_server import Reply, completion, serving
+from tests.cli.conftest import Run
 
 pytestmark = pytest.mark.filterwarnings("ignore::relquery.errors.SamplingWarning")
-Run = Callable[..., tuple[str, str]]
 MODEL = "anthropic:claude-sonnet-5"
 ASKED = "SELECT LLM('Is it good?', films.*) AS good FROM films"
 
 
-@pytest.fixture
-def relquery(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
-    """Runs the command line in this process; gives standard output and error."""
+@pytest.fixture(autouse=True)
+def _wide(relquery: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "180")
-
-    def run(*arguments: str, code: int = 0) -> tuple[str, str]:
-        monkeypatch.setattr(sys, "argv", ["relquery", *arguments])
-        monkeypatch.setattr(sys, "stdin", io.StringIO(""))
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = (stream.decode() for stream in capfdbinary.readouterr())
-        assert (ended.value.code or 0) == code, out + err
-        return out, err
-
-    return run
 
 
 def films(titles: int, reviews: int, words: int = 1500) -> pa.Table:
@@ -77,7 +60,8 @@ def yes(sent: object) -> str:
 
 
 @pytest.mark.parametrize(
-    "model", ["anthropic:claude-sonnet-5", "openai:gpt-4o-mini", "openai:gpt-6-luna"]
+    "model",
+    [MODEL, pytest.param("openai:gpt-4o-mini", marks=pytest.mark.long), "openai:gpt-6-luna"],
 )
 def test_what_was_read_as_planned_is_no_miss(relquery: Run, tmp_path: Path, model: str) -> None:
     path = tmp_path / "run.db"
@@ -103,11 +87,17 @@ class Together:
         await self.event.wait()
 
 
-def test_requests_that_go_out_together_all_write(relquery: Run, tmp_path: Path) -> None:
-    path, standin = tmp_path / "run.db", Standin(answer=yes)
+@pytest.fixture(scope="module")
+def missed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ledger with three missed hits."""
+    path, standin = tmp_path_factory.mktemp("missed") / "run.db", Standin(answer=yes)
     standin.sleep = Together(standin, 4)
     ask(standin, path, films(1, 4), max_concurrency=4)
-    run, causes = diagnosed(relquery, path)
+    return path
+
+
+def test_requests_that_go_out_together_all_write(relquery: Run, missed: Path) -> None:
+    run, causes = diagnosed(relquery, missed)
     assert causes == {"concurrent first writes": 3}
     assert run["hits"] == run["cached_tokens"] == 0
     assert run["missed_tokens"] == run["expected_tokens"] > 3 * 1024
@@ -146,47 +136,46 @@ def test_a_given_order_of_fields_is_named_where_another_would_share(
     assert diagnosed(relquery, short)[1] == {"below the minimum": 6}
 
 
+def answered(path: Path, model: str, rows: int, reply: Reply) -> None:
+    with (
+        serving(lambda body: reply) as server,
+        rq.connect(f"openai:{model}", base_url=server.url, api_key="k", ledger=path) as con,
+    ):
+        con.register("films", films(1, rows))
+        con.sql(ASKED)
+
+
+@pytest.mark.parametrize(
+    ("model", "rows", "cause"), [("m", 2, "no price known"), ("gpt-5-mini", 1, "only prompt")]
+)
 def test_a_model_without_a_price_and_a_lonely_prompt_expect_nothing(
-    relquery: Run, tmp_path: Path
+    relquery: Run, tmp_path: Path, model: str, rows: int, cause: str
 ) -> None:
-    for name, rows, cause in (("m", 2, "no price known"), ("gpt-5-mini", 1, "only prompt")):
-        path = tmp_path / f"{name}.db"
-        with (
-            serving(lambda body: completion("Yes")) as server,
-            rq.connect(f"openai:{name}", base_url=server.url, api_key="k", ledger=path) as con,
-        ):
-            con.register("films", films(1, rows))
-            con.sql(ASKED)
-        assert diagnosed(relquery, path)[1] == {cause: rows}
+    answered(tmp_path / "run.db", model, rows, completion("Yes"))
+    assert diagnosed(relquery, tmp_path / "run.db")[1] == {cause: rows}
 
 
 def test_a_server_that_does_not_report_its_cache_is_not_blamed(
     relquery: Run, tmp_path: Path
 ) -> None:
     path = tmp_path / "run.db"
-    with (
-        serving(lambda body: completion("Yes", prompt_tokens=1500)) as server,
-        rq.connect("openai:gpt-4o-mini", base_url=server.url, api_key="k", ledger=path) as con,
-    ):
-        con.register("films", films(1, 3))
-        con.sql(ASKED)
+    answered(path, "gpt-4o-mini", 3, completion("Yes", prompt_tokens=1500))
     run, causes = diagnosed(relquery, path)
     assert causes == {"not reported": 2}
     assert (run["missed_tokens"], run["usd"]) == (0, None)
 
 
-@contextmanager
-def missed(tmp_path: Path) -> Iterator[Path]:
-    """A ledger with three missed hits."""
-    path, standin = tmp_path / "run.db", Standin(answer=yes)
-    standin.sleep = Together(standin, 4)
-    ask(standin, path, films(1, 4), max_concurrency=4)
-    yield path
-
-
-def test_it_shows_tables_and_what_to_do(relquery: Run, tmp_path: Path) -> None:
-    with missed(tmp_path) as path:
-        out, _ = relquery("doctor", str(path))
+def test_it_shows_what_to_do_and_exports_what_is_found_of_each_answer(
+    relquery: Run, tmp_path: Path, missed: Path
+) -> None:
+    for ending in ("csv", "json", "parquet"):
+        output = tmp_path / f"misses.{ending}"
+        _, err = relquery("doctor", missed, "-o", output)
+        assert f"Wrote 4 rows to {output}." in err
+    found = list(csv.DictReader((tmp_path / "misses.csv").read_text().splitlines()))
+    assert [row["cause"] for row in found].count("concurrent first writes") == 3
+    assert len({row["prefix"] for row in found}) == 1
+    out, _ = relquery("doctor", missed)
     words = " ".join(out.split())
     assert "expected tokens were not read, which cost 0.0" in words
     assert "concurrent first writes: It was sent before" in words
@@ -195,20 +184,6 @@ def test_it_shows_tables_and_what_to_do(relquery: Run, tmp_path: Path) -> None:
     (row,) = [row for row in rows if len(row) == 6 and "concurrent first writes" in row]
     assert row[1].startswith(MODEL)
     assert row[3] == "3"
-
-
-@pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
-def test_it_exports_what_is_found_of_each_answer(
-    relquery: Run, tmp_path: Path, ending: str
-) -> None:
-    output = tmp_path / f"misses.{ending}"
-    with missed(tmp_path) as path:
-        _, err = relquery("doctor", str(path), "-o", str(output))
-    assert f"Wrote 4 rows to {output}." in err
-    if ending == "csv":
-        rows = list(csv.DictReader(output.read_text().splitlines()))
-        assert [row["cause"] for row in rows].count("concurrent first writes") == 3
-        assert len({row["prefix"] for row in rows}) == 1
 
 
 def test_a_ledger_without_expectations_says_so(relquery: Run, tmp_path: Path) -> None:

@@ -23,10 +23,6 @@ DAY = 86_400.0
 PROMPTS = [(Span(f"question {number}"),) for number in range(4)]
 
 
-def usd(answer: Answer) -> float:
-    return answer.output_tokens / 4
-
-
 def ask(path: Path, model: str, day: int, *answers: Answer) -> None:
     """Store answers to the first prompts, of a model and a day; returns their keys in hex."""
     keys = Keys.of(model, PROMPTS, Sampling())
@@ -57,7 +53,7 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def groups(relquery: Run, *arguments: str) -> dict[str, tuple[int, int, int]]:
+def groups(relquery: Run, *arguments: object) -> dict[str, tuple[int, int, int]]:
     """(answers, failed, failures) by model."""
     out, _ = relquery("ledger", *arguments, "--format", "json")
     return {
@@ -69,44 +65,28 @@ def groups(relquery: Run, *arguments: str) -> dict[str, tuple[int, int, int]]:
 def test_it_counts_answers_failures_tokens_and_usd_by_model(
     relquery: Run, monkeypatch: pytest.MonkeyPatch, path: Path
 ) -> None:
-    out, _ = relquery("ledger", str(path), "--format", "json")
+    out, _ = relquery("ledger", path, "--format", "json")
     small = json.loads(out)["models"][1]
-    assert small == {
-        "run": None,
-        "model": "openai:small",
-        "answers": 2,
-        "failed": 1,
-        "failures": 2,
-        "attempts": 14,
-        "prompt_tokens": 20,
-        "cached_tokens": 8,
-        "output_tokens": 4,
-        "usd": 1.0,
-        "first": "1970-01-11T00:00:00+00:00",
-        "last": "1970-01-12T00:00:00+00:00",
-    }
+    counts = {"answers": 2, "failed": 1, "failures": 2, "attempts": 14}
+    tokens = {"prompt_tokens": 20, "cached_tokens": 8, "output_tokens": 4, "usd": 1.0}
+    times = {"first": "1970-01-11T00:00:00+00:00", "last": "1970-01-12T00:00:00+00:00"}
+    assert small == {"run": None, "model": "openai:small"} | counts | tokens | times
     monkeypatch.setenv("COLUMNS", "150")
-    out, _ = relquery("ledger", str(path))
+    out, _ = relquery("ledger", path)
     assert "4 answers, 1 failed call, 2.0000 USD" in out
-    assert [line.split("│")[3].strip() for line in out.splitlines()[-2:]] == [
-        "openai:large",
-        "openai:small",
-    ]
+    models = [line.split("│")[3].strip() for line in out.splitlines()[-2:]]
+    assert models == ["openai:large", "openai:small"]
 
 
 def test_filters_leave_out_the_rest(relquery: Run, path: Path) -> None:
     large, small = {"openai:large": (2, 0, 0)}, {"openai:small": (2, 1, 2)}
-    assert groups(relquery, str(path)) == large | small
-    assert groups(relquery, str(path), "--model", "openai:small") == small
-    assert groups(relquery, str(path), "--model", "*:l*") == large
-    assert groups(relquery, str(path), "--since", "1970-01-12") == large | {
-        "openai:small": (1, 0, 0)
-    }
-    assert groups(relquery, str(path), "--before", "1970-01-12T00:00Z") == {
-        "openai:small": (1, 1, 2)
-    }
-    assert groups(relquery, str(path), "--failed") == {"openai:small": (0, 1, 1)}
-    assert groups(relquery, str(path), "--since", "7d") == {}
+    assert groups(relquery, path) == large | small
+    assert groups(relquery, path, "--model", "openai:small") == small
+    assert groups(relquery, path, "--model", "*:l*") == large
+    assert groups(relquery, path, "--since", "1970-01-12") == large | {"openai:small": (1, 0, 0)}
+    assert groups(relquery, path, "--before", "1970-01-12T00:00Z") == {"openai:small": (1, 1, 2)}
+    assert groups(relquery, path, "--failed") == {"openai:small": (0, 1, 1)}
+    assert groups(relquery, path, "--since", "7d") == {}
 
 
 def test_a_model_is_found_at_any_server_and_others_are_named_where_it_is_not(
@@ -116,9 +96,9 @@ def test_a_model_is_found_at_any_server_and_others_are_named_where_it_is_not(
     ask(path, at, 30, YES, YES, YES)
     ask(path, "openai:smaller", 30, YES)
     small = {"openai:small": (2, 1, 2)}
-    assert groups(relquery, str(path), "--model", "openai:small") == small | {at: (3, 0, 0)}
-    assert groups(relquery, str(path), "--model", at) == {at: (3, 0, 0)}
-    _, err = relquery("ledger", str(path), "--model", "openai:small", "--prune", "--yes")
+    assert groups(relquery, path, "--model", "openai:small") == small | {at: (3, 0, 0)}
+    assert groups(relquery, path, "--model", at) == {at: (3, 0, 0)}
+    _, err = relquery("ledger", path, "--model", "openai:small", "--prune", "--yes")
     assert "Deleted 5 answers and 2 failures" in err
     others = "The ledger has nothing of a model 'openai:small'. Its models: openai:large, "
     for command in ("ledger", "doctor"):
@@ -126,51 +106,50 @@ def test_a_model_is_found_at_any_server_and_others_are_named_where_it_is_not(
         assert f"{others}openai:smaller." in err
 
 
-@pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
 def test_it_exports_answers_and_failures_with_their_facts(
-    relquery: Run, path: Path, tmp_path: Path, ending: str
+    relquery: Run, path: Path, tmp_path: Path
 ) -> None:
-    output = tmp_path / f"answers.{ending}"
-    _, err = relquery("ledger", str(path), "--model", "openai:small", "-o", str(output))
-    assert f"Wrote 4 rows to {output}." in err
-    assert "HTTP 500" in output.read_bytes().decode(errors="replace")
-    if ending == "parquet":
-        rows = pq.read_table(output).to_pylist()
-        assert [row["text"] for row in rows].count("yes") == 2
-        assert {row["error"] for row in rows} == {None, "HTTP 500"}
-        keys = [key.hex() for key in Keys.of("openai:small", PROMPTS, Sampling()).whole]
-        assert {row["key"] for row in rows} == set(keys[:3])
-        answer = next(row for row in rows if row["key"] == keys[0])
-        assert (answer["usd"], answer["attempts"], answer["seconds"]) == (0.5, 1, 0.0)
-        assert json.loads(answer["settings"]) == {"max_tokens": 256, "temperature": 0.0}
-        assert str(answer["at"]) == "1970-01-11 00:00:00+00:00"
+    for ending in ("csv", "json", "parquet"):
+        output = tmp_path / f"answers.{ending}"
+        _, err = relquery("ledger", path, "--model", "openai:small", "-o", output)
+        assert f"Wrote 4 rows to {output}." in err
+        assert "HTTP 500" in output.read_bytes().decode(errors="replace")
+    rows = pq.read_table(tmp_path / "answers.parquet").to_pylist()
+    assert [row["text"] for row in rows].count("yes") == 2
+    assert {row["error"] for row in rows} == {None, "HTTP 500"}
+    keys = [key.hex() for key in Keys.of("openai:small", PROMPTS, Sampling()).whole]
+    assert {row["key"] for row in rows} == set(keys[:3])
+    answer = next(row for row in rows if row["key"] == keys[0])
+    assert (answer["usd"], answer["attempts"], answer["seconds"]) == (0.5, 1, 0.0)
+    assert json.loads(answer["settings"]) == {"max_tokens": 256, "temperature": 0.0}
+    assert str(answer["at"]) == "1970-01-11 00:00:00+00:00"
 
 
 def test_pruning_deletes_what_the_filter_means_once_it_is_confirmed(
     relquery: Run, path: Path
 ) -> None:
-    _, err = relquery("ledger", str(path), "--prune", code=1)
+    _, err = relquery("ledger", path, "--prune", code=1)
     assert "would delete everything" in err
-    filtered = ("ledger", str(path), "--before", "1970-01-12", "--prune")
+    filtered = ("ledger", path, "--before", "1970-01-12", "--prune")
     relquery(*filtered, code=1, stdin="n\n")
-    assert groups(relquery, str(path))["openai:small"] == (2, 1, 2)
+    assert groups(relquery, path)["openai:small"] == (2, 1, 2)
     out, err = relquery(*filtered, stdin="y\n")
     assert f"Delete 1 answers and 2 failures from {path}?" in out
     assert "Deleted 1 answers and 2 failures" in err
-    assert groups(relquery, str(path)) == {"openai:large": (2, 0, 0), "openai:small": (1, 0, 0)}
-    _, err = relquery("ledger", str(path), "--model", "openai:large", "--prune", "--yes")
+    assert groups(relquery, path) == {"openai:large": (2, 0, 0), "openai:small": (1, 0, 0)}
+    _, err = relquery("ledger", path, "--model", "openai:large", "--prune", "--yes")
     assert "Deleted 2 answers" in err
     with closing(Ledger.open(path)) as ledger:
         keys = Keys.of("openai:small", PROMPTS, Sampling())
         assert set(ledger.find(keys)) == {1}
         assert ledger.connection.execute("SELECT count(*) FROM facts").fetchone() == (1,)
-    _, err = relquery("ledger", str(path), "--failed", "--prune", "--yes")
+    _, err = relquery("ledger", path, "--failed", "--prune", "--yes")
     assert "Nothing to delete." in err
 
 
 def test_failures_alone_are_pruned_and_answers_stay(relquery: Run, path: Path) -> None:
-    relquery("ledger", str(path), "--failed", "--prune", "--yes")
-    assert groups(relquery, str(path)) == {"openai:large": (2, 0, 0), "openai:small": (2, 0, 1)}
+    relquery("ledger", path, "--failed", "--prune", "--yes")
+    assert groups(relquery, path) == {"openai:large": (2, 0, 0), "openai:small": (2, 0, 1)}
 
 
 def test_a_file_of_an_earlier_version_is_shown_and_pruned_as_far_as_it_goes(
@@ -179,13 +158,13 @@ def test_a_file_of_an_earlier_version_is_shown_and_pruned_as_far_as_it_goes(
     path, output = tmp_path / "old.db", tmp_path / "out.json"
     write_earlier(path, {b"\1" * 32: "old", b"\2" * 32: "older"})
     before = path.read_bytes()
-    out, _ = relquery("ledger", str(path), "-o", str(output))
+    out, _ = relquery("ledger", path, "-o", output)
     assert "2 answers" in out
     assert "unknown" in out
     assert [row["text"] for row in json.loads(output.read_text())] == ["old", "older"]
     assert path.read_bytes() == before
-    relquery("ledger", str(path), "--before", "7d", "--prune", "--yes")
-    assert groups(relquery, str(path)) == {}
+    relquery("ledger", path, "--before", "7d", "--prune", "--yes")
+    assert groups(relquery, path) == {}
 
 
 def test_a_folder_is_shown_and_not_pruned(relquery: Run, tmp_path: Path) -> None:
@@ -196,7 +175,7 @@ def test_a_folder_is_shown_and_not_pruned(relquery: Run, tmp_path: Path) -> None
         with closing(FolderLedger(folder, task, "0")) as ledger:
             ledger.put([keys.entry(0, Answer("half \ud800", Finish.STOP, None, 3))])
     ledger.put([keys.entry(1, YES)])
-    relquery("ledger", str(folder), "-o", str(output))
+    relquery("ledger", str(folder), "-o", output)
     rows = json.loads(output.read_text())
     assert {row["key"] for row in rows} == {key.hex() for key in keys.whole[:2]}
     assert {row["text"] for row in rows} == {"half \ufffd", "yes"}
@@ -216,7 +195,7 @@ def test_what_is_not_a_ledger_is_an_error_and_stays_as_it_is(relquery: Run, tmp_
         empty: "the folder has no file *.answers",
         tmp_path / "none.db": "does not exist",
     }.items():
-        _, err = relquery("ledger", str(path), code=1)
+        _, err = relquery("ledger", path, code=1)
         assert said in err
     assert sorted(one.name for one in tmp_path.iterdir()) == ["a.txt", "empty", "other.db"]
 
@@ -224,7 +203,7 @@ def test_what_is_not_a_ledger_is_an_error_and_stays_as_it_is(relquery: Run, tmp_
 def test_an_export_does_not_overwrite_the_ledger(relquery: Run, tmp_path: Path) -> None:
     path = tmp_path / "l.json"
     ask(path, "m", 1, YES)
-    _, err = relquery("ledger", str(path), "-o", str(path), code=1)
+    _, err = relquery("ledger", path, "-o", str(path), code=1)
     assert "would overwrite the ledger" in err
 
 

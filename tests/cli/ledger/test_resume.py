@@ -123,18 +123,16 @@ def test_a_table_that_is_gone_is_an_error_and_one_that_changed_a_warning(
     assert len(chat.asked) == asked + 1
 
 
-def test_the_key_is_not_noted_with_a_run(relquery: Run, chat: ChatServer, folder: Path) -> None:
+def test_the_key_is_not_noted_with_a_run_and_what_only_explains_is_no_run(
+    relquery: Run, chat: ChatServer, folder: Path
+) -> None:
+    start(relquery, "--explain", code=0)
+    assert "has no runs" in relquery("resume", "run.db", code=1)[1]
+    assert not chat.asked
     start(relquery)
     written = b"".join(file.read_bytes() for file in folder.glob("run.db*"))
     assert QUERY.encode() in written
     assert SECRET.encode() not in written
-
-
-def test_what_only_explains_is_no_run(relquery: Run, chat: ChatServer, folder: Path) -> None:
-    start(relquery, "--explain", code=0)
-    _, err = relquery("resume", "run.db", code=1)
-    assert "has no runs" in err
-    assert not chat.asked
 
 
 def test_a_query_that_ends_with_an_error_is_stopped(
@@ -185,13 +183,10 @@ def test_answers_are_told_apart_by_run(tmp_path: Path) -> None:
     assert states == {1: State.CONTINUED, 2: State.RUNNING, 3: State.RUNNING}
 
 
-@pytest.mark.parametrize(
-    ("address", "kept"),
-    [
+def test_addresses_are_noted_without_their_secrets() -> None:
+    for address, kept in (
         ("https://me:pw@host/v1?api-key=abc&v=2", "https://host/v1?v=2"),
         ("https://host/v1?v=2&sig=abc", "https://host/v1?v=2&"),
         ("https://host/v1", "https://host/v1"),
-    ],
-)
-def test_addresses_are_noted_without_their_secrets(address: str, kept: str) -> None:
-    assert noted_text("base_url", address) == kept
+    ):
+        assert noted_text("base_url", address) == kept

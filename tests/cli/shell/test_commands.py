@@ -12,6 +12,7 @@ import pytest
 from relquery.cli.shell.commands import COMMANDS
 from relquery.cli.shell.session import Session
 from tests.cli.shell.conftest import Say
+from tests.serve.cases import cases
 from tests.sql.fakes import FakeBackend
 
 ASKS = "SELECT LLM('up', title) AS up FROM films;"
@@ -23,27 +24,7 @@ def test_help_has_a_line_for_every_command(say: Say) -> None:
         assert any(line.startswith(name) and len(line.split()) > 3 for line in out.splitlines())
 
 
-@pytest.mark.parametrize(
-    ("typed", "said"),
-    [
-        (".tabels", "Did you mean '.tables'?"),
-        (".", "The command '.' is not known"),
-        (".tables films", ".tables takes no argument"),
-        (".schema film", "Did you mean 'films'?"),
-        (".schema", ".register NAME=FILE"),
-        (".register", ".register NAME=FILE"),
-        (".register x=absent.csv", "absent.csv does not exist"),
-        (".open", "Give a DuckDB file"),
-        (".explain perhaps", "expected on, off or a number of calls"),
-        (".timer maybe", "expected on, off."),
-        (".mode tabel", "Did you mean 'table'?"),
-        (".rows 0", "at least 1"),
-        (".rows ²", "at least 1"),
-        (".output absent/rows.csv", "absent/rows.csv cannot be written"),
-        (".read", "Give a file"),
-        (".read absent.sql", "No such file"),
-    ],
-)
+@pytest.mark.parametrize(("typed", "said"), cases(__file__))
 def test_what_a_person_may_get_wrong_is_named_and_the_shell_goes_on(
     say: Say, session: Session, typed: str, said: str
 ) -> None:

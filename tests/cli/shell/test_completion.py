@@ -14,6 +14,7 @@ from relquery.cli.shell.completion import ShellCompleter
 from relquery.cli.shell.scope import named
 from relquery.cli.shell.vocabulary import FUNCTIONS
 from relquery.sql import names
+from tests.serve.cases import cases
 
 TABLES = {
     "movies": ["title", "year", "Review Text"],
@@ -34,48 +35,7 @@ def offered(text: str) -> list[str]:
     return [one.text for one in COMPLETER.get_completions(document, CompleteEvent())]
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("SEL|", ["SELECT"]),
-        ("sel|", ["select"]),
-        ("SELECT AI_C|", ["AI_COMPLETE(", "AI_CLASSIFY(", "AI_COUNT_TOKENS("]),
-        ("SELECT llm|", ["llm("]),
-        ("SELECT * FROM mov|", ["movies"]),
-        ("SELECT * FROM |", ["movies", "tickets", "a.b", '"my table"', '"order"']),
-        ("SELECT tit| FROM movies", ["title"]),
-        ("SELECT mess| FROM movies", []),
-        ("SELECT mess| FROM tickets t, movies;", ["message"]),
-        ("SELECT t.| FROM tickets t", ["message", "year"]),
-        ("SELECT t.ye| FROM tickets AS T JOIN movies m", ["year"]),
-        (
-            "SELECT m.| FROM tickets t JOIN movies m ON TRUE WHERE",
-            ["title", "year", '"Review Text"'],
-        ),
-        ('SELECT "my table".| FROM "my table"', ["x"]),
-        ("SELECT deep| FROM a.b", ["deep"]),
-        ("SELECT mess|", ["message"]),
-        ("SELECT 1; SELECT mess| FROM tickets", ["message"]),
-        ("SELECT 'sel|", []),
-        ("SELECT 1 -- sel|", []),
-        ("SELECT /* sel|", []),
-        ("SELECT AI_FILTER('Is {ti|", ["title"]),
-        ("SELECT AI_FILTER('Is {m.| FROM movies m", []),
-        ("SELECT x FROM movies m WHERE AI_FILTER('Is {m.t|", ["title"]),
-        ("SELECT passages('mov|", ["movies"]),
-        ("SELECT * FROM AI_SEARCH( 't|", ["tickets"]),
-        ("FROM movies SELECT ai_dedup('|", ["movies", "tickets", "a.b", "my table", "order"]),
-        ("SELECT passages('my t|', title, 3) FROM movies", ["my table"]),
-        ("SELECT passages('tickets.m|", ["tickets.message"]),
-        ("SELECT passages('movies', 't|", []),
-        ("SELECT my_passages('t|", []),
-        (".ti|", [".timer"]),
-        (".t|", [".tables", ".timer"]),
-        (".timer o|", ["on", "off"]),
-        (".nothing o|", []),
-        ("SELECT a\n.tim|", []),
-    ],
-)
+@pytest.mark.parametrize(("text", "words"), cases(__file__))
 def test_words_that_fit_are_offered(text: str, words: list[str]) -> None:
     assert offered(text) == words
 

@@ -30,23 +30,13 @@ class Answering:
         return "n"
 
 
+@pytest.mark.long
 def test_the_transcripts_are_true(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "150")
-    setup = Setup(
-        "demo",
-        {},
-        {"movies": table_path("movies")},
-        ":memory:",
-        "tree",
-        None,
-        50,
-        None,
-        "tfidf",
-        None,
-        {},
-    )
+    tables = {"movies": table_path("movies")}
+    setup = Setup("demo", {}, tables, ":memory:", "tree", None, 50, None, "tfidf", None, {})
     session = Session.open(setup, Screen(), lambda question: is_yes(Answering(), question))
     assert len(BLOCKS) == 2
     for block in BLOCKS:

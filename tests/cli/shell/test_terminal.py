@@ -18,6 +18,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
+pytestmark = pytest.mark.long
+
 COMMAND = [sys.executable, "-c", "from relquery.cli import main; main()", "sql"]
 OWN_TERMINAL = (
     "import fcntl, signal, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
@@ -106,7 +108,7 @@ def test_a_person_asks_stops_a_run_and_finds_what_was_typed_in_the_next_session(
     shell: Open, tmp_path: Path
 ) -> None:
     rows = tmp_path / "rows.parquet"
-    duckdb.sql("SELECT 'text ' || i AS a FROM range(9000) r(i)").write_parquet(str(rows))
+    duckdb.execute(f"COPY (SELECT 'text ' || i AS a FROM range(9000) r(i)) TO '{rows}'")
     first = shell("-t", "movies=demo:movies", "-t", str(rows))
     first.press(
         "SELECT movietitle,\rLLM('Is it positive? Answer Yes or No.', reviewcontent) AS p\r"

@@ -7,47 +7,61 @@ import pytest
 from relquery.engine.cache.blocks import BlockPool
 from relquery.engine.request.pieces import Keep
 
+ABC = (b"a", b"b", b"c")
+
+
+def allocated(pool: BlockPool, count: int) -> list[int]:
+    blocks = pool.allocate(count)
+    assert blocks is not None
+    return blocks
+
 
 def published(pool: BlockPool, *keys: bytes) -> list[int]:
     """Blocks that are held and can be found by `keys`."""
-    blocks = pool.allocate(len(keys))
-    assert blocks is not None
+    blocks = allocated(pool, len(keys))
     for key, block in zip(keys, blocks, strict=True):
         pool.publish(key, block)
     return blocks
 
 
-def test_allocated_blocks_are_distinct_and_held() -> None:
+def kept(pool: BlockPool, key: bytes, keep: Keep) -> list[int]:
+    """A block that is kept, and held by none."""
+    blocks = published(pool, key)
+    pool.keep(blocks, keep)
+    pool.release(blocks)
+    return blocks
+
+
+def found(pool: BlockPool) -> str:
+    """Which of a, b and c can be found."""
+    pool.check()
+    return "".join(key.decode() for key in ABC if pool.lookup(key) is not None)
+
+
+def test_allocated_blocks_are_distinct_and_held_and_one_that_does_not_fit_takes_nothing() -> None:
     pool = BlockPool(4)
-    blocks = pool.allocate(3)
-    assert blocks is not None
-    assert len(set(blocks)) == 3
+    assert len(set(allocated(pool, 3))) == 3
+    assert (pool.held, pool.available) == (3, 1)
+    assert pool.allocate(2) is None
     assert (pool.held, pool.available) == (3, 1)
     pool.check()
 
 
-def test_an_allocation_that_does_not_fit_takes_nothing() -> None:
-    pool = BlockPool(2)
-    assert pool.allocate(3) is None
-    assert pool.available == 2
-
-
 def test_a_released_block_with_a_key_can_be_found_and_taken_again() -> None:
     pool = BlockPool(2)
-    blocks = published(pool, b"a")
-    pool.release(blocks)
+    (block,) = published(pool, b"a")
+    pool.release([block])
     assert pool.held == 0
-    assert pool.lookup(b"a") == blocks[0]
-    assert pool.references(blocks[0]) == 0
-    pool.take(blocks[0])
-    assert (pool.held, pool.references(blocks[0])) == (1, 1)
+    assert pool.lookup(b"a") == block
+    assert pool.references(block) == 0
+    pool.take(block)
+    assert (pool.held, pool.references(block)) == (1, 1)
     pool.check()
 
 
 def test_a_released_block_without_a_key_is_free() -> None:
     pool = BlockPool(1)
-    blocks = pool.allocate(1)
-    assert blocks is not None
+    blocks = allocated(pool, 1)
     pool.release(blocks)
     assert pool.evict(1) == 0
     assert pool.allocate(1) == blocks
@@ -61,80 +75,7 @@ def test_a_block_stays_held_until_all_its_holders_let_go() -> None:
     assert pool.allocate(1) is None
     pool.release(blocks)
     assert pool.allocate(1) == blocks
-
-
-def test_a_held_block_is_never_evicted() -> None:
-    pool = BlockPool(2)
-    published(pool, b"a", b"b")
-    assert pool.evict(2) == 0
-    assert pool.lookup(b"a") is not None
-
-
-def test_free_blocks_are_used_before_cached_ones() -> None:
-    pool = BlockPool(2)
-    pool.release(published(pool, b"a"))
-    pool.allocate(1)
-    assert pool.lookup(b"a") is not None
-
-
-def test_the_block_released_longest_ago_is_evicted_first() -> None:
-    pool = BlockPool(3)
-    first, second, third = (published(pool, key) for key in (b"a", b"b", b"c"))
-    for blocks in (second, first, third):
-        pool.release(blocks)
-    found = pool.lookup(b"b")  # in use again: now the most recent
-    assert found is not None
-    pool.take(found)
-    pool.release([found])
-    evicted = []
-    for _ in range(3):
-        pool.evict(1)
-        evicted.append([key for key in (b"a", b"b", b"c") if pool.lookup(key) is None])
-    assert evicted == [[b"a"], [b"a", b"c"], [b"a", b"b", b"c"]]
-
-
-def test_of_one_request_the_last_block_is_evicted_first() -> None:
-    pool = BlockPool(3)
-    pool.release(published(pool, b"a", b"b", b"c"))
-    pool.evict(1)
-    assert [pool.lookup(key) is None for key in (b"a", b"b", b"c")] == [False, False, True]
-
-
-def test_an_evicted_block_is_not_found() -> None:
-    pool = BlockPool(1)
-    pool.release(published(pool, b"a"))
-    assert pool.allocate(1) is not None
-    assert pool.lookup(b"a") is None
-    pool.check()
-
-
-def test_the_first_block_of_a_key_stays_the_one_that_is_found() -> None:
-    pool = BlockPool(2)
-    first = published(pool, b"a")
-    second = published(pool, b"a")
-    assert pool.lookup(b"a") == first[0]
-    pool.release(second)
-    pool.check()
-    assert pool.available == 1
-
-
-def test_a_block_keeps_its_first_key() -> None:
-    pool = BlockPool(1)
-    blocks = published(pool, b"a")
-    pool.publish(b"b", blocks[0])
-    assert pool.lookup(b"b") is None
-    pool.check()
-
-
-def test_a_withdrawn_block_is_not_found_and_becomes_free() -> None:
-    pool = BlockPool(1)
-    blocks = published(pool, b"a")
-    pool.withdraw(blocks[0])
-    pool.withdraw(blocks[0])
-    assert pool.lookup(b"a") is None
-    pool.release(blocks)
-    pool.check()
-    assert pool.evict(1) == 0
+    assert found(pool) == "", "it is in use for something else"
 
 
 def test_evict_drops_cached_blocks_only_and_says_how_many() -> None:
@@ -143,25 +84,67 @@ def test_evict_drops_cached_blocks_only_and_says_how_many() -> None:
     published(pool, b"c")
     assert pool.evict(9) == 2
     assert pool.available == 3
+    assert found(pool) == "c"
+
+
+def test_free_blocks_are_used_before_cached_ones() -> None:
+    pool = BlockPool(2)
+    pool.release(published(pool, b"a"))
+    pool.allocate(1)
+    assert found(pool) == "a"
+
+
+def test_the_block_released_longest_ago_is_evicted_first() -> None:
+    pool = BlockPool(3)
+    first, second, third = (published(pool, key) for key in ABC)
+    for blocks in (second, first, third):
+        pool.release(blocks)
+    pool.take(second[0])  # in use again: now the most recent
+    pool.release(second)
+    for left in ("bc", "b", ""):
+        pool.evict(1)
+        assert found(pool) == left
+
+
+def test_of_one_request_the_last_block_is_evicted_first() -> None:
+    pool = BlockPool(3)
+    pool.release(published(pool, *ABC))
+    pool.evict(1)
+    assert found(pool) == "ab"
+
+
+def test_the_first_block_of_a_key_stays_the_one_that_is_found_and_a_block_keeps_its_key() -> None:
+    pool = BlockPool(2)
+    first, second = published(pool, b"a"), published(pool, b"a")
+    pool.publish(b"b", first[0])
+    assert found(pool) == "a"
+    assert pool.lookup(b"a") == first[0]
+    pool.release(second)
     pool.check()
+    assert pool.available == 1
 
 
-def test_check_notices_a_block_that_is_released_twice() -> None:
-    pool = BlockPool(2)
-    blocks = pool.allocate(1)
-    assert blocks is not None
+def test_a_withdrawn_block_is_not_found_and_becomes_free() -> None:
+    pool = BlockPool(1)
+    blocks = published(pool, b"a")
+    pool.withdraw(blocks[0])
+    pool.withdraw(blocks[0])
+    assert found(pool) == ""
     pool.release(blocks)
-    pool.release(blocks)
-    with pytest.raises(AssertionError):
-        pool.check()
+    pool.check()
+    assert pool.evict(1) == 0
 
 
-def test_check_notices_a_key_without_its_block() -> None:
-    pool = BlockPool(2)
-    published(pool, b"a")
-    pool._block_of[b"b"] = 1
-    with pytest.raises(AssertionError):
-        pool.check()
+def test_check_notices_a_block_that_is_released_twice_and_a_key_without_its_block() -> None:
+    twice, lost = BlockPool(2), BlockPool(2)
+    blocks = allocated(twice, 1)
+    twice.release(blocks)
+    twice.release(blocks)
+    published(lost, b"a")
+    lost._block_of[b"b"] = 1
+    for pool in (twice, lost):
+        with pytest.raises(AssertionError):
+            pool.check()
 
 
 def test_it_says_which_keys_came_and_went() -> None:
@@ -177,44 +160,37 @@ def test_it_says_which_keys_came_and_went() -> None:
     assert pool.changes == [b"a", b"b"]
 
 
+# ---- what is kept
+
+
 def test_kept_blocks_are_evicted_last_those_of_the_lowest_level_first() -> None:
     pool = BlockPool(4, most_kept=3)
-    high, low, plain = (published(pool, key) for key in (b"high", b"low", b"plain"))
-    pool.keep(high, Keep(2))
-    pool.keep(low, Keep(1))
-    for blocks in (high, low, plain):
-        pool.release(blocks)
-    pool.check()
+    kept(pool, b"a", Keep(2))
+    kept(pool, b"b", Keep(1))
+    pool.release(published(pool, b"c"))
     assert (pool.available, pool.kept) == (4, 2)
-    for key in (b"plain", b"low", b"high"):
-        assert pool.lookup(key) is not None
+    for left in ("ab", "a", ""):
         assert pool.evict(1) == 1
-        assert pool.lookup(key) is None
-        pool.check()
+        assert found(pool) == left
 
 
 def test_a_block_is_kept_after_others_have_used_it() -> None:
     pool = BlockPool(2)
-    blocks = published(pool, b"a")
-    pool.keep(blocks, Keep(1))
-    pool.release(blocks)
+    blocks = kept(pool, b"a", Keep(1))
     pool.take(blocks[0])
     pool.release(blocks)
     pool.release(published(pool, b"b"))
     assert pool.evict(1) == 1
-    assert pool.lookup(b"a") is not None
+    assert found(pool) == "a"
 
 
 def test_when_too_many_are_kept_the_oldest_become_ordinary() -> None:
     pool = BlockPool(4, most_kept=1)
-    for key in (b"a", b"b"):
-        blocks = published(pool, key)
-        pool.keep(blocks, Keep(1))
-        pool.release(blocks)
-    pool.check()
-    assert pool.kept == 1
+    kept(pool, b"a", Keep(1))
+    kept(pool, b"b", Keep(1))
+    assert (found(pool), pool.kept) == ("ab", 1)
     pool.evict(1)
-    assert (pool.lookup(b"a"), pool.kept) == (None, 1)
+    assert (found(pool), pool.kept) == ("b", 1)
 
 
 def test_a_block_whose_content_was_never_computed_is_not_kept() -> None:
@@ -230,33 +206,27 @@ def test_a_block_whose_content_was_never_computed_is_not_kept() -> None:
 def test_a_block_is_kept_for_its_time_after_its_last_use() -> None:
     now = 0.0
     pool = BlockPool(3, most_kept=2, now=lambda: now)
-    kept = published(pool, b"kept")
-    pool.keep(kept, Keep(1, 300))
-    pool.release(kept)
+    blocks = kept(pool, b"a", Keep(1, 300))
     now = 299
-    pool.take_all(kept)
-    pool.release(kept)
+    pool.take_all(blocks)
+    pool.release(blocks)
     now = 598
-    pool.release(published(pool, b"new"))
+    pool.release(published(pool, b"b"))
     assert pool.evict(1) == 1
-    assert (pool.lookup(b"new"), pool.lookup(b"kept")) == (None, *kept)
+    assert found(pool) == "a"
     now = 599
-    pool.release(published(pool, b"newer"))
+    pool.release(published(pool, b"c"))
     assert pool.evict(1) == 1
-    assert pool.lookup(b"kept") is None, "it was used before the other one"
+    assert found(pool) == "c", "the other was used before it"
     assert (pool.kept, pool.cached) == (0, 1)
-    pool.check()
 
 
 def test_what_has_expired_makes_room_for_what_is_kept() -> None:
     now = 0.0
     pool = BlockPool(4, most_kept=1, now=lambda: now)
-    for key, level in ((b"hour", Keep(2, 3600)), (b"minutes", Keep(1, 300))):
-        blocks = published(pool, key)
-        pool.keep(blocks, level)
-        pool.release(blocks)
-        now = 3600
-    pool.check()
-    assert pool.kept == 1
+    kept(pool, b"a", Keep(2, 3600))
+    now = 3600
+    kept(pool, b"b", Keep(1, 300))
+    assert (found(pool), pool.kept) == ("ab", 1)
     pool.evict(1)
-    assert (pool.lookup(b"hour"), pool.kept) == (None, 1)
+    assert (found(pool), pool.kept) == ("b", 1)

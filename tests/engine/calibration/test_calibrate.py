@@ -14,6 +14,7 @@ from relquery.engine.clock import VirtualClock
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import SimulatedExecutor
 from relquery.errors import ConfigError
+from tests.engine.harness import for_each
 
 LIMITS = EngineConfig(max_num_batched_tokens=600, max_num_seqs=20, cache_tokens=20_000)
 
@@ -34,7 +35,7 @@ def test_it_finds_the_costs_of_a_simulated_executor_and_predicts_other_batches()
     assert seen[-1] == ("batches", len(seen), len(seen))
 
 
-@pytest.mark.parametrize("cache_tokens", [20_000, 500, 40])
+@for_each("cache_tokens", [20_000, 500, 40])
 def test_in_haste_it_finds_the_same_costs(cache_tokens: int) -> None:
     clock, cost = VirtualClock(), LinearCost(1e-6, 3e-4, 2e-5, 1e-4, 1e-8)
     limits = replace(LIMITS, cache_tokens=cache_tokens)
@@ -47,8 +48,7 @@ def test_in_haste_it_finds_the_same_costs(cache_tokens: int) -> None:
 
 
 def test_in_haste_a_slow_machine_is_not_asked_for_large_batches() -> None:
-    clock = VirtualClock()
-    cost = LinearCost(0.01, 0.4, 0.02, 0.6, 1e-4)
+    clock, cost = VirtualClock(), LinearCost(0.01, 0.4, 0.02, 0.6, 1e-4)
     executor = SimulatedExecutor(clock, cost)
     found = calibrate(executor, LIMITS, clock, vocabulary=100, quick=True)
     assert found.steps == 8
@@ -81,7 +81,7 @@ def test_what_a_short_context_leaves_of_a_batch_may_fit_the_cache() -> None:
     assert found.steps > sum(shape.slots <= 160 for shape in regular(small))
 
 
-@pytest.mark.parametrize("longest", [None, 100])
+@for_each("longest", [None, 100])
 def test_the_least_cache_is_named_and_is_enough(longest: int | None) -> None:
     clock = VirtualClock()
     executor = SimulatedExecutor(clock, LinearCost(1e-4, 1e-3, 1e-4, 1e-3, 1e-7))

@@ -1,4 +1,4 @@
-"""Fitting finds the parameters that made the steps."""
+"""The linear cost model, and fitting, which finds the parameters that made the steps."""
 
 from __future__ import annotations
 
@@ -51,3 +51,16 @@ def test_noise_lowers_what_is_explained_also_on_held_out_steps() -> None:
 def test_one_kind_of_step_alone_cannot_be_fitted() -> None:
     with pytest.raises(ValueError, match="three that decode"):
         fit([Step(10 * n, 0, 0, 0.1) for n in range(1, 9)])
+
+
+def test_a_step_costs_its_fixed_part_and_each_kind_of_work() -> None:
+    cost = LinearCost(0.1, 1.0, 10.0, 2.0, 0.001)
+    assert cost.seconds(0, 0, 0) == 0.0
+    assert cost.seconds(20, 0, 1000) == 1.0 + 2.0 + 1.0
+    assert cost.seconds(0, 3, 1000) == 2.0 + 30.0 + 1.0
+    assert cost.seconds(20, 3, 0) == 2.0 + 2.0 + 30.0
+
+
+def test_a_decode_costs_more_than_a_prefill_token_by_default() -> None:
+    cost = LinearCost()
+    assert cost.seconds(0, 1, 0) > cost.seconds(1, 0, 0) > cost.seconds(0, 0, 0)

@@ -16,6 +16,7 @@ from relquery.engine.cost.job_time import JobTime, Timed, fit_job_time, pearson,
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import Chunk, Drawn, SimulatedExecutor
 from relquery.errors import ConfigError
+from tests.engine.harness import for_each
 
 
 def timed(job_time: JobTime) -> list[Timed]:
@@ -44,7 +45,7 @@ def test_the_proxy_is_the_tokens_that_are_not_cached() -> None:
     assert uncached_tokens(2e-3)(100, 30) == pytest.approx(0.14)
 
 
-@pytest.mark.parametrize("attention", [0.0, 3e-9])
+@for_each("attention", [0.0, 3e-9])
 def test_a_fit_finds_the_times_it_was_given(attention: float) -> None:
     truth = JobTime(0.05, 2e-4, 1.5e-4, attention)
     found = fit_job_time(timed(truth))
@@ -81,9 +82,7 @@ def test_pearson_is_numpys_and_0_where_nothing_varies() -> None:
 # ---- measuring
 
 
-@pytest.mark.parametrize(
-    ("longest", "grain", "pairs"), [(600, 100, 21), (8_000, 1_000, 36), (64_000, 4_000, 136)]
-)
+@for_each("longest, grain, pairs", [(600, 100, 21), (8_000, 1_000, 36), (64_000, 4_000, 136)])
 def test_the_grid_has_a_grain_of_1000_tokens_or_as_fits(
     longest: int, grain: int, pairs: int
 ) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +18,7 @@ from tests.engine.harness import (
     answer_of,
     drawn_after,
     expected_output,
+    for_each,
     numbered,
 )
 
@@ -55,11 +56,11 @@ def draft_of(request: int, prompt_tokens: int, count: int) -> tuple[int, ...]:
     return tuple(answer_of(request, prompt_tokens + at) for at in range(count))
 
 
-def submit(harness: Harness, **options: object) -> Request:
+def submit(harness: Harness, **options: Any) -> Request:
     return harness.submit(numbered(10).tolist(), 6, **options)
 
 
-@pytest.mark.parametrize(("right", "steps"), [(0, 6), (1, 5), (2, 4), (4, 2), (5, 1)])
+@for_each("right, steps", [(0, 6), (1, 5), (2, 4), (4, 2), (5, 1)])
 def test_each_draft_token_that_the_answer_begins_with_spares_a_step(right: int, steps: int) -> None:
     harness = Harness()
     true = draft_of(0, 10, 5)

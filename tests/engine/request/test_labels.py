@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from relquery.engine.request.labels import LabelTrie, Normalization
 from relquery.engine.request.request import Request
 from relquery.engine.request.rules import Rules
-from tests.engine.harness import branches_of, numbered
+from tests.engine.harness import branches_of, for_each, numbered
 
 END = 99
 Label = tuple[int, ...]
@@ -173,7 +173,7 @@ def test_what_labels_have_in_common_is_computed_once_and_their_ends_not_at_all()
     assert [branch.depth for branch in trie.branches] == [2, 3]
 
 
-@pytest.mark.parametrize("normalization", ["joint", "branch"])
+@for_each("normalization", ["joint", "branch"])
 def test_a_single_label_has_probability_one(normalization: Normalization) -> None:
     trie = LabelTrie([(4, 5, 6)], {END}, normalization)
     assert trie.tokens == 0
@@ -208,14 +208,14 @@ def test_a_token_that_the_free_model_would_hardly_say_counts_jointly_alone() -> 
     branch, joint = LabelTrie(labels), LabelTrie(labels, (), "joint")
     shares = [exp(each) for each in branch.log_probabilities([first])]
     assert shares == pytest.approx([0.45, 0.55])
-    behind = {(1,): [log(1.0)], (2,): [log(0.1)]}
+    behind: dict[Label, list[float]] = {(1,): [log(1.0)], (2,): [log(0.1)]}
     found = [first, *(behind[each.stretch] for each in joint.branches[1:])]
     shares = [exp(each) for each in joint.log_probabilities(found)]
     assert shares == pytest.approx([0.45 / 0.505, 0.055 / 0.505])
 
 
-@pytest.mark.parametrize(
-    ("labels", "message"),
+@for_each(
+    "labels, message",
     [
         ([], "no labels"),
         ([(1,), ()], "no tokens"),

@@ -6,13 +6,12 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
-import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.engine.request.pieces import At, Chain, Keep, Placing, depths
 from relquery.engine.request.request import Request
-from tests.engine.harness import Hidden, Place, Spec, chain_of, numbered, places
+from tests.engine.harness import Hidden, Place, Spec, chain_of, for_each, numbered, places
 
 PLACINGS: list[Placing] = ["chain", "request", "bound"]
 TOKEN = st.integers(0, 2)  # few, so that different trees hold equal runs of tokens
@@ -99,7 +98,6 @@ def block_meanings(spec: Spec, placing: Placing, size: int) -> dict[bytes, set[A
     return found
 
 
-@settings(max_examples=300)
 @given(st.lists(SPECS, min_size=2, max_size=4), st.sampled_from(PLACINGS), st.integers(1, 4))
 def test_two_contexts_never_share_a_key_where_what_they_attend_to_differs(
     specs: list[Spec], placing: Placing, size: int
@@ -129,7 +127,6 @@ def full_blocks(one: Request, size: int) -> list[tuple[int, int]]:
     ]
 
 
-@settings(max_examples=200)
 @given(
     spec=SPECS,
     placing=st.sampled_from(PLACINGS),
@@ -183,7 +180,7 @@ def test_what_follows_a_placeholder_differs_from_what_follows_plain_tokens() -> 
     assert gap.end == plain.end == hidden.end == 5
 
 
-@pytest.mark.parametrize("spec", [(1, (), 2), ((), 1, 2), (1, 2, ((), ())), (1, ((),), 2)])
+@for_each("spec", [(1, (), 2), ((), 1, 2), (1, 2, ((), ())), (1, ((),), 2)])
 def test_spans_without_tokens_change_nothing(spec: Spec) -> None:
     one, plain = request(spec), request((1, 2))
     assert len(one.pieces) == 1

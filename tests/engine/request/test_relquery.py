@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from relquery.engine.request.relquery import RelQuery
-from tests.engine.harness import Harness, numbered
-
-
-def submitted(harness: Harness, group: int, rows: int) -> RelQuery:
-    for row in range(rows):
-        prompt = numbered(10, start=1_000 * group + 100 * row).tolist()
-        harness.submit(prompt, 3, group=group)
-    return harness.engine.relqueries[group]
+from tests.engine.harness import Harness
 
 
 def test_its_latency_is_waiting_core_and_tail() -> None:
     harness = Harness(max_num_batched_tokens=10, max_num_seqs=2)
     harness.submit(range(30), 1, group=7)
-    relquery = submitted(harness, 1, 2)
+    relquery = harness.submit_rows(1, 2, 10, 3)
     ends = []
     while harness.engine.waiting or harness.engine.running:
         harness.step()
@@ -38,8 +30,8 @@ def test_its_latency_is_waiting_core_and_tail() -> None:
 
 def test_one_that_is_cancelled_before_it_is_begun_has_no_latency_and_leaves_nothing() -> None:
     harness = Harness(max_num_seqs=1)
-    submitted(harness, 0, 1)
-    relquery = submitted(harness, 1, 3)
+    harness.submit_rows(0, 1, 10, 3)
+    relquery = harness.submit_rows(1, 3, 10, 3)
     harness.step()
     for request in list(relquery.waiting):
         harness.engine.cancel(request)
@@ -52,7 +44,7 @@ def test_one_that_is_cancelled_before_it_is_begun_has_no_latency_and_leaves_noth
 
 def test_one_that_fails_in_part_ends_with_the_rest() -> None:
     harness = Harness()
-    relquery = submitted(harness, 0, 3)
+    relquery = harness.submit_rows(0, 3, 10, 3)
     harness.step()
     harness.engine.cancel(next(iter(relquery.running)))
     harness.run()
@@ -62,9 +54,9 @@ def test_one_that_fails_in_part_ends_with_the_rest() -> None:
 
 def test_requests_that_come_later_belong_to_the_one_that_is_open() -> None:
     harness = Harness()
-    first = submitted(harness, 0, 1)
+    first = harness.submit_rows(0, 1, 10, 3)
     harness.step()
-    assert submitted(harness, 0, 2) is first
+    assert harness.submit_rows(0, 2, 10, 3) is first
     assert first.size == 3
     harness.run()
-    assert submitted(harness, 0, 1) is not first
+    assert harness.submit_rows(0, 1, 10, 3) is not first

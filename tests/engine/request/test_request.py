@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from relquery.engine.request.keys import ROOT, chain_keys
 from relquery.engine.request.request import Request
 from relquery.engine.request.rules import Rules
 from relquery.prompt import Finish
-from tests.engine.harness import numbered
+from tests.engine.harness import for_each, numbered
 
 END = 99
 
@@ -17,9 +15,7 @@ def request(*output: int, prompt: int = 5) -> Request:
     return Request(0, numbered(prompt), 9, output=list(output))
 
 
-@pytest.mark.parametrize(
-    ("start", "stop"), [(0, 0), (0, 3), (2, 5), (3, 7), (5, 8), (6, 8), (0, 8), (8, 8)]
-)
+@for_each("start, stop", [(0, 0), (0, 3), (2, 5), (3, 7), (5, 8), (6, 8), (0, 8), (8, 8)])
 def test_tokens_are_those_of_prompt_and_output_in_a_row(start: int, stop: int) -> None:
     tokens = request(10, 11, 12).tokens(0, start, stop)
     assert tokens.tolist() == [0, 1, 2, 3, 4, 10, 11, 12][start:stop]
@@ -44,8 +40,8 @@ def test_keys_that_are_known_stay_as_the_output_grows() -> None:
     assert one.key(0, 0, 3) == chain_keys(one.pieces[0].tokens[:3], 3, ROOT)[0]
 
 
-@pytest.mark.parametrize(
-    ("computed", "output", "decoding"),
+@for_each(
+    "computed, output, decoding",
     [(0, (), False), (4, (), True), (5, (7,), True), (5, (7, 8), False), (3, (), False)],
 )
 def test_a_request_decodes_when_only_its_newest_token_is_left(
@@ -59,8 +55,8 @@ def test_a_request_decodes_when_only_its_newest_token_is_left(
 CHOICES = ((1, 2), (1, 3, 4), (5,), (5, 6))
 
 
-@pytest.mark.parametrize(
-    ("output", "allowed"),
+@for_each(
+    "output, allowed",
     [((), (1, 5)), ((1,), (2, 3)), ((1, 3), (4,)), ((5,), (6, END)), ((5, 6), (END,))],
 )
 def test_the_next_token_continues_a_choice_or_ends_one_that_another_continues(
@@ -76,8 +72,8 @@ def test_without_choices_all_tokens_may_follow() -> None:
     assert Rules().finish((1, 2)) is None
 
 
-@pytest.mark.parametrize(
-    ("output", "chosen"),
+@for_each(
+    "output, chosen",
     [((), False), ((1,), False), ((1, 2), True), ((5,), False), ((5, 6), True), ((1, 3), False)],
 )
 def test_an_answer_is_chosen_once_no_other_choice_continues_it(

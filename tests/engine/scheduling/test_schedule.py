@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from relquery.arrays import TokenIds
 from relquery.config import EngineConfig
 from relquery.engine.cache.blocks import BlockPool
@@ -37,79 +39,45 @@ def running(pool: BlockPool, prompt: TokenIds, computed: int | None = None) -> R
     return request
 
 
-def cached(pool: BlockPool, prompt: TokenIds) -> None:
-    """Leave the full blocks of a prompt in the cache, held by none."""
-    pool.release(running(pool, prompt).blocks)
+Case = tuple[int, dict[str, Any], int, list[int], list[tuple[int, int] | None], int]
+ADMITTED: dict[str, Case] = {
+    # Blocks, limits, tokens of a prompt that the cache has, tokens of prompts that are asked to be
+    # admitted one after the other; tokens that each computes, and hits, or None; blocks left.
+    "whole where it fits": (5, {}, 0, [10], [(10, 0)], 2),
+    # All blocks are its own although only a chunk is computed, and no tokens are left.
+    "in part": (5, {"max_num_batched_tokens": 4}, 0, [17, 2], [(4, 0), None], 0),
+    "not beyond the blocks": (2, {}, 0, [9, 8], [None, (8, 0)], 0),
+    "not beyond the seats": (9, {"max_num_seqs": 1}, 0, [4, 4], [(4, 0), None], 8),
+    "cached blocks are not computed but use up available ones": (4, {}, 8, [10], [(2, 2)], 1),
+    "what two share is counted once": (4, {}, 8, [10, 9], [(2, 2), (1, 2)], 0),
+    "the last token is always computed": (8, {}, 8, [8], [(4, 1)], 6),
+    "without prefix caching": (8, {"prefix_caching": False}, 8, [10, 10], [(10, 0)] * 2, 2),
+    "what the first computes is shared": (8, {}, 0, [10, 11], [(10, 0), (3, 2)], 8 - 3 - 1),
+}
 
 
-def test_a_prompt_is_admitted_whole_where_it_fits() -> None:
-    one = draft(BlockPool(5))
-    request = waiting(numbered(10))
-    assert one.admit(request)
-    assert [(w.request, w.tokens, w.hits) for w in one.plan().work] == [(request, 10, (0,))]
-    assert (one.tokens, one.blocks) == (90, 2)
+@pytest.mark.parametrize("case", ADMITTED.values(), ids=ADMITTED)
+def test_who_is_admitted(case: Case) -> None:
+    blocks, limits, known, prompts, expected, left = case
+    pool = BlockPool(blocks)
+    if known:  # held by none
+        pool.release(running(pool, numbered(known)).blocks)
+    one = draft(pool, **limits)
+    assert [one.admit(waiting(numbered(each))) for each in prompts] == [
+        each is not None for each in expected
+    ]
+    admitted = [each for each in expected if each is not None]
+    assert [(w.tokens, *w.hits) for w in one.plan().work] == admitted
+    assert one.blocks == left
+    assert one.tokens == limits.get("max_num_batched_tokens", 100) - sum(n for n, _ in admitted)
 
 
-def test_a_prompt_longer_than_the_token_budget_begins_with_a_chunk() -> None:
-    one = draft(BlockPool(5), max_num_batched_tokens=7)
-    assert one.admit(waiting(numbered(10)))
-    assert one.plan().work[0].tokens == 7
-    assert not one.admit(waiting(numbered(2))), "no tokens are left"
-
-
-def test_an_admitted_prompt_gets_all_its_blocks_although_only_a_chunk_is_computed() -> None:
-    one = draft(BlockPool(5), max_num_batched_tokens=4)
-    assert one.admit(waiting(numbered(17)))
-    assert one.blocks == 0
-
-
-def test_none_is_admitted_beyond_the_blocks() -> None:
-    one = draft(BlockPool(2))
-    assert not one.admit(waiting(numbered(9)))
-    assert one.plan().work == ()
-    assert one.admit(waiting(numbered(8)))
-
-
-def test_none_is_admitted_beyond_the_seats() -> None:
+def test_held_blocks_that_are_shared_cost_nothing_and_their_holder_has_a_seat() -> None:
     pool = BlockPool(9)
-    one = draft(pool, (running(pool, numbered(4)),), max_num_seqs=2)
-    assert one.admit(waiting(numbered(4)))
+    one = draft(pool, (running(pool, numbered(8)),), max_num_seqs=2)
+    assert one.admit(waiting(numbered(10)))
+    assert (one.plan().work[0].hits, one.blocks) == ((2,), 6)
     assert not one.admit(waiting(numbered(4)))
-
-
-def test_cached_blocks_are_not_computed_but_use_up_available_ones() -> None:
-    pool = BlockPool(4)
-    cached(pool, numbered(8))
-    one = draft(pool)
-    assert one.admit(waiting(numbered(10)))
-    work = one.plan().work[0]
-    assert (work.tokens, work.hits, one.blocks) == (2, (2,), 1)
-
-
-def test_held_blocks_that_are_shared_cost_nothing() -> None:
-    pool = BlockPool(4)
-    running(pool, numbered(8))
-    one = draft(pool)
-    assert one.admit(waiting(numbered(10)))
-    assert (one.plan().work[0].hits, one.blocks) == ((2,), 1)
-
-
-def test_cached_blocks_that_two_admitted_requests_share_are_counted_once() -> None:
-    pool = BlockPool(4)
-    cached(pool, numbered(8))
-    one = draft(pool)
-    assert one.admit(waiting(numbered(10)))
-    assert one.admit(waiting(numbered(9)))
-    assert one.blocks == 0
-
-
-def test_the_last_token_of_a_prompt_is_always_computed() -> None:
-    pool = BlockPool(8)
-    cached(pool, numbered(8))
-    one = draft(pool)
-    assert one.admit(waiting(numbered(8)))
-    work = one.plan().work[0]
-    assert (work.tokens, work.hits) == (4, (1,))
 
 
 def test_a_hit_ends_at_the_first_block_that_is_not_there() -> None:
@@ -121,28 +89,7 @@ def test_a_hit_ends_at_the_first_block_that_is_not_there() -> None:
     assert one.plan().work[0].hits == (1,)
 
 
-def test_without_prefix_caching_nothing_is_a_hit() -> None:
-    pool = BlockPool(8)
-    cached(pool, numbered(8))
-    one = draft(pool, prefix_caching=False)
-    assert one.admit(waiting(numbered(10)))
-    assert one.admit(waiting(numbered(10)))
-    assert [(w.tokens, w.hits) for w in one.plan().work] == [(10, (0,)), (10, (0,))]
-
-
-def test_requests_of_one_step_share_what_the_first_of_them_computes() -> None:
-    one = draft(BlockPool(8))
-    assert one.admit(waiting(numbered(10)))
-    assert one.admit(waiting(numbered(11)))
-    assert [(w.tokens, w.hits) for w in one.plan().work] == [(10, (0,)), (3, (2,))]
-    assert one.blocks == 8 - 3 - 1
-
-
 def test_what_a_step_only_begins_is_no_hit_in_it() -> None:
-    one = draft(BlockPool(9), max_num_batched_tokens=6)
-    running_first = waiting(numbered(12))
-    assert one.admit(running_first)
-    assert one.tokens == 0
     pool = BlockPool(9)
     begun = running(pool, numbered(12), computed=4)
     two = draft(pool, (begun,), max_num_batched_tokens=20)

@@ -1,7 +1,8 @@
-"""Forecasts of a relQuery's end: right where nothing is uncertain, and without any effect."""
+"""Forecasts of a relQuery's end, and refusals by them: without any effect on what is served."""
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +19,8 @@ from relquery.engine.request.request import Request
 from relquery.engine.request.rules import Rules
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.engine.step.forecast import Experience
-from tests.engine.harness import Harness, numbered
+from relquery.errors import DeadlineError, RequestError
+from tests.engine.harness import Harness, for_each, numbered
 
 COST = LinearCost(1e-3, 0.0, 1e-4, 0.03)
 LIMITS: dict[str, Any] = {
@@ -43,7 +45,7 @@ def submit(loop: Loop, group: int, rows: int, prompt: int, limit: int) -> RelQue
     return relquery
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@for_each("policy", POLICIES)
 def test_one_relquery_alone_takes_as_long_as_foreseen(policy: PolicyName) -> None:
     loop = loop_of(policy)
     relquery = submit(loop, 0, 10, 30, 20)
@@ -54,7 +56,7 @@ def test_one_relquery_alone_takes_as_long_as_foreseen(policy: PolicyName) -> Non
     assert loop.forecast(0) == 0.0
 
 
-@pytest.mark.parametrize("policy", ["fcfs", "relserve", "shortest"])
+@for_each("policy", ["fcfs", "relserve", "shortest"])
 def test_who_is_served_later_is_told_so(policy: PolicyName) -> None:
     loop = loop_of(policy, max_num_seqs=4)
     long, short = submit(loop, 0, 40, 30, 20), submit(loop, 1, 2, 30, 5)
@@ -66,9 +68,10 @@ def test_who_is_served_later_is_told_so(policy: PolicyName) -> None:
     assert (told[1] < told[0]) == (policy != "fcfs")  # type: ignore[operator]
 
 
-def test_asking_changes_nothing() -> None:
+@for_each("policy", ["relserve", "srjf"])
+def test_asking_changes_nothing(policy: PolicyName) -> None:
     def ends(asking: bool) -> list[float | None]:
-        loop = loop_of("relserve", max_num_seqs=8, prefix_caching=True)
+        loop = loop_of(policy, max_num_seqs=8, prefix_caching=True)
         relqueries = []
         for group, rows in enumerate((30, 4, 17, 9, 25)):
             relqueries.append(submit(loop, group, rows, 20 + group, 5 * group + 1))
@@ -135,3 +138,117 @@ def test_rows_that_have_not_come_are_foreseen() -> None:
 
     assert told(4, 600) == pytest.approx(told(600, None))
     assert told(4, 2**40) == pytest.approx(2**40 / 600 * (told(600, None) or 0), rel=0.3)
+
+
+# ---- deadlines that cannot be kept
+
+
+def submitted(
+    loop: Loop, group: int, rows: int, deadline: float | None, limit: int = 10
+) -> list[Request]:
+    """Prompts of 30 tokens: 0.03 s each; a token of all answers takes 0.03 s or more."""
+    requests = [
+        Request(1000 * group + row, numbered(30, start=row), limit, group=group)
+        for row in range(rows)
+    ]
+    for request in requests:
+        loop.submit(request, declared=Declared(deadline=deadline))
+    return requests
+
+
+def experienced(policy: PolicyName) -> Loop:
+    """A loop that has seen answers of their maximum length."""
+    loop = loop_of(policy)
+    submitted(loop, 0, 2, None)
+    list(loop.run())
+    return loop
+
+
+def accepts(loop: Loop, group: int, rows: int, deadline: float, limit: int = 10) -> bool:
+    requests = submitted(loop, group, rows, deadline, limit)
+    try:
+        loop.check_deadline(loop.relqueries[group])
+    except DeadlineError:
+        for request in requests:
+            loop.withdraw(request)
+        return False
+    return True
+
+
+@for_each("policy", POLICIES)
+def test_what_can_be_in_time_by_itself_is_accepted_and_otherwise_refused(
+    policy: PolicyName,
+) -> None:
+    loop = experienced(policy)
+    assert not accepts(loop, 1, 10, 0.55)
+    assert not loop.relqueries
+    assert not loop.waiting
+    assert accepts(loop, 2, 10, 0.7)
+    requests = list(loop.run())
+    assert all(request.error is None for request in requests)
+    assert len(requests) == 10
+
+
+@for_each("policy, accepted", [("fcfs", False), ("shortest", True), ("static", True)])
+def test_the_order_of_the_policy_decides(policy: PolicyName, accepted: bool) -> None:
+    loop = experienced(policy)
+    submitted(loop, 1, 60, None)  # 2.1 s
+    assert accepts(loop, 2, 5, 1.0) == accepted
+    assert accepts(loop, 3, 70, 4.0) == accepted  # the largest, but it will be pressed
+    assert len(loop.relqueries) == 1 + 2 * accepted
+
+
+def test_earlier_deadlines_are_in_the_way_and_later_ones_are_not() -> None:
+    loop = experienced("shortest")
+    assert accepts(loop, 1, 30, 2.0)  # 1.2 s
+    assert not accepts(loop, 2, 40, 2.1)
+    assert accepts(loop, 3, 40, 1.9)
+
+
+def test_as_long_as_no_answer_was_seen_only_the_impossible_is_refused() -> None:
+    loop = loop_of("shortest")
+    assert accepts(loop, 1, 1, 0.2, limit=1000)
+    assert not accepts(loop, 2, 10, 0.2, limit=1000)
+    list(loop.run())
+
+
+def test_where_costs_are_not_known_nothing_is_refused() -> None:
+    loop = loop_of("fcfs")
+    loop._cost = None
+    assert accepts(loop, 0, 10, 1e-9)
+    (*requests,) = loop.run()
+    assert all("deadline" in str(request.error) for request in requests)
+
+
+def test_the_error_says_how_long_it_would_take_and_travels() -> None:
+    error = DeadlineError(12.345, 3.0)
+    assert isinstance(error, RequestError)
+    assert error.estimate == 12.345
+    assert "in 12.3 s, but the deadline is in 3 s" in str(error)
+    assert "passed 0.5 s ago" in str(DeadlineError(12.345, -0.5))
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.estimate, str(again)) == (error.estimate, str(error))
+
+
+def test_a_refused_submit_leaves_a_named_relquery_as_it_was() -> None:
+    loop = experienced("shortest")
+    declared = Declared("a", 40, 1.5)
+    first, second = (Request(100 + limit, numbered(30), limit, group=1) for limit in (10, 7))
+    for request in (first, second):
+        relquery = loop.submit(request, declared=declared)
+
+    def known() -> tuple[Any, ...]:
+        totals = relquery.size, relquery.prompt_tokens, relquery.allowed_tokens
+        return *totals, relquery.output_limit, relquery.deadline
+
+    before = known()
+    late = [Request(2 + row, numbered(30), 1000, group=2) for row in range(5)]
+    for request in late:
+        assert loop.submit(request, declared=declared) is relquery
+    with pytest.raises(DeadlineError):
+        loop.check_deadline(relquery)
+    for request in late:
+        loop.withdraw(request)
+    assert known() == before
+    assert list(loop.run()) == [second, first]
+    assert first.error is second.error is None

@@ -87,7 +87,7 @@ def test_a_pandas_frame_keeps_its_index_where_rows_stay(con: Connection) -> None
 
 
 def table_of_dtypes() -> pd.DataFrame:
-    days = pd.to_datetime(["2020-01-01", None, "2020-01-03"])
+    days = pd.DatetimeIndex(["2020-01-01", None, "2020-01-03"])
     return pd.DataFrame(
         {
             "text": ["a", None, "c"],
@@ -144,9 +144,9 @@ def test_a_frame_keeps_the_rows_that_it_was_made_of(con: Connection) -> None:
 
 
 def test_two_frames_over_one_table_are_registered_once_and_forgotten_with_the_last(
-    con: Connection,
+    fresh: Connection,
 ) -> None:
-    table = pd.DataFrame(COLUMNS)
+    con, table = fresh, pd.DataFrame(COLUMNS)
     con.register("frame_1", pa.table({"mine": [1]}))
     first, second = frame(table, con), frame(table, con)
     assert first.sql() == second.sql() == 'SELECT *\nFROM "frame_2"'

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from relquery.connection import Connection
 from relquery.errors import ConfigError
-from relquery.frames import lotus
-from relquery.frames.lotus.models import LM
 from tests.frames.model import says_yes
+
+pytestmark = pytest.mark.usefixtures("configured")
 
 LEFT: Any = pd.DataFrame({"a": ["one", "two", "six"], "n": [1, 2, 3]}, index=[10, 20, 30])
 RIGHT: Any = pd.DataFrame({"b": ["oneness", "twofold"], "m": [1.5, 2.5]}, index=["x", "y"])
-
-
-@pytest.fixture(autouse=True)
-def configured(con: Connection) -> Iterator[None]:
-    with lotus.settings.context(lm=LM(model=con)):
-        yield
 
 
 def test_a_similarity_join_has_the_left_index_and_the_score_between_the_sides() -> None:

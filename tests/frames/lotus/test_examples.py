@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -14,7 +15,7 @@ import pytest
 from relquery.connection import Connection
 from relquery.errors import ConfigError, ModelError
 from relquery.frames import lotus
-from relquery.frames.lotus import models
+from relquery.frames.lotus import models, types
 from relquery.frames.lotus.models import (
     LM,
     ColBERTv2RM,
@@ -23,13 +24,12 @@ from relquery.frames.lotus.models import (
     named,
 )
 from relquery.frames.lotus.settings import Settings
-from relquery.frames.lotus.types import LongContextStrategy, ReasoningStrategy
 from relquery.frames.lotus.vector_store import QdrantVS
-from tests.frames.lotus.examples import EXAMPLES
 from tests.frames.model import chance, mapped, says_yes
-from tests.sql.fakes import FakeBackend
+from tests.ir.cases import case_file
 
-COURSES = pd.DataFrame({"name": ["Algebra", "Logic", "Cooking"]}, index=[7, 8, 9])
+BEGIN, *EXAMPLES = (Path(__file__).parent / "examples.txt").read_text("utf-8").split("\n## ")
+COURSES: Any = pd.DataFrame({"name": ["Algebra", "Logic", "Cooking"]}, index=[7, 8, 9])
 
 
 @pytest.fixture(autouse=True)
@@ -48,16 +48,17 @@ def opened(con: Connection, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tu
     Settings.shared().models = before
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.partition(":")[0])
 def test_an_example_of_the_documentation_runs(
-    name: str, capsys: pytest.CaptureFixture[str]
+    example: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, columns = EXAMPLES[name]
+    head, _, code = example.partition("\n")
+    name, _, columns = head.partition(": ")
     names: dict[str, Any] = {}
-    exec(code, names)
+    exec(f"{BEGIN}\n{code}", names)
     result = names["result"]
     assert isinstance(result, pd.DataFrame)
-    assert list(result.columns) == columns
+    assert list(result.columns) == columns.split(", ")
     assert len(result) or name == "filter"
     if "print" in code:
         assert capsys.readouterr().out.strip()
@@ -66,11 +67,11 @@ def test_an_example_of_the_documentation_runs(
 def test_rows_are_those_that_the_model_answers() -> None:
     claim = 'Is this true? "name" is hard'
     hard = [says_yes(claim, {"name": name}) for name in COURSES["name"]]
-    kept = COURSES.sem_filter("{name} is hard")  # type: ignore[operator]
+    kept = COURSES.sem_filter("{name} is hard")
     assert kept.index.tolist() == [at for at, yes in zip(COURSES.index, hard, strict=True) if yes]
-    asked = COURSES.sem_filter("{name} is hard", return_all=True)  # type: ignore[operator]
+    asked = COURSES.sem_filter("{name} is hard", return_all=True)
     assert asked["_filter"].tolist() == hard
-    said = COURSES.sem_map("Say {name}")  # type: ignore[operator]
+    said = COURSES.sem_map("Say {name}")
     assert said["_map"].tolist() == [
         mapped('Say "name"', {"name": name}) for name in COURSES["name"]
     ]
@@ -79,7 +80,7 @@ def test_rows_are_those_that_the_model_answers() -> None:
         query = 'Is this a good match for: Which "name" is best?\nAnswer Yes or No.'
         return chance(query, {"name": name})
 
-    best = COURSES.sem_topk("Which {name} is best?", 2)  # type: ignore[operator]
+    best = COURSES.sem_topk("Which {name} is best?", 2)
     assert best["name"].tolist() == sorted(COURSES["name"], key=score)[:0:-1]
     assert best.index.tolist() == [0, 1]
 
@@ -90,30 +91,18 @@ def test_every_verb_has_an_async_form() -> None:
     assert all(hasattr(pd.DataFrame, f"a{name}") for name in verbs)
 
     async def main() -> list[Any]:
-        filters = (COURSES.asem_filter("{name} is hard") for _ in range(3))  # type: ignore[operator]
-        indexed = await COURSES.asem_index("name", index_dir="dir")  # type: ignore[operator]
+        filters = (COURSES.asem_filter("{name} is hard") for _ in range(3))
+        indexed = await COURSES.asem_index("name", index_dir="dir")
         return [*await asyncio.gather(*filters), await indexed.asem_search("name", "logic", K=1)]
 
     *filtered, found = asyncio.run(main())
-    again = COURSES.sem_filter("{name} is hard")  # type: ignore[operator]
+    again = COURSES.sem_filter("{name} is hard")
     assert all(one.equals(again) for one in filtered)
     assert found["name"].tolist() == ["Logic"]
 
 
-def test_usage_is_counted_and_reset(
-    backend: FakeBackend, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lm = lotus.settings.lm
-    COURSES.sem_map("Say {name}")  # type: ignore[operator]
-    assert lm.calls == len(backend.asked) == 3
-    lm.print_total_usage()
-    assert capsys.readouterr().out.startswith("3 calls, ")
-    lm.reset_stats()
-    assert lm.calls == 0
-
-
 def test_safe_mode_prints_what_would_be_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    COURSES.sem_map("Say {name}", safe_mode=True)  # type: ignore[operator]
+    COURSES.sem_map("Say {name}", safe_mode=True)
     assert "1 LLM expression" in capsys.readouterr().out
 
 
@@ -128,7 +117,7 @@ def test_models_have_relquery_s_names(opened: list[tuple[str, Any]]) -> None:
         named("groq/llama3-8b")
     server = LM("hosted_vllm/meta-llama/Llama-3", api_base="http://localhost:1/v1")
     with lotus.settings.context(lm=server, rm=SentenceTransformersRM("some/encoder")):
-        COURSES.sem_map("Say {name}")  # type: ignore[operator]
+        COURSES.sem_map("Say {name}")
     assert opened == [
         (
             "openai:meta-llama/Llama-3",
@@ -141,42 +130,23 @@ def test_a_connection_may_be_the_model(con: Connection) -> None:
     assert LM(model=con).connection(None) is con
 
 
-@pytest.mark.parametrize(
-    ("verb", "arguments"),
-    [
-        ("sem_filter", {"cascade_args": object()}),
-        ("sem_filter", {"strategy": ReasoningStrategy.ZS_COT}),
-        ("sem_filter", {"examples": COURSES.head(1).to_dict()}),
-        ("sem_filter", {"helper_examples": COURSES}),
-        ("sem_agg", {"examples": COURSES}),
-        ("sem_map", {"return_explanations": True}),
-        ("sem_map", {"system_prompt": "You are a pirate."}),
-        ("sem_map", {"sufix": "_x"}),
-        ("sem_agg", {"long_context_strategy": LongContextStrategy.TRUNCATE}),
-        ("sem_cluster_by", {}),
-    ],
-)
-def test_what_is_not_supported_is_refused_by_name(verb: str, arguments: dict[str, Any]) -> None:
-    named = next(iter(arguments), verb)
-    with pytest.raises(ConfigError, match=named):
-        getattr(COURSES, verb)("Say {name}", **arguments)
-
-
-@pytest.mark.parametrize("name", ["LazyFrame", "Corpus", "web_search", "web_extract"])
-def test_names_of_lotus_that_are_not_supported_are_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"^{name} is not supported"):
-        getattr(lotus, name)(COURSES)
+def test_what_is_not_supported_is_refused_by_name() -> None:
+    for verb, given in case_file(__file__, "unsupported.txt"):
+        arguments = eval(given, {**vars(types), "COURSES": COURSES})
+        named = next(iter(arguments), verb)
+        with pytest.raises(ConfigError, match=named):
+            getattr(COURSES, verb)("Say {name}", **arguments)
 
 
 def test_the_other_side_of_a_join_is_a_table_of_pandas() -> None:
     with pytest.raises(ConfigError, match=r"is a LazyFrame; .*rq.frame\(...\).sem_join"):
-        COURSES.sem_join(pl.LazyFrame({"x": ["a"]}), "{name} is {x}")  # type: ignore[operator]
+        COURSES.sem_join(pl.LazyFrame({"x": ["a"]}), "{name} is {x}")
 
 
-@pytest.mark.parametrize("model", ["cohere/command-r", "groq/llama3-8b", "openrouter/x/y"])
-def test_a_model_of_another_provider_is_refused_when_it_is_made(model: str) -> None:
-    with pytest.raises(ConfigError, match=r"names the provider.*LM\(model='openai/NAME', api_base"):
-        LM(model)
+def test_a_model_of_another_provider_is_refused_when_it_is_made() -> None:
+    for model in ("cohere/command-r", "groq/llama3-8b", "openrouter/x/y"):
+        with pytest.raises(ConfigError, match=r"the provider.*LM\(model='openai/NAME', api_base"):
+            LM(model)
 
 
 def test_a_model_of_this_machine_is_loaded_when_it_is_made(
@@ -210,7 +180,7 @@ def test_settings_and_stores_that_are_not_supported_are_refused() -> None:
         lotus.settings.context(lm=None),
         pytest.raises(ConfigError, match="No language model is configured"),
     ):
-        COURSES.sem_map("Say {name}")  # type: ignore[operator]
+        COURSES.sem_map("Say {name}")
 
 
 def test_the_logger_is_relquery_s() -> None:

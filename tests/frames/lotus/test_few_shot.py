@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from relquery.connection import Connection
 from relquery.errors import ConfigError
-from relquery.frames import lotus
-from relquery.frames.lotus.models import LM
 from tests.frames.model import says_yes
 from tests.sql.fakes import FakeBackend
 
-COURSES = pd.DataFrame({"name": ["Algebra", "Logic", "Cooking"], "year": [1, 2, 3]})
+pytestmark = pytest.mark.usefixtures("configured")
 
-
-@pytest.fixture(autouse=True)
-def configured(con: Connection) -> Iterator[None]:
-    with lotus.settings.context(lm=LM(model=con)):
-        yield
+COURSES: Any = pd.DataFrame({"name": ["Algebra", "Logic", "Cooking"], "year": [1, 2, 3]})
 
 
 def test_a_filter_sees_rows_with_yes_or_no(backend: FakeBackend) -> None:
     examples = pd.DataFrame({"name": ["Why {name}?", None], "Answer": [True, False], "more": 1})
-    kept = COURSES.sem_filter("{name} is hard", examples=examples)  # type: ignore[operator]
+    kept = COURSES.sem_filter("{name} is hard", examples=examples)
     asked = (
         'Is this true? "name" is hard\n\nExamples:\n{"name": "Why {name}?"}\nAnswer: Yes\n'
         '{"name": null}\nAnswer: No'
@@ -38,7 +30,7 @@ def test_a_filter_sees_rows_with_yes_or_no(backend: FakeBackend) -> None:
 
 def test_a_map_sees_rows_with_texts_of_the_columns_that_it_names(backend: FakeBackend) -> None:
     examples = pd.DataFrame({"year": [7], "name": ["Ünï"], "Answer": ["{so} it is"]})
-    COURSES.sem_map("Say {name} of {year}", examples=examples)  # type: ignore[operator]
+    COURSES.sem_map("Say {name} of {year}", examples=examples)
     shown = '{"name": "Ünï", "year": 7}\nAnswer: {so} it is'
     assert {query for query in backend.queries if query.endswith(shown)} == set(backend.queries)
 
@@ -46,9 +38,7 @@ def test_a_map_sees_rows_with_texts_of_the_columns_that_it_names(backend: FakeBa
 def test_a_join_takes_examples_without_sides(backend: FakeBackend) -> None:
     skills = pd.DataFrame({"skill": ["Math"]})
     examples = pd.DataFrame({"name": ["Algebra"], "skill": ["Math"], "Answer": ["yes"]})
-    COURSES.sem_join(  # type: ignore[operator]
-        skills, "{name:left} helps with {skill:right}", examples=examples
-    )
+    COURSES.sem_join(skills, "{name:left} helps with {skill:right}", examples=examples)
     shown = 'Examples:\n{"name": "Algebra", "skill": "Math"}\nAnswer: Yes\nAnswer Yes or No.'
     assert all(query.endswith(shown) for query in backend.queries)
     assert backend.queries
@@ -65,4 +55,4 @@ def test_a_join_takes_examples_without_sides(backend: FakeBackend) -> None:
 )
 def test_examples_of_another_form_are_refused(examples: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=f"examples of sem_filter .*{message}"):
-        COURSES.sem_filter("{name} is hard", examples=examples)  # type: ignore[operator]
+        COURSES.sem_filter("{name} is hard", examples=examples)

@@ -3,77 +3,41 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+import re
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from relquery.connection import Connection
 from relquery.errors import ConfigError
-from relquery.frames import lotus
+from relquery.frames.lotus import types
 from relquery.frames.lotus.models import LM
 from relquery.frames.lotus.parameters import ORDERS, by_name
 from relquery.frames.lotus.types import (
     CascadeArgs,
-    LongContextStrategy,
     ProxyModel,
     ReasoningStrategy,
     UsageLimit,
 )
 from relquery.frames.lotus.verbs import VERBS, accepted
 
+pytestmark = pytest.mark.usefixtures("configured")
+
 TABLE: Any = pd.DataFrame({"t": ["Algebra", "Logic"], "u": ["a", "b"]})
 OTHER: Any = pd.DataFrame({"o": ["Maths", "Music"]})
 
 # The order and defaults in LOTUS 1.2.4; "-": none, "f": a function.
 FACTS: dict[str, list[tuple[str, object]]] = {
-    "sem_filter": [
-        ("user_instruction", "-"), ("return_raw_outputs", False), ("return_explanations", False),
-        ("return_all", False), ("default", True), ("suffix", "_filter"), ("examples", None),
-        ("helper_examples", None), ("strategy", None), ("cascade_args", None),
-        ("return_stats", False), ("safe_mode", False), ("progress_bar_desc", "Filtering"),
-        ("additional_cot_instructions", ""), ("system_prompt", None),
-        ("output_tokens", ("True", "False")),
-    ],
-    "sem_map": [
-        ("user_instruction", "-"), ("system_prompt", None), ("postprocessor", "f"),
-        ("return_explanations", False), ("return_raw_outputs", False), ("suffix", "_map"),
-        ("examples", None), ("strategy", None), ("safe_mode", False),
-        ("progress_bar_desc", "Mapping"),
-    ],
-    "sem_extract": [
-        ("input_cols", "-"), ("output_cols", "-"), ("extract_quotes", False),
-        ("postprocessor", "f"), ("return_raw_outputs", False), ("safe_mode", False),
-        ("progress_bar_desc", "Extracting"), ("return_explanations", False), ("strategy", None),
-    ],
-    "sem_agg": [
-        ("user_instruction", "-"), ("all_cols", False), ("suffix", "_output"), ("group_by", None),
-        ("safe_mode", False), ("progress_bar_desc", "Aggregating"),
-        ("long_context_strategy", LongContextStrategy.CHUNK), ("split_fields_into_cols", True),
-        ("response_format", None),
-    ],
-    "sem_topk": [
-        ("user_instruction", "-"), ("K", "-"), ("method", "quick"), ("strategy", None),
-        ("group_by", None), ("cascade_threshold", None), ("return_stats", False),
-        ("safe_mode", False), ("return_explanations", False),
-    ],
-    "sem_join": [
-        ("other", "-"), ("join_instruction", "-"), ("return_explanations", False),
-        ("how", "inner"), ("suffix", "_join"), ("examples", None), ("strategy", None),
-        ("default", True), ("cascade_args", None), ("return_stats", False), ("safe_mode", False),
-        ("progress_bar_desc", "Join comparisons"),
-    ],
-    "sem_sim_join": [
-        ("other", "-"), ("left_on", "-"), ("right_on", "-"), ("K", "-"), ("lsuffix", ""),
-        ("rsuffix", ""), ("score_suffix", ""), ("keep_index", False),
-    ],
-    "sem_search": [
-        ("col_name", "-"), ("query", "-"), ("K", None), ("n_rerank", None),
-        ("return_scores", False), ("suffix", "_sim_score"),
-    ],
-    "sem_dedup": [("col_name", "-"), ("threshold", "-")],
-}  # fmt: skip
+    verb: [
+        (name, value if value in ("-", "f") else eval(value, dict(vars(types))))
+        for name, value in (one.split("=", 1) for one in re.split(r", (?=\w+=)", parameters))
+    ]
+    for verb, parameters in re.findall(
+        r"^(\w+): (.*)$", (Path(__file__).parent / "parameters.txt").read_text("utf-8"), re.M
+    )
+}
 NEEDED: dict[str, list[Any]] = {
     "sem_filter": ["{t} is hard"],
     "sem_map": ["Say {t}"],
@@ -104,28 +68,17 @@ REFUSED = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def configured(con: Connection) -> Iterator[None]:
-    with lotus.settings.context(lm=LM(model=con)):
-        yield
-
-
 def defaults(verb: str) -> list[Any]:
     return [None if default == "f" else default for _, default in FACTS[verb]]
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_parameters_are_in_the_order_of_lotus(verb: str) -> None:
-    assert list(ORDERS[verb]) == [name for name, _ in FACTS[verb]]
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_defaults_are_those_of_lotus(verb: str) -> None:
-    facts = dict(FACTS[verb])
-    own = inspect.signature(VERBS[verb]).parameters
-    for name in accepted(verb):
-        default = own[name].default
-        assert facts[name] == ("-" if default is inspect.Parameter.empty else default)
+def test_parameters_and_their_defaults_are_those_of_lotus_in_its_order() -> None:
+    for verb, facts in FACTS.items():
+        assert list(ORDERS[verb]) == [name for name, _ in facts]
+        own = inspect.signature(VERBS[verb]).parameters
+        for name in accepted(verb):
+            default = own[name].default
+            assert dict(facts)[name] == ("-" if default is inspect.Parameter.empty else default)
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -135,12 +88,12 @@ def test_all_arguments_in_their_order_mean_the_defaults(verb: str) -> None:
     pd.testing.assert_frame_equal(full, getattr(TABLE, verb)(*needed))
 
 
-@pytest.mark.parametrize(("verb", "at", "name"), REFUSED)
-def test_what_is_refused_is_refused_by_name_in_its_place(verb: str, at: int, name: str) -> None:
-    arguments = [*NEEDED[verb], *defaults(verb)[len(NEEDED[verb]) :]]
-    arguments[at] = SET.get(name, True)
-    with pytest.raises(ConfigError, match=f"^{verb} was given {name}, which is not supported"):
-        getattr(TABLE, verb)(*arguments)
+def test_what_is_refused_is_refused_by_name_in_its_place() -> None:
+    for verb, at, name in REFUSED:
+        arguments = [*NEEDED[verb], *defaults(verb)[len(NEEDED[verb]) :]]
+        arguments[at] = SET.get(name, True)
+        with pytest.raises(ConfigError, match=f"^{verb} was given {name}, which is not supported"):
+            getattr(TABLE, verb)(*arguments)
 
 
 def test_the_fourth_argument_of_a_filter_keeps_all_rows() -> None:
@@ -157,24 +110,24 @@ def test_too_many_arguments_and_one_twice_are_errors() -> None:
     assert by_name("sem_dedup", ("t",), {"threshold": 1}) == {"col_name": "t", "threshold": 1}
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_an_unknown_argument_is_told_those_that_are_accepted(verb: str) -> None:
-    with pytest.raises(ConfigError, match="'sufix'") as error:
-        getattr(TABLE, verb)(*NEEDED[verb], sufix="x")
-    listed = str(error.value).partition("Known: ")[2].partition(". ")[0].rstrip(".").split(", ")
-    assert set(accepted(verb)) <= set(listed)
-    assert not {name for _, _, name in REFUSED} - set(accepted(verb)) & set(listed)
+def test_an_unknown_argument_is_told_those_that_are_accepted() -> None:
+    for verb in VERBS:
+        with pytest.raises(ConfigError, match="'sufix'") as error:
+            getattr(TABLE, verb)(*NEEDED[verb], sufix="x")
+        listed = str(error.value).partition("Known: ")[2].partition(". ")[0].rstrip(".").split(", ")
+        assert set(accepted(verb)) <= set(listed)
+        assert not {name for _, _, name in REFUSED} - set(accepted(verb)) & set(listed)
 
 
-@pytest.mark.parametrize("name", ["examples", "helper_examples"])
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_table_of_examples_is_taken_or_refused_by_name(verb: str, name: str) -> None:
+def test_a_table_of_examples_is_taken_or_refused_by_name() -> None:
     examples = TABLE.assign(o="Maths", Answer="Yes")
-    if name in accepted(verb):
-        assert isinstance(getattr(TABLE, verb)(*NEEDED[verb], examples=examples), pd.DataFrame)
-        return
-    with pytest.raises(ConfigError, match=f"{verb} was given {name}, which is not supported"):
-        getattr(TABLE, verb)(*NEEDED[verb], **{name: examples})
+    for verb, name in product(VERBS, ("examples", "helper_examples")):
+        use = getattr(TABLE, verb)
+        if name in accepted(verb):
+            assert isinstance(use(*NEEDED[verb], examples=examples), pd.DataFrame)
+            continue
+        with pytest.raises(ConfigError, match=f"{verb} was given {name}, which is not supported"):
+            use(*NEEDED[verb], **{name: examples})
 
 
 def test_a_limit_that_limits_nothing_is_the_default() -> None:

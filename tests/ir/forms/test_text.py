@@ -10,6 +10,7 @@ from relquery.errors import QueryError
 from relquery.ir.forms.text import parse_tree, print_tree
 from relquery.ir.nodes import Bag, Generate, Node, Seq, Text
 from relquery.prompt import SPEAKERS, Role, Sampling
+from tests.ir.cases import case_file
 from tests.ir.strategies import queries
 from tests.pace import within
 
@@ -39,27 +40,28 @@ trees = st.recursive(texts, _with_children, max_leaves=12)
 
 
 @given(queries)
-def test_a_printed_tree_reads_as_itself(tree):
+def test_a_printed_tree_reads_as_itself(tree: Node) -> None:
     assert parse_tree(print_tree(tree)) == tree
 
 
-def test_half_a_million_lines_are_read_in_seconds():
+@pytest.mark.long
+def test_half_a_million_lines_are_read_in_seconds() -> None:
     with within(15):
         tree = parse_tree("plus\n" + '  user "x"\n' * 500_000)
     assert len(tree.children) == 500_000
 
 
-def test_depth_is_bounded_by_the_length_of_the_text_alone():
-    depth = 4000
+def test_depth_is_bounded_by_the_length_of_the_text_alone() -> None:
+    depth = 1500
     text = "".join(f"{'  ' * i}generate\n" for i in range(depth)) + "  " * depth + 'user "x"'
     assert print_tree(parse_tree(text)) == text
 
 
-def test_empty_lines_and_spaces_at_the_end_of_lines_are_nothing():
+def test_empty_lines_and_spaces_at_the_end_of_lines_are_nothing() -> None:
     assert parse_tree('\nseq \r\n\n  user "x"\r\n') == Seq((Text("x"),))
 
 
-def test_one_node_stands_on_each_line():
+def test_one_node_stands_on_each_line() -> None:
     tree = Generate(
         Seq((Text("Be brief.", Role.SYSTEM), Bag((Text('"a": 1'), Text("é\n")), ",\n"))),
         Sampling(max_tokens=16, labels=("Yes", "No")),
@@ -74,34 +76,12 @@ def test_one_node_stands_on_each_line():
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "is empty"),
-        ('seq\n   user "x"', "Line 2 .*two spaces per level"),
-        ('seq\n    user "x"', "Line 2 .*an indent of 2 spaces"),
-        ('user "x"\nuser "y"', "Line 2 .*one root"),
-        ("user x", "a JSON string after 'user'"),
-        ('nobody "x"', "one of system, user, assistant"),
-        ('seq\n  plu\n    user "x"', "Line 2 .*Did you mean 'plus'"),
-        ('user "x"\n  user "y"', "Line 1 .*'user' has no children"),
-        ("plus 3", "Line 1 .*'plus' alone"),
-        ("bag", "a JSON string after 'bag'"),
-        ("generate", "generate with one child"),
-        ("seq\n  prepare", "Line 2 .*prepare with one child, .* it has 0"),
-        ('retrieve\n  user "x"', "a corpus as a JSON string"),
-        ('retrieve "c" limit=0\n  user "x"', "Line 1 .*the limit 0; it must be at least 1"),
-        ('retrieve "c" top=3\n  user "x"', "settings like limit=5"),
-        ('retrieve 5\n  user "x"', "Line 1 .*corpus contains an int"),
-        ("chat max_tokens=0", "Line 1 .*max_tokens is 0; it must be at least 1"),
-        ("chat stop=3", "Line 1 .*a list of strings after 'stop='"),
-        ("chat seed=1 seed=2", "Line 1 .*'seed=' only once"),
-        ("chat seed=1,top_k=2", "Line 1 .*one space after the value of 'seed='"),
-        ("chat stop=" + "[" * 100_000, "Line 1 .*a JSON value after 'stop='"),
-        ('generate max_tokens=x\n  user "x"', "a JSON value after 'max_tokens='"),
-        ('generate tokens=3\n  user "x"', "settings like max_tokens=16"),
-    ],
-)
-def test_text_that_is_no_tree_is_an_error_with_its_line(text, message):
-    with pytest.raises(QueryError, match=message):
-        parse_tree(text)
+def test_text_that_is_no_tree_is_an_error_with_its_line() -> None:
+    for text, message in case_file(__file__, "text_refused.txt"):
+        with pytest.raises(QueryError, match=message):
+            parse_tree(text)
+
+
+def test_a_value_of_any_depth_is_an_error_with_its_line() -> None:
+    with pytest.raises(QueryError, match=r"Line 1 .*a JSON value after 'stop='"):
+        parse_tree("chat stop=" + "[" * 100_000)

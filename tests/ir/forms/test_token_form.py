@@ -19,7 +19,7 @@ from relquery.ir.forms.tokens.form import (
 )
 from relquery.ir.forms.tokens.parse import parse_tokens
 from relquery.ir.forms.tokens.tree import Join, Leaf, SpanTree, span_tree
-from relquery.ir.nodes import Bag, Chat, Generate, Prepare, Seq, Text
+from relquery.ir.nodes import Bag, Chat, Generate, Node, Prepare, Seq, Text
 from relquery.prompt import Role
 
 BLOCK = 2
@@ -46,7 +46,7 @@ def shown(form: TokenForm) -> str:
     return " ".join(map(one, form.items))
 
 
-def plus(*children):
+def plus(*children: Node) -> Bag:
     return Bag(children, independent=True)
 
 
@@ -63,11 +63,8 @@ JUDGE = Generate(Seq((Text("S2"), plus(INNER, INNER))))  # Figure 9c
 # and 2, counted from 0.
 
 
-def test_figure_10_the_rag_query_as_tokens():
+def test_figures_10_and_11_the_rag_query_as_tokens_and_in_blocks() -> None:
     assert shown(tokenize(span_tree(RAG, encode))) == "S1 ( F1 )( F2 F2 )6 U1"
-
-
-def test_figure_11_the_same_in_blocks():
     aligned = align(tokenize(span_tree(RAG, encode)), BLOCK)
     assert shown(aligned.form) == "S1 □ ( F1 )( F2 F2 □ )7 U1"
     assert aligned.cropped == ()
@@ -79,7 +76,7 @@ def test_figure_11_the_same_in_blocks():
 # three blocks. The caption gives no number for `)n`; 13 is what the rule of Figure 11 makes it.
 
 
-def test_figure_12_nested_generation_in_blocks():
+def test_figure_12_nested_generation_in_blocks() -> None:
     form = tokenize(span_tree(JUDGE, encode, [NAMES["A1"], NAMES["A2"]]))
     assert shown(form) == "S2 ( S1 U1 A1 A1 A1 )( S1 U1 A2 A2 )12"
     aligned = align(form, BLOCK, crop=True)
@@ -88,56 +85,49 @@ def test_figure_12_nested_generation_in_blocks():
     assert aligned.form.outputs == ((6, 8), (12, 14))
 
 
-def test_an_answer_shorter_than_a_block_is_not_lost():
+def test_an_answer_shorter_than_a_block_is_not_lost() -> None:
     aligned = align(tokenize(span_tree(JUDGE, encode, [NAMES["A1"], NAMES["A2"]])), 4, crop=True)
     assert shown(aligned.form) == "S2 □ □ □ ( S1 U1 □ A1 A1 A1 □ )( S1 U1 □ A2 A2 □ □ )17"
     assert aligned.cropped == ((), ())
 
 
-def test_plus_in_plus_is_parenthesized_twice():
+def test_plus_in_plus_is_parenthesized_twice() -> None:
     node = plus(Text("S1"), Seq((Text("U1"), plus(Text("F1"), Text("F2")))))
     form = tokenize(span_tree(node, encode))
     assert shown(form) == "( S1 )( U1 ( F1 )( F2 F2 )6 )11"
     assert shown(align(form, BLOCK).form) == "( S1 )( U1 ( F1 )( F2 F2 □ )7 □ )13"
 
 
-def test_outside_a_plus_an_inner_generation_stands_as_its_answer_alone():
+def test_outside_a_plus_an_inner_generation_stands_as_its_answer_alone() -> None:
     node = Generate(Seq((Text("S2"), Generate(Text("U1")))))
     assert span_tree(node, encode, [NAMES["A1"]]) == Join((Leaf((20,)), Leaf(NAMES["A1"])))
 
 
-def test_in_the_input_of_an_inner_generation_another_is_its_answer_alone():
+def test_in_the_input_of_an_inner_generation_another_is_its_answer_alone() -> None:
     node = plus(Generate(Seq((Generate(Text("S1")), Text("U1")))))
     tree = span_tree(node, encode, [NAMES["A1"], NAMES["A2"]])
     assert shown(tokenize(tree)) == "( A1 A1 A1 U1 A2 A2 )8"
     assert tokenize(tree).outputs == ((5, 7),)
-
-
-def test_in_a_span_of_that_input_it_stands_with_its_own_input_again():
+    # In a span of that input it stands with its own input again.
     node = plus(Generate(plus(Generate(plus(Text("U1"))))))
     tree = span_tree(node, encode, [NAMES["A1"], NAMES["A2"]])
     assert shown(tokenize(tree)) == "( U1 A1 A1 A1 A2 A2 )8"
 
 
-@pytest.mark.parametrize(
-    ("answers", "message"),
-    [
-        ([], "answer of an inner generation is missing: <Generate 'generate'"),
-        ([(1,)] * 3, "more answers than inner generations"),
-    ],
-)
-def test_every_inner_generation_needs_one_answer(answers, message):
-    with pytest.raises(QueryError, match=message):
-        span_tree(JUDGE, encode, answers)
+def test_every_inner_generation_needs_one_answer() -> None:
+    with pytest.raises(QueryError, match="an inner generation is missing: <Generate 'generate'"):
+        span_tree(JUDGE, encode, [])
+    with pytest.raises(QueryError, match="more answers than inner generations"):
+        span_tree(JUDGE, encode, [(1,)] * 3)
 
 
 @pytest.mark.parametrize("node", [Chat((Text("S1"),)), Bag((Text("S1"),), ", ")])
-def test_sugar_and_separators_are_an_error(node):
+def test_sugar_and_separators_are_an_error(node: Node) -> None:
     with pytest.raises(UnsupportedQueryError, match="Desugar the query first"):
         span_tree(Seq((node,)), encode)
 
 
-def test_ids_of_special_tokens_come_with_the_lengths_of_sub_trees():
+def test_ids_of_special_tokens_come_with_the_lengths_of_sub_trees() -> None:
     form = align(tokenize(span_tree(RAG, encode)), BLOCK).form
     special = SpanTokens(pad=0, begin=1, sibling=1, end=2)
     assert token_ids(form, special) == ((10, 0, 1, 30, 1, 31, 32, 0, 2, 11), {8: 7})
@@ -146,12 +136,12 @@ def test_ids_of_special_tokens_come_with_the_lengths_of_sub_trees():
 
 
 @pytest.mark.parametrize("ids", [(1, 1, 2, 3), (0, 1, 2, 2), (0, 1, 2, 1), (3, 1, 2, 3)])
-def test_special_tokens_that_clash_are_an_error(ids):
+def test_special_tokens_that_clash_are_an_error(ids: tuple[int, int, int, int]) -> None:
     with pytest.raises(ConfigError, match="Special tokens clash"):
         SpanTokens(*ids)
 
 
-def test_a_block_has_at_least_one_token():
+def test_a_block_has_at_least_one_token() -> None:
     with pytest.raises(ConfigError, match="block_size is 0"):
         align(TokenForm(()), 0)
 
@@ -168,7 +158,9 @@ B, S = Mark.BEGIN, Mark.SIBLING
         ((7, B, 8, End(2)), r"Position 3 .* n = 2. Its '\(' at 1 makes it 3"),
     ],
 )
-def test_parentheses_that_do_not_match_are_an_error(items, message):
+def test_parentheses_that_do_not_match_are_an_error(
+    items: tuple[int | Mark | End, ...], message: str
+) -> None:
     with pytest.raises(QueryError, match=message):
         parse_tokens(TokenForm(items))
 
@@ -211,7 +203,7 @@ def words(form: TokenForm) -> list[int]:
 
 
 @given(TREES)
-def test_a_sequence_is_read_back_as_its_tree(tree: SpanTree):
+def test_a_sequence_is_read_back_as_its_tree(tree: SpanTree) -> None:
     form = tokenize(tree)
     assert parse_tokens(form) == canonical(tree)
     again = tokenize(parse_tokens(form))
@@ -220,7 +212,9 @@ def test_a_sequence_is_read_back_as_its_tree(tree: SpanTree):
 
 
 @given(TREES, st.integers(1, 5))
-def test_pads_change_nothing_but_where_special_tokens_stand(tree: SpanTree, block_size: int):
+def test_pads_change_nothing_but_where_special_tokens_stand(
+    tree: SpanTree, block_size: int
+) -> None:
     form = tokenize(tree)
     aligned = align(form, block_size).form
     assert parse_tokens(aligned) == parse_tokens(form)
@@ -229,7 +223,9 @@ def test_pads_change_nothing_but_where_special_tokens_stand(tree: SpanTree, bloc
 
 
 @given(TREES, st.integers(1, 5))
-def test_cropping_takes_ends_of_answers_says_which_and_leaves_something(tree, block_size):
+def test_cropping_takes_ends_of_answers_says_which_and_leaves_something(
+    tree: SpanTree, block_size: int
+) -> None:
     form = tokenize(tree)
     aligned = align(form, block_size, crop=True)
     assert_in_blocks(aligned.form, block_size)
@@ -242,7 +238,8 @@ def test_cropping_takes_ends_of_answers_says_which_and_leaves_something(tree, bl
 
 def with_cropped(aligned: Aligned) -> list[int]:
     """The tokens, with what answers lost put back."""
-    items, at, restored = aligned.form.items, 0, []
+    items, at = aligned.form.items, 0
+    restored: list[int | Mark | End] = []
     for (_, end), lost in zip(aligned.form.outputs, aligned.cropped, strict=True):
         restored += [*items[at:end], *lost]
         at = end
@@ -257,11 +254,11 @@ def assert_in_blocks(form: TokenForm, block_size: int) -> None:
             assert form.items[position - item.length + 1] is Mark.BEGIN
 
 
-def test_trees_of_any_depth_and_width_have_a_sequence():
-    node = Text("F1")
-    for _ in range(20_000):
+def test_trees_of_any_depth_and_width_have_a_sequence() -> None:
+    node: Node = Text("F1")
+    for _ in range(2_000):
         node = Bag((node, Text("U1")), independent=True)
-    node = Seq((node, *(Text("F2"),) * 50_000))
+    node = Seq((node, *(Text("F2"),) * 2_000))
     form = tokenize(span_tree(node, encode))
     assert tokenize(parse_tokens(form)).items == form.items
     assert form.items[:2] == (Mark.BEGIN, Mark.BEGIN)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from relquery.errors import QueryError
 from relquery.ir.forms.spnl.deep_json import decode, encode
+from tests.ir.cases import case_file
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -19,17 +20,17 @@ VALUES = st.recursive(
 
 
 @given(VALUES, st.sampled_from([None, 0, 2]))
-def test_what_json_writes_is_read(value: object, indent: int | None):
+def test_what_json_writes_is_read(value: object, indent: int | None) -> None:
     assert decode(json.dumps(value, indent=indent)) == value
 
 
 @given(VALUES)
-def test_what_is_written_is_what_json_writes(value: object):
+def test_what_is_written_is_what_json_writes(value: object) -> None:
     assert encode(value) == json.dumps(value, ensure_ascii=False)
 
 
 @given(st.text(alphabet='[]{}:,"1ae \n\\.-', max_size=12))
-def test_what_json_refuses_is_refused(text: str):
+def test_what_json_refuses_is_refused(text: str) -> None:
     try:
         expected = json.loads(text, object_pairs_hook=_no_duplicates)
     except ValueError:
@@ -45,32 +46,15 @@ def _no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return dict(pairs)
 
 
-def test_depth_has_no_limit():
-    depth = 200_000
+def test_depth_has_no_limit() -> None:
+    depth = 20_000
     value = decode("[" * depth + "]" * depth)
     for _ in range(depth - 1):
         [value] = value  # type: ignore[misc]
     assert value == []
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", r"line 1, column 1: Expecting value\. Got the end"),
-        ('{\n "a": 1,\n "a": 2}', r"line 3, column 2: The key 'a' occurs twice.*Got '\"a\": 2}'"),
-        ('{"a" 1}', "line 1, column 6: Expected ':'"),
-        ("{1: 2}", "line 1, column 2: Expected a key in double quotes"),
-        ("[1\n2]", r"line 2, column 1: Expected ']' or ','\. Got '2]'"),
-        ('{"a": 1]', "line 1, column 8: Expected '}' or ','"),
-        ("[1, ", r"line 1, column 5: Expecting value\. Got the end"),
-        ("[1] 2", "line 1, column 5: Expected the end of the text"),
-        ('["a\nb"]', "line 1, column 4: Invalid control character"),
-        ('["a', "line 1, column 2: Unterminated string starting"),
-        ("[NaN]", "line 1, column 2: NaN is not a valid JSON number"),
-        ("9" * 5000, "line 1, column 1: Exceeds the limit"),
-        ("{'a': 1}", "line 1, column 2: Expected a key in double quotes"),
-    ],
-)
-def test_an_error_names_line_and_column(text: str, message: str):
-    with pytest.raises(QueryError, match=message):
-        decode(text)
+def test_an_error_names_line_and_column() -> None:
+    for text, message in case_file(__file__, "json_refused.txt"):
+        with pytest.raises(QueryError, match=message):
+            decode(eval(text.replace("\n", "\\n")))

@@ -8,6 +8,7 @@ from relquery.errors import MarkupError
 from relquery.markup.read.draw import draw
 from relquery.markup.read.imports import MarkupPrompt
 from relquery.markup.read.schema import Schema
+from tests.ir.cases import case_file
 from tests.markup.read.test_schema import TRAVEL
 
 SCHEMA = Schema.parse(TRAVEL)
@@ -36,45 +37,14 @@ def test_a_prompt_names_its_schema() -> None:
     assert MarkupPrompt.parse(text, {"travel": SCHEMA, "other": other}).schema is other
 
 
-@pytest.mark.parametrize(
-    ("inside", "message", "column"),
-    [
-        ("<plann/>", "Schema 'travel' has no module 'plann'. Modules: plan.*mean 'plan'", 25),
-        (
-            "<home/>",
-            "Schema 'travel' has no module 'home'.*'home' is in 'plan': write <plan><home/></plan>",
-            25,
-        ),
-        ("<plan><tokyo/></plan>", "Module 'plan' has no module 'tokyo'. Modules: home, abroad", 31),
-        (
-            "<plan><home><plan/></home></plan>",
-            "Module 'home' has no module 'plan'. It has none",
-            37,
-        ),
-        ("<plan/><plan/>", "Module 'plan' is imported twice", 32),
-        ("<plan><home/><abroad/></plan>", "'home' and 'abroad' are in one union", 38),
-        ("<plan days='3'/>", "parameter 'days' of module 'plan' is not known. Known: duration", 25),
-        ("<user><plan/></user>", "holds text and nothing else", 25),
-        ("<user name='a'>b</user>", "has no attributes", 25),
-    ],
-)
-def test_what_does_not_fit_the_schema_is_told_with_its_place(
-    inside: str, message: str, column: int
-) -> None:
-    with pytest.raises(MarkupError, match=message) as caught:
-        prompt(inside)
-    assert (caught.value.line, caught.value.column) == (1, column)
+def test_what_does_not_fit_the_schema_is_told_with_its_place() -> None:
+    for inside, message, column in case_file(__file__, "imports_refused.txt"):
+        with pytest.raises(MarkupError, match=message) as caught:
+            prompt(inside)
+        assert (caught.value.line, caught.value.column) == (1, int(column))
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("<prompt>a</prompt>", "<prompt> does not name its schema"),
-        ("<prompt schema='travl'/>", "Did you mean 'travel'"),
-        ("<prompt schema='travel' name='a'/>", "attribute 'name'"),
-        ("<schema name='a'/>", "begins with <prompt"),
-    ],
-)
-def test_a_prompt_that_is_none_is_refused(text: str, message: str) -> None:
-    with pytest.raises(MarkupError, match=message):
-        MarkupPrompt.parse(text, SCHEMA)
+def test_a_prompt_that_is_none_is_refused() -> None:
+    for text, message in case_file(__file__, "prompt_refused.txt"):
+        with pytest.raises(MarkupError, match=message):
+            MarkupPrompt.parse(text, SCHEMA)

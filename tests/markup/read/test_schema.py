@@ -16,6 +16,7 @@ from relquery.markup.read.define import tidy
 from relquery.markup.read.draw import draw
 from relquery.markup.read.parts import Message, Module, Parameter, Part, Text, Union
 from relquery.markup.read.schema import Schema
+from tests.ir.cases import case_file
 
 TRAVEL = """
 <schema name="travel">
@@ -58,44 +59,12 @@ def test_modules_are_found_with_their_paths() -> None:
     assert found == [("plan",), ("plan", "home"), ("plan", "abroad")]
 
 
-@pytest.mark.parametrize(
-    ("inside", "message", "line", "column"),
-    [
-        ("<modul name='a'/>", "no <modul>.*Did you mean 'module'", 1, 18),
-        ("<module/>", "needs a name", 1, 18),
-        ("<module name='a b'/>", "cannot be a tag", 1, 18),
-        ("<module name='1'/>", "cannot be a tag", 1, 18),
-        ("<module name='user'/>", "the name of the tag <user>", 1, 18),
-        ("<module name='a'/>\n<module name='a'/>", "two things named 'a'", 2, 1),
-        ("<module name='a'/><union><module name='a'/></union>", "two things named", 1, 43),
-        ("<module name='a'/><user><module name='a'/></user>", "two things named", 1, 42),
-        ("<module name='a' nam='b'/>", "attribute 'nam'.*Did you mean 'name'", 1, 18),
-        ("<module name='a' cache='no'/>", "cache is 'no'", 1, 18),
-        ("<module name='a' priority='x'/>", "priority is 'x'", 1, 18),
-        ("<module name='a' src='b'>c</module>", "must not have text of its own", 1, 18),
-        ("<module name='a' src='b'/>", "needs the folder", 1, 18),
-        ("<param name='a' len='3'/>", "must be in a module", 1, 18),
-        ("<user><param name='a' len='3'/></user>", "must be in a module", 1, 24),
-        ("<module name='a'><param name='b'/></module>", "needs its length", 1, 35),
-        ("<module name='a'><param name='b' len='0'/></module>", "at least 1", 1, 35),
-        ("<module name='a'><param name='b' len='²'/></module>", "whole number", 1, 35),
-        ("<module name='a'><param name='b' len='9999999999'/></module>", "below 1,000", 1, 35),
-        ("<module name='a'><param name='b' len='3' length='3'/></module>", "one of them", 1, 35),
-        ("<module name='a'><param name='b' len='1'>c</param></module>", "must be empty", 1, 35),
-        ("<union/>", "at least one module", 1, 18),
-        ("<union>text</union>", "modules and nothing else", 1, 18),
-        ("<union scaffold='b'><module name='a'/></union>", "module 'b' of this union", 1, 18),
-        ("<user><system>a</system></user>", "inside another message", 1, 24),
-        ("<schema name='b'/>", "must not be inside <schema>", 1, 18),
-    ],
-)
-def test_what_is_wrong_is_told_with_its_place(
-    inside: str, message: str, line: int, column: int
-) -> None:
-    with pytest.raises(MarkupError, match=message) as caught:
-        Schema.parse(f"<schema name='s'>{inside}</schema>")
-    assert (caught.value.line, caught.value.column) == (line, column)
-    assert str(caught.value).splitlines()[-1].endswith("^")
+def test_what_is_wrong_is_told_with_its_place() -> None:
+    for inside, message, line, column in case_file(__file__, "schema_refused.txt"):
+        with pytest.raises(MarkupError, match=message) as caught:
+            Schema.parse(f"<schema name='s'>{inside}</schema>")
+        assert (caught.value.line, caught.value.column) == (int(line), int(column))
+        assert str(caught.value).splitlines()[-1].endswith("^")
 
 
 @pytest.mark.parametrize("text", ["<prompt schema='a'/>", "<module name='a'/>"])
@@ -104,19 +73,10 @@ def test_other_documents_are_no_schemas(text: str) -> None:
         Schema.parse(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "tidied"),
-    [
-        ("\n   a b\n  ", "\na b\n"),
-        (" a ", " a "),
-        ("\n\n  ", ""),
-        (" ", " "),
-        ("a\n\n  b", "a\n\n  b"),
-        ("  \n\n  a", "\na"),
-    ],
-)
-def test_indentation_next_to_tags_is_no_text(text: str, tidied: str) -> None:
-    assert tidy(text) == tidied
+def test_indentation_next_to_tags_is_no_text() -> None:
+    for text, tidied in case_file(__file__, "tidied.txt"):
+        read = [eval(one.replace("\n", "\\n")) for one in (text, tidied)]
+        assert tidy(read[0]) == read[1]
 
 
 class TestFiles:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -37,6 +37,13 @@ class Layer(nn.Module):
 def states(heads: int, seed: int, rows: int, width: int = WIDTH) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(rows, heads, width, generator=generator) * 1.5
+
+
+def attend(*tensors: Tensor, scale: float | None = SCALE, **options: Any) -> Tensor:
+    """(tokens, heads, head_dim) for queries, keys and values, each (tokens, heads, head_dim)."""
+    query, key, value = (each.transpose(0, 1).unsqueeze(0) for each in tensors)
+    output, _ = attention(Layer(), query, key, value, None, scale, **options)
+    return output[0]
 
 
 def filled_cache(chunks: Sequence[Chunk], keys: Tensor, values: Tensor) -> KVCache:
@@ -72,11 +79,9 @@ def check(
     batch = PackedBatch(chunks, filled_cache(chunks, keys, values), share, CPU)
     writes = np.concatenate([chunk.writes for chunk in chunks])
     query = states(heads, 3, len(writes), widths[0]).to(dtype)
-    packed = [t.transpose(0, 1).unsqueeze(0) for t in (query, keys[writes], values[writes])]
-    output, _ = attention(
-        Layer(), *packed, None, SCALE, sliding_window=window, softcap=softcap, batch=batch
-    )
-    assert output.shape == (1, len(writes), heads, widths[1])
+    options: Any = {"sliding_window": window, "softcap": softcap, "batch": batch}
+    output = attend(query, keys[writes], values[writes], **options)
+    assert output.shape == (len(writes), heads, widths[1])
     start = 0
     for chunk in chunks:
         stop = start + len(chunk.tokens)
@@ -85,36 +90,42 @@ def check(
         expected, _ = dense_attention(
             query[start:stop], keys[sequence], values[sequence], visible, SCALE, softcap
         )
-        found, near = output[0, start:stop].double(), NEAR[dtype]
+        found, near = output[start:stop].double(), NEAR[dtype]
         torch.testing.assert_close(found, expected, atol=near, rtol=5 * near)
         start = stop
 
 
-@settings(max_examples=150)
-@given(
-    chunks=batches(),
-    share=st.booleans(),
-    heads=st.sampled_from([(4, 4), (4, 2), (3, 1)]),
-    window=st.none() | st.integers(1, 40),
-    softcap=st.none() | st.just(3.0),
-    widths=st.sampled_from([(WIDTH, WIDTH), (32, 32), (48, 16), (20, 35), (64, 48)]),
-    dtype=st.sampled_from([*NEAR]),
-)
+def any_batch(
+    widths: Sequence[tuple[int, int]], dtypes: Sequence[torch.dtype]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A property's arguments: those of `check`, all of them."""
+    return given(
+        chunks=batches(),
+        share=st.booleans(),
+        heads=st.sampled_from([(4, 4), (4, 2), (3, 1)]),
+        window=st.none() | st.integers(1, 40),
+        softcap=st.none() | st.just(3.0),
+        widths=st.sampled_from(widths),
+        dtype=st.sampled_from(dtypes),
+    )
+
+
+@any_batch([(WIDTH, WIDTH)], [torch.float32, torch.float64])
 def test_a_packed_batch_equals_dense_attention_per_request(
-    chunks: list[Chunk],
-    share: bool,
-    heads: tuple[int, int],
-    window: int | None,
-    softcap: float | None,
-    widths: tuple[int, int],
-    dtype: torch.dtype,
+    chunks: list[Chunk], share: bool, heads: tuple[int, int], **options: Any
 ) -> None:
-    check(chunks, share, *heads, window=window, softcap=softcap, widths=widths, dtype=dtype)
+    check(chunks, share, *heads, **options)
 
 
-@pytest.mark.parametrize("share", [True, False])
-@pytest.mark.parametrize("window", [1, 3, 29, 30, 31, 32, 33, 1000])
-def test_a_window_cuts_inside_what_is_shared_or_just_before_it(share: bool, window: int) -> None:
+@pytest.mark.long  # many kernels are compiled
+@any_batch([(WIDTH, WIDTH), (32, 32), (48, 16), (20, 35), (64, 48)], [*NEAR])
+def test_heads_have_any_width_and_type(
+    chunks: list[Chunk], share: bool, heads: tuple[int, int], **options: Any
+) -> None:
+    check(chunks, share, *heads, **options)
+
+
+def test_a_window_cuts_inside_what_is_shared_or_just_before_it() -> None:
     prefix = list(range(30))
     chunks = [
         chunk_of([*prefix, 40], 30),
@@ -123,14 +134,38 @@ def test_a_window_cuts_inside_what_is_shared_or_just_before_it(share: bool, wind
         chunk_of([*prefix, *range(60, 75)], 40),
         chunk_of(range(80, 120), 0),
     ]
-    check(chunks, share, window=window)
+    for window in (1, 3, 29, 30, 31, 32, 33, 1000):
+        for share in (True, False):
+            for dtype in (torch.float32, torch.float64):
+                check(chunks, share, window=window, dtype=dtype)
 
 
-@pytest.mark.parametrize("share", [True, False])
-@pytest.mark.parametrize("window", [None, 150])
+def hundreds(dtype: torch.dtype, widths: tuple[int, int], **options: Any) -> None:
+    """Check prompts of hundreds of tokens and decodes in one batch."""
+    prefix = list(range(1000, 1300))
+    chunks = [
+        chunk_of(range(200), 0),
+        chunk_of(range(200, 500), 130),
+        *(chunk_of([*prefix, *range(2000 + 40 * n, 2033 + 40 * n)], 332) for n in range(6)),
+        chunk_of([*prefix, *range(2500, 2600)], 300),
+        chunk_of([*range(200), *range(2700, 2710)], 200),
+    ]
+    check(chunks, slots=3000, dtype=dtype, widths=widths, **options)
+
+
+@pytest.mark.parametrize(("share", "window"), [(True, 150), (False, None)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_prompts_of_hundreds_of_tokens_and_decodes_in_one_batch(
+    share: bool, window: int | None, dtype: torch.dtype
+) -> None:
+    hundreds(dtype, (WIDTH, WIDTH), share=share, window=window)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("share", "window"), [(True, None), (True, 150), (False, 150)])
 @pytest.mark.parametrize(("dtype", "tiled"), [*((each, True) for each in NEAR), (BFLOAT16, False)])
 @pytest.mark.parametrize("widths", [(32, 32), (64, 48)])
-def test_prompts_of_hundreds_of_tokens_and_decodes_in_one_batch(
+def test_such_prompts_have_heads_of_any_width_and_type(
     share: bool,
     window: int | None,
     dtype: torch.dtype,
@@ -140,32 +175,28 @@ def test_prompts_of_hundreds_of_tokens_and_decodes_in_one_batch(
 ) -> None:
     if not tiled:
         monkeypatch.setattr(compiled, "can_tile", lambda: False)
-    prefix = list(range(1000, 1300))
-    chunks = [
-        chunk_of(range(200), 0),
-        chunk_of(range(200, 500), 130),
-        *(chunk_of([*prefix, *range(2000 + 40 * n, 2033 + 40 * n)], 332) for n in range(6)),
-        chunk_of([*prefix, *range(2500, 2600)], 300),
-        chunk_of([*range(200), *range(2700, 2710)], 200),
-    ]
-    check(chunks, share, window=window, slots=3000, dtype=dtype, widths=widths)
+    hundreds(dtype, widths, share=share, window=window)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, BFLOAT16])
-def test_values_that_are_no_numbers_reach_only_who_sees_them(dtype: torch.dtype) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "width"),
+    [(torch.float32, WIDTH), pytest.param(BFLOAT16, 64, marks=pytest.mark.long)],
+)
+def test_values_that_are_no_numbers_reach_only_who_sees_them(
+    dtype: torch.dtype, width: int
+) -> None:
     prefix = list(range(200))
     chunks = [
         chunk_of([*prefix, *range(1000 + 100 * n, 1024 + 100 * n)], 200 + n) for n in range(3)
     ]
-    keys, values = (states(2, seed, 2000, 64).to(dtype) for seed in (1, 2))
+    keys, values = (states(2, seed, 2000, width).to(dtype) for seed in (1, 2))
     values[chunks[0].writes] = torch.nan
     batch = PackedBatch(chunks, filled_cache(chunks, keys, values), True, CPU)
     writes = np.concatenate([chunk.writes for chunk in chunks])
-    query = states(4, 3, len(writes), 64).to(dtype)
-    packed = [t.transpose(0, 1).unsqueeze(0) for t in (query, keys[writes], values[writes])]
-    output, _ = attention(Layer(), *packed, None, SCALE, batch=batch)
-    assert output[0, : len(chunks[0].tokens)].isnan().all()
-    assert output[0, len(chunks[0].tokens) :].isfinite().all()
+    query = states(4, 3, len(writes), width).to(dtype)
+    output = attend(query, keys[writes], values[writes], batch=batch)
+    assert output[: len(chunks[0].tokens)].isnan().all()
+    assert output[len(chunks[0].tokens) :].isfinite().all()
 
 
 def test_keys_and_values_are_written_to_the_chunks_slots() -> None:
@@ -173,33 +204,25 @@ def test_keys_and_values_are_written_to_the_chunks_slots() -> None:
     chunk = chunk_of([9, 3, 4, 0, 7], 0)
     cache = KVCache(10)
     batch = PackedBatch([chunk], cache, True, CPU)
-    packed = [t.transpose(0, 1).unsqueeze(0) for t in (states(4, 3, 5), keys, values)]
-    attention(Layer(), *packed, None, SCALE, batch=batch)
+    attend(states(4, 3, 5), keys, values, batch=batch)
     key, value = cache.read(0, torch.from_numpy(chunk.writes)[None])
     assert torch.equal(key[0], keys)
     assert torch.equal(value[0], values)
 
 
 def test_the_scale_defaults_to_that_of_the_head_size() -> None:
-    chunk = chunk_of(range(6), 0)
-    packed = [states(2, seed, 6).transpose(0, 1).unsqueeze(0) for seed in range(3)]
+    chunk, tensors = chunk_of(range(6), 0), [states(2, seed, 6) for seed in range(3)]
 
     def run(scale: float | None) -> Tensor:
-        batch = PackedBatch([chunk], KVCache(6), True, CPU)
-        return attention(Layer(), *packed, None, scale, batch=batch)[0]
+        return attend(*tensors, scale=scale, batch=PackedBatch([chunk], KVCache(6), True, CPU))
 
     assert torch.equal(run(None), run(WIDTH**-0.5))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({}, "does not hand the batch on"), ({"s_aux": torch.zeros(2)}, "attention sinks")],
-)
-def test_networks_that_would_compute_something_else_are_refused(
-    options: dict[str, Any], message: str
-) -> None:
-    packed = [states(2, seed, 3).transpose(0, 1).unsqueeze(0) for seed in range(3)]
-    if options:
-        options["batch"] = PackedBatch([chunk_of(range(3), 0)], KVCache(3), True, CPU)
-    with pytest.raises(ModelError, match=message):
-        attention(Layer(), *packed, None, SCALE, **options)
+def test_networks_that_would_compute_something_else_are_refused() -> None:
+    tensors = [states(2, seed, 3) for seed in range(3)]
+    with pytest.raises(ModelError, match="does not hand the batch on"):
+        attend(*tensors)
+    batch = PackedBatch([chunk_of(range(3), 0)], KVCache(3), True, CPU)
+    with pytest.raises(ModelError, match="attention sinks"):
+        attend(*tensors, s_aux=torch.zeros(2), batch=batch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ SCALE = 0.4
 Kernel = Callable[..., tuple[Tensor, Tensor]]
 
 
-def flash(query: Tensor, key: Tensor, value: Tensor, **options: object) -> tuple[Tensor, Tensor]:
+def flash(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
     return kernels.attend(query, [(key, value)], SCALE, **options)
 
 
@@ -30,11 +31,11 @@ def products(
     return kernels._attend_by_products(query, key, value, mask, SCALE, causal, softcap)
 
 
-def blocks(query: Tensor, key: Tensor, value: Tensor, **options: object) -> tuple[Tensor, Tensor]:
+def blocks(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
     """Products that may hold few scores at a time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "SCORES", 100)
-        return products(query, key, value, **options)  # type: ignore[arg-type]
+        return products(query, key, value, **options)
 
 
 ALL = pytest.mark.parametrize("kernel", [flash, products, blocks])
@@ -73,60 +74,53 @@ def agrees(
 
 
 @ALL
-@pytest.mark.parametrize(("heads", "kv_heads"), [(4, 4), (4, 2), (6, 1)])
-@pytest.mark.parametrize(("queries", "keys"), [(1, 1), (1, 40), (7, 23), (33, 5)])
-def test_attention_over_all_keys(
-    kernel: Kernel, heads: int, kv_heads: int, queries: int, keys: int
-) -> None:
-    query, key, value = inputs(queries, keys, heads, kv_heads)
-    agrees(kernel(query, key, value), query, key, value, torch.ones(3, queries, keys).bool())
+def test_attention_over_all_keys(kernel: Kernel) -> None:
+    for heads, kv_heads in ((4, 4), (4, 2), (6, 1)):
+        for queries, keys in ((1, 1), (1, 40), (7, 23), (33, 5)):
+            given, visible = inputs(queries, keys, heads, kv_heads), torch.ones(3, queries, keys)
+            agrees(kernel(*given), *given, visible.bool())
 
 
 @ALL
-@pytest.mark.parametrize("length", [1, 2, 17, 40])
-def test_causal_attention_hides_later_keys(kernel: Kernel, length: int) -> None:
-    query, key, value = inputs(length, length)
-    visible = torch.ones(3, length, length).bool().tril()
-    agrees(kernel(query, key, value, causal=True), query, key, value, visible)
+def test_causal_attention_hides_later_keys(kernel: Kernel) -> None:
+    for length in (1, 2, 17, 40):
+        given, visible = inputs(length, length), torch.ones(3, length, length).bool().tril()
+        agrees(kernel(*given, causal=True), *given, visible)
+
+
+def mask_of(visible: Tensor) -> Tensor:
+    return torch.zeros(visible.shape).masked_fill(~visible, -torch.inf).unsqueeze(1)
 
 
 @ALL
-@pytest.mark.parametrize(("queries", "rows"), [(1, 1), (6, 1), (6, 6)])
-def test_a_mask_hides_keys_per_job_or_per_query(kernel: Kernel, queries: int, rows: int) -> None:
-    query, key, value = inputs(queries, 9)
-    generator = torch.Generator().manual_seed(rows)
-    visible = torch.rand(3, rows, 9, generator=generator) > 0.4
-    visible[:, :, 0] = True
-    mask = torch.zeros(visible.shape).masked_fill(~visible, -torch.inf).unsqueeze(1)
-    agrees(kernel(query, key, value, mask=mask), query, key, value, visible.expand(3, queries, 9))
+def test_a_mask_hides_keys_per_job_or_per_query(kernel: Kernel) -> None:
+    for queries, rows in ((1, 1), (6, 1), (6, 6)):
+        given = inputs(queries, 9)
+        visible = torch.rand(3, rows, 9, generator=torch.Generator().manual_seed(rows)) > 0.4
+        visible[:, :, 0] = True
+        found = kernel(*given, mask=mask_of(visible))
+        agrees(found, *given, visible.expand(3, queries, 9))
 
 
 @ALL
-@pytest.mark.parametrize("queries", [1, 4])
-def test_a_query_that_sees_nothing_gives_zeros_and_minus_infinity(
-    kernel: Kernel, queries: int
-) -> None:
-    query, key, value = inputs(queries, 6)
-    visible = torch.ones(3, queries, 6).bool()
-    visible[0] = False
-    visible[1, -1] = False
-    mask = torch.zeros(visible.shape).masked_fill(~visible, -torch.inf).unsqueeze(1)
-    output, lse = kernel(query, key, value, mask=mask)
-    assert torch.equal(output[0], torch.zeros_like(output[0]))
-    assert bool((lse[0] == -torch.inf).all())
-    assert bool((lse[1, :, -1] == -torch.inf).all())
-    agrees((output, lse), query, key, value, visible)
+def test_a_query_that_sees_nothing_gives_zeros_and_minus_infinity(kernel: Kernel) -> None:
+    for queries in (1, 4):
+        given, visible = inputs(queries, 6), torch.ones(3, queries, 6).bool()
+        visible[0] = False
+        visible[1, -1] = False
+        output, lse = kernel(*given, mask=mask_of(visible))
+        assert torch.equal(output[0], torch.zeros_like(output[0]))
+        assert bool((lse[0] == -torch.inf).all())
+        assert bool((lse[1, :, -1] == -torch.inf).all())
+        agrees((output, lse), *given, visible)
 
 
-@pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("softcap", [0.5, 20.0])
-def test_a_softcap_bounds_the_scores(causal: bool, softcap: float) -> None:
-    query, key, value = inputs(12, 12)
-    visible = torch.ones(3, 12, 12).bool()
-    if causal:
-        visible = visible.tril()
-    got = kernels.attend(query, [(key, value)], SCALE, causal=causal, softcap=softcap)
-    agrees(got, query, key, value, visible, softcap)
+def test_a_softcap_bounds_the_scores(softcap: float) -> None:
+    for causal in (False, True):
+        given, visible = inputs(12, 12), torch.ones(3, 12, 12).bool()
+        got = flash(*given, causal=causal, softcap=softcap)
+        agrees(got, *given, visible.tril() if causal else visible, softcap)
 
 
 def test_values_of_another_width_than_keys() -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import settings
 
 from relquery.engine.executor import Chunk
 from relquery.model.attention import batch
 from relquery.model.attention.on_gpu import GpuAttention
-from tests.model.attention.test_attention import WIDTH, check
-from tests.model.oracle.strategies import batches, chunk_of
+from tests.model.attention.test_attention import WIDTH, any_batch, check
+from tests.model.oracle.strategies import chunk_of
 from tests.model.test_spans import Spec
 from tests.model.test_spans import check as check_spans
 
@@ -19,34 +21,33 @@ pytest.importorskip("triton")
 
 
 @pytest.fixture(autouse=True, scope="module")
-def kernels() -> object:
+def kernels() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batch, "kernels_of", lambda device: GpuAttention)
         yield
 
 
-@settings(max_examples=15)
-@given(
-    chunks=batches(),
-    share=st.booleans(),
-    heads=st.sampled_from([(4, 4), (4, 2), (3, 1)]),
-    window=st.none() | st.integers(1, 40),
-    softcap=st.none() | st.just(3.0),
-    widths=st.sampled_from([(WIDTH, WIDTH), (32, 32), (48, 16), (20, 35)]),
-    dtype=st.sampled_from([torch.float32, torch.float16]),
-)
+def test_a_prefix_that_some_share_is_read_for_each_within_its_window() -> None:
+    chunks = [
+        chunk_of(range(9), 0),
+        chunk_of([*range(20, 44), 50], 24),
+        chunk_of([*range(20, 44), 51, 52], 24),
+        chunk_of([*range(20, 40), 60], 20),
+    ]
+    for window in (None, 7):
+        check(chunks, True, window=window, softcap=3.0)
+
+
+@pytest.mark.long
+@settings(max_examples=25)  # in the interpreter, an example takes a second
+@any_batch([(WIDTH, WIDTH), (32, 32), (48, 16), (20, 35)], [torch.float32, torch.float16])
 def test_a_packed_batch_equals_dense_attention_per_request(
-    chunks: list[Chunk],
-    share: bool,
-    heads: tuple[int, int],
-    window: int | None,
-    softcap: float | None,
-    widths: tuple[int, int],
-    dtype: torch.dtype,
+    chunks: list[Chunk], share: bool, heads: tuple[int, int], **options: Any
 ) -> None:
-    check(chunks, share, *heads, window=window, softcap=softcap, widths=widths, dtype=dtype)
+    check(chunks, share, *heads, **options)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("window", [None, 150])
 def test_prompts_of_hundreds_of_tokens_and_decodes_in_one_batch(window: int | None) -> None:
     prefix = list(range(1000, 1300))
@@ -58,6 +59,7 @@ def test_prompts_of_hundreds_of_tokens_and_decodes_in_one_batch(window: int | No
     check(chunks, True, window=window, slots=3000, widths=(32, 32))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "relocation"),
     [("llama", "queries"), ("llama", "keys"), ("gemma2", "queries"), ("mpt", "queries")],

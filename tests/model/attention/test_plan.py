@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.engine.executor import Chunk, Segment
 from relquery.engine.request.request import Draw
 from relquery.model.attention.plan import SPLIT_LEAST, Plan, plan_step
 from relquery.model.kernels.attention.arguments import NO_SHIFT, OWN_SHIFTS, ROWS
-from tests.model.oracle.strategies import Seen, batches, chunk_of, to_be_seen
+from tests.model.oracle.strategies import Seen, batches, chunk_of, span_chunk, to_be_seen
 
 
 def plan(chunks: Sequence[Chunk], share: bool = True, **options: Any) -> Plan:
@@ -54,7 +54,6 @@ def check_places(planned: Plan, tokens: int) -> None:
     assert sum(map(len, merged.values())) == planned.places
 
 
-@settings(max_examples=200)
 @given(batches(), st.booleans(), st.sampled_from([(4, 4), (4, 1), (70, 1)]), st.integers(1, 9))
 def test_each_token_sees_each_of_its_keys_exactly_once_at_its_position(
     chunks: list[Chunk], share: bool, heads: tuple[int, int], threads: int
@@ -68,23 +67,16 @@ def test_each_token_sees_each_of_its_keys_exactly_once_at_its_position(
     assert (rows <= max(ROWS, heads[0] // heads[1])).all()
 
 
-def test_a_prefix_that_all_share_is_read_once() -> None:
-    prefix = list(range(100))
-    chunks = [chunk_of([*prefix, 100 + number], 100) for number in range(8)]
-    assert read(plan(chunks, threads=1)) == 100 + 8
-    assert read(plan(chunks, share=False, threads=1)) == 8 * 101
-
-
-def test_what_some_share_is_read_once_for_them() -> None:
+def test_what_is_shared_is_read_once_and_what_hardly_is_by_each() -> None:
     first, second = list(range(60)), list(range(60, 100))
-    chunks = [chunk_of([*first, 200 + number], 60) for number in range(3)]
-    chunks += [chunk_of([*first, *second, 300 + number], 100) for number in range(3)]
-    assert read(plan(chunks, threads=1)) == 60 + 40 + 6
-
-
-def test_what_is_hardly_shared_is_read_by_each() -> None:
-    chunks = [chunk_of([7, 8, 10 + number], 2) for number in range(4)]
-    assert read(plan(chunks, threads=1)) == 4 * 3
+    by_all = [chunk_of([*first, *second, 100 + number], 100) for number in range(8)]
+    by_some = [chunk_of([*first, 200 + number], 60) for number in range(3)]
+    by_some += [chunk_of([*first, *second, 300 + number], 100) for number in range(3)]
+    hardly = [chunk_of([7, 8, 10 + number], 2) for number in range(4)]
+    assert read(plan(by_all, threads=1)) == 100 + 8
+    assert read(plan(by_all, share=False, threads=1)) == 8 * 101
+    assert read(plan(by_some, threads=1)) == 60 + 40 + 6
+    assert read(plan(hardly, threads=1)) == 4 * 3
 
 
 @pytest.mark.parametrize("threads", [1, 8, 40])
@@ -95,13 +87,6 @@ def test_a_long_context_of_one_token_is_split_so_that_all_threads_have_work(thre
     check_places(planned, 1)
     wanted = min(threads, 5000 // SPLIT_LEAST)  # each of two heads is a task of its own
     assert wanted <= len(planned.tasks) <= wanted + 1
-
-
-def span_chunk(shift: int, own: int, span: range, token: int) -> Chunk:
-    """One new token after `own` tokens of its own and a span that stands at `shift`."""
-    context = (Segment(np.arange(own), 0), Segment(np.array(span), 0, shift))
-    write = np.array([900 + token])
-    return Chunk(token, write.astype(np.int32), shift + len(span), context, write, Draw())
 
 
 @pytest.mark.parametrize(("share", "by_shift", "reads"), [(1, 0, 1), (1, 1, 2), (0, 0, 3)])
@@ -115,7 +100,6 @@ def test_a_span_is_read_once_for_all_who_see_it(share: bool, by_shift: bool, rea
     assert sorted(seen) == [(0, 100, 5), (1, 100, 5), (2, 100, 9)]
 
 
-@settings(max_examples=100)
 @given(
     st.lists(
         st.tuples(st.integers(1, 8), st.lists(st.sampled_from([(100, 40), (100, 30), (200, 5)]))),
@@ -170,7 +154,6 @@ def decode_steps(draw: st.DrawFn) -> list[list[Chunk]]:
     return steps
 
 
-@settings(max_examples=200)
 @given(decode_steps(), st.booleans(), st.integers(1, 9), st.integers(1, 4))
 def test_a_plan_that_grows_sees_what_one_made_anew_sees(
     steps: list[list[Chunk]], share: bool, threads: int, room: int

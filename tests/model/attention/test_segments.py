@@ -7,13 +7,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from relquery.engine.executor import SCRATCH, Chunk, Segment
-from relquery.engine.request.request import Draw
+from relquery.engine.executor import SCRATCH, Chunk
 from relquery.model.attention.buckets import Bucket, plan_buckets
-from tests.model.oracle.strategies import Seen, batches, chunk_of, to_be_seen
+from tests.model.oracle.strategies import Seen, batches, chunk_of, span_chunk, to_be_seen
 
 
 def seen_by_buckets(chunks: Sequence[Chunk], buckets: Sequence[Bucket]) -> Iterator[Seen]:
@@ -42,7 +41,6 @@ def gathered(buckets: Sequence[Bucket]) -> int:
     return sum(int(bucket.key_counts.sum()) for bucket in buckets if not bucket.causal)
 
 
-@settings(max_examples=200)
 @given(batches(), st.booleans())
 def test_each_token_sees_each_of_its_keys_exactly_once_at_its_position(
     chunks: list[Chunk], share: bool
@@ -56,40 +54,30 @@ def test_sharing_never_reads_more_keys(chunks: list[Chunk]) -> None:
     assert gathered(plan_buckets(chunks, True)) <= gathered(plan_buckets(chunks, False))
 
 
-def test_a_prefix_that_all_share_is_read_once() -> None:
+def test_a_prefix_is_read_once_per_group_where_it_is_worth_another_partial_result() -> None:
     prefix = list(range(100))
-    chunks = [chunk_of([*prefix, 100 + number], 100) for number in range(8)]
-    assert gathered(plan_buckets(chunks, True)) == 100 + 8
-    assert gathered(plan_buckets(chunks, False)) == 8 * 101
-
-
-def test_a_prefix_within_a_prefix_is_read_once_per_group() -> None:
-    chunks = []
+    by_all = [chunk_of([*prefix, 100 + number], 100) for number in range(8)]
+    nested = []
     for group in range(3):
         common = [*range(60), *range(100 + 40 * group, 140 + 40 * group)]
-        chunks += [chunk_of([*common, 300 + 10 * group + n], 100) for n in range(4)]
-    assert gathered(plan_buckets(chunks, True)) == 60 + 3 * 40 + 12
+        nested += [chunk_of([*common, 300 + 10 * group + n], 100) for n in range(4)]
+    whole = [chunk_of([*range(50), 200], 50), chunk_of([*range(90), 201], 90)]
+    short = [chunk_of([0, *range(10 * n, 10 * n + 9)], 9) for n in range(1, 3)]
+    for chunks, shared, alone in (
+        (by_all, 100 + 8, 8 * 101),
+        (nested, 60 + 3 * 40 + 12, 12 * 101),
+        (whole, 50 + 1 + 41, 51 + 91),
+        (short, 2 * 10, 2 * 10),
+    ):
+        assert gathered(plan_buckets(chunks, True)) == shared
+        assert gathered(plan_buckets(chunks, False)) == alone
 
 
-def test_a_context_that_is_a_prefix_of_another_shares_it_whole() -> None:
-    chunks = [chunk_of([*range(50), 200], 50), chunk_of([*range(90), 201], 90)]
-    assert gathered(plan_buckets(chunks, True)) == 50 + 1 + 41
-
-
-def test_too_short_a_prefix_is_not_worth_another_partial_result() -> None:
-    chunks = [chunk_of([0, *range(10 * n, 10 * n + 9)], 9) for n in range(1, 3)]
-    assert gathered(plan_buckets(chunks, True)) == gathered(plan_buckets(chunks, False))
-
-
-def test_equal_jobs_become_one_kernel_call() -> None:
-    chunks = [chunk_of(range(40 * n, 40 * n + 40), 39) for n in range(8)]
-    buckets = plan_buckets(chunks, True)
-    assert [bucket.keys.shape for bucket in buckets] == [(8, 40)]
-
-
-def test_jobs_of_very_different_size_are_not_padded_to_one() -> None:
-    chunks = [chunk_of(range(5), 4), chunk_of(range(10, 4000), 3990 - 1)]
-    shapes = {bucket.positions.shape for bucket in plan_buckets(chunks, True)}
+def test_equal_jobs_become_one_kernel_call_and_very_different_ones_do_not() -> None:
+    equal = [chunk_of(range(40 * n, 40 * n + 40), 39) for n in range(8)]
+    assert [bucket.keys.shape for bucket in plan_buckets(equal, True)] == [(8, 40)]
+    other = [chunk_of(range(5), 4), chunk_of(range(10, 4000), 3990 - 1)]
+    shapes = {bucket.positions.shape for bucket in plan_buckets(other, True)}
     assert shapes == {(1, 5), (1, 3990)}
 
 
@@ -105,13 +93,6 @@ def test_what_follows_a_whole_chunk_of_the_same_step_is_one_with_it() -> None:
     apart = [first, chunk_of(range(19), 8), chunk_of([*range(3, 12), 40], 9)]
     assert len(plan_buckets([apart[0], apart[1]], True)) > 1
     assert len(plan_buckets([apart[0], apart[2]], True)) > 1
-
-
-def span_chunk(shift: int, own: int, slots: range, token: int) -> Chunk:
-    """One new token after `own` tokens of its own and a span that stands at `shift`."""
-    context = (Segment(np.arange(own), 0), Segment(np.array(slots), 0, shift))
-    write = np.array([300 + token])
-    return Chunk(token, write.astype(np.int32), own + len(slots), context, write, Draw())
 
 
 @pytest.mark.parametrize(("share", "by_shift", "reads"), [(1, 0, 1), (1, 1, 2), (0, 0, 3)])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
+from relquery.errors import ConfigError
 from relquery.model.cache.device import KVCache
 
 
@@ -23,8 +25,8 @@ def test_a_later_write_replaces_an_earlier_one() -> None:
         states = torch.full((1, 1, 4), fill)
         cache.write(0, torch.tensor([1]), states, -states)
     key, value = cache.read(0, torch.tensor([[1]]))
-    assert key.unique().tolist() == [2.0]
-    assert value.unique().tolist() == [-2.0]
+    assert torch.unique(key).tolist() == [2.0]
+    assert torch.unique(value).tolist() == [-2.0]
 
 
 def test_layers_are_apart_and_may_differ_in_shape() -> None:
@@ -34,8 +36,8 @@ def test_layers_are_apart_and_may_differ_in_shape() -> None:
         states = torch.full((1, heads, 4), float(layer + 1))
         cache.write(layer, torch.tensor([0]), states, states)
     assert cache.layers == 2
-    assert cache.read(0, torch.tensor([[0]]))[0].unique().tolist() == [1.0]
-    assert cache.read(5, torch.tensor([[0]]))[0].unique().tolist() == [6.0]
+    assert torch.unique(cache.read(0, torch.tensor([[0]]))[0]).tolist() == [1.0]
+    assert torch.unique(cache.read(5, torch.tensor([[0]]))[0]).tolist() == [6.0]
 
 
 def test_keys_and_values_may_differ_in_width_and_keep_their_type() -> None:
@@ -45,3 +47,9 @@ def test_keys_and_values_may_differ_in_width_and_keep_their_type() -> None:
     got_key, got_value = cache.read(0, torch.tensor([[2]]))
     assert torch.equal(got_key[0], key)
     assert torch.equal(got_value[0], value)
+
+
+def test_a_cache_that_no_memory_holds_is_refused_with_what_to_lower() -> None:
+    states = torch.zeros(1, 2, 64)
+    with pytest.raises(ConfigError, match="Lower cache_tokens"):
+        KVCache(10**14).write(0, torch.zeros(1, dtype=torch.int64), states, states)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,19 +11,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 WORDS = [
-    "a",
-    "tower",
-    "stands",
-    "by",
-    "the",
-    "river",
-    "and",
-    "old",
-    "bridge",
-    "over",
-    "water",
-    "under",
-    "sky",
+    *("a", "tower", "stands", "by", "the", "river", "and"),
+    *("old", "bridge", "over", "water", "under", "sky"),
 ]
 
 
@@ -37,7 +27,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
-    PreTrainedTokenizerFast(
+    wrapped: Any = PreTrainedTokenizerFast
+    wrapped(
         tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]",
         sep_token="[SEP]",
     ).save_pretrained(path)  # fmt: skip

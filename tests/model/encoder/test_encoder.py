@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -58,22 +59,17 @@ def test_networks_of_many_kinds_give_the_pooled_states_of_the_stock_one(
     folder: Path, tmp_path: Path
 ) -> None:
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    size = {
-        "hidden_size": 32,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 4,
-        "intermediate_size": 64,
-    }
-    some = {"vocab_size": len(tokenizer), "pad_token_id": 0}
-    networks = {
+    size: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4}
+    size["intermediate_size"] = 64
+    some: dict[str, Any] = {"vocab_size": len(tokenizer), "pad_token_id": 0}
+    t5 = T5Config(**some, d_model=32, d_ff=64, d_kv=8, num_heads=4, num_layers=1)
+    networks: dict[str, Any] = {
         "roberta": RobertaModel(RobertaConfig(**some, **size, max_position_embeddings=20)),
         "mpnet": MPNetModel(MPNetConfig(**some, **size, max_position_embeddings=20)),
         "qwen2": Qwen2Model(Qwen2Config(**some, **size, num_key_value_heads=2)),
-        "t5": T5EncoderModel(
-            T5Config(**some, d_model=32, d_ff=64, d_kv=8, num_heads=4, num_layers=1)
-        ),
+        "t5": T5EncoderModel(t5),
+        "whole t5": T5Model(t5),
     }
-    networks["whole t5"] = T5Model(networks["t5"].config)
     for name, network in networks.items():
         network.eval().save_pretrained(tmp_path / name)
         tokenizer.save_pretrained(tmp_path / name)

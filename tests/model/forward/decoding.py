@@ -38,7 +38,7 @@ class Decoding:
             start = self.shared if number else 0
             self.compute([self.chunk(number, start, ids)])
 
-    def draw(self, count: int) -> list[int]:
+    def draw(self, count: Any) -> list[int]:
         return cast("list[int]", self.random.integers(3, self.vocabulary, count).tolist())
 
     def chunk(self, number: int, start: int, ids: list[int]) -> Chunk:
@@ -99,7 +99,7 @@ class Decoding:
         return batch
 
     def _grown(self, counts: list[int]) -> list[Chunk]:
-        chunks = []
+        chunks: list[Chunk] = []
         for number in self.random.permutation(len(self.ids))[: len(counts)].tolist():
             start = len(self.ids[number])
             self.ids[number] += self.draw(counts[len(chunks)])

@@ -5,12 +5,13 @@ from __future__ import annotations
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import pytest
 import torch
 from torch import nn
 from torch.nn.functional import gelu
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaForCausalLM
 
 from relquery.model.forward import packed as weights_in_order
 from relquery.model.forward.linear import (
@@ -22,11 +23,13 @@ from relquery.model.forward.linear import (
 )
 from relquery.model.forward.packed import PackedWeight, can_pack, padded_rows
 from relquery.model.kernels.elementwise import GELU_TANH, SILU
+from relquery.model.kernels.instructions import amx
 from relquery.model.networks.load import prepare
 from relquery.model.networks.random import byte_tokenizer
 from relquery.model.networks.stock import parameters
+from tests.model.oracle.architectures import LLAMA_LIKE, made
 
-DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
+PACKED = [torch.float32, torch.bfloat16]
 
 
 def layers(dtype: torch.dtype, biases: tuple[bool, ...]) -> list[nn.Linear]:
@@ -39,41 +42,43 @@ def layers(dtype: torch.dtype, biases: tuple[bool, ...]) -> list[nn.Linear]:
 def with_tiles(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """AMX where the machine has it, and without it."""
     if not request.param:
-        monkeypatch.setattr(weights_in_order.amx, "can_tile", lambda: False)
+        monkeypatch.setattr(amx, "can_tile", lambda: False)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("biases", [(False,), (True,), (True, False, True), (False, False)])
-@pytest.mark.parametrize("rows", [(1,), (3,), (2, 33)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
 @torch.inference_mode()
-def test_products_are_those_of_the_plain_layers(
-    dtype: torch.dtype, biases: tuple[bool, ...], rows: tuple[int, ...]
-) -> None:
-    plain = layers(dtype, biases)
-    states = torch.randn(*rows, 40, dtype=dtype)
-    expected = [layer(states) for layer in plain]
-    weights = [layer.weight.clone() for layer in plain]
-    packed = pack(plain)
-    room = 4 * torch.finfo(dtype).eps
-    torch.testing.assert_close(packed(states), torch.cat(expected, -1), rtol=room, atol=room)
-    for layer, product, weight in zip(plain, expected, weights, strict=True):
-        assert isinstance(layer, PackedLinear)
-        torch.testing.assert_close(layer(states), product, rtol=room, atol=room)
-        assert torch.equal(layer.weight, weight)
-        assert "weight" not in dict(layer.named_parameters())
+def test_products_are_those_of_the_plain_layers(dtype: torch.dtype) -> None:
+    for biases in ((False,), (True,), (True, False, True), (False, False)):
+        plain, again = layers(dtype, biases), layers(dtype, biases)
+        packed, room = pack(plain), 4 * torch.finfo(dtype).eps
+        for rows in ((1,), (3,), (2, 33)):
+            states = torch.randn(*rows, 40, dtype=dtype)
+            expected = [layer(states) for layer in again]
+            torch.testing.assert_close(
+                packed(states), torch.cat(expected, -1), rtol=room, atol=room
+            )
+            for layer, product, stock in zip(plain, expected, again, strict=True):
+                assert isinstance(layer, PackedLinear)
+                torch.testing.assert_close(layer(states), product, rtol=room, atol=room)
+                assert torch.equal(layer.weight, stock.weight)
+                assert "weight" not in dict(layer.named_parameters())
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("outputs", [64, 320])
-@pytest.mark.parametrize("inputs", [40, 41, 96, 300])
-@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("dtype", PACKED)
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "bias"),
+    [
+        (96, 64, True),
+        *(
+            pytest.param(*shape, marks=pytest.mark.long)
+            for shape in [(40, 320, True), (41, 64, False), (96, 320, False), (300, 64, True)]
+        ),
+    ],
+)
 @pytest.mark.usefixtures("with_tiles")
 @torch.inference_mode()
 def test_products_of_few_rows_have_a_kernel_of_their_own(
-    dtype: torch.dtype,
-    outputs: int,
-    inputs: int,
-    bias: bool,
+    dtype: torch.dtype, inputs: int, outputs: int, bias: bool
 ) -> None:
     torch.manual_seed(inputs)
     layer = nn.Linear(inputs, outputs, bias=bias).to(dtype)
@@ -88,17 +93,14 @@ def test_products_of_few_rows_have_a_kernel_of_their_own(
         )
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.long
+@pytest.mark.parametrize("dtype", PACKED)
 @pytest.mark.parametrize("activation", [SILU, GELU_TANH])
-@pytest.mark.parametrize("inputs", [40, 96, 1_088])
-@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("inputs", "bias"), [(40, True), (96, False), (1_088, True)])
 @pytest.mark.usefixtures("with_tiles")
 @torch.inference_mode()
 def test_gated_products_are_the_products_gated_afterwards(
-    dtype: torch.dtype,
-    activation: int,
-    inputs: int,
-    bias: bool,
+    dtype: torch.dtype, activation: int, inputs: int, bias: bool
 ) -> None:
     torch.manual_seed(inputs)
     layer = nn.Linear(inputs, 2 * 192, bias=bias).to(dtype)
@@ -116,8 +118,10 @@ def test_gated_products_are_the_products_gated_afterwards(
     assert not pack([nn.Linear(inputs, 80).to(dtype)]).gates(4)  # no whole panels
 
 
-@pytest.mark.parametrize("outputs", [64, 100, 1, 193])
-@pytest.mark.parametrize("inputs", [2, 40, 301])
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("outputs", "inputs"), [(64, 40), (64, 301), (100, 2), (1, 40), (1, 301), (193, 2), (193, 301)]
+)
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("is_fast", [False, True])
 @torch.inference_mode()
@@ -171,15 +175,8 @@ def test_rows_are_padded_to_few_different_numbers() -> None:
 
 
 def tiny(tied: bool) -> LlamaForCausalLM:
-    config = LlamaConfig(
-        vocab_size=300,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        tie_word_embeddings=tied,
-    )
-    return LlamaForCausalLM(config)
+    built = made("Llama", LLAMA_LIKE, vocab_size=300, tie_word_embeddings=tied)()
+    return cast(LlamaForCausalLM, built)
 
 
 @pytest.mark.parametrize("tied", [False, True])
@@ -190,8 +187,7 @@ def test_packed_networks_have_the_parameters_that_they_had(tied: bool) -> None:
     assert parameters(network) == before
 
 
-@pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("tied", "dtype"), [(False, "float32"), (True, "bfloat16")])
 def test_a_packed_network_can_be_saved(tied: bool, dtype: str, tmp_path: Path) -> None:
     network = tiny(tied).to(getattr(torch, dtype))
     expected = {name: one.clone() for name, one in network.state_dict().items()}

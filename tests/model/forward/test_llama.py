@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-import transformers as tf
 
 from relquery.engine.executor import SCRATCH, Chunk, Segment
 from relquery.model.attention.batch import PackedBatch
 from relquery.model.cache.device import KVCache
 from relquery.model.forward.llama import LlamaForward
 from relquery.model.forward.stock import StockForward
-from relquery.model.networks.load import prepare
-from tests.model.oracle.architectures import LLAMA_LIKE, NoTokenizer
+from tests.model.oracle.architectures import LLAMA_LIKE, made, prepared
 
 LENGTH = 50
 SMALL: dict[str, Any] = {**LLAMA_LIKE, "num_hidden_layers": 3}
-ROPE = {"rope_theta": 10_000.0}
+ROPE, SHORT = {"rope_theta": 10_000.0}, {"original_max_position_embeddings": 16}
 
 
 def llama(**options: Any) -> Callable[[], Any]:
-    return lambda: tf.LlamaForCausalLM(tf.LlamaConfig(**SMALL | options))
+    return made("Llama", SMALL, options)
 
 
 def scaled(kind: str, **options: Any) -> Callable[[], Any]:
@@ -57,24 +55,19 @@ OURS: dict[str, Callable[[], Any]] = {
     "wide heads": llama(head_dim=24),
     "gelu": llama(hidden_act="gelu_pytorch_tanh"),
     "linear": scaled("linear"),
-    "llama3": scaled(
-        "llama3",
-        low_freq_factor=1.0,
-        high_freq_factor=4.0,
-        original_max_position_embeddings=16,
-    ),
-    "yarn": scaled("yarn", original_max_position_embeddings=16),
-    "mistral": lambda: tf.MistralForCausalLM(tf.MistralConfig(**SMALL, sliding_window=9)),
-    "qwen2": lambda: tf.Qwen2ForCausalLM(tf.Qwen2Config(**SMALL)),
-    "qwen3": lambda: tf.Qwen3ForCausalLM(tf.Qwen3Config(**SMALL, head_dim=16)),
+    "llama3": scaled("llama3", **SHORT, low_freq_factor=1.0, high_freq_factor=4.0),
+    "yarn": scaled("yarn", **SHORT),
+    "mistral": made("Mistral", SMALL, sliding_window=9),
+    "qwen2": made("Qwen2", SMALL),
+    "qwen3": made("Qwen3", SMALL, head_dim=16),
 }
 STOCK: dict[str, Callable[[], Any]] = {
     "dynamic": scaled("dynamic"),
     "other activation": llama(hidden_act="relu"),
     "a layer of its own": doubled,
     "not plain layers": quantized,
-    "gemma": lambda: tf.GemmaForCausalLM(tf.GemmaConfig(**SMALL)),
-    "granite": lambda: tf.GraniteForCausalLM(tf.GraniteConfig(**SMALL, residual_multiplier=0.5)),
+    "gemma": made("Gemma", SMALL),
+    "granite": made("Granite", SMALL, residual_multiplier=0.5),
 }
 
 
@@ -91,36 +84,36 @@ def built(make: Callable[[], Any]) -> Any:
 
 
 @pytest.mark.parametrize("name", OURS)
-@pytest.mark.parametrize("cuts", [(), (1,), (20, 21, 40)])
 @torch.inference_mode()
-def test_logits_are_those_of_the_network(name: str, cuts: tuple[int, ...]) -> None:
+def test_logits_are_those_of_the_network(name: str) -> None:
     ids = torch.from_numpy(np.random.default_rng(1).integers(3, SMALL["vocab_size"], LENGTH))
     expected = built(OURS[name])(ids[None], use_cache=False).logits[0]
-    model = prepare(built(OURS[name]), cast(Any, NoTokenizer()), name)
+    model = prepared(built(OURS[name]))
     assert isinstance(model.forward, LlamaForward)
-    slots = np.random.default_rng(0).permutation(LENGTH)
-    slots[::2] = SCRATCH + slots[::2] if not cuts else slots[::2]
-    cache, scratch = KVCache(LENGTH), KVCache(LENGTH)
-    for start, stop in zip((0, *cuts), (*cuts, LENGTH), strict=True):
-        context = (Segment(slots[:start]),) if start else ()
-        chunk = Chunk(0, ids[start:stop].int().numpy(), start, context, slots[start:stop])
-        batch = PackedBatch([chunk], cache, True, torch.device("cpu"), scratch=scratch)
-        wanted = list(range(stop - start))[:: 1 + start % 2]
-        logits = model.forward(ids[start:stop].numpy(), batch, wanted).rows
-        size = float(expected.abs().max())
-        assert float((logits - expected[start:stop][wanted]).abs().max()) < 2e-5 * size
+    for cuts in ((), (1,), (20, 21, 40)):
+        slots = np.random.default_rng(0).permutation(LENGTH)
+        slots[::2] = SCRATCH + slots[::2] if not cuts else slots[::2]
+        cache, scratch = KVCache(LENGTH), KVCache(LENGTH)
+        for start, stop in zip((0, *cuts), (*cuts, LENGTH), strict=True):
+            context = (Segment(slots[:start]),) if start else ()
+            chunk = Chunk(0, ids[start:stop].int().numpy(), start, context, slots[start:stop])
+            batch = PackedBatch([chunk], cache, True, torch.device("cpu"), scratch=scratch)
+            wanted = list(range(stop - start))[:: 1 + start % 2]
+            logits = model.forward(ids[start:stop].numpy(), batch, wanted).rows
+            size = float(expected.abs().max())
+            assert float((logits - expected[start:stop][wanted]).abs().max()) < 2e-5 * size
 
 
+@pytest.mark.filterwarnings("ignore:relquery's own forward pass")
 @pytest.mark.parametrize("name", STOCK)
 def test_other_networks_keep_their_own(name: str) -> None:
-    model = prepare(built(STOCK[name]), cast(Any, NoTokenizer()), name)
-    assert isinstance(model.forward, StockForward)
+    assert isinstance(prepared(built(STOCK[name])).forward, StockForward)
 
 
 @torch.inference_mode()
 def test_the_network_still_computes_by_itself() -> None:
     ids = torch.arange(3, 20)[None]
     expected = built(OURS["qwen2"])(ids).logits
-    network: Any = prepare(built(OURS["qwen2"]), cast(Any, NoTokenizer()), "qwen2").network
+    network: Any = prepared(built(OURS["qwen2"])).network
     network.set_attn_implementation("eager")
     torch.testing.assert_close(network(ids).logits, expected, rtol=1e-4, atol=1e-4)

@@ -10,6 +10,8 @@ import torch
 from relquery.engine.executor import NOT_FINITE
 from relquery.model.kernels.largest import find_largest
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("width", [1, 15, 1_024, 1_025, 5_000])

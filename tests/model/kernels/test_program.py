@@ -13,7 +13,7 @@ from relquery.model.kernels.program import Program, can_run
 
 ROWS, WIDTH, STAGES = 40, 32, 6
 
-pytestmark = pytest.mark.skipif(not can_run(), reason="torch has no OpenMP here")
+pytestmark = [pytest.mark.long, pytest.mark.skipif(not can_run(), reason="torch has no OpenMP")]
 
 
 def look_up(tokens: torch.Tensor, source: torch.Tensor, result: torch.Tensor) -> Int64s:

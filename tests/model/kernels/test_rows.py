@@ -14,9 +14,10 @@ from relquery.model.kernels import rows as kernel
 from relquery.model.kernels.arguments import KINDS, Arguments, bits
 from relquery.model.kernels.threads import Body
 
+pytestmark = pytest.mark.long
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
-WIDTHS = [2, 8, 24, 80, 128, 1000]
-ROWS = [1, 7, 70]
+SHAPES = [(2, 70, 1), (8, 7, 2), (24, 1, 2), (80, 70, 2), (128, 7, 1), (1000, 1, 1), (1000, 70, 2)]
+"""Width, rows and threads, so that all pairs of few and many occur."""
 EPSILON = 1e-5
 SMALLEST = {torch.float32: 2e-6, torch.bfloat16: 2**-7, torch.float16: 2**-10}
 """A unit in the last place, relative."""
@@ -46,9 +47,7 @@ def normalized(states: Tensor, weight: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("rows", ROWS)
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("width", "rows", "threads"), SHAPES)
 def test_rows_are_normalized_after_what_is_added(
     dtype: torch.dtype, width: int, rows: int, threads: int
 ) -> None:
@@ -66,8 +65,7 @@ def test_rows_are_normalized_after_what_is_added(
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("width", "_rows", "threads"), SHAPES)
 @pytest.mark.parametrize(
     ("number", "function"),
     [
@@ -76,7 +74,7 @@ def test_rows_are_normalized_after_what_is_added(
     ],
 )
 def test_gates_are_activated(
-    dtype: torch.dtype, width: int, threads: int, number: int, function: Any
+    dtype: torch.dtype, width: int, _rows: int, threads: int, number: int, function: Any
 ) -> None:
     torch.manual_seed(width)
     gated = (torch.randn(70, 2 * width) * torch.logspace(-3, 3, 70)[:, None]).to(dtype)
@@ -90,17 +88,18 @@ def test_gates_are_activated(
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("heads", "kv_heads"), [(1, 1), (6, 2), (5, 1)])
-@pytest.mark.parametrize(("width", "half"), [(8, 4), (24, 8), (80, 40), (16, 0)])
 @pytest.mark.parametrize("weighed", [False, True])
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "width", "half", "threads"),
+    [(1, 1, 8, 4, 1), (6, 2, 24, 8, 2), (5, 1, 80, 40, 1), (6, 2, 16, 0, 1), (1, 1, 80, 40, 2)],
+)
 def test_heads_are_rotated_and_stored(
     dtype: torch.dtype,
+    weighed: bool,
     heads: int,
     kv_heads: int,
     width: int,
     half: int,
-    weighed: bool,
     threads: int,
 ) -> None:
     torch.manual_seed(width)
@@ -134,13 +133,13 @@ def test_heads_are_rotated_and_stored(
     run(kernel.ROTATE, projected, result, projected.shape[1], threads, **given)
 
     by_head = projected.view(rows, -1, width)
-    queries, keys, values = by_head.split((heads, kv_heads, kv_heads), 1)
+    queries, keys, values = torch.split(by_head, [heads, kv_heads, kv_heads], 1)
     if weighed:
         queries, keys = normalized(queries, weights[0]), normalized(keys, weights[1])
     cos, sin = cosines[positions][:, None], sines[positions][:, None]
 
     def rotated(states: Tensor) -> Tensor:
-        x, y, rest = states.float().split((half, half, width - 2 * half), -1)
+        x, y, rest = torch.split(states.float(), [half, half, width - 2 * half], -1)
         return torch.cat((x * cos - y * sin, y * cos + x * sin, rest), -1)
 
     assert close(result, rotated(queries))

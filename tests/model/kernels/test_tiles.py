@@ -13,6 +13,7 @@ from relquery.model.kernels.attention import softmax
 from relquery.model.kernels.instructions import llvm, tiles
 from tests.model.kernels.harness import INSTRUCTIONS, compiled
 
+pytestmark = pytest.mark.long
 Array = npt.NDArray[Any]
 
 
@@ -64,30 +65,13 @@ def test_scores_and_outputs_are_matrix_products(
     steps = count // 2 if paired else count
     scores, outputs = before.copy(), before.copy()
     left, right, turned = given
+    into, source = (scores.ctypes.data, scores.strides[0]), (right.ctypes.data, right.strides[0])
     compiled(tiles.add_scores, 11, fetched, adds)(
-        scores.ctypes.data,
-        scores.strides[0],
-        addresses(left).ctypes.data,
-        rows,
-        right.ctypes.data,
-        right.strides[0],
-        across,
-        steps,
-        paired,
-        right.ctypes.data,
-        16,
+        *into, addresses(left).ctypes.data, rows, *source, across, steps, paired, source[0], 16
     )
-    compiled(tiles.add_outputs, 9)(
-        outputs.ctypes.data,
-        outputs.strides[0],
-        rows,
-        turned.ctypes.data,
-        turned.strides[0],
-        addresses(right).ctypes.data,
-        across,
-        steps,
-        paired,
-    )
+    target = outputs.ctypes.data, outputs.strides[0], rows, turned.ctypes.data, turned.strides[0]
+    places = addresses(right)
+    compiled(tiles.add_outputs, 9)(*target, places.ctypes.data, across, steps, paired)
     alone = expected if adds else expected - before
     np.testing.assert_allclose(scores, alone, atol=1e-4, rtol=1e-5)
     np.testing.assert_allclose(outputs, expected, atol=1e-4, rtol=1e-5)
@@ -106,15 +90,8 @@ def test_softmax_over_blocks_is_that_over_all(count: int, across: int, paired: b
     weights = np.zeros((0, across))
     for block in blocks:
         scores = block.copy()
-        soften(
-            scores.ctypes.data,
-            count,
-            across,
-            maxima.ctypes.data,
-            sums.ctypes.data,
-            factors.ctypes.data,
-            paired,
-        )
+        state = [each.ctypes.data for each in (maxima, sums, factors)]
+        soften(scores.ctypes.data, count, across, *state, paired)
         found = scores
         if paired:
             bits = scores[: count // 2].view(np.uint32)

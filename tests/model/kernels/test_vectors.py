@@ -10,6 +10,7 @@ from relquery.model.kernels.arguments import KINDS
 from relquery.model.kernels.instructions import llvm, vectors
 from tests.model.kernels.harness import INSTRUCTIONS, compiled
 
+pytestmark = pytest.mark.long
 HALVES = 1 + np.arange(64) * 2.0**-9  # every other one is halfway between two bfloat16 numbers
 ODD = [0.0, -0.0, np.inf, -np.inf, np.nan, 3.4e38, 65_519.0, 65_520.0, 6e-8, 2e-38]
 NUMBERS = np.array([*HALVES, *-HALVES, *ODD, *np.random.default_rng(0).normal(size=64)])

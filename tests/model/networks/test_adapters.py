@@ -17,9 +17,12 @@ from relquery.errors import ModelError
 from relquery.model.attention.batch import PackedBatch
 from relquery.model.cache.device import KVCache
 from relquery.model.networks.adapters.adapt import adapt
-from tests.model.oracle.architectures import ALIBI, FALCON, NETWORKS, VOCABULARY, build
+from tests.model.oracle.architectures import FALCON, NETWORKS, VOCABULARY, build
 
 SLOTS = 400
+REST = ["bloom", *FALCON]
+FEW = ["bloom", "mpt", "falcon_grouped"]
+MORE = ["falcon", "falcon_many"]
 CPU = torch.device("cpu")
 
 
@@ -57,7 +60,10 @@ def same(actual: torch.Tensor, expected: torch.Tensor) -> None:
     torch.testing.assert_close(actual, expected, rtol=0, atol=1e-5 * float(expected.abs().max()))
 
 
-@pytest.fixture(params=[*ALIBI, *FALCON])
+@pytest.fixture(
+    scope="module",
+    params=[*FEW, *(pytest.param(n, marks=pytest.mark.long) for n in MORE)],
+)
 def pair(request: pytest.FixtureRequest) -> tuple[Any, Any]:
     """The stock network, and the same one adapted."""
     adapted = build(request.param)
@@ -84,7 +90,7 @@ def test_a_shared_prefix_is_read_from_the_cache(pair: tuple[Any, Any]) -> None:
         chunk_of(prompt, [*range(25), *range(50 * i, 50 * i + len(prompt) - 25)], 25, request=i)
         for i, prompt in enumerate(prompts, start=1)
     ]
-    logits = step(adapted, chunks, cache).split([1, 4, 9])
+    logits = torch.split(step(adapted, chunks, cache), [1, 4, 9])
     for prompt, own in zip(prompts, logits, strict=True):
         same(own, stock(network, prompt)[25:])
 
@@ -101,16 +107,6 @@ def test_an_adapted_network_says_when_it_runs_without_a_batch(pair: tuple[Any, A
         stock(pair[1], some_tokens(3))
 
 
-def test_no_batch_outlives_its_pass(pair: tuple[Any, Any]) -> None:
-    adapted = pair[1]
-    cache = KVCache(SLOTS)
-    step(adapted, [chunk_of(some_tokens(3), range(3), 0)], cache)
-    gone = weakref.ref(cache)
-    del cache
-    gc.collect()
-    assert gone() is None
-
-
 def test_a_batch_is_forgotten_when_the_pass_fails(pair: tuple[Any, Any]) -> None:
     adapted = pair[1]
     cache = KVCache(1)
@@ -119,6 +115,16 @@ def test_a_batch_is_forgotten_when_the_pass_fails(pair: tuple[Any, Any]) -> None
     assert all(getattr(module, "batch", None) is None for module in adapted.modules())
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-def test_networks_that_take_an_attention_function_need_no_adapter(name: str) -> None:
-    assert not adapt(build(name))
+@pytest.mark.parametrize("name", ["mpt", *(pytest.param(n, marks=pytest.mark.long) for n in REST)])
+def test_no_batch_outlives_its_pass(name: str) -> None:
+    adapted, cache = build(name), KVCache(SLOTS)
+    assert adapt(adapted)
+    step(adapted, [chunk_of(some_tokens(3), range(3), 0)], cache)
+    gone = weakref.ref(cache)
+    del cache
+    gc.collect()
+    assert gone() is None
+
+
+def test_networks_that_take_an_attention_function_need_no_adapter() -> None:
+    assert not any(adapt(build(name)) for name in NETWORKS)

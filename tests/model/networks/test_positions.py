@@ -6,35 +6,25 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, Ministral3Config, Ministral3ForCausalLM
 
 from relquery.model.attention.function import NAME
 from relquery.model.cache.rotary import PositionScheme
 from relquery.model.networks.adapters.adapt import adapt
 from relquery.model.networks.positions import probe_positions
-from tests.model.oracle.architectures import ALL, CONTEXT, FALCON, build
+from tests.model.oracle.architectures import ALL, CONTEXT, FALCON, LLAMA_LIKE, build, made
 
 # By network and layer: rotary dimensions and whether they are interleaved; None: no position.
 RELOCATABLE: dict[str, list[tuple[int, bool] | None]] = {
-    "llama": [(8, False)] * 2,
-    "qwen3": [(8, False)] * 2,
-    "mistral": [(8, False)] * 2,
-    "gemma2": [(8, False)] * 2,
-    "gemma3": [(8, False)] * 2,
-    "phi3": [(8, False)] * 2,
+    **dict.fromkeys(["llama", "qwen3", "mistral", "gemma2", "gemma3", "phi3"], [(8, False)] * 2),
+    **dict.fromkeys(["linear", "yarn", "llama3", "dynamic", *FALCON], [(8, False)] * 2),
+    **dict.fromkeys(["bloom", "mpt"], [None] * 2),
     "phi3_partial": [(12, False)] * 2,  # of 16
     "gpt_neox": [(2, False)] * 2,  # of 8
     "gpt_neox_partial": [(4, False)] * 2,  # of 16
     "cohere": [(8, True)] * 2,
     "smollm3": [(8, False)] * 3 + [None],
-    "linear": [(8, False)] * 2,
-    "yarn": [(8, False)] * 2,
-    "llama3": [(8, False)] * 2,
-    "dynamic": [(8, False)] * 2,
-    "bloom": [None] * 2,
-    "mpt": [None] * 2,
-    **dict.fromkeys(FALCON, [(8, False)] * 2),
 }
+HALVES = [torch.bfloat16, torch.float16]
 FIXED = ["gpt2", "opt", "longrope"]
 
 
@@ -48,7 +38,8 @@ def on_our_attention(network: Any) -> Any:
 def forms(scheme: PositionScheme) -> list[tuple[int, bool] | None]:
     """Rotary dimensions and layout by layer."""
     return [
-        rotary and (2 * len(rotary.frequencies), rotary.interleaved) for rotary in scheme.layers
+        None if each is None else (2 * len(each.frequencies), each.interleaved)
+        for each in scheme.layers
     ]
 
 
@@ -56,39 +47,34 @@ def test_every_network_is_probed() -> None:
     assert {*RELOCATABLE, *FIXED} == {*ALL}
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("name", RELOCATABLE)
-def test_rotary_and_position_free_layers_are_told_apart(name: str, dtype: torch.dtype) -> None:
-    scheme = probe_positions(on_our_attention(build(name).to(dtype)))
-    assert scheme.relocatable
-    assert forms(scheme) == RELOCATABLE[name]
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("name", FIXED)
-def test_learned_positions_and_changing_frequencies_are_refused(
-    name: str, dtype: torch.dtype
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, *(pytest.param(each, marks=pytest.mark.long) for each in HALVES)]
+)
+def test_layers_that_rotate_or_have_no_position_are_told_from_those_that_cannot_be_moved(
+    dtype: torch.dtype,
 ) -> None:
-    assert not probe_positions(on_our_attention(build(name).to(dtype))).relocatable
+    for name in ALL:
+        scheme = probe_positions(on_our_attention(build(name).to(dtype)))
+        assert scheme.relocatable == (name not in FIXED), name
+        if name not in FIXED:
+            assert forms(scheme) == RELOCATABLE[name], name
 
 
-def test_dynamic_ntk_is_refused_only_beyond_the_context_that_the_network_declares() -> None:
-    network = on_our_attention(build("dynamic"))
-    assert probe_positions(network, CONTEXT).relocatable
-    assert not probe_positions(network, 2 * CONTEXT).relocatable
+def test_rounding_hides_no_position() -> None:
+    for name in ("llama", "cohere", "smollm3", "bloom", "gpt2"):
+        scheme = probe_positions(on_our_attention(build(name).bfloat16()))
+        assert scheme.relocatable == (name not in FIXED)
 
 
-def test_longrope_is_refused_only_beyond_its_original_context() -> None:
-    network = on_our_attention(build("longrope"))
-    assert probe_positions(network, 64).relocatable
-    assert not probe_positions(network, 65).relocatable
-
-
-@pytest.mark.parametrize(("name", "context"), [("dynamic", 2 * CONTEXT), ("longrope", CONTEXT)])
-def test_a_probe_leaves_changing_frequencies_as_they_were(name: str, context: int) -> None:
+@pytest.mark.parametrize(("name", "most"), [("dynamic", CONTEXT), ("longrope", 64)])
+def test_changing_frequencies_are_refused_beyond_the_original_context_and_stay_as_they_were(
+    name: str, most: int
+) -> None:
     network = on_our_attention(build(name))
     before = {name: buffer.clone() for name, buffer in network.named_buffers()}
-    probe_positions(network, context)
+    assert probe_positions(network, most).relocatable
+    assert not probe_positions(network, 2 * most if name == "dynamic" else 65).relocatable
+    assert not probe_positions(network, 2 * CONTEXT).relocatable
     assert all(torch.equal(buffer, before[name]) for name, buffer in network.named_buffers())
 
 
@@ -109,17 +95,11 @@ def test_layers_that_rotate_alike_share_their_tables() -> None:
 
 @pytest.mark.parametrize("context", [1, 2, 131_072, 1 << 20, 10_000_000])
 def test_angles_near_the_end_of_a_long_context_may_be_coarse(context: int) -> None:
-    config = LlamaConfig(
-        vocab_size=97,
-        hidden_size=256,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        max_position_embeddings=context,
-        rope_parameters={"rope_type": "default", "rope_theta": 500_000.0},
-    )
+    rope = {"rope_type": "default", "rope_theta": 500_000.0}
+    sizes = {"hidden_size": 256, "num_attention_heads": 2, "num_key_value_heads": 2}
+    long = {"max_position_embeddings": context, "rope_parameters": rope}
     torch.manual_seed(0)
-    scheme = probe_positions(on_our_attention(LlamaForCausalLM(config).eval()))
+    scheme = probe_positions(on_our_attention(made("Llama", LLAMA_LIKE, sizes, long)().eval()))
     assert scheme.relocatable
     assert forms(scheme) == [(128, False)] * 2 if context > 1 else [None] * 2
 
@@ -145,11 +125,7 @@ def test_queries_that_grow_with_their_position_cannot_be_moved(
         "mscale_all_dim": 1.0,
         "llama_4_scaling_beta": beta,
     }
-    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "head_dim": 8}
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "sliding_window": None}
-    config: Any = Ministral3Config(
-        vocab_size=97, max_position_embeddings=256, rope_parameters=rope, **shape, **heads
-    )
+    heads = {"head_dim": 8, "sliding_window": None}
     torch.manual_seed(0)
-    network = on_our_attention(Ministral3ForCausalLM(config).eval())
+    network = on_our_attention(made("Ministral3", LLAMA_LIKE, heads, rope_parameters=rope)().eval())
     assert probe_positions(network).relocatable == relocatable

@@ -122,7 +122,13 @@ def test_a_limit_beyond_the_context_limits_nothing() -> None:
     assert prepare(tf.Llama4ForCausalLM(config), NoTokenizer(), "whole").context == 256
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in {"llama", "gemma2", "bloom"} else pytest.param(name, marks=pytest.mark.long)
+        for name in ALL
+    ],
+)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_rounding_is_no_reason_to_refuse(name: str, dtype: torch.dtype) -> None:
     network = build(name).to(dtype)

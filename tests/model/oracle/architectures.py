@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from functools import cache
+from typing import Any, cast
 from unittest.mock import patch
 
 import numpy as np
@@ -15,9 +16,10 @@ from relquery.arrays import TokenIds
 from relquery.config import EngineConfig
 from relquery.engine.clock import RealClock
 from relquery.engine.loop import Loop
+from relquery.engine.request.pieces import Placing
 from relquery.engine.request.request import Request
 from relquery.model.attention.batch import PackedBatch
-from relquery.model.forward.stock import Forward
+from relquery.model.networks.load import LoadedModel, prepare
 from relquery.model.torch_executor import TorchExecutor
 
 VOCABULARY = 97
@@ -40,128 +42,80 @@ SLIDING: dict[str, Any] = LLAMA_LIKE | {"sliding_window": 16}
 GEMMA: dict[str, Any] = SLIDING | {"head_dim": 8, "query_pre_attn_scalar": 8}
 ONE_OF_EACH = ["sliding_attention", "full_attention"]
 
-NETWORKS: dict[str, Callable[[], Any]] = {
-    "llama": lambda: tf.LlamaForCausalLM(tf.LlamaConfig(**LLAMA_LIKE)),
-    "qwen3": lambda: tf.Qwen3ForCausalLM(tf.Qwen3Config(**LLAMA_LIKE, head_dim=8)),
-    "gpt2": lambda: tf.GPT2LMHeadModel(tf.GPT2Config(**COMMON, n_embd=32, n_layer=2, n_head=4)),
-    "opt": lambda: tf.OPTForCausalLM(
-        tf.OPTConfig(
-            **COMMON,
-            hidden_size=32,
-            word_embed_proj_dim=32,
-            ffn_dim=64,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-        )
-    ),
-    "gemma3": lambda: tf.Gemma3ForCausalLM(tf.Gemma3TextConfig(**GEMMA, layer_types=ONE_OF_EACH)),
-    "gemma2": lambda: tf.Gemma2ForCausalLM(tf.Gemma2Config(**GEMMA, layer_types=ONE_OF_EACH)),
-    "mistral": lambda: tf.MistralForCausalLM(tf.MistralConfig(**SLIDING)),
-    "phi3": lambda: tf.Phi3ForCausalLM(tf.Phi3Config(**LLAMA_LIKE)),
-    "gpt_neox": lambda: tf.GPTNeoXForCausalLM(
-        tf.GPTNeoXConfig(
-            **COMMON,
-            hidden_size=32,
-            intermediate_size=64,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-        )
-    ),
-}
+SMALL: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+BLOOM: dict[str, Any] = {"n_layer": 2, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+WIDE = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 6}
 
 
-ALIBI: dict[str, Callable[[], Any]] = {
-    "bloom": lambda: tf.BloomForCausalLM(
-        tf.BloomConfig(
-            vocab_size=VOCABULARY,
-            hidden_size=48,
-            n_layer=2,
-            n_head=6,  # slopes of a count that is no power of two are another formula
-            bos_token_id=1,
-            eos_token_id=2,
-            pad_token_id=0,
-        )
-    ),
-    "mpt": lambda: tf.MptForCausalLM(
-        tf.MptConfig(vocab_size=VOCABULARY, d_model=48, n_layers=2, n_heads=6, max_seq_len=CONTEXT)
-    ),
-}
-"""Networks with adapters, whose positions are biases."""
-
-
-def falcon(**settings: Any) -> Callable[[], Any]:
-    """A Falcon with rotary positions."""
-    sizes = {"vocab_size": VOCABULARY, "hidden_size": 48, "ffn_hidden_size": 64}
-    counts = {"num_hidden_layers": 2, "num_attention_heads": 6, "alibi": False}
-    shape: dict[str, Any] = sizes | counts | settings
-    return lambda: tf.FalconForCausalLM(
-        tf.FalconConfig(**shape, max_position_embeddings=CONTEXT, bos_token_id=1, eos_token_id=2)
-    )
-
-
-FALCON: dict[str, Callable[[], Any]] = {
-    "falcon": falcon(multi_query=True),
-    "falcon_grouped": falcon(new_decoder_architecture=True, num_kv_heads=2),
-    "falcon_many": falcon(multi_query=False, parallel_attn=False, bias=True),
-}
-"""As Falcon 7B, as Falcon 40B, and with keys of its own for each head."""
+def made(kind: str, *settings: dict[str, Any], **more: Any) -> Callable[[], Any]:
+    """Builds a network of transformers. kind: its class is `{kind}ForCausalLM`."""
+    given: dict[str, Any] = {}
+    for each in (*settings, more):
+        given |= each
+    of = {"GPT2": "GPT2LMHeadModel"}.get(kind, f"{kind}ForCausalLM")
+    config = "Gemma3TextConfig" if kind == "Gemma3" else f"{kind}Config"
+    return lambda: getattr(tf, of)(getattr(tf, config)(**given))
 
 
 def llama_with_rope(rope_type: str, **parameters: Any) -> Callable[[], Any]:
     """A Llama whose frequencies are scaled; parameters: of its `rope_type`."""
     rope = {"rope_type": rope_type, "rope_theta": 10_000.0, "factor": 4.0} | parameters
-    return lambda: tf.LlamaForCausalLM(tf.LlamaConfig(**LLAMA_LIKE, rope_parameters=rope))
+    return made("Llama", LLAMA_LIKE, rope_parameters=rope)
 
 
+def partial(factor: float) -> dict[str, Any]:
+    """Settings of a network of which a part of each head is rotated."""
+    rope = {"rope_type": "default", "rope_theta": 10_000.0, "partial_rotary_factor": factor}
+    return {"hidden_size": 64, "rope_parameters": rope}
+
+
+NETWORKS: dict[str, Callable[[], Any]] = {
+    "llama": made("Llama", LLAMA_LIKE),
+    "qwen3": made("Qwen3", LLAMA_LIKE, head_dim=8),
+    "gpt2": made("GPT2", COMMON, n_embd=32, n_layer=2, n_head=4),
+    "opt": made("OPT", COMMON, SMALL, word_embed_proj_dim=32, ffn_dim=64),
+    "gemma3": made("Gemma3", GEMMA, layer_types=ONE_OF_EACH),
+    "gemma2": made("Gemma2", GEMMA, layer_types=ONE_OF_EACH),
+    "mistral": made("Mistral", SLIDING),
+    "phi3": made("Phi3", LLAMA_LIKE),
+    "gpt_neox": made("GPTNeoX", COMMON, SMALL, intermediate_size=64),
+}
+ALIBI: dict[str, Callable[[], Any]] = {
+    # Slopes of a count of heads that is no power of two are another formula.
+    "bloom": made("Bloom", BLOOM, vocab_size=VOCABULARY, hidden_size=48, n_head=6),
+    "mpt": made(
+        "Mpt", vocab_size=VOCABULARY, d_model=48, n_layers=2, n_heads=6, max_seq_len=CONTEXT
+    ),
+}
+"""Networks with adapters, whose positions are biases."""
+FALCON: dict[str, Callable[[], Any]] = {
+    name: made("Falcon", COMMON, WIDE, settings, ffn_hidden_size=64, alibi=False)
+    for name, settings in {
+        "falcon": {"multi_query": True},
+        "falcon_grouped": {"new_decoder_architecture": True, "num_kv_heads": 2},
+        "falcon_many": {"multi_query": False, "parallel_attn": False, "bias": True},
+    }.items()
+}
+"""With rotary positions: as Falcon 7B, as Falcon 40B, and with keys of its own for each head."""
+HALF_FAR = {"original_max_position_embeddings": 64}
 SCALED_ROPE: dict[str, Callable[[], Any]] = {
     "linear": llama_with_rope("linear"),
-    "yarn": llama_with_rope("yarn", original_max_position_embeddings=64),
-    "llama3": llama_with_rope(
-        "llama3",
-        original_max_position_embeddings=64,
-        low_freq_factor=1.0,
-        high_freq_factor=4.0,
-    ),
+    "yarn": llama_with_rope("yarn", **HALF_FAR),
+    "llama3": llama_with_rope("llama3", **HALF_FAR, low_freq_factor=1.0, high_freq_factor=4.0),
     "dynamic": llama_with_rope("dynamic"),
     "longrope": llama_with_rope(
         "longrope",
-        original_max_position_embeddings=64,
+        **HALF_FAR,
         short_factor=[1.0, 1.1, 1.2, 1.3],
         long_factor=[1.5, 2.0, 3.0, 4.0],
     ),
 }
-
 OTHER_ROTARY: dict[str, Callable[[], Any]] = {
-    "phi3_partial": lambda: tf.Phi3ForCausalLM(
-        tf.Phi3Config(
-            **LLAMA_LIKE | {"hidden_size": 64},
-            rope_parameters={
-                "rope_type": "default",
-                "rope_theta": 10_000.0,
-                "partial_rotary_factor": 0.75,
-            },
-        )
-    ),
-    "gpt_neox_partial": lambda: tf.GPTNeoXForCausalLM(
-        tf.GPTNeoXConfig(
-            **COMMON,
-            hidden_size=64,
-            intermediate_size=64,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            rope_parameters={
-                "rope_type": "default",
-                "rope_theta": 10_000.0,
-                "partial_rotary_factor": 0.25,
-            },
-        )
-    ),
-    "cohere": lambda: tf.CohereForCausalLM(tf.CohereConfig(**LLAMA_LIKE)),
-    "smollm3": lambda: tf.SmolLM3ForCausalLM(
-        tf.SmolLM3Config(**LLAMA_LIKE | {"num_hidden_layers": 4}, no_rope_layers=[1, 1, 1, 0])
-    ),
+    "phi3_partial": made("Phi3", LLAMA_LIKE, partial(0.75)),
+    "gpt_neox_partial": made("GPTNeoX", COMMON, SMALL, partial(0.25), intermediate_size=64),
+    "cohere": made("Cohere", LLAMA_LIKE),
+    "smollm3": made("SmolLM3", LLAMA_LIKE, num_hidden_layers=4, no_rope_layers=[1, 1, 1, 0]),
 }
-
 ALL = NETWORKS | ALIBI | FALCON | SCALED_ROPE | OTHER_ROTARY
 
 
@@ -169,6 +123,17 @@ class NoTokenizer:
     """What `prepare` asks of a tokenizer, where prompts are token ids already."""
 
     eos_token_id = None
+
+
+def prepared(network: Any, name: str = "tiny") -> LoadedModel:
+    """A network on our attention."""
+    return prepare(network, cast(Any, NoTokenizer()), name)
+
+
+@cache
+def model_of(name: str) -> tuple[LoadedModel, Any]:
+    """A network on our attention, and the stock one; those of one name are the same."""
+    return prepared(build(name), name), build(name)
 
 
 def build(name: str) -> Any:
@@ -205,24 +170,41 @@ def generated(network: Any, prompt: TokenIds, tokens: int) -> list[int]:
     return list(output[0, len(prompt) :].tolist())
 
 
-def engine_of(forward: Forward, **limits: Any) -> Loop:
-    """An engine on a prepared network; limits: see EngineConfig."""
+def engine_of(model: LoadedModel, kind: Any = TorchExecutor, **limits: Any) -> Loop:
+    """An engine on a prepared network. kind: of its executor. limits: see EngineConfig."""
     config = EngineConfig(**({"cache_tokens": 4096} | limits))
-    slots = config.cache_tokens // config.block_size * config.block_size
-    return Loop(TorchExecutor(forward, slots, config.segment_sharing), config, RealClock())
+    executor = kind(
+        model.forward,
+        config.cache_tokens // config.block_size * config.block_size,
+        config.segment_sharing,
+        model.positions,
+        config.relocation,
+        config.slice_tokens,
+        model.release,
+        config.host_tokens,
+    )
+    return Loop(executor, config, RealClock())
+
+
+def placing_of(model: LoadedModel, relocation: str = "queries") -> Placing:
+    """How the requests of an engine on this network stand at their positions."""
+    if not model.positions.relocatable:
+        return "bound"
+    return "request" if relocation == "cidra" else "chain"
 
 
 def finished(engine: Loop, requests: Iterable[Request]) -> Iterator[Request]:
-    """Submit and run; the pool must be in order after every step."""
+    """Submit and run; the pools must be in order after every step."""
     for request in requests:
         engine.submit(request)
     while engine.waiting or engine.running:
         yield from engine.step()
         engine.pool.check()
+        engine.host.check()
 
 
 def answers(
-    forward: Forward,
+    model: LoadedModel,
     prompts: Sequence[TokenIds],
     tokens: int,
     order: Sequence[int] | None = None,
@@ -231,7 +213,7 @@ def answers(
     """Greedy outputs by prompt, submitted in `order`."""
     requests = [Request(i, prompts[i], tokens) for i in order or range(len(prompts))]
     outputs = {
-        request.id: request.output for request in finished(engine_of(forward, **limits), requests)
+        request.id: request.output for request in finished(engine_of(model, **limits), requests)
     }
     return [outputs[i] for i in range(len(prompts))]
 

@@ -127,15 +127,34 @@ def _additive(visible: Tensor) -> Tensor:
 
 @contextmanager
 def _stock(network: Any, positions: Sequence[int]) -> Iterator[None]:
-    """The network on its own eager attention, which adds a prepared mask as it is."""
-    if isinstance(network, BloomForCausalLM):
-        with _alibi_by_position(network.transformer, positions):
-            yield
-        return
-    if isinstance(network, MptForCausalLM):
-        with _mpt_alibi_by_position(network.transformer, positions):
-            yield
-        return
+    """The network on its own eager attention, which adds a prepared mask as it is.
+
+    Bloom counts positions in the mask, which must then have two dimensions, and MPT from the last
+    of all that it may have: given here instead. Biases grow with the key's position alone, which
+    the softmax makes a distance.
+    """
+
+    def bloom(mask: Tensor, heads: int, dtype: torch.dtype) -> Tensor:
+        assert mask.dim() == 4
+        slopes = build_alibi_tensor(torch.ones(1, 2), heads, dtype)[..., 1:]
+        return slopes * torch.tensor(positions, dtype=dtype)
+
+    def mpt(heads: int, length: int, **options: Any) -> Tensor:
+        biases: Tensor = build_mpt_alibi_tensor(heads, 2)  # type: ignore[no-untyped-call]
+        slopes = biases[..., 1:] - biases[..., :1]
+        return slopes * torch.tensor(positions, dtype=slopes.dtype)
+
+    for kind, name, build in (
+        (BloomForCausalLM, "build_alibi_tensor", bloom),
+        (MptForCausalLM, "build_mpt_alibi_tensor", mpt),
+    ):
+        if isinstance(network, kind):
+            setattr(network.transformer, name, build)
+            try:
+                yield
+            finally:
+                delattr(network.transformer, name)
+            return
     ours = network.config._attn_implementation
     if ours != "eager":
         network.set_attn_implementation("eager")
@@ -144,38 +163,3 @@ def _stock(network: Any, positions: Sequence[int]) -> Iterator[None]:
     finally:
         if ours != "eager":
             network.set_attn_implementation(ours)
-
-
-@contextmanager
-def _alibi_by_position(decoder: Any, positions: Sequence[int]) -> Iterator[None]:
-    """Bloom counts positions in the mask, which must then have two dimensions: given here instead.
-
-    Its biases grow with the key's position alone, which the softmax makes a distance.
-    """
-
-    def build(mask: Tensor, heads: int, dtype: torch.dtype) -> Tensor:
-        assert mask.dim() == 4
-        slopes = build_alibi_tensor(torch.ones(1, 2), heads, dtype)[..., 1:]
-        return slopes * torch.tensor(positions, dtype=dtype)
-
-    decoder.build_alibi_tensor = build
-    try:
-        yield
-    finally:
-        del decoder.build_alibi_tensor
-
-
-@contextmanager
-def _mpt_alibi_by_position(decoder: Any, positions: Sequence[int]) -> Iterator[None]:
-    """The same for MPT, which counts positions from the last of all that it may have."""
-
-    def build(heads: int, length: int, **options: Any) -> Tensor:
-        biases: Tensor = build_mpt_alibi_tensor(heads, 2)  # type: ignore[no-untyped-call]
-        slopes = biases[..., 1:] - biases[..., :1]
-        return slopes * torch.tensor(positions, dtype=slopes.dtype)
-
-    decoder.build_mpt_alibi_tensor = build
-    try:
-        yield
-    finally:
-        del decoder.build_mpt_alibi_tensor

@@ -24,6 +24,13 @@ def chunk_of(sequence: Sequence[int], start: int, request: int = 0) -> Chunk:
     return Chunk(request, tokens, start, context, slots[start:], Draw())
 
 
+def span_chunk(shift: int, own: int, span: range, token: int) -> Chunk:
+    """One new token after `own` tokens of its own and a span that stands at `shift`."""
+    context = (Segment(np.arange(own), 0), Segment(np.array(span), 0, shift))
+    write = np.array([900 + token])
+    return Chunk(token, write.astype(np.int32), shift + len(span), context, write, Draw())
+
+
 @st.composite
 def batches(draw: st.DrawFn, max_chunks: int = 7, max_fresh: int = 20) -> list[Chunk]:
     """Each chunk's context begins with some of an earlier sequence's slots, or with none.
@@ -47,8 +54,9 @@ def batches(draw: st.DrawFn, max_chunks: int = 7, max_fresh: int = 20) -> list[C
 
 def sequence_of(chunk: Chunk) -> list[int]:
     """Slots of the chunk's context and of the chunk, in order of position."""
-    context = [slot for segment in chunk.context for slot in segment.slots.tolist()]
-    return context + chunk.writes.tolist()
+    return [
+        int(slot) for part in (*(s.slots for s in chunk.context), chunk.writes) for slot in part
+    ]
 
 
 def to_be_seen(chunks: Sequence[Chunk]) -> Iterator[Seen]:

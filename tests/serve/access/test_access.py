@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from relquery.serve.access.keys import Key, hash_of, write_keys
-from tests.serve.conftest import Running, started
+from tests.serve.conftest import Running, inside
 
 MODEL = "simulated:step=0.0005"
 TEXT = "The quick brown fox jumps over the lazy dog. " * 8
@@ -34,7 +34,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def guarded(path: Path) -> Iterator[Running]:
     options = {"policy": "shortest"}  # which predicts how long answers take
     settings = {"keys": path, "options": options, "max_waiting": 4, "max_body": 100_000}
-    with started(MODEL, names=("demo",), **settings) as found:
+    with inside(MODEL, names=("demo",), **settings) as found:
         yield found
 
 
@@ -61,7 +61,7 @@ def test_tenants_do_not_see_what_others_have_sent(guarded: Running) -> None:
 
 
 def test_tenants_share_the_cache_where_the_server_says_so(path: Path) -> None:
-    with started(MODEL, names=("demo",), keys=path, share_cache=True) as found:
+    with inside(MODEL, names=("demo",), keys=path, share_cache=True) as found:
         ask(found, "rq-ann")
         assert cached(ask(found, "rq-bob")) > 0
 
@@ -100,7 +100,7 @@ def test_a_key_has_its_limit_and_says_what_is_left(guarded: Running) -> None:
 def test_a_full_queue_is_said_to_be_full_until_it_is_not() -> None:
     body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
     settings = {"names": ("m",), "max_waiting": 4}
-    with started("simulated:step=0.05", **settings) as server, httpx.Client() as client:
+    with inside("simulated:step=0.05", **settings) as server, httpx.Client() as client:
         url = f"{server.url}/v1/chat/completions"
         long = body | {"n": 4, "max_tokens": 400, "stream": True}
         with client.stream("POST", url, json=long, timeout=60) as running:

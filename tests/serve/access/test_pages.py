@@ -1,11 +1,13 @@
-"""Web pages that may call a server, and the names that it answers to."""
+"""What headers say: which page asks, of which name, and what is declared of a relQuery."""
 
 from __future__ import annotations
 
 import pytest
 
 from relquery.errors import ConfigError
+from relquery.serve.access.declared import read_declared
 from relquery.serve.access.pages import Pages
+from relquery.serve.body import Declared
 from relquery.serve.errors import HttpError
 from relquery.serve.settings import ServeConfig, is_local
 
@@ -15,27 +17,21 @@ def headers(host: str, origin: str = "") -> list[tuple[bytes, bytes]]:
     return [*found, (b"origin", origin.encode())] if origin else found
 
 
-@pytest.mark.parametrize("host", ["localhost:8000", "127.0.0.1", "[::1]:8000", "LOCALHOST"])
-def test_a_local_server_answers_to_its_names(host: str) -> None:
-    Pages("127.0.0.1", ()).check(headers(host))
-
-
-@pytest.mark.parametrize("host", ["evil.example:8000", "", "127.0.0.1.evil.example"])
-def test_a_local_server_refuses_other_names(host: str) -> None:
-    with pytest.raises(HttpError) as caught:
-        Pages("localhost", ()).check(headers(host))
-    assert caught.value.status == 400
-
-
-def test_a_server_on_a_network_answers_to_any_name() -> None:
-    Pages("0.0.0.0", ()).check(headers("llm.example"))
+def test_a_local_server_answers_to_its_names_alone() -> None:
+    for host in ("localhost:8000", "127.0.0.1", "[::1]:8000", "LOCALHOST"):
+        Pages("127.0.0.1", ()).check(headers(host))
+    for host in ("evil.example:8000", "", "127.0.0.1.evil.example"):
+        with pytest.raises(HttpError) as caught:
+            Pages("localhost", ()).check(headers(host))
+        assert caught.value.status == 400
+    Pages("0.0.0.0", ()).check(headers("llm.example"))  # on a network it has any name
 
 
 def test_a_foreign_page_is_refused_unless_it_is_allowed() -> None:
     pages = Pages("127.0.0.1", ("https://good.example",))
     pages.check(headers("127.0.0.1:8000", "http://127.0.0.1:8000"))  # its own console
     pages.check(headers("127.0.0.1:8000", "https://good.example"))
-    for origin in ("https://evil.example", "null"):
+    for origin in ("https://evil.example", "null", "http://[evil"):
         with pytest.raises(HttpError) as caught:
             pages.check(headers("127.0.0.1:8000", origin))
         assert caught.value.status == 403
@@ -56,7 +52,32 @@ def test_an_origin_is_as_browsers_write_it(origin: str) -> None:
         ServeConfig("demo", origins=(origin,))
 
 
-def test_an_origin_that_is_no_address_is_refused() -> None:
+def test_a_header_is_json_or_pairs() -> None:
+    for text in (
+        '{"id": "q7", "rows": 40, "deadline": 2.5}',
+        "id=q7; rows=40; deadline=2.5",
+        'id="q7";rows=40;deadline=2.5;',
+    ):
+        assert read_declared(text) == Declared(id="q7", rows=40, deadline=2.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "param"),
+    [
+        ("id=q7; row=4", "Did you mean 'rows'", "relquery.row"),
+        ("id=q7; rows=0", "rows is '0'", "relquery.rows"),
+        ("id=q7; rows=many", "rows is 'many'", "relquery.rows"),
+        ('{"deadline": -1}', "deadline is -1", "relquery.deadline"),
+        ('{"id": ""}', "id is ''", "relquery.id"),
+        ("{", "JSON", "relquery"),
+        ('{"id": ' + "[" * 100_000, "JSON", "relquery"),
+        ("q7", "no value", "relquery"),
+        ("id=a; id=b", "given twice", "relquery.id"),
+    ],
+)
+def test_a_wrong_header_is_refused_by_name(text: str, said: str, param: str) -> None:
     with pytest.raises(HttpError) as caught:
-        Pages("localhost", ()).check(headers("localhost", "http://[evil"))
-    assert caught.value.status == 403
+        read_declared(text)
+    assert caught.value.status == 400
+    assert said in caught.value.message
+    assert caught.value.param == param

@@ -88,4 +88,9 @@ class Page:
 
     def expect(self, part: str) -> None:
         """The browser has logged nothing but failed requests with this part in the message."""
-        assert all(part in each["message"] for each in self.driver.get_log("browser"))
+        assert all(part in each for each in self.logged())
+
+    def logged(self) -> list[str]:
+        """What the browser has logged since it was last asked."""
+        driver: Any = self.driver  # selenium's function has no types
+        return [each["message"] for each in driver.get_log("browser")]

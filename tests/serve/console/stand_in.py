@@ -1,6 +1,4 @@
-"""A server with the demo model whose SQL routes follow a script, so that the page can be tested.
-
-    python -m tests.serve.console.stand_in PORT
+"""A server whose SQL routes follow a script, so that the page can be tested.
 
 A query with the word `slow` makes progress and never ends, `broken` fails in the midst of it,
 `wrong` is refused; every other query gives the same 2,000 rows.
@@ -10,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest.mock import patch
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
@@ -21,12 +20,16 @@ from relquery.serve import app, run
 from relquery.serve.access.gate import Asker, Gate
 from relquery.serve.body import Body
 from relquery.serve.errors import HttpError
-from relquery.serve.settings import ServeConfig
+from tests.serve.conftest import Running, inside
 
 ROWS = 2_000
 KEY = "sesame"
 NASTY = '<img src=x onerror="document.title=1">'
 """A value that must be shown as text."""
+
+STAGE = {"name": "filter 1", "expression": "AI_FILTER('Is {reviewcontent} positive?')",
+         "rows": 2000, "calls": 1480, "ledger_hits": 120, "prompt_tokens": 222_000,
+         "cached_tokens": 168_720, "output_tokens": 1480, "seconds": 3.4}  # fmt: skip
 
 router = APIRouter()
 
@@ -130,7 +133,7 @@ async def _lines(body: Query) -> AsyncIterator[str]:
     yield _line("columns", columns=[{"name": name, "type": kind} for name, kind in columns])
     for start in range(0, ROWS, 500):
         yield _line("rows", rows=[_row(number) for number in range(start, start + 500)])
-    yield _line("report", report={"stages": [_stage()], "seconds": 3.42})
+    yield _line("report", report={"stages": [STAGE], "seconds": 3.42})
     missing = {"row": 7, "stage": "filter 1", "error": "The answer was cut off after 256 tokens.",
                "inputs": {"reviewcontent": "A slow start"}}  # fmt: skip
     if body.record:
@@ -140,49 +143,37 @@ async def _lines(body: Query) -> AsyncIterator[str]:
 
 
 def _row(number: int) -> list[Any]:
-    review = (
-        NASTY if number == 0 else 'A slow start, then, as she said, "a marvel" of a film.\n' * 2
-    )
+    slow = 'A slow start, then, as she said, "a marvel" of a film.\n' * 2
+    review = slow if number else NASTY
     mood = None if number % 7 == 3 else ("positive", "negative")[number % 2]
     return [f"The Winter Castle, part {number:,}", 1950 + number % 70, number / ROWS, mood, review]
 
 
-def _stage() -> dict[str, Any]:
-    return {
-        "name": "filter 1",
-        "expression": "AI_FILTER('Is {reviewcontent} positive?')",
-        "rows": 2000,
-        "calls": 1480,
-        "ledger_hits": 120,
-        "prompt_tokens": 222_000,
-        "cached_tokens": 168_720,
-        "output_tokens": 1480,
-        "seconds": 3.4,
-    }
-
-
 def _prompts() -> list[dict[str, Any]]:
-    return [
-        {
-            "text": f"You are a data analyst. Is the review positive? number {at}",
-            "answer": "Yes",
-            "error": None,
-            "reused_characters": 0 if at == 0 else 23,
-            "reused": 0 if at == 0 else 40 + 7 * (at % 6),
-            "computed": 90 + (at * 37) % 50 if at % 6 == 0 else 20 + (at * 13) % 40,
-            "decoded": 1 + at % 12,
-        }
+    names = ("text", "answer", "error", "reused_characters", "reused", "computed", "decoded")
+    rows = (
+        (
+            *(f"You are a data analyst. Is the review positive? number {at}", "Yes", None),
+            *((23, 40 + 7 * (at % 6)) if at else (0, 0)),
+            90 + (at * 37) % 50 if at % 6 == 0 else 20 + (at * 13) % 40,
+            1 + at % 12,
+        )
         for at in range(90)
-    ]
+    )
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def _line(kind: str, **fields: Any) -> str:
     return json.dumps({"type": kind, **fields}) + "\n"
 
 
-if __name__ == "__main__":
-    # Those of the stand-in come first, so that they answer in place of the server's own.
-    app.ROUTERS = (router, *app.ROUTERS)  # type: ignore[assignment]
-    run.Gate = LockedGate  # type: ignore[misc]
-    model = "simulated:step=0.02,length=200"  # nothing on the page says what a model answers
-    run.serve(ServeConfig(model, names=("demo",), port=int(sys.argv[1])))
+@contextmanager
+def started() -> Iterator[Running]:
+    """The server, in this process. Its own routes are asked after those of the stand-in."""
+    with ExitStack() as patched:
+        patched.enter_context(patch.object(app, "ROUTERS", (router, *app.ROUTERS)))
+        patched.enter_context(patch.object(run, "Gate", LockedGate))
+        # Nothing on the page says what a model answers.
+        with inside("simulated:step=0.02,length=200", names=("demo",)) as found:
+            patched.close()
+            yield found

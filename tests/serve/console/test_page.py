@@ -57,6 +57,7 @@ def test_what_is_no_part_of_the_page_is_not_served(console_url: str, name: str) 
     assert ask(f"{console_url}/console/{name}")[0] == 404
 
 
+@pytest.mark.long
 def test_the_page_asks_for_a_key_where_one_is_needed(page: Page) -> None:
     try:
         ask(f"{page.url}/stand-in/lock/on", "POST")
@@ -75,6 +76,7 @@ def test_the_page_asks_for_a_key_where_one_is_needed(page: Page) -> None:
         ask(f"{page.url}/stand-in/lock/off", "POST", Authorization=f"Bearer {KEY}")
 
 
+@pytest.mark.long
 def test_colours_follow_the_system_until_they_are_chosen(page: Page) -> None:
     ground = "return getComputedStyle(document.body).backgroundColor"
     light = page.script(ground)
@@ -90,6 +92,7 @@ def test_colours_follow_the_system_until_they_are_chosen(page: Page) -> None:
 
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("view", ["sql", "queue", "try"])
+@pytest.mark.long
 def test_nothing_is_wider_than_the_window(page: Page, width: int, view: str) -> None:
     page.resize(width)
     if view == "sql":
@@ -104,6 +107,7 @@ def test_nothing_is_wider_than_the_window(page: Page, width: int, view: str) -> 
         assert page.script(excess) <= 0, tab
 
 
+@pytest.mark.long
 def test_views_are_tabs_that_arrow_keys_move_through(page: Page) -> None:
     page.click("tab-sql")
     page.press(Keys.ARROW_RIGHT)
@@ -112,6 +116,7 @@ def test_views_are_tabs_that_arrow_keys_move_through(page: Page) -> None:
     assert page.driver.switch_to.active_element.get_attribute("id") == "tab-queue"
 
 
+@pytest.mark.long
 def test_every_field_and_button_has_a_name(page: Page) -> None:
     for view in ("sql", "queue", "try"):
         page.click(f"tab-{view}")

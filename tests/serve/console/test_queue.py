@@ -6,6 +6,8 @@ import json
 from http.client import HTTPConnection
 from urllib.request import urlopen
 
+import pytest
+
 from tests.serve.console.page import Page
 
 
@@ -35,6 +37,7 @@ def test_the_state_says_what_the_cache_holds_and_which_model_is_served(console_u
     assert found["models"] == ["demo"]
 
 
+@pytest.mark.long
 def test_the_queue_shows_what_is_open_as_it_comes_and_goes(page: Page) -> None:
     page.click("tab-queue")
     page.wait(lambda: "Nothing is open" in page.text("queue"))
@@ -54,6 +57,7 @@ def test_an_answer_is_written_as_it_comes(page: Page) -> None:
     assert page.text("answer")
 
 
+@pytest.mark.long
 def test_an_answer_that_is_refused_says_why(page: Page) -> None:
     page.click("tab-try")
     page.write("try-message", "Hello")

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from relquery.serve.access.keys import Key, hash_of, write_keys
-from tests.serve.conftest import Running, started
+from tests.serve.conftest import Running, inside
 
 ANN, BOB, OPS = ({"x-api-key": f"rq-{name}"} for name in ("ann", "bob", "ops"))
 BODY = {"model": "m", "messages": [{"role": "user", "content": "Is tea good? " * 20}]}
@@ -25,7 +25,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     names = ("ann", "bob", "ops")
     keys = (Key(each, each, hash_of(f"rq-{each}"), "rq-", operator=each == "ops") for each in names)
     write_keys(path, list(keys))
-    with started("simulated:step=0.02,length=400", names=("m",), keys=path) as server:
+    with inside("simulated:step=0.02,length=400", names=("m",), keys=path) as server:
         yield server
 
 
@@ -36,6 +36,7 @@ def state(server: Running, headers: dict[str, str]) -> dict[str, Any]:
 
 
 def test_nothing_that_another_tenant_does_changes_what_a_tenant_sees(shared: Running) -> None:
+    assert httpx.get(f"{shared.url}/console/state").status_code == 401
     before = state(shared, BOB)
     url = f"{shared.url}/v1/chat/completions"
     short = BODY | {"max_tokens": 2}
@@ -55,12 +56,8 @@ def test_nothing_that_another_tenant_does_changes_what_a_tenant_sees(shared: Run
     assert own["cache"]["tokens"] > 0
 
 
-def test_requests_without_a_key_see_nothing(shared: Running) -> None:
-    assert httpx.get(f"{shared.url}/console/state").status_code == 401
-
-
 def test_a_server_without_keys_shows_all() -> None:
-    with started("simulated:step=0.02,length=400", names=("m",)) as server:
+    with inside("simulated:step=0.02,length=400", names=("m",)) as server:
         url = f"{server.url}/v1/chat/completions"
         assert httpx.post(url, json=BODY | {"max_tokens": 2}, timeout=60).status_code == 200
         until, found = time.monotonic() + 10, state(server, {})

@@ -1,17 +1,25 @@
-"""Connections that send slowly, or too much."""
+"""Connections and bodies that come slowly, or are too much."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import uvicorn
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from relquery.serve.access.gate import Gate
+from relquery.serve.app import make_app
+from relquery.serve.middleware import Front
 from relquery.serve.operation.connection import Connection
+from relquery.serve.operation.measures import Measures
+from relquery.serve.settings import ServeConfig
 
 
 class Hasty(Connection):
@@ -60,15 +68,10 @@ async def _read(reader: asyncio.StreamReader) -> bytes:
 POST = b"POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\n"
 
 
-@pytest.mark.parametrize(
-    "parts", [(), (b"GE",), (b"GET / HTTP/1.1\r\nX: 1",), (POST,), (POST, b"a")]
-)
-def test_a_request_that_does_not_come_is_waited_for_no_longer(parts: tuple[bytes, ...]) -> None:
-    assert asyncio.run(_talk(*parts)).startswith(b"HTTP/1.1 408 ")
-
-
-def test_a_head_must_come_in_time_even_if_bytes_of_it_keep_coming() -> None:
-    drops = [bytes([each]) for each in b"GET / HTTP/1.1"]
+def test_a_request_that_does_not_come_is_waited_for_no_longer() -> None:
+    for parts in ((), (b"GE",), (b"GET / HTTP/1.1\r\nX: 1",), (POST,), (POST, b"a")):
+        assert asyncio.run(_talk(*parts)).startswith(b"HTTP/1.1 408 ")
+    drops = [bytes([each]) for each in b"GET / HTTP/1.1"]  # of a head, which must come in time, too
     assert asyncio.run(_talk(*drops, pause=0.05)).startswith(b"HTTP/1.1 408 ")
 
 
@@ -97,3 +100,66 @@ def test_what_follows_a_body_without_end_is_refused() -> None:
     trailers = [b"x-%d: %s\r\n" % (at, b"y" * 1000) for at in range(200)]
     assert b" 200 " not in asyncio.run(_talk(head, *trailers, b"\r\n"))
     assert b" 200 " in asyncio.run(_talk(head, *trailers[:20], b"\r\n"))
+
+
+PATIENCE = 0.3
+HEADERS = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+
+
+async def _measured(scope: Scope, receive: Receive, send: Send) -> None:
+    body = await Request(scope, receive).body()
+    await PlainTextResponse(str(len(body)))(scope, receive, send)
+
+
+async def answered(app: Any, drops: int, pause: float, path: str = "/") -> tuple[Message, bytes]:
+    """(how an answer starts, its body) to a body of which a byte comes after each pause."""
+    server: Any = SimpleNamespace(
+        models=("demo",),
+        config=ServeConfig("demo"),
+        serving=0,
+        stopping=False,
+        gate=Gate(),
+        measures=Measures("relserve"),
+    )
+    left, sent = drops, []
+
+    async def receive() -> Message:
+        nonlocal left
+        await asyncio.sleep(pause)
+        left -= 1
+        return {"type": "http.request", "body": b" ", "more_body": left > 0}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    where = {"path": path, "raw_path": path.encode(), "query_string": b"", "headers": HEADERS}
+    how = {"type": "http", "method": "POST", "http_version": "1.1", "scheme": "http"}
+    scope = how | where | {"state": {}, "client": ("127.0.0.1", 1)}
+    await Front(app, server, patience=PATIENCE)(scope, receive, send)
+    return sent[0], b"".join(each.get("body", b"") for each in sent)
+
+
+@pytest.mark.parametrize("path", ["/tokenize", "/v1/files", "/v1/query/execute"])
+def test_a_body_that_drips_is_waited_for_no_longer_than_the_whole_may_take(path: str) -> None:
+    began = time.monotonic()
+    start, body = asyncio.run(answered(make_app(), 10_000, 0.02, path))
+    assert start["status"] == 408
+    assert (b"connection", b"close") in start["headers"]
+    assert b"has not come in 0.3 seconds" in body
+    assert time.monotonic() - began < 5
+
+
+def test_a_body_that_comes_in_time_is_read_and_then_no_more_is_timed() -> None:
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        while (await receive())["more_body"]:
+            pass
+        await asyncio.sleep(PAUSED)
+        await receive()  # as when it waits for the client to leave
+        await PlainTextResponse("ok")(scope, receive, send)
+
+    start, body = asyncio.run(answered(slow, 3, 0.01))
+    assert (start["status"], body) == (200, b"ok")
+    assert asyncio.run(answered(_measured, 3, 0.01))[1] == b"3"
+
+
+PAUSED = 2 * PATIENCE

@@ -13,7 +13,7 @@ import httpx
 import psutil
 import pytest
 
-from tests.serve.conftest import Running, started
+from tests.serve.conftest import Process, Running, inside, started
 
 MODEL = "simulated:step=0.005"
 ORIGINS = ["https://good.example"]
@@ -63,13 +63,13 @@ def post(server: Running, body: dict[str, Any]) -> httpx.Response:
 
 
 @pytest.fixture
-def slow() -> Iterator[Running]:
+def slow() -> Iterator[Process]:
     """A server that gives running requests half a second when it is stopped."""
     with started(MODEL, names=("demo",), grace=0.5) as found:
         yield found
 
 
-def test_a_killed_engine_breaks_what_runs_and_serves_what_comes_later(slow: Running) -> None:
+def test_a_killed_engine_breaks_what_runs_and_serves_what_comes_later(slow: Process) -> None:
     stream = Stream(slow, LONG)
     stream.began.wait(60)
     (engine,) = [each for each in psutil.Process(slow.process.pid).children() if _is_engine(each)]
@@ -96,26 +96,23 @@ def test_a_killed_engine_breaks_what_runs_and_serves_what_comes_later(slow: Runn
 
 
 def test_running_requests_end_before_a_stopped_server_does() -> None:
-    with started(MODEL, names=("demo",), grace=30) as found:
+    with inside(MODEL, names=("demo",), grace=30, origins=ORIGINS) as found:
+        asked = {
+            "Origin": ORIGINS[0],
+            "Access-Control-Request-Method": "POST",
+            "Access-Control-Request-Headers": "authorization",
+        }
+        allowed = httpx.options(f"{found.url}/v1/chat/completions", headers=asked)
+        assert allowed.status_code == 200
+        assert allowed.headers["access-control-allow-origin"] == ORIGINS[0]
         stream = Stream(found, {**SHORT, "stream": True, "max_tokens": 64})
         stream.began.wait(60)
-        found.process.send_signal(signal.SIGINT)
-        assert stream.end()[-1] == "[DONE]"
-        assert found.process.wait(30) == 0
+    assert stream.end()[-1] == "[DONE]"
 
 
+@pytest.mark.long
 def test_a_second_interrupt_ends_a_server_at_once() -> None:
-    with started(MODEL, names=("demo",), grace=600, origins=ORIGINS) as found:
-        asked = httpx.options(
-            f"{found.url}/v1/chat/completions",
-            headers={
-                "Origin": ORIGINS[0],
-                "Access-Control-Request-Method": "POST",
-                "Access-Control-Request-Headers": "authorization",
-            },
-        )
-        assert asked.status_code == 200
-        assert asked.headers["access-control-allow-origin"] == ORIGINS[0]
+    with started(MODEL, names=("demo",), grace=600) as found:
         stream = Stream(found, LONG)
         stream.began.wait(60)
         found.process.send_signal(signal.SIGINT)

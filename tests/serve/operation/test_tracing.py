@@ -16,6 +16,7 @@ from relquery.serve.operation.tracing import open_tracing
 
 pytest.importorskip("opentelemetry.sdk", reason="needs relquery[otel]")
 
+CHAT = "/v1/chat/completions"
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = "b7ad6b7169203331"
 
@@ -52,20 +53,11 @@ def test_a_request_is_a_span_below_its_callers(
     asker.account.prompts = 1
     asker.account.answered(Answer("x", Finish.STOP, prompt_tokens=7, output_tokens=3))
     traces = open_tracing(address, "demo")
-    traces.served(
-        Served(
-            id="req_1",
-            method="POST",
-            path="/v1/chat/completions",
-            route="/v1/chat/completions",
-            status=200,
-            began=10**18,
-            seconds=0.5,
-            headers=[(b"traceparent", f"00-{TRACE}-{PARENT}-01".encode())],
-            asker=asker,
-            error=None,
-        )
-    )
+    asked = {"id": "req_1", "method": "POST", "path": CHAT, "route": CHAT, "asker": asker}
+    headers = [(b"traceparent", f"00-{TRACE}-{PARENT}-01".encode())]
+    answered = {"status": 200, "began": 10**18, "seconds": 0.5, "error": None}
+    given: dict[str, Any] = asked | answered | {"headers": headers}
+    traces.served(Served(**given))
     traces.stop()
     ((path, body),) = got
     assert path == "/v1/traces"

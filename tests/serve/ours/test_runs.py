@@ -44,34 +44,31 @@ def wait_for_stop(run: Run[int]) -> int:
     return 1
 
 
-def test_a_task_gives_what_it_tells_and_then_its_result():
-    async def test(runs: Runs) -> None:
-        def task(run: Run[int]) -> int:
-            run.tell({"at": 1})
-            run.tell({"at": 2})
-            return 3
+def test_a_task_gives_what_it_tells_and_then_its_result_or_what_it_raises() -> None:
+    def three(run: Run[int]) -> int:
+        run.tell({"at": 1})
+        run.tell({"at": 2})
+        return 3
 
-        run = runs.start(task)
-        assert [await run.news(), await run.news(), await run.news()] == [
-            {"at": 1}, {"at": 2}, None
-        ]  # fmt: skip
+    def error(run: Run[int]) -> int:
+        raise KeyError(str(run.stopping.ended.is_set()))
+
+    def interrupted(run: Run[int]) -> int:
+        raise KeyboardInterrupt
+
+    async def test(runs: Runs) -> None:
+        run = runs.start(three)
+        assert [await run.news() for _ in range(3)] == [{"at": 1}, {"at": 2}, None]
         assert await run.result() == 3
-
-    in_loop(test)
-
-
-def test_what_a_task_raises_reaches_the_reader():
-    async def test(runs: Runs) -> None:
-        def task(run: Run[int]) -> int:
-            raise KeyError(str(run.stopping.ended.is_set()))
-
         with pytest.raises(KeyError, match="False"):
-            await runs.start(task).result()
+            await runs.start(error).result()
+        with pytest.raises(CancelledError, match="interrupted"):  # and not the event loop
+            await runs.start(interrupted).result()
 
     in_loop(test)
 
 
-def test_a_client_that_leaves_ends_its_task():
+def test_a_client_that_leaves_ends_its_task() -> None:
     async def test(runs: Runs) -> None:
         asked = Asked()
         run = runs.start(wait_for_stop)
@@ -83,7 +80,7 @@ def test_a_client_that_leaves_ends_its_task():
     in_loop(test)
 
 
-def test_a_task_that_takes_too_long_is_ended_and_says_so():
+def test_a_task_that_takes_too_long_is_ended_and_says_so() -> None:
     async def test(runs: Runs) -> None:
         with pytest.raises(CancelledError, match=r"longer than 0\.05 seconds"):
             await runs.start(wait_for_stop, 0.05).result()
@@ -91,18 +88,7 @@ def test_a_task_that_takes_too_long_is_ended_and_says_so():
     in_loop(test)
 
 
-def test_what_is_interrupted_by_itself_ends_the_task_and_not_the_event_loop():
-    async def test(runs: Runs) -> None:
-        def task(run: Run[int]) -> int:
-            raise KeyboardInterrupt
-
-        with pytest.raises(CancelledError, match="interrupted"):
-            await runs.start(task).result()
-
-    in_loop(test)
-
-
-def test_tasks_beyond_those_that_may_wait_are_refused():
+def test_tasks_beyond_those_that_may_wait_are_refused() -> None:
     async def test(runs: Runs) -> None:
         open_ = [runs.start(wait_for_stop) for _ in range(3)]
         with pytest.raises(HttpError) as refused:
@@ -117,7 +103,7 @@ def test_tasks_beyond_those_that_may_wait_are_refused():
     in_loop(test, at_once=1, most_waiting=2)
 
 
-def test_no_more_tasks_run_at_once_than_may():
+def test_no_more_tasks_run_at_once_than_may() -> None:
     running, most, lock = 0, 0, threading.Lock()
 
     async def test(runs: Runs) -> None:

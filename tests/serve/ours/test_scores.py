@@ -1,4 +1,4 @@
-"""/v1/score"""
+"""/v1/score, /tokenize and /detokenize"""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 import relquery as rq
+from tests.serve.cases import cases
 from tests.serve.conftest import Running
 
 REVIEWS = [
@@ -41,15 +42,35 @@ def test_a_chat_is_scored_like_its_text(server: Running) -> None:
     assert first["probabilities"] == pytest.approx(second["probabilities"], abs=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("body", "param"),
-    [
-        ({"prompts": ["x"], "labels": ["a", "a"]}, "labels"),
-        ({"prompts": ["x"], "labels": []}, "labels"),
-        ({"labels": ["a"]}, "prompts"),
-        ({"prompts": ["x"], "labels": ["a"], "temperature": 0}, "temperature"),
-    ],
-)
+@pytest.mark.parametrize(("body", "param"), cases(__file__))
 def test_what_cannot_be_scored_is_refused(server: Running, body: Any, param: str) -> None:
     found = post(server, **body)
     assert (found.status_code, found.json()["error"]["param"]) == (400, param)
+
+
+def sent(server: Running, path: str, **body: Any) -> httpx.Response:
+    return httpx.post(f"{server.url}{path}", json=body, timeout=60)
+
+
+@pytest.mark.parametrize("text", ["Hello world", "Grüße, 日本語\n\n", "<|end|>", ""])
+def test_text_comes_back_from_its_tokens(server: Running, text: str) -> None:
+    found = sent(server, "/tokenize", prompt=text).json()
+    assert found["count"] == len(found["tokens"])
+    assert sent(server, "/detokenize", tokens=found["tokens"]).json() == {"prompt": text}
+
+
+def test_a_chat_is_counted_as_it_is_asked(server: Running) -> None:
+    messages = [{"role": "user", "content": "Hello world"}]
+    found = sent(server, "/tokenize", messages=messages).json()
+    chat = sent(server, "/v1/chat/completions", model="demo", messages=messages, max_tokens=1)
+    assert found["count"] == chat.json()["usage"]["prompt_tokens"]
+    assert found["max_model_len"] == 2048
+
+
+def test_tokens_have_texts(server: Running) -> None:
+    found = sent(server, "/tokenize", prompt="Hello world", return_token_strs=True).json()
+    assert "".join(found["token_strs"]) == "Hello world"
+
+
+def test_unknown_tokens_are_refused(server: Running) -> None:
+    assert sent(server, "/detokenize", tokens=[1, 4_000_000]).status_code == 400

@@ -10,7 +10,7 @@ from uuid import UUID
 import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.serve.ours.values import plain, to_json
@@ -36,7 +36,7 @@ from relquery.serve.ours.values import plain, to_json
         ({1: "x", None: "y"}, {"1": "x", "null": "y"}),
     ],
 )
-def test_a_value_becomes_one_that_json_has(value: object, expected: object):
+def test_a_value_becomes_one_that_json_has(value: object, expected: object) -> None:
     found = plain(value)
     assert found == expected
     assert type(found) is type(expected)
@@ -46,8 +46,7 @@ COUNTS = st.integers(-(2**31) + 1, 2**31 - 1)
 
 
 @given(COUNTS, COUNTS, st.integers(-(10**15), 10**15))
-@settings(max_examples=50)
-def test_an_interval_is_written_as_duckdb_writes_it(months: int, days: int, micros: int):
+def test_an_interval_is_written_as_duckdb_writes_it(months: int, days: int, micros: int) -> None:
     interval = pa.MonthDayNano([months, days, micros * 1000])
     table = pa.table({"a": pa.array([interval], pa.month_day_nano_interval())})
     text = plain(interval)
@@ -56,5 +55,5 @@ def test_an_interval_is_written_as_duckdb_writes_it(months: int, days: int, micr
         assert database.sql("SELECT a::VARCHAR FROM t").fetchall() == [(text,)]
 
 
-def test_half_a_character_is_written():
+def test_half_a_character_is_written() -> None:
     assert json.loads(to_json({"answer": "\ud83d"})) == {"answer": "\ud83d"}

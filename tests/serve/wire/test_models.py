@@ -9,7 +9,7 @@ import httpx
 import openai
 import pytest
 
-from tests.serve.conftest import Running, started
+from tests.serve.conftest import Running, inside
 
 NAMES = ("demo", "some/model", "last")
 
@@ -17,7 +17,7 @@ NAMES = ("demo", "some/model", "last")
 @pytest.fixture(scope="module")
 def named() -> Iterator[Running]:
     """A server whose model has several names."""
-    with started("simulated:step=0.0005,length=4", names=NAMES) as found:
+    with inside("simulated:step=0.0005,length=4", names=NAMES) as found:
         yield found
 
 

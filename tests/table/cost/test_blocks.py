@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +10,7 @@ from relquery.table.cost.billing import bill
 from relquery.table.cost.blocks import Blocks
 from relquery.table.cost.prefix_tree import prefix_tree
 from relquery.table.cost.tokens import Tokens
-from tests.table.cost.test_billing import paid, send
+from tests.table.cost.test_billing import PAID, paid, send
 
 ROWS = st.integers(0, 3).flatmap(
     lambda width: st.lists(st.lists(st.integers(0, 3), min_size=width, max_size=width), max_size=6)
@@ -59,13 +58,14 @@ def test_blocks_that_begin_differently_share_what_their_tokens_share(
 
 def test_a_mark_goes_back_to_where_a_block_ended() -> None:
     in_tokens = Tokens.of([[1, 1, 2, 7], [1, 1, 3, 7]])  # two blocks: of two tokens, and of two
-    assert bill(in_tokens, paid()).breakpoints == [(2,), (2,)]
+    assert bill(in_tokens, PAID).breakpoints == [(2,), (2,)]
     shared = Tokens.of([[1, 1, 2, 7], [1, 1, 2, 8]])  # the second blocks begin alike
-    assert bill(shared, paid()).breakpoints == [(3,), (3,)]
-    assert bill(blocks_of([[0, 1], [0, 2]], [2, 2, 2]), paid()).breakpoints == [(2,), (2,)]
+    assert bill(shared, PAID).breakpoints == [(3,), (3,)]
+    assert bill(blocks_of([[0, 1], [0, 2]], [2, 2, 2]), PAID).breakpoints == [(2,), (2,)]
 
 
-@pytest.mark.parametrize("rows", [[], [[]], [[], []]])
-def test_prompts_without_blocks_cost_nothing(rows: list[list[int]]) -> None:
-    result = bill(blocks_of(rows, []), paid())
-    assert (result.tokens, result.breakpoints) == (0, [()] * len(rows))
+def test_prompts_without_blocks_cost_nothing() -> None:
+    nothing: list[list[list[int]]] = [[], [[]], [[], []]]
+    for rows in nothing:
+        result = bill(blocks_of(rows, []), PAID)
+        assert (result.tokens, result.breakpoints) == (0, [()] * len(rows))

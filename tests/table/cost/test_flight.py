@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import numpy as np
 import pytest
@@ -50,7 +51,7 @@ def test_hits_come_in_steps_above_the_minimum() -> None:
 
 def test_every_request_that_cannot_read_yet_writes() -> None:
     blocks = blocks_of([[2, 0], [2, 1], [2, 2]])  # three tokens shared, marked by all
-    marks = [(3,)] * 3
+    marks: list[tuple[int, ...]] = [(3,)] * 3
     bills = [bill_marked(blocks, MARKED, marks, gap) for gap in (1, 2, 3)]
     assert [(one.written, one.read, one.uncached) for one in bills] == [
         (3, 6, 1 + 2 + 3),
@@ -87,12 +88,12 @@ def test_an_automatic_cache_serves_what_a_naive_one_does(
 
 @given(PROMPTS, st.integers(1, 5), st.randoms(use_true_random=False))
 def test_marked_prefixes_are_billed_as_by_a_naive_cache(
-    prompts: list[list[int]], gap: int, random: object
+    prompts: list[list[int]], gap: int, random: Random
 ) -> None:
     blocks = blocks_of(prompts)
     marks, texts = [], []
     for at, prompt in enumerate(prompts):
-        places = sorted(random.sample(range(len(prompt)), min(2, len(prompt))))  # type: ignore[attr-defined]
+        places = sorted(random.sample(range(len(prompt)), min(2, len(prompt))))
         texts.append([tuple(prompt[: place + 1]) for place in places])
         marks.append(tuple(int(blocks.ends[at, place]) for place in places))
     sizes = {0: 1, 1: 2, 2: 3}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tokenizers import Tokenizer
@@ -18,9 +18,14 @@ from relquery.table.cost.hits import measure_hits
 from relquery.table.cost.tokenizers import as_encode
 from relquery.table.cost.tokens import tokenize
 from relquery.table.reorder import reorder
+from tests.table.reference import sent_by
+from tests.table.strategies import letters
 
 TEXTS = ["column: value\n", "é😀 <|end|>", "", "\n\n x", "a " * 600]
-TABLE = {"a": ["one", "two", "one", None], "b": ["x y", "x y", 'q"{}', "é😀"]}
+TABLE: dict[str, list[str | None]] = {
+    "a": ["one", "two", "one", None],
+    "b": ["x y", "x y", 'q"{}', "é😀"],
+}
 
 
 class Slow(PreTrainedTokenizer):
@@ -75,39 +80,37 @@ def test_a_hugging_face_tokenizer_counts_like_its_file(make: Callable[[], Any]) 
 
 
 def test_the_tokenizer_of_the_user_stays_as_it_is() -> None:
-    given = cut_and_padded()
+    given: Any = cut_and_padded()
     as_encode(given)(TEXTS)
     assert given.truncation["max_length"] == 3
     assert given.padding["length"] == 8
 
 
 def test_a_slow_tokenizer_adds_no_special_tokens() -> None:
-    given = Slow(model_max_length=10)
+    given: Any = cast(Any, Slow)(model_max_length=10)
     assert given("ab")["input_ids"] == [1, 97, 98, 2]
     assert as_encode(given)(TEXTS) == [list(map(ord, text)) for text in TEXTS]
 
 
-@pytest.mark.parametrize("given", [LikeTiktoken(), LikeSentencepiece()])
-def test_a_tokenizer_of_one_text_is_asked_text_by_text(given: Any) -> None:
-    assert as_encode(given)(TEXTS) == [list(text.encode()) for text in TEXTS]
+def test_a_tokenizer_of_one_text_is_asked_text_by_text() -> None:
+    for given in (LikeTiktoken(), LikeSentencepiece()):
+        assert as_encode(given)(TEXTS) == [list(text.encode()) for text in TEXTS]
 
 
-def test_a_function_is_taken_as_it_is() -> None:
-    assert as_encode(load_tokenizer) is load_tokenizer
+def test_a_function_is_taken_as_it_is_and_what_is_no_tokenizer_is_refused() -> None:
+    taken: Any = as_encode(letters)
+    assert taken is letters
+    for given in (7, "demo", object(), ["a"]):
+        with pytest.raises(ConfigError, match="must be a function from texts to token ids, or a t"):
+            as_encode(given)
 
 
-@pytest.mark.parametrize("given", [7, "demo", object(), ["a"]])
-def test_what_is_no_tokenizer_is_refused(given: object) -> None:
-    with pytest.raises(ConfigError, match="must be a function from texts to token ids, or a token"):
-        as_encode(given)
-
-
-@pytest.mark.parametrize("make", [fast, cut_and_padded, Slow, LikeTiktoken])
+@pytest.mark.parametrize("make", [fast, cut_and_padded, cast(Any, Slow), LikeTiktoken])
 def test_reorder_counts_tokens_of_whole_prompts_with_it(make: Callable[[], Any]) -> None:
     schedule = reorder(TABLE, "fixed", tokenizer=make(), prefix="Is it?\n")
     texts = [
         "Is it?\n" + "".join(f"{'ab'[c]}: {TABLE['ab'[c]][row] or ''}\n" for c in fields)
-        for row, fields in zip(schedule.rows, schedule.fields, strict=True)
+        for row, fields in sent_by(schedule)
     ]
     assert schedule.report.tokens == measure_hits(tokenize(texts, as_encode(make())))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,25 +31,23 @@ def written(given: str | Sequence[str] | Dependency) -> list[str]:
     return [str(dependency) for dependency in parse_dependency(given)]
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ("a -> b", ["a -> b"]),
-        ("a,b->c , d", ["a, b -> c, d"]),
-        ("a <-> b", ["a -> b", "b -> a"]),
-        ("a, b <-> c", ["a, b -> c", "c -> a, b"]),
-        ("a,b", ["a -> b", "b -> a"]),
-        ("a, b, c", ["a -> b, c", "b -> a, c", "c -> a, b"]),
-        (("beer/beerId", "beer/name"), ["beer/beerId -> beer/name", "beer/name -> beer/beerId"]),
-        (["a", "b"], ["a -> b", "b -> a"]),
-        (" review text  ->  first-word ", ["review text -> first-word"]),
-        (("x, y", "p -> q"), ["x, y -> p -> q", "p -> q -> x, y"]),
-    ],
-)
-def test_each_form_of_writing_says_which_way_it_goes(
-    given: str | Sequence[str], expected: list[str]
-) -> None:
-    assert written(given) == expected
+FORMS: list[tuple[Any, list[str]]] = [
+    ("a -> b", ["a -> b"]),
+    ("a,b->c , d", ["a, b -> c, d"]),
+    ("a <-> b", ["a -> b", "b -> a"]),
+    ("a, b <-> c", ["a, b -> c", "c -> a, b"]),
+    ("a,b", ["a -> b", "b -> a"]),
+    ("a, b, c", ["a -> b, c", "b -> a, c", "c -> a, b"]),
+    (("beer/beerId", "beer/name"), ["beer/beerId -> beer/name", "beer/name -> beer/beerId"]),
+    (["a", "b"], ["a -> b", "b -> a"]),
+    (" review text  ->  first-word ", ["review text -> first-word"]),
+    (("x, y", "p -> q"), ["x, y -> p -> q", "p -> q -> x, y"]),
+]
+
+
+def test_each_form_of_writing_says_which_way_it_goes() -> None:
+    for form, expected in FORMS:
+        assert written(form) == expected
 
 
 def test_names_in_a_sequence_are_taken_as_they_are() -> None:
@@ -61,66 +60,57 @@ def test_a_dependency_reads_back_as_it_is_written(dependency: Dependency) -> Non
     assert parse_dependency(dependency) == (dependency,)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ("a ->", "empty side"),
-        ("-> a", "empty side"),
-        ("<->", "empty side"),
-        ("a, -> b", "empty side or column name"),
-        ("a", "fewer than two columns"),
-        ("", "fewer than two columns"),
-        (("a",), "fewer than two columns"),
-        ((), "fewer than two columns"),
-        ("a,,b", "other than a column name"),
-        (("a", ""), "other than a column name"),
-        (("a", 3), "other than a column name"),
-        ("a -> b -> c", "more than one arrow"),
-        ("a <-> b <-> c", "more than one arrow"),
-        ("a -> b <-> c", "more than one arrow"),
-        ("a -> a", "names column 'a' twice"),
-        ("a, b, a", "names column 'a' twice"),
-    ],
-)
-def test_what_cannot_be_read_is_refused_with_the_form_to_write(
-    given: str | Sequence[str], message: str
-) -> None:
-    with pytest.raises(ConfigError, match=message):
-        parse_dependency(given)
+UNREADABLE: list[tuple[Any, str]] = [
+    ("a ->", "empty side"),
+    ("-> a", "empty side"),
+    ("<->", "empty side"),
+    ("a, -> b", "empty side or column name"),
+    ("a", "fewer than two columns"),
+    ("", "fewer than two columns"),
+    (("a",), "fewer than two columns"),
+    ((), "fewer than two columns"),
+    ("a,,b", "other than a column name"),
+    (("a", ""), "other than a column name"),
+    (("a", 3), "other than a column name"),
+    ("a -> b -> c", "more than one arrow"),
+    ("a <-> b <-> c", "more than one arrow"),
+    ("a -> b <-> c", "more than one arrow"),
+    ("a -> a", "names column 'a' twice"),
+    ("a, b, a", "names column 'a' twice"),
+]
 
 
-@pytest.mark.parametrize(
-    ("determinants", "dependents", "error"),
-    [((), ("a",), 0.0), (("a",), (), 0.0), (("a",), ("",), 0.0), (("a",), ("b",), 1.5)],
-)
-def test_a_dependency_that_exists_is_well_formed(
-    determinants: tuple[str, ...], dependents: tuple[str, ...], error: float
-) -> None:
-    with pytest.raises(ConfigError):
-        Dependency(determinants, dependents, error)
+def test_what_cannot_be_read_is_refused_with_the_form_to_write() -> None:
+    for text, message in UNREADABLE:
+        with pytest.raises(ConfigError, match=message):
+            parse_dependency(text)
 
 
-@pytest.mark.parametrize(
-    ("given", "found", "kept"),
-    [
-        (["a -> b"], ["c -> d"], ["c -> d"]),
-        (["a -> b"], ["a -> b"], []),
-        (["a -> b"], ["b -> a"], []),
-        (["a -> b"], ["b -> a, c"], ["b -> c"]),
-        (["a, b -> c"], ["a -> c"], []),
-        (["a -> c"], ["a, b -> c"], []),
-        (["a -> b"], ["a, b -> c"], ["a, b -> c"]),
-        (["a -> b, c"], ["b -> c"], ["b -> c"]),
-        ([], ["a -> b"], ["a -> b"]),
-    ],
-)
-def test_the_user_has_the_last_word_on_each_pair_of_columns(
-    given: list[str], found: list[str], kept: list[str]
-) -> None:
-    own, others = (
-        [d for text in texts for d in parse_dependency(text)] for texts in (given, found)
-    )
-    assert list(map(str, merge(own, others))) == given + kept
+def test_a_dependency_that_exists_is_well_formed() -> None:
+    for left, right, error in (((), "a", 0.0), ("a", (), 0.0), ("a", ("",), 0.0), ("a", "b", 1.5)):
+        with pytest.raises(ConfigError):
+            Dependency(tuple(left), tuple(right), error)
+
+
+MERGED: list[tuple[list[str], list[str], list[str]]] = [
+    (["a -> b"], ["c -> d"], ["c -> d"]),
+    (["a -> b"], ["a -> b"], []),
+    (["a -> b"], ["b -> a"], []),
+    (["a -> b"], ["b -> a, c"], ["b -> c"]),
+    (["a, b -> c"], ["a -> c"], []),
+    (["a -> c"], ["a, b -> c"], []),
+    (["a -> b"], ["a, b -> c"], ["a, b -> c"]),
+    (["a -> b, c"], ["b -> c"], ["b -> c"]),
+    ([], ["a -> b"], ["a -> b"]),
+]
+
+
+def test_the_user_has_the_last_word_on_each_pair_of_columns() -> None:
+    for mine, found, kept in MERGED:
+        own, others = (
+            [d for text in texts for d in parse_dependency(text)] for texts in (mine, found)
+        )
+        assert list(map(str, merge(own, others))) == mine + kept
 
 
 def test_what_is_kept_of_a_finding_keeps_its_error() -> None:

@@ -7,7 +7,6 @@ import numpy as np
 from relquery.table.columns import encode
 from relquery.table.dependencies.twins import find_twins
 from relquery.table.items import itemize
-from relquery.table.reorder import reorder
 
 TABLE = {
     "id": ["7", "8", "7", "9"],
@@ -39,9 +38,3 @@ def test_twins_weigh_together_and_are_sent_side_by_side() -> None:
     assert weights[items.slots[2]].tolist() == both.tolist()
     fields = twins.expand(np.array([[0, 2, 1], [1, 0, 2]], np.int32))
     assert fields.tolist() == [[2, 0, 3, 1], [1, 2, 0, 3]]
-
-
-def test_every_column_is_sent_once_in_every_row() -> None:
-    schedule = reorder(TABLE, "tree", seconds=0.01)
-    assert sorted(schedule.rows.tolist()) == [0, 1, 2, 3]
-    assert all(sorted(row) == [0, 1, 2, 3] for row in schedule.fields.tolist())

@@ -99,19 +99,10 @@ def message(said: str, stop_reason: str = "end_turn") -> Json:
 
 
 def completion(said: str | None, finish_reason: str = "stop", refusal: str | None = None) -> Json:
-    choice = {
-        "index": 0,
-        "message": {"role": "assistant", "content": said, "refusal": refusal},
-        "finish_reason": finish_reason,
-        "logprobs": None,
-    }
-    return {
-        "id": "c",
-        "object": "chat.completion",
-        "created": 1,
-        "model": "gpt",
-        "choices": [choice],
-    }
+    message = {"role": "assistant", "content": said, "refusal": refusal}
+    choice = {"index": 0, "message": message, "finish_reason": finish_reason, "logprobs": None}
+    known = {"id": "c", "object": "chat.completion", "created": 1, "model": "gpt"}
+    return {**known, "choices": [choice]}
 
 
 def check_result(line: Json) -> None:
@@ -144,9 +135,8 @@ def caches(waves: Iterable[list[Json]], size: Callable[[str], int], minimum: int
             ends = [at for at, (_, marked) in enumerate(blocks(request), 1) if marked]
             prefixes = [tuple(texts[:end]) for end in ends]
             assert all(sum(map(size, prefix)) >= minimum for prefix in prefixes)
-            read += max(
-                (sum(map(size, prefix)) for prefix in prefixes if prefix in known), default=0
-            )
+            hits = [sum(map(size, prefix)) for prefix in prefixes if prefix in known]
+            read += max(hits, default=0)
             written.update(prefixes)
         known |= written
     return read

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.config import ORDERS, Order
@@ -21,16 +21,7 @@ from relquery.table.prompts.template import Template
 from relquery.table.reorder import reorder
 from relquery.table.schedule import Schedule
 from tests.table import reference
-from tests.table.strategies import (
-    PAID,
-    WEIGHTS,
-    bags_of,
-    columns_of,
-    letters,
-    names_of,
-    tables,
-    words,
-)
+from tests.table.strategies import PAID, WEIGHTS, letters, tables, words
 
 TEMPLATES = st.sampled_from(
     [
@@ -43,50 +34,39 @@ TEMPLATES = st.sampled_from(
 )
 
 
-@settings(max_examples=60)
 @given(tables(bags=True), st.sampled_from(ORDERS), st.sampled_from(WEIGHTS), TEMPLATES)
 def test_every_row_is_one_prompt_with_every_cell_once(
     table: reference.Table, method: Order, weight: Any, template: Template
 ) -> None:
-    schedule = reorder(columns_of(table), method, (), bags_of(table), weight, tokenizer=letters)
+    schedule = reorder(table.columns, method, (), table.bags, weight, tokenizer=letters)
     prompts = schedule.prompts(template)
     assert len(prompts) == len(table.cells)
     assert sorted(prompt.row for prompt in prompts) == list(range(len(table.cells)))
-    names = names_of(table)
     for prompt, columns in zip(prompts, schedule.fields.tolist(), strict=True):
-        lines = [
-            template.line(
-                table.label(names, c).removesuffix(": "), table.cells[prompt.row][c] or ""
-            )
-            for c in columns
-        ]
+        labels = {c: table.label(c).removesuffix(": ") for c in columns}
+        lines = [template.line(labels[c], table.cells[prompt.row][c] or "") for c in columns]
         assert prompt.text == template.head + "".join(lines) + template.tail
-        assert prompt.columns == tuple(names[c] for c in columns)
+        assert prompt.columns == tuple(table.names[c] for c in columns)
         assert [prompt.text[begin:end] for begin, end in prompt.spans] == lines
         assert prompt.system == template.system
 
 
-@settings(max_examples=60)
 @given(tables(bags=True), st.sampled_from(ORDERS), st.sampled_from(["", "Is it?", "Is {{it}}?\n"]))
 def test_token_hits_of_the_prompts_are_those_of_the_report(
     table: reference.Table, method: Order, text: str
 ) -> None:
     template = Template(text, system="Be brief. ")
-    schedule = reorder(
-        columns_of(table), method, bags=bags_of(table), tokenizer=words, prefix=template.prefix
-    )
+    options: dict[str, Any] = {"tokenizer": words, "prefix": template.prefix}
+    schedule = reorder(table.columns, method, bags=table.bags, **options)
     texts = [prompt.system + prompt.text for prompt in schedule.prompts(template)]
     assert schedule.report.tokens == measure_hits(tokenize(texts, words))
 
 
-@settings(max_examples=100)
 @given(tables(bags=True), st.sampled_from(["tree", "original"]), st.sampled_from(["", "Is it?\n"]))
 def test_the_bill_of_the_prompts_is_that_of_the_report(
     table: reference.Table, method: Order, text: str
 ) -> None:
-    schedule = reorder(
-        columns_of(table), method, (), bags_of(table), PAID, tokenizer=letters, prefix=text
-    )
+    schedule = reorder(table.columns, method, (), table.bags, PAID, tokenizer=letters, prefix=text)
     prompts = schedule.prompts(text)
     assert schedule.report.bill is not None
     assert prompts.bill is not None
@@ -130,29 +110,28 @@ def test_the_bill_of_blocks_is_at_least_that_of_marks_anywhere() -> None:
     assert schedule.report.bill.usd >= bill(tokens, PAID).usd
 
 
-@pytest.mark.parametrize(
-    "table",
-    [
-        {},
-        {"a": []},
-        {"a": [None]},
-        {"a": ["x", "x"], "b": [None, ""]},
-        {"{a}": ["{x}", "{fields}"], "b}": ["}\n{", '"']},
-        {"": ["", "x", None]},
-    ],
-    ids=str,
-)
-def test_small_and_odd_tables_have_prompts(table: dict[str, list[str | None]]) -> None:
-    schedule = reorder(table, weight=PAID, tokenizer=letters)
-    found = {prompt.row: prompt for prompt in schedule.prompts("Q\n{fields}\nA")}
-    rows = len(next(iter(table.values()), []))
-    assert sorted(found) == list(range(rows))
-    for row, prompt in found.items():
-        lines = {
-            f"{name}: " * bool(name) + f"{cells[row] or ''}\n" for name, cells in table.items()
-        }
-        assert set(prompt.parts[1:-1]) == lines
-        assert (prompt.parts[0], prompt.parts[-1]) == ("Q\n", "A")
+ODD: list[dict[str, list[str | None]]] = [
+    {},
+    {"a": []},
+    {"a": [None]},
+    {"a": ["x", "x"], "b": [None, ""]},
+    {"{a}": ["{x}", "{fields}"], "b}": ["}\n{", '"']},
+    {"": ["", "x", None]},
+]
+
+
+def test_small_and_odd_tables_have_prompts() -> None:
+    for table in ODD:
+        schedule = reorder(table, weight=PAID, tokenizer=letters)
+        found = {prompt.row: prompt for prompt in schedule.prompts("Q\n{fields}\nA")}
+        assert sorted(found) == list(range(len(next(iter(table.values()), []))))
+        for row, prompt in found.items():
+            first, *lines, last = prompt.parts
+            named = (
+                (f"{name}: " if name else "", cells[row] or "") for name, cells in table.items()
+            )
+            assert set(lines) == {f"{label}{value}\n" for label, value in named}
+            assert (first, last) == ("Q\n", "A")
 
 
 def test_prompts_are_a_sequence() -> None:

@@ -2,67 +2,68 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from relquery.errors import ConfigError
 from relquery.table.prompts.template import Template
 
-
-@pytest.mark.parametrize(
-    ("text", "head", "tail"),
-    [
-        ("Is it?\n{fields}\nYes or No?", "Is it?\n", "Yes or No?"),
-        ("Is it?\n{fields}\n\nYes or No?", "Is it?\n", "\nYes or No?"),
-        ("Is it?", "Is it?\n", ""),
-        ("Is it?\n", "Is it?\n", ""),
-        ("", "", ""),
-        ("{fields}", "", ""),
-        ("Review: {fields}", "Review: ", ""),
-        ('As {{"a": {{1}}}}: {fields}{{}}', 'As {"a": {1}}: ', "{}"),
-        ("{{fields}}", "{fields}\n", ""),
-    ],
-)
-def test_fields_go_where_the_template_says_or_after_it(text: str, head: str, tail: str) -> None:
-    template = Template(text, system="Be brief.")
-    assert (template.head, template.tail) == (head, tail)
-    assert template.prefix == "Be brief." + head
+PLACES: list[tuple[str, str, str]] = [
+    ("Is it?\n{fields}\nYes or No?", "Is it?\n", "Yes or No?"),
+    ("Is it?\n{fields}\n\nYes or No?", "Is it?\n", "\nYes or No?"),
+    ("Is it?", "Is it?\n", ""),
+    ("Is it?\n", "Is it?\n", ""),
+    ("", "", ""),
+    ("{fields}", "", ""),
+    ("Review: {fields}", "Review: ", ""),
+    ('As {{"a": {{1}}}}: {fields}{{}}', 'As {"a": {1}}: ', "{}"),
+    ("{{fields}}", "{fields}\n", ""),
+]
 
 
-@pytest.mark.parametrize(
-    ("field", "name", "value", "line"),
-    [
-        ("{name}: {value}", "a{b}", "{c}\n{name}", "a{b}: {c}\n{name}\n"),
-        ("{name}: {value}", "", "x", "x\n"),
-        ("<{name}>{value}</{name}>", "a", "{value}", "<a>{value}</a>\n"),
-        ("{{{value}}}", "a", "x", "{x}\n"),
-    ],
-)
-def test_a_field_is_one_line_in_its_form(field: str, name: str, value: str, line: str) -> None:
-    assert Template("", field=field).line(name, value) == line
+def test_fields_go_where_the_template_says_or_after_it() -> None:
+    for text, head, tail in PLACES:
+        template = Template(text, system="Be brief.")
+        assert (template.head, template.tail) == (head, tail)
+        assert template.prefix == "Be brief." + head
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"text": "{title}"}, r"has \{title\}, but it can only have \{fields\}.*write \{\{title"),
-        ({"text": "{fieds}"}, "Did you mean 'fields'"),
-        ({"text": "{}"}, r"has \{\}"),
-        ({"text": "{fields!r}"}, r"has \{fields!r\}"),
-        ({"text": "{fields:>9}"}, r"has \{fields:>9\}"),
-        ({"text": "{fields} {fields}"}, "has {fields} twice"),
-        ({"text": "a { b"}, "has a single brace: .* Double each brace"),
-        ({"text": "a } b"}, "has a single brace"),
-        ({"text": None}, "text of the template is a NoneType; it must be text"),
-        ({"text": "half \ud800"}, "is not valid Unicode"),
-        ({"system": 5}, "system of the template is an int"),
-        ({"system": " \n"}, "system of the template is blank"),
-        ({"field": "{name}"}, "does not have {value}, so cells would be lost"),
-        ({"field": "{vaule}"}, "Did you mean 'value'"),
-    ],
-)
-def test_other_templates_are_refused_with_the_remedy(given: dict[str, str], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        Template(**given)
+FIELDS: list[tuple[str, str, str, str]] = [
+    ("{name}: {value}", "a{b}", "{c}\n{name}", "a{b}: {c}\n{name}\n"),
+    ("{name}: {value}", "", "x", "x\n"),
+    ("<{name}>{value}</{name}>", "a", "{value}", "<a>{value}</a>\n"),
+    ("{{{value}}}", "a", "x", "{x}\n"),
+]
+
+
+def test_a_field_is_one_line_in_its_form() -> None:
+    for field, name, value, line in FIELDS:
+        assert Template("", field=field).line(name, value) == line
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"text": "{title}"}, r"has \{title\}, but it can only have \{fields\}.*write \{\{title"),
+    ({"text": "{fieds}"}, "Did you mean 'fields'"),
+    ({"text": "{}"}, r"has \{\}"),
+    ({"text": "{fields!r}"}, r"has \{fields!r\}"),
+    ({"text": "{fields:>9}"}, r"has \{fields:>9\}"),
+    ({"text": "{fields} {fields}"}, "has {fields} twice"),
+    ({"text": "a { b"}, "has a single brace: .* Double each brace"),
+    ({"text": "a } b"}, "has a single brace"),
+    ({"text": None}, "text of the template is a NoneType; it must be text"),
+    ({"text": "half \ud800"}, "is not valid Unicode"),
+    ({"system": 5}, "system of the template is an int"),
+    ({"system": " \n"}, "system of the template is blank"),
+    ({"field": "{name}"}, "does not have {value}, so cells would be lost"),
+    ({"field": "{vaule}"}, "Did you mean 'value'"),
+]
+
+
+def test_other_templates_are_refused_with_the_remedy() -> None:
+    for given, message in WRONG:
+        with pytest.raises(ConfigError, match=message):
+            Template(**given)
 
 
 def test_a_text_is_taken_as_a_template() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from itertools import groupby
 
 import numpy as np
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from relquery.arrays import Int32s, Int64s
 from relquery.table.solvers.objective import Objective
 from relquery.table.solvers.objective import worth as worth_of_group
+from relquery.table.solvers.search.trie import ROOT, Trie
 from relquery.table.solvers.segment import Problem, pose
 
 WORTH = [0, 1, 2, 5, 9, 30]
@@ -51,12 +52,12 @@ def random_problem(seed: int, rows: int, slots: int, values: int) -> Problem:
     return posed(items, range(slots), rng.integers(1, 50, int(items.max()) + 1))
 
 
-def number(cells: Sequence[Sequence[int]], bags: Sequence[int]) -> Int32s:
+def number(cells: Sequence[Sequence[Hashable]], bags: Sequence[int]) -> Int32s:
     """(m, n): the same item for the same value of a slot or bag; a second copy is another."""
-    known: dict[tuple[int, int, int], int] = {}
+    known: dict[tuple[int, Hashable, int], int] = {}
     rows = []
     for row in cells:
-        keys: list[tuple[int, int, int]] = []
+        keys: list[tuple[int, Hashable, int]] = []
         for bag, value in zip(bags, row, strict=True):
             keys.append((bag, value, sum(key[:2] == (bag, value) for key in keys)))
         rows.append([known.setdefault(key, len(known)) for key in keys])
@@ -66,6 +67,17 @@ def number(cells: Sequence[Sequence[int]], bags: Sequence[int]) -> Int32s:
 def posed(items: Int32s, bags: Sequence[int], weights: Sequence[int] | Int64s) -> Problem:
     nothing = np.zeros((len(items), len(items)), np.bool_)
     return pose(items, np.array(bags, np.int32), np.array(weights, np.int64), nothing)
+
+
+def rows_below(trie: Trie) -> list[int]:
+    """By node."""
+    count = [0] * len(trie.parent)
+    for leaf in trie.leaf.tolist():
+        node = leaf
+        while node != ROOT:
+            count[node] += 1
+            node = int(trie.parent[node])
+    return count
 
 
 def sequences(items: Int32s, rows: Int64s, slots: Int32s) -> list[list[int]]:

@@ -9,16 +9,16 @@ from hypothesis import given
 from relquery.table.columns import encode
 from relquery.table.reorder import reorder
 from tests.table import reference
-from tests.table.strategies import columns_of, dependencies_of, tables
+from tests.table.strategies import tables
 
 
 @given(tables())
 def test_all_rows_have_one_order_of_columns_and_are_sorted_by_it(table: reference.Table) -> None:
-    schedule = reorder(columns_of(table), "fixed", dependencies_of(table))
+    schedule = reorder(table.columns, "fixed", table.dependencies)
     assert len({tuple(fields) for fields in schedule.fields.tolist()}) <= 1
     sent = [
         tuple(table.item(row, field) for field in fields)
-        for row, fields in zip(schedule.rows, schedule.fields.tolist(), strict=True)
+        for row, fields in reference.sent_by(schedule)
     ]
     for depth in range(1, len(table.classes) + 1):
         starts = [row[:depth] for row in sent]

@@ -34,25 +34,18 @@ def test_a_plain_objective_counts_each_row_but_the_first() -> None:
     assert not any(is_plain(objective) for objective in OBJECTIVES[1:])
 
 
-def test_a_group_of_one_is_worth_nothing() -> None:
+def test_a_group_is_worth_what_it_saves_less_the_write_and_one_of_one_nothing() -> None:
     assert worth(CLAUDE, 0, 1000, 1) == worth(Objective(), 0, 1000, 1) == 0
-
-
-def test_a_group_of_two_pays_for_a_write_at_a_quarter_more() -> None:
     assert worth(CLAUDE, 0, 1000, 2) == pytest.approx((1 + 1) * 1000 - (1.25 + 0.1) * 1000)
-
-
-def test_a_write_at_twice_the_price_pays_from_three_rows_on() -> None:
-    twice = Objective(read=0.9, write=1.0)
+    twice = Objective(read=0.9, write=1.0)  # pays from three rows on
     assert worth(twice, 0, 1000, 2) == 0
     assert worth(twice, 0, 1000, 3) == pytest.approx(3000 - (2 + 2 * 0.1) * 1000)
 
 
-@pytest.mark.parametrize(
-    ("prefix", "held"), [(0, 0), (5, 0), (6, 10), (8, 10), (9, 13), (11, 13), (12, 16)]
-)
-def test_a_cache_holds_whole_steps_above_the_minimum(prefix: int, held: int) -> None:
-    assert cached(Objective(start=4, minimum=10, granularity=3), prefix) == held
+def test_a_cache_holds_whole_steps_above_the_minimum() -> None:
+    objective = Objective(start=4, minimum=10, granularity=3)
+    held = [cached(objective, prefix) for prefix in (0, 5, 6, 8, 9, 11, 12)]
+    assert held == [0, 0, 10, 10, 13, 13, 16]
 
 
 def test_items_below_the_minimum_are_worth_something_to_what_completes_them() -> None:

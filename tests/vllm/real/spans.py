@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Mapping
 from itertools import count
 from typing import Any
 
@@ -13,10 +14,11 @@ from relquery.vllm.spans.composite import Composite
 from tests.vllm.real.started import SMALL, network, prepare
 
 CONNECTOR = {"kv_connector": "SpanConnector", "kv_role": "kv_both"}
+Asked = tuple[str, list[int], Mapping[str, Any], int]
 TRIALS, ANSWER, TOLERANCE = 12, 6, 1e-4
 
 
-def run(engine: Any, requests: list[tuple[str, list[int], dict[str, Any], int]]) -> dict[str, Any]:
+def run(engine: Any, requests: list[Asked]) -> dict[str, Any]:
     """The outputs by name. requests: name, prompt, what it says, and the length of its answer."""
     from vllm import SamplingParams
 
@@ -25,7 +27,7 @@ def run(engine: Any, requests: list[tuple[str, list[int], dict[str, Any], int]])
             temperature=0, max_tokens=length, ignore_eos=True, logprobs=5, extra_args=dict(said)
         )
         engine.add_request(name, {"prompt_token_ids": prompt}, params)
-    found = {}
+    found: dict[str, Any] = {}
     while engine.has_unfinished_requests():
         found |= {each.request_id: each for each in engine.step() if each.finished}
     return found
@@ -53,9 +55,9 @@ def main() -> int:
     for trial in range(TRIALS):
         spans = draw.choices(texts, k=draw.randint(1, 6))
         composite = Composite.of(spans, text(40), block=SMALL["block_size"], pad=5)
-        alone = [(f"s{next(numbers)}", *each, 1) for each in composite.alone()]
+        alone: list[Asked] = [(f"s{next(numbers)}", *each, 1) for each in composite.alone()]
         whole = (f"c{trial}", composite.prompt, composite.said, ANSWER)
-        plain = (f"p{trial}", composite.prompt, {}, ANSWER)
+        plain: Asked = (f"p{trial}", composite.prompt, {}, ANSWER)
         if trial % 2:  # all at once: it waits for its spans
             found = run(engine, [*alone, whole, plain])
         else:
@@ -78,7 +80,7 @@ def main() -> int:
     missing = Composite.of([text(50)], (7, 8), block=SMALL["block_size"], pad=5)
     ended = run(engine, [("missing", missing.prompt, missing.said, 3)])["missing"].outputs[0]
     print(f"a prompt whose span is missing ends with: {ended.finish_reason}")
-    return wrong + (ended.finish_reason != "error")
+    return wrong + int(ended.finish_reason != "error")
 
 
 if __name__ == "__main__":

@@ -9,10 +9,11 @@ import pytest
 
 from relquery.engine.request.clients.declared import NOTHING, Declared
 from relquery.errors import ConfigError
+from tests.engine.harness import for_each
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
+@for_each(
+    "given, message",
     [
         ({"id": ""}, "relquery is ''"),
         ({"id": 3}, "relquery is 3"),

@@ -11,16 +11,14 @@ from relquery.engine.request.clients.declared import Declared
 from relquery.engine.request.clients.named import FORGOTTEN_AFTER
 from relquery.engine.request.relquery import RelQuery
 from relquery.engine.request.request import Request
-from tests.engine.harness import Harness, numbered
+from tests.engine.harness import Harness
 
 
 def submit(
     harness: Harness, group: int, name: str, rows: int | None = None, **more: Any
 ) -> tuple[Request, RelQuery]:
-    declared = Declared(name, rows)
-    prompt = numbered(10, start=100 * len(harness.executor.requests)).tolist()
-    request = harness.submit(prompt, 3, declared=declared, group=group, **more)
-    return request, harness.engine.relqueries[request.group]
+    relquery = harness.submit_rows(group, 1, 10, declared=Declared(name, rows), **more)
+    return [*harness.executor.requests.values()][-1], relquery
 
 
 def test_requests_of_one_name_are_one_relquery_while_it_is_open() -> None:

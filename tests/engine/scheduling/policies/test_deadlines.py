@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from relquery.config import POLICIES, EngineConfig, PolicyName
 from relquery.engine.clock import VirtualClock
 from relquery.engine.cost.linear import LinearCost
@@ -20,7 +18,7 @@ from relquery.engine.scheduling.policies.jobs.deadlines import Deadlines
 from relquery.engine.scheduling.policies.jobs.priority import Fairness
 from relquery.engine.scheduling.policies.jobs.remaining import Remaining
 from relquery.prompt import Finish
-from tests.engine.harness import numbered
+from tests.engine.harness import for_each, numbered
 
 COST = LinearCost(1e-3, 0.01, 1e-4, 0.03)
 HEEDING: list[PolicyName] = [
@@ -68,7 +66,7 @@ def end_of(relquery: RelQuery) -> float:
     return relquery.ended
 
 
-@pytest.mark.parametrize("name", HEEDING)
+@for_each("name", HEEDING)
 def test_a_deadline_is_met_that_would_be_missed_without(name: PolicyName) -> None:
     def end(deadline: float | None) -> float:
         """Small relQueries come so fast that the large one has never the least work."""
@@ -86,7 +84,7 @@ def test_a_deadline_is_met_that_would_be_missed_without(name: PolicyName) -> Non
     assert end(6.0) <= 6.0
 
 
-@pytest.mark.parametrize("name", HEEDING)
+@for_each("name", HEEDING)
 def test_the_earliest_deadline_goes_first_and_takes_the_seats_of_who_has_time(
     name: PolicyName,
 ) -> None:
@@ -102,7 +100,7 @@ def test_the_earliest_deadline_goes_first_and_takes_the_seats_of_who_has_time(
     assert (soon.answered, late.answered, long.answered) == (2, 2, 2)
 
 
-@pytest.mark.parametrize("name", HEEDING)
+@for_each("name", HEEDING)
 def test_who_cannot_be_in_time_any_more_is_not_put_first(name: PolicyName) -> None:
     engine = Engine(name)
     hopeless = engine.submit(0, 12, deadline=0.3)
@@ -112,7 +110,7 @@ def test_who_cannot_be_in_time_any_more_is_not_put_first(name: PolicyName) -> No
     assert hopeless.answered < 12
 
 
-@pytest.mark.parametrize("name", HEEDING)
+@for_each("name", HEEDING)
 def test_a_tenant_that_is_ahead_is_in_time_too(name: PolicyName) -> None:
     def seconds(deadline: float | None) -> float:
         engine = Engine(name)
@@ -129,9 +127,9 @@ def test_a_tenant_that_is_ahead_is_in_time_too(name: PolicyName) -> None:
     assert seconds(0.8) <= 0.8
 
 
-@pytest.mark.parametrize("name", HEEDING)
-@pytest.mark.parametrize(
-    ("limits", "prompt"),
+@for_each("name", HEEDING)
+@for_each(
+    "limits, prompt",
     [
         ({"max_num_seqs": 1}, 20),
         ({"max_num_seqs": 2}, 20),
@@ -156,7 +154,7 @@ def test_who_starves_is_served_however_many_are_pressed(
     assert met > 10
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@for_each("name", POLICIES)
 def test_what_is_open_when_the_deadline_passes_ends_and_answers_stay(name: PolicyName) -> None:
     engine = Engine(name, max_num_seqs=1)
     relquery = engine.submit(0, 8, deadline=0.5)

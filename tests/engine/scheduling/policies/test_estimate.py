@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.config import EngineConfig
@@ -46,7 +46,6 @@ def algorithm_1(
     return prefills, decodes
 
 
-@settings(max_examples=300)
 @given(
     uncached=st.lists(st.integers(1, 30), max_size=25),
     outputs=st.integers(1, 6),

@@ -18,7 +18,7 @@ from relquery.engine.scheduling.policies.jobs.remaining import Remaining
 from relquery.engine.scheduling.policies.jobs.shortest import Shortest
 from relquery.engine.scheduling.policies.jobs.static import Static
 from relquery.engine.scheduling.policies.sarathi import sarathi
-from tests.engine.harness import Harness, expected_output, numbered
+from tests.engine.harness import Harness, expected_output, for_each, numbered
 
 COST = LinearCost(1e-3, 0.01, 1e-4, 0.03)
 LIMITS: dict[str, Any] = {"block_size": 4, "cache_tokens": 4000, "max_num_batched_tokens": 40}
@@ -28,13 +28,6 @@ def harness(policy: Policy, **limits: Any) -> Harness:
     return Harness(policy=policy, **{**LIMITS, **limits})
 
 
-def submit(engine: Harness, group: int, rows: int, prompt: int, max_tokens: int) -> RelQuery:
-    for row in range(rows):
-        start = 1_000 * group + 100 * row
-        engine.submit(numbered(prompt, start=start).tolist(), max_tokens, group=group)
-    return engine.engine.relqueries[group]
-
-
 def groups_of(engine: Harness, step: int = -1) -> list[tuple[int, int]]:
     """(group, tokens) of each chunk of a step."""
     requests = engine.executor.requests
@@ -42,13 +35,13 @@ def groups_of(engine: Harness, step: int = -1) -> list[tuple[int, int]]:
     return [(requests[chunk.request].group, len(chunk.tokens)) for chunk in chunks]
 
 
-@pytest.mark.parametrize("policy", [fcfs, Static(), RelServe(COST, adaptive=False)])
+@for_each("policy", [fcfs, Static(), RelServe(COST, adaptive=False)])
 def test_prompts_go_before_decodes_and_never_with_them(policy: Policy) -> None:
     engine = harness(policy)
-    submit(engine, 0, 2, 10, 5)
+    engine.submit_rows(0, 2, 10, 5)
     engine.step()
     engine.step()
-    submit(engine, 1, 3, 15, 5)
+    engine.submit_rows(1, 3, 15, 5)
     engine.step()
     assert groups_of(engine) == [(1, 15), (1, 15)]  # the third would not fit whole
     engine.step()
@@ -57,21 +50,21 @@ def test_prompts_go_before_decodes_and_never_with_them(policy: Policy) -> None:
     assert sorted(groups_of(engine)) == [(0, 1)] * 2 + [(1, 1)] * 3
 
 
-@pytest.mark.parametrize("policy", [sarathi, Shortest(COST)])
+@for_each("policy", [sarathi, Shortest(COST)])
 def test_prompts_join_steps_of_decodes(policy: Policy) -> None:
     engine = harness(policy)
-    submit(engine, 0, 2, 10, 9)
+    engine.submit_rows(0, 2, 10, 9)
     engine.step()
-    submit(engine, 1, 1, 10, 2)
+    engine.submit_rows(1, 1, 10, 2)
     engine.step()
     assert sorted(groups_of(engine)) == [(0, 1), (0, 1), (1, 10)]
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@for_each("name", POLICIES)
 def test_a_prompt_beyond_a_step_is_computed_in_several_and_others_follow(name: PolicyName) -> None:
     engine = harness(make_policy(name, Settings(COST)))
-    submit(engine, 0, 1, 90, 2)
-    submit(engine, 1, 1, 30, 2)
+    engine.submit_rows(0, 1, 90, 2)
+    engine.submit_rows(1, 1, 30, 2)
     assert len(engine.run()) == 2
     steps = [groups_of(engine, step) for step in range(len(engine.executor.steps))]
     assert sum(tokens for step in steps for group, tokens in step if group == 0) == 91
@@ -79,34 +72,34 @@ def test_a_prompt_beyond_a_step_is_computed_in_several_and_others_follow(name: P
 
 def test_a_static_priority_counts_tokens_at_arrival_and_stays() -> None:
     engine = harness(Static())
-    submit(engine, 0, 8, 20, 5)  # 200 tokens
+    engine.submit_rows(0, 8, 20, 5)  # 200 tokens
     for _ in range(3):
         engine.step()  # 50 are left
-    submit(engine, 1, 4, 20, 5)  # 100 tokens
+    engine.submit_rows(1, 4, 20, 5)  # 100 tokens
     engine.step()
     assert {group for group, _ in groups_of(engine)} == {1}
 
 
-@pytest.mark.parametrize("policy", [RelServe(COST), RelServe(COST, adaptive=False), Shortest(COST)])
-@pytest.mark.parametrize("max_tokens", [1, 5])
+@for_each("policy", [RelServe(COST), RelServe(COST, adaptive=False), Shortest(COST)])
+@for_each("max_tokens", [1, 5])
 def test_a_priority_that_follows_what_is_left_lets_the_begun_one_end_first(
     policy: Policy, max_tokens: int
 ) -> None:
     engine = harness(policy)
-    submit(engine, 0, 8, 20, max_tokens)
+    engine.submit_rows(0, 8, 20, max_tokens)
     for _ in range(3):
         engine.step()
-    submit(engine, 1, 4, 20, max_tokens)
+    engine.submit_rows(1, 4, 20, max_tokens)
     engine.step()
     assert {group for group, tokens in groups_of(engine) if tokens > 1} == {0}
 
 
-@pytest.mark.parametrize("policy", [Static(), RelServe(COST), Shortest(COST)])
+@for_each("policy", [Static(), RelServe(COST), Shortest(COST)])
 def test_a_small_relquery_overtakes_a_large_one(policy: Policy) -> None:
     engine = harness(policy)
-    large = submit(engine, 0, 20, 30, 20)
+    large = engine.submit_rows(0, 20, 30, 20)
     engine.step()
-    small = submit(engine, 1, 1, 10, 2)
+    small = engine.submit_rows(1, 1, 10, 2)
     engine.step()
     assert (1, 10) in groups_of(engine)
     engine.run()
@@ -117,14 +110,14 @@ def test_a_small_relquery_overtakes_a_large_one(policy: Policy) -> None:
 
 def test_relserve_computes_prompts_of_one_relquery_a_step() -> None:
     engine = harness(RelServe(COST))
-    submit(engine, 0, 1, 10, 2)
-    submit(engine, 1, 1, 10, 3)
+    engine.submit_rows(0, 1, 10, 2)
+    engine.submit_rows(1, 1, 10, 3)
     engine.step()
     assert groups_of(engine) == [(0, 10)]
 
 
-@pytest.mark.parametrize(
-    ("cost", "transition", "decodes_first"),
+@for_each(
+    "cost, transition, decodes_first",
     [
         # Steps of decodes cost much and prompts little: the two had better decode together.
         (LinearCost(1e-6, 1e-6, 1e-6, 1.0), "adaptive", False),
@@ -137,9 +130,9 @@ def test_in_transition_the_predicted_change_of_latencies_decides(
     cost: LinearCost, transition: Any, decodes_first: bool
 ) -> None:
     engine = harness(RelServe(cost, transition=transition))
-    submit(engine, 0, 1, 10, 4)
+    engine.submit_rows(0, 1, 10, 4)
     engine.step()
-    submit(engine, 1, 2, 20, 4)
+    engine.submit_rows(1, 2, 20, 4)
     engine.step()
     assert {group for group, _ in groups_of(engine)} == ({0} if decodes_first else {1})
 
@@ -147,8 +140,8 @@ def test_in_transition_the_predicted_change_of_latencies_decides(
 AGING = [name for name in POLICIES if name not in ("fcfs", "sarathi", "fifo")]
 
 
-@pytest.mark.parametrize("name", AGING)
-@pytest.mark.parametrize("pace", [1.0, 50.0])
+@for_each("name", AGING)
+@for_each("pace", [1.0, 50.0])
 def test_waiting_makes_up_for_seconds_of_work_whatever_a_policy_ranks_by(
     name: PolicyName, pace: float
 ) -> None:
@@ -167,14 +160,14 @@ def test_waiting_makes_up_for_seconds_of_work_whatever_a_policy_ranks_by(
     assert order(0.31) == [0, 1]
 
 
-@pytest.mark.parametrize("name", ["relserve", "shortest"])
+@for_each("name", ["relserve", "shortest"])
 def test_a_relquery_that_waits_too_long_for_its_size_goes_first(name: PolicyName) -> None:
     def waiting_of_large(starvation: float | None) -> float:
         policy = make_policy(name, Settings(COST, Fairness(starvation)))
         engine = harness(policy, max_num_seqs=1)
-        large = submit(engine, 0, 6, 40, 20)
+        large = engine.submit_rows(0, 6, 40, 20)
         for group in range(1, 60):
-            submit(engine, group, 1, 10, 4)
+            engine.submit_rows(group, 1, 10, 4)
             engine.step()
         engine.run()
         assert large.latency is not None
@@ -185,21 +178,21 @@ def test_a_relquery_that_waits_too_long_for_its_size_goes_first(name: PolicyName
     assert waiting_of_large(0.1) == pytest.approx(0.6, abs=0.1)
 
 
-@pytest.mark.parametrize("name", ["static", "relserve", "shortest"])
-@pytest.mark.parametrize(("seats", "answer"), [(1, 1), (4, 1), (4, 6), (8, 6)])
+@for_each("name", ["static", "relserve", "shortest"])
+@for_each("seats, answer", [(1, 1), (4, 1), (4, 6), (8, 6)])
 def test_who_starves_ends_however_many_starve_that_came_later(
     name: PolicyName, seats: int, answer: int
 ) -> None:
     policy = make_policy(name, Settings(COST, Fairness(starvation=0.001)))
     engine = harness(policy, max_num_seqs=seats, max_num_batched_tokens=64)
-    large = submit(engine, 0, 6, 60, 4)
+    large = engine.submit_rows(0, 6, 60, 4)
     group = 0
     for _ in range(400):
         if not large.open:
             break
         while len(engine.engine.waiting) - len(large.waiting) < 6:
             group += 1
-            submit(engine, group, 1, 20, answer)
+            engine.submit_rows(group, 1, 20, answer)
         engine.step()
     assert not large.open, f"{large.answered} of 6 ended; {group} others came"
 
@@ -218,7 +211,7 @@ def test_only_relqueries_that_were_worked_on_are_estimated_again() -> None:
 
     engine = harness(policy, max_num_seqs=1)
     for group in range(50):
-        submit(engine, group, 1, 10, 3)
+        engine.submit_rows(group, 1, 10, 3)
     engine.step()
     assert sorted(asked) == list(range(50))
     asked.clear()
@@ -245,66 +238,52 @@ def test_a_relquery_is_estimated_again_once_a_share_of_it_has_moved() -> None:
 
     for moved in (0.0, 0.1):
         engine = harness(policy_with(moved), max_num_seqs=4)
-        submit(engine, 0, 60, 10, 4)
+        engine.submit_rows(0, 60, 10, 4)
         engine.run()
     assert 10 < 2 * asked[0.1] < asked[0.0]
 
 
-def test_a_plan_says_who_begins_next() -> None:
-    shortest = Shortest(COST)
-    told: list[tuple[list[int], list[int]]] = []
+Told = tuple[int, list[int], list[int] | None]
+"""Tenants that wait; who was begun by a plan; who it says is ahead."""
 
-    def policy(state: State, memo: Any) -> Any:
-        plan, memo = shortest(state, memo)
+
+def telling(policy: Policy) -> tuple[Harness, list[Told]]:
+    """An engine, and what its policy said in each step in which it was asked."""
+    told: list[Told] = []
+
+    def asked(state: State, memo: Any) -> Any:
+        plan, memo = policy(state, memo)
         begun = [work.request.id for work in plan.work if work.request not in state.running]
-        if plan.ahead is not None:
-            told.append((begun, [request.id for request in plan.ahead]))
+        ahead = None if plan.ahead is None else [request.id for request in plan.ahead]
+        told.append((len({each.tenant for each in state.relqueries.values()}), begun, ahead))
         return plan, memo
 
-    engine = harness(policy, max_num_seqs=4)
+    return harness(asked, max_num_seqs=4), told
+
+
+def test_a_plan_says_who_begins_next() -> None:
+    engine, told = telling(Shortest(COST))
     for group in range(3):
-        submit(engine, group, 12, 10, 3)
+        engine.submit_rows(group, 12, 10, 3)
     engine.run()
-    order = [request for begun, _ in told for request in begun]
+    told = [each for each in told if each[2] is not None]
+    order = [request for _, begun, _ in told for request in begun]
     assert len(order) == len(set(order)) > 20
-    for at, (_, ahead) in enumerate(told):
-        following = [request for begun, _ in told[at + 1 :] for request in begun]
+    for at, (_, _, ahead) in enumerate(told):
+        following = [request for _, begun, _ in told[at + 1 :] for request in begun]
+        assert ahead is not None
         assert ahead[:4] == following[: len(ahead[:4])]
 
 
-@pytest.mark.parametrize("fairness", [Fairness(starvation=1.0), Fairness()])
-def test_a_policy_is_asked_each_step_where_moments_matter(fairness: Fairness) -> None:
-    shortest = Shortest(COST, fairness)
-    ahead: list[Any] = []
-
-    def policy(state: State, memo: Any) -> Any:
-        plan, memo = shortest(state, memo)
-        ahead.append(plan.ahead)
-        return plan, memo
-
-    engine = harness(policy, max_num_seqs=4)
-    submit(engine, 0, 12, 10, 3)
-    engine.run()
-    assert any(each is not None for each in ahead) == (fairness.starvation is None)
-
-
-def test_a_policy_is_asked_each_step_while_several_tenants_wait() -> None:
-    shortest = Shortest(COST)
-    ahead: list[Any] = []
-
-    def policy(state: State, memo: Any) -> Any:
-        plan, memo = shortest(state, memo)
-        ahead.append((len({each.tenant for each in state.relqueries.values()}), plan.ahead))
-        return plan, memo
-
-    engine = harness(policy, max_num_seqs=4)
-    for group, tenant in enumerate("ab"):
-        for row in range(12):
-            prompt = numbered(10, start=1_000 * group + 100 * row).tolist()
-            engine.submit(prompt, 3, group=group, tenant=tenant)
-    engine.run()
-    assert any(each is not None for count, each in ahead if count == 1)
-    assert not any(each for count, each in ahead if count == 2)
+def test_a_policy_is_asked_each_step_where_moments_matter_and_while_several_tenants_wait() -> None:
+    for starvation in (1.0, None):
+        engine, told = telling(Shortest(COST, Fairness(starvation)))
+        for group, tenant in enumerate("ab"):
+            engine.submit_rows(group, 12, 10, 3, tenant=tenant)
+        engine.run()
+        alone = [ahead for tenants, _, ahead in told if tenants == 1]
+        assert any(ahead is not None for ahead in alone) == (starvation is None)
+        assert not any(ahead for tenants, _, ahead in told if tenants == 2)
 
 
 def test_the_work_left_is_estimated_again_only_if_requests_have_begun_or_ended(
@@ -321,7 +300,7 @@ def test_the_work_left_is_estimated_again_only_if_requests_have_begun_or_ended(
     monkeypatch.setattr(Remaining, "work", counted)
     engine = harness(RelServe(COST, fairness=Fairness(tail=1.0)))
     for group in range(2):
-        submit(engine, group, 2, 10, 60)
+        engine.submit_rows(group, 2, 10, 60)
     engine.run()
     assert len(engine.executor.steps) > 60
     assert asked < 20
@@ -331,15 +310,14 @@ def test_the_sampled_miss_ratio_sees_what_the_cache_has() -> None:
     policy = RelServe(COST)
     engine = harness(policy)
     shared = numbered(32, start=500).tolist()
-    engine.submit(shared, 1, group=0)
-    engine.run()
+    engine.ask(shared, 1, group=0)
     engine.submit([*shared, *range(8)], 1, group=1)
     engine.submit(range(40, 60), 1, group=2)  # shorter, but nothing of it is cached
     engine.step()
     assert groups_of(engine) == [(1, 8)]
 
 
-@pytest.mark.parametrize("name", ["static", "relserve", "shortest"])
+@for_each("name", ["static", "relserve", "shortest"])
 def test_who_is_preempted_finds_its_states_again_if_nobody_took_their_place(
     name: PolicyName,
 ) -> None:
@@ -348,7 +326,7 @@ def test_who_is_preempted_finds_its_states_again_if_nobody_took_their_place(
     long = engine.submit(range(33), 30, group=0)
     for _ in range(6):
         engine.step()
-    urgent = submit(engine, 1, 1, 10, 2)
+    urgent = engine.submit_rows(1, 1, 10, 2)
     while urgent.open:
         engine.step()
     before = engine.executor.computed

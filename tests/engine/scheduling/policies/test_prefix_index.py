@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from itertools import takewhile
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.engine.request.request import Request
@@ -67,7 +68,6 @@ class Scanned:
 PATH = st.text("abc", max_size=7)
 
 
-@settings(max_examples=250)
 @given(data=st.data())
 def test_it_agrees_with_a_scan_of_all_requests(data: st.DataObject) -> None:
     scanned = Scanned()
@@ -134,23 +134,13 @@ def test_a_gap_ends_what_counts_until_it_is_filled() -> None:
     assert scanned.index.best() == (long, 1)
 
 
-def test_one_that_is_added_to_what_is_cached_is_known_to_be() -> None:
-    scanned = Scanned()
-    scanned.change("a", "ab", "abc")
-    scanned.add("x", 1.0)
-    deep = scanned.add("abcd", 5.0)
-    assert scanned.index.best() == (deep, 3)
-    scanned.add("ab", 1.5)
-    assert scanned.index.best() is not None
-    assert scanned.index.best()[1] == 2  # type: ignore[index]
-
-
 def test_who_is_not_there_may_be_removed() -> None:
     index = PrefixIndex(lambda key: False, float)
     index.remove(Request(0, numbered(1), 1))
     assert index.best() is None
 
 
+@pytest.mark.long
 def test_a_thousand_prompts_that_each_continue_the_one_before_are_no_trouble() -> None:
     scanned = Scanned()
     path = "".join(chr(1000 + n) for n in range(1_100))

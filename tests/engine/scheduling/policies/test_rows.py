@@ -12,7 +12,7 @@ from relquery.engine.request.clients.declared import NOTHING, Declared
 from relquery.engine.request.relquery import RelQuery
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.engine.scheduling.policies.jobs.remaining import Remaining
-from tests.engine.harness import Harness, numbered
+from tests.engine.harness import Harness, for_each, numbered
 
 COST = LinearCost(1e-3, 0.01, 1e-4, 0.03)
 BY_WORK: list[PolicyName] = ["static", "relserve", "relserve-aba", "relserve-dpu", "shortest"]
@@ -24,11 +24,7 @@ def harness(name: PolicyName, **limits: Any) -> Harness:
 
 
 def submit(engine: Harness, group: int, rows: int, declared: Declared = NOTHING) -> RelQuery:
-    for _ in range(rows):
-        start = 100 * len(engine.executor.requests)
-        prompt = numbered(20, start=start).tolist()
-        request = engine.submit(prompt, 5, group=group, declared=declared)
-    return engine.engine.relqueries[request.group]
+    return engine.submit_rows(group, rows, 20, 5, declared=declared)
 
 
 def ends(name: PolicyName, *, declares: bool) -> tuple[float, float]:
@@ -49,7 +45,7 @@ def ends(name: PolicyName, *, declares: bool) -> tuple[float, float]:
     return trickle.ended, small.ended
 
 
-@pytest.mark.parametrize("name", BY_WORK)
+@for_each("name", BY_WORK)
 def test_who_sends_many_rows_a_few_at_a_time_is_large(name: PolicyName) -> None:
     trickle, small = ends(name, declares=False)
     assert small > trickle, "it has to wait until the last of the others has come"
@@ -57,7 +53,7 @@ def test_who_sends_many_rows_a_few_at_a_time_is_large(name: PolicyName) -> None:
     assert small < trickle / 2
 
 
-@pytest.mark.parametrize("shared", [False, True])
+@for_each("shared", [False, True])
 def test_a_part_of_the_rows_is_estimated_as_all_of_them(shared: bool) -> None:
     def estimate(rows: int, declared: Declared) -> float:
         engine = harness("fcfs", max_num_seqs=8)

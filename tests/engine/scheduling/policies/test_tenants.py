@@ -12,9 +12,10 @@ from relquery.engine.request.relquery import RelQuery
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.engine.scheduling.policies.jobs.priority import SLACK, Fairness
 from relquery.engine.scheduling.policies.jobs.tenants import OUTPUT, Tenants
-from tests.engine.harness import Harness, numbered
+from tests.engine.harness import Harness
 
 COST = LinearCost(1e-3, 0.01, 1e-4, 0.03)
+POLICIES: tuple[PolicyName, ...] = ("static", "relserve", "shortest")
 STEP = 40
 LIMITS: dict[str, Any] = {
     "block_size": 4,
@@ -44,10 +45,7 @@ def served(weights: dict[str, float], policy: PolicyName, kind: str) -> tuple[fl
         tenant, rows = ("large", 12) if group % 2 else ("small", 2)
         options = dict(KINDS[kind][group // 2 % len(KINDS[kind])])
         length = options.pop("length", 20)
-        for row in range(rows):
-            prompt = numbered(length, start=10_000 * group + 100 * row)
-            engine.submit(prompt.tolist(), tenant=tenant, group=group, **options)
-        everyone.append(engine.engine.relqueries[group])
+        everyone.append(engine.submit_rows(group, rows, length, tenant=tenant, **options))
 
     def service(tenant: str) -> float:
         of_tenant = [each for each in everyone if each.tenant == tenant]
@@ -60,9 +58,18 @@ def served(weights: dict[str, float], policy: PolicyName, kind: str) -> tuple[fl
     return service("small"), service("large")
 
 
-@pytest.mark.parametrize("policy", ["static", "relserve", "shortest"])
-@pytest.mark.parametrize("weight", [1.0, 3.0])
-@pytest.mark.parametrize("kind", KINDS)
+EVERY: list[tuple[PolicyName, float, str]] = [
+    (policy, weight, kind) for policy in POLICIES for weight in (1.0, 3.0) for kind in KINDS
+]
+SOME: list[tuple[PolicyName, float, str]] = [
+    *(("static", 3.0, "one pass"), ("relserve", 1.0, "labels"), ("shortest", 3.0, "mixed")),
+]
+
+
+@pytest.mark.parametrize(
+    ("policy", "weight", "kind"),
+    [each if each in SOME else pytest.param(*each, marks=pytest.mark.long) for each in EVERY],
+)
 def test_tenants_that_wait_get_service_by_weight(
     policy: PolicyName, weight: float, kind: str
 ) -> None:
@@ -77,12 +84,10 @@ def test_tenants_that_wait_get_service_by_weight(
 def test_one_tenant_changes_nothing() -> None:
     def end(tenant: str) -> list[float | None]:
         engine = Harness(policy=make_policy("shortest", Settings(COST)), **LIMITS)
-        relqueries = []
-        for group, rows in enumerate((7, 2, 5, 1)):
-            for row in range(rows):
-                prompt = numbered(15, start=1000 * group + 50 * row)
-                engine.submit(prompt.tolist(), 3, tenant, group=group)
-            relqueries.append(engine.engine.relqueries[group])
+        relqueries = [
+            engine.submit_rows(group, rows, 15, 3, tenant=tenant)
+            for group, rows in enumerate((7, 2, 5, 1))
+        ]
         engine.run()
         return [relquery.ended for relquery in relqueries]
 
@@ -105,16 +110,16 @@ def test_who_was_away_gets_no_credit() -> None:
     assert tenants.ahead({"busy"}) == frozenset()
 
 
-@pytest.mark.parametrize("policy", ["static", "relserve", "shortest"])
+@pytest.mark.parametrize(
+    "policy", ["static", *(pytest.param(p, marks=pytest.mark.long) for p in POLICIES[1:])]
+)
 def test_who_ages_is_passed_by_no_more_than_its_head_start(policy: PolicyName) -> None:
     def waiting_of_large(aging: float) -> float:
         settings = Settings(COST, Fairness(aging=aging))
         engine = Harness(policy=make_policy(policy, settings), **{**LIMITS, "max_num_seqs": 1})
-        for row in range(6):
-            engine.submit(numbered(36, start=100 * row).tolist(), 20)
-        large = engine.engine.relqueries[0]
+        large = engine.submit_rows(0, 6, 36, 20)
         for group in range(1, 80):
-            engine.submit(numbered(10, start=1000 * group).tolist(), 4, group=group)
+            engine.submit_rows(group, 1, 10, 4)
             engine.step()
         engine.run()
         assert large.latency is not None

@@ -31,7 +31,7 @@ def own(client: httpx.Client) -> Iterator[str]:
     client.delete("/v1/schemas/own")
 
 
-def test_a_prompt_is_answered_as_in_process(client: httpx.Client, local: Connection):
+def test_a_prompt_is_answered_as_in_process(client: httpx.Client, local: Connection) -> None:
     local.register(rq.Schema.parse(SCHEMA))
     expected = local.prompt(TRAVEL, max_tokens=8)
     found = post(client, "/v1/prompts", prompt=TRAVEL, max_tokens=8).json()
@@ -42,7 +42,7 @@ def test_a_prompt_is_answered_as_in_process(client: httpx.Client, local: Connect
     assert plain["used"] == []
 
 
-def test_modules_are_cached_for_the_next_prompt(client: httpx.Client):
+def test_modules_are_cached_for_the_next_prompt(client: httpx.Client) -> None:
     post(client, "/v1/prompts", prompt=TRAVEL, max_tokens=2)
     again = post(client, "/v1/prompts", prompt=TRAVEL.replace("go", "stay"), max_tokens=2).json()
     modules = [one for one in again["used"] if one["name"] != "prompt"]
@@ -50,7 +50,7 @@ def test_modules_are_cached_for_the_next_prompt(client: httpx.Client):
     assert again["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
 
 
-def test_a_posted_schema_is_listed_read_and_deleted(client: httpx.Client, own: str):
+def test_a_posted_schema_is_listed_read_and_deleted(client: httpx.Client, own: str) -> None:
     listed = {one["name"]: one["shared"] for one in client.get("/v1/schemas").json()["data"]}
     assert listed == {"travel": True, own: False}
     shown = client.get(f"/v1/schemas/{own}").json()
@@ -63,7 +63,7 @@ def test_a_posted_schema_is_listed_read_and_deleted(client: httpx.Client, own: s
     assert client.delete(f"/v1/schemas/{own}").status_code == 404
 
 
-def test_a_schema_that_is_posted_again_replaces_the_first(client: httpx.Client, own: str):
+def test_a_schema_that_is_posted_again_replaces_the_first(client: httpx.Client, own: str) -> None:
     other = OWN.replace("lakes", "hills").replace("lake", "hill")
     assert post(client, "/v1/schemas", markup=other, prepare=True).json()["modules"] == ["hill"]
     prompt = f'<prompt schema="{own}"><lake/>Where?</prompt>'
@@ -72,29 +72,24 @@ def test_a_schema_that_is_posted_again_replaces_the_first(client: httpx.Client, 
     assert post(client, "/v1/prompts", prompt=prompt, max_tokens=2).status_code == 200
 
 
-@pytest.mark.parametrize("file", ["travel.xml", "/etc/passwd", "../secret.csv"])
-def test_posted_markup_names_no_file(client: httpx.Client, file: str):
-    markup = f'<schema name="x"><user><module name="m" src="{file}"/></user></schema>'
-    answer = post(client, "/v1/schemas", markup=markup)
-    assert answer.status_code == 400
-    assert "src=" in answer.json()["error"]["message"]
-    assert client.get("/v1/schemas/x").status_code == 404
+def test_posted_markup_names_no_file(client: httpx.Client) -> None:
+    for file in ("travel.xml", "/etc/passwd", "../secret.csv"):
+        markup = f'<schema name="x"><user><module name="m" src="{file}"/></user></schema>'
+        answer = post(client, "/v1/schemas", markup=markup)
+        assert answer.status_code == 400
+        assert "src=" in answer.json()["error"]["message"]
+        assert client.get("/v1/schemas/x").status_code == 404
 
 
-def test_what_everybody_has_is_not_replaced_or_deleted(client: httpx.Client):
+def test_what_everybody_has_is_not_replaced_or_deleted(client: httpx.Client) -> None:
     assert post(client, "/v1/schemas", markup=SCHEMA).status_code == 409
     assert client.delete("/v1/schemas/travel").status_code == 403
 
 
-@pytest.mark.parametrize(
-    "markup",
-    ["<schema", "x", '<!DOCTYPE a [<!ENTITY b "c">]><schema name="x">&b;</schema>'],
-)
-def test_markup_that_is_wrong_is_refused(client: httpx.Client, markup: str):
-    assert post(client, "/v1/schemas", markup=markup).status_code == 400
-
-
-def test_a_prompt_that_does_not_fit_is_refused_with_its_place(client: httpx.Client):
+def test_markup_that_is_wrong_is_refused_and_a_prompt_with_its_place(client: httpx.Client) -> None:
+    entity = '<!DOCTYPE a [<!ENTITY b "c">]><schema name="x">&b;</schema>'
+    for markup in ("<schema", "x", entity):
+        assert post(client, "/v1/schemas", markup=markup).status_code == 400
     answer = post(client, "/v1/prompts", prompt='<prompt schema="travel"><plane/></prompt>')
     assert answer.status_code == 400
     assert "line 1" in answer.json()["error"]["message"]
@@ -102,7 +97,7 @@ def test_a_prompt_that_does_not_fit_is_refused_with_its_place(client: httpx.Clie
 
 def test_a_tenant_has_so_many_schemas_and_no_more(
     local: Connection, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setattr(registry, "MOST_SCHEMAS", 1)
     found = registry.Registry(None)
     owned = found.of("a", lambda: local.backend)

@@ -21,13 +21,15 @@ ROWS = [
     {"title": "C", "review": "A great film with a fine score."},
 ]
 PROMPT = "Is the review positive? Answer Yes or No."
+WHOLE: dict[str, Any] = {"rows": ROWS, "prompt": PROMPT, "labels": ["Yes", "No"]}
 
 
 def stream_of(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
-    return sink.getvalue().to_pybytes()
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
 
 
 def ask(client: httpx.Client, **body: Any) -> Any:
@@ -46,21 +48,19 @@ def expected(local: Connection) -> list[str | None]:
     return [found[row] for row in range(len(ROWS))]
 
 
-def test_answers_come_in_the_order_of_the_rows(client: httpx.Client, local: Connection):
-    found = ask(client, rows=ROWS, prompt=PROMPT, labels=["Yes", "No"])
+def test_answers_come_in_the_order_of_the_rows_and_equal_rows_are_asked_once(
+    client: httpx.Client, local: Connection
+) -> None:
+    found = ask(client, **WHOLE)
     assert [each["row"] for each in found["answers"]] == [0, 1, 2, 3]
     assert [each["answer"] for each in found["answers"]] == expected(local)
-
-
-def test_equal_rows_are_asked_once(client: httpx.Client):
-    report = ask(client, rows=ROWS, prompt=PROMPT, labels=["Yes", "No"])["report"]
+    report = found["report"]
     assert (report["rows"], report["calls"], report["order"]) == (4, 3, "tree")
 
 
 @pytest.mark.parametrize("as_", ["rows", "come"])
-def test_a_stream_has_each_row_once_and_the_report(client: httpx.Client, as_: str):
-    body = {"rows": ROWS, "prompt": PROMPT, "labels": ["Yes", "No"], "stream": True, "as": as_}
-    answer = client.post("/v1/relqueries", json=body)
+def test_a_stream_has_each_row_once_and_the_report(client: httpx.Client, as_: str) -> None:
+    answer = client.post("/v1/relqueries", json=WHOLE | {"stream": True, "as": as_})
     lines = [json.loads(line) for line in answer.text.splitlines()]
     rows = [line["row"] for line in lines[:-1]]
     assert (rows if as_ == "rows" else sorted(rows)) == [0, 1, 2, 3]
@@ -69,11 +69,11 @@ def test_a_stream_has_each_row_once_and_the_report(client: httpx.Client, as_: st
     assert lines[-1]["report"]["seconds"] > 0
 
 
-def test_a_table_can_be_rows_columns_or_arrow(client: httpx.Client):
+def test_a_table_can_be_rows_columns_or_arrow(client: httpx.Client) -> None:
     table = pa.Table.from_pylist(ROWS)
     more = {"prompt": PROMPT, "labels": ["Yes", "No"]}
     forms = [
-        ask(client, rows=ROWS, **more),
+        ask(client, **WHOLE),
         ask(client, columns=table.to_pydict(), **more),
         ask(client, arrow=b64encode(stream_of(table)).decode(), **more),
         client.post(
@@ -86,16 +86,15 @@ def test_a_table_can_be_rows_columns_or_arrow(client: httpx.Client):
     assert answers[1:] == answers[:1] * 3
 
 
-def test_answers_can_be_a_table(client: httpx.Client):
-    body = {"rows": ROWS, "prompt": PROMPT, "labels": ["Yes", "No"], "format": "arrow"}
-    answer = client.post("/v1/relqueries", json=body)
+def test_answers_can_be_a_table(client: httpx.Client) -> None:
+    answer = client.post("/v1/relqueries", json=WHOLE | {"format": "arrow"})
     table = pa.ipc.open_stream(answer.content).read_all()
-    whole = ask(client, rows=ROWS, prompt=PROMPT, labels=["Yes", "No"])
+    whole = ask(client, **WHOLE)
     assert table.column("answer").to_pylist() == [each["answer"] for each in whole["answers"]]
     assert json.loads(table.schema.metadata[b"relquery.report"])["rows"] == 4
 
 
-def test_a_template_says_where_the_fields_go_and_fields_which(client: httpx.Client):
+def test_a_template_says_where_the_fields_go_and_fields_which(client: httpx.Client) -> None:
     template = {"text": "{fields}Is it positive?", "system": "Be brief.", "field": "{value}"}
     one = ask(client, rows=ROWS, template=template, fields=["review"], labels=["Yes", "No"])
     assert one["report"]["calls"] == 3
@@ -104,7 +103,7 @@ def test_a_template_says_where_the_fields_go_and_fields_which(client: httpx.Clie
     assert one["report"]["prompt_tokens"] > same["report"]["prompt_tokens"]
 
 
-def test_an_answer_that_is_cut_off_says_so(client: httpx.Client):
+def test_an_answer_that_is_cut_off_says_so(client: httpx.Client) -> None:
     (answer,) = ask(client, rows=[{"a": "x"}], prompt="Write.", max_tokens=1)["answers"]
     assert answer["finish_reason"] == "length"
     assert "cut off" in answer["error"]
@@ -127,7 +126,7 @@ def test_an_answer_that_is_cut_off_says_so(client: httpx.Client):
         ({"rows": ROWS, "prompt": "x", "tempratur": 1}, "Did you mean 'temperature'"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(client: httpx.Client, body: Any, says: str):
+def test_what_cannot_be_asked_is_refused(client: httpx.Client, body: Any, says: str) -> None:
     answer = client.post("/v1/relqueries", json=body)
     assert answer.status_code == 400
     assert says in answer.json()["error"]["message"]

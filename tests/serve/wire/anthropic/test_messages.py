@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.serve.conftest import Running
+from tests.serve.cases import cases
+from tests.serve.conftest import Running, inside
 
 RULES = "Say whether the review is good or bad, in one word. " * 10
-ASKED = [
-    {"role": "user", "content": "Extract the name: My name is Sara Miller and I live in Paris."}
-]
+QUESTION = "Extract the name: My name is Sara Miller and I live in Paris."
+ASKED: Any = [{"role": "user", "content": QUESTION}]
 """The demo model answers with some names."""
 
 GREEDY = {"temperature": 0}  # the SDK does not name it any more
@@ -33,13 +33,24 @@ def client(server: Running) -> Iterator[anthropic.Anthropic]:
 def ask(client: anthropic.Anthropic, **fields: Any) -> anthropic.types.Message:
     usual = {"model": "demo", "max_tokens": 8, "messages": ASKED}
     extra = {**GREEDY, **fields.pop("extra_body", {})}
-    return client.messages.create(**{**usual, **fields}, extra_body=extra)
+    message: anthropic.types.Message
+    message = client.messages.create(**{**usual, **fields}, extra_body=extra)
+    return message
 
 
 def text_of(message: anthropic.types.Message) -> str:
     (block,) = message.content
     assert block.type == "text"
     return block.text
+
+
+def turn(content: Any) -> Any:
+    """A user's message."""
+    return [{"role": "user", "content": content}]
+
+
+def counted(client: anthropic.Anthropic, messages: Any, **more: Any) -> int:
+    return client.messages.count_tokens(model="demo", messages=messages, **more).input_tokens
 
 
 def block(text: str, ttl: str = "") -> dict[str, Any]:
@@ -57,25 +68,17 @@ def test_a_message_has_all_that_the_sdk_reads(client: anthropic.Anthropic) -> No
     assert usage.output_tokens == 3
     assert usage.input_tokens > 0
     assert (usage.cache_creation_input_tokens, usage.cache_read_input_tokens) == (0, 0)
+    assert ask(client, max_tokens=200).stop_reason == "end_turn", "it ends by itself"
 
 
-def test_an_answer_that_ends_by_itself_says_so(client: anthropic.Anthropic) -> None:
-    assert ask(client, max_tokens=200).stop_reason == "end_turn"
-
-
-def test_blocks_of_a_message_are_one_text(client: anthropic.Anthropic) -> None:
+def test_blocks_of_a_message_and_messages_of_one_role_in_a_row_are_one_turn(
+    client: anthropic.Anthropic,
+) -> None:
     parts = [block("Extract the name: My"), block(" name is Sara Miller and I live in Paris.")]
-    assert text_of(ask(client, messages=[{"role": "user", "content": parts}])) == text_of(
-        ask(client)
-    )
-
-
-def test_messages_of_one_role_in_a_row_are_one_turn(client: anthropic.Anthropic) -> None:
-    apart = [
-        {"role": "user", "content": text} for text in ("Extract the name:", "My name is Sara.")
-    ]
-    joined = [{"role": "user", "content": "Extract the name:\nMy name is Sara."}]
-    one, other = ask(client, messages=apart), ask(client, messages=joined)
+    assert text_of(ask(client, messages=turn(parts))) == text_of(ask(client))
+    apart = [*turn("Extract the name:"), *turn("My name is Sara.")]
+    one = ask(client, messages=apart)
+    other = ask(client, messages=turn("Extract the name:\nMy name is Sara."))
     assert text_of(one) == text_of(other)
     assert one.usage.input_tokens == other.usage.input_tokens
 
@@ -106,13 +109,13 @@ def test_a_stream_gives_the_events_and_the_message_of_an_answer(
     total = message.usage.input_tokens
     total += message.usage.cache_creation_input_tokens or 0
     total += message.usage.cache_read_input_tokens or 0
-    counted = client.messages.count_tokens(model="demo", messages=ASKED, system=RULES)  # type: ignore[arg-type]
-    assert total == counted.input_tokens
+    assert total == counted(client, ASKED, system=RULES)
 
 
 def test_a_stream_begins_with_the_tokens_of_its_prompt(client: anthropic.Anthropic) -> None:
     asked: dict[str, Any] = {"model": "demo", "max_tokens": 4, "messages": ASKED}
-    for system, repeated in ((RULES, False), ([block("At first. " * 30, "5m")], True)):
+    asked_twice: Any = [block("At first. " * 30, "5m")]
+    for system, repeated in ((RULES, False), (asked_twice, True)):
         starts = []
         for _ in range(1 + repeated):
             with client.messages.stream(**asked, system=system, extra_body=GREEDY) as stream:
@@ -122,11 +125,11 @@ def test_a_stream_begins_with_the_tokens_of_its_prompt(client: anthropic.Anthrop
         assert starts[-1].input_tokens == last.input_tokens > 0
         assert starts[-1].cache_read_input_tokens == read
         assert (read > 0) == repeated
-        counted = client.messages.count_tokens(model="demo", messages=ASKED, system=system)  # type: ignore[arg-type]
+        whole = counted(client, ASKED, system=system)
         for start in starts:
             created = start.cache_creation_input_tokens or 0
             kept = created + (start.cache_read_input_tokens or 0)
-            assert start.input_tokens + kept == counted.input_tokens
+            assert start.input_tokens + kept == whole
 
 
 def test_the_asynchronous_client_gets_the_same(
@@ -145,20 +148,10 @@ def test_the_asynchronous_client_gets_the_same(
 
 
 def test_a_last_message_of_the_assistant_is_continued(client: anthropic.Anthropic) -> None:
-    whole = ask(client, max_tokens=16)
-    text = text_of(whole).rstrip()
-    cut = text.rindex(" ") if " " in text else len(text) // 2
-    rest = text_of(
-        ask(client, messages=[*ASKED, {"role": "assistant", "content": text[:cut]}], max_tokens=16)
-    )
-    assert rest.startswith(text[cut:])
-
-
-def test_an_empty_last_message_of_the_assistant_begins_the_answer(
-    client: anthropic.Anthropic,
-) -> None:
-    empty = [*ASKED, {"role": "assistant", "content": ""}]
-    assert text_of(ask(client, messages=empty)) == text_of(ask(client))
+    text = text_of(ask(client, max_tokens=16)).rstrip()
+    for cut in (text.rindex(" ") if " " in text else len(text) // 2, 0):
+        begun = [*ASKED, {"role": "assistant", "content": text[:cut]}]
+        assert text_of(ask(client, messages=begun, max_tokens=16)).startswith(text[cut:])
 
 
 def test_an_answer_follows_a_schema(client: anthropic.Anthropic) -> None:
@@ -188,7 +181,7 @@ def test_tokens_up_to_the_last_breakpoint_are_created_then_read(
     def usage(question: str) -> anthropic.types.Usage:
         content = [block("A review. " * 30, "5m"), block(question)]
         system = [block("Hear: " + RULES, "1h")]
-        return ask(client, system=system, messages=[{"role": "user", "content": content}]).usage
+        return ask(client, system=system, messages=turn(content)).usage
 
     first, second = usage("Good?"), usage("Bad?")
     assert first.cache_creation is not None
@@ -200,14 +193,8 @@ def test_tokens_up_to_the_last_breakpoint_are_created_then_read(
     assert read + created == end
     assert created < 16, "all whole blocks are read"
     assert second.cache_creation.ephemeral_1h_input_tokens == 0
-    counted = client.messages.count_tokens(
-        model="demo",
-        system=[block("Hear: " + RULES)],
-        messages=[  # type: ignore[list-item]
-            {"role": "user", "content": "A review. " * 30 + "Good?"}
-        ],
-    )
-    assert first.input_tokens + end == counted.input_tokens
+    asked = turn("A review. " * 30 + "Good?")
+    assert first.input_tokens + end == counted(client, asked, system=[block("Hear: " + RULES)])
 
 
 def test_the_request_s_own_breakpoint_is_on_its_last_block(client: anthropic.Anthropic) -> None:
@@ -218,35 +205,11 @@ def test_the_request_s_own_breakpoint_is_on_its_last_block(client: anthropic.Ant
 
 def test_breakpoints_change_no_answer(client: anthropic.Anthropic) -> None:
     for cut in (3, 7, 12, 20):
-        text = str(ASKED[0]["content"])
-        content = [block(text[:cut], "5m"), block(text[cut:])]
-        message = ask(client, messages=[{"role": "user", "content": content}])
-        assert text_of(message) == text_of(ask(client))
+        content = [block(QUESTION[:cut], "5m"), block(QUESTION[cut:])]
+        assert text_of(ask(client, messages=turn(content))) == text_of(ask(client))
 
 
-@pytest.mark.parametrize(
-    ("fields", "named"),
-    [
-        ({"tools": [{"name": "f", "input_schema": {"type": "object"}}]}, "tools"),
-        ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, "thinking"),
-        ({"tool_choice": {"type": "any"}}, "tool_choice"),
-        ({"output_config": {"effort": "low"}}, "effort"),
-        ({"inference_geo": "eu"}, "inference_geo"),
-        ({"container": "c"}, "container"),
-        ({"extra_body": {"mcp_servers": [{"name": "x"}]}}, "mcp_servers"),
-        ({"extra_body": {"temprature": 1}}, "temperature"),
-        ({"extra_body": {"temperature": 1.5}}, "temperature"),
-        ({"max_tokens": -1}, "max_tokens"),
-        ({"messages": []}, "messages"),
-        ({"messages": [{"role": "user", "content": ""}]}, "messages.0"),
-        ({"messages": [*ASKED, {"role": "assistant", "content": "So "}]}, "white space"),
-        ({"stop_sequences": [""]}, "stop_sequences"),
-        ({"system": [block("a", "1h")] * 5}, "at most 4"),
-        ({"system": [block("a", "5m"), block("b", "1h")]}, "1h"),
-        ({"system": [block("a", "2h")]}, "ttl"),
-        ({"max_tokens": 0, "stream": True}, "stream"),
-    ],
-)
+@pytest.mark.parametrize(("fields", "named"), cases(__file__))
 def test_what_is_not_supported_is_refused_by_name(
     client: anthropic.Anthropic, fields: dict[str, Any], named: str
 ) -> None:
@@ -259,26 +222,25 @@ def test_what_is_not_supported_is_refused_by_name(
     assert body["request_id"] == raised.value.request_id
 
 
-@pytest.mark.parametrize("kind", ["image", "document", "tool_result", "thinking", "search_result"])
-def test_other_blocks_than_text_are_refused_by_name(client: anthropic.Anthropic, kind: str) -> None:
-    content = [block("Look."), {"type": kind, "source": {"type": "text", "data": "x"}}]
-    with pytest.raises(anthropic.BadRequestError, match=kind):
-        ask(client, messages=[{"role": "user", "content": content}])
+def test_other_blocks_than_text_are_refused_by_name(client: anthropic.Anthropic) -> None:
+    for kind in ("image", "document", "tool_result", "thinking", "search_result"):
+        content = [block("Look."), {"type": kind, "source": {"type": "text", "data": "x"}}]
+        with pytest.raises(anthropic.BadRequestError, match=kind):
+            ask(client, messages=turn(content))
 
 
 def test_a_model_that_is_not_served_is_not_found(client: anthropic.Anthropic) -> None:
     with pytest.raises(anthropic.NotFoundError, match="Served: demo"):
         ask(client, model="other")
     with pytest.raises(anthropic.NotFoundError):
-        client.messages.count_tokens(model="other", messages=ASKED)  # type: ignore[arg-type]
+        client.messages.count_tokens(model="other", messages=ASKED)
 
 
 def test_a_prompt_that_is_too_long_is_refused_but_counted(client: anthropic.Anthropic) -> None:
-    long = [{"role": "user", "content": "word " * 20_000}]
+    long = turn("word " * 20_000)
     with pytest.raises(anthropic.BadRequestError, match="context"):
         ask(client, messages=long)
-    counted = client.messages.count_tokens(model="demo", messages=long)  # type: ignore[arg-type]
-    assert counted.input_tokens > 19_000
+    assert counted(client, long) > 19_000
     asked: Any = {"model": "demo", "max_tokens": 5, "messages": long}
     with (
         pytest.raises(anthropic.APIStatusError, match="context"),
@@ -298,12 +260,8 @@ def test_max_tokens_is_needed(server: Running) -> None:
 
 def test_a_client_that_leaves_a_stream_holds_up_nobody(client: anthropic.Anthropic) -> None:
     for _ in range(3):
-        with client.messages.stream(
-            model="demo",
-            max_tokens=400,
-            extra_body=GREEDY,
-            messages=ASKED,  # type: ignore[arg-type]
-        ) as stream:
+        asked: dict[str, Any] = {"model": "demo", "max_tokens": 400, "extra_body": GREEDY}
+        with client.messages.stream(**asked, messages=ASKED) as stream:
             next(iter(stream.text_stream))
     assert text_of(ask(client))
 
@@ -333,7 +291,7 @@ MESSAGES = st.lists(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(messages=MESSAGES | JSON, system=TEXTS | st.lists(BLOCKS, max_size=2) | st.none())
 def test_any_messages_are_answered_or_refused(
     server: Running, web: httpx.Client, messages: Any, system: Any
@@ -351,3 +309,28 @@ def test_any_messages_are_answered_or_refused(
 def web() -> Iterator[httpx.Client]:
     with httpx.Client(headers={"content-type": "application/json"}) as web:
         yield web
+
+
+CACHE = 1024
+
+
+def asked_usage(url: str, text: str, control: dict[str, str] | None) -> dict[str, int]:
+    block = {"type": "text", "text": text, "cache_control": control}
+    body = {"model": "demo", "max_tokens": 2, "system": [block]}
+    body["messages"] = [{"role": "user", "content": "Fine."}]
+    answer = httpx.post(f"{url}/v1/messages", json=body, timeout=60)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, int] = answer.json()["usage"]
+    return found
+
+
+def test_what_a_breakpoint_ends_survives_a_storm_of_other_prompts() -> None:
+    control = {"type": "ephemeral"}
+    options = {"cache_tokens": CACHE}
+    with inside("simulated:step=0.0005", names=("demo",), options=options) as server:
+        created = asked_usage(server.url, RULES, control)["cache_creation_input_tokens"]
+        others = (asked_usage(server.url, f"{at} {RULES}", None) for at in range(16))
+        sent = sum(usage["input_tokens"] for usage in others)
+        later = asked_usage(server.url, RULES, control)
+    assert sent > 2 * CACHE
+    assert later["cache_read_input_tokens"] > created - 16

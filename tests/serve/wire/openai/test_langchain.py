@@ -10,6 +10,8 @@ from pydantic import BaseModel, SecretStr
 
 from tests.serve.conftest import Running
 
+pytestmark = pytest.mark.long
+
 REVIEW = "Is the review positive?\nreviewcontent: A wonderful film with a strong plot.\n"
 
 

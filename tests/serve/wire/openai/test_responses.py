@@ -9,6 +9,8 @@ import openai
 import pytest
 from pydantic import BaseModel
 
+from tests.serve.cases import cases
+
 REVIEW = "Is the review positive?\nreviewcontent: A wonderful film with a strong plot.\n"
 STORY = "Tell me about the films that you have seen, and the people in them."
 
@@ -20,34 +22,21 @@ def test_an_input_is_answered_like_a_chat(client: openai.OpenAI) -> None:
 
 
 def test_instructions_and_messages_are_one_chat(client: openai.OpenAI) -> None:
-    chat = client.chat.completions.create(
-        model="demo",
-        messages=[
-            {"role": "system", "content": "Be brief."},
-            {"role": "user", "content": "Hello"},
-            {"role": "assistant", "content": "Yes"},
-            {"role": "user", "content": REVIEW},
-        ],
-        temperature=0,
-    )
-    found = client.responses.create(
-        model="demo",
-        instructions="Be brief.",
-        input=[
-            {"role": "user", "content": [{"type": "input_text", "text": "Hello"}]},
-            {
-                "type": "message",
-                "id": "msg_1",
-                "status": "completed",
-                "role": "assistant",
-                "content": [{"type": "output_text", "text": "Yes", "annotations": []}],
-            },
-            {"role": "user", "content": REVIEW},
-        ],
-        temperature=0,
-    )
-    assert chat.usage is not None
-    assert found.usage is not None
+    said: Any = [
+        {"role": "user", "content": "Hello"},
+        {"role": "assistant", "content": "Yes"},
+        {"role": "user", "content": REVIEW},
+    ]
+    parts = [{"type": "output_text", "text": "Yes", "annotations": []}]
+    given: Any = [
+        {"role": "user", "content": [{"type": "input_text", "text": "Hello"}]},
+        said[1] | {"type": "message", "id": "m", "status": "completed", "content": parts},
+        said[2],
+    ]
+    system: Any = {"role": "system", "content": "Be brief."}
+    usual: Any = {"model": "demo", "temperature": 0}
+    chat: Any = client.chat.completions.create(messages=[system, *said], **usual)
+    found: Any = client.responses.create(instructions="Be brief.", input=given, **usual)
     assert found.usage.input_tokens == chat.usage.prompt_tokens
     assert found.output_text == chat.choices[0].message.content
     assert found.usage.input_tokens_details.cached_tokens > 0
@@ -64,29 +53,17 @@ def test_a_cut_response_is_incomplete(client: openai.OpenAI) -> None:
 
 @pytest.mark.parametrize("most", [3, 200])
 def test_events_come_in_the_order_that_the_client_reads(client: openai.OpenAI, most: int) -> None:
-    events = list(
-        client.responses.create(
-            model="demo", input=STORY, max_output_tokens=most, temperature=1.5, stream=True
-        )
-    )
+    asked: Any = {"max_output_tokens": most, "temperature": 1.5, "stream": True}
+    events: Any = list(client.responses.create(model="demo", input=STORY, **asked))
     assert [event.sequence_number for event in events] == list(range(len(events)))
-    kinds = [event.type for event in events]
-    assert kinds[:4] == [
-        "response.created",
-        "response.in_progress",
-        "response.output_item.added",
-        "response.content_part.added",
-    ]
-    assert set(kinds[4:-4]) <= {"response.output_text.delta"}
-    last: Any = events[-1]
-    assert kinds[-4:] == [
-        "response.output_text.done",
-        "response.content_part.done",
-        "response.output_item.done",
-        f"response.{last.response.status}",
-    ]
-    deltas = "".join(event.delta for event in events if event.type == "response.output_text.delta")
-    assert deltas == last.response.output_text
+    kinds = [event.type.removeprefix("response.") for event in events]
+    begin = ["created", "in_progress", "output_item.added", "content_part.added"]
+    end = ["output_text.done", "content_part.done", "output_item.done"]
+    assert kinds[:4] == begin
+    assert set(kinds[4:-4]) <= {"output_text.delta"}
+    last = events[-1].response
+    assert kinds[-4:] == [*end, last.status]
+    assert "".join(event.delta for event in events[4:-4]) == last.output_text
 
 
 def test_the_clients_own_stream_helper_reads_them(client: openai.OpenAI) -> None:
@@ -106,20 +83,10 @@ def test_answers_follow_a_schema(client: openai.OpenAI) -> None:
     assert json.loads(found.output_text) == found.output_parsed.model_dump()
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"store": True},
-        {"previous_response_id": "resp_1"},
-        {"tools": [{"type": "web_search"}]},
-        {"background": True},
-        {"conversation": "conv_1"},
-        {"reasoning": {"effort": "high"}},
-        {"include": ["message.output_text.logprobs"]},
-        {"truncation": "auto"},
-    ],
-)
-def test_what_is_not_supported_is_refused_by_name(client: openai.OpenAI, more: Any) -> None:
+@pytest.mark.parametrize(("more", "param"), cases(__file__))
+def test_what_is_not_supported_is_refused_by_name(
+    client: openai.OpenAI, more: Any, param: str
+) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
         client.responses.create(model="demo", input=REVIEW, **more)
-    assert caught.value.param == next(iter(more))
+    assert caught.value.param == param

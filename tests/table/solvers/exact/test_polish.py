@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relquery.arrays import Int64s
+from relquery.arrays import Int32s, Int64s
 from relquery.table.columns import encode
 from relquery.table.cost.weigh import beginnings_of, weigh
 from relquery.table.items import Items, itemize
@@ -20,11 +20,12 @@ from relquery.table.solvers.exact.search import cheapest_tree
 
 ENOUGH = 10**7  # arcs; every table here is solved
 TEXTS = ["", "a", "ab", "abc", "abd", "b", "x y", "x z"]
-Sent = tuple[Int64s, np.ndarray]
+Sent = tuple[Int64s, Int32s]
+Posed = tuple[Items, Int64s, Beginnings | None]
 
 
 @st.composite
-def tables(draw: st.DrawFn) -> tuple[Items, Int64s, Beginnings | None]:
+def tables(draw: st.DrawFn) -> Posed:
     """Up to 7 rows of up to 3 columns, weighed by tokens or as in the paper."""
     rows, slots = draw(st.integers(2, 7)), draw(st.integers(1, 3))
     column = st.lists(st.sampled_from(TEXTS), min_size=rows, max_size=rows)
@@ -46,18 +47,14 @@ def sent_in(items: Items, random: np.random.Generator) -> Sent:
 
 
 @given(tables())
-def test_no_tree_costs_less_than_its_distinct_beginnings(
-    table: tuple[Items, Int64s, Beginnings | None],
-) -> None:
+def test_no_tree_costs_less_than_its_distinct_beginnings(table: Posed) -> None:
     items, weights, texts = table
     common = int(build_lattice(items.slots, weights, texts).weight[0])
     assert least_cost(items.slots, weights, texts) - common <= cost_of(*table)
 
 
 @given(tables(), st.integers(0, 9))
-def test_a_polished_schedule_is_the_best_one(
-    table: tuple[Items, Int64s, Beginnings | None], seed: int
-) -> None:
+def test_a_polished_schedule_is_the_best_one(table: Posed, seed: int) -> None:
     items, weights, texts = table
     sent, stopped = sent_in(items, np.random.default_rng(seed)), np.zeros(1, np.bool_)
     better = polish(items.slots, weights, texts, sent, 5.0, stopped)
@@ -72,9 +69,7 @@ def test_a_polished_schedule_is_the_best_one(
 
 
 @given(tables(), st.integers(0, 9))
-def test_arcs_lead_to_the_same_parents_as_a_look_at_all_nodes(
-    table: tuple[Items, Int64s, Beginnings | None], seed: int
-) -> None:
+def test_arcs_lead_to_the_same_parents_as_a_look_at_all_nodes(table: Posed, seed: int) -> None:
     items, weights, texts = table
     lattice = build_lattice(items.slots, weights, texts)
     random = np.random.default_rng(seed)

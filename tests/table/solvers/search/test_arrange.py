@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 
-from relquery.arrays import Int32s, Int64s
 from relquery.table.columns import encode
 from relquery.table.items import Items, itemize
 from relquery.table.measure import hits
@@ -16,8 +15,8 @@ from relquery.table.solvers.search.climb import insert_all, new_search
 from relquery.table.solvers.search.trie import Trie, new_trie
 from relquery.table.solvers.segment import Problem, pose
 from tests.table import reference
-from tests.table.solvers.problems import sequences, worth_of
-from tests.table.strategies import bags_of, columns_of, names_of, tables
+from tests.table.solvers.problems import rows_below, sequences, worth_of
+from tests.table.strategies import tables
 
 TOWNS = ["Aarau", "Aachen", "Bern", "Berlin", "Bergen", "Basel", "Bath", "Cork", "Como", "Cologne"]
 
@@ -28,10 +27,6 @@ def grown(items: Items) -> tuple[Problem, Trie]:
     trie, search = new_trie(problem.items), new_search(problem.items, problem.weights)
     insert_all(trie, search, problem.items, np.arange(problem.items.shape[1]))
     return problem, trie
-
-
-def sent_by(rows: Int64s, fields: Int32s) -> reference.Sent:
-    return [(int(row), fields[row].tolist()) for row in rows]
 
 
 def siblings_share(trie: Trie) -> bool:
@@ -46,22 +41,15 @@ def siblings_share(trie: Trie) -> bool:
     return False
 
 
-@settings(max_examples=200)
 @given(tables(bags=True))
 def test_rows_of_a_node_stand_together_and_nothing_is_lost(table: reference.Table) -> None:
     if not table.classes or not table.cells:
         return
-    items = itemize(columns_of(table), bags_of(table))
+    items = itemize(table.columns, table.bags)
     problem, trie = grown(items)
-    in_trie = [0.0] * len(trie.parent)
-    for leaf in trie.leaf:
-        node = leaf
-        while node > 0:
-            in_trie[node] += 1
-            node = trie.parent[node]
     least = sum(
         (count - 1) * problem.weights[trie.label[node, trie.begin[node] : trie.end[node]]].sum()
-        for node, count in enumerate(in_trie)
+        for node, count in enumerate(rows_below(trie))
         if count > 1
     )
     rows, fields = arrange(trie, texts_of(items), items.slots)
@@ -69,38 +57,32 @@ def test_rows_of_a_node_stand_together_and_nothing_is_lost(table: reference.Tabl
     assert worth_of(Objective(), items.characters, sent) >= least
 
 
-@settings(max_examples=200)
 @given(tables(bags=True))
 @example(reference.Table([["ccc", "bb"], ["bb", "bb"], ["bb", "bbb"]], [0, 0], [0, 1]))
 def test_the_previous_row_hits_as_much_as_any_earlier_row_does(table: reference.Table) -> None:
     if not table.classes or not table.cells:
         return
-    items = itemize(columns_of(table), bags_of(table))
+    items = itemize(table.columns, table.bags)
     _, trie = grown(items)
     if siblings_share(trie):
         return
     rows, fields = arrange(trie, texts_of(items), items.slots)
-    sent, names = sent_by(rows, fields), names_of(table)
-    of_previous = reference.hit_rate(table, names, sent, window=1)
-    assert of_previous == pytest.approx(reference.hit_rate(table, names, sent))
+    sent = [(row, fields[row].tolist()) for row in rows.tolist()]
+    of_previous = reference.hit_rate(table, sent, window=1)
+    assert of_previous == pytest.approx(reference.hit_rate(table, sent))
     assert of_previous == pytest.approx(hits(items, rows, fields[rows]).rate)
 
 
 def test_siblings_begin_with_the_column_that_agrees_most_in_alphabetical_order() -> None:
-    data = {"key": [f"{i}{town}" for i, town in enumerate(TOWNS)], "town": TOWNS}
-    items = itemize(encode(data))
-    rows, fields = arrange(grown(items)[1], texts_of(items), items.slots)
-    assert fields[:, 0].tolist() == [1] * len(TOWNS)
-    assert [TOWNS[row] for row in rows] == sorted(TOWNS)
-
-
-def test_a_column_that_only_few_siblings_have_left_is_not_asked_of_the_others() -> None:
-    towns = ["Bern"] * 3 + ["Berlin"] * 3 + ["Bergen"]
-    numbers = [f"{i}" for i in range(7)]
-    items = itemize(encode({"number": numbers, "town": towns}))
-    rows, fields = arrange(grown(items)[1], texts_of(items), items.slots)
-    assert fields[:, 0].tolist() == [1] * 7
-    assert [towns[row] for row in rows] == sorted(towns)
+    few = ["Bern"] * 3 + ["Berlin"] * 3 + ["Bergen"]  # only few siblings have "number" left
+    for key, towns in (
+        ([f"{i}{town}" for i, town in enumerate(TOWNS)], TOWNS),
+        ([f"{i}" for i in range(7)], few),
+    ):
+        items = itemize(encode({"key": key, "town": towns}))
+        rows, fields = arrange(grown(items)[1], texts_of(items), items.slots)
+        assert fields[:, 0].tolist() == [1] * len(towns)
+        assert [towns[row] for row in rows] == sorted(towns)
 
 
 def test_both_copies_of_a_passage_are_sent() -> None:

@@ -48,6 +48,13 @@ def results(client: openai.OpenAI, file: str | None) -> dict[str, Any]:
     return found
 
 
+def begun(client: openai.OpenAI, file: str, endpoint: Any = CHAT, **more: Any) -> Batch:
+    """A batch of a file that is there."""
+    return client.batches.create(
+        input_file_id=file, endpoint=endpoint, completion_window="24h", **more
+    )
+
+
 Run = Callable[..., Batch]
 
 
@@ -56,9 +63,6 @@ def run(client: openai.OpenAI) -> Run:
     """A function that runs a batch of these lines to its end."""
 
     def run(lines: Iterable[Any], endpoint: Any = CHAT) -> Batch:
-        batch = client.batches.create(
-            input_file_id=uploaded(client, lines), endpoint=endpoint, completion_window="24h"
-        )
-        return ended(client, batch)
+        return ended(client, begun(client, uploaded(client, lines), endpoint))
 
     return run

@@ -1,4 +1,4 @@
-"""Batches, with OpenAI's client."""
+"""Files and batches, with OpenAI's client."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import openai
 import pytest
 
 from tests.serve.wire.openai.batches.conftest import (
-    CHAT,
     REVIEW,
     Run,
+    begun,
     ended,
     line,
     results,
@@ -115,9 +115,7 @@ def test_an_empty_file_fails_the_batch(run: Run) -> None:
 
 def test_a_cancelled_batch_keeps_the_answers_that_it_has(client: openai.OpenAI, run: Run) -> None:
     lines = [line(at, temperature=2, seed=at, max_tokens=500, n=4) for at in range(400)]
-    batch = client.batches.create(
-        input_file_id=uploaded(client, lines), endpoint=CHAT, completion_window="24h"
-    )
+    batch = begun(client, uploaded(client, lines))
     assert client.batches.cancel(batch.id).status in ("cancelling", "cancelled")
     batch = ended(client, batch)
     assert batch.status == "cancelled"
@@ -132,7 +130,7 @@ def test_batches_that_are_cancelled_at_once_end_as_cancelled(client: openai.Open
     lines = [line(at, temperature=2, seed=at, max_tokens=200, n=4) for at in range(50)]
     file = uploaded(client, lines)
     for _ in range(10):
-        batch = client.batches.create(input_file_id=file, endpoint=CHAT, completion_window="24h")
+        batch = begun(client, file)
         assert client.batches.cancel(batch.id).status in ("cancelling", "cancelled")
         assert ended(client, batch).status == "cancelled"
 
@@ -146,12 +144,7 @@ def test_batches_are_listed_by_pages_the_latest_first(client: openai.OpenAI, run
 
 
 def test_metadata_come_back(client: openai.OpenAI) -> None:
-    batch = client.batches.create(
-        input_file_id=uploaded(client, [line(0)]),
-        endpoint=CHAT,
-        completion_window="24h",
-        metadata={"night": "1"},
-    )
+    batch = begun(client, uploaded(client, [line(0)]), metadata={"night": "1"})
     assert client.batches.retrieve(batch.id).metadata == {"night": "1"}
 
 
@@ -159,13 +152,47 @@ def test_what_does_not_exist_is_not_found(client: openai.OpenAI) -> None:
     with pytest.raises(openai.NotFoundError):
         client.batches.retrieve("batch_1")
     with pytest.raises(openai.NotFoundError):
-        client.batches.create(
-            input_file_id="../../etc/passwd", endpoint=CHAT, completion_window="24h"
-        )
+        begun(client, "../../etc/passwd")
     with pytest.raises(openai.BadRequestError) as caught:
-        client.batches.create(
-            input_file_id=uploaded(client, [line(0)]),
-            endpoint="/v1/embeddings",
-            completion_window="24h",
-        )
+        begun(client, uploaded(client, [line(0)]), "/v1/embeddings")
     assert caught.value.param == "endpoint"
+
+
+CONTENT = b'{"a": 1}\n' * 1000
+
+
+def test_a_file_comes_back_as_it_was_sent(client: openai.OpenAI) -> None:
+    file = client.files.create(file=("lines.jsonl", CONTENT), purpose="batch")
+    assert (file.filename, file.bytes, file.purpose) == ("lines.jsonl", len(CONTENT), "batch")
+    assert client.files.retrieve(file.id) == file
+    assert client.files.content(file.id).content == CONTENT
+
+
+def test_a_files_name_says_nothing_about_where_it_lies(client: openai.OpenAI) -> None:
+    file = client.files.create(file=("../../../x.jsonl", CONTENT), purpose="batch")
+    assert file.id.startswith("file-")
+    assert client.files.content(file.id).content == CONTENT
+    for name in ("..%2F..%2Fx", "file-1", file.id + "%00"):
+        with pytest.raises(openai.NotFoundError):
+            client.files.content(name)
+
+
+def test_files_are_listed_until_they_are_deleted(client: openai.OpenAI) -> None:
+    first, second = (
+        client.files.create(file=("x.jsonl", CONTENT), purpose="batch").id for _ in range(2)
+    )
+    listed = [file.id for file in client.files.list(limit=1)]  # page by page
+    assert listed.index(second) < listed.index(first)  # a batch that ends may add others
+    assert len(client.files.list(limit=1).data) == 1
+    assert client.files.delete(first).deleted
+    assert first not in [file.id for file in client.files.list()]
+    with pytest.raises(openai.NotFoundError):
+        client.files.retrieve(first)
+
+
+def test_other_purposes_and_fields_are_refused(client: openai.OpenAI) -> None:
+    colour: dict[str, Any] = {"purpose": "batch", "extra_body": {"colour": "red"}}
+    for more, param in (({"purpose": "vision"}, "purpose"), (colour, "colour")):
+        with pytest.raises(openai.BadRequestError) as caught:
+            client.files.create(file=("x.jsonl", CONTENT), **more)
+        assert caught.value.param == param

@@ -1,4 +1,4 @@
-"""A portion of a batch under an engine that breaks, without an engine."""
+"""Lines of a batch become relQueries, also under an engine that breaks; without an engine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from relquery.serve.flow import Flow
 from relquery.serve.wire.openai.batches import running
 from relquery.serve.wire.openai.batches.lines import Line
 from relquery.serve.wire.openai.batches.results import Results
-from relquery.serve.wire.openai.choices import Question
+from relquery.serve.wire.openai.batches.running import grouped
+from relquery.serve.wire.openai.choices import Question, choices_of
 
 Broken = Callable[[list[Any]], BaseException | None]
 BAD = Sampling(schema="{}")
@@ -47,7 +48,7 @@ class Breaking:
         if isinstance(error, HttpError):
             raise error
         flow = Flow(len(texts), lambda _: None)
-        flow.shares = [SimpleNamespace()]  # type: ignore[list-item]
+        flow.shares = [SimpleNamespace()]
         answered = texts if error is None else texts[: isinstance(error, EngineEndedError)]
         for at, text in enumerate(answered):
             flow.add(at, Answer(text, Finish.STOP))
@@ -97,3 +98,29 @@ def test_a_full_queue_is_waited_for(tmp_path: Path) -> None:
     server = Breaking(lambda _: HttpError(429, "full") if len(server.asked) < 4 else None)
     assert run(tmp_path, server, [Sampling()]).succeeded == 1
     assert len(server.asked) == 4
+
+
+GREEDY, WARM = Sampling(), Sampling(temperature=1.0)
+FORM: Any = None
+
+
+def asked(text: str, *samplings: Sampling, n: int = 1) -> Question:
+    """A line that asks one prompt."""
+    return Question(*choices_of([(Span(text),)], samplings, n), FORM)
+
+
+def test_lines_with_equal_sampling_are_asked_together_in_their_order() -> None:
+    lines = [asked("a", GREEDY), asked("b", WARM, n=2), asked("c", GREEDY), asked("d", WARM)]
+    groups, places = grouped(lines)
+    found = [([prompt[0].content for prompt in prompts], each) for prompts, each in groups]
+    assert found == [(["a", "c"], GREEDY), (["b", "b", "d"], WARM)]
+    assert places == [(0, 0), (2, 0), (1, 0), (1, 1), (3, 0)]
+
+
+def test_choices_with_samplings_of_their_own_are_put_back_in_order() -> None:
+    prompts = [(Span("a"),), (Span("b"),)]
+    groups, places = choices_of(prompts, [GREEDY, WARM], 2)
+    assert [len(each) for each, _ in groups] == [2, 2]
+    answers: Any = ["a greedy", "b greedy", "a warm", "b warm"]
+    in_order: Any = Question(groups, places, FORM).in_order(answers)
+    assert list(in_order) == ["a greedy", "a warm", "b greedy", "b warm"]

@@ -1,4 +1,4 @@
-"""What files and batches leave on disk, and whose they are."""
+"""What files and batches leave on disk, and whose they are; whoever is cancelled meanwhile."""
 
 from __future__ import annotations
 
@@ -6,21 +6,25 @@ import asyncio
 import io
 import json
 import os
+import time
+from contextlib import suppress
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
+from relquery.serve.access.gate import Gate
 from relquery.serve.errors import HttpError
 from relquery.serve.server import Server
 from relquery.serve.wire.openai.batches import batches as all_batches
 from relquery.serve.wire.openai.batches.batches import Batches
-from relquery.serve.wire.openai.batches.files import Files
+from relquery.serve.wire.openai.batches.files import Files, StoredFile
 from relquery.serve.wire.openai.batches.folder import Folder
-from relquery.serve.wire.openai.batches.record import Record
+from relquery.serve.wire.openai.batches.record import ENDED, Record
 from relquery.serve.wire.openai.batches.results import Results
+from relquery.serve.wire.openai.batches.writing import to_its_end
 
 
 def test_a_file_is_found_by_its_tenant_alone_also_after_a_restart(tmp_path: Path) -> None:
@@ -129,3 +133,77 @@ def test_a_batch_that_is_cancelled_while_its_file_is_read_stays_so(
 
     monkeypatch.setattr(all_batches, "validate", slow)
     assert asyncio.run(cancelled()) == "cancelled"
+
+
+@pytest.mark.parametrize("wait", range(0, 28, 4))
+def test_saves_are_never_beside_each_other(
+    wait: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """wait: milliseconds between the batch and its end."""
+    busy, save = Lock(), Folder.save
+
+    def slow(folder: Folder, name: str, value: dict[str, Any]) -> None:
+        assert busy.acquire(blocking=False)
+        time.sleep(0.01)
+        save(folder, name, value)
+        busy.release()
+
+    monkeypatch.setattr(Folder, "save", slow)
+    monkeypatch.setattr(all_batches, "validate", lambda *_: (0, []))
+    server: Any = SimpleNamespace(
+        config=SimpleNamespace(max_waiting=4), stopping=False, gate=Gate()
+    )
+
+    async def run() -> str:
+        batches = Batches(server, tmp_path)
+        file = StoredFile("file-1", "me", "a.jsonl", "batch", 0, 0)
+        batches.files.path(file.id).touch()
+        record = await batches.create(file, "/v1/completions", None)
+        if wait:
+            await asyncio.sleep(wait / 1000)
+        with suppress(HttpError):  # it has ended already
+            await batches.cancel(record)
+        while True:
+            (path,) = (tmp_path / "batches").glob("*.json")
+            kept = json.loads(path.read_text())
+            if kept["status"] in ENDED:
+                return str(kept["status"])
+            await asyncio.sleep(0.001)
+
+    status = asyncio.run(asyncio.wait_for(run(), 10))
+    assert status == "cancelled" or (status == "completed" and wait > 10)
+
+
+def test_the_value_and_the_error_of_a_function_come_back() -> None:
+    async def value() -> int:
+        return await to_its_end(int, "12")
+
+    async def error() -> int:
+        return await to_its_end(int, "x")
+
+    assert asyncio.run(value()) == 12
+    with pytest.raises(ValueError, match="invalid literal"):
+        asyncio.run(error())
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_who_is_cancelled_waits_until_the_thread_has_ended(times: int) -> None:
+    go, ended = Event(), Event()
+
+    def write() -> None:
+        go.wait()
+        ended.set()
+
+    async def run() -> None:
+        task = asyncio.create_task(to_its_end(write))
+        for _ in range(times):
+            await asyncio.sleep(0.01)
+            task.cancel()
+        await asyncio.sleep(0.01)
+        assert not task.done()
+        go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert ended.is_set()
+
+    asyncio.run(run())

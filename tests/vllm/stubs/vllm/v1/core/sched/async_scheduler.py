@@ -4,6 +4,4 @@ from __future__ import annotations
 
 from vllm.v1.core.sched.scheduler import Scheduler
 
-
-class AsyncScheduler(Scheduler):
-    pass
+AsyncScheduler = type("AsyncScheduler", (Scheduler,), {})

@@ -196,7 +196,7 @@ class Scheduler:
     def _handle_blocked_waiting_request(self, request: Request) -> bool:
         if request.status == RequestStatus.WAITING_FOR_GRAMMAR and request.request_id in self.ready:
             request.status = RequestStatus.WAITING
-        return request.status != RequestStatus.WAITING_FOR_GRAMMAR
+        return bool(request.status != RequestStatus.WAITING_FOR_GRAMMAR)
 
     def _hits(self, request: Request) -> list[KVCacheBlock]:
         hits = []

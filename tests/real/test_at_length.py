@@ -1,0 +1,129 @@
+"""Real models against `transformers`, which computes the same there and then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import relquery as rq
+from relquery.prompt import Role, Span
+from tests.real.conftest import needed
+from tests.real.golden import answers, same, spans_answer
+from tests.real.prompts import rows, sentences
+from tests.real.reference import Reference
+from tests.real.test_smollm2 import given, spans
+
+pytestmark = pytest.mark.long
+COUNT, TOKENS = 200, 12
+ODD = [
+    "\ufffd\u0000\u0001 bytes",
+    "\U00013080\U000131a3 and \ua66e",
+    "\U0001f469\u200d\U0001f469\u200d\U0001f467",
+    "\u202eright to left",
+    "zero\u200bwidth\ufeff",
+    "\ufdfa \uff71 \u2177",
+    "\U0001f9ff" * 20,
+]
+
+
+@pytest.fixture(scope="module", params=["smollm2", "gemma3"])
+def folder(request: pytest.FixtureRequest) -> Path:
+    return needed(request.param)
+
+
+@pytest.fixture(scope="module")
+def exact(folder: Path) -> Reference:
+    return Reference(folder, torch.float32)
+
+
+@pytest.fixture(scope="module")
+def engine(folder: Path) -> Iterator[rq.Engine]:
+    with rq.Engine(str(folder), dtype="float32") as opened:
+        yield opened
+
+
+def prompt_of(reference: Reference, text: str) -> Any:
+    """A user's message; plain text for a model without a chat template."""
+    return text if reference.tokenizer.chat_template else (Span(text, Role.NONE),)
+
+
+def test_float32_gives_the_same_tokens(engine: rq.Engine, exact: Reference) -> None:
+    asked = rows(COUNT)
+    prompts = [prompt_of(exact, row.prompt) for row in asked]
+    found = engine.submit(prompts, max_tokens=TOKENS).result()
+    assert given(found) == answers(exact, asked, TOKENS)
+
+
+def test_bfloat16_is_as_near_as_two_stock_implementations(folder: Path) -> None:
+    asked = rows(COUNT)
+    stock = {
+        attention: answers(Reference(folder, torch.bfloat16, attention), asked, TOKENS)
+        for attention in ("eager", "sdpa")
+    }
+    with rq.Engine(str(folder), dtype="bfloat16") as rounded:
+        exact = Reference(folder, torch.float32)
+        prompts = [prompt_of(exact, row.prompt) for row in asked]
+        found = given(rounded.submit(prompts, max_tokens=TOKENS).result())
+    nearest = max(same(found, each) for each in stock.values())
+    assert nearest >= same(stock["eager"], stock["sdpa"])
+
+
+def test_spans_attend_to_themselves_alone(engine: rq.Engine, exact: Reference) -> None:
+    if exact.tokenizer.bos_token_id in exact.tokenizer("x")["input_ids"]:
+        pytest.skip("the reference puts a token before each part")
+    found = engine.submit([spans(number) for number in range(20)], max_tokens=TOKENS).result()
+    expected = [spans_answer(exact, number, TOKENS) for number in range(20)]
+    assert given(found) == expected
+
+
+def test_text_of_bytes_without_tokens(engine: rq.Engine, exact: Reference) -> None:
+    prompts = [prompt_of(exact, f"Repeat: {text}") for text in ODD]
+    found = given(engine.submit(prompts, max_tokens=TOKENS).result())
+    asked = [exact.chat(("user", f"Repeat: {text}")) for text in ODD]
+    assert found == [exact.greedy(ids, TOKENS) for ids in asked]
+
+
+def test_a_chat_of_five_turns(engine: rq.Engine, exact: Reference) -> None:
+    if not exact.tokenizer.chat_template:
+        pytest.skip("a model without a chat template")
+    turns: list[tuple[str, str]] = []
+    for text in sentences(5):
+        turns.append(("user", text))
+        prompt = tuple(Span(said, Role(role), begins=True) for role, said in turns)
+        (answer,) = engine.submit([prompt], max_tokens=TOKENS).result()
+        assert given([answer]) == [exact.greedy(exact.chat(*turns), TOKENS)]
+        turns.append(("assistant", (answer.text or "").strip()))
+
+
+def test_a_limit_gives_the_rows_that_pass(folder: Path, exact: Reference) -> None:
+    if not exact.tokenizer.chat_template:
+        pytest.skip("a model without a chat template")
+    asked = rows(COUNT)[:40]
+    query = """SELECT id FROM (SELECT unnest($ids) AS id, unnest($texts) AS text)
+        WHERE AI_FILTER('Is this review positive? Answer Yes or No.', text) {}"""
+    with rq.connect(str(folder), order="original", dtype="float32") as con:
+        given = {"ids": [row.row for row in asked], "texts": [row.text for row in asked]}
+        whole = [row[0] for row in con.sql(query.format(""), given).fetchall()]
+        limited = [row[0] for row in con.sql(query.format("LIMIT 5"), given).fetchall()]
+    assert len(limited) == min(5, len(whole))
+    assert set(limited) <= set(whole)
+
+
+def test_an_encoder_gives_the_vectors_of_its_own_network() -> None:
+    from transformers import AutoModel, AutoTokenizer
+
+    folder, texts = needed("minilm"), sentences(200)
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+    network: Any = AutoModel.from_pretrained(folder).eval()
+    expected = []
+    with torch.inference_mode():
+        for text in texts:  # one at a time: nothing is padded
+            states = network(**tokenizer(text, return_tensors="pt")).last_hidden_state[0]
+            expected.append(torch.nn.functional.normalize(states.mean(0), dim=0).numpy())
+    found = rq.load_embedder(str(folder)).embed(texts)
+    assert np.abs(np.asarray(found) - np.stack(expected)).max() < 1e-5
