@@ -71,6 +71,7 @@ def test_only_evaluations_with_a_key_are_compared(con: Connection) -> None:
         scored(con, "a").compare(scored(con, "b", key="id + 5 AS id"))
     found = scored(con, "aa")
     others: list[Any] = ["x", None]
+    said = r"must get another evaluation. Write first.compare\("
     for other in others:
-        with pytest.raises(ConfigError, match=r"get another evaluation. Write first.compare\("):
+        with pytest.raises(ConfigError, match=said):
             found.compare(other)

@@ -98,7 +98,7 @@ def test_bfloat16_is_as_near_as_two_stock_implementations(asked: list[Row]) -> N
 def test_ten_streams_at_once(asked: list[Row]) -> None:
     def stream(url: str, row: Row) -> str:
         body = {
-            "model": "smollm2",
+            "model": str(needed("smollm2")),
             "messages": [{"role": "user", "content": row.prompt}],
             "max_tokens": TOKENS,
             "temperature": 0,
@@ -106,6 +106,7 @@ def test_ten_streams_at_once(asked: list[Row]) -> None:
         }
         text = ""
         with httpx.stream("POST", f"{url}/v1/chat/completions", json=body, timeout=60) as events:
+            assert events.status_code == 200
             for line in events.iter_lines():
                 if line.startswith("data: {"):
                     for choice in json.loads(line.removeprefix("data: "))["choices"]:

@@ -88,13 +88,14 @@ ALIBI: dict[str, Callable[[], Any]] = {
     ),
 }
 """Networks with adapters, whose positions are biases."""
+SHAPES: dict[str, dict[str, Any]] = {
+    "falcon": {"multi_query": True},
+    "falcon_grouped": {"new_decoder_architecture": True, "num_kv_heads": 2},
+    "falcon_many": {"multi_query": False, "parallel_attn": False, "bias": True},
+}
 FALCON: dict[str, Callable[[], Any]] = {
-    name: made("Falcon", COMMON, WIDE, settings, ffn_hidden_size=64, alibi=False)
-    for name, settings in {
-        "falcon": {"multi_query": True},
-        "falcon_grouped": {"new_decoder_architecture": True, "num_kv_heads": 2},
-        "falcon_many": {"multi_query": False, "parallel_attn": False, "bias": True},
-    }.items()
+    name: made("Falcon", COMMON, WIDE, shape, ffn_hidden_size=64, alibi=False)
+    for name, shape in SHAPES.items()
 }
 """With rotary positions: as Falcon 7B, as Falcon 40B, and with keys of its own for each head."""
 HALF_FAR = {"original_max_position_embeddings": 64}

@@ -100,8 +100,9 @@ def test_a_tokenizer_of_one_text_is_asked_text_by_text() -> None:
 def test_a_function_is_taken_as_it_is_and_what_is_no_tokenizer_is_refused() -> None:
     taken: Any = as_encode(letters)
     assert taken is letters
+    said = "must be a function from texts to token ids, or a token"
     for given in (7, "demo", object(), ["a"]):
-        with pytest.raises(ConfigError, match="must be a function from texts to token ids, or a t"):
+        with pytest.raises(ConfigError, match=said):
             as_encode(given)
 
 

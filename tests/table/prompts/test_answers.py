@@ -313,8 +313,9 @@ def test_what_is_not_a_file_or_not_there_is_refused(schedule: Schedule, path: Pa
     with pytest.raises(TableError, match=r"out.jsonl cannot be read.*Give the result files"):
         schedule.read_answers(path)
     wrong: list[Any] = [5, [5], None]
+    said = "it must be a result file or a list of result files"
     for paths in wrong:
-        with pytest.raises(ConfigError, match="must be a result file or a list of result files"):
+        with pytest.raises(ConfigError, match=said):
             schedule.read_answers(paths)
 
 

@@ -369,7 +369,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"rows": [3]}, "Row 3 is not in the table, which has 2 rows"),
     ({"rows": [-1]}, "Row -1 is not in the table"),
     ({"rows": "all"}, "rows is 'all'"),
-    ({"price": "claude-opus-5"}, "'openai', which cannot mark .* Give form='anthropic'"),
+    ({"price": "claude-opus-5"}, "form is 'openai', which cannot mark .* Give form='anthropic'"),
     ({"price": "gpt-6.1-sol", "form": "anthropic"}, "form is 'anthropic', which cannot mark"),
     ({"template": "{title}"}, "can only have"),
     ({"path": "/no/such/folder/x.jsonl"}, "the folder /no/such/folder does not exist"),
