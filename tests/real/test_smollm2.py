@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 import relquery as rq
+from relquery.config import EngineConfig
 from relquery.prompt import Answer, Finish, Prompt, Reuse, Role, Span
 from tests.real import golden
 from tests.real.conftest import needed
@@ -63,7 +64,10 @@ def test_rows_are_answered_alike_alone_and_in_a_batch_cold_and_warm(
     warm = engine.submit(texts, max_tokens=TOKENS).result()
     assert given(alone) == EXPECTED["float32"][::6]
     assert given(cold) == given(warm) == EXPECTED["float32"]
-    assert all(answer.cached_tokens == answer.prompt_tokens - 1 for answer in warm)
+    block = EngineConfig().block_size
+    assert all(
+        answer.cached_tokens >= (answer.prompt_tokens - 1) // block * block for answer in warm
+    )
 
 
 def test_spans_attend_to_themselves_alone(engine: rq.Engine) -> None:
