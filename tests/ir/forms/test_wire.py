@@ -214,6 +214,16 @@ def test_what_is_written_is_read_as_the_same_tree(node: Node) -> None:
     assert json.loads(text) == to_wire(node)
 
 
+def test_a_query_of_as_many_nodes_as_the_limit_is_read_and_of_one_more_refused() -> None:
+    for data in ({"seq": AB}, {"repeat": {"n": 2, "query": {"user": "a"}}}):
+        with limited(3):
+            assert len(from_wire(data).node.children) == 2
+        with limited(1), pytest.raises(QueryError, match="more than 1 nodes"):
+            from_wire(data)
+    with limited(2), pytest.raises(QueryError, match="more than 2 nodes"):
+        from_wire({"seq": AB})
+
+
 @given(st.lists(st.integers(2, 12), max_size=12), st.sampled_from(["seq", "plus", "generate"]))
 def test_what_stands_in_many_places_is_written_in_each_or_refused(
     copies: list[int], join: str
