@@ -157,8 +157,8 @@ class Renderer:
     def _bytes(self) -> frozenset[int]:
         """Tokens of single bytes, and those that are not shown between them.
 
-        A run of bytes is decoded as a whole: one that is no part of a character makes all of them
-        U+FFFD, also those before it. So nothing of a run is certain before its end.
+        A run of bytes is decoded as a whole: a single invalid byte turns all of its characters
+        into U+FFFD, even those before it. So no text of a run is final until the run ends.
         """
         vocabulary = self._tokenizer.get_vocab()
         of_bytes = {token for word, token in vocabulary.items() if _BYTE.fullmatch(word)}
