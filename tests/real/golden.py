@@ -28,9 +28,9 @@ def model_folder(name: str) -> Path:
     return ROOT / ".real-models" / name
 
 
-def spans_of(number: int) -> list[str]:
-    """A beginning, two passages that attend to themselves alone, and a question."""
-    first, second, question = sentences(3 * SPANS)[3 * number : 3 * number + 3]
+def spans_of(number: int, count: int = SPANS) -> list[str]:
+    """A beginning, two passages that attend to themselves alone, and a question; one of `count`."""
+    first, second, question = sentences(3 * count)[3 * number : 3 * number + 3]
     return [
         "Here are two questions.\n",
         f"{first}\n",
@@ -39,9 +39,9 @@ def spans_of(number: int) -> list[str]:
     ]
 
 
-def spans_answer(reference: Reference, number: int, tokens: int = TOKENS) -> list[int]:
-    """The reference's answer to `spans_of`."""
-    parts = [reference.tokenizer(text)["input_ids"] for text in spans_of(number)]
+def spans_answer(reference: Reference, texts: list[str], tokens: int = TOKENS) -> list[int]:
+    """The reference's answer to the texts of `spans_of`."""
+    parts = [reference.tokenizer(text)["input_ids"] for text in texts]
     ids = [token for part in parts for token in part]
     first, second = len(parts[0]), len(parts[0]) + len(parts[1])
     apart = (range(first, second), range(second, second + len(parts[2])))
@@ -71,7 +71,7 @@ def compute() -> dict[str, Any]:
         "rows": [[row.source, row.row] for row in asked],
         "float32": answers(reference, asked),
         "bfloat16": rounded | {"same": same(rounded["eager"], rounded["sdpa"])},
-        "spans": [spans_answer(reference, number) for number in range(SPANS)],
+        "spans": [spans_answer(reference, spans_of(number)) for number in range(SPANS)],
         "labels": [reference.label(prompt, LABELS) for prompt in reviews],
         "schema": [reference.choice(prompt, BEGIN, CHOICES) for prompt in reviews],
     }

@@ -35,15 +35,16 @@ class Reference:
     @torch.inference_mode()
     def greedy(self, prompt: Sequence[int], tokens: int) -> list[int]:
         """The likeliest continuation, without the token that ends it."""
-        given, cache, output = torch.tensor([prompt]), None, list[int]()
-        while len(output) < tokens:
-            step = self.network(input_ids=given, past_key_values=cache, use_cache=True)
-            token, cache = int(step.logits[0, -1].argmax()), step.past_key_values
-            if token in self.end:
-                break
-            output.append(token)
-            given = torch.tensor([[token]])
-        return output
+        given = torch.tensor([prompt])
+        whole = self.network.generate(
+            given,
+            attention_mask=torch.ones_like(given),
+            max_new_tokens=tokens,
+            do_sample=False,
+            eos_token_id=sorted(self.end),
+        )
+        output = whole[0, len(prompt) :].tolist()
+        return output[:-1] if output[-1] in self.end else output
 
     @torch.inference_mode()
     def logits(self, tokens: Sequence[int], apart: Sequence[range] = ()) -> Tensor:

@@ -41,8 +41,8 @@ def given(answers: list[Answer]) -> list[list[int]]:
     return [list(answer.tokens or ()) for answer in answers]
 
 
-def spans(number: int) -> Prompt:
-    begin, first, second, question = golden.spans_of(number)
+def spans(texts: list[str]) -> Prompt:
+    begin, first, second, question = texts
     return (
         Span(begin, Role.NONE),
         Span(first, Role.NONE, Reuse.INDEPENDENT),
@@ -71,7 +71,7 @@ def test_rows_are_answered_alike_alone_and_in_a_batch_cold_and_warm(
 
 
 def test_spans_attend_to_themselves_alone(engine: rq.Engine) -> None:
-    prompts = [spans(number) for number in range(SPANS)]
+    prompts = [spans(golden.spans_of(number)) for number in range(SPANS)]
     for _ in range(2):  # the second time the spans' states are in the cache
         found = engine.submit(prompts, max_tokens=TOKENS).result()
         assert given(found) == EXPECTED["spans"]
