@@ -61,6 +61,13 @@ class Reference:
         )
         return output.logits[0].float()
 
+    def would_answer(self, prompt: Sequence[int], output: Sequence[int], tokens: int) -> bool:
+        """Whether an output of at most so many tokens is what `greedy` gives: in one forward pass,
+        each token is the likeliest after those before it."""
+        likeliest = self.logits([*prompt, *output])[len(prompt) - 1 :].argmax(-1).tolist()
+        is_over = len(output) == tokens or likeliest[-1] in self.end
+        return likeliest[: len(output)] == list(output) and is_over
+
     def greedy_apart(self, prompt: Sequence[int], apart: Sequence[range], tokens: int) -> list[int]:
         """The same as `greedy` with runs that attend to themselves alone."""
         output: list[int] = []
