@@ -43,9 +43,7 @@ def submitted(run: Run, folder: Path, url: str, rows: str = "1 2", query: str = 
     return run("sql", query, *given, code=WAITS)[1]
 
 
-def test_a_batch_is_submitted_and_its_answers_come_when_the_run_is_resumed(
-    run: Run, tmp_path: Path
-) -> None:
+def test_a_batch_is_submitted_and_answered_when_resumed(run: Run, tmp_path: Path) -> None:
     ledger = str(tmp_path / "run.db")
     with serving(answer, looks=3) as server:
         err = submitted(run, tmp_path, server.url, "1 2 3")
@@ -96,9 +94,7 @@ def test_batches_are_cancelled(run: Run, tmp_path: Path, monkeypatch: pytest.Mon
         assert "The batch was cancelled." in run("resume", ledger, code=LOST)[1]
 
 
-def test_a_batch_that_the_provider_does_not_know_is_not_submitted_again_unasked(
-    run: Run, tmp_path: Path
-) -> None:
+def test_an_unknown_batch_is_not_submitted_again_unasked(run: Run, tmp_path: Path) -> None:
     ledger = str(tmp_path / "run.db")
     forget = ("batches", ledger, "--forget", "batch_0")
     with serving(answer, looks=99) as server:

@@ -61,9 +61,7 @@ def test_a_missing_key_is_told_as_a_variable_of_the_environment(
     assert "export OPENAI_API_KEY=..." in err
 
 
-def test_a_missing_extra_is_told_before_anything_is_compiled(
-    relquery: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_extra_is_told_first(relquery: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "relquery.model.networks.load", None)
     monkeypatch.setattr(Compiled, "__call__", lambda *given: pytest.fail("compiled"))
     query = ("sql", "SELECT LLM('Good?', movies.*) FROM movies", "-t", "demo:movies")
@@ -90,9 +88,7 @@ def test_a_providers_model_is_told_what_to_write(relquery: Run, table: str) -> N
         assert remedy in err
 
 
-def test_a_query_from_standard_input_goes_to_a_file(
-    sql: Run, relquery: Run, tmp_path: Path
-) -> None:
+def test_a_query_from_stdin_goes_to_a_file(sql: Run, relquery: Run, tmp_path: Path) -> None:
     target = tmp_path / "out.parquet"
     arguments = ("-", "-f", "csv", "-o", target)
     out, err = sql(*arguments, stdin=LABELLED)
@@ -113,9 +109,7 @@ def test_options_of_one_query_are_refused_where_a_shell_would_open(
         assert f"{option[0]} is for one query. Give the query too" in err
 
 
-def test_a_result_does_not_overwrite_its_table_and_a_file_is_no_query(
-    sql: Run, table: str, tmp_path: Path
-) -> None:
+def test_a_result_does_not_overwrite_its_table(sql: Run, table: str, tmp_path: Path) -> None:
     before = Path(table).read_bytes()
     _, err = sql(LABELLED, "-o", table, code=1)
     assert "would overwrite the table 't'. Give another file name." in err
@@ -301,9 +295,7 @@ def test_an_interrupt_keeps_the_ledgers_answers_and_the_next_run_goes_on(tmp_pat
     assert document["report"]["ledger_hits"] == kept
 
 
-def test_an_interrupt_before_the_first_new_answer_says_where_the_known_ones_are(
-    tmp_path: Path,
-) -> None:
+def test_an_interrupt_before_the_first_new_answer_tells_of_known_ones(tmp_path: Path) -> None:
     came = Came()
     advance = came.counting(Watch(lambda stage, done, total: None))
     advance("filter 1", 55, 300)
@@ -337,7 +329,7 @@ def test_a_guard_asks_more_and_says_what_it_found(sql: Run) -> None:
     assert "guard is 2.0; it must be above 0 and at most 1" in err
 
 
-def test_an_interrupt_that_no_command_took_note_of_says_so(
+def test_an_interrupt_of_any_command_says_so(
     relquery: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def press(*arguments: object) -> None:
@@ -371,9 +363,7 @@ def test_a_schema_and_a_prompt_over_it_are_drawn(relquery: Run, tmp_path: Path) 
     assert "<prompt schema='s'><aa/></prompt>" in err
 
 
-def test_progress_without_a_terminal_is_a_line_now_and_then(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_progress_without_a_terminal_is_a_few_lines(capsys: pytest.CaptureFixture[str]) -> None:
     seconds = iter([0.0, 1.0, 15.0, 16.0, 40.0])
     lines = Lines("demo ", lambda: next(seconds))
     for done in range(4):

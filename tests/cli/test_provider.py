@@ -82,9 +82,7 @@ def test_prompts_are_written_in_lines_if_asked(rows: Path, run: Run) -> None:
     assert "The form 'yaml' is not known. Known: json, lines." in err
 
 
-def test_a_budget_that_is_spent_says_what_is_kept_and_how_to_go_on(
-    rows: Path, tmp_path: Path, run: Run
-) -> None:
+def test_a_budget_that_is_spent_says_how_to_go_on(rows: Path, tmp_path: Path, run: Run) -> None:
     ledger = tmp_path / "run.db"
     with serving(answer) as server:
         options = at(server, "-t", str(rows), "-f", "csv", "--ledger", str(ledger))
@@ -104,9 +102,7 @@ def test_a_budget_that_is_spent_says_what_is_kept_and_how_to_go_on(
         assert len(server.asked) == 30
 
 
-def test_a_budget_that_is_spent_without_a_ledger_says_nothing_of_the_same_one(
-    rows: Path, run: Run
-) -> None:
+def test_a_budget_that_is_spent_without_a_ledger_names_it(rows: Path, run: Run) -> None:
     with serving(answer) as server:
         _, err = run("-t", str(rows), *at(server), "--budget", "10 calls", code=1)
     assert err.endswith("Raise the budget. Give --ledger FILE to keep what is answered.")

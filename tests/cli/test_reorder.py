@@ -88,9 +88,7 @@ def test_methods_are_measured_with_the_same_dependencies(figures: Figures, shop:
     assert figures(shop)["discovery_seconds"] > 0
 
 
-def test_ophr_is_left_out_of_all_with_a_reason_where_the_table_is_large(
-    figures: Figures, run: Run
-) -> None:
+def test_ophr_is_left_out_of_all_where_the_table_is_large(figures: Figures, run: Run) -> None:
     assert "1,536 rows" in figures("demo:movies")["left_out"]["ophr"]
     assert "ophr was skipped. The table has 1,536 rows" in run("demo:movies")[0]
     _, err = run("demo:movies", "--method", "ophr", code=1)
@@ -105,9 +103,7 @@ def test_a_bag_makes_passages_equal_in_whatever_column(figures: Figures, tmp_pat
     assert by_method(bagged)["tree"]["hit_rate"] == 0.5
 
 
-def test_tokens_and_money_are_counted_with_the_tokenizer_named(
-    figures: Figures, run: Run, tmp_path: Path
-) -> None:
+def test_tokens_and_money_are_counted(figures: Figures, run: Run, tmp_path: Path) -> None:
     prefix = tmp_path / "system.txt"
     prefix.write_text("You judge film reviews. " * 200, encoding="utf-8")
     arguments = ("demo:movies", "--rows", "60", "--method", "fixed", "--tokenizer", "demo")
@@ -126,9 +122,7 @@ def test_tokens_and_money_are_counted_with_the_tokenizer_named(
     assert "estimated from words" in run(*arguments[:-2], "--cache-tokens", "4096")[0]
 
 
-def test_the_order_in_a_file_is_that_of_the_python_call(
-    run: Run, shop: str, tmp_path: Path
-) -> None:
+def test_the_order_in_a_file_is_the_python_calls(run: Run, shop: str, tmp_path: Path) -> None:
     table = read_text(Path(shop))
     schedule = reorder(table, "tree", "discover")
     names = np.array(table.column_names)
@@ -226,9 +220,7 @@ def test_what_a_person_may_get_wrong_is_one_line_with_a_remedy(
     assert out == ""
 
 
-def test_a_folder_as_output_is_refused_and_nothing_is_left_by_asking(
-    run: Run, shop: str, tmp_path: Path
-) -> None:
+def test_output_to_a_folder_is_refused(run: Run, shop: str, tmp_path: Path) -> None:
     (tmp_path / "folder.csv").mkdir()
     assert "is a folder" in run(shop, "-o", tmp_path / "folder.csv", code=1)[1]
     order, wrong = tmp_path / "order.csv", ("--fd", "zip -> nothing")

@@ -171,9 +171,7 @@ def test_failed_requests_are_counted_and_the_others_answered(run: Run, tmp_path:
     assert len(server.asked) == 6
 
 
-def test_requests_that_the_client_holds_back_or_sends_late_are_told(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_held_or_late_requests_are_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(echo) as server:
         _, told = run("-s", server.url, "--concurrency", 1)
         assert server.peak == 1
@@ -235,9 +233,7 @@ def test_a_server_that_is_not_there_is_told_at_once(run: Run) -> None:
 @pytest.mark.parametrize(
     ("status", "message"), [(401, "--api-key-env"), (404, "does not serve the model 'some'")]
 )
-def test_what_no_request_could_do_ends_the_replay(
-    run: Run, tmp_path: Path, status: int, message: str
-) -> None:
+def test_what_all_would_meet_ends_it(run: Run, tmp_path: Path, status: int, message: str) -> None:
     save([query("a", 0.0, 2, 5), query("b", 3600.0, 1, 5)], tmp_path / "long.jsonl")
     with serving(lambda body: failure(status, "no")) as server:
         command = ["-t", tmp_path / "long.jsonl", "-s", server.url]

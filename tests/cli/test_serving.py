@@ -144,9 +144,7 @@ def test_a_provider_cannot_be_calibrated(relquery: Run) -> None:
     assert "provider" in relquery("calibrate", "openai:gpt-5", code=1)[1]
 
 
-def test_a_cost_model_that_predicts_badly_is_told(
-    relquery: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bad_cost_model_is_told(relquery: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     fits = iter([Fit(LinearCost(), 40, 0.99, 0.5), Fit(LinearCost(), 40, 0.99, 0.95)])
     monkeypatch.setattr(EmbeddedBackend, "calibrate", lambda self, **options: next(fits))
     model = "random:layers=1,hidden=16,heads=1"

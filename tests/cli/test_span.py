@@ -161,9 +161,7 @@ GIVEN = [
 
 
 @pytest.mark.parametrize(("given", "status", "shown"), GIVEN)
-def test_standard_input_is_utf_8_whatever_the_terminal_says(
-    span: Run, given: bytes, status: int, shown: str
-) -> None:
+def test_standard_input_is_utf_8(span: Run, given: bytes, status: int, shown: str) -> None:
     out, err = span("draw", "-", stdin=given, code=status)
     assert shown in (err if status else out)
 

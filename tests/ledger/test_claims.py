@@ -219,9 +219,7 @@ def test_answers_decided_by_different_texts_are_asked_one_after_the_other(tmp_pa
         assert one.find(no)[0].text == "question 0"
 
 
-def test_without_a_file_or_one_that_can_be_written_nothing_is_claimed_or_held_up(
-    tmp_path: Path,
-) -> None:
+def test_without_a_file_that_can_be_written_nothing_is_claimed(tmp_path: Path) -> None:
     def ask(ledger: Ledger) -> None:
         with turns(*all_at_once([0, 1]), ledger, KEYS, CALL, never) as some:
             assert [answer_all(turn) for turn in some] == [[0, 1]]
@@ -236,9 +234,7 @@ def test_without_a_file_or_one_that_can_be_written_nothing_is_claimed_or_held_up
             ask(ledger)
 
 
-def test_a_file_of_the_first_version_takes_claims_and_is_read_and_written_by_it(
-    tmp_path: Path,
-) -> None:
+def test_a_file_of_the_first_version_takes_claims_and_works_with_it(tmp_path: Path) -> None:
     path = tmp_path / "answers.db"
     write_earlier(path, {KEYS.whole[0]: "old"})
     with (

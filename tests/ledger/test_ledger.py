@@ -198,9 +198,7 @@ def test_scores_that_nobody_asked_for_are_not_stored(tmp_path: Path) -> None:
     assert tables == [("answers",)]
 
 
-def test_a_file_of_the_first_version_takes_scores_and_is_read_and_written_by_it(
-    tmp_path: Path,
-) -> None:
+def test_a_file_of_the_first_version_takes_scores_and_works_with_it(tmp_path: Path) -> None:
     path = tmp_path / "answers.db"
     write_earlier(path, {b"old": "No"})
     with closing(Ledger.open(path)) as ledger:
@@ -370,9 +368,7 @@ def nobody() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("file", "folder"), [(0o444, 0o777), (0o666, 0o555), (0o444, 0o555)])
-def test_a_ledger_that_can_only_be_read_gives_its_answers_and_says_that_none_are_stored(
-    file: int, folder: int
-) -> None:
+def test_a_ledger_that_can_only_be_read_says_that_it_stores_none(file: int, folder: int) -> None:
     with TemporaryDirectory() as name:
         path = Path(name) / "kept" / "answers?.db"
         path.parent.mkdir()

@@ -97,9 +97,7 @@ def run(path: Path, then: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGHUP", marks=pytest.mark.long)])
-def test_a_program_that_is_told_to_end_has_stored_all_answers_and_ends_as_ever(
-    tmp_path: Path, name: str
-) -> None:
+def test_a_program_that_is_told_to_end_has_stored_all_answers(tmp_path: Path, name: str) -> None:
     path = tmp_path / "answers.db"
     done = run(path, f"os.kill(os.getpid(), signal.{name})")
     assert done.returncode == -signal.Signals[name]

@@ -297,9 +297,7 @@ def test_other_values_are_refused(progress: Any) -> None:
         con.sql("SELECT 1", progress=progress)
 
 
-def test_a_terminal_without_a_cursor_shows_nothing(
-    screen: Screen, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dumb_terminal_shows_nothing(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
     screen.attach()
     assert terminal.is_terminal()
     monkeypatch.setenv("TERM", "dumb")

@@ -74,9 +74,7 @@ def test_half_a_character_in_a_name_is_told_back_in_an_error(hostile: Running) -
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_half_a_character_is_told_back_in_metadata_and_refused_in_a_prompt(
-    hostile: Running, stream: bool
-) -> None:
+def test_half_a_character_in_metadata_and_prompts(hostile: Running, stream: bool) -> None:
     body = ASKED["/v1/responses"] | {"metadata": {"of": HALF}, "stream": stream}
     answer = post(hostile, "/v1/responses", body)
     assert answer.status_code == 200
@@ -97,9 +95,7 @@ def test_a_number_that_json_does_not_have_is_refused(hostile: Running) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_number_that_is_too_large_in_a_schema_is_the_clients_error(
-    hostile: Running, stream: bool
-) -> None:
+def test_a_number_that_is_too_large_is_the_clients_error(hostile: Running, stream: bool) -> None:
     schema = {"type": "json_schema", "schema": {"const": "@"}}
     forms: dict[str, Any] = {
         "/v1/chat/completions": {"response_format": schema | {"json_schema": schema}},
@@ -158,9 +154,7 @@ def test_values_have_the_type_that_the_document_says(hostile: Running) -> None:
         ("SELECT range(1, len(movietitle)) FROM movies LIMIT 1", 200),
     ],
 )
-def test_a_statement_makes_no_value_without_bound(
-    hostile: Running, query: str, status: int
-) -> None:
+def test_a_statement_makes_no_huge_value(hostile: Running, query: str, status: int) -> None:
     assert post(hostile, "/v1/sql", {"query": query}).status_code == status
 
 
@@ -195,9 +189,7 @@ DECLARED: list[tuple[list[str], dict[str, Any] | None, int]] = [
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions", "/v1/messages"])
-def test_headers_and_the_body_that_declare_different_relqueries_are_refused(
-    hostile: Running, path: str
-) -> None:
+def test_different_relqueries_in_one_request_are_refused(hostile: Running, path: str) -> None:
     for headers, body, status in DECLARED:
         answer = httpx.post(
             f"{hostile.url}{path}",
@@ -220,9 +212,7 @@ def test_a_header_that_says_who_is_called_is_sent_once(hostile: Running, name: s
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions", "/v1/messages"])
-def test_a_prompt_that_is_too_long_is_told_the_context_and_what_to_do(
-    hostile: Running, path: str
-) -> None:
+def test_a_prompt_that_is_too_long_is_told_the_context(hostile: Running, path: str) -> None:
     for text in ("word " * 100_000, "w" * 900_000):
         messages = {"messages": [{"role": "user", "content": text}]}
         more = {"prompt": text} if "prompt" in ASKED[path] else messages

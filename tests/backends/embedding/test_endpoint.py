@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import base64
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
+from relquery.arrays import Float32s
 from relquery.backends.embedding.endpoint import Endpoint
 from relquery.backends.embedding.load import embedder_of, load_embedder
 from relquery.backends.provider.config import ProviderConfig
 from relquery.errors import ConfigError, ModelError, RequestError
-from tests.backends.provider.chat_server import Reply, failure, serving
+from relquery.retrieval.known import KnownVectors
+from relquery.retrieval.store import VectorStore
+from tests.backends.provider.chat_server import ChatServer, Reply, Silence, failure, serving
 
 ROUTE = "/v1/embeddings"
 
@@ -75,3 +84,210 @@ def test_names_and_options_are_checked() -> None:
     for wrong in ["", 7]:
         with pytest.raises(ConfigError, match=f"embedder is {wrong!r}"):
             embedder_of(wrong)  # type: ignore[arg-type]
+
+
+TEXTS = [f"text {at}" for at in range(5000)]
+
+
+def endpoint_of(server: ChatServer, dimensions: int | None = None, **options: Any) -> Endpoint:
+    given: dict[str, Any] = {"api_key": "k", "max_retries": 0, **options}
+    return Endpoint("m", ProviderConfig(base_url=server.url, **given), dimensions)
+
+
+def sent(server: ChatServer) -> list[str]:
+    return [text for body in server.asked for text in body["input"]]
+
+
+def test_one_failed_request_of_many_costs_only_its_own_texts() -> None:
+    is_well = False
+
+    def answer(body: dict[str, Any]) -> Reply:
+        if TEXTS[-1] in body["input"] and not is_well:
+            return failure(500, "out of memory")
+        return embeddings(body)
+
+    with serving(answer, ROUTE) as server:
+        known = KnownVectors(endpoint_of(server))
+        with pytest.raises(RequestError, match=r"failed. The server answered 500: out of memory"):
+            known.of(TEXTS)
+        assert len(server.asked) == 20
+        is_well = True
+        server.asked.clear()
+        found = known.of(["a question", *TEXTS])
+        assert sorted(sent(server)) == sorted(["a question", *TEXTS[19 * 256 :]])
+    given = np.array([vector_of(text) for text in ["a question", *TEXTS]], np.float32)
+    expected = given / np.linalg.norm(given, axis=1, keepdims=True)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_after_a_failure_no_further_request_is_sent() -> None:
+    def answer(body: dict[str, Any]) -> Reply:
+        return failure(500, "no") if TEXTS[0] in body["input"] else embeddings(body)
+
+    with serving(answer, ROUTE) as server:
+        with pytest.raises(RequestError, match="500: no"):
+            endpoint_of(server, max_concurrency=1).embed(TEXTS)
+        assert len(server.asked) == 1
+
+
+def too_many(most: int) -> Callable[[dict[str, Any]], Reply]:
+    def answer(body: dict[str, Any]) -> Reply:
+        count = len(body["input"])
+        if count > most:
+            return failure(400, f"batch size {count} > maximum allowed batch size {most}")
+        return embeddings(body)
+
+    return answer
+
+
+@pytest.mark.parametrize("most", [pytest.param(1, marks=pytest.mark.long), 32])
+def test_requests_with_too_many_texts_are_halved_and_the_size_is_remembered(most: int) -> None:
+    texts = TEXTS[: 300 if most == 1 else 1500]
+    with serving(too_many(most), ROUTE) as server:
+        endpoint = endpoint_of(server, max_concurrency=2)
+        np.testing.assert_array_equal(endpoint.embed(texts), [vector_of(text) for text in texts])
+        refused = sum(len(body["input"]) > most for body in server.asked)
+        assert refused <= 40
+        server.asked.clear()
+        endpoint.embed(texts)
+        assert sum(len(body["input"]) > most for body in server.asked) <= 2
+        taken = [len(body["input"]) for body in server.asked if len(body["input"]) <= most]
+        assert sum(taken) == len(texts)
+
+
+def test_one_long_text_is_named_and_the_others_are_embedded_in_large_requests() -> None:
+    long = "long " * 100
+    texts = [*TEXTS[:300], long, *TEXTS[300:900]]
+
+    def answer(body: dict[str, Any]) -> Reply:
+        if long in body["input"]:
+            return failure(400, "This model's maximum context length is 99 tokens.")
+        return embeddings(body)
+
+    with serving(answer, ROUTE) as server:
+        known = KnownVectors(endpoint_of(server))
+        said = r"failed. .* 400: This model's maximum .* text 'long long .*\.\.\.'. Shorten"
+        with pytest.raises(RequestError, match=said):
+            known.of(texts)
+        assert len(server.asked) < 30
+        server.asked.clear()
+        known.of(TEXTS[:900])
+        assert not server.asked
+
+
+def test_a_server_that_refuses_every_text_is_not_asked_for_all() -> None:
+    with serving(lambda _: failure(413, "too large"), ROUTE) as server:
+        with pytest.raises(RequestError, match=r"413: too large. .* the text 'text \d+'"):
+            endpoint_of(server).embed(TEXTS)
+        assert len(server.asked) < 400
+
+
+def test_another_refusal_is_not_asked_again_in_halves() -> None:
+    with serving(lambda _: failure(400, "unknown field dimensions"), ROUTE) as server:
+        with pytest.raises(RequestError, match="unknown field"):
+            endpoint_of(server, 2).embed(TEXTS[:256])
+        assert len(server.asked) == 1
+
+
+def of_data(*data: object) -> str | dict[str, Any]:
+    return {"object": "list", "data": list(data), "model": "m"}
+
+
+def vectors(*found: object, first: int = 0) -> str | dict[str, Any]:
+    return of_data(*({"index": at, "embedding": one} for at, one in enumerate(found, first)))
+
+
+REPLIES: dict[str, tuple[str | dict[str, Any], str]] = {
+    "error": ({"error": {"message": "model overloaded"}}, "answered: model overloaded."),
+    "words": ({"error": "model overloaded"}, "answered: model overloaded."),
+    "page": ("<html>Welcome</html>", r"no JSON but '<html>Welcome.*Check that http://.*/v1"),
+    "list": ("[[1.0, 2.0]]", "a list of JSON in place of an object. Check that http://"),
+    "nothing": ({"object": "list"}, "no vectors but"),
+    "no data": (of_data(), "returned no vectors"),
+    "one": (vectors([1.0]), "returned 1 vectors for 2 texts"),
+    "from 1": (vectors([1.0], [1.0], first=1), "the indices 1, 2; expected each of 0 to 1 once"),
+    "none": (of_data({"embedding": [1.0]}, {"embedding": [1.0]}), "the indices None, None"),
+    "empty": (vectors([], []), r"an array of shape \(2, 0\)"),
+    "lengths": (vectors([1.0, 2.0], [1.0]), "returned vectors of 1 to 2 numbers for 2 texts"),
+    "null": (vectors(None, [1.0]), "that is not an array of numbers"),
+    "infinite": (vectors([1.0], [float("inf")]), "NaN or infinity in vector 2"),
+    "zero": (vectors([0.0, 0.0], [0, 1]), "vector of zeros for the text 'a'"),
+    "not base64": (vectors("???", "???"), "not an array of numbers|array of"),
+}
+
+
+def test_a_reply_without_usable_vectors_says_what_came() -> None:
+    for body, said in REPLIES.values():
+        with (
+            serving(lambda _, body=body: Reply(body), ROUTE) as server,  # type: ignore[misc]
+            pytest.raises(RequestError, match=f"openai:m@127.*{said}") as caught,
+        ):
+            endpoint_of(server).embed(["a", "b"])
+        assert "all failed" not in str(caught.value)
+
+
+def test_other_dimensions_than_asked_for_are_refused() -> None:
+    with serving(embeddings, ROUTE) as server:
+        said = "vectors of 2 dimensions in place of 3.* leave out dimensions"
+        with pytest.raises(RequestError, match=said):
+            endpoint_of(server, 3).embed(["a"])
+
+
+def test_vectors_in_base64_are_read() -> None:
+    def answer(body: dict[str, Any]) -> Reply:
+        arrays = [np.array(vector_of(text), "<f4").tobytes() for text in body["input"]]
+        return Reply(vectors(*(base64.b64encode(one).decode() for one in arrays)))
+
+    with serving(answer, ROUTE) as server:
+        found = endpoint_of(server).embed(["ab", "c"])
+    np.testing.assert_array_equal(found, [vector_of("ab"), vector_of("c")])
+
+
+@pytest.mark.parametrize(
+    "interrupt",
+    [
+        lambda: os.kill(os.getpid(), signal.SIGINT),
+        lambda: signal.pthread_kill(threading.get_ident(), signal.SIGINT),  # not to the main thread
+    ],
+)
+def test_an_interrupt_keeps_all(
+    interrupt: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    came, others_are_stored, stored = threading.Event(), threading.Event(), list[bytes]()
+    put = VectorStore.put
+
+    def counted(store: VectorStore, digests: Sequence[bytes], vectors: Float32s) -> None:
+        put(store, digests, vectors)
+        stored.extend(digests)
+        if len(stored) == 19 * 256:
+            others_are_stored.set()
+
+    monkeypatch.setattr(VectorStore, "put", counted)
+
+    def answer(body: dict[str, Any]) -> Reply | Silence:
+        if TEXTS[-1] not in body["input"] or came.is_set():
+            return embeddings(body)
+        came.set()
+        assert others_are_stored.wait(60)
+        interrupt()
+        return Silence.UNTIL_CLIENT_LEAVES
+
+    with serving(answer, ROUTE) as server:
+        known = KnownVectors(endpoint_of(server, max_concurrency=30))
+        with pytest.raises(KeyboardInterrupt):
+            known.of(TEXTS)
+        server.asked.clear()
+        known.of(TEXTS)
+        assert sent(server) == TEXTS[19 * 256 :]
+
+
+def test_parts_that_nobody_waits_for_are_not_asked() -> None:
+    with serving(embeddings, ROUTE) as server:
+        parts = endpoint_of(server, max_concurrency=1).embed_in_parts(TEXTS)
+        next(parts)
+        parts.close()  # type: ignore[attr-defined]
+        asked = len(server.asked)
+        assert asked < 20
+        assert threading.active_count() < 50
+        time.sleep(0.05)
+        assert len(server.asked) == asked

@@ -36,9 +36,7 @@ def test_a_stop_string_may_still_cut_what_is_too_long() -> None:
 @example(texts=["é"], stop=[], more="")
 @example(texts=["🎉🎉"], stop=[], more="")
 @example(texts=["Yes"], stop=["\n\n"], more="")
-def test_nothing_that_becomes_a_text_is_decided_before(
-    texts: list[str], stop: list[str], more: str
-) -> None:
+def test_what_becomes_a_text_is_not_decided(texts: list[str], stop: list[str], more: str) -> None:
     """Token by token: half a character is not decided either."""
     one = comparison(texts, stop)
     for end in ["", *stop]:

@@ -53,9 +53,7 @@ def ask(backend: EmbeddedBackend, texts: list[str], **sampling: object) -> list[
     return [answers[index] for index in range(len(texts))]
 
 
-def test_each_prompt_is_answered_once_and_shared_prefixes_come_from_the_cache(
-    backend: EmbeddedBackend,
-) -> None:
+def test_prompts_are_answered_once_with_shared_prefixes_cached(backend: EmbeddedBackend) -> None:
     answers = ask(backend, ["a" * 40 + str(n) for n in range(20)])
     assert sum(answer.cached_tokens for answer in answers[1:]) >= 19 * 48
     assert all(
@@ -64,9 +62,7 @@ def test_each_prompt_is_answered_once_and_shared_prefixes_come_from_the_cache(
     )
 
 
-def test_a_prompt_beyond_the_cache_comes_from_host_memory_the_second_time(
-    backend: EmbeddedBackend,
-) -> None:
+def test_a_prompt_beyond_the_cache_comes_from_host_memory_again(backend: EmbeddedBackend) -> None:
     small = load_backend(MODEL, cache_tokens=32, max_input=256, host_tokens=512, slice_tokens=64)
     texts = ["a" * 150 + end for end in "bc"]
     found = [ask(small, [text], labels=("Yes", "No"))[0] for text in texts]
@@ -77,9 +73,7 @@ def test_a_prompt_beyond_the_cache_comes_from_host_memory_the_second_time(
     small.close()
 
 
-def test_relocation_moves_cached_keys_only_if_its_setting_says_so(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_relocation_moves_keys_only_if_its_setting_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     rotate = Rotary.rotate
 
@@ -154,9 +148,7 @@ def test_prompts_are_timed_and_policies_go_by_what_was_fitted(tmp_path: Path) ->
     assert made.call_args.args[1].job_time == found.job_time
 
 
-def test_an_answer_cut_by_max_tokens_or_for_want_of_room_is_an_error_that_says_so(
-    backend: EmbeddedBackend,
-) -> None:
+def test_an_answer_that_is_cut_says_by_max_tokens_or_by_room(backend: EmbeddedBackend) -> None:
     full = 256 - len("Be brief.\n\nQuestion\n\nAnswer:")
     (short,), (full_up,) = (
         ask(backend, ["x"], max_tokens=3),
@@ -169,9 +161,7 @@ def test_an_answer_cut_by_max_tokens_or_for_want_of_room_is_an_error_that_says_s
     assert "max_tokens" not in str(full_up.error)
 
 
-def test_a_prompt_that_cannot_be_rendered_gets_an_error_and_the_others_answers(
-    backend: EmbeddedBackend,
-) -> None:
+def test_a_prompt_that_cannot_be_rendered_fails_alone(backend: EmbeddedBackend) -> None:
     prompts = [prompt(f"row {n}") for n in range(7)]
     wrong = {2: (Span("x", position=-1),), 3: prompt("\ud800"), 6: (Span((3, 999)), Span("x"))}
     asked = [wrong.get(n, each) for n, each in enumerate(prompts)]
@@ -198,9 +188,7 @@ def test_spans_have_the_positions_that_they_are_given(backend: EmbeddedBackend) 
     assert "256" in str(late.error) or "255" in str(late.error)
 
 
-def test_a_prompt_beyond_the_context_or_the_cache_gets_an_error_and_the_others_answers(
-    backend: EmbeddedBackend,
-) -> None:
+def test_a_prompt_beyond_the_context_or_the_cache_fails_alone(backend: EmbeddedBackend) -> None:
     good, bad, also_good = ask(backend, ["x", "y" * 400, "z"], labels=("Yes", "No"))
     assert (bad.text, bad.finish) == (None, Finish.ERROR)
     assert "255" in str(bad.error)
@@ -413,9 +401,7 @@ def test_seconds_are_predicted_from_what_the_cache_lacks() -> None:
         assert unmeasured.predict([3], Sampling()) is None
 
 
-def test_labels_are_scored_where_scores_are_asked_for_however_long_they_are(
-    backend: EmbeddedBackend,
-) -> None:
+def test_labels_are_scored_on_demand_however_long_they_are(backend: EmbeddedBackend) -> None:
     labels = tuple(f"all labels begin like this, and {word}" for word in ("good", "bad", "neither"))
     (plain,) = ask(backend, ["x"], labels=labels)
     assert plain.scores is None
@@ -426,9 +412,7 @@ def test_labels_are_scored_where_scores_are_asked_for_however_long_they_are(
     assert sum(map(math.exp, scored.scores.values())) == pytest.approx(1)
 
 
-def test_labels_that_cannot_be_scored_are_refused_before_anything_is_asked(
-    backend: EmbeddedBackend,
-) -> None:
+def test_labels_that_cannot_be_scored_are_refused_at_once(backend: EmbeddedBackend) -> None:
     same = patch.object(type(backend._renderer), "encode", return_value=(65,))
     with same, pytest.raises(ConfigError, match="are the same tokens"):
         backend.check(Sampling(labels=("a", "b"), scored=True))

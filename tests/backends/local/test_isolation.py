@@ -117,11 +117,7 @@ def told(answer: Answer) -> tuple[object, ...]:
     st.integers(0, 3),
 )
 def test_whatever_a_request_raises_ends_it_alone(
-    backend: EmbeddedBackend,
-    undisturbed: dict[Key, Answer],
-    place: str,
-    key: Key,
-    after: int,
+    backend: EmbeddedBackend, undisturbed: dict[Key, Answer], place: str, key: Key, after: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
 
@@ -153,7 +149,7 @@ def test_each_place_is_reached(backend: EmbeddedBackend, place: str) -> None:
     assert (place == MASK) or "BrokenError" in (found[key].error or "")
 
 
-def test_a_prompt_that_cannot_be_submitted_is_refused_alone(
+def test_a_refused_prompt_is_alone(
     backend: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = Request.begin

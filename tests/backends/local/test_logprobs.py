@@ -60,9 +60,7 @@ QUICK = ("sampled", "stop strings", "labels drawn", "schema cut", "one token")
         for name, each in ASKED.items()
     ],
 )
-def test_the_answer_is_the_one_without_them(
-    backend: EmbeddedBackend, settings: dict[str, Any]
-) -> None:
+def test_the_answer_is_as_without(backend: EmbeddedBackend, settings: dict[str, Any]) -> None:
     given = {"max_tokens": 8} | settings
     expected = ask(backend, Sampling(**given))
     for count in 0, 20:
@@ -86,9 +84,7 @@ def test_labels_have_them_in_place_of_scores(backend: EmbeddedBackend) -> None:
     assert (scored.scores is None, asked.scores is None) == (False, True)
 
 
-def test_an_answer_that_is_compared_has_one_for_each_token_until_it_is_decided(
-    backend: EmbeddedBackend,
-) -> None:
+def test_a_compared_answer_has_one_for_each_token(backend: EmbeddedBackend) -> None:
     sampling = Sampling(max_tokens=8, logprobs=1)
     (decided,) = ask(backend, Compared.by(sampling, ("Yes", "No")), 1)
     assert decided.finish is Finish.DECIDED

@@ -93,9 +93,7 @@ def test_a_comparison_reads_the_whole_answer_under_a_schema(backend: EmbeddedBac
     assert (compared.text, compared.finish) == (whole.text, Finish.STOP)
 
 
-def test_a_schema_that_cannot_be_followed_is_refused_before_anything_is_asked(
-    backend: EmbeddedBackend,
-) -> None:
+def test_a_schema_that_cannot_be_followed_is_refused_at_once(backend: EmbeddedBackend) -> None:
     sampling = Sampling(schema='{"type": "array", "uniqueItems": true}')
     for act in (
         lambda: backend.check(sampling),

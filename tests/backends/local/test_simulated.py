@@ -47,9 +47,7 @@ def ask(backend: EmbeddedBackend, count: int, **sampling: object) -> list[Answer
     return [answers[index] for index in range(count)]
 
 
-def test_answers_have_the_length_that_is_asked_for_and_can_be_read(
-    backend: EmbeddedBackend,
-) -> None:
+def test_answers_have_the_length_that_is_given_and_can_be_read(backend: EmbeddedBackend) -> None:
     answers = ask(backend, 5)
     assert {(answer.output_tokens, answer.finish) for answer in answers} == {(12, Finish.STOP)}
     texts = [answer.text or "" for answer in answers]

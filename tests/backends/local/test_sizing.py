@@ -172,9 +172,7 @@ def prompt(engine: Engine, tokens: int) -> str:
     return "x" * (tokens - known.prompt_tokens + 1)
 
 
-def test_the_longest_prompt_is_served_within_the_budget(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_longest_prompt_is_served(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     peaks: list[int] = []
     execute = TorchExecutor.execute
 
@@ -235,9 +233,7 @@ def test_the_longest_prompt_may_be_scored_with_labels_of_some_tokens(given: dict
         (BUDGET | {"memory": "100kB"}, "the weights alone take"),
     ],
 )
-def test_what_no_memory_holds_is_refused_when_the_engine_opens(
-    options: dict[str, Any], said: str
-) -> None:
+def test_what_no_memory_holds_is_refused_at_once(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         load_backend(MODEL, device="cpu", **options)
 
@@ -277,9 +273,7 @@ def test_the_process_grows_by_no_more_than_the_budget() -> None:
     pytest.fail(f"the process grew by {grown:.0f} MiB with a budget of 48")
 
 
-def test_an_engine_prints_its_sizing_and_without_a_budget_there_is_none(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_an_engine_with_a_budget_prints_its_sizing(capsys: pytest.CaptureFixture[str]) -> None:
     with Engine(MODEL, device="cpu", **BUDGET) as engine:
         assert capsys.readouterr().out == f"{engine.sizing}\n"
     with closing(load_backend(MODEL, device="cpu")) as backend:

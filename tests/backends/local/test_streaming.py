@@ -91,7 +91,7 @@ def test_a_cancelled_batch_gives_no_more_pieces(backend: EmbeddedBackend) -> Non
     st.lists(st.text("abc", min_size=1, max_size=4), max_size=3),
     st.lists(st.integers(1, 5), min_size=1),
 )
-def test_any_cuts_give_the_text_before_the_first_stop(
+def test_any_cuts_give_the_text_before_a_stop(
     text: str, stops: list[str], sizes: list[int]
 ) -> None:
     """Tokens of one character each, drawn several at a time, ended where a stop string is whole."""

@@ -97,9 +97,7 @@ def test_a_query_that_is_stopped_goes_on_where_it_was(
         (["--temperature", "1", "--seed", "1"], "(20 new)"),
     ],
 )
-def test_an_interrupt_says_what_is_kept(
-    server: Server, tmp_path: Path, options: list[str], told: str
-) -> None:
+def test_an_interrupt_tells(server: Server, tmp_path: Path, options: list[str], told: str) -> None:
     path = tmp_path / "answers.db"
     ledger = ["--ledger", str(path)]
     status, said = stop_when(server.has_answered, signal.SIGINT, *ledger, *options)

@@ -245,9 +245,7 @@ def test_a_lasting_fault_is_its_rows_own_error(
         (failure(429, "You are broke", "insufficient_quota"), "no quota left.*You are broke"),
     ],
 )
-def test_what_every_request_would_meet_stops_the_query_at_once(
-    serve: Serve, reply: Reply, message: str
-) -> None:
+def test_what_all_would_meet_stops_the_query(serve: Serve, reply: Reply, message: str) -> None:
     server = serve(lambda body: reply)
     with pytest.raises(ModelError, match=message):
         ask(backend(server, max_concurrency=2, max_retries=0), ["x"] * 100)
@@ -346,9 +344,7 @@ def test_where_the_prompt_tells_the_labels_a_request_holds_nothing_else(serve: S
 
 
 @pytest.mark.parametrize("text", ["Yes, it is.", "Maybe", ""])
-def test_a_row_whose_answer_is_no_label_is_asked_again_with_the_schema(
-    serve: Serve, text: str
-) -> None:
+def test_an_answer_that_is_no_label_is_asked_again_with_the_schema(serve: Serve, text: str) -> None:
     server = serve(label_or(text, {"b"}))
     a, b, c = ask(backend(server, max_concurrency=1), ["a", "b", "c"], TOLD)
     assert [(one.text, one.attempts) for one in (a, b, c)] == [("Yes", 1), ("No", 2), ("Yes", 1)]
@@ -375,9 +371,7 @@ def test_a_few_rows_whose_answers_are_no_labels_do_not_make_all_rows_dearer(serv
     assert len(server.asked) == 110
 
 
-def test_labels_that_the_prompt_tells_are_said_in_words_where_no_schema_is_taken(
-    serve: Serve,
-) -> None:
+def test_told_labels_are_said_in_words_where_no_schema_is_taken(serve: Serve) -> None:
     def plain(body: Body) -> Reply:
         if asks_for_json(body):
             return failure(400, "Unknown parameter: 'response_format'")
@@ -391,9 +385,7 @@ def test_labels_that_the_prompt_tells_are_said_in_words_where_no_schema_is_taken
 
 
 @pytest.mark.parametrize("at_once", [1, 16])
-def test_labels_that_never_come_stop_the_query_after_20_calls_beyond_those_in_flight(
-    serve: Serve, at_once: int
-) -> None:
+def test_labels_that_never_come_stop_the_query_after_20_calls(serve: Serve, at_once: int) -> None:
     server = serve(lambda body: completion('{"answer": "Maybe"}'))
     with pytest.raises(ModelError, match="is not one of the labels"):
         ask(backend(server, max_concurrency=at_once), list(map(str, range(80))), TOLD)
@@ -505,9 +497,7 @@ def rate(body: Body) -> Reply:
     return completion(json.dumps({"answer": "Yes" if "good" in question(body) else "No"}))
 
 
-def test_a_query_runs_on_a_provider_and_the_ledger_knows_its_answers(
-    serve: Serve, tmp_path: Path
-) -> None:
+def test_a_query_runs_and_the_ledger_knows_its_answers(serve: Serve, tmp_path: Path) -> None:
     server = serve(rate)
     query = "SELECT id, LLM('Liked?', text, labels := ['Yes', 'No']) AS liked FROM t ORDER BY id"
     given: dict[str, Any] = {"base_url": server.url, "api_key": "k", "ledger": tmp_path / "a.db"}

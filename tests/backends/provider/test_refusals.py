@@ -85,9 +85,7 @@ def test_what_a_server_refuses_is_learnt_once_for_all_rows_and_calls(
         assert server.asked[1]["max_completion_tokens"] == 256
 
 
-def test_without_a_temperature_answers_come_with_a_warning_and_are_kept(
-    serve: Serve, tmp_path: Path
-) -> None:
+def test_answers_without_a_temperature_warn_and_are_kept(serve: Serve, tmp_path: Path) -> None:
     message = "Unsupported value: 'temperature' does not support 0.0 with this model."
     server = serve(refusing("temperature", message, "unsupported_value", "temperature"))
     query = "SELECT LLM('up', id) AS up FROM range(40) t(id)"
@@ -129,7 +127,7 @@ def test_one_refusal_shows_that_a_server_has_the_model_whose_name_it_has(serve: 
         ("top_p", Sampling(temperature=1.0, top_p=0.5)),
     ],
 )
-def test_a_setting_that_was_asked_for_is_not_left_out_and_the_query_stops(
+def test_a_setting_that_was_asked_for_is_not_left_out(
     serve: Serve, name: str, sampling: Sampling
 ) -> None:
     server = serve(refusing(name, f"Unsupported: {name}", "unsupported_parameter", name))
@@ -207,7 +205,7 @@ def test_a_refused_row_is_null_and_warned_of(serve: Serve) -> None:
         (Silence.HANG_UP, "failed alike.*connection failed"),
     ],
 )
-def test_all_that_fail_alike_stop_the_query_after_a_few(
+def test_all_that_fail_alike_stop_the_query(
     serve: Serve, reply: Reply | Silence, message: str
 ) -> None:
     server = serve(lambda body: reply)
@@ -232,7 +230,7 @@ def fault(number: int, text: str) -> Reply:
         fault,
     ],
 )
-def test_failures_are_alike_whatever_of_its_own_a_request_has(
+def test_failures_of_requests_are_compared(
     serve: Serve, reply: Callable[[int, str], Reply]
 ) -> None:
     numbers = itertools.count()
@@ -262,9 +260,7 @@ def test_prompts_that_a_server_cannot_take_are_their_rows_errors_however_many(se
         assert [answer.text for answer in answers] == [*[None] * 30, "z"]
 
 
-def test_a_server_that_goes_away_stops_the_query_and_its_answers_are_kept(
-    serve: Serve, tmp_path: Path
-) -> None:
+def test_a_server_that_goes_away_stops_the_query(serve: Serve, tmp_path: Path) -> None:
     busy = failure(503, "unloading", x_should_retry="false")
     seen: list[None] = []
 

@@ -121,9 +121,7 @@ def test_a_server_that_refuses_a_schema_gets_it_in_words(serve: Serve, refusal: 
     )
 
 
-def test_a_server_that_refuses_one_schema_is_still_asked_for_others_and_for_labels(
-    serve: Serve,
-) -> None:
+def test_a_server_that_refuses_one_schema_is_asked_for_others_and_labels(serve: Serve) -> None:
     def no_lengths(body: Body) -> Reply:
         if "maxLength" in json.dumps(body.get("response_format")):
             return failure(400, "'maxLength' is not permitted.", None, "response_format")

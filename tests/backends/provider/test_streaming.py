@@ -114,9 +114,7 @@ def test_a_first_token_is_text_and_not_the_name_of_a_role() -> None:
         (completion("not streamed"), "No whole answer was streamed"),
     ],
 )
-def test_a_request_that_fails_is_an_answer_that_says_why(
-    reply: Reply | Stream | Silence, message: str
-) -> None:
+def test_a_request_that_fails_says_why(reply: Reply | Stream | Silence, message: str) -> None:
     (answer,) = ask(lambda body: reply).answers
     assert (answer.text, answer.finish) == (None, Finish.ERROR)
     assert answer.error is not None

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from relquery.backends.schemas.closed import closed
 from relquery.backends.schemas.followed import followed
 from relquery.errors import ConfigError
 from relquery.model.grammar import Grammar, Grammars
 from relquery.model.networks.random import byte_tokenizer
 from relquery.prompt import Sampling
 from tests.any_schemas import any_schema, problem_of
+from tests.schemas import STRUCT
 
 CLOSING = {ord(each) for each in '"}],'}
 LONGEST = 5.0  # seconds for any schema; the slowest below takes a tenth of it
@@ -182,3 +184,38 @@ def test_a_large_schema_is_read_in_limited_time(schema: Any) -> None:
     start = perf_counter()
     answer(schema, Random(0))
     assert perf_counter() - start < LONGEST
+
+
+def test_an_object_has_all_its_keys_and_no_others() -> None:
+    given = json.loads(STRUCT)
+    keys = ["name", "age", "ok", "mood", "tags"]
+    assert closed(STRUCT) == given | {"required": keys, "additionalProperties": False}
+    assert list(closed(STRUCT)["properties"]) == keys
+
+
+def test_objects_are_closed_wherever_they_are() -> None:
+    inner = {"type": "object", "properties": {"a": {}}, "required": []}
+    shut = inner | {"required": ["a"], "additionalProperties": False}
+    for around in (
+        lambda it: {"type": "array", "items": it},
+        lambda it: {"anyOf": [it, {"type": "null"}]},
+        lambda it: {"prefixItems": [it, True]},
+        lambda it: {"$defs": {"it": it}, "$ref": "#/$defs/it"},
+        lambda it: {"type": "object", "additionalProperties": it},
+    ):
+        assert closed(json.dumps(around(inner))) == around(shut)
+
+
+def test_what_is_no_object_with_keys_stays_as_it_is() -> None:
+    for schema in (
+        {"type": "integer", "minimum": 3},
+        {"type": "object", "additionalProperties": {"type": "integer"}},
+        {"enum": [{"properties": {"a": 1}}]},
+        {"allOf": [{"type": "object", "properties": {"a": {}}}, {"properties": {"b": {}}}]},
+        {
+            "properties": {"properties": {"type": "string"}},
+            "required": ["properties"],
+            "additionalProperties": False,
+        },
+    ):
+        assert closed(json.dumps(schema)) == schema

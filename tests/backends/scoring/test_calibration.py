@@ -27,9 +27,7 @@ def shares_of(logs: dict[str, float]) -> dict[str, float]:
 
 
 @given(SHARES, st.floats(0.05, 20))
-def test_what_is_corrected_sums_to_one_and_keeps_its_order(
-    shares: list[float], temperature: float
-) -> None:
+def test_what_is_corrected_keeps_its_order(shares: list[float], temperature: float) -> None:
     logs = {str(i): log(share) for i, share in enumerate(shares)}
     found = corrected(logs, None, temperature)
     assert fsum(shares_of(found).values()) == pytest.approx(1)

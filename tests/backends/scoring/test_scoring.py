@@ -77,9 +77,7 @@ def answers_of(backend: EmbeddedBackend, prompts: list[str], **sampling: Any) ->
 
 
 @pytest.mark.parametrize("normalization", ["joint", "branch"])
-def test_each_prompt_has_the_probability_of_each_label(
-    engine: Engine, normalization: Normalization
-) -> None:
+def test_each_label_has_its_probability(engine: Engine, normalization: Normalization) -> None:
     found = engine.score(PROMPTS, labels=LABELS, normalization=normalization)
     assert len(found) == len(PROMPTS)
     for scores in found:
@@ -91,9 +89,7 @@ def test_each_prompt_has_the_probability_of_each_label(
     assert engine.score([], labels=LABELS) == []
 
 
-def test_one_step_serves_all_prompts_that_fit_into_it(
-    backend: EmbeddedBackend, steps: list[int]
-) -> None:
+def test_one_step_serves_all_that_fit_into_it(backend: EmbeddedBackend, steps: list[int]) -> None:
     scored = backend.score(PROMPTS, labels=LABELS)
     assert len(steps) == 1
     check_empty(backend)
@@ -126,9 +122,7 @@ def stock_scores(backend: EmbeddedBackend, text: str, labels: Sequence[str]) -> 
     return torch.tensor(sums).softmax(0).tolist()
 
 
-def test_labels_that_differ_in_a_space_are_scored_each_by_its_own_tokens(
-    backend: EmbeddedBackend,
-) -> None:
+def test_labels_that_differ_in_a_space_have_their_own_tokens(backend: EmbeddedBackend) -> None:
     labels = ["Yes", " Yes"]
     (joint,) = backend.score(["Is it?"], labels)
     wanted = stock_scores(backend, "Is it?", labels)
@@ -228,9 +222,7 @@ def test_choices_are_scored_in_one_step_and_answers_are_those_of_decoding(
         assert fsum(map(exp, one.scores.values())) == pytest.approx(1)
 
 
-def test_where_the_context_has_no_room_for_all_choices_they_are_decoded(
-    backend: EmbeddedBackend,
-) -> None:
+def test_choices_are_decoded_where_the_context_has_no_room(backend: EmbeddedBackend) -> None:
     long = "x" * (256 - len("\nAnswer:") - 2)
     (answer,) = answers_of(backend, [long], labels=("a", "bcd"))
     assert answer.scores is None
@@ -248,9 +240,7 @@ def test_what_is_sampled_or_large_or_free_is_decoded(backend: EmbeddedBackend) -
         assert answer.scores is None
 
 
-def test_many_labels_are_scored_if_that_is_asked_for(
-    backend: EmbeddedBackend, steps: list[int]
-) -> None:
+def test_many_labels_are_scored_on_demand(backend: EmbeddedBackend, steps: list[int]) -> None:
     tokens = Labels(backend._renderer, backend._model.end, MANY).to_score("branch").tokens
     assert tokens > SCORED_UNASKED
     (scores,) = backend.score(["x"], labels=MANY)
@@ -292,9 +282,7 @@ class Spelling:
         return tuple(map(ord, text.replace("!", "")))
 
 
-def test_labels_without_tokens_or_with_an_end_token_are_decoded_unless_they_must_be_scored() -> (
-    None
-):
+def test_labels_without_tokens_or_with_an_end_token_are_not_scored_unasked() -> None:
     end = frozenset({ord(".")})
     for text, why in (("!", "has no tokens"), ("No.", "ends an answer")):
         found = Labels(Spelling(), end, ["Yes", text])  # type: ignore[arg-type]
@@ -383,9 +371,7 @@ def test_what_cannot_be_scored_is_refused_at_the_call(engine: Engine) -> None:
         closed.score(["x"], labels=["Yes", "No"])
 
 
-def test_an_error_in_a_step_is_raised_and_the_next_call_is_served(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_in_a_step_is_raised(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: TorchExecutor, chunks: Sequence[Chunk]) -> list[Drawn | None]:
         raise OverflowError("no memory")
 

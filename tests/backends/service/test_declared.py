@@ -89,9 +89,7 @@ def test_tenants_whose_prefixes_are_not_shared_read_only_their_own() -> None:
     assert len({one.text for one in answers}) == 1
 
 
-def test_a_job_that_cannot_be_in_time_is_refused_and_nothing_of_it_is_computed(
-    engine: Engine,
-) -> None:
+def test_a_job_that_cannot_be_in_time_is_refused_uncomputed(engine: Engine) -> None:
     engine.submit(["a"], max_tokens=4).result(PATIENCE)
     before = engine._worker.call(lambda: engine._worker._backend.engine.experience.admitted, 0)
     job = engine.submit([f"{n}" for n in range(50)], max_tokens=30, deadline=1e-4, relquery="d")
@@ -105,9 +103,7 @@ def test_a_job_that_cannot_be_in_time_is_refused_and_nothing_of_it_is_computed(
     assert engine.submit(["a"], max_tokens=4, deadline=60).result(PATIENCE)[0].text is not None
 
 
-def test_what_is_open_when_the_deadline_passes_ends_although_nothing_else_comes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_is_open_ends_when_the_deadline_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(policy="fcfs", cost=None, max_num_seqs=1) as engine:
         for name in ("execute", "follow"):
             compute = getattr(TorchExecutor, name)

@@ -222,9 +222,7 @@ def test_each_answer_comes_once_in_every_iteration(engine: Engine) -> None:
     assert job.done
 
 
-def test_an_answer_is_given_before_the_job_is_done_which_tells_how_far_it_has_come(
-    gate: Gate,
-) -> None:
+def test_an_answer_is_given_before_the_job_is_done(gate: Gate) -> None:
     with opened() as engine:
         job = engine.submit(["x", "y" * 300, "z"], max_tokens=2)
         assert len(job) == 3
@@ -358,9 +356,7 @@ def test_a_wait_that_ends_too_early_says_how_far_it_came_and_the_job_goes_on(gat
         assert len(job.result(PATIENCE)) == 2
 
 
-def test_an_error_in_a_step_ends_the_open_jobs_and_later_ones_are_served(
-    gate: Gate, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_in_a_step_ends_the_open_jobs(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened() as engine:
         jobs = [engine.submit(["x", "y" * 300], max_tokens=8)]
         reach(gate)
@@ -393,7 +389,7 @@ def test_an_error_in_a_step_ends_the_open_jobs_and_later_ones_are_served(
         assert engine.submit(["x"], max_tokens=2).result(PATIENCE)[0].output_tokens == 2
 
 
-def test_what_breaks_while_a_job_is_taken_in_breaks_it_alone(
+def test_what_breaks_at_submit_breaks_alone(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -404,9 +400,7 @@ def test_what_breaks_while_a_job_is_taken_in_breaks_it_alone(
     assert len(engine.submit(["x"], max_tokens=1).result(PATIENCE)) == 1
 
 
-def test_whoever_waits_for_a_cancelled_backend_gets_an_error_and_others_their_answers(
-    engine: Engine,
-) -> None:
+def test_who_waits_for_a_cancelled_backend_gets_an_error_alone(engine: Engine) -> None:
     backend, other = engine.backend(), engine.backend()
     assert isinstance(backend, ServedBackend)
     prompts = [(Span(f"Prompt {at}"),) for at in range(40)]
@@ -454,9 +448,7 @@ def test_a_closed_engine_takes_no_job() -> None:
             engine.submit(prompts)
 
 
-def test_a_dropped_engine_ends_its_thread_and_an_ended_job_keeps_its_answers_alone(
-    gate: Gate,
-) -> None:
+def test_a_dropped_engine_ends_its_thread_and_jobs_keep_answers(gate: Gate) -> None:
     engine = opened()
     thread = engine._worker._thread
     job = engine.submit(["x", "y"], max_tokens=3)

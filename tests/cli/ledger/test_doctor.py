@@ -124,9 +124,7 @@ def test_prefixes_below_the_minimum_share_in_vain(relquery: Run, tmp_path: Path)
     assert cause["usd"] == pytest.approx(cause["tokens"] * 1.8e-6)
 
 
-def test_a_given_order_of_fields_is_named_where_another_would_share(
-    relquery: Run, tmp_path: Path
-) -> None:
+def test_a_given_order_is_named_where_another_shares(relquery: Run, tmp_path: Path) -> None:
     path = tmp_path / "run.db"
     ask(Standin(answer=yes), path, films(2, 3), order="original")
     _, causes = diagnosed(relquery, path)
@@ -155,9 +153,7 @@ def test_a_model_without_a_price_and_a_lonely_prompt_expect_nothing(
     assert diagnosed(relquery, tmp_path / "run.db")[1] == {cause: rows}
 
 
-def test_a_server_that_does_not_report_its_cache_is_not_blamed(
-    relquery: Run, tmp_path: Path
-) -> None:
+def test_a_server_that_reports_no_cache_is_not_blamed(relquery: Run, tmp_path: Path) -> None:
     path = tmp_path / "run.db"
     answered(path, "gpt-4o-mini", 3, completion("Yes", prompt_tokens=1500))
     run, causes = diagnosed(relquery, path)
@@ -165,9 +161,7 @@ def test_a_server_that_does_not_report_its_cache_is_not_blamed(
     assert (run["missed_tokens"], run["usd"]) == (0, None)
 
 
-def test_it_shows_what_to_do_and_exports_what_is_found_of_each_answer(
-    relquery: Run, tmp_path: Path, missed: Path
-) -> None:
+def test_it_shows_and_exports_what_is_found(relquery: Run, tmp_path: Path, missed: Path) -> None:
     for ending in ("csv", "json", "parquet"):
         output = tmp_path / f"misses.{ending}"
         _, err = relquery("doctor", missed, "-o", output)

@@ -62,9 +62,7 @@ def groups(relquery: Run, *arguments: object) -> dict[str, tuple[int, int, int]]
     }
 
 
-def test_it_counts_answers_failures_tokens_and_usd_by_model(
-    relquery: Run, monkeypatch: pytest.MonkeyPatch, path: Path
-) -> None:
+def test_it_counts_by_model(relquery: Run, monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
     out, _ = relquery("ledger", path, "--format", "json")
     small = json.loads(out)["models"][1]
     counts = {"answers": 2, "failed": 1, "failures": 2, "attempts": 14}
@@ -89,9 +87,7 @@ def test_filters_leave_out_the_rest(relquery: Run, path: Path) -> None:
     assert groups(relquery, path, "--since", "7d") == {}
 
 
-def test_a_model_is_found_at_any_server_and_others_are_named_where_it_is_not(
-    relquery: Run, path: Path
-) -> None:
+def test_a_model_is_found_at_any_server_or_others_are_named(relquery: Run, path: Path) -> None:
     at = "openai:small@127.0.0.1:8911"
     ask(path, at, 30, YES, YES, YES)
     ask(path, "openai:smaller", 30, YES)
@@ -106,9 +102,7 @@ def test_a_model_is_found_at_any_server_and_others_are_named_where_it_is_not(
         assert f"{others}openai:smaller." in err
 
 
-def test_it_exports_answers_and_failures_with_their_facts(
-    relquery: Run, path: Path, tmp_path: Path
-) -> None:
+def test_it_exports_answers_and_failures(relquery: Run, path: Path, tmp_path: Path) -> None:
     for ending in ("csv", "json", "parquet"):
         output = tmp_path / f"answers.{ending}"
         _, err = relquery("ledger", path, "--model", "openai:small", "-o", output)
@@ -125,9 +119,7 @@ def test_it_exports_answers_and_failures_with_their_facts(
     assert str(answer["at"]) == "1970-01-11 00:00:00+00:00"
 
 
-def test_pruning_deletes_what_the_filter_means_once_it_is_confirmed(
-    relquery: Run, path: Path
-) -> None:
+def test_pruning_deletes_by_the_filter_once_confirmed(relquery: Run, path: Path) -> None:
     _, err = relquery("ledger", path, "--prune", code=1)
     assert "would delete everything" in err
     filtered = ("ledger", path, "--before", "1970-01-12", "--prune")
@@ -152,9 +144,7 @@ def test_failures_alone_are_pruned_and_answers_stay(relquery: Run, path: Path) -
     assert groups(relquery, path) == {"openai:large": (2, 0, 0), "openai:small": (2, 0, 1)}
 
 
-def test_a_file_of_an_earlier_version_is_shown_and_pruned_as_far_as_it_goes(
-    relquery: Run, tmp_path: Path
-) -> None:
+def test_a_file_of_an_earlier_version_is_shown_and_pruned(relquery: Run, tmp_path: Path) -> None:
     path, output = tmp_path / "old.db", tmp_path / "out.json"
     write_earlier(path, {b"\1" * 32: "old", b"\2" * 32: "older"})
     before = path.read_bytes()

@@ -82,9 +82,7 @@ def test_a_run_with_failed_rows_is_resumed_and_asks_only_these(
     assert "Nothing to resume: all runs in ../run.db are complete." in err
 
 
-def test_options_that_are_added_win_and_those_that_change_answers_are_refused(
-    relquery: Run, chat: ChatServer, folder: Path
-) -> None:
+def test_added_options_win_or_are_refused(relquery: Run, chat: ChatServer, folder: Path) -> None:
     start(relquery, "-f", "csv")
     for option in (("-m", "openai:n"), ("--seed", "3"), ("SELECT 1",), ("-t", "x=t.csv")):
         _, err = relquery("resume", "run.db", *option, code=1)
@@ -97,18 +95,14 @@ def test_options_that_are_added_win_and_those_that_change_answers_are_refused(
     assert runs()[1].options["form"] == ["json"]
 
 
-def test_a_statement_from_standard_input_is_resumed(
-    relquery: Run, chat: ChatServer, folder: Path
-) -> None:
+def test_a_statement_from_stdin_is_resumed(relquery: Run, chat: ChatServer, folder: Path) -> None:
     start(relquery, "-p", "n=2", stdin="SELECT LLM('up', a) FROM t WHERE a >= 'y' LIMIT $n")
     chat.answer = lambda body: completion("late")
     out, _ = relquery("resume", "run.db", "-f", "csv")
     assert sorted(out.splitlines()[1:]) == ['"late"', '"yes"']
 
 
-def test_a_table_that_is_gone_is_an_error_and_one_that_changed_a_warning(
-    relquery: Run, chat: ChatServer, folder: Path
-) -> None:
+def test_a_table_that_is_gone_or_changed(relquery: Run, chat: ChatServer, folder: Path) -> None:
     start(relquery)
     table, asked = folder / "t.csv", len(chat.asked)
     content = table.read_text()
@@ -123,9 +117,7 @@ def test_a_table_that_is_gone_is_an_error_and_one_that_changed_a_warning(
     assert len(chat.asked) == asked + 1
 
 
-def test_the_key_is_not_noted_with_a_run_and_what_only_explains_is_no_run(
-    relquery: Run, chat: ChatServer, folder: Path
-) -> None:
+def test_a_run_is_noted_without_the_key(relquery: Run, chat: ChatServer, folder: Path) -> None:
     start(relquery, "--explain", code=0)
     assert "has no runs" in relquery("resume", "run.db", code=1)[1]
     assert not chat.asked
@@ -135,9 +127,7 @@ def test_the_key_is_not_noted_with_a_run_and_what_only_explains_is_no_run(
     assert SECRET.encode() not in written
 
 
-def test_a_query_that_ends_with_an_error_is_stopped(
-    relquery: Run, chat: ChatServer, folder: Path
-) -> None:
+def test_a_query_with_an_error_is_stopped(relquery: Run, chat: ChatServer, folder: Path) -> None:
     chat.answer = lambda body: failure(401, "Incorrect API key provided")
     start(relquery, code=1)
     assert [run.state for run in runs()] == [State.STOPPED]
@@ -146,9 +136,7 @@ def test_a_query_that_ends_with_an_error_is_stopped(
     assert out.count("now") == 3
 
 
-def test_a_run_that_was_killed_is_resumed_and_one_that_runs_is_not(
-    relquery: Run, chat: ChatServer, folder: Path
-) -> None:
+def test_a_killed_run_is_resumed(relquery: Run, chat: ChatServer, folder: Path) -> None:
     goes_on = False
 
     def reply(body: Body) -> Reply | Silence:

@@ -66,9 +66,7 @@ def test_a_key_is_made_shown_and_removed(tmp_path: Path) -> None:
     assert read_keys(path) == ()
 
 
-def test_keys_that_are_added_at_once_are_all_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_added_at_once_are_all_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is held before it is written, until the other has had time to read."""
     path, names = tmp_path / "keys.json", ("k0", "k1")
 

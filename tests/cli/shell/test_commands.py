@@ -47,9 +47,7 @@ def test_tables_and_their_columns_are_listed(say: Say) -> None:
     assert "VARCHAR" in say(".schema ups")[0]
 
 
-def test_a_file_becomes_a_table_and_stays_one_in_another_database(
-    say: Say, session: Session, tmp_path: Path
-) -> None:
+def test_a_file_is_a_table_in_any_database(say: Say, session: Session, tmp_path: Path) -> None:
     (tmp_path / "my actors.csv").write_text("name\nAnn\n", encoding="utf-8")
     _, err = say(f".register actors='{tmp_path}/my actors.csv'")
     assert "does not exist" in err  # quotes are for the whole argument
@@ -67,7 +65,7 @@ def test_a_file_becomes_a_table_and_stays_one_in_another_database(
         assert connection.execute("SELECT count(*) FROM kept").fetchone() == (2,)
 
 
-def test_a_database_that_cannot_be_opened_leaves_the_present_one(
+def test_a_wrong_database_leaves_the_present_one(
     say: Say, session: Session, tmp_path: Path
 ) -> None:
     say("CREATE TABLE kept (x INT);")
@@ -77,7 +75,7 @@ def test_a_database_that_cannot_be_opened_leaves_the_present_one(
     assert "0" in say("SELECT count(*) FROM kept;")[0]
 
 
-def test_a_model_is_loaded_at_its_first_call(
+def test_a_model_is_loaded_at_the_first_call(
     say: Say, loaded: list[str], backend: FakeBackend
 ) -> None:
     assert say(".model")[1] == "model: demo\n"
@@ -92,9 +90,7 @@ def test_a_model_is_loaded_at_its_first_call(
     assert loaded == ["other", "third"]
 
 
-def test_calls_are_shown_and_wait_for_a_yes(
-    say: Say, session: Session, backend: FakeBackend
-) -> None:
+def test_calls_wait_for_a_yes(say: Say, session: Session, backend: FakeBackend) -> None:
     questions: list[str] = []
     replies = iter([False, True])
     session.ask = lambda question: questions.append(question) or next(replies)  # type: ignore[func-returns-value]
@@ -108,9 +104,7 @@ def test_calls_are_shown_and_wait_for_a_yes(
     assert "ALIEN" in say(ASKS)[0]  # known answers are no calls
 
 
-def test_only_statements_with_more_calls_than_the_limit_wait(
-    say: Say, backend: FakeBackend
-) -> None:
+def test_only_statements_above_the_limit_wait(say: Say, backend: FakeBackend) -> None:
     assert say(".explain 2")[1] == "explain: above 2 calls\n"
     say(ASKS)
     assert len(backend.asked) == 2
@@ -143,9 +137,7 @@ def test_only_some_rows_of_a_table_are_shown(say: Say) -> None:
     assert say(".rows")[1] == "rows: 2\n"
 
 
-def test_results_go_to_a_file_whole_and_without_colours(
-    say: Say, session: Session, tmp_path: Path, films: Path
-) -> None:
+def test_results_go_to_a_file(say: Say, session: Session, tmp_path: Path, films: Path) -> None:
     path = tmp_path / "out.txt"
     say(f".output {path}")
     say("FROM range(99); SELECT 'ü[red]' AS x; .mode csv\n")
@@ -161,9 +153,7 @@ def test_results_go_to_a_file_whole_and_without_colours(
     assert films.read_text(encoding="utf-8") == before
 
 
-def test_a_pipe_that_nobody_reads_any_more_gives_the_terminal_back(
-    say: Say, session: Session, tmp_path: Path
-) -> None:
+def test_a_pipe_that_nobody_reads_is_left(say: Say, session: Session, tmp_path: Path) -> None:
     import os
 
     path = tmp_path / "pipe"

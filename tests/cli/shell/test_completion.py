@@ -46,9 +46,7 @@ def test_functions_are_offered_with_their_arguments() -> None:
     assert to_plain_text(one.display) == "AI_SCORE('question', column, ...)"
 
 
-def test_files_are_offered_where_a_command_takes_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_are_offered_to_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "day.sql").touch()

@@ -86,9 +86,7 @@ def test_a_no_sends_nothing_and_a_yes_does(typed: Say, backend: FakeBackend) -> 
     assert len(backend.asked) == 2
 
 
-def test_ctrl_c_stops_a_statement_and_its_answers_are_kept(
-    say: Say, session: Session, backend: FakeBackend
-) -> None:
+def test_ctrl_c_stops_and_keeps_answers(say: Say, session: Session, backend: FakeBackend) -> None:
     def press_after_three(query: str, fields: Fields) -> str:
         if len(backend.asked) == 4:
             signal.raise_signal(signal.SIGINT)
@@ -116,9 +114,7 @@ def test_ctrl_c_stops_what_duckdb_computes(say: Say) -> None:
 
 
 @pytest.mark.parametrize(("presses", "is_done"), [(1, True), (2, False)])
-def test_loading_a_model_is_cut_in_half_by_a_second_ctrl_c_alone(
-    presses: int, is_done: bool
-) -> None:
+def test_loading_a_model_ends_at_a_second_ctrl_c_alone(presses: int, is_done: bool) -> None:
     heard: list[str] = []
 
     def load() -> None:
@@ -132,7 +128,7 @@ def test_loading_a_model_is_cut_in_half_by_a_second_ctrl_c_alone(
     assert heard == ["heard", "done"][: 1 + is_done]
 
 
-def test_a_mistake_of_ours_does_not_end_the_session(
+def test_our_mistake_ends_nothing(
     say: Say, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def breaks(*given: object) -> None:
@@ -159,9 +155,7 @@ def test_what_cells_hold_does_nothing_to_the_terminal(say: Say) -> None:
     assert "[red]" in err
 
 
-def test_many_columns_in_a_narrow_terminal_have_a_line_each(
-    say: Say, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_columns_in_a_narrow_terminal_are_lines(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     out, _ = say("SELECT " + ", ".join(f"'value {at}' AS c{at}" for at in range(9)) + ";")
     assert [line.rstrip() for line in out.splitlines()[:3]] == [
@@ -247,9 +241,7 @@ def test_bytes_that_are_not_utf_8_do_no_harm(tmp_path: Path) -> None:
     assert len(list(open_history(path).load_history_strings())) == 2
 
 
-def test_without_a_file_the_session_goes_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_session_needs_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").touch()
     for path in (tmp_path, tmp_path / "file" / "history"):
         assert isinstance(open_history(path), InMemoryHistory)

@@ -31,9 +31,7 @@ def press() -> None:
     signal.raise_signal(signal.SIGINT)
 
 
-def test_an_interrupt_that_a_library_dropped_is_raised_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_interrupt_that_is_dropped_is_raised_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interrupt, "LOST", 0.05)
 
     def drop_three() -> None:

@@ -148,9 +148,7 @@ def test_a_key_keeps_its_debt_when_the_file_is_read_again(tmp_path: Path) -> Non
     assert again is rates
 
 
-def test_what_was_begun_with_a_key_goes_on_with_its_limits_while_it_is_valid(
-    tmp_path: Path,
-) -> None:
+def test_what_was_begun_with_a_key_goes_on_while_it_is_valid(tmp_path: Path) -> None:
     path, now = tmp_path / "keys.json", datetime(2030, 1, 1, tzinfo=UTC)
     write_keys(path, [made(tokens_per_minute=5), made("old", "rq-old", expires="2029-01-01")])
     gate = KeyGate(path, lambda: now)

@@ -12,9 +12,7 @@ from relquery.table.compiled import Compiled
 from relquery.table.reorder import reorder
 
 
-def test_ordering_a_table_of_hundreds_of_rows_compiles_nothing_more(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_ordering_a_table_compiles_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
     called: set[tuple[str, Any]] = set()
 
     def call(self: Any, *args: Any) -> Any:

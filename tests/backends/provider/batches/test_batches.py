@@ -149,9 +149,7 @@ def test_a_batch_that_runs_is_pending_and_is_found_again(provider: Provider, ask
 
 
 @BOTH
-def test_what_ended_is_delivered_though_other_batches_run(
-    provider: Provider, tmp_path: Path
-) -> None:
+def test_what_ended_comes_though_other_batches_run(provider: Provider, tmp_path: Path) -> None:
     with serving(echo, looks=99) as server:
         with pytest.raises(PendingError):
             asked(backend(server, tmp_path / "b", provider, batch="submit"), "a")
@@ -170,7 +168,7 @@ def test_what_ended_is_delivered_though_other_batches_run(
 
 @BOTH
 @pytest.mark.parametrize("refuse", ["hang up", "hang up late"])
-def test_a_batch_is_not_submitted_twice_when_the_reply_is_lost(
+def test_a_batch_whose_reply_is_lost_is_sent_once(
     provider: Provider, refuse: str, ask: Ask
 ) -> None:
     with serving(echo, looks=1, refuse=refuse) as server:
@@ -179,7 +177,7 @@ def test_a_batch_is_not_submitted_twice_when_the_reply_is_lost(
 
 
 @BOTH
-def test_a_batch_of_somebody_else_is_not_taken_for_ours(
+def test_a_batch_of_others_is_not_taken_for_ours(
     provider: Provider, ask: Ask, tmp_path: Path
 ) -> None:
     with serving(echo, looks=1) as server:
@@ -191,7 +189,7 @@ def test_a_batch_of_somebody_else_is_not_taken_for_ours(
 
 @BOTH
 @pytest.mark.parametrize("how", ["500", "expired"])
-def test_requests_that_failed_in_passing_are_submitted_again_and_no_others(
+def test_only_requests_that_failed_in_passing_are_sent_again(
     provider: Provider, how: str, ask: Ask
 ) -> None:
     def answer(body: Body) -> tuple[int, Body] | str:
@@ -205,9 +203,7 @@ def test_requests_that_failed_in_passing_are_submitted_again_and_no_others(
 
 
 @BOTH
-def test_a_request_that_is_refused_for_good_is_an_error_of_its_row(
-    provider: Provider, ask: Ask
-) -> None:
+def test_a_request_that_is_refused_is_its_rows_error(provider: Provider, ask: Ask) -> None:
     def answer(body: Body) -> tuple[int, Body]:
         return failed(400, "prompt is too long") if question(body) == "b" else echo(body)
 
@@ -219,7 +215,7 @@ def test_a_request_that_is_refused_for_good_is_an_error_of_its_row(
 
 
 @BOTH
-def test_requests_without_a_result_are_errors_and_asked_again_by_the_next_run(
+def test_requests_without_a_result_are_errors_until_the_next_run(
     provider: Provider, ask: Ask
 ) -> None:
     def answer(body: Body) -> tuple[int, Body] | str:
@@ -235,9 +231,7 @@ def test_requests_without_a_result_are_errors_and_asked_again_by_the_next_run(
 
 @BOTH
 @pytest.mark.parametrize("spoilt", ["<html>", "cut"])
-def test_results_that_come_garbled_are_loaded_again(
-    provider: Provider, spoilt: str, ask: Ask
-) -> None:
+def test_garbled_results_are_loaded_again(provider: Provider, spoilt: str, ask: Ask) -> None:
     def once(text: str) -> str:
         server.spoil = None
         return text[: len(text) // 2] if spoilt == "cut" else spoilt
@@ -248,9 +242,7 @@ def test_results_that_come_garbled_are_loaded_again(
 
 
 @BOTH
-def test_an_answer_that_is_never_readable_is_an_error_and_not_paid_again(
-    provider: Provider, ask: Ask
-) -> None:
+def test_an_unreadable_answer_is_an_error_and_not_paid_again(provider: Provider, ask: Ask) -> None:
     def garbled(text: str) -> str:
         first, *others = text.splitlines(keepends=True)
         return "".join([first[:20] + "\n", *others])
@@ -272,9 +264,7 @@ def test_a_limit_of_requests_is_waited_for(provider: Provider, ask: Ask) -> None
         assert (server.creations, len(server.batches)) == (2, 1)
 
 
-def test_a_setting_that_is_refused_is_left_out_of_the_next_batch_and_of_later_runs(
-    ask: Ask,
-) -> None:
+def test_a_setting_that_is_refused_is_left_out_of_later_batches(ask: Ask) -> None:
     def answer(body: Body) -> tuple[int, Body]:
         if "max_tokens" in body:
             words = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
@@ -306,9 +296,7 @@ def test_a_batch_that_openai_refuses_later_ends_with_the_reason(ask: Ask) -> Non
 
 
 @BOTH
-def test_equal_prompts_are_drawn_one_by_one_and_anew_each_time(
-    provider: Provider, tmp_path: Path
-) -> None:
+def test_equal_prompts_are_drawn_one_by_one_and_anew(provider: Provider, tmp_path: Path) -> None:
     numbers = count()
     with serving(lambda body: (200, replied(body, str(next(numbers))))) as server:
         of = backend(server, tmp_path / "b", provider)
@@ -318,9 +306,7 @@ def test_equal_prompts_are_drawn_one_by_one_and_anew_each_time(
         assert server.creations == 2
 
 
-def test_a_batch_stays_within_what_the_provider_takes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_stays_within_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from relquery.backends.provider.batches.openai import OpenAIBatches
 
     original = BatchBackend._api
@@ -383,9 +369,7 @@ print([each.text for each in asked(backend(Server, Path(sys.argv[2]), provider),
 @pytest.mark.long
 @BOTH
 @pytest.mark.parametrize("seed", range(3))
-def test_killed_processes_find_their_batch_again(
-    provider: Provider, seed: int, tmp_path: Path
-) -> None:
+def test_killed_processes_find_their_batch(provider: Provider, seed: int, tmp_path: Path) -> None:
     random = Random(seed)
     path = tmp_path / "b"
     with serving(echo, looks=40) as server:

@@ -230,9 +230,7 @@ def replies(draw: st.DrawFn) -> str:
 
 
 @given(st.one_of(replies(), JSON.map(json.dumps), st.text()), st.booleans(), st.integers(1, 9))
-def test_any_reply_is_read_and_what_it_gives_can_be_stored(
-    text: str, has_labels: bool, limit: int
-) -> None:
+def test_any_reply_is_read_and_can_be_stored(text: str, has_labels: bool, limit: int) -> None:
     said = read_chat(text)
     if said is None:
         return

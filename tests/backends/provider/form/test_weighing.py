@@ -47,9 +47,7 @@ def test_scores_are_normalised_among_the_labels(serve: Serve) -> None:
     assert (answer.prompt_tokens, answer.output_tokens) == (10, 2)
 
 
-def test_labels_are_asked_for_in_words_so_that_the_first_token_is_one_of_theirs(
-    serve: Serve,
-) -> None:
+def test_labels_are_asked_for_in_words_so_that_they_begin_the_answer(serve: Serve) -> None:
     server = serve(lambda body: weighed("negative", {"neg": 0.9, "pos": 0.1}))
     ask(server)
     (body,) = server.asked
@@ -82,9 +80,7 @@ def test_tokens_with_which_several_labels_begin_count_only_if_they_matter(serve:
         (completion(None, "content_filter"), "content filter"),
     ],
 )
-def test_an_answer_without_scores_is_an_error_that_says_why(
-    serve: Serve, reply: Reply, why: str
-) -> None:
+def test_an_answer_without_scores_says_why(serve: Serve, reply: Reply, why: str) -> None:
     (answer,) = ask(serve(lambda body: reply))
     assert answer.finish is Finish.ERROR
     with pytest.raises(ValueError, match=why):

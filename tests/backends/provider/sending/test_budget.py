@@ -95,9 +95,7 @@ def test_dollars_need_a_price() -> None:
     assert "relquery prices --update FILE" in str(error.value)
 
 
-def test_a_provider_s_model_without_a_price_is_told_of_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_model_without_a_price_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
     warn_if_unpriced.cache_clear()
     for model in ("openai:new-model", "openai:new-model", "openai:gpt-5-mini", "openai:m@host"):
         warn_if_unpriced(model)

@@ -69,9 +69,7 @@ def test_a_refusal_lets_nobody_through_until_the_moment_that_the_server_names() 
 
 
 @pytest.mark.parametrize(("share", "times"), [(0.1, 1.3), (0.2, 6)])
-def test_a_few_refusals_among_many_answers_hold_up_their_own_rows_alone(
-    share: float, times: float
-) -> None:
+def test_a_few_refusals_hold_up_their_own_rows_alone(share: float, times: float) -> None:
     chance, refused = Random(5), set[str]()
 
     async def moody(question: str) -> Said:

@@ -208,7 +208,7 @@ def test_what_an_api_cannot_be_asked_is_refused_before_a_call(
         ),
     ],
 )
-def test_an_answer_says_what_it_cost_in_each_api(
+def test_an_answer_says_what_it_cost(
     opened: Open, api: str, reply: Reply, expected: Answer
 ) -> None:
     backend, _ = opened(api, lambda body: reply)
@@ -290,9 +290,7 @@ def test_what_every_message_would_meet_stops_the_query(
 
 
 @pytest.mark.parametrize(("status", "kind"), [(529, "overloaded_error"), (429, "rate_limit_error")])
-def test_a_message_that_a_busy_server_refuses_is_sent_again_by_us_alone(
-    opened: Open, status: int, kind: str
-) -> None:
+def test_a_busy_server_is_asked_again_by_us_alone(opened: Open, status: int, kind: str) -> None:
     replies = iter([anthropic_failure(status, "Busy", kind, retry_after="0")])
     backend, server = opened("messages", lambda body: next(replies, message("x")))
     (answer,) = ask(backend, ["a"])
@@ -332,9 +330,7 @@ def modern_claude(body: Body) -> Reply:
 @pytest.mark.parametrize(
     ("api", "answer"), [("chat", reasoning_model), ("messages", modern_claude)]
 )
-def test_five_hundred_rows_learn_from_the_first_refusals_alone(
-    opened: Open, api: str, answer: AnswerFunction
-) -> None:
+def test_rows_learn_from_the_first_refusals(opened: Open, api: str, answer: AnswerFunction) -> None:
     backend, server = opened(api, answer)
     texts = [str(number) for number in range(500)]
     with pytest.warns(SamplingWarning, match="refuses temperature 0"):
@@ -357,9 +353,7 @@ def test_five_hundred_rows_learn_from_the_first_refusals_alone(
         ("anthropic", "claude-opus-4-20250514", set()),
     ],
 )
-def test_what_is_known_of_a_model_needs_no_refusal(
-    provider: str, model: str, without: set[str]
-) -> None:
+def test_what_is_known_needs_no_refusal(provider: str, model: str, without: set[str]) -> None:
     facts = facts_of(provider, model)
     assert facts is not None
     assert facts.without == without
@@ -410,9 +404,7 @@ def test_a_ledger_knows_a_model_by_its_name_whatever_its_server() -> None:
     assert apart.known_as() == ("openai:m@10.0.0.7:8000",)
 
 
-def test_without_anthropic_s_package_the_message_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_the_package_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "anthropic", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'relquery\[anthropic\]'"):
         load("anthropic:claude-sonnet-5", api_key="k")

@@ -95,9 +95,7 @@ def test_markup_that_is_wrong_is_refused_and_a_prompt_with_its_place(client: htt
     assert "line 1" in answer.json()["error"]["message"]
 
 
-def test_a_tenant_has_so_many_schemas_and_no_more(
-    local: Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tenant_has_so_many_schemas(local: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "MOST_SCHEMAS", 1)
     found = registry.Registry(None)
     owned = found.of("a", lambda: local.backend)

@@ -81,9 +81,7 @@ REACHING = [
 ]
 
 
-def test_the_database_reaches_no_file_and_no_setting_even_unchecked(
-    tables: Tables, tmp_path: Path
-) -> None:
+def test_the_database_reaches_nothing_even_unchecked(tables: Tables, tmp_path: Path) -> None:
     file = tmp_path / "secret.csv"
     file.write_text("word\nhidden\n")
     for query in REACHING:

@@ -34,9 +34,7 @@ def error(client: httpx.Client, status: int, **body: Any) -> Any:
     return answer.json()["error"]
 
 
-def test_rows_and_report_are_those_of_the_same_query_in_process(
-    client: httpx.Client, local: Connection
-) -> None:
+def test_rows_and_report_are_as_in_process(client: httpx.Client, local: Connection) -> None:
     expected = local.sql(QUERY)
     found = ask(client, QUERY)
     assert [tuple(row) for row in found["rows"]] == expected.fetchall()

@@ -49,9 +49,7 @@ def contents(answer: httpx.Response) -> list[str]:
     return [choice["message"]["content"] for choice in answer.json()["choices"]]
 
 
-def test_a_query_with_inner_generations_is_answered_as_in_process(
-    client: httpx.Client, local: Connection
-) -> None:
+def test_inner_generations_are_as_in_process(client: httpx.Client, local: Connection) -> None:
     answer = post(client, "execute", JUDGED)
     expected = local.run(from_wire(JUDGED).node)
     assert contents(answer) == [expected.text]
@@ -61,9 +59,7 @@ def test_a_query_with_inner_generations_is_answered_as_in_process(
     assert answer.json()["object"] == "chat.completion"
 
 
-def test_a_repeat_has_as_many_choices_and_a_map_is_answered_as_completions_are(
-    client: httpx.Client,
-) -> None:
+def test_a_repeat_has_choices_and_a_map_is_as_completions(client: httpx.Client) -> None:
     answers = contents(post(client, "execute", {"repeat": {"n": 3, **summary(REVIEWS[0])}}))
     assert answers == answers[:1] * 3
     metadata = {"model": "demo", "max_tokens": 4, "temperature": 0.0}
@@ -94,9 +90,7 @@ def test_prepared_texts_are_in_the_cache_when_the_query_is_executed(client: http
     assert usage["prompt_tokens_details"]["cached_tokens"] > usage["prompt_tokens"] // 2
 
 
-def test_a_query_retrieves_from_what_came_with_it_or_from_a_table_that_is_there(
-    client: httpx.Client,
-) -> None:
+def test_a_query_retrieves_from_what_came_with_it_or_a_table(client: httpx.Client) -> None:
     docs: tuple[Any, ...] = (["boats", {"Text": "A boat.\n\nA lake."}], "notes.note", "secret.csv")
     for doc, status in zip(docs, (200, 200, 400), strict=True):
         augment = {"body": {"user": "boat"}, "doc": doc}
@@ -137,9 +131,7 @@ print(asyncio.run(main()).data)
 
 
 @pytest.mark.long
-def test_the_spnl_package_gets_the_same_answer_by_its_own_way(
-    server: Running, client: httpx.Client
-) -> None:
+def test_the_spnl_package_gets_the_same_answer(server: Running, client: httpx.Client) -> None:
     """The package sends chat completions, one for each generation."""
     pytest.importorskip("spnl")
     query = summary(REVIEWS[0])

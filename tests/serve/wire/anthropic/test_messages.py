@@ -71,9 +71,7 @@ def test_a_message_has_all_that_the_sdk_reads(client: anthropic.Anthropic) -> No
     assert ask(client, max_tokens=200).stop_reason == "end_turn", "it ends by itself"
 
 
-def test_blocks_of_a_message_and_messages_of_one_role_in_a_row_are_one_turn(
-    client: anthropic.Anthropic,
-) -> None:
+def test_blocks_and_messages_of_one_role_are_one_turn(client: anthropic.Anthropic) -> None:
     parts = [block("Extract the name: My"), block(" name is Sara Miller and I live in Paris.")]
     assert text_of(ask(client, messages=turn(parts))) == text_of(ask(client))
     apart = [*turn("Extract the name:"), *turn("My name is Sara.")]
@@ -91,9 +89,7 @@ def test_the_stop_sequence_that_ended_an_answer_is_named(client: anthropic.Anthr
     assert text_of(message) == whole[: whole.index(stop)]
 
 
-def test_a_stream_gives_the_events_and_the_message_of_an_answer(
-    client: anthropic.Anthropic,
-) -> None:
+def test_a_stream_gives_the_events_and_the_message(client: anthropic.Anthropic) -> None:
     asked: dict[str, Any] = {"model": "demo", "max_tokens": 12, "extra_body": GREEDY}
     asked |= {"messages": ASKED, "system": [block(RULES, "5m")]}
     whole = client.messages.create(**asked)
@@ -132,9 +128,7 @@ def test_a_stream_begins_with_the_tokens_of_its_prompt(client: anthropic.Anthrop
             assert start.input_tokens + kept == whole
 
 
-def test_the_asynchronous_client_gets_the_same(
-    client: anthropic.Anthropic, server: Running
-) -> None:
+def test_the_async_client_gets_the_same(client: anthropic.Anthropic, server: Running) -> None:
     async def both() -> tuple[anthropic.types.Message, str]:
         async with anthropic.AsyncAnthropic(base_url=server.url, api_key="none") as one:
             asked: dict[str, Any] = {"model": "demo", "max_tokens": 8, "extra_body": GREEDY}
@@ -175,9 +169,7 @@ def test_no_tokens_may_be_asked_to_fill_the_cache(client: anthropic.Anthropic) -
     assert (later.usage.cache_read_input_tokens or 0) > 0
 
 
-def test_tokens_up_to_the_last_breakpoint_are_created_then_read(
-    client: anthropic.Anthropic,
-) -> None:
+def test_tokens_up_to_a_breakpoint_are_created_then_read(client: anthropic.Anthropic) -> None:
     def usage(question: str) -> anthropic.types.Usage:
         content = [block("A review. " * 30, "5m"), block(question)]
         system = [block("Hear: " + RULES, "1h")]
@@ -293,7 +285,7 @@ MESSAGES = st.lists(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(messages=MESSAGES | JSON, system=TEXTS | st.lists(BLOCKS, max_size=2) | st.none())
-def test_any_messages_are_answered_or_refused(
+def test_any_messages_are_read(
     server: Running, web: httpx.Client, messages: Any, system: Any
 ) -> None:
     body = {"model": "demo", "max_tokens": 1, "messages": messages}

@@ -53,9 +53,7 @@ def test_a_chat_is_answered_and_a_cut_answer_says_so(client: openai.OpenAI) -> N
         assert each.usage.completion_tokens == count
 
 
-def test_a_last_message_of_the_assistant_is_closed_as_others_are(
-    client: openai.OpenAI, server: Running
-) -> None:
+def test_a_last_message_of_the_assistant_is_closed(client: openai.OpenAI, server: Running) -> None:
     """Unlike in Anthropic's API, where the answer continues it."""
     messages: Any = [*asked(), {"role": "assistant", "content": "It is"}]
     found = client.chat.completions.create(model="demo", messages=messages, max_tokens=1)
@@ -76,7 +74,7 @@ def test_a_seed_repeats_an_answer_and_its_choices_differ(client: openai.OpenAI) 
 
 @pytest.mark.parametrize("seed", [0, 1, *LATER])
 @pytest.mark.parametrize("stop", [None, ["e", "the "], ["qqq", ", "]])
-def test_streamed_pieces_are_the_whole_answer(
+def test_streamed_pieces_are_whole(
     client: openai.OpenAI, seed: int, stop: list[str] | None
 ) -> None:
     options: Any = {"seed": seed, "temperature": 2, "n": 2, "max_tokens": 60, "stop": stop}
@@ -156,9 +154,7 @@ def test_streamed_log_probabilities_are_those_of_the_whole_answer(client: openai
 
 
 @pytest.mark.parametrize(("more", "param"), cases(__file__))
-def test_what_is_not_supported_is_refused_by_name(
-    client: openai.OpenAI, more: Any, param: str
-) -> None:
+def test_what_is_not_supported_is_named(client: openai.OpenAI, more: Any, param: str) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
         ask(client, **more)
     assert caught.value.param == param

@@ -84,9 +84,7 @@ def test_answers_follow_a_schema(client: openai.OpenAI) -> None:
 
 
 @pytest.mark.parametrize(("more", "param"), cases(__file__))
-def test_what_is_not_supported_is_refused_by_name(
-    client: openai.OpenAI, more: Any, param: str
-) -> None:
+def test_what_is_not_supported_is_named(client: openai.OpenAI, more: Any, param: str) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
         client.responses.create(model="demo", input=REVIEW, **more)
     assert caught.value.param == param

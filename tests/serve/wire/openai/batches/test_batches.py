@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import openai
+import pyarrow.parquet
 import pytest
 
+import relquery as rq
+from relquery.prices.price import Price
+from relquery.prices.table import PRICES
 from tests.serve.wire.openai.batches.conftest import (
     REVIEW,
     Run,
@@ -50,9 +56,7 @@ def test_completions_and_responses_can_be_asked_too(client: openai.OpenAI, run: 
     assert message["content"][0]["text"] == "Yes"
 
 
-def test_a_request_that_cannot_be_served_is_in_the_error_file(
-    client: openai.OpenAI, run: Run
-) -> None:
+def test_a_request_that_fails_is_in_the_error_file(client: openai.OpenAI, run: Run) -> None:
     """The others are answered, also where the engine cannot follow a schema."""
     schema = {"name": "x", "schema": {"type": "object", "not": {}}}
     long = [{"role": "user", "content": "word " * 5000}]
@@ -196,3 +200,42 @@ def test_other_purposes_and_fields_are_refused(client: openai.OpenAI) -> None:
         with pytest.raises(openai.BadRequestError) as caught:
             client.files.create(file=("x.jsonl", CONTENT), **more)
         assert caught.value.param == param
+
+
+MARKED = replace(PRICES["gpt-6-luna"], name="demo", minimum=16)
+ANSWER = {"name": "answer", "schema": {"type": "string", "enum": ["Yes", "No"]}}
+
+
+@pytest.mark.parametrize("waves", [1, 3])
+@pytest.mark.parametrize("price", [None, MARKED])
+def test_each_row_gets_its_answer(
+    client: openai.OpenAI, run: Run, tmp_path: Path, waves: int, price: Price | None
+) -> None:
+    """With marked prefixes, too; each wave is sent when the one before it is answered."""
+    reviews = pyarrow.parquet.read_table(rq.demo_table("movies")).slice(0, 30)
+    template = rq.Template("Is the review positive?\n{fields}\n", system="You read reviews. " * 60)
+    order = rq.reorder(reviews, prefix=template.prefix)
+    batch = order.write_batch(
+        tmp_path / "batch.jsonl",
+        template,
+        form="openai",
+        model="demo",
+        max_tokens=100,
+        price=price,
+        waves=waves,
+        temperature=0,
+        response_format={"type": "json_schema", "json_schema": ANSWER},
+    )
+    answered = []
+    for path in batch.paths:
+        done = run(path.read_text().splitlines())
+        assert done.status == "completed"
+        for kind in (done.output_file_id, done.error_file_id):
+            if kind is not None:
+                answered.append(tmp_path / f"{kind}.jsonl")
+                answered[-1].write_bytes(client.files.content(kind).content)
+    answers = order.read_answers(answered)
+    assert set(answers.values.to_pylist()) <= {'"Yes"', '"No"'}
+    assert len(answers.failed) == 0, answers
+    assert ("prompt_cache_breakpoint" in batch.paths[0].read_text()) is (price is not None)
+    assert (len(batch.waves) > 1) is (waves > 1)

@@ -82,9 +82,7 @@ def answered(server: Running, batch: Batch, count: int) -> Batch:
     return found
 
 
-def test_a_batch_waits_for_its_key_also_after_a_restart_and_fails_without_it(
-    keys: Path, tmp_path: Path
-) -> None:
+def test_a_batch_waits_for_its_key_also_after_a_restart(keys: Path, tmp_path: Path) -> None:
     """Each start lets the key use a minute's worth, which is less than one request."""
     settings = {"names": ("demo",), "keys": keys, "state": tmp_path / "state"}
     with inside(LIMITED, **settings) as server:

@@ -102,9 +102,7 @@ def test_half_a_line_is_removed_and_its_request_has_no_answer(tmp_path: Path) ->
     assert [each["response"]["body"] for each in lines] == [{"x": 1}, {"x": 3}]
 
 
-def test_a_batch_that_is_cancelled_while_its_file_is_read_stays_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_is_cancelled_at_any_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read = Event()
 
     def slow(*_: object) -> tuple[int, list[object]]:
@@ -136,9 +134,7 @@ def test_a_batch_that_is_cancelled_while_its_file_is_read_stays_so(
 
 
 @pytest.mark.parametrize("wait", range(0, 28, 4))
-def test_saves_are_never_beside_each_other(
-    wait: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_saves_are_one_by_one(wait: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """wait: milliseconds between the batch and its end."""
     busy, save = Lock(), Folder.save
 
