@@ -12,6 +12,7 @@ from relquery.backends.local import open as local
 from relquery.connection import connect
 from relquery.errors import ConfigError, ModelError
 from tests.backends.provider.chat_server import Body, ChatServer, Reply, Serve, completion
+from tests.serve.cases import cases
 
 OWNERS = {"vllm": "vllm_xargs", "relquery": "relquery", "somebody": None}
 
@@ -95,22 +96,7 @@ def test_unknown_options_are_refused(server: ChatServer) -> None:
 
 
 def test_a_model_of_a_provider_is_told_what_would_work() -> None:
-    for model, remedy in {
-        "gpt-4o": "Write 'openai:gpt-4o'",
-        "gpt-3.5-turbo": "Write 'openai:gpt-3.5-turbo'",
-        "o1": "Write 'openai:o1'",
-        "o3-mini": "Write 'openai:o3-mini'",
-        "chatgpt-4o-latest": "Write 'openai:chatgpt-4o-latest'",
-        "openai/gpt-4o-mini": "Write 'openai:gpt-4o-mini'",
-        "claude-sonnet-4": "Write 'anthropic:claude-sonnet-4'",
-        "anthropic/claude-3-haiku": "Write 'anthropic:claude-3-haiku'",
-        "gemini-2.0-flash": "Write 'gemini:gemini-2.0-flash'",
-        "ollama:llama3": "'ollama' is not supported. Use 'openai:NAME', 'anthropic:NAME'",
-        "mistral:large": "any OpenAI-compatible server, 'openai:NAME' with its address",
-        "antropic:claude-sonnet-5": "Did you mean 'anthropic'",
-        "opnai:gpt-4o": "Did you mean 'openai'",
-        "Random:layers=2": "Did you mean 'random'",
-    }.items():
+    for model, remedy in cases(__file__, "remedies"):
         with pytest.raises(ConfigError) as caught:
             load(model)
         assert model in str(caught.value)

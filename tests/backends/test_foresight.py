@@ -8,6 +8,7 @@ from itertools import product
 import pytest
 
 from relquery import demo_table
+from relquery.backends import lazy
 from relquery.backends.base import Adopted, Answers, Backend
 from relquery.backends.lazy import LazyBackend
 from relquery.backends.local.embedded import EmbeddedBackend
@@ -81,6 +82,25 @@ def test_what_a_provider_does_not_tell_is_none() -> None:
         assert backend.one_pass(Sampling()) is None
         assert backend.prompt_tokens([PROMPT], Sampling()) is None
         assert backend.predict([3], Sampling()) is None
+
+
+def test_a_lazy_backends_clock_stands_still_while_it_is_opened(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(lazy, "perf_counter", lambda: now)
+
+    def load() -> Backend:
+        nonlocal now
+        now += 5
+        return Adopted(Provider())
+
+    backend = LazyBackend(load)
+    start = backend.clock()
+    for wait in (1, 2):
+        now += wait
+        assert backend.name == "provider"
+    assert backend.clock() - start == 3
 
 
 def test_a_lazy_backend_hands_on_all_that_a_backend_is_asked() -> None:

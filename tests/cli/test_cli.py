@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
 import sys
-import time
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +17,6 @@ from relquery.ledger import Ledger
 from relquery.progress.watch import Watch
 from relquery.table.compiled import Compiled
 from tests.cli.conftest import Run
-from tests.ledger.stored import stored
 from tests.serve.cases import cases
 
 MODEL = "random:layers=1,hidden=64,heads=1"
@@ -52,13 +48,17 @@ def test_a_query_over_a_file_prints_rows_and_what_it_cost(sql: Run) -> None:
     assert document["report"]["calls"] == 3
 
 
-def test_a_missing_key_is_told_as_a_variable_of_the_environment(
+def test_a_model_that_cannot_be_asked_is_told_with_its_remedy(
     relquery: Run, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    _, err = relquery("sql", LABELLED, "-t", table, "-m", "openai:gpt-5.4-mini", code=1)
-    assert "No API key is set. Set the environment variable OPENAI_API_KEY" in err
-    assert "export OPENAI_API_KEY=..." in err
+    for model, remedy in (
+        ("openai:gpt-5.4-mini", "No API key is set. Set the environment variable OPENAI_API_KEY"),
+        ("openai:gpt-5.4-mini", "export OPENAI_API_KEY=..."),
+        ("gpt-4o", "openai:gpt-4o"),
+        ("mistral:large", "openai:NAME"),
+    ):
+        assert remedy in relquery("sql", LABELLED, "-t", table, "-m", model, code=1)[1]
 
 
 def test_a_missing_extra_is_told_first(relquery: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,12 +80,6 @@ def test_what_fails_after_the_calls_says_how_to_keep_the_answers(sql: Run, tmp_p
     text = late.replace("::DATE", "")
     _, err = sql(text, *ledger)
     assert "0 LLM calls" in err
-
-
-def test_a_providers_model_is_told_what_to_write(relquery: Run, table: str) -> None:
-    for model, remedy in (("gpt-4o", "openai:gpt-4o"), ("mistral:large", "openai:NAME")):
-        _, err = relquery("sql", LABELLED, "-t", table, "-m", model, code=1)
-        assert remedy in err
 
 
 def test_a_query_from_stdin_goes_to_a_file(sql: Run, relquery: Run, tmp_path: Path) -> None:
@@ -120,13 +114,6 @@ def test_a_result_does_not_overwrite_its_table(sql: Run, table: str, tmp_path: P
     assert f"Write: relquery sql - < {text}" in err
 
 
-def test_who_answers_where_no_model_is_given_is_told(relquery: Run, table: str) -> None:
-    _, err = relquery("sql", "SELECT a FROM t", "-t", table)
-    assert "without --model the demo model answers. It only knows the bundled tables" in err
-    _, err = relquery("sql", "SELECT count(*) FROM movies", "-t", "demo:movies")
-    assert "without --model" not in err
-
-
 def test_rows_without_a_value_are_counted_and_the_exit_code_is_3(sql: Run) -> None:
     query = "SELECT LLM('Good?', a) FROM t"
     arguments = (query, "--max-tokens", "1")
@@ -135,7 +122,7 @@ def test_rows_without_a_value_are_counted_and_the_exit_code_is_3(sql: Run) -> No
     sql(*arguments, "--allow-errors")
 
 
-@pytest.mark.parametrize(("arguments", "message"), cases(__file__))
+@pytest.mark.parametrize(("arguments", "message"), cases(__file__, "wrong"))
 def test_what_a_person_may_get_wrong_is_named_without_a_traceback(
     sql: Run, arguments: tuple[str, ...], message: str
 ) -> None:
@@ -190,12 +177,7 @@ def test_a_parameter_may_be_a_prompt(sql: Run) -> None:
 
 
 def test_a_wrong_parameter_is_an_error(relquery: Run) -> None:
-    for params, said in (
-        ("-p n", "NAME=VALUE"),
-        ("-p n=1 -p n=2", "twice"),
-        ("", "needs a value for $n"),
-        ("-p n=1 -p m=2", "$m"),
-    ):
+    for params, said in cases(__file__, "parameters"):
         assert said in relquery("sql", "SELECT $n", *params.split(), code=1)[1]
 
 
@@ -204,13 +186,8 @@ def test_explain_shows_what_is_expected_of_later_stages(sql: Run) -> None:
     for share in ("0.34", "filter 1=0.34"):
         out, _ = sql(query, "--explain", "--selectivity", share)
         assert " ".join(out.splitlines()[-1].split()).startswith("projection 1 about 1 about 1 ")
-    for wrong, said in (
-        (("--explain", "--selectivity", "much"), "expected a number from 0 to 1"),
-        (("--explain", "--selectivity", "filter 9=0.5"), "filter 1"),
-        (("--selectivity", "0.5"), "Add --explain"),
-    ):
-        _, err = sql(query, *wrong, code=1)
-        assert said in " ".join(err.split())
+    for wrong, said in cases(__file__, "selectivities"):
+        assert said in " ".join(sql(query, *wrong, code=1)[1].split())
 
 
 def test_explain_analyze_runs_a_query_and_shows_predicted_and_measured(sql: Run) -> None:
@@ -223,48 +200,37 @@ def test_explain_analyze_runs_a_query_and_shows_predicted_and_measured(sql: Run)
     assert "3 LLM calls" in err
 
 
-NOTHING_RUN = [
-    ("SELECT 1; DELETE FROM t", "stands among 2 statements"),
-    ("EXPLAIN ANALYZE DELETE FROM t", "EXPLAIN ANALYZE runs the statement"),
-]
-ALSO_NOT = [
-    ("EXPLAIN SELECT 1; DELETE FROM t", "stands among 2 statements"),
-    ("EXPLAIN ( /* it */ ANALYZE) DELETE FROM t", "runs the statement"),
-    ("EXPLAIN /* it */ ANALYZE -- now\n DELETE FROM t", "runs the statement"),
-    ("explain (analyze, format json) DELETE FROM t", "runs the statement"),
-    (" ", "The query is empty"),
-]
-
-
-@pytest.mark.parametrize("given", [NOTHING_RUN, pytest.param(ALSO_NOT, marks=pytest.mark.long)])
-def test_explain_runs_nothing(relquery: Run, tmp_path: Path, given: list[tuple[str, str]]) -> None:
+@pytest.mark.parametrize("some", ["quick", pytest.param("more", marks=pytest.mark.long)])
+def test_explain_runs_nothing(relquery: Run, tmp_path: Path, some: str) -> None:
     path = str(tmp_path / "t.db")
     with duckdb.connect(path) as database:
         database.execute("CREATE TABLE t AS SELECT 1 AS a")
-    for query, message in given:
+    for query, message in cases(__file__, f"explained, {some}"):
         assert message in relquery("sql", query, "--explain", "--database", path, code=1)[1]
     relquery("sql", "DELETE FROM t", "--explain", "--database", path)
     with duckdb.connect(path) as database:
         assert database.execute("SELECT count(*) FROM t").fetchone() == (1,)
 
 
-def test_duckdbs_own_plan_is_drawn_as_duckdb_draws_it(relquery: Run) -> None:
-    out, _ = relquery("sql", "EXPLAIN SELECT 1")
+def test_plain_sql_is_written_as_asked(relquery: Run) -> None:
+    values = "'nan'::DOUBLE AS n, 1.5::DECIMAL(4, 2) AS d, 'ab'::BLOB AS b, DATE '2020-01-02' AS t"
+    out, _ = relquery("sql", f"SELECT {values}", "--format", "json")
+    strict = [{"n": None, "d": 1.5, "b": "YWI=", "t": "2020-01-02"}]
+    assert json.loads(out)["rows"] == strict
+    out, _ = relquery("sql", "EXPLAIN SELECT 1")  # as DuckDB draws it
     assert "\\n" not in out
     assert "╭─ Projection" in out
 
 
-def test_json_is_strict_whatever_the_values(relquery: Run) -> None:
-    values = "'nan'::DOUBLE AS n, 1.5::DECIMAL(4, 2) AS d, 'ab'::BLOB AS b, DATE '2020-01-02' AS t"
-    out, _ = relquery("sql", f"SELECT {values}", "--format", "json")
-    assert json.loads(out)["rows"] == [{"n": None, "d": 1.5, "b": "YWI=", "t": "2020-01-02"}]
-
-
-def test_a_query_without_calls_loads_no_model(relquery: Run) -> None:
+def test_a_query_without_calls_loads_no_model(relquery: Run, table: str) -> None:
     out, _ = relquery("sql", "SELECT 41 + 1 AS x", "-m", "no-such-model", "-f", "csv")
     assert out.split() == ['"x"', "42"]
     _, err = relquery("sql", "SELECT LLM('Good?', 1)", "-m", "./no-such-model", code=1)
     assert "./no-such-model does not exist" in err
+    _, err = relquery("sql", "SELECT a FROM t", "-t", table)
+    assert "without --model the demo model answers. It only knows the bundled tables" in err
+    _, err = relquery("sql", "SELECT count(*) FROM movies", "-t", "demo:movies")
+    assert "without --model" not in err
 
 
 @pytest.mark.parametrize("command", ["sql", "reorder"])
@@ -274,42 +240,17 @@ def test_help_shows_an_example(relquery: Run, command: str) -> None:
     assert "demo:movies" in out
 
 
-@pytest.mark.long
-def test_an_interrupt_keeps_the_ledgers_answers_and_the_next_run_goes_on(tmp_path: Path) -> None:
-    rows, ledger = tmp_path / "rows.parquet", tmp_path / "answers.db"
-    duckdb.execute(f"COPY (SELECT 'text ' || i AS a FROM range(3000) r(i)) TO '{rows}'")
-    query = "SELECT count(*) AS n, count(LLM('Good?', a, labels := ['Yes', 'No'])) AS m FROM rows"
-    command = [*COMMAND, "sql", query, "-t", str(rows), "-m", MODEL, "--ledger", str(ledger)]
-    running = subprocess.Popen([*command, "-f", "json"], stderr=subprocess.PIPE, text=True)
-    while not (ledger.exists() and stored(ledger) >= 64):
-        assert running.poll() is None, "the query ended before it could be interrupted"
-        time.sleep(0.02)
-    running.send_signal(signal.SIGINT)
-    _, err = running.communicate(timeout=60)
-    assert running.returncode == 130
-    assert f"Answers so far are in {ledger}" in err
-    kept = stored(ledger)
-    assert 64 <= kept < 3000
-    document = json.loads(subprocess.check_output([*command, "-f", "json"], text=True))
-    assert document["rows"] == [{"n": 3000, "m": 3000}]
-    assert document["report"]["ledger_hits"] == kept
-
-
 def test_an_interrupt_before_the_first_new_answer_tells_of_known_ones(tmp_path: Path) -> None:
     came = Came()
     advance = came.counting(Watch(lambda stage, done, total: None))
     advance("filter 1", 55, 300)
     ledger = Ledger.open(tmp_path / "run.db")
-    said = what_is_kept(ledger, came)
-    assert said == (
+    assert what_is_kept(ledger, came) == (
         f"No new answer had arrived; the 55 known ones stay in {ledger.path}. "
         "Run the same command to go on."
     )
     advance("filter 1", 56, 300)
     assert (came.known, came.answers) == (55, 1)
-
-
-def test_known_answers_that_come_later_are_not_counted_as_new() -> None:
     came = Came()
     advance = came.counting(Watch(lambda stage, done, total: None))
     for done in (0, 1, 2, 40, 41):  # a guard first, then the rest, of which some are known

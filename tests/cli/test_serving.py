@@ -12,6 +12,7 @@ from relquery.engine.cost.fit import Fit
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.cost.machines import find_machine
 from tests.cli.conftest import Run
+from tests.serve.cases import cases
 
 MODEL = "random:layers=1,hidden=32,heads=1,context=1024"
 
@@ -72,51 +73,19 @@ def test_requests_that_cannot_be_served_are_told(relquery: Run, day: Path) -> No
     assert "1 requests got no answer" in told
 
 
-@pytest.mark.long
-def test_calibration_writes_what_simulation_reads(relquery: Run, day: Path, tmp_path: Path) -> None:
-    file = tmp_path / "here.json"
-    shown, _ = relquery("calibrate", MODEL, "-o", file, "--cache-tokens", 2048)
-    assert "per prompt token" in shown
-    assert "R²" in shown
-    simulated, _ = relquery("simulate", "-t", day, "-c", file, "-p", "relserve")
-    assert "relserve" in simulated
-    assert "Pearson" not in shown
-    assert find_machine(str(file)).job_time is None
-
-
 def test_calibration_times_prompts_on_demand(relquery: Run, day: Path, tmp_path: Path) -> None:
     file = tmp_path / "here.json"
     options = ("--cache-tokens", 2048, "--longest-prompt", 96)
     shown, _ = relquery("calibrate", MODEL, "-o", file, *options)
-    assert "Pearson's r" in shown
+    assert all(said in shown for said in ("per prompt token", "R²", "Pearson's r"))
     assert find_machine(str(file)).job_time is not None
-    simulated, _ = relquery("simulate", "-t", day, "-c", file, "-p", "srjf")
-    assert "srjf" in simulated
+    for policy in ("srjf", "relserve"):
+        assert policy in relquery("simulate", "-t", day, "-c", file, "-p", policy)[0]
     assert "at most 1024" in relquery("calibrate", MODEL, "--longest-prompt", 5000, code=1)[1]
 
 
-WRONG: list[tuple[str, str]] = [
-    ("--policy lifo", "policy 'lifo' is not known"),
-    ("--cost a100-opt", "cost model 'a100-opt' is not known"),
-    ("--faster 0", "above 0"),
-    ("--faster nan", "above 0 and finite"),
-    ("--starvation -1", "starvation is -1"),
-    ("--aging nan", "aging is nan"),
-    ("--weight a", "write TENANT=NUMBER"),
-    ("--weight a=0", "must be above 0"),
-    ("--plot day.txt", "--plot day.txt must end in .png"),
-]
-REFUSED: list[tuple[str, str]] = [
-    ("--rows 5", "LEAST,MOST"),
-    ("--rows 5,2", "LEAST must be at least 1"),
-    ("--rate 0", "above 0"),
-    ("--sampling share", "Known: independent, shared. Did you mean 'shared'?"),
-    ("demo:movies", "Two tables are named"),
-]
-
-
 def test_a_wrong_option_is_named(relquery: Run, day: Path) -> None:
-    for options, message in WRONG:
+    for options, message in cases(__file__, "wrong"):
         assert message in relquery("simulate", "-t", day, *options.split(), code=1)[1]
     empty = day.with_name("empty.jsonl")
     empty.write_text("")
@@ -124,7 +93,7 @@ def test_a_wrong_option_is_named(relquery: Run, day: Path) -> None:
 
 
 def test_a_wrong_workload_is_refused(relquery: Run, tmp_path: Path) -> None:
-    for options, message in REFUSED:
+    for options, message in cases(__file__, "refused"):
         command = ["trace", "demo:movies", *options.split(), "-o", tmp_path / "x.jsonl"]
         assert message in relquery(*command, code=1)[1]
 
@@ -145,10 +114,9 @@ def test_a_provider_cannot_be_calibrated(relquery: Run) -> None:
 
 
 def test_a_bad_cost_model_is_told(relquery: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    fits = iter([Fit(LinearCost(), 40, 0.99, 0.5), Fit(LinearCost(), 40, 0.99, 0.95)])
-    monkeypatch.setattr(EmbeddedBackend, "calibrate", lambda self, **options: next(fits))
-    model = "random:layers=1,hidden=16,heads=1"
-    _, told = relquery("calibrate", model)
-    assert "predicts badly (R² 0.50)" in told
-    _, told = relquery("calibrate", model)
-    assert "badly" not in told
+    for score, is_told in ((0.5, True), (0.95, False)):
+        fit = Fit(LinearCost(), 40, 0.99, score)
+        monkeypatch.setattr(EmbeddedBackend, "calibrate", lambda self, fit=fit, **options: fit)
+        shown, told = relquery("calibrate", "random:layers=1,hidden=16,heads=1")
+        assert ("predicts badly (R² 0.50)" in told) == is_told
+        assert "Pearson" not in shown

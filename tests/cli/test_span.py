@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -92,11 +89,8 @@ def test_run_retrieves_from_a_file(span: Run, tree: str, tmp_path: Path) -> None
 
 
 def test_a_query_comes_from_standard_input_in_either_form(span: Run) -> None:
+    """The model in the file is taken unless one is given."""
     span("run", "-", "-m", MODEL, "--max-tokens", "2", stdin='generate\n  user "a"')
-    span("run", "-", "-m", MODEL, stdin='{"g": {"model": "x", "input": {"user": "a"}}}')
-
-
-def test_the_model_in_the_file_is_taken_unless_one_is_given(span: Run) -> None:
     query = json.dumps({"g": {"model": "random:layers=0", "input": {"user": "a"}}})
     _, err = span("run", "-", stdin=query, code=1)
     assert "layers" in err
@@ -126,29 +120,22 @@ def test_draw_writes_a_picture(span: Run, wire: str, tmp_path: Path) -> None:
         assert target.read_text(encoding="utf-8") == out
 
 
-def test_what_is_wrong_is_an_error_with_a_remedy(span: Run, wire: str, tree: str) -> None:
+def test_what_is_wrong_is_an_error_with_a_remedy(
+    span: Run, wire: str, tree: str, tmp_path: Path
+) -> None:
     for query, arguments, message in (
         (wire, "--var n", "write it as NAME=..."),
         (wire, "", "--var NAME=VALUE"),
         (wire, "--var n=2 --corpus docs", "write it as NAME=..."),
         (tree, "--var n=2", "write the values into the text"),
+        (str(tmp_path / "none.json"), "", ""),
     ):
         assert message in span("run", query, *arguments.split(), "-m", MODEL, code=1)[1]
-
-
-def test_a_query_that_fails_names_the_place(span: Run) -> None:
     query = 'generate\n  seq\n    user "x"\n    generate\n      user "{}"'.format("long " * 9000)
-    model = "random:layers=1,hidden=64,heads=1,context=256"
-    _, err = span("run", "-", "-m", model, code=1, stdin=query)
+    _, err = span("run", "-", "-m", f"{MODEL},context=256", code=1, stdin=query)
     assert "At generate/seq[1]/generate: The prompt has" in err
-
-
-def test_a_file_that_is_missing_or_not_utf8_is_an_error(span: Run, tmp_path: Path) -> None:
-    span("run", str(tmp_path / "none.json"), code=1)
-    path = tmp_path / "bad.json"
-    path.write_bytes(b'{"user": "\xff"}')
-    _, err = span("run", str(path), code=1)
-    assert "not UTF-8" in err
+    (tmp_path / "bad.json").write_bytes(b'{"user": "\xff"}')
+    assert "not UTF-8" in span("run", str(tmp_path / "bad.json"), code=1)[1]
 
 
 GIVEN = [
@@ -164,18 +151,6 @@ GIVEN = [
 def test_standard_input_is_utf_8(span: Run, given: bytes, status: int, shown: str) -> None:
     out, err = span("draw", "-", stdin=given, code=status)
     assert shown in (err if status else out)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("given", "status", "shown"), [GIVEN[0], GIVEN[2]])
-def test_standard_input_of_a_process_is_utf_8_whatever_the_terminal_says(
-    given: bytes, status: int, shown: str
-) -> None:
-    command = [sys.executable, "-m", "relquery", "span", "draw", "-"]
-    environment = {**os.environ, "PYTHONIOENCODING": "latin-1:strict"}
-    done = subprocess.run(command, input=given, capture_output=True, env=environment, check=False)
-    assert done.returncode == status
-    assert shown in (done.stderr if status else done.stdout).decode()
 
 
 def test_tokens_stand_in_parentheses_that_begin_blocks(span: Run, tmp_path: Path) -> None:

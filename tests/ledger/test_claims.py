@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -96,18 +95,15 @@ def test_claims_hold_as_long_as_the_lease_is_renewed(tmp_path: Path) -> None:
 
 
 def test_claims_of_a_process_that_has_ended_are_taken_over_at_once(tmp_path: Path) -> None:
-    path = tmp_path / "l.db"
-    with opened(path) as (ledger, claims):
-        owner = claims.prepare()
-        claims.take(owner, KEYS.whole[:2])
-        ended = subprocess.Popen([sys.executable, "-c", ""])
+    with opened(tmp_path / "l.db") as (ledger, claims):
+        claims.take(claims.prepare(), KEYS.whole[:2])
+        ended = subprocess.Popen(["true"])
         ended.wait()
-        ledger.write(
-            lambda: ledger.connection.execute("UPDATE owners SET process = ?", (ended.pid,))
-        )
-        assert claims.free(KEYS.whole[:2]) == set(KEYS.whole[:2])
-        ledger.write(lambda: ledger.connection.execute("UPDATE owners SET host = 'elsewhere'"))
-        assert claims.free(KEYS.whole[:2]) == set()
+        for change, free in ((f"process = {ended.pid}", KEYS.whole[:2]), ("host = 'x'", [])):
+            ledger.write(
+                lambda sql=f"UPDATE owners SET {change}": ledger.connection.execute(sql)  # type: ignore[misc]
+            )
+            assert claims.free(KEYS.whole[:2]) == set(free)
 
 
 def test_a_claim_ends_with_the_answer_or_with_the_failure(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from relquery.ledger.facts import without_secrets
 from relquery.ledger.keys import prompt_hash
 from relquery.prompt import Answer, Compared, Finish, Sampling, Span
 from tests.backends.provider.chat_server import Body, Reply, completion, failure, question, serving
+from tests.serve.cases import cases
 
 PROMPTS = [(Span(f"question {number}"),) for number in range(4)]
 SAMPLING = Sampling(max_tokens=9, stop=("\n",))
@@ -139,15 +140,7 @@ def test_the_key_is_nowhere_in_the_file(tmp_path: Path) -> None:
 
 
 def test_errors_are_stored_without_what_looks_like_a_secret() -> None:
-    for text, clean in {
-        "Incorrect API key provided: sk-proj-abc***xyz.": "Incorrect API key provided: ***",
-        "Authorization: Bearer abc.def-ghi": "Authorization: Bearer ***",
-        "http://me:hunter22@host/v1 is down": "http://***@host/v1 is down",
-        "key AIzaSyA1234567890123456789012345 is bad": "key *** is bad",
-        "bad password=hunter22 for me": "bad password=*** for me",
-        '{"api_key": "abcdef1"}': '{"api_key": "***"}',
-        "x" * 600: "x" * 497 + "...",
-    }.items():
+    for text, clean in [*cases(__file__, "secrets"), ("x" * 600, "x" * 497 + "...")]:
         assert without_secrets(text) == clean
     for text in ("max_tokens: 500000, monkey: banana", "The task-force asked for key-value pairs"):
         assert without_secrets(text) == text

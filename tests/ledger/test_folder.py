@@ -18,6 +18,9 @@ from relquery.prompt import Answer, Compared, Finish, Sampling, Span
 PROMPTS = [(Span(f"question {number}"),) for number in range(5)]
 
 
+NOTHING = Answer("", Finish.STOP)
+
+
 def _open(folder: Path, attempt: str = "0", task: str = "run-000001") -> FolderLedger:
     return FolderLedger(folder, task, attempt)
 
@@ -57,16 +60,10 @@ def test_a_line_that_was_cut_is_read_once_it_is_whole(tmp_path: Path) -> None:
 
 def test_answers_that_are_not_whole_are_not_kept(tmp_path: Path) -> None:
     keys = Keys.of("model", PROMPTS, Sampling())
+    cut, failed = Answer("cut", Finish.LENGTH), Answer(None, Finish.ERROR, "no")
     with closing(_open(tmp_path)) as ledger:
-        ledger.put(
-            [
-                keys.entry(0, Answer("cut", Finish.LENGTH)),
-                keys.entry(1, Answer(None, Finish.ERROR, "no")),
-                keys.entry(2, Answer("", Finish.STOP)),
-            ]
-        )
-        assert set(ledger.find(keys)) == {2}
-        assert ledger.stored == 1
+        ledger.put(keys.entry(at, each) for at, each in enumerate((cut, failed, NOTHING)))
+        assert (set(ledger.find(keys)), ledger.stored) == ({2}, 1)
 
 
 def test_a_folder_that_cannot_be_written_is_told_at_the_end(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -38,6 +39,7 @@ def ipython(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         patch.setenv("IPYTHONDIR", str(tmp_path_factory.mktemp("ipython")))
         shell = _Shell()
         shell.history_manager.enabled = False
+        shell.displayhook.do_full_cache = False  # emptying it collects garbage, which takes long
         yield shell
         shell.history_manager.end_session()
         shell.atexit_operations = lambda: None
@@ -162,6 +164,17 @@ def test_connect_binds_a_connection(shell: Any, run: Run, monkeypatch: pytest.Mo
         shell.run_line_magic("relquery", "SELECT * FROM films")
     assert len(run("%relquery --con con SELECT * FROM films")) == 6
     shell.user_ns["mine"].close()
+
+
+def test_the_cells_of_the_page_run(ipython: Any) -> None:
+    ipython.reset(new_session=False)
+    ipython.extension_manager.loaded.discard("relquery")
+    text = (ROOT / "docs" / "how-to" / "notebook.md").read_text(encoding="utf-8")
+    with redirect_stdout(io.StringIO()):
+        for cell in re.findall(r"^```ipython\n(.*?)^```", text, re.M | re.S):
+            ipython.run_cell(cell).raise_error()
+    assert [title for title, _ in ipython.user_ns["found"]] == ["A", "B"]
+    ipython.user_ns["con"].close()
 
 
 def test_an_error_is_a_message_without_a_traceback(fails: Fails) -> None:

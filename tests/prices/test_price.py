@@ -18,6 +18,7 @@ from relquery.prices.files import as_json, parse, read_file
 from relquery.prices.own import own_file, own_prices, store_prices
 from relquery.prices.price import Price
 from relquery.prices.table import PRICES, all_prices, find_price, known_price
+from tests.serve.cases import cases
 
 OPENAI, ANTHROPIC = PRICES["gpt-4o-mini"], PRICES["claude-3.5-sonnet"]
 
@@ -48,29 +49,10 @@ def with_field(price: Price, field: str, value: Any) -> Price:
 
 
 def test_a_figure_that_contradicts_another_is_refused() -> None:
-    for field, value in (
-        ("date", "November"),
-        ("uncached", 0.0),
-        ("read", 0.2),
-        ("write", 0.2),
-        ("output", -1.0),
-        ("minimum", -1),
-        ("granularity", 0),
-        ("breakpoints", -1),
-        ("requests_per_minute", 0.0),
-        ("lifetime_s", 0.0),
-        ("write_1h", 1.0),  # as its cache is automatic
-    ):
+    for field, value in cases(__file__, "openai"):
         with pytest.raises(ConfigError, match=f"{field} of price 'gpt-4o-mini' is {value!r}"):
             with_field(OPENAI, field, value)
-    for field, value in (
-        ("granularity", 128),  # breakpoints are exact and do not overflow
-        ("requests_per_minute", 15),
-        ("write_1h", 2.0),
-        ("batch", 0.0),
-        ("batch", 1.5),
-        ("uncached", math.inf),
-    ):
+    for field, value in [*cases(__file__, "anthropic"), ("uncached", math.inf)]:
         with pytest.raises(ConfigError, match=field):
             with_field(ANTHROPIC, field, value)
 
@@ -92,19 +74,7 @@ def test_a_bill_adds_up_by_hand() -> None:
 
 
 def test_a_way_to_a_model_and_its_snapshots_have_the_price_of_the_model() -> None:
-    for model, name in {
-        "gpt-5-mini": "gpt-5-mini",
-        "gpt-5-mini-2025-08-07": "gpt-5-mini",
-        "openai:gpt-5-mini-2025-08-07": "gpt-5-mini",
-        "openai:gpt-5-mini@llm.example.org:8080/team": "gpt-5-mini",
-        "openai:anthropic/claude-sonnet-5@openrouter.ai/api": "claude-sonnet-5",
-        "anthropic:claude-haiku-4-5-20251001": "claude-haiku-4.5",
-        "claude-haiku-4-5@20251001": "claude-haiku-4.5",
-        "anthropic:claude-3-5-sonnet-latest": "claude-3.5-sonnet",
-        "gemini:models/gemini-2.5-flash-preview-09-2025": "gemini-2.5-flash",
-        "google/gemini-2.5-flash-001": "gemini-2.5-flash",
-        " GPT-4o-Mini ": "gpt-4o-mini",
-    }.items():
+    for model, name in cases(__file__, "names"):
         assert known_price(model) is PRICES[name]
     others = ["", "demo", "gpt-5", "gpt-5-mini-audio", "ft:gpt-4o-mini:me", "my-gpt-5-mini"]
     for model in [*others, "openai:"]:
@@ -155,23 +125,7 @@ def test_more_prices_leave_those_of_other_models(folder: Path) -> None:
 
 
 def test_a_file_that_is_wrong_is_refused_by_the_name_of_what_is_wrong() -> None:
-    for change, to, said in (
-        ("uncached = 1.0\n", "", "'my-model' has no uncached. Give it."),
-        ("minimum", "minimun", "The field 'minimun' of 'my-model' is not known"),
-        ("output = 2.0", 'output = "2"', "output of 'my-model' is '2'; it must be a number."),
-        ("output = 2.0", "output = true", "output of 'my-model' is True; it must be a number."),
-        ("output = 2.0", "output = nan", "output of price 'my-model' is nan"),
-        ("output = 2.0", "output = inf", "output of price 'my-model' is inf"),
-        ("read = 0.5", "read = 1.5", "read of price 'my-model' is 1.5; it must be between 0"),
-        ("minimum = 256", "minimum = 2.5", "minimum of 'my-model' is 2.5; it must be a whole"),
-        ("minimum = 256", "reasoning = 1", "reasoning of 'my-model' is 1; it must be true or"),
-        ('"2026-11-20"', '"November"', "date of price 'my-model' is 'November'"),
-        ('"2026-11-20"', "2026-11-20", "date of 'my-model' is datetime.date"),
-        ('["my-model"]', "", "'date' is a str; it must be a table of prices."),
-        ('["my-model"]', '["my-model"', "f is not valid TOML"),
-        ('["my-model"]', "model,usd", "Give a .toml or .json file with a table for each model"),
-        ("write = 1.0", "write = 1.25", "it must be 1, like uncached, as an automatic cache"),
-    ):
+    for change, to, said in cases(__file__, "files"):
         assert change in MINE
         with pytest.raises(ConfigError) as told:
             parse(MINE.replace(change, to), "f")

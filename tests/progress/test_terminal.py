@@ -62,8 +62,12 @@ class Screen:
     @property
     def left(self) -> list[str]:
         """The lines that stand on the screen at the end."""
+        self.stream.write("\0")
+        self.stream.flush()
+        self.wait_for("\0")  # all that was written before has come
         lines, row, column = [""], 0, 0
-        for code, end, char in re.findall(r"\x1b\[([?\d;]*)([A-Za-z])|([\s\S])", self.text):
+        text = self.text.replace("\0", "")
+        for code, end, char in re.findall(r"\x1b\[([?\d;]*)([A-Za-z])|([\s\S])", text):
             if end == "A":
                 row = max(0, row - int(code or 1))
             elif end == "K":
@@ -136,11 +140,11 @@ def test_a_long_query_shows_what_it_counts_and_leaves_nothing(screen: Screen) ->
 @pytest.mark.parametrize("progress", [False, lambda *_: None])
 def test_false_or_a_function_of_the_user_shows_nothing(progress: Any, screen: Screen) -> None:
     screen.attach()
-    with connect(Waiting(lambda at: None), clock=jumping(), progress=progress) as con:
-        con.sql(QUERY)
-    with connect(Waiting(lambda at: None), clock=jumping()) as con:
-        con.sql(QUERY, progress=progress)
-    assert screen.text == ""
+    for of_connection, of_query in (({"progress": progress}, {}), ({}, {"progress": progress})):
+        with connect(Waiting(lambda at: None), clock=jumping(), **of_connection) as con:
+            con.sql(QUERY, **of_query)
+    assert screen.left == []
+    assert screen.text.strip("\0") == ""
 
 
 def test_true_for_a_query_is_stronger_than_false_for_the_connection(screen: Screen) -> None:

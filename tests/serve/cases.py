@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 
-def cases(test_file: str, name: str = "") -> list[list[Any]]:
+def cases(test_file: str, name: str = "") -> list[Any]:
     """The cases of a file, or those below a heading. Lines that begin with # say why they are."""
     text = Path(test_file).with_suffix(".cases").read_text(encoding="utf-8")
     if name:

@@ -52,13 +52,13 @@ def test_vectors_come_in_the_order_of_the_texts() -> None:
 def test_dimensions_are_sent_and_are_part_of_the_name() -> None:
     with serving(embeddings, ROUTE) as server:
         options = {"base_url": server.url, "api_key": "k"}
-        endpoint = load_embedder("openai:m", dimensions=2, **options)
-        assert endpoint is not None
+        endpoint: Any = load_embedder("openai:m", dimensions=2, **options)
         endpoint.embed(["a"])
         assert server.asked[0]["dimensions"] == 2
-        plain = load_embedder("openai:m", **options)
-        assert plain is not None
+        plain: Any = load_embedder("openai:m", **options)
         assert plain.name != endpoint.name
+        with pytest.raises(RequestError, match=r"of 2 dimensions in place of 3.* leave out dim"):
+            endpoint_of(server, 3).embed(["a"])
 
 
 def test_a_refused_key_and_a_failure_are_told() -> None:
@@ -75,12 +75,13 @@ def test_a_refused_key_and_a_failure_are_told() -> None:
 
 def test_names_and_options_are_checked() -> None:
     assert load_embedder("tfidf") is None
-    with pytest.raises(ConfigError, match="pooling"):
-        load_embedder("tfidf", pooling="cls")
-    with pytest.raises(ConfigError, match="dimension"):
-        load_embedder("openai:m", dimension=3, api_key="k")
-    with pytest.raises(ConfigError, match="dimensions is 0"):
-        load_embedder("openai:m", dimensions=0, api_key="k")
+    for name, options, said in (
+        ("tfidf", {"pooling": "cls"}, "pooling"),
+        ("openai:m", {"dimension": 3, "api_key": "k"}, "dimension"),
+        ("openai:m", {"dimensions": 0, "api_key": "k"}, "dimensions is 0"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            load_embedder(name, **options)
     for wrong in ["", 7]:
         with pytest.raises(ConfigError, match=f"embedder is {wrong!r}"):
             embedder_of(wrong)  # type: ignore[arg-type]
@@ -120,14 +121,21 @@ def test_one_failed_request_of_many_costs_only_its_own_texts() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-def test_after_a_failure_no_further_request_is_sent() -> None:
-    def answer(body: dict[str, Any]) -> Reply:
-        return failure(500, "no") if TEXTS[0] in body["input"] else embeddings(body)
-
-    with serving(answer, ROUTE) as server:
-        with pytest.raises(RequestError, match="500: no"):
-            endpoint_of(server, max_concurrency=1).embed(TEXTS)
-        assert len(server.asked) == 1
+@pytest.mark.parametrize(
+    ("reply", "texts", "said", "most"),
+    [
+        (failure(500, "no"), TEXTS, "500: no", 1),  # after a failure nothing more is sent
+        (failure(413, "too large"), TEXTS, r"413: too large. .* the text 'text \d+'", 60),
+        (failure(400, "unknown field dimensions"), TEXTS[:256], "unknown field", 1),
+    ],
+)
+def test_a_server_that_refuses_every_text_is_not_asked_for_all(
+    reply: Reply, texts: list[str], said: str, most: int
+) -> None:
+    with serving(lambda _: reply, ROUTE) as server:
+        with pytest.raises(RequestError, match=said):
+            endpoint_of(server, max_concurrency=1).embed(texts)
+        assert len(server.asked) <= most
 
 
 def too_many(most: int) -> Callable[[dict[str, Any]], Reply]:
@@ -175,20 +183,6 @@ def test_one_long_text_is_named_and_the_others_are_embedded_in_large_requests() 
         assert not server.asked
 
 
-def test_a_server_that_refuses_every_text_is_not_asked_for_all() -> None:
-    with serving(lambda _: failure(413, "too large"), ROUTE) as server:
-        with pytest.raises(RequestError, match=r"413: too large. .* the text 'text \d+'"):
-            endpoint_of(server).embed(TEXTS)
-        assert len(server.asked) < 400
-
-
-def test_another_refusal_is_not_asked_again_in_halves() -> None:
-    with serving(lambda _: failure(400, "unknown field dimensions"), ROUTE) as server:
-        with pytest.raises(RequestError, match="unknown field"):
-            endpoint_of(server, 2).embed(TEXTS[:256])
-        assert len(server.asked) == 1
-
-
 def of_data(*data: object) -> str | dict[str, Any]:
     return {"object": "list", "data": list(data), "model": "m"}
 
@@ -224,13 +218,6 @@ def test_a_reply_without_usable_vectors_says_what_came() -> None:
         ):
             endpoint_of(server).embed(["a", "b"])
         assert "all failed" not in str(caught.value)
-
-
-def test_other_dimensions_than_asked_for_are_refused() -> None:
-    with serving(embeddings, ROUTE) as server:
-        said = "vectors of 2 dimensions in place of 3.* leave out dimensions"
-        with pytest.raises(RequestError, match=said):
-            endpoint_of(server, 3).embed(["a"])
 
 
 def test_vectors_in_base64_are_read() -> None:

@@ -46,16 +46,10 @@ def test_what_becomes_a_text_is_not_decided(texts: list[str], stop: list[str], m
 
 
 def test_drafts_are_the_texts_unless_they_are_too_much() -> None:
-    drafts = comparison(["Yes", "No", "", "Yes"]).drafts()
-    assert drafts is not None
-    assert drafts.tokens == 5
-    assert comparison(["Yes" * 6]).drafts() is None
-    assert comparison([""]).drafts() is None
-    assert comparison([f"{number:02}" for number in range(16)]).drafts() is None
-
-
-def test_a_text_with_a_token_that_ends_answers_is_no_draft() -> None:
-    end = frozenset(RENDERER.encode("o"))
-    drafts = Comparison(RENDERER, end, ["Yes", "No"], []).drafts()
-    assert drafts is not None
-    assert drafts.tokens == 3
+    for texts in (["Yes" * 6], [""], [f"{number:02}" for number in range(16)]):
+        assert comparison(texts).drafts() is None
+    with_an_end = Comparison(RENDERER, frozenset(RENDERER.encode("o")), ["Yes", "No"], [])
+    for each, tokens in ((comparison(["Yes", "No", "", "Yes"]), 5), (with_an_end, 3)):
+        drafts = each.drafts()
+        assert drafts is not None
+        assert drafts.tokens == tokens

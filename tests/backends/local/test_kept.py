@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -22,9 +23,8 @@ RULES = "Say good or bad about this. " * 6
 
 @pytest.fixture
 def backend() -> Iterator[EmbeddedBackend]:
-    backend = load_backend(MODEL, cache_tokens=TOKENS, block_size=SIZE)
-    yield backend
-    backend.close()
+    with closing(load_backend(MODEL, cache_tokens=TOKENS, block_size=SIZE)) as backend:
+        yield backend
 
 
 def rules(keep: int = 0, seconds: float = 300, text: str = RULES) -> Prompt:
@@ -43,17 +43,13 @@ def storm(backend: EmbeddedBackend, name: str = "") -> None:
         ask(backend, (Span(f"{name}{number} " * 60),))
 
 
-def test_what_is_kept_survives_a_storm_of_other_prompts(backend: EmbeddedBackend) -> None:
-    first = ask(backend, rules(keep=1))
-    assert first.kept == (len(RULES),)
+@pytest.mark.parametrize(("keep", "most"), [(1, 2), (1, 1), (0, 2)])
+def test_what_is_kept_survives_a_storm(backend: EmbeddedBackend, keep: int, most: int) -> None:
+    """Also if the answer has one token; what is not kept does not."""
+    first = ask(backend, rules(keep), Sampling(max_tokens=most))
+    assert first.kept == (len(RULES),) * keep
     storm(backend)
-    assert ask(backend, rules()).cached_tokens == len(RULES) // SIZE * SIZE
-
-
-def test_what_is_not_kept_does_not(backend: EmbeddedBackend) -> None:
-    assert ask(backend, rules()).kept == ()
-    storm(backend)
-    assert ask(backend, rules()).cached_tokens == 0
+    assert ask(backend, rules()).cached_tokens == keep * (len(RULES) // SIZE * SIZE)
 
 
 def test_what_comes_after_the_span_is_not_kept(backend: EmbeddedBackend) -> None:
@@ -61,12 +57,6 @@ def test_what_comes_after_the_span_is_not_kept(backend: EmbeddedBackend) -> None
     ask(backend, long)
     storm(backend)
     assert ask(backend, long).cached_tokens == len(RULES) // SIZE * SIZE
-
-
-def test_an_answer_of_one_token_keeps_it_too(backend: EmbeddedBackend) -> None:
-    ask(backend, rules(keep=1), Sampling(max_tokens=1))
-    storm(backend)
-    assert ask(backend, rules()).cached_tokens == len(RULES) // SIZE * SIZE
 
 
 def test_half_of_the_cache_is_kept_at_most(backend: EmbeddedBackend) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -31,9 +32,8 @@ ASKED: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def backend() -> Iterator[EmbeddedBackend]:
-    backend = load_backend(MODEL, cache_tokens=2048)
-    yield backend
-    backend.close()
+    with closing(load_backend(MODEL, cache_tokens=2048)) as backend:
+        yield backend
 
 
 def ask(backend: EmbeddedBackend, sampling: Sampling, count: int = 4) -> list[Answer]:
@@ -50,6 +50,10 @@ def check(answer: Answer, count: int) -> None:
         assert len(told.top) == count
 
 
+def told(answer: Answer) -> tuple[object, ...]:
+    return answer.text, answer.finish, answer.tokens, answer.error
+
+
 QUICK = ("sampled", "stop strings", "labels drawn", "schema cut", "one token")
 
 
@@ -63,18 +67,12 @@ QUICK = ("sampled", "stop strings", "labels drawn", "schema cut", "one token")
 def test_the_answer_is_as_without(backend: EmbeddedBackend, settings: dict[str, Any]) -> None:
     given = {"max_tokens": 8} | settings
     expected = ask(backend, Sampling(**given))
+    assert {each.logprobs for each in expected} == {None}
     for count in 0, 20:
-        for found, other in zip(
-            ask(backend, Sampling(**given, logprobs=count)), expected, strict=True
-        ):
-            assert other.logprobs is None
-            assert (found.text, found.finish, found.tokens, found.error) == (
-                other.text,
-                other.finish,
-                other.tokens,
-                other.error,
-            )
-            check(found, count)
+        found = ask(backend, Sampling(**given, logprobs=count))
+        assert list(map(told, found)) == list(map(told, expected))
+        for each in found:
+            check(each, count)
 
 
 def test_labels_have_them_in_place_of_scores(backend: EmbeddedBackend) -> None:

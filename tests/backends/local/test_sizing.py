@@ -32,6 +32,7 @@ from relquery.model.footprint import Footprint
 from relquery.model.slices.memory import peak_bytes
 from relquery.model.torch_executor import TorchExecutor
 from relquery.prompt import Finish
+from tests.serve.cases import cases
 
 MODEL = "random:layers=6,hidden=32,heads=4,kv_heads=2,ffn=64,context=20000"
 BUDGET: dict[str, Any] = {
@@ -71,14 +72,7 @@ def share(memory: int, max_input: Any = "auto", **config: Any) -> Sizing:
 
 
 def test_memory_is_bytes_or_a_text_with_a_unit() -> None:
-    for memory, size in (
-        (1_000, 1_000),
-        ("1000", 1_000),
-        ("2GiB", 2 * 2**30),
-        (" 1.5 gb ", 1_500_000_000),
-        ("800MB", 800_000_000),
-        ("64kib", 65_536),
-    ):
+    for memory, size in cases(__file__, "memory"):
         assert read_memory(memory) == size
     others: list[Any] = [0, -1, True, "", "GB", "2 GBit", "1.2.3MB", "0MB", None, 2.5]
     for other in others:
@@ -109,14 +103,11 @@ def test_a_given_length_leaves_the_cache_the_rest_and_a_given_cache_is_kept() ->
     assert sizing.weights + sizing.step + sizing.cache <= 3_000_000
 
 
-def test_without_a_length_no_step_is_longer_than_any() -> None:
-    sizing = share(3_000_000, None)
+def test_what_bounds_the_longest_is_told() -> None:
+    sizing = share(3_000_000, None)  # no step is longer than any
     assert sizing.config.max_input is None
     assert sizing.max_input == sizing.config.cache_tokens - 1
     assert "what the cache holds of a prompt that is computed in chunks" in str(sizing)
-
-
-def test_what_bounds_the_longest_is_told() -> None:
     short = share(3_000_000, 10)
     assert short.config.max_input == 10
     assert short.max_input == short.config.cache_tokens - 1, "longer ones are computed in chunks"
@@ -221,21 +212,16 @@ def test_the_longest_prompt_may_be_scored_with_labels_of_some_tokens(given: dict
         assert ("the labels takes 17 more" in str(scores.error)) == in_context
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
+def test_what_no_memory_holds_is_refused_at_once() -> None:
+    many: dict[str, Any] = {"memory": "48MiB", "max_num_batched_tokens": 10**9}
+    for options, said in (
         ({"max_input": "auto", "memory": "99999GiB"}, "memory is 99999.00 GiB, but this machine"),
-        (
-            {"memory": "48MiB", "max_num_batched_tokens": 10**9},
-            r"max_num_batched_tokens is 1,000,000,000; .* Lower max_num",
-        ),
+        (many, r"max_num_batched_tokens is 1,000,000,000; .* Lower max_num"),
         ({"host_tokens": 10**13}, r"host_tokens is 10,000,000,000,000, which take"),
         (BUDGET | {"memory": "100kB"}, "the weights alone take"),
-    ],
-)
-def test_what_no_memory_holds_is_refused_at_once(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        load_backend(MODEL, device="cpu", **options)
+    ):
+        with pytest.raises(ConfigError, match=said):
+            load_backend(MODEL, device="cpu", **options)
 
 
 GROWTH = """

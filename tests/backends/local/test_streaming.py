@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from hypothesis import given
@@ -18,9 +19,8 @@ SCHEMA = '{"type": "object", "properties": {"a": {"type": "string", "maxLength":
 
 @pytest.fixture(scope="module")
 def backend() -> Iterator[EmbeddedBackend]:
-    opened = load_backend("random:layers=1,hidden=32")
-    yield opened
-    opened.close()
+    with closing(load_backend("random:layers=1,hidden=32")) as opened:
+        yield opened
 
 
 def streamed(
@@ -66,13 +66,12 @@ def test_what_may_begin_a_stop_string_is_held_back(backend: EmbeddedBackend, see
         assert not any(text in "".join(piece.text for piece in parts) for text in stop)
 
 
-def test_answers_under_a_schema_come_piece_by_piece(backend: EmbeddedBackend) -> None:
+def test_answers_under_a_schema_come_piece_by_piece_and_a_label_whole(
+    backend: EmbeddedBackend,
+) -> None:
     pieces, answers = streamed(backend, 6, Sampling(60, temperature=2.0, seed=1, schema=SCHEMA))
     check_joined(pieces, answers)
     assert max(map(len, pieces.values())) > 1
-
-
-def test_a_label_comes_whole(backend: EmbeddedBackend) -> None:
     pieces, answers = streamed(backend, 4, Sampling(labels=("Yes", "No, never", "é")))
     check_joined(pieces, answers)
     assert all(len(parts) == 1 for parts in pieces.values())

@@ -40,6 +40,7 @@ from tests.backends.provider.chat_server import (
     serving,
     until,
 )
+from tests.serve.cases import cases
 
 # As where the `local` extra is not installed.
 BASE_INSTALL = "import sys; sys.modules.update(dict.fromkeys(('torch', 'transformers'), None))"
@@ -76,9 +77,6 @@ def asks_for_json(body: Body) -> bool:
     return "response_format" in body
 
 
-# what is asked, and what comes back
-
-
 def test_answers_find_their_prompts_whatever_the_order_they_come_in(serve: Serve) -> None:
     def slow_when_even(body: Body) -> Reply:
         if int(question(body)[-1]) % 2 == 0:
@@ -96,35 +94,15 @@ def test_spans_become_one_message_per_role_and_sampling_its_parameters(serve: Se
     spoken = (*prompt("a"), Span("Hm.", Role.ASSISTANT), Span("And?"))
     sampling = Sampling(9, 0.5, top_p=0.9, top_k=7, seed=3, stop=("\n", "#"))
     list(backend(server, "some-model", api_key="secret").answer([spoken], sampling))
-    assert server.asked == [
-        {
-            "model": "some-model",
-            "messages": [
-                {"role": "system", "content": "Be brief."},
-                {"role": "user", "content": "Question: a"},
-                {"role": "assistant", "content": "Hm."},
-                {"role": "user", "content": "And?"},
-            ],
-            "max_tokens": 9,
-            "temperature": 0.5,
-            "top_p": 0.9,
-            "top_k": 7,
-            "seed": 3,
-            "stop": ["\n", "#"],
-        }
-    ]
+    assert server.asked == cases(__file__, "sent")
     assert server.keys == {"secret"}
 
 
-def test_greedy_sampling_sends_nothing_that_some_servers_do_not_know(serve: Serve) -> None:
-    server = serve(echo)
-    ask(backend(server), ["a"])
-    assert set(server.asked[0]) == {"model", "messages", "max_tokens", "temperature"}
-
-
-def test_an_answer_says_what_it_cost(serve: Serve) -> None:
+def test_an_answer_says_what_it_cost_and_greedy_sampling_sends_little(serve: Serve) -> None:
     server = serve(lambda body: completion("x", prompt_tokens=90, cached_tokens=64))
     assert ask(backend(server), ["a"]) == [Answer("x", Finish.STOP, None, 90, 64, 2, 1)]
+    # Nothing that some servers do not know.
+    assert set(server.asked[0]) == {"model", "messages", "max_tokens", "temperature"}
 
 
 def test_what_is_no_whole_answer_is_an_error_that_says_why(serve: Serve) -> None:
@@ -166,13 +144,6 @@ def test_a_prompt_that_messages_cannot_carry_is_not_sent(serve: Serve) -> None:
     assert len(server.asked) == 1
 
 
-def test_no_prompts_need_no_server() -> None:
-    assert list(ProviderBackend("m").answer([], Sampling())) == []
-
-
-# order and concurrency
-
-
 def test_closing_the_iterator_cancels_what_is_open_at_once(serve: Serve) -> None:
     def hold_all_but_one(body: Body) -> Reply | Silence:
         return echo(body) if question(body).endswith("r0") else Silence.UNTIL_CLIENT_LEAVES
@@ -188,9 +159,6 @@ def test_closing_the_iterator_cancels_what_is_open_at_once(serve: Serve) -> None
     until(lambda: server.hung_up == 3)
     assert len(server.asked) == 4
     until(lambda: threading.active_count() <= before + 1)
-
-
-# a server in trouble
 
 
 def test_a_busy_server_is_asked_again_when_it_says_to(serve: Serve) -> None:
@@ -213,15 +181,13 @@ def test_a_passing_error_costs_an_attempt(serve: Serve) -> None:
         assert (answer.text, answer.attempts) == ("A", 2)
 
 
+KAPUT = failure(500, "kaput", retry_after_ms="10")
+
+
 @pytest.mark.parametrize(
     ("fault", "settings", "attempts", "error"),
     [
-        (
-            failure(500, "kaput", retry_after_ms="10"),
-            {"max_retries": 2},
-            3,
-            "The server answered 500: kaput. (3 attempts)",
-        ),
+        (KAPUT, {"max_retries": 2}, 3, "The server answered 500: kaput. (3 attempts)"),
         (Silence.HANG_UP, {"max_retries": 1}, 2, "connection failed"),
         (Silence.UNTIL_CLIENT_LEAVES, {"timeout": 0.3, "max_retries": 0}, 1, "within 0.3 seconds"),
     ],
@@ -260,18 +226,13 @@ def test_a_server_that_is_not_there_stops_the_query() -> None:
         ask(ProviderBackend("m", config), ["a", "b"])
 
 
-# labels
-
-
 def test_labels_are_asked_for_by_a_schema_and_come_back_as_plain_text(serve: Serve) -> None:
     server = serve(lambda body: completion('{"answer": "Yes"}'))
-    (answer,) = ask(backend(server), ["a"], LABELS)
-    assert answer.text == "Yes"
-    body = server.asked[0]
-    form = body["response_format"]["json_schema"]
+    assert ask(backend(server), ["a"], LABELS)[0].text == "Yes"
+    form = server.asked[0]["response_format"]["json_schema"]
     assert form["strict"] is True
     assert form["schema"]["properties"]["answer"]["enum"] == ["Yes", "No"]
-    assert body["max_tokens"] >= len('{"answer": "Yes"}')
+    assert server.asked[0]["max_tokens"] >= len('{"answer": "Yes"}')
 
 
 def test_a_server_without_schemas_is_told_the_choices_in_words(serve: Serve) -> None:
@@ -303,11 +264,8 @@ def test_no_other_text_than_a_label_becomes_a_value(serve: Serve) -> None:
     answers = ask(backend(server), list(labels), LABELS)
     assert [answer.text for answer in answers] == list(labels.values())
     assert all((answer.error is None) == (answer.text is not None) for answer in answers)
-
-
-def test_a_label_that_was_cut_is_no_value(serve: Serve) -> None:
-    (answer,) = ask(backend(serve(lambda body: completion("Yes", "length"))), ["a"], LABELS)
-    assert (answer.text, answer.finish) == (None, Finish.LENGTH)
+    (cut,) = ask(backend(serve(lambda body: completion("Yes", "length"))), ["a"], LABELS)
+    assert (cut.text, cut.finish) == (None, Finish.LENGTH)
 
 
 def test_a_failure_without_words_is_called_by_its_name() -> None:
@@ -316,8 +274,6 @@ def test_a_failure_without_words_is_called_by_its_name() -> None:
     failed.__cause__ = ConnectionAbortedError("")
     assert trouble_of(failed, 1.0).words == "The connection failed: ConnectionAbortedError."
 
-
-# labels that the prompt tells
 
 TOLD = Sampling(labels=("Yes", "No"), max_tokens=1, told=True)
 
@@ -335,12 +291,10 @@ def label_or(text: str, strange: set[str]) -> AnswerFunction:
 
 def test_where_the_prompt_tells_the_labels_a_request_holds_nothing_else(serve: Serve) -> None:
     server = serve(label_or("", set()))
-    answers = ask(backend(server), ["a", "b"], TOLD)
-    assert [answer.text for answer in answers] == ["Yes", "Yes"]
+    assert [answer.text for answer in ask(backend(server), ["a", "b"], TOLD)] == ["Yes", "Yes"]
     for body in server.asked:
         assert not asks_for_json(body)
-        contents = [message["content"] for message in body["messages"]]
-        assert contents[0] == "Be brief."
+        assert body["messages"][0]["content"] == "Be brief."
 
 
 @pytest.mark.parametrize("text", ["Yes, it is.", "Maybe", ""])
@@ -352,23 +306,25 @@ def test_an_answer_that_is_no_label_is_asked_again_with_the_schema(serve: Serve,
     assert (b.prompt_tokens, b.output_tokens) == (20, 4)  # of both
 
 
-def test_where_labels_do_not_come_all_further_rows_have_the_schema(serve: Serve) -> None:
-    rows = [str(row) for row in range(40)]
-    server = serve(label_or("Well, yes.", set(rows)))
+@pytest.mark.parametrize(
+    ("rows", "strange", "in_words", "in_all"),
+    [
+        (40, range(40), 2, 42),  # where labels do not come, all further rows have the schema
+        (100, range(9, 100, 10), 100, 110),  # a few rows do not make all dearer
+    ],
+)
+def test_rows_whose_answers_are_no_labels_have_the_schema(
+    serve: Serve, rows: int, strange: range, in_words: int, in_all: int
+) -> None:
+    server = serve(label_or("Well, yes.", set(map(str, strange))))
     asked = backend(server, max_concurrency=1)
-    for _ in range(2):
-        assert {answer.text for answer in ask(asked, rows, TOLD)} == {"No"}
-    assert sum(not asks_for_json(body) for body in server.asked) == 2
-    assert len(server.asked) == 82
-
-
-def test_a_few_rows_whose_answers_are_no_labels_do_not_make_all_rows_dearer(serve: Serve) -> None:
-    rows = [str(row) for row in range(100)]
-    server = serve(label_or("Well, yes.", set(rows[9::10])))
-    asked = backend(server, max_concurrency=1)
-    texts = [answer.text for answer in ask(asked, rows, TOLD)]
-    assert texts == ["No" if row % 10 == 9 else "Yes" for row in range(100)]
-    assert len(server.asked) == 110
+    texts = [answer.text for answer in ask(asked, list(map(str, range(rows))), TOLD)]
+    assert texts == ["No" if row in strange else "Yes" for row in range(rows)]
+    assert sum(not asks_for_json(body) for body in server.asked) == in_words
+    assert len(server.asked) == in_all
+    if len(strange) == rows:  # which is remembered
+        ask(asked, ["0"], TOLD)
+        assert asks_for_json(server.asked[-1])
 
 
 def test_told_labels_are_said_in_words_where_no_schema_is_taken(serve: Serve) -> None:
@@ -398,13 +354,12 @@ def test_a_refusal_is_not_asked_again(serve: Serve) -> None:
     assert (answer.attempts, answer.text) == (1, None)
 
 
-# what differs between servers
-
-
 TWO = (Span("What is 2+2?"), Span("Answer in one word.", begins=True))
 
 
-def test_two_messages_of_one_role_are_sent_as_two(serve: Serve) -> None:
+def test_messages_of_one_role_are_sent_as_two_or_joined_where_roles_must_alternate(
+    serve: Serve,
+) -> None:
     server = serve(echo)
     list(backend(server, max_concurrency=1).answer([TWO, (Span("a"), Span("b"))], Sampling()))
     assert [[each["content"] for each in body["messages"]] for body in server.asked] == [
@@ -412,8 +367,6 @@ def test_two_messages_of_one_role_are_sent_as_two(serve: Serve) -> None:
         ["ab"],
     ]
 
-
-def test_where_roles_must_alternate_two_messages_are_one_with_a_line_break(serve: Serve) -> None:
     def strict(body: Body) -> Reply:
         if len(body["messages"]) > 1:
             return failure(400, "Conversation roles must alternate user/assistant/user/...")
@@ -426,13 +379,12 @@ def test_where_roles_must_alternate_two_messages_are_one_with_a_line_break(serve
     assert len(server.asked) == 3, "the server is asked once how it wants them"
 
 
-# settings
-
-
-def test_the_name_tells_servers_apart() -> None:
+def test_the_name_tells_servers_apart_and_a_key_is_not_shown() -> None:
     def name(url: str | None) -> str:
         return ProviderBackend("m", ProviderConfig(base_url=url)).name
 
+    assert list(ProviderBackend("m").answer([], Sampling())) == [], "no prompts need no server"
+    assert "hush" not in repr(ProviderConfig(api_key="hush"))
     assert name(None) == name("https://api.openai.com/v1/") == "openai:m"
     assert name("http://localhost:8000/v1") == "openai:m@localhost:8000"
     assert name("https://gate.example/team-a/v1") == "openai:m@gate.example/team-a"
@@ -446,51 +398,26 @@ def test_a_missing_key_is_an_error_with_its_remedy(monkeypatch: pytest.MonkeyPat
             load("openai:m", api_key=key)
 
 
-@pytest.mark.parametrize(
-    ("model", "options", "message"),
-    [
-        ("openai:", {}, "openai:NAME"),
-        ("openai:m", {"max_concurency": 3}, "Did you mean 'max_concurrency'"),
-        ("openai:m", {"cache_tokens": 3}, "Known: base_url, api_key, max_concurrency"),
-        ("openai:m", {"max_concurrency": 0}, "from 1 to 1000"),
-        ("openai:m", {"timeout": 0}, "above 0 seconds"),
-        ("openai:m", {"max_retries": -1}, "at least 0"),
-        ("openai:m", {"timeout": "x"}, "above 0 seconds"),
-        ("openai:m", {"max_concurrency": "x"}, "an integer from 1"),
-        ("openai:m", {"api_key": 7}, "api_key is of type int"),
-        ("openai:m", {"base_url": "localhost:8000/v1"}, "start with http:// or https://"),
-        ("openai:m", {"base_url": "http://[::"}, "Check base_url"),
-    ],
-)
+@pytest.mark.parametrize(("model", "options", "message"), cases(__file__, "settings"))
 def test_a_wrong_setting_is_named(model: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load(model, **options)
 
 
-def test_more_stop_strings_than_a_provider_takes_are_refused() -> None:
-    with pytest.raises(ConfigError, match="at most 4"):
-        ask(ProviderBackend("m"), ["a"], Sampling(stop=tuple("abcde")))
-
-
-def test_log_probabilities_of_tokens_are_refused_by_name() -> None:
+def test_what_a_provider_does_not_take_is_refused() -> None:
     one = ProviderBackend("m")
+    with pytest.raises(ConfigError, match="at most 4"):
+        ask(one, ["a"], Sampling(stop=tuple("abcde")))
     for count in (0, 5):
         for act in (one.check, lambda sampling: ask(one, ["a"], sampling)):
             with pytest.raises(ConfigError, match=f"logprobs is {count}; a provider does not"):
                 act(Sampling(logprobs=count))
 
 
-def test_a_key_is_not_shown() -> None:
-    assert "hush" not in repr(ProviderConfig(api_key="hush"))
-
-
 @pytest.mark.long
 def test_the_package_of_the_provider_is_imported_for_its_models_alone() -> None:
     code = "import relquery.connection, relquery.backends.load, sys; print('openai' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
-
-
-# end to end
 
 
 def rate(body: Body) -> Reply:

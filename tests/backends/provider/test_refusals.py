@@ -47,9 +47,6 @@ def echo(body: Body) -> Reply:
     return completion(question(body))
 
 
-# settings that a server does not take
-
-
 def refusing(name: str, message: str, code: str | None, param: str | None) -> AnswerFunction:
     """A server that takes all settings but one."""
     return lambda body: failure(400, message, code, param) if name in body else echo(body)
@@ -89,26 +86,21 @@ def test_answers_without_a_temperature_warn_and_are_kept(serve: Serve, tmp_path:
     message = "Unsupported value: 'temperature' does not support 0.0 with this model."
     server = serve(refusing("temperature", message, "unsupported_value", "temperature"))
     query = "SELECT LLM('up', id) AS up FROM range(40) t(id)"
-    for calls in (40, 0):
-        with connect(backend(server), ledger=tmp_path / "answers.db") as con:
-            if calls:
-                message = "refuses temperature 0, .* may differ"
-                with pytest.warns(SamplingWarning, match=message) as warned:
-                    result = con.sql(query)
-                assert warned[0].filename == __file__
-            else:
-                result = con.sql(query)
-        assert (result.report.calls, result.report.errors) == (calls, 0)
+    with connect(backend(server), ledger=tmp_path / "answers.db") as con:
+        with pytest.warns(SamplingWarning, match="refuses temperature 0, .* may differ") as warned:
+            first = con.sql(query).report
+        assert warned[0].filename == __file__
+    with connect(backend(server), ledger=tmp_path / "answers.db") as con:
+        second = con.sql(query).report
+    assert [(each.calls, each.errors) for each in (first, second)] == [(40, 0), (0, 0)]
     assert len(server.asked) <= 40 + 16
 
 
 @pytest.mark.filterwarnings("ignore::relquery.errors.SamplingWarning")
 def test_one_refusal_shows_that_a_server_has_the_model_whose_name_it_has(serve: Serve) -> None:
     def reasoning(body: Body) -> Reply:
-        for name in ("max_tokens", "temperature"):
-            if name in body:
-                return failure(400, "Unsupported.", "unsupported_parameter", name)
-        return echo(body)
+        refused = [name for name in ("max_tokens", "temperature") if name in body]
+        return failure(400, "Unsupported.", UNSUPPORTED[1], refused[0]) if refused else echo(body)
 
     server = serve(reasoning)
     for model, refusals in (("gpt-5-mini", 1), ("some-model", 2)):
@@ -118,15 +110,15 @@ def test_one_refusal_shows_that_a_server_has_the_model_whose_name_it_has(serve: 
         assert len(server.asked) - before == 5 + refusals
 
 
-@pytest.mark.parametrize(
-    ("name", "sampling"),
-    [
-        ("temperature", Sampling(temperature=0.7)),
-        ("temperature", Sampling(temperature=0.7, seed=1)),
-        ("top_k", Sampling(top_k=4)),
-        ("top_p", Sampling(temperature=1.0, top_p=0.5)),
-    ],
-)
+ASKED = [
+    ("temperature", Sampling(temperature=0.7)),
+    ("temperature", Sampling(temperature=0.7, seed=1)),
+    ("top_k", Sampling(top_k=4)),
+    ("top_p", Sampling(temperature=1.0, top_p=0.5)),
+]
+
+
+@pytest.mark.parametrize(("name", "sampling"), ASKED)
 def test_a_setting_that_was_asked_for_is_not_left_out(
     serve: Serve, name: str, sampling: Sampling
 ) -> None:
@@ -141,8 +133,8 @@ def test_what_was_learnt_of_greedy_requests_does_not_change_sampled_ones(serve: 
     zero = failure(400, "Only above 0.", "unsupported_value", "temperature")
     server = serve(lambda body: zero if body.get("temperature") == 0 else echo(body))
     asked = backend(server)
-    ask(asked, ["a"])
-    ask(asked, ["a"], Sampling(temperature=0.7))
+    for sampling in (Sampling(), Sampling(temperature=0.7)):
+        ask(asked, ["a"], sampling)
     assert [body.get("temperature") for body in server.asked] == [0.0, None, 0.7]
 
 
@@ -166,9 +158,6 @@ def test_where_stop_is_refused_answers_are_cut_here(serve: Serve) -> None:
     server = serve(server_without_stop)
     (answer,) = ask(backend(server), ["a"], Sampling(stop=("#",)))
     assert (answer.text, answer.finish) == ("one ", Finish.STOP)
-
-
-# rows that fail by themselves, and all alike
 
 
 def test_a_refusal_is_its_rows_own_where_others_are_answered(serve: Serve) -> None:
@@ -220,25 +209,20 @@ def fault(number: int, text: str) -> Reply:
     return Reply({"detail": [fields | {"input": {"content": text}}]}, 422)
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
+def test_failures_are_alike_whatever_of_its_own_a_request_has(serve: Serve) -> None:
+    replies: list[Callable[[int, str], Reply]] = [
         lambda number, text: failure(400, f"Failed (request req-{10**9 + number}a)"),
         lambda number, text: failure(400, f"Row {number} of {number % 7 + 1} is bad."),
         lambda number, text: failure(400, f"No grammar for '{text}' (line {number})."),
         lambda number, text: failure(500, f'Kaput at "{text}"', x_should_retry="false"),
         fault,
-    ],
-)
-def test_failures_of_requests_are_compared(
-    serve: Serve, reply: Callable[[int, str], Reply]
-) -> None:
-    numbers = itertools.count()
-    server = serve(lambda body: reply(next(numbers), question(body)))
-    texts = [f"x{'y' * (number % 5)}" for number in range(100)]
-    with pytest.raises(ModelError, match="failed alike"):
-        ask(backend(server), texts)
-    assert len(server.asked) == 16
+    ]
+    for reply in replies:
+        numbers = itertools.count()
+        server = serve(lambda body, reply=reply: reply(next(numbers), question(body)))  # type: ignore[misc]  # noqa: B023
+        with pytest.raises(ModelError, match="failed alike"):
+            ask(backend(server), [f"x{'y' * (number % 5)}" for number in range(100)])
+        assert len(server.asked) == 16
 
 
 def test_a_server_s_list_of_faults_is_told_in_words(serve: Serve) -> None:

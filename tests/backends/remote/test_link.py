@@ -32,6 +32,7 @@ def link() -> Iterator[Link]:
     opened = Link(MODEL, {"policy": "fcfs"})
     yield opened
     opened.stop()
+    assert not opened.submit(Submission(prompts(1), LONG), Heard(1))
 
 
 class Heard(Delivery):
@@ -132,23 +133,18 @@ def test_what_cannot_be_sent_breaks_alone(link: Link) -> None:
     assert len(Job(link, before).result(60)) == len(Job(link, after).result(60)) == 1
 
 
-def test_a_killed_process_breaks_what_it_was_asked_and_is_started_again() -> None:
-    link = Link(MODEL, {})
-    try:
-        running = submit(link, prompts(3, "Running"), LONG, streamed=True)
-        until(lambda: bool(running.pieces))
-        first, pid = link.starts, link.pid
-        assert pid is not None
-        os.kill(pid, signal.SIGKILL)
-        with pytest.raises(EngineEndedError, match="signal 9"):
-            Job(link, running).result(60)
-        waiting = submit(link, prompts(3, "Afterwards"), Sampling(5))
-        assert len(Job(link, waiting).result(60)) == 3
-        assert (link.starts, link.open) == (first + 1, 0)
-        assert link.pid != pid
-    finally:
-        link.stop()
-    assert not link.submit(Submission(prompts(1), LONG), Heard(1))
+def test_a_killed_process_breaks_what_it_was_asked_and_is_started_again(link: Link) -> None:
+    running = submit(link, prompts(3, "Running"), LONG, streamed=True)
+    until(lambda: bool(running.pieces))
+    first, pid = link.starts, link.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(EngineEndedError, match="signal 9"):
+        Job(link, running).result(60)
+    waiting = submit(link, prompts(3, "Afterwards"), Sampling(5))
+    assert len(Job(link, waiting).result(60)) == 3
+    assert (link.starts, link.open) == (first + 1, 0)
+    assert link.pid != pid
 
 
 @pytest.mark.long

@@ -18,6 +18,7 @@ from relquery.model.networks.random import byte_tokenizer
 from relquery.prompt import Sampling
 from tests.any_schemas import any_schema, problem_of
 from tests.schemas import STRUCT
+from tests.serve.cases import cases
 
 CLOSING = {ord(each) for each in '"}],'}
 LONGEST = 5.0  # seconds for any schema; the slowest below takes a tenth of it
@@ -70,21 +71,7 @@ def test_answers_under_random_schemas_of_all_keywords_are_valid(seeds: range) ->
     assert valid > len(seeds) / 2, refused
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"type": "object", "properties": {"a": {"type": "null"}}, "required": ["b"]},
-        {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
-        {"type": "number", "minimum": 1.5, "exclusiveMaximum": 2},
-        {"type": "number", "exclusiveMinimum": -1, "maximum": -0.9999},
-        {"type": "integer", "exclusiveMinimum": 0, "exclusiveMaximum": 2},
-        {"type": "object", "minProperties": 1, "additionalProperties": {"type": "null"}},
-        {"type": "object", "properties": {"a": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}},
-        {"type": "string", "format": "date", "pattern": "02-29$"},
-        {"oneOf": [{"type": "object", "properties": {"k": {"const": each}}} for each in "ab"]},
-        {"type": "object", "properties": {"a\0b": {"type": "null"}, "\U0001f600": {"const": 1}}},
-    ],
-)
+@pytest.mark.parametrize("schema", cases(__file__, "once"))
 def test_what_once_gave_invalid_answers_gives_valid_ones(schema: Any) -> None:
     text = json.dumps(schema)
     found = [answer(text, Random(seed)) for seed in range(20)]
@@ -123,40 +110,21 @@ JOINED = {"allOf": [{"$ref": "#"}, {"type": "object"}]}
 TWO = {"type": "object", "properties": {"a": {"type": "null"}}}
 
 
-REFUSED: list[tuple[Any, str]] = [
+REFUSED: list[Any] = [
+    *cases(__file__, "refused"),
     (TWO | {"required": ["b"], "additionalProperties": False}, "requires the key 'b'"),
-    ({"type": "integer", "exclusiveMinimum": 0, "exclusiveMaximum": 1}, "allows no number"),
     (KEYS_2, "minProperties 2"),
-    ({"$ref": "#"}, "refers to itself"),
     (LOOP, "refers to itself"),
-    ({"type": "object", "properties": {"child": {"$ref": "#"}}}, "refers to itself"),
     ({"anyOf": [JOINED, {"type": "null"}]}, "refers to itself"),
     ('{"items":' * 1_000 + "{}" + "}" * 1_000, "nested 1,001 levels"),
     ({"type": "object", "properties": {str(at): {} for at in range(3_000)}}, "at most 1,000"),
     ({"enum": list(range(100_000))}, "the most is 120,000"),
     ({"allOf": [EITHER] * 20}, "combinations"),
-    ({"type": "array", "minItems": 10**9}, "minItems 1000000000"),
-    ({"type": "array", "maxItems": 10**9}, "maxItems 1000000000"),
-    ({"type": "string", "maxLength": 10**9}, "maxLength 1000000000"),
     (LONG, "levels deep together"),
     (chain(250), "more than 200 definitions"),
-    ({"type": 3}, "type 3"),
-    ({"properties": []}, "properties"),
-    ({"required": "a"}, "required 'a'"),
-    ({"minimum": True}, "minimum True"),
-    ({"$ref": "#/$defs/none"}, "does not exist"),
-    ({"$ref": "https://example.com"}, "inside the schema"),
-    ('{"properties": {"\\ud800": {}}}', "not JSON"),
     ('{"minimum": NaN}', "minimum nan"),
-    ({"const": 2**53 + 1}, "2\\*\\*53"),
-    ({"enum": [0.12345678901234567]}, "15 digits"),
-    ({"multipleOf": 0.07}, "multipleOf"),
-    ({"type": "string", "pattern": "(?=a)b"}, "pattern"),
     ({"type": "string", "pattern": "(" * 2_000 + ")" * 2_000}, "nested too deep"),
     ({"type": "string", "pattern": COSTLY, "minLength": 5_000}, "complex"),
-    ({"type": "array", "uniqueItems": True}, "uniqueItems"),
-    ({"not": {}}, "'not'"),
-    ({"oneOf": [{"type": "string"}, {"maxLength": 3}]}, "oneOf"),
 ]
 
 
@@ -207,15 +175,5 @@ def test_objects_are_closed_wherever_they_are() -> None:
 
 
 def test_what_is_no_object_with_keys_stays_as_it_is() -> None:
-    for schema in (
-        {"type": "integer", "minimum": 3},
-        {"type": "object", "additionalProperties": {"type": "integer"}},
-        {"enum": [{"properties": {"a": 1}}]},
-        {"allOf": [{"type": "object", "properties": {"a": {}}}, {"properties": {"b": {}}}]},
-        {
-            "properties": {"properties": {"type": "string"}},
-            "required": ["properties"],
-            "additionalProperties": False,
-        },
-    ):
+    for schema in cases(__file__, "closed"):
         assert closed(json.dumps(schema)) == schema

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from math import exp, fsum, inf
-from random import Random
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ from tokenizers.normalizers import Lowercase
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.backends.local.labels import SCORED_UNASKED, Labels
 from relquery.backends.local.open import load_backend
-from relquery.backends.scoring.calibration import fit_temperature
 from relquery.backends.service.service import Engine
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import Chunk, Drawn
@@ -25,6 +24,7 @@ from relquery.errors import ConfigError
 from relquery.model.networks.random import byte_tokenizer
 from relquery.model.torch_executor import TorchExecutor
 from relquery.prompt import Answer, Finish, Prompt, Sampling, Span
+from tests.serve.cases import cases
 
 MODEL = "random:layers=2,hidden=64,heads=2,context=256,seed=3"
 COST = LinearCost(1e-4, 1e-3, 1e-4, 1e-3)
@@ -41,9 +41,8 @@ def engine() -> Iterator[Engine]:
 
 @pytest.fixture(scope="module")
 def backend() -> Iterator[EmbeddedBackend]:
-    backend = load_backend(MODEL, cache_tokens=2048)
-    yield backend
-    backend.close()
+    with closing(load_backend(MODEL, cache_tokens=2048)) as backend:
+        yield backend
 
 
 @pytest.fixture
@@ -71,9 +70,6 @@ def check_empty(backend: EmbeddedBackend) -> None:
 def answers_of(backend: EmbeddedBackend, prompts: list[str], **sampling: Any) -> list[Answer]:
     found = dict(backend.answer([(Span(text),) for text in prompts], Sampling(**sampling)))
     return [found[index] for index in range(len(prompts))]
-
-
-# ---- what it gives
 
 
 @pytest.mark.parametrize("normalization", ["joint", "branch"])
@@ -145,16 +141,13 @@ REVIEWS = [
 
 def test_a_trained_model_is_asked_for_whole_labels_unless_the_way_is_laid_out() -> None:
     asked = [f"What is the mood of the review?\nreviewcontent: {text}\n" for text in REVIEWS]
-    backend = load_backend("demo", cache_tokens=2048)
-    try:
+    with closing(load_backend("demo", cache_tokens=2048)) as backend:
         joint = backend.score(asked, MOODS)
         branch = backend.score(asked, MOODS, normalization="branch")
         for scores, text in zip(joint, asked, strict=True):
             wanted = stock_scores(backend, text, MOODS)
             assert list(scores.probabilities.values()) == pytest.approx(wanted, abs=1e-4)
         decoded = answers_of(backend, asked, labels=MOODS)
-    finally:
-        backend.close()
     # Asked freely, this model would not go on to "mood"; once "Positive" stands, nothing else may.
     assert [scores.best for scores in joint] == ["Neutral"] * len(REVIEWS)
     assert [scores.best for scores in branch] == [answer.text for answer in decoded]
@@ -198,9 +191,6 @@ def test_other_jobs_are_served_beside(engine: Engine) -> None:
     assert job.result(30)[0].output_tokens == 30
 
 
-# ---- choices, scored unasked
-
-
 def test_choices_are_scored_in_one_step_and_answers_are_those_of_decoding(
     backend: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch, steps: list[int]
 ) -> None:
@@ -222,22 +212,20 @@ def test_choices_are_scored_in_one_step_and_answers_are_those_of_decoding(
         assert fsum(map(exp, one.scores.values())) == pytest.approx(1)
 
 
-def test_choices_are_decoded_where_the_context_has_no_room(backend: EmbeddedBackend) -> None:
+def test_what_is_sampled_or_large_or_free_or_has_no_room_is_decoded(
+    backend: EmbeddedBackend,
+) -> None:
     long = "x" * (256 - len("\nAnswer:") - 2)
-    (answer,) = answers_of(backend, [long], labels=("a", "bcd"))
-    assert answer.scores is None
-    assert answer.text in ("a", "bc")
-
-
-def test_what_is_sampled_or_large_or_free_is_decoded(backend: EmbeddedBackend) -> None:
-    cases: list[dict[str, Any]] = [
-        {"labels": LABELS, "temperature": 1.0, "seed": 1},
-        {"labels": MANY},
-        {"max_tokens": 2},
-    ]
-    for sampling in cases:
-        (answer,) = answers_of(backend, ["x"], **sampling)
+    sampled: dict[str, Any] = {"labels": LABELS, "temperature": 1.0, "seed": 1}
+    for text, sampling in (
+        ("x", sampled),
+        ("x", {"labels": MANY}),
+        ("x", {"max_tokens": 2}),
+        (long, {"labels": ("a", "bcd")}),
+    ):
+        (answer,) = answers_of(backend, [text], **sampling)
         assert answer.scores is None
+    assert answer.text in ("a", "bc")
 
 
 def test_many_labels_are_scored_on_demand(backend: EmbeddedBackend, steps: list[int]) -> None:
@@ -256,16 +244,12 @@ def test_a_job_of_choices_has_their_scores_without_a_wait(engine: Engine) -> Non
     assert answer.text in ("Yes", "No")
 
 
-# ---- labels that a tokenizer makes something else of
-
-
 @pytest.fixture(scope="module")
 def lowercase() -> Iterator[EmbeddedBackend]:
     tokenizer = byte_tokenizer()
     tokenizer.backend_tokenizer.normalizer = Lowercase()
-    backend = load_backend(MODEL, tokenizer=tokenizer, cache_tokens=512)
-    yield backend
-    backend.close()
+    with closing(load_backend(MODEL, tokenizer=tokenizer, cache_tokens=512)) as backend:
+        yield backend
 
 
 def test_labels_with_the_same_tokens_are_refused_by_name(lowercase: EmbeddedBackend) -> None:
@@ -297,9 +281,6 @@ def test_a_label_that_another_continues_has_no_probability_without_an_end_token(
     assert found.to_score("joint").log_probabilities([[-3.0]]) == (-inf, 0.0)
 
 
-# ---- corrections
-
-
 @pytest.mark.parametrize("normalization", ["joint", "branch"])
 def test_a_temperature_evens_out_and_a_content_free_prompt_is_itself_without_preference(
     engine: Engine, normalization: Normalization
@@ -317,19 +298,6 @@ def test_a_temperature_evens_out_and_a_content_free_prompt_is_itself_without_pre
     assert several[0].error is None
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("normalization", ["joint", "branch"])
-def test_a_fitted_temperature_finds_what_made_the_scores_too_sure(
-    engine: Engine, normalization: Normalization
-) -> None:
-    labels, asked, rng = ["Yes", "Nay", "Why"], [f"row {n}" for n in range(150)], Random(1)
-    options: dict[str, Any] = {"labels": labels, "normalization": normalization}
-    scores = engine.score(asked, **options, temperature=0.2)
-    true = [list(each.probabilities.values()) for each in engine.score(asked, **options)]
-    answers = [rng.choices(labels, shares)[0] for shares in true]
-    assert fit_temperature(scores, answers) == pytest.approx(5, rel=0.3)
-
-
 def test_a_prior_by_label_is_divided_out_in_any_unit(engine: Engine) -> None:
     (plain,) = engine.score(["x"], labels=["Yes", "No"])
     for prior in ({"Yes": 0.9, "No": 0.1}, {"No": 1, "Yes": 9}):
@@ -338,30 +306,14 @@ def test_a_prior_by_label_is_divided_out_in_any_unit(engine: Engine) -> None:
         assert found.probabilities["Yes"] == pytest.approx(yes / 9 / (yes / 9 + no), abs=1e-5)
 
 
-# ---- what cannot be asked
-
-
 def test_what_cannot_be_scored_is_refused_at_the_call(engine: Engine) -> None:
-    cases: list[tuple[dict[str, Any], str]] = [
-        ({"labels": []}, "labels is empty; give at least one"),
-        ({"labels": "Yes"}, "labels is 'Yes'; it must be a list"),
-        ({"labels": ["Yes", ""]}, "labels contains ''"),
-        ({"labels": ["Yes", "No", "Yes"]}, "labels contains 'Yes' 2 times"),
-        ({"labels": ["\ud800"]}, "not valid Unicode"),
-        ({"normalization": "sum"}, "normalization 'sum' is not known. Known: joint, branch"),
-        ({"temperature": 0}, "temperature is 0"),
-        ({"temperature": "1"}, "temperature is '1'"),
-        ({"temperature": inf}, "temperature is inf"),
-        ({"prior": []}, "prior is an empty list"),
-        ({"prior": 0.5}, "float"),
-        ({"prior": "y" * 300}, "Prompt 0 of prior cannot be scored"),
-        ({"prior": {"Yes": 0.5}}, "prior has 'Yes'; .*'Yes', 'No'"),
-        ({"prior": {"Yes": 0.5, "No": 0}}, "prior of 'No' is 0"),
-        ({"prompts": "x"}, "list of prompts"),
-        ({"tenant": 3}, "tenant is 3"),
-    ]
+    long, infinite = {"prior": "y" * 300}, {"temperature": inf}
     settings: dict[str, Any] = {"prompts": ["x"], "labels": ["Yes", "No"]}
-    for options, message in cases:
+    for options, message in [
+        *cases(__file__, "refused"),
+        (infinite, "temperature is inf"),
+        (long, "Prompt 0 of prior cannot be scored"),
+    ]:
         with pytest.raises(ConfigError, match=message):
             engine.score(**(settings | options))
         engine._worker.call(lambda: check_empty(engine._worker._backend), None)

@@ -29,30 +29,29 @@ def known(engine: Engine, name: str, tenant: str = "") -> RelQuery | None:
 
 
 def test_jobs_of_one_name_are_one_relquery_and_each_has_its_own_answers(engine: Engine) -> None:
+    def submit(*prompts: str) -> list[str | None]:
+        job = engine.submit(prompts, max_tokens=4, relquery="x", rows=4, tenant="t")
+        return [one.text for one in job.result(PATIENCE)]
+
     alone = engine.submit(["b", "c"], max_tokens=4).result(PATIENCE)
-    first = engine.submit(["a"], max_tokens=4, relquery="x", rows=4, tenant="t")
-    first.result(PATIENCE)
-    second = engine.submit(["b", "c"], max_tokens=4, relquery="x", rows=4, tenant="t")
-    assert [one.text for one in second.result(PATIENCE)] == [one.text for one in alone]
-    found = known(engine, "x", "t")
-    assert found is not None
+    submit("a")
+    assert submit("b", "c") == [one.text for one in alone]
+    found: Any = known(engine, "x", "t")
     assert (found.size, found.answered, found.expected) == (3, 3, 1)
     assert known(engine, "x") is None
-    engine.submit(["d"], max_tokens=4, relquery="x", rows=4, tenant="t").result(PATIENCE)
+    submit("d")
     assert known(engine, "x", "t") is None
 
 
 def test_a_job_has_its_own_latency(engine: Engine) -> None:
-    first = engine.submit(["a"], max_tokens=4, relquery="y", rows=9)
-    first.result(PATIENCE)
-    second = engine.submit(["b"], max_tokens=40, relquery="y", rows=9)
-    second.result(PATIENCE)
-    relquery = known(engine, "y")
-    assert relquery is not None
-    assert relquery.latency is not None
-    assert first.latency is not None
-    assert second.latency is not None
-    assert first.latency.total + second.latency.total < relquery.latency.total + 1e-9
+    totals = []
+    for prompt, most in (("a", 4), ("b", 40)):
+        job = engine.submit([prompt], max_tokens=most, relquery="y", rows=9)
+        job.result(PATIENCE)
+        assert job.latency is not None
+        totals.append(job.latency.total)
+    relquery: Any = known(engine, "y")
+    assert sum(totals) < relquery.latency.total + 1e-9
 
 
 def test_prompts_that_cannot_be_served_count_as_rows_that_came(engine: Engine) -> None:

@@ -130,13 +130,6 @@ def test_results_have_the_form_that_is_set(say: Say) -> None:
     assert say(query)[0].splitlines()[-1] == "a|b │ NULL │ l1\\nl2"
 
 
-def test_only_some_rows_of_a_table_are_shown(say: Say) -> None:
-    say(".rows 2")
-    shown = say("SELECT range AS n FROM range(9);")[0]
-    assert shown.splitlines()[-1] == "first 2 of 9 rows"
-    assert say(".rows")[1] == "rows: 2\n"
-
-
 def test_results_go_to_a_file(say: Say, session: Session, tmp_path: Path, films: Path) -> None:
     path = tmp_path / "out.txt"
     say(f".output {path}")
@@ -195,13 +188,14 @@ def test_missing_values_and_costs_of_the_last_result_can_be_seen_again(say: Say)
 
 def test_settings_are_shown(say: Say) -> None:
     say(".timer on")
-    out, _ = say(".settings")
-    values = {
-        line.split("│")[0].strip(): line.split("│")[1].strip() for line in out.splitlines()[2:]
-    }
-    assert values["timer"] == "on"
-    assert values["model"] == "demo"
+    cells = [line.split("│") for line in say(".settings")[0].splitlines()[2:]]
+    values = {name.strip(): value.strip() for name, value, *_ in cells}
+    assert (values["timer"], values["model"]) == ("on", "demo")
     assert say("SELECT 1;")[1].rstrip().endswith(" s")
+    say(".rows 2")
+    shown = say("SELECT range AS n FROM range(9);")[0]
+    assert shown.splitlines()[-1] == "first 2 of 9 rows"
+    assert say(".rows")[1] == "rows: 2\n"
 
 
 @pytest.mark.parametrize("typed", [".quit", "exit", "quit;", "SELECT 1;\n.quit\nSELECT 2;"])

@@ -41,9 +41,12 @@ def test_words_that_fit_are_offered(text: str, words: list[str]) -> None:
 
 
 def test_functions_are_offered_with_their_arguments() -> None:
-    document = Document("SELECT AI_SC")
-    (one,) = COMPLETER.get_completions(document, CompleteEvent())
+    (one,) = COMPLETER.get_completions(Document("SELECT AI_SC"), CompleteEvent())
     assert to_plain_text(one.display) == "AI_SCORE('question', column, ...)"
+    plain = {names.COUNT_TOKENS, names.SIMILARITY, names.EMBED, names.NEAREST, names.DUPLICATES}
+    searching = {names.PASSAGES, names.SEARCH, names.DEDUP}
+    known = names.FUNCTIONS | plain | searching | {"bag", "module"}
+    assert {name.lower() for name in FUNCTIONS} == known
 
 
 def test_files_are_offered_to_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,13 +57,6 @@ def test_files_are_offered_to_commands(tmp_path: Path, monkeypatch: pytest.Monke
     assert offered(".read |") == ["data/"]
     assert offered(".read data/d|") == ["day.sql"]
     assert offered(".read nowhere/d|") == []
-
-
-def test_every_function_of_relquery_is_known() -> None:
-    plain = {names.COUNT_TOKENS, names.SIMILARITY, names.EMBED, names.NEAREST, names.DUPLICATES}
-    searching = {names.PASSAGES, names.SEARCH, names.DEDUP}
-    known = names.FUNCTIONS | plain | searching | {"bag", "module"}
-    assert {name.lower() for name in FUNCTIONS} == known
 
 
 def test_a_keyword_after_a_table_is_no_alias() -> None:

@@ -10,6 +10,7 @@ from relquery.serve.access.pages import Pages
 from relquery.serve.body import Declared
 from relquery.serve.errors import HttpError
 from relquery.serve.settings import ServeConfig, is_local
+from tests.serve.cases import cases
 
 
 def headers(host: str, origin: str = "") -> list[tuple[bytes, bytes]]:
@@ -37,19 +38,15 @@ def test_a_foreign_page_is_refused_unless_it_is_allowed() -> None:
         assert caught.value.status == 403
 
 
-def test_who_listens_to_a_network_needs_keys_or_says_open() -> None:
+def test_settings_of_the_network_are_checked() -> None:
     with pytest.raises(ConfigError, match="--open"):
         ServeConfig("demo", host="0.0.0.0")
     ServeConfig("demo", host="0.0.0.0", open=True)
-    assert is_local("127.0.0.2")
-    assert is_local("[::1]")
-    assert not is_local("llm.example")
-
-
-@pytest.mark.parametrize("origin", ["*", "example.com", "https://example.com/"])
-def test_an_origin_is_as_browsers_write_it(origin: str) -> None:
-    with pytest.raises(ConfigError, match="as browsers write it"):
-        ServeConfig("demo", origins=(origin,))
+    names = ("127.0.0.2", "[::1]", "llm.example")
+    assert list(map(is_local, names)) == [True, True, False]
+    for origin in ("*", "example.com", "https://example.com/"):
+        with pytest.raises(ConfigError, match="as browsers write it"):
+            ServeConfig("demo", origins=(origin,))
 
 
 def test_a_header_is_json_or_pairs() -> None:
@@ -62,18 +59,7 @@ def test_a_header_is_json_or_pairs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said", "param"),
-    [
-        ("id=q7; row=4", "Did you mean 'rows'", "relquery.row"),
-        ("id=q7; rows=0", "rows is '0'", "relquery.rows"),
-        ("id=q7; rows=many", "rows is 'many'", "relquery.rows"),
-        ('{"deadline": -1}', "deadline is -1", "relquery.deadline"),
-        ('{"id": ""}', "id is ''", "relquery.id"),
-        ("{", "JSON", "relquery"),
-        ('{"id": ' + "[" * 100_000, "JSON", "relquery"),
-        ("q7", "no value", "relquery"),
-        ("id=a; id=b", "given twice", "relquery.id"),
-    ],
+    ("text", "said", "param"), [*cases(__file__), ('{"id": ' + "[" * 100_000, "JSON", "relquery")]
 )
 def test_a_wrong_header_is_refused_by_name(text: str, said: str, param: str) -> None:
     with pytest.raises(HttpError) as caught:

@@ -64,6 +64,8 @@ def test_a_task_gives_what_it_tells_and_then_its_result_or_what_it_raises() -> N
             await runs.start(error).result()
         with pytest.raises(CancelledError, match="interrupted"):  # and not the event loop
             await runs.start(interrupted).result()
+        with pytest.raises(CancelledError, match=r"longer than 0\.05 seconds"):
+            await runs.start(wait_for_stop, 0.05).result()
 
     in_loop(test)
 
@@ -76,14 +78,6 @@ def test_a_client_that_leaves_ends_its_task() -> None:
         with pytest.raises(ClientGoneError):
             await run.whole(asked)  # type: ignore[arg-type]
         assert await asyncio.to_thread(run.stopping.ended.wait, 10)
-
-    in_loop(test)
-
-
-def test_a_task_that_takes_too_long_is_ended_and_says_so() -> None:
-    async def test(runs: Runs) -> None:
-        with pytest.raises(CancelledError, match=r"longer than 0\.05 seconds"):
-            await runs.start(wait_for_stop, 0.05).result()
 
     in_loop(test)
 

@@ -65,12 +65,6 @@ def test_a_chat_is_counted_as_it_is_asked(server: Running) -> None:
     chat = sent(server, "/v1/chat/completions", model="demo", messages=messages, max_tokens=1)
     assert found["count"] == chat.json()["usage"]["prompt_tokens"]
     assert found["max_model_len"] == 2048
-
-
-def test_tokens_have_texts(server: Running) -> None:
     found = sent(server, "/tokenize", prompt="Hello world", return_token_strs=True).json()
     assert "".join(found["token_strs"]) == "Hello world"
-
-
-def test_unknown_tokens_are_refused(server: Running) -> None:
     assert sent(server, "/detokenize", tokens=[1, 4_000_000]).status_code == 400

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from functools import cache
 from uuid import UUID
 
 import duckdb
@@ -42,6 +43,11 @@ def test_a_value_becomes_one_that_json_has(value: object, expected: object) -> N
     assert type(found) is type(expected)
 
 
+@cache
+def database() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect()
+
+
 COUNTS = st.integers(-(2**31) + 1, 2**31 - 1)
 
 
@@ -50,9 +56,8 @@ def test_an_interval_is_written_as_duckdb_writes_it(months: int, days: int, micr
     interval = pa.MonthDayNano([months, days, micros * 1000])
     table = pa.table({"a": pa.array([interval], pa.month_day_nano_interval())})
     text = plain(interval)
-    with duckdb.connect() as database:
-        database.register("t", table)
-        assert database.sql("SELECT a::VARCHAR FROM t").fetchall() == [(text,)]
+    database().register("t", table)
+    assert database().sql("SELECT a::VARCHAR FROM t").fetchall() == [(text,)]
 
 
 def test_half_a_character_is_written() -> None:

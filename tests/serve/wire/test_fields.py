@@ -65,6 +65,17 @@ class Pair(NamedTuple):
     valid: dict[str, Any]
 
 
+CREATED, COUNTED = (
+    get_args(message_create_params.MessageCreateParams)
+    + get_args(beta_create_params.MessageCreateParams),
+    (
+        message_count_tokens_params.MessageCountTokensParams,
+        beta_count_tokens_params.MessageCountTokensParams,
+    ),
+)
+COMPLETED = get_args(completion_create_params.CompletionCreateParams)
+RESPONDED = get_args(response_params.ResponseCreateParams)
+MARKED = cache_control_ephemeral_param.CacheControlEphemeralParam
 PAIRS = [
     Pair(ChatBody, get_args(chat_params.CompletionCreateParams), CHAT),
     Pair(ChatMessage, (openai_chat.ChatCompletionUserMessageParam,), USER),
@@ -72,44 +83,18 @@ PAIRS = [
     Pair(TextPart, (openai_chat.ChatCompletionContentPartTextParam,), TEXT),
     Pair(StreamOptions, (openai_chat.ChatCompletionStreamOptionsParam,), {}),
     Pair(JsonSchema, (JSONSchema,), {"name": "answer", "schema": {"type": "string"}}),
-    Pair(
-        CompletionBody,
-        get_args(completion_create_params.CompletionCreateParams),
-        {"model": "demo", "prompt": "Tea is"},
-    ),
-    Pair(
-        ResponseBody,
-        get_args(response_params.ResponseCreateParams),
-        {"model": "demo", "input": "Is tea good?"},
-    ),
+    Pair(CompletionBody, COMPLETED, {"model": "demo", "prompt": "Tea is"}),
+    Pair(ResponseBody, RESPONDED, {"model": "demo", "input": "Is tea good?"}),
     Pair(InputMessage, (easy_params.EasyInputMessageParam,), USER),
     Pair(InputMessage, (output_params.ResponseOutputMessageParam,), SAID),
     Pair(Padding, (response_params.StreamOptions,), {}),
     Pair(Reasoning, (reasoning.Reasoning,), {}),
     Pair(TextOptions, (ResponseTextConfigParam,), {}),
     Pair(BatchBody, (batch_create_params.BatchCreateParams,), BATCH),
-    Pair(
-        MessageBody,
-        (
-            *get_args(message_create_params.MessageCreateParams),
-            *get_args(beta_create_params.MessageCreateParams),
-        ),
-        CHAT | {"max_tokens": 3},
-    ),
-    Pair(
-        Counted,
-        (
-            message_count_tokens_params.MessageCountTokensParams,
-            beta_count_tokens_params.MessageCountTokensParams,
-        ),
-        CHAT,
-    ),
+    Pair(MessageBody, CREATED, CHAT | {"max_tokens": 3}),
+    Pair(Counted, COUNTED, CHAT),
     Pair(TextBlock, (text_block_param.TextBlockParam,), TEXT),
-    Pair(
-        CacheControl,
-        (cache_control_ephemeral_param.CacheControlEphemeralParam,),
-        {"type": "ephemeral"},
-    ),
+    Pair(CacheControl, (MARKED,), {"type": "ephemeral"}),
     Pair(Metadata, (metadata_param.MetadataParam,), {}),
     Pair(OutputConfig, (output_config_param.OutputConfigParam,), {}),
 ]

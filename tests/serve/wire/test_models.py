@@ -37,9 +37,6 @@ def test_models_are_listed_and_found_by_name(client: openai.OpenAI) -> None:
     models = client.models.list().data
     assert [model.id for model in models] == list(NAMES)
     assert [client.models.retrieve(name) for name in NAMES] == models
-
-
-def test_an_unknown_model_is_not_found(client: openai.OpenAI) -> None:
     with pytest.raises(openai.NotFoundError, match="'some/other' is not served"):
         client.models.retrieve("some/other")
 

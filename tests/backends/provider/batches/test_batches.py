@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
@@ -25,7 +25,11 @@ from relquery.errors import BudgetError, ConfigError, ModelError, PendingError
 from relquery.prompt import Answer, Sampling, Span
 from tests.backends.provider.batches.batch_server import BatchServer, Body, serving
 
-BOTH = pytest.mark.parametrize("provider", [OPENAI, ANTHROPIC], ids=lambda each: each.name)
+
+@pytest.fixture(params=[OPENAI, ANTHROPIC], ids=lambda each: each.name)
+def provider(request: pytest.FixtureRequest) -> Provider:
+    found: Provider = request.param
+    return found
 
 
 @pytest.fixture(autouse=True)
@@ -81,33 +85,32 @@ def asked(of: BatchBackend, texts: Sequence[str], **sampling: Any) -> list[Answe
 Ask = Callable[..., list[Answer]]
 
 
-@pytest.fixture
-def ask(tmp_path: Path) -> Ask:
+def asking(path: Path, provider: Provider) -> Ask:
     """Asks a server by a new backend, with the batches that earlier ones have written down."""
 
-    def one(
-        server: BatchServer,
-        provider: Provider,
-        texts: str,
-        options: Mapping[str, Any] = {},
-        **sampling: Any,
-    ) -> list[Answer]:
-        return asked(backend(server, tmp_path / "b", provider, **options), texts, **sampling)
+    def ask(server: BatchServer, texts: str, batch: Any = True, **sampling: Any) -> list[Answer]:
+        return asked(backend(server, path, provider, batch=batch), texts, **sampling)
 
-    return one
+    return ask
 
 
-SUBMIT = {"batch": "submit"}
+@pytest.fixture
+def ask(tmp_path: Path, provider: Provider) -> Ask:
+    return asking(tmp_path / "b", provider)
+
+
+@pytest.fixture
+def ask_openai(tmp_path: Path) -> Ask:
+    return asking(tmp_path / "b", OPENAI)
 
 
 def texts_of(answers: Sequence[Answer]) -> list[str | None]:
     return [answer.text for answer in answers]
 
 
-@BOTH
 def test_every_prompt_gets_its_own_answer(provider: Provider, ask: Ask) -> None:
     with serving(echo, looks=3) as server:
-        answers = ask(server, provider, "abc")
+        answers = ask(server, "abc")
         assert texts_of(answers) == ["<a>", "<b>", "<c>"]
         assert {(each.prompt_tokens, each.output_tokens) for each in answers} == {(10, 2)}
         assert server.creations == 1
@@ -122,33 +125,30 @@ def test_every_prompt_gets_its_own_answer(provider: Provider, ask: Ask) -> None:
     [(ANTHROPIC, {}, "temperature"), (OPENAI, {"temperature": 1.0, "top_k": 3}, "top_k")],
 )
 def test_settings_without_an_argument_in_the_sdk_are_in_the_body_itself(
-    provider: Provider, sampling: dict[str, Any], name: str, ask: Ask
+    sampling: dict[str, Any], name: str, ask: Ask
 ) -> None:
     with serving(echo) as server:
-        ask(server, provider, "a", **sampling)
+        ask(server, "a", **sampling)
         ((_, body),) = server.batches[0].lines
         assert name in body
         assert "extra_body" not in body
 
 
-@BOTH
-def test_labels_and_schemas_are_read_as_those_of_live_calls(provider: Provider, ask: Ask) -> None:
+def test_labels_and_schemas_are_read_as_those_of_live_calls(ask: Ask) -> None:
     chosen = json.dumps({"answer": "Yes"})
     with serving(lambda body: (200, replied(body, chosen))) as server:
-        assert texts_of(ask(server, provider, "a", labels=("Yes", "No"))) == ["Yes"]
+        assert texts_of(ask(server, "a", labels=("Yes", "No"))) == ["Yes"]
 
 
-@BOTH
-def test_a_batch_that_runs_is_pending_and_is_found_again(provider: Provider, ask: Ask) -> None:
+def test_a_batch_that_runs_is_pending_and_is_found_again(ask: Ask) -> None:
     with serving(echo, looks=3) as server:
         for _ in range(2):
             with pytest.raises(PendingError, match=r"A batch of 2 requests is with .* 24 hours"):
-                ask(server, provider, "ab", SUBMIT)
-        assert texts_of(ask(server, provider, "ba", SUBMIT)) == ["<b>", "<a>"]
+                ask(server, "ab", "submit")
+        assert texts_of(ask(server, "ba", "submit")) == ["<b>", "<a>"]
         assert server.creations == 1
 
 
-@BOTH
 def test_what_ended_comes_though_other_batches_run(provider: Provider, tmp_path: Path) -> None:
     with serving(echo, looks=99) as server:
         with pytest.raises(PendingError):
@@ -166,105 +166,91 @@ def test_what_ended_comes_though_other_batches_run(provider: Provider, tmp_path:
         assert heard == [0]
 
 
-@BOTH
 @pytest.mark.parametrize("refuse", ["hang up", "hang up late"])
-def test_a_batch_whose_reply_is_lost_is_sent_once(
-    provider: Provider, refuse: str, ask: Ask
-) -> None:
+def test_a_batch_whose_reply_is_lost_is_sent_once(refuse: str, ask: Ask) -> None:
     with serving(echo, looks=1, refuse=refuse) as server:
-        assert texts_of(ask(server, provider, "ab")) == ["<a>", "<b>"]
+        assert texts_of(ask(server, "ab")) == ["<a>", "<b>"]
         assert len(server.batches) == 1
 
 
-@BOTH
 def test_a_batch_of_others_is_not_taken_for_ours(
     provider: Provider, ask: Ask, tmp_path: Path
 ) -> None:
     with serving(echo, looks=1) as server:
         asked(backend(server, tmp_path / "others", provider), "xy")
         server.refuse = "hang up"
-        assert texts_of(ask(server, provider, "ab")) == ["<a>", "<b>"]
+        assert texts_of(ask(server, "ab")) == ["<a>", "<b>"]
         assert len(server.batches) == 2
 
 
-@BOTH
 @pytest.mark.parametrize("how", ["500", "expired"])
-def test_only_requests_that_failed_in_passing_are_sent_again(
-    provider: Provider, how: str, ask: Ask
-) -> None:
+def test_only_requests_that_failed_in_passing_are_sent_again(how: str, ask: Ask) -> None:
     def answer(body: Body) -> tuple[int, Body] | str:
         if question(body) in "ac" and len(server.batches) == 1:
             return failed(500, "no") if how == "500" else "expired"
         return echo(body)
 
     with serving(answer) as server:
-        assert texts_of(ask(server, provider, "abc")) == ["<a>", "<b>", "<c>"]
+        assert texts_of(ask(server, "abc")) == ["<a>", "<b>", "<c>"]
         assert [len(batch.lines) for batch in server.batches] == [3, 2]
 
 
-@BOTH
-def test_a_request_that_is_refused_is_its_rows_error(provider: Provider, ask: Ask) -> None:
+def test_a_request_that_is_refused_is_its_rows_error(ask: Ask) -> None:
     def answer(body: Body) -> tuple[int, Body]:
         return failed(400, "prompt is too long") if question(body) == "b" else echo(body)
 
     with serving(answer) as server:
-        a, b = ask(server, provider, "ab")
+        a, b = ask(server, "ab")
         assert (a.text, b.text) == ("<a>", None)
         assert b.error == "The server answered 400: prompt is too long."
         assert server.creations == 1
 
 
-@BOTH
-def test_requests_without_a_result_are_errors_until_the_next_run(
-    provider: Provider, ask: Ask
-) -> None:
+def test_requests_without_a_result_are_errors_until_the_next_run(ask: Ask) -> None:
     def answer(body: Body) -> tuple[int, Body] | str:
         return "" if question(body) == "b" and server.creations == 1 else echo(body)
 
     with serving(answer) as server:
-        a, b = ask(server, provider, "ab")
+        a, b = ask(server, "ab")
         assert a.text == "<a>"
         assert b.error is not None
-        assert texts_of(ask(server, provider, "ab")) == ["<a>", "<b>"]
+        assert texts_of(ask(server, "ab")) == ["<a>", "<b>"]
         assert [len(batch.lines) for batch in server.batches] == [2, 1]
 
 
-@BOTH
 @pytest.mark.parametrize("spoilt", ["<html>", "cut"])
-def test_garbled_results_are_loaded_again(provider: Provider, spoilt: str, ask: Ask) -> None:
+def test_garbled_results_are_loaded_again(spoilt: str, ask: Ask) -> None:
     def once(text: str) -> str:
         server.spoil = None
         return text[: len(text) // 2] if spoilt == "cut" else spoilt
 
     with serving(echo, spoil=once) as server:
-        assert texts_of(ask(server, provider, "abc")) == ["<a>", "<b>", "<c>"]
+        assert texts_of(ask(server, "abc")) == ["<a>", "<b>", "<c>"]
         assert server.creations == 1
 
 
-@BOTH
-def test_an_unreadable_answer_is_an_error_and_not_paid_again(provider: Provider, ask: Ask) -> None:
+def test_an_unreadable_answer_is_an_error_and_not_paid_again(ask: Ask) -> None:
     def garbled(text: str) -> str:
         first, *others = text.splitlines(keepends=True)
         return "".join([first[:20] + "\n", *others])
 
     with serving(echo, spoil=garbled) as server:
         for _ in range(2):
-            first, *others = ask(server, provider, "abc")
+            first, *others = ask(server, "abc")
             assert "its results could not be read" in str(first.error)
             assert texts_of(others) == ["<b>", "<c>"]
         server.spoil = None
-        assert texts_of(ask(server, provider, "abc")) == ["<a>", "<b>", "<c>"]
+        assert texts_of(ask(server, "abc")) == ["<a>", "<b>", "<c>"]
         assert server.creations == 1
 
 
-@BOTH
-def test_a_limit_of_requests_is_waited_for(provider: Provider, ask: Ask) -> None:
+def test_a_limit_of_requests_is_waited_for(ask: Ask) -> None:
     with serving(echo, refuse=failed(429, "too many requests")) as server:
-        assert texts_of(ask(server, provider, "ab")) == ["<a>", "<b>"]
+        assert texts_of(ask(server, "ab")) == ["<a>", "<b>"]
         assert (server.creations, len(server.batches)) == (2, 1)
 
 
-def test_a_setting_that_is_refused_is_left_out_of_later_batches(ask: Ask) -> None:
+def test_a_setting_that_is_refused_is_left_out_of_later_batches(ask_openai: Ask) -> None:
     def answer(body: Body) -> tuple[int, Body]:
         if "max_tokens" in body:
             words = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
@@ -272,30 +258,28 @@ def test_a_setting_that_is_refused_is_left_out_of_later_batches(ask: Ask) -> Non
         return echo(body)
 
     with serving(answer) as server:
-        assert texts_of(ask(server, OPENAI, "abc")) == ["<a>", "<b>", "<c>"]
+        assert texts_of(ask_openai(server, "abc")) == ["<a>", "<b>", "<c>"]
         assert server.creations == 2
-        ask(server, OPENAI, "d")
+        ask_openai(server, "d")
         assert server.creations == 3
 
 
-@BOTH
-def test_a_batch_that_is_refused_ends_with_the_reason(provider: Provider, ask: Ask) -> None:
+def test_a_batch_that_is_refused_ends_with_the_reason(ask: Ask) -> None:
     with serving(echo, refuse=failed(400, "too many batches")) as server:
         with pytest.raises(ModelError, match=r"does not take the batch.* 400: too many batches"):
-            ask(server, provider, "a")
-        assert texts_of(ask(server, provider, "a")) == ["<a>"]
+            ask(server, "a")
+        assert texts_of(ask(server, "a")) == ["<a>"]
 
 
-def test_a_batch_that_openai_refuses_later_ends_with_the_reason(ask: Ask) -> None:
+def test_a_batch_that_openai_refuses_later_ends_with_the_reason(ask_openai: Ask) -> None:
     with serving(echo, failed="Enqueued token limit reached.") as server:
         with pytest.raises(ModelError, match=r"OpenAI refused the batch\. Enqueued token limit"):
-            ask(server, OPENAI, "a")
+            ask_openai(server, "a")
         server.failed = None
-        assert texts_of(ask(server, OPENAI, "a")) == ["<a>"]
+        assert texts_of(ask_openai(server, "a")) == ["<a>"]
         assert server.creations == 2
 
 
-@BOTH
 def test_equal_prompts_are_drawn_one_by_one_and_anew(provider: Provider, tmp_path: Path) -> None:
     numbers = count()
     with serving(lambda body: (200, replied(body, str(next(numbers))))) as server:
@@ -345,10 +329,9 @@ def test_batches_need_a_file_and_a_provider_that_has_them(tmp_path: Path) -> Non
         Store.open(tmp_path / "nowhere" / "b")
 
 
-@BOTH
-def test_two_that_ask_the_same_submit_it_once(provider: Provider, ask: Ask) -> None:
+def test_two_that_ask_the_same_submit_it_once(ask: Ask) -> None:
     with serving(echo, looks=4) as server, ThreadPoolExecutor(2) as threads:
-        both = threads.map(lambda texts: texts_of(ask(server, provider, texts)), ("abc", "cbd"))
+        both = threads.map(lambda texts: texts_of(ask(server, texts)), ("abc", "cbd"))
         assert list(both) == [[f"<{text}>" for text in texts] for texts in ("abc", "cbd")]
         assert len(set(server.submitted)) == len(server.submitted) == 4
 
@@ -367,7 +350,6 @@ print([each.text for each in asked(backend(Server, Path(sys.argv[2]), provider),
 
 
 @pytest.mark.long
-@BOTH
 @pytest.mark.parametrize("seed", range(3))
 def test_killed_processes_find_their_batch(provider: Provider, seed: int, tmp_path: Path) -> None:
     random = Random(seed)

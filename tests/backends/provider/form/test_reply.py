@@ -15,6 +15,7 @@ from relquery.backends.provider.form.wrapping import unfenced, without_reasoning
 from relquery.backends.provider.wires.chat import read_chat
 from relquery.ledger import Ledger
 from relquery.prompt import Answer, Finish, Sampling
+from tests.serve.cases import cases
 
 pytestmark = pytest.mark.long
 
@@ -33,110 +34,50 @@ def read(text: str, sampling: Sampling | None = None, limit: int | None = None) 
     return to_answer(said, sampling or Sampling(), 1, limit)
 
 
-# how an answer ended
-
-
-@pytest.mark.parametrize(
-    "reason", ["stop", "STOP", "eos", "eos_token", "end_turn", "new", None, ""]
-)
-def test_an_answer_is_whole_by_whatever_reason_it_ended_but_those_that_say_otherwise(
-    reason: str | None,
-) -> None:
-    assert read(reply("It is.", reason), limit=256) == Answer("It is.", Finish.STOP, None, 10, 0, 2)
-
-
-@pytest.mark.parametrize("reason", ["length", "max_tokens", "MAX_TOKENS", "model_length"])
-def test_an_answer_that_was_cut_is_told_as_such(reason: str) -> None:
-    answer = read(reply("It is", reason))
-    assert (answer.text, answer.finish) == ("It is", Finish.LENGTH)
-    assert "cut off after 2 tokens. Raise max_tokens" in str(answer.error)
+def test_an_answer_is_whole_by_whatever_reason_but_those_that_say_otherwise() -> None:
+    for reason in ("stop", "STOP", "eos", "eos_token", "end_turn", "new", None, ""):
+        answer = read(reply("It is.", reason), limit=256)
+        assert answer == Answer("It is.", Finish.STOP, None, 10, 0, 2)
+    for reason in ("length", "max_tokens", "MAX_TOKENS", "model_length"):
+        answer = read(reply("It is", reason))
+        assert (answer.text, answer.finish) == ("It is", Finish.LENGTH)
+        assert "cut off after 2 tokens. Raise max_tokens" in str(answer.error)
 
 
 @pytest.mark.parametrize(("reason", "cut"), [(None, True), ("new", True), ("stop", False)])
-def test_an_answer_of_as_many_tokens_as_allowed_was_cut_unless_it_is_said_to_be_whole(
-    reason: str | None, cut: bool
-) -> None:
+def test_an_answer_of_as_many_tokens_as_allowed_was_cut(reason: str | None, cut: bool) -> None:
+    """Unless it is said to be whole."""
     finish = Finish.LENGTH if cut else Finish.STOP
     assert read(reply("It is", reason, output=5), limit=5).finish is finish
     assert read(reply("It is", reason, output=4), limit=5).finish is Finish.STOP
 
 
-@pytest.mark.parametrize(
-    ("text", "error"),
-    [
-        (reply("x", "tool_calls"), "tool_calls"),
-        (reply("x", "error"), "answer is incomplete"),
-        (reply("x", "abort"), "answer is incomplete"),
-        (reply("x", "SAFETY"), "content filter"),
-        (reply("x", refusal="I must not."), "refused: I must not."),
-        (reply("x", refusal={"why": 3}), "refused"),
-        (reply(None), "answer is incomplete"),
-        (reply(None, None), "answer is incomplete"),
-        (reply("", None), "answer is incomplete"),
-        (reply("", reasoning_content="Hm."), "reasoned but gave no answer"),
-        (reply(None, reasoning="Hm."), "reasoned but gave no answer"),
-        (reply("<think>Hm.</think>\n"), "reasoned but gave no answer"),
-    ],
-)
-def test_what_is_no_answer_says_why(text: str, error: str) -> None:
-    answer = read(text)
+@pytest.mark.parametrize(("said", "error"), cases(__file__, "no answer"))
+def test_what_is_no_answer_says_why(said: dict[str, Any], error: str) -> None:
+    answer = read(reply(**said))
     assert (answer.text, answer.finish) == (None, Finish.ERROR)
     assert error in str(answer.error)
 
 
-def test_an_empty_answer_is_one() -> None:
-    assert read(reply("")).text == ""
-    assert read(reply("")).error is None
-
-
-def test_text_in_parts_is_joined_without_what_is_no_text() -> None:
+def test_an_empty_answer_is_one_and_text_in_parts_is_joined_without_what_is_no_text() -> None:
+    assert (read(reply("")).text, read(reply("")).error) == ("", None)
     parts = [{"type": "thinking", "thinking": []}, {"type": "text", "text": "It"}]
     assert read(reply([*parts, {"type": "text", "text": " is."}])).text == "It is."
 
 
-# usage
-
-
-@pytest.mark.parametrize("odd", ["12", None, -3, 2.5, True, [], {}, 10**30, "x"])
-def test_a_number_of_tokens_that_is_none_counts_as_zero(odd: object) -> None:
-    usage = {"prompt_tokens": odd, "completion_tokens": odd}
-    assert Usage.of(usage | {"prompt_tokens_details": {"cached_tokens": odd}}) == Usage()
-
-
-@pytest.mark.parametrize("odd", [None, 3, "x", [], {"prompt_tokens_details": [1]}])
-def test_odd_usage_costs_no_answer(odd: object) -> None:
-    body = json.loads(reply("It is.")) | {"usage": odd}
-    assert read(json.dumps(body)) == Answer("It is.", Finish.STOP)
-
-
-def test_numbers_of_tokens_may_be_written_as_floats() -> None:
+def test_odd_usage_counts_as_zero_and_costs_no_answer() -> None:
+    odds: tuple[Any, ...] = ("12", None, -3, 2.5, True, [], {}, 10**30, "x")
+    for odd in odds:
+        usage = {"prompt_tokens": odd, "completion_tokens": odd}
+        assert Usage.of(usage | {"prompt_tokens_details": {"cached_tokens": odd}}) == Usage()
+    for whole in (*odds[:4], {"prompt_tokens_details": [1]}):
+        body = json.loads(reply("It is.")) | {"usage": whole}
+        assert read(json.dumps(body)) == Answer("It is.", Finish.STOP)
     assert Usage.of({"prompt_tokens": 12.0, "completion_tokens": 3}) == Usage(12, 0, 3)
     assert read('{"choices":[{"message":{"content":"x"}}],"usage":{"prompt_tokens":NaN}}').text
 
 
-# reasoning
-
-
-@pytest.mark.parametrize(
-    ("text", "answer"),
-    [
-        ("<think>Is it? Yes.</think>No", "No"),
-        ("\n<think>\nHm.\n</think>\n\nNo\n", "No\n"),
-        ("<THINK>Hm.</think>No", "No"),
-        ("<thinking>Hm.</thinking> <think>Hm!</think> No", "No"),
-        ("[THINK]Hm.[/THINK]No", "No"),
-        ("<think>a <think> b</think> c</think>No", "No"),
-        ("Okay, so.\n</think>\n\nNo", "No"),
-        ("<think></think>", ""),
-        ("<think>Hm. Yes", None),
-        ("<reasoning>Hm.</think>", None),
-        ("No", "No"),
-        ("Write <think>x</think>.", "Write <think>x</think>."),
-        ("I think so. <think>", "I think so. <think>"),
-        ("<thinker>x</thinker>", "<thinker>x</thinker>"),
-        ("", ""),
-    ],
-)
+@pytest.mark.parametrize(("text", "answer"), cases(__file__, "reasoning"))
 def test_an_answer_is_what_follows_its_reasoning(text: str, answer: str | None) -> None:
     assert without_reasoning(text) == answer
 
@@ -158,27 +99,7 @@ def test_reasoning_that_never_ends_was_cut_whatever_the_server_says() -> None:
         assert "cut off after 9 tokens, during the model's reasoning" in str(answer.error)
 
 
-# choices
-
-
-@pytest.mark.parametrize(
-    ("text", "label"),
-    [
-        ("<think>No? Yes.</think>\n\nYes", "Yes"),
-        ('<think>Hm.</think>{"answer": "No"}', "No"),
-        ("```\nYes\n```", "Yes"),
-        ('```json\n{"answer": "No"}\n```\n', "No"),
-        ('<think>Hm.</think>\n```json\n{\n  "answer": "No"\n}\n```', "No"),
-        ("~~~text\nYes\n~~~", "Yes"),
-        ("```Yes```", "Yes"),
-        ("```\nYes\n```\nor\n```\nNo\n```", None),
-        ("It is ```Yes```", None),
-        ("```\nMaybe\n```", None),
-        ("<think>Yes</think>Hardly", None),
-        ('"Yes"', None),
-        ("[" * 5000, None),
-    ],
-)
+@pytest.mark.parametrize(("text", "label"), [*cases(__file__, "labels"), ("[" * 5000, None)])
 def test_a_label_is_found_after_reasoning_and_in_a_code_fence(text: str, label: str | None) -> None:
     answer = read(reply(text), LABELS)
     assert answer.text == label
@@ -196,8 +117,6 @@ def test_what_is_not_one_block_of_code_stays_as_it_is(text: str) -> None:
     expected = "" if text in ("``````", "```\n```") else text
     assert unfenced(text) == expected
 
-
-# anything at all
 
 JSON = st.recursive(
     st.none()

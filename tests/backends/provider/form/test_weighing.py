@@ -47,19 +47,15 @@ def test_scores_are_normalised_among_the_labels(serve: Serve) -> None:
     assert (answer.prompt_tokens, answer.output_tokens) == (10, 2)
 
 
-def test_labels_are_asked_for_in_words_so_that_they_begin_the_answer(serve: Serve) -> None:
-    server = serve(lambda body: weighed("negative", {"neg": 0.9, "pos": 0.1}))
-    ask(server)
+def test_labels_are_asked_for_in_words_and_the_likeliest_is_the_answer(serve: Serve) -> None:
+    """In words, so that the first token is one of theirs; whatever else is said."""
+    server = serve(lambda body: weighed("negative, because", {"neg": 0.9, "pos": 0.1}, "length"))
+    (answer,) = ask(server)
+    assert (answer.text, answer.error) == ("negative", None)
     (body,) = server.asked
     assert (body["logprobs"], body["top_logprobs"]) == (True, 20)
     assert "response_format" not in body
     assert "exactly one of these texts" in body["messages"][0]["content"]
-
-
-def test_the_likeliest_label_is_the_answer_whatever_else_is_said(serve: Serve) -> None:
-    server = serve(lambda body: weighed("negative, because", {"neg": 0.9, "pos": 0.1}, "length"))
-    (answer,) = ask(server)
-    assert (answer.text, answer.error) == ("negative", None)
 
 
 def test_tokens_with_which_several_labels_begin_count_only_if_they_matter(serve: Serve) -> None:

@@ -35,6 +35,7 @@ from tests.backends.provider.chat_server import (
     response,
     serving,
 )
+from tests.serve.cases import cases
 
 pytestmark = pytest.mark.long
 
@@ -42,22 +43,26 @@ LABELS = Sampling(labels=("Yes", "No"), max_tokens=1)
 Open = Callable[[str, AnswerFunction], tuple[ProviderBackend, ChatServer]]
 
 
+ROUTES = {"chat": CHAT, "responses": RESPONSES, "messages": MESSAGES}
+WHOLE: dict[str, Callable[..., Reply]] = {
+    "chat": completion,
+    "responses": response,
+    "messages": message,
+}
+
+
 @pytest.fixture
-def opened() -> Iterator[Callable[..., tuple[ProviderBackend, ChatServer]]]:
+def opened() -> Iterator[Open]:
     """A backend of an API, and the server that it asks."""
     with ExitStack() as stack:
 
-        def start(
-            api: str, answer: AnswerFunction, model: str = "m", **config: Any
-        ) -> tuple[ProviderBackend, ChatServer]:
-            route = {"chat": CHAT, "responses": RESPONSES, "messages": MESSAGES}[api]
-            server = stack.enter_context(serving(answer, route))
+        def start(api: str, answer: AnswerFunction) -> tuple[ProviderBackend, ChatServer]:
+            server = stack.enter_context(serving(answer, ROUTES[api]))
             if api == "messages":
-                given = ProviderConfig(base_url=server.root, api_key="k", **config)
-                return ProviderBackend(model, given, ANTHROPIC), server
+                given = ProviderConfig(base_url=server.root, api_key="k")
+                return ProviderBackend("m", given, ANTHROPIC), server
             kind: Any = api
-            given = ProviderConfig(base_url=server.url, api_key="k", api=kind, **config)
-            return ProviderBackend(model, given), server
+            return ProviderBackend("m", ProviderConfig(server.url, "k", api=kind)), server
 
         yield start
 
@@ -70,42 +75,16 @@ def ask(
     return [answers[index] for index in range(len(texts))]
 
 
-# what is sent
+SAMPLED = Sampling(20, 0.5, top_p=0.9, top_k=7, stop=("#",))
 
 
-def test_a_response_is_asked_for_and_not_stored(opened: Open) -> None:
-    backend, server = opened("responses", lambda body: response("4"))
-    assert ask(backend, ["2+2?"])[0].text == "4"
-    assert server.asked == [
-        {
-            "model": "m",
-            "input": [
-                {"role": "system", "content": "Be brief."},
-                {"role": "user", "content": "2+2?"},
-            ],
-            "max_output_tokens": 20,
-            "temperature": 0.0,
-            "store": False,
-        }
-    ]
-
-
-def test_a_message_has_its_rules_apart_and_its_settings(opened: Open) -> None:
-    backend, server = opened("messages", lambda body: message("4"))
-    sampling = Sampling(20, 0.5, top_p=0.9, top_k=7, stop=("#",))
+@pytest.mark.parametrize(
+    ("api", "sampling"), [("responses", Sampling(max_tokens=20)), ("messages", SAMPLED)]
+)
+def test_a_request_has_what_its_api_wants(opened: Open, api: str, sampling: Sampling) -> None:
+    backend, server = opened(api, lambda body: WHOLE[api]("4"))
     assert ask(backend, ["2+2?"], sampling)[0].text == "4"
-    assert server.asked == [
-        {
-            "model": "m",
-            "system": "Be brief.",
-            "messages": [{"role": "user", "content": "2+2?"}],
-            "max_tokens": 20,
-            "temperature": 0.5,
-            "top_p": 0.9,
-            "top_k": 7,
-            "stop_sequences": ["#"],
-        }
-    ]
+    assert [server.asked] == [body for name, body in cases(__file__, "sent") if name == api]
     assert server.keys == {"k"}
 
 
@@ -151,21 +130,6 @@ def test_anthropic_is_asked_what_a_model_takes_of_which_nothing_is_known(
     assert ["output_config" in body for body in server.asked] == [supported] * 2
 
 
-def test_labels_are_asked_for_by_a_schema_in_each_api(opened: Open) -> None:
-    held = '{"answer": "Yes"}'
-    replies = {"chat": completion(held), "responses": response(held), "messages": message(held)}
-    for api, reply in replies.items():
-        backend, server = opened(api, lambda body, reply=reply: reply)  # type: ignore[misc]
-        assert ask(backend, ["Good?"], LABELS)[0].text == "Yes"
-        body = server.asked[0]
-        schema = {
-            "chat": lambda body: body["response_format"]["json_schema"]["schema"],
-            "responses": lambda body: body["text"]["format"]["schema"],
-            "messages": lambda body: body["output_config"]["format"]["schema"],
-        }[api](body)
-        assert schema["properties"]["answer"]["enum"] == ["Yes", "No"]
-
-
 def test_stop_strings_that_an_api_lacks_are_found_here(opened: Open) -> None:
     backend, server = opened("responses", lambda body: response("one # two"))
     (answer,) = ask(backend, ["a"], Sampling(stop=("#",)))
@@ -191,9 +155,6 @@ def test_what_an_api_cannot_be_asked_is_refused_before_a_call(
     assert server.asked == []
 
 
-# what comes back
-
-
 @pytest.mark.parametrize(
     ("api", "reply", "expected"),
     [
@@ -215,21 +176,16 @@ def test_an_answer_says_what_it_cost(
     assert ask(backend, ["a"]) == [expected]
 
 
+CUT: Any = {"incomplete_details": {"reason": "max_output_tokens"}}
+FILTERED: Any = {"incomplete_details": {"reason": "content_filter"}}
+LONG = anthropic_failure(400, "prompt is too long: 9 > 8", "invalid_request_error")
+
+
 @pytest.mark.parametrize(
     ("api", "reply", "finish", "error"),
     [
-        (
-            "responses",
-            response("cut", "incomplete", incomplete_details={"reason": "max_output_tokens"}),
-            Finish.LENGTH,
-            "cut off",
-        ),
-        (
-            "responses",
-            response("x", "incomplete", incomplete_details={"reason": "content_filter"}),
-            Finish.ERROR,
-            "content filter",
-        ),
+        ("responses", response("cut", "incomplete", **CUT), Finish.LENGTH, "cut off"),
+        ("responses", response("x", "incomplete", **FILTERED), Finish.ERROR, "content filter"),
         ("responses", response(None, refusal="I must not."), Finish.ERROR, "refused: I must"),
         ("responses", response(None, "failed"), Finish.ERROR, "incomplete"),
         ("responses", response(None, reasoned=True), Finish.ERROR, "reasoned but gave no"),
@@ -239,22 +195,16 @@ def test_an_answer_says_what_it_cost(
         ("messages", message(None, thought="Hm."), Finish.ERROR, "reasoned but gave no"),
         ("messages", Reply({"content": 3}), Finish.ERROR, "not a message"),
         ("messages", Reply("<html>"), Finish.ERROR, "not a message: <html>"),
-        (
-            "messages",
-            anthropic_failure(400, "prompt is too long: 9 > 8", "invalid_request_error"),
-            Finish.ERROR,
-            "answered 400: prompt is too long",
-        ),
+        ("messages", LONG, Finish.ERROR, "answered 400: prompt is too long"),
     ],
 )
 def test_what_is_no_whole_answer_is_an_error_that_says_why(
     opened: Open, api: str, reply: Reply, finish: Finish, error: str
 ) -> None:
-    good = response("good") if api == "responses" else message("good")
+    good = WHOLE[api]("good")
     backend, _ = opened(api, lambda body: reply if question(body) == "bad" else good)
     fine, bad = ask(backend, ["good", "bad"])
-    assert fine.text == "good"
-    assert bad.finish is finish
+    assert (fine.text, bad.finish) == ("good", finish)
     assert error in str(bad.error)
 
 
@@ -268,9 +218,6 @@ def test_labels_are_weighed_by_the_probabilities_of_a_response(opened: Open) -> 
     assert answer.scores is not None
     assert answer.scores["Yes"] > answer.scores["No"]
     assert server.asked[0]["include"] == ["message.output_text.logprobs"]
-
-
-# trouble
 
 
 @pytest.mark.parametrize(
@@ -297,26 +244,11 @@ def test_a_busy_server_is_asked_again_by_us_alone(opened: Open, status: int, kin
     assert (answer.text, answer.attempts, len(server.asked)) == ("x", 2, 2)
 
 
-# what models take
-
-
 def reasoning_model(body: Body) -> Reply:
     """As current reasoning models: with a limit of another name, and no temperature."""
-    if "max_tokens" in body:
-        return failure(
-            400,
-            "Unsupported parameter: 'max_tokens' is not supported with this model. Use "
-            "'max_completion_tokens' instead.",
-            "unsupported_parameter",
-            "max_tokens",
-        )
-    if "temperature" in body:
-        return failure(
-            400,
-            "Unsupported value: 'temperature' does not support 0.0 with this model.",
-            "unsupported_value",
-            "temperature",
-        )
+    for name, code, said in cases(__file__, "reasoning"):
+        if name in body:
+            return failure(400, said, code, name)
     return completion(question(body))
 
 
@@ -339,24 +271,11 @@ def test_rows_learn_from_the_first_refusals(opened: Open, api: str, answer: Answ
     assert len(server.asked) <= 505
 
 
-@pytest.mark.parametrize(
-    ("provider", "model", "without"),
-    [
-        ("openai", "gpt-5-mini", {"max_tokens", "temperature", "top_p"}),
-        ("openai", "gpt-5-mini-2025-08-07", {"max_tokens", "temperature", "top_p"}),
-        ("openai", "o4-mini", {"max_tokens", "temperature", "top_p"}),
-        ("openai", "gpt-4o-mini", set()),
-        ("anthropic", "claude-sonnet-5", {"temperature", "top_p"}),
-        ("anthropic", "claude-opus-4-7", {"temperature", "top_p"}),
-        ("anthropic", "claude-haiku-5-5-20261024", {"temperature", "top_p"}),
-        ("anthropic", "claude-haiku-4-5-20251001", set()),
-        ("anthropic", "claude-opus-4-20250514", set()),
-    ],
-)
-def test_what_is_known_needs_no_refusal(provider: str, model: str, without: set[str]) -> None:
+@pytest.mark.parametrize(("provider", "model", "without"), cases(__file__, "known"))
+def test_what_is_known_needs_no_refusal(provider: str, model: str, without: list[str]) -> None:
     facts = facts_of(provider, model)
     assert facts is not None
-    assert facts.without == without
+    assert facts.without == set(without)
     assert facts.source.startswith("https://")
 
 
@@ -372,28 +291,23 @@ def test_a_model_for_responses_alone_is_asked_so() -> None:
     assert pro._server.api == "responses"
 
 
-# names and keys
-
-
 @pytest.mark.parametrize(
-    ("model", "variable", "name"),
+    ("name", "variable"),
     [
-        ("openai:gpt-5-mini", "OPENAI_API_KEY", "openai:gpt-5-mini"),
-        ("anthropic:claude-sonnet-5", "ANTHROPIC_API_KEY", "anthropic:claude-sonnet-5"),
-        ("gemini:gemini-3.8-flash", "GEMINI_API_KEY", "gemini:gemini-3.8-flash"),
+        ("openai:gpt-5-mini", "OPENAI_API_KEY"),
+        ("anthropic:claude-sonnet-5", "ANTHROPIC_API_KEY"),
+        ("gemini:gemini-3.8-flash", "GEMINI_API_KEY"),
     ],
 )
 def test_a_provider_is_named_before_the_model_and_needs_its_key(
-    model: str, variable: str, name: str, monkeypatch: pytest.MonkeyPatch
+    name: str, variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for provider in PROVIDERS.values():
         monkeypatch.delenv(provider.key, raising=False)
     with pytest.raises(ModelError, match=f"Set the environment variable {variable}"):
-        load(model)
+        load(name)
     monkeypatch.setenv(variable, "k")
-    backend = load(model)
-    assert backend.name == name
-    assert backend.known_as() == (name,)
+    assert (load(name).name, load(name).known_as()) == (name, (name,))
 
 
 def test_a_ledger_knows_a_model_by_its_name_whatever_its_server() -> None:
@@ -417,9 +331,8 @@ def test_an_option_of_a_provider_that_is_mistyped_is_named() -> None:
 
 @pytest.mark.parametrize("api", ["chat", "responses", "messages"])
 def test_a_reply_that_breaks_off_is_asked_for_again(opened: Open, api: str) -> None:
-    whole = {"chat": completion("x"), "responses": response("x"), "messages": message("x")}[api]
     replies: Iterator[Reply | Stream] = iter([Stream(['{"choices": [', Silence.HANG_UP])])
-    backend, server = opened(api, lambda body: next(replies, whole))
+    backend, server = opened(api, lambda body: next(replies, WHOLE[api]("x")))
     (answer,) = ask(backend, ["a"])
     assert (answer.text, answer.attempts, len(server.asked)) == ("x", 2, 2)
 

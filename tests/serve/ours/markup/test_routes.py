@@ -55,12 +55,14 @@ def test_a_posted_schema_is_listed_read_and_deleted(client: httpx.Client, own: s
     assert listed == {"travel": True, own: False}
     shown = client.get(f"/v1/schemas/{own}").json()
     assert (shown["markup"], shown["modules"]) == (OWN, ["lake"])
-    assert client.get("/v1/schemas/travel").json()["modules"] == [
-        "plan", "plan.home", "plan.abroad",
-    ]  # fmt: skip
+    modules = client.get("/v1/schemas/travel").json()["modules"]
+    assert modules == ["plan", "plan.home", "plan.abroad"]
     assert client.delete(f"/v1/schemas/{own}").json()["deleted"] is True
-    assert client.get(f"/v1/schemas/{own}").status_code == 404
-    assert client.delete(f"/v1/schemas/{own}").status_code == 404
+    for method in ("GET", "DELETE"):
+        assert client.request(method, f"/v1/schemas/{own}").status_code == 404
+    # What everybody has is not replaced or deleted.
+    assert post(client, "/v1/schemas", markup=SCHEMA).status_code == 409
+    assert client.delete("/v1/schemas/travel").status_code == 403
 
 
 def test_a_schema_that_is_posted_again_replaces_the_first(client: httpx.Client, own: str) -> None:
@@ -79,11 +81,6 @@ def test_posted_markup_names_no_file(client: httpx.Client) -> None:
         assert answer.status_code == 400
         assert "src=" in answer.json()["error"]["message"]
         assert client.get("/v1/schemas/x").status_code == 404
-
-
-def test_what_everybody_has_is_not_replaced_or_deleted(client: httpx.Client) -> None:
-    assert post(client, "/v1/schemas", markup=SCHEMA).status_code == 409
-    assert client.delete("/v1/schemas/travel").status_code == 403
 
 
 def test_markup_that_is_wrong_is_refused_and_a_prompt_with_its_place(client: httpx.Client) -> None:

@@ -35,13 +35,10 @@ def error(client: httpx.Client, status: int, **body: Any) -> Any:
 
 
 def test_rows_and_report_are_as_in_process(client: httpx.Client, local: Connection) -> None:
-    expected = local.sql(QUERY)
-    found = ask(client, QUERY)
+    expected, found = local.sql(QUERY), ask(client, QUERY)
     assert [tuple(row) for row in found["rows"]] == expected.fetchall()
-    assert found["columns"] == [
-        {"name": "movietitle", "type": "VARCHAR"},
-        {"name": "summary", "type": "VARCHAR"},
-    ]
+    names = ("movietitle", "summary")
+    assert found["columns"] == [{"name": name, "type": "VARCHAR"} for name in names]
     stages = [(stage["name"], stage["rows"]) for stage in found["report"]["stages"]]
     assert stages == [(stage.name, stage.rows) for stage in expected.report.stages]
     assert found["errors"] == []
@@ -55,24 +52,19 @@ def test_equal_calls_are_answered_once_for_all_statements_of_a_tenant(client: ht
 
 
 def test_a_stream_tells_progress_then_columns_rows_report_and_errors(client: httpx.Client) -> None:
+    def streamed(query: str) -> tuple[str, list[Any]]:
+        answer = client.post("/v1/sql", json={"query": query, "stream": True})
+        return answer.headers["content-type"], list(map(json.loads, answer.text.splitlines()))
+
     query = "SELECT id, AI_FILTER('Is {note} nice?') FROM notes, range(700) ORDER BY id"
-    body = {"query": query, "stream": True}
-    with client.stream("POST", "/v1/sql", json=body) as answer:
-        assert answer.headers["content-type"] == "application/x-ndjson"
-        lines = [json.loads(line) for line in answer.iter_lines()]
-    kinds = [line["type"] for line in lines]
-    assert kinds[0] == "progress"
-    assert [kind for kind in kinds if kind != "progress"] == [
-        "columns", "rows", "rows", "rows", "report", "errors",
-    ]  # fmt: skip
+    kind, lines = streamed(query)
+    assert (kind, lines[0]["type"]) == ("application/x-ndjson", "progress")
     told = [line for line in lines if line["type"] == "progress"]
     assert (told[-1]["answered"], told[-1]["total"]) == (2, 2)
+    rest = [line["type"] for line in lines if line["type"] != "progress"]
+    assert rest == ["columns", "rows", "rows", "rows", "report", "errors"]
     assert sum(len(line["rows"]) for line in lines if line["type"] == "rows") == 2_100
-
-
-def test_an_error_ends_a_stream_in_place_of_the_rest(client: httpx.Client) -> None:
-    answer = client.post("/v1/sql", json={"query": "SELECT nothing FROM notes", "stream": True})
-    (line,) = [json.loads(line) for line in answer.text.splitlines()]
+    _, (line,) = streamed("SELECT nothing FROM notes")  # an error in place of the rest
     assert line["type"] == "error"
     assert "nothing" in line["error"]["message"]
 
@@ -89,9 +81,8 @@ def test_arrow_has_the_same_rows_and_the_report(client: httpx.Client) -> None:
 
 def test_parameters_and_sampling_are_taken(client: httpx.Client) -> None:
     query = "SELECT id, LLM($ask, note) AS a FROM notes WHERE id < $n ORDER BY id"
-    found = ask(
-        client, query, params={"ask": "Is it nice?", "n": 3}, labels=["Yes", "No"], order="original"
-    )
+    given: Any = {"params": {"ask": "Is it nice?", "n": 3}, "labels": ["Yes", "No"]}
+    found = ask(client, query, **given, order="original")
     assert [row[0] for row in found["rows"]] == [1, 2]
     assert {row[1] for row in found["rows"]} <= {"Yes", "No"}
     assert found["report"]["stages"][0]["order"] == "original"
@@ -101,8 +92,8 @@ def test_row_errors_are_listed(client: httpx.Client) -> None:
     query = "SELECT LLM('Summarize the review in one sentence.', reviewcontent) FROM movies LIMIT 1"
     found = ask(client, query, max_tokens=1)
     assert found["rows"] == [[None]]
-    assert found["errors"][0]["stage"] == "projection 1"
-    assert found["errors"][0]["finish"] == "length"
+    told = found["errors"][0]
+    assert (told["stage"], told["finish"]) == ("projection 1", "length")
     assert "cut off" in error(client, 400, query=query, max_tokens=1, on_error="raise")["message"]
 
 
@@ -125,14 +116,11 @@ def test_a_statement_is_explained_without_asking(client: httpx.Client) -> None:
 
 
 def test_tables_are_listed_with_types_and_sizes(client: httpx.Client) -> None:
-    tables = {
-        (each["schema"], each["name"]): each for each in client.get("/v1/tables").json()["data"]
-    }
-    assert set(tables) == {
-        ("main", "movies"), ("main", "notes"), ("main", "orders"), ("shop", "orders")
-    }  # fmt: skip
-    assert tables["main", "notes"]["rows"] == 3
-    assert tables["main", "notes"]["columns"][0] == {"name": "id", "type": "BIGINT"}
+    listed = client.get("/v1/tables").json()["data"]
+    tables = {f"{each['schema']}.{each['name']}": each for each in listed}
+    assert set(tables) == {"main.movies", "main.notes", "main.orders", "shop.orders"}
+    assert tables["main.notes"]["rows"] == 3
+    assert tables["main.notes"]["columns"][0] == {"name": "id", "type": "BIGINT"}
 
 
 def test_a_statement_that_does_not_only_read_is_refused(client: httpx.Client) -> None:

@@ -23,7 +23,7 @@ from tests.serve.cases import cases
 from tests.sql.fakes import FakeBackend
 
 # By the name of the type in DuckDB's list of types. Nested ones are made of these.
-VALUES: dict[str, list[str]] = dict(cases(__file__))
+VALUES: dict[str, list[str]] = dict(cases(__file__, "values"))
 NESTED = {"ARRAY", "LIST", "MAP", "STRUCT", "TUPLE", "UNION"}
 REFUSED = {"TYPE"}
 QUICK = {"BLOB", "DOUBLE", "HUGEINT", "INTERVAL", "NULL", "TIME"}
@@ -111,26 +111,7 @@ def test_a_value_inside_others_is_written_as_alone(kind: str, con: Connection) -
 
 
 def test_odd_values_are_whole(con: Connection) -> None:
-    odd: dict[str, Any] = {
-        "()": {},
-        "row()": {},
-        "struct_pack()": {},
-        "[(), NULL]": [{}, None],
-        "{'a': (), 'b': '1'::BIT}": {"a": {}, "b": "1"},
-        "row('1'::BIT, 1::HUGEINT)": {"element1": "1", "element2": 1},
-        "MAP {(): 1}": [[{}, 1]],
-        "MAP {}": {},
-        "MAP {[1]: 2}": [[[1], 2]],
-        "MAP {{'a': 1}: 2}": [[{"a": 1}, 2]],
-        "MAP {'infinity'::DATE: 1}": {"infinity": 1},
-        "MAP {INTERVAL 1 DAY: 1}": {"1 day": 1},
-        "MAP {'nan'::DOUBLE: 1}": {"nan": 1},
-        "MAP {'x'::BLOB: 1}": {"eA==": 1},
-        "NULL::STRUCT(a INT)": None,
-        "NULL::MAP(DATE, INT)[]": None,
-        "['infinity'::DATE, DATE '2024-02-29']": ["infinity", "2024-02-29"],
-        "[INTERVAL '1 month']": ["1 month"],
-    }
+    odd: dict[str, Any] = dict(cases(__file__, "odd"))
     assert dict(zip(odd, given(con, *odd), strict=True)) == odd
 
 

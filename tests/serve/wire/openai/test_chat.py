@@ -7,8 +7,7 @@ from typing import Any, Literal
 import anthropic
 import openai
 import pytest
-from openai.types.chat import ChatCompletion
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 
 from tests.serve.cases import cases
 from tests.serve.conftest import Running
@@ -22,20 +21,15 @@ def asked(text: str = REVIEW) -> Any:
     return [{"role": "user", "content": text}]
 
 
-def ask(client: openai.OpenAI, text: str = REVIEW, **more: Any) -> ChatCompletion:
-    found: ChatCompletion = client.chat.completions.create(
-        model="demo", messages=asked(text), **more
-    )
-    return found
+def ask(client: openai.OpenAI, text: str = REVIEW, **more: Any) -> Any:
+    return client.chat.completions.create(model="demo", messages=asked(text), **more)
 
 
 def streamed(client: openai.OpenAI, text: str, **more: Any) -> dict[int, tuple[str, str]]:
     """(text, why it ended) of each choice, its pieces joined."""
     texts: dict[int, str] = {}
     reasons: dict[int, str] = {}
-    for event in client.chat.completions.create(
-        model="demo", messages=asked(text), stream=True, **more
-    ):
+    for event in ask(client, text, stream=True, **more):
         for choice in event.choices:
             texts[choice.index] = texts.get(choice.index, "") + (choice.delta.content or "")
             if choice.finish_reason:
@@ -48,18 +42,15 @@ def test_a_chat_is_answered_and_a_cut_answer_says_so(client: openai.OpenAI) -> N
     assert found.choices[0].message.content == "Yes"
     cut = ask(client, STORY, max_tokens=2, temperature=2, seed=1)
     for each, reason, count in ((found, "stop", 1), (cut, "length", 2)):
-        assert each.choices[0].finish_reason == reason
-        assert each.usage is not None
-        assert each.usage.completion_tokens == count
+        assert (each.choices[0].finish_reason, each.usage.completion_tokens) == (reason, count)
 
 
 def test_a_last_message_of_the_assistant_is_closed(client: openai.OpenAI, server: Running) -> None:
     """Unlike in Anthropic's API, where the answer continues it."""
     messages: Any = [*asked(), {"role": "assistant", "content": "It is"}]
-    found = client.chat.completions.create(model="demo", messages=messages, max_tokens=1)
+    found: Any = client.chat.completions.create(model="demo", messages=messages, max_tokens=1)
     with anthropic.Anthropic(base_url=server.url, api_key="none") as theirs:
         opened = theirs.messages.count_tokens(model="demo", messages=messages).input_tokens
-    assert found.usage is not None
     assert found.usage.prompt_tokens > opened
 
 
@@ -74,14 +65,10 @@ def test_a_seed_repeats_an_answer_and_its_choices_differ(client: openai.OpenAI) 
 
 @pytest.mark.parametrize("seed", [0, 1, *LATER])
 @pytest.mark.parametrize("stop", [None, ["e", "the "], ["qqq", ", "]])
-def test_streamed_pieces_are_whole(
-    client: openai.OpenAI, seed: int, stop: list[str] | None
-) -> None:
+def test_streamed_pieces_are_whole(client: openai.OpenAI, seed: int, stop: list[str]) -> None:
     options: Any = {"seed": seed, "temperature": 2, "n": 2, "max_tokens": 60, "stop": stop}
-    whole = {
-        each.index: (each.message.content or "", each.finish_reason)
-        for each in ask(client, STORY, **options).choices
-    }
+    choices = ask(client, STORY, **options).choices
+    whole = {each.index: (each.message.content or "", each.finish_reason) for each in choices}
     assert streamed(client, STORY, **options) == whole
     for text, _ in whole.values():
         assert not any(each in text for each in stop or [])
@@ -89,20 +76,15 @@ def test_streamed_pieces_are_whole(
 
 def test_a_repeated_prompt_is_read_from_the_cache(client: openai.OpenAI) -> None:
     text = "A long prompt about a film and its actors. " * 20
-    ask(client, text, max_tokens=1)
-    again = ask(client, text, max_tokens=1)
-    assert again.usage is not None
-    assert again.usage.prompt_tokens_details is not None
-    assert (again.usage.prompt_tokens_details.cached_tokens or 0) > 100
+    _, again = (ask(client, text, max_tokens=1) for _ in range(2))
+    assert again.usage.prompt_tokens_details.cached_tokens > 100
 
 
 def test_a_stream_ends_with_its_usage(client: openai.OpenAI) -> None:
     given: Any = {"temperature": 0, "stream": True, "stream_options": {"include_usage": True}}
-    events = list(client.chat.completions.create(model="demo", messages=asked(), **given))
-    assert [event.usage for event in events[:-1]] == [None] * (len(events) - 1)
-    assert events[-1].choices == []
-    assert events[-1].usage is not None
-    assert events[-1].usage.completion_tokens == 1
+    *events, last = ask(client, **given)
+    assert [event.usage for event in events] == [None] * len(events)
+    assert (last.choices, last.usage.completion_tokens) == ([], 1)
 
 
 class Review(BaseModel):
@@ -119,14 +101,10 @@ def test_answers_follow_a_schema(client: openai.OpenAI) -> None:
 
 def test_log_probabilities_are_of_the_answers_tokens(client: openai.OpenAI) -> None:
     found = ask(client, STORY, seed=3, temperature=2, max_tokens=20, logprobs=True, top_logprobs=3)
-    choice = found.choices[0]
-    assert choice.logprobs is not None
-    assert choice.logprobs.content is not None
-    told = choice.logprobs.content
-    assert found.usage is not None
+    told = found.choices[0].logprobs.content
     assert len(told) == found.usage.completion_tokens
     spelt = bytes(each for token in told for each in token.bytes or [])
-    assert spelt.decode(errors="replace") == choice.message.content
+    assert spelt.decode(errors="replace") == found.choices[0].message.content
     for token in told:
         tops = [each.logprob for each in token.top_logprobs]
         assert len(tops) == 3
@@ -137,19 +115,12 @@ def test_log_probabilities_are_of_the_answers_tokens(client: openai.OpenAI) -> N
 def test_streamed_log_probabilities_are_those_of_the_whole_answer(client: openai.OpenAI) -> None:
     options: Any = {"seed": 5, "temperature": 2, "max_tokens": 20}
     options |= {"logprobs": True, "top_logprobs": 2}
-    whole = ask(client, STORY, **options).choices[0].logprobs
-    assert whole is not None
-    pieces = [
-        token
-        for event in client.chat.completions.create(
-            model="demo", messages=asked(STORY), stream=True, **options
-        )
-        for choice in event.choices
-        if choice.logprobs is not None
-        for token in choice.logprobs.content or []
-    ]
-    assert [token.token for token in pieces] == [token.token for token in whole.content or []]
-    for token, other in zip(pieces, whole.content or [], strict=True):
+    whole = ask(client, STORY, **options).choices[0].logprobs.content
+    streamed = (event.choices for event in ask(client, STORY, stream=True, **options))
+    told = [choice.logprobs for choices in streamed for choice in choices if choice.logprobs]
+    pieces = [token for each in told for token in each.content or []]
+    assert [token.token for token in pieces] == [token.token for token in whole]
+    for token, other in zip(pieces, whole, strict=True):
         assert token.logprob == pytest.approx(other.logprob, abs=1e-3)
 
 
@@ -165,3 +136,19 @@ def test_a_prompt_that_is_too_long_is_refused_also_for_a_stream(client: openai.O
         with pytest.raises(openai.BadRequestError) as caught:
             ask(client, "word " * 5000, stream=stream)
         assert caught.value.code == "context_length_exceeded"
+
+
+@pytest.mark.long
+def test_langchains_client_is_answered(server: Running) -> None:
+    from langchain_openai import ChatOpenAI
+
+    more: dict[str, Any] = {"max_tokens": 20, "api_key": SecretStr("none"), "temperature": 0}
+    chat = ChatOpenAI(model="demo", base_url=f"{server.url}/v1", **more)
+    found = chat.invoke(REVIEW)
+    assert found.content == "Yes"
+    assert found.usage_metadata is not None
+    assert found.usage_metadata["output_tokens"] == 1
+    assert "".join(str(piece.content) for piece in chat.stream(REVIEW)) == "Yes"
+    assert [each.content for each in chat.batch([REVIEW] * 3)] == ["Yes"] * 3
+    structured = chat.with_structured_output(Review, method="json_schema")
+    assert isinstance(structured.invoke(REVIEW), Review)

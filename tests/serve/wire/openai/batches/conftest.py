@@ -50,9 +50,8 @@ def results(client: openai.OpenAI, file: str | None) -> dict[str, Any]:
 
 def begun(client: openai.OpenAI, file: str, endpoint: Any = CHAT, **more: Any) -> Batch:
     """A batch of a file that is there."""
-    return client.batches.create(
-        input_file_id=file, endpoint=endpoint, completion_window="24h", **more
-    )
+    more |= {"endpoint": endpoint, "completion_window": "24h"}
+    return client.batches.create(input_file_id=file, **more)
 
 
 Run = Callable[..., Batch]

@@ -72,17 +72,15 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "PAUSE", 0)
 
 
-def test_what_an_engine_has_not_answered_when_it_ends_is_asked_again(tmp_path: Path) -> None:
-    server = Breaking(lambda _: EngineEndedError("gone") if len(server.asked) == 1 else None)
-    results = run(tmp_path, server, [Sampling()] * 3)
-    assert server.asked == [["0", "1", "2"], ["1", "2"]]
-    assert (results.succeeded, results.failed) == (3, 0)
-
-
-def test_an_engine_that_ends_again_and_again_is_an_error(tmp_path: Path) -> None:
-    server = Breaking(lambda _: EngineEndedError("gone"))
+@pytest.mark.parametrize(("times", "failed"), [(1, 0), (99, 2)])
+def test_what_an_engine_has_not_answered_when_it_ends_is_asked_again(
+    tmp_path: Path, times: int, failed: int
+) -> None:
+    """One that ends again and again is an error."""
+    server = Breaking(lambda _: EngineEndedError("gone") if len(server.asked) <= times else None)
     results = run(tmp_path, server, [Sampling()] * 5)
-    assert (results.succeeded, results.failed) == (3, 2)
+    assert server.asked[:2] == [["0", "1", "2", "3", "4"], ["1", "2", "3", "4"]]
+    assert (results.succeeded, results.failed) == (5 - failed, failed)
 
 
 def test_a_sampling_that_breaks_spares_the_lines_with_others(tmp_path: Path) -> None:

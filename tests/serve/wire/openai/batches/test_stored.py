@@ -38,13 +38,17 @@ def test_a_file_is_found_by_its_tenant_alone_also_after_a_restart(tmp_path: Path
         assert caught.value.status == 404
 
 
-def test_a_deleted_file_leaves_nothing(tmp_path: Path) -> None:
+def test_a_deleted_file_leaves_nothing_and_a_damaged_object_is_passed_over(tmp_path: Path) -> None:
     async def keep_and_delete() -> None:
         files = Files(tmp_path)
         await files.delete(await files.upload(io.BytesIO(b"x"), "a.jsonl", "batch", ""))
 
     asyncio.run(keep_and_delete())
     assert list((tmp_path / "files").iterdir()) == []
+    folder = Folder(tmp_path)
+    folder.save("a", {"x": 1})
+    (tmp_path / "b.json").write_text("{")
+    assert list(folder.all()) == [{"x": 1}]
 
 
 def test_what_is_kept_is_its_owners_alone(tmp_path: Path) -> None:
@@ -81,13 +85,6 @@ def test_what_a_killed_process_has_left_is_removed(tmp_path: Path) -> None:
     Batches(server, tmp_path)
     assert {path.stem for path in files.glob("*.content")} == {kept.id, "damaged", "1o", "1e"}
     assert not list(tmp_path.rglob("*.new"))
-
-
-def test_a_damaged_object_is_passed_over(tmp_path: Path) -> None:
-    folder = Folder(tmp_path)
-    folder.save("a", {"x": 1})
-    (tmp_path / "b.json").write_text("{")
-    assert list(folder.all()) == [{"x": 1}]
 
 
 def test_half_a_line_is_removed_and_its_request_has_no_answer(tmp_path: Path) -> None:
@@ -171,15 +168,12 @@ def test_saves_are_one_by_one(wait: int, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_the_value_and_the_error_of_a_function_come_back() -> None:
-    async def value() -> int:
-        return await to_its_end(int, "12")
+    async def read(text: str) -> int:
+        return await to_its_end(int, text)
 
-    async def error() -> int:
-        return await to_its_end(int, "x")
-
-    assert asyncio.run(value()) == 12
+    assert asyncio.run(read("12")) == 12
     with pytest.raises(ValueError, match="invalid literal"):
-        asyncio.run(error())
+        asyncio.run(read("x"))
 
 
 @pytest.mark.parametrize("times", [1, 2])
