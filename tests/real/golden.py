@@ -6,6 +6,7 @@ It holds row numbers of the real tables and token ids, no text of the tables.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +40,18 @@ def spans_of(number: int, count: int = SPANS) -> list[str]:
     ]
 
 
-def spans_answer(reference: Reference, texts: list[str], tokens: int = TOKENS) -> list[int]:
-    """The reference's answer to the texts of `spans_of`."""
+def spans_answer(
+    reference: Reference, texts: list[str], tokens: int = TOKENS, begins: Sequence[int] = ()
+) -> list[int]:
+    """The reference's answer to the texts of `spans_of`. begins: the position of each text's first
+    token; without them each follows the one before it."""
     parts = [reference.tokenizer(text)["input_ids"] for text in texts]
     ids = [token for part in parts for token in part]
     first, second = len(parts[0]), len(parts[0]) + len(parts[1])
     apart = (range(first, second), range(second, second + len(parts[2])))
-    return reference.greedy_apart(ids, apart, tokens)
+    pairs = zip(begins, parts, strict=bool(begins))
+    positions = [begin + at for begin, part in pairs for at in range(len(part))]
+    return reference.greedy_apart(ids, apart, tokens, positions)
 
 
 def answers(reference: Reference, asked: list[Row], tokens: int = TOKENS) -> list[list[int]]:

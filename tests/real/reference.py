@@ -47,9 +47,12 @@ class Reference:
         return output[:-1] if output[-1] in self.end else output
 
     @torch.inference_mode()
-    def logits(self, tokens: Sequence[int], apart: Sequence[range] = ()) -> Tensor:
+    def logits(
+        self, tokens: Sequence[int], apart: Sequence[range] = (), positions: Sequence[int] = ()
+    ) -> Tensor:
         """The logits (tokens, vocabulary) of a whole prompt. apart: runs of tokens that attend to
-        themselves alone; what follows attends to all of them."""
+        themselves alone; what follows attends to all of them. positions: of each token, where
+        they do not count up from 0."""
         size = len(tokens)
         visible = torch.ones(size, size, dtype=torch.bool).tril()
         for run in apart:
@@ -57,7 +60,10 @@ class Reference:
         mask = torch.zeros(size, size, dtype=self.network.dtype)
         mask.masked_fill_(~visible, torch.finfo(self.network.dtype).min)
         output = self.network(
-            input_ids=torch.tensor([tokens]), attention_mask=mask[None, None], use_cache=False
+            input_ids=torch.tensor([tokens]),
+            attention_mask=mask[None, None],
+            position_ids=torch.tensor([positions or range(size)]),
+            use_cache=False,
         )
         return output.logits[0].float()
 
@@ -68,14 +74,22 @@ class Reference:
         is_over = len(output) == tokens or likeliest[-1] in self.end
         return likeliest[: len(output)] == list(output) and is_over
 
-    def greedy_apart(self, prompt: Sequence[int], apart: Sequence[range], tokens: int) -> list[int]:
-        """The same as `greedy` with runs that attend to themselves alone."""
+    def greedy_apart(
+        self,
+        prompt: Sequence[int],
+        apart: Sequence[range],
+        tokens: int,
+        positions: Sequence[int] = (),
+    ) -> list[int]:
+        """The same as `greedy` with runs that attend to themselves alone, and positions."""
         output: list[int] = []
+        at = list(positions or range(len(prompt)))
         while len(output) < tokens:
-            token = int(self.logits([*prompt, *output], apart)[-1].argmax())
+            token = int(self.logits([*prompt, *output], apart, at)[-1].argmax())
             if token in self.end:
                 break
             output.append(token)
+            at.append(at[-1] + 1)
         return output
 
     def label(self, prompt: Sequence[int], labels: Sequence[str]) -> list[float]:

@@ -93,10 +93,16 @@ def test_bfloat16_is_as_near_as_two_stock_implementations(folder: Path) -> None:
 
 
 @only_smollm2
-def test_spans_attend_to_themselves_alone(engine: rq.Engine, exact: Reference) -> None:
+@pytest.mark.parametrize("begins", [(), (0, 40, 140, 300)], ids=["spans", "modules"])
+def test_spans_attend_to_themselves_alone(
+    engine: rq.Engine, exact: Reference, begins: tuple[int, ...]
+) -> None:
+    """Passages that follow one another, and modules with positions of their own."""
     asked = [spans_of(number, 20) for number in range(20)]
-    found = engine.submit([spans(texts) for texts in asked], max_tokens=TOKENS).result()
-    assert given(found) == [spans_answer(exact, texts, TOKENS) for texts in asked]
+    prompts = [spans(texts, begins or (None,) * 4) for texts in asked]
+    expected = [spans_answer(exact, texts, TOKENS, begins) for texts in asked]
+    for _ in range(2):  # the second time the states are in the cache
+        assert given(engine.submit(prompts, max_tokens=TOKENS).result()) == expected
 
 
 def test_text_of_bytes_without_tokens(folder: Path, engine: rq.Engine, exact: Reference) -> None:
@@ -138,6 +144,8 @@ def test_an_encoder_gives_the_vectors_of_its_own_network() -> None:
         for text in texts:  # one at a time: nothing is padded
             states = network(**tokenizer(text, return_tensors="pt")).last_hidden_state[0]
             expected.append(torch.nn.functional.normalize(states.mean(0), dim=0).numpy())
-    found = np.asarray(rq.load_embedder(str(folder)).embed(texts))
+    embedder = rq.load_embedder(str(folder))
+    assert embedder is not None
+    found = np.asarray(embedder.embed(texts))
     found /= np.linalg.norm(found, axis=1, keepdims=True)  # as an index does
     assert np.abs(found - np.stack(expected)).max() < 1e-5

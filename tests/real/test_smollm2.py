@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -41,13 +41,13 @@ def given(answers: list[Answer]) -> list[list[int]]:
     return [list(answer.tokens or ()) for answer in answers]
 
 
-def spans(texts: list[str]) -> Prompt:
-    begin, first, second, question = texts
-    return (
-        Span(begin, Role.NONE),
-        Span(first, Role.NONE, Reuse.INDEPENDENT),
-        Span(second, Role.NONE, Reuse.INDEPENDENT),
-        Span(question, Role.NONE),
+def spans(texts: list[str], begins: Sequence[int | None] = (None,) * 4) -> Prompt:
+    """A prompt of the texts of `spans_of`. begins: the position of each one's first token."""
+    prefix, alone = Reuse.PREFIX, Reuse.INDEPENDENT
+    reuse = (prefix, alone, alone, prefix)
+    return tuple(
+        Span(text, Role.NONE, kind, position=begin)
+        for text, kind, begin in zip(texts, reuse, begins, strict=True)
     )
 
 

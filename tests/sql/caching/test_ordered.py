@@ -13,19 +13,24 @@ from tests.sql.fakes import FakeBackend
 SHORT, LONG = "a word", "a few words that many rows share and that go on. " * 400
 
 
+def reply(query: str, fields: dict[str, Any]) -> str:
+    return f"is {fields['id']}"
+
+
 def asked(backend: FakeBackend, text: str, **options: Any) -> list[tuple[str, ...]]:
-    """The names of the fields of each prompt, in the order sent."""
+    """The names of the fields of each prompt, in the order sent. Each row has its own answer."""
     with connect(backend, ledger=":memory:", **options) as con:
-        con.sql(
-            "SELECT LLM('Is it?', t.*) AS a FROM "
+        found = con.sql(
+            "SELECT id, LLM('Is it?', t.*) AS a FROM "
             "(SELECT id, $text || id % 2 AS shared FROM range(12) r(id)) t",
             {"text": text},
-        )
+        ).fetchall()
+    assert sorted(found) == [(number, f"is {number}") for number in range(12)]
     return [tuple(request.fields) for request in backend.asked]
 
 
 def priced(name: str) -> Provider:
-    return Provider(lambda query, fields: "yes", name=name)
+    return Provider(reply, name=name)
 
 
 @pytest.mark.parametrize("name", ["openai:gpt-4o-mini", "anthropic:claude-sonnet-5"])
@@ -43,7 +48,7 @@ def test_a_stage_that_pays_is_sent_in_the_order_that_shares_the_most(name: str) 
 
 
 def test_a_model_without_a_price_gets_the_order_that_shares_the_most() -> None:
-    backend = FakeBackend(lambda query, fields: "yes", name="openai:unknown-model")
+    backend = FakeBackend(reply, name="openai:unknown-model")
     assert asked(backend, SHORT) == [("shared", "id")] * 12
 
 
