@@ -48,7 +48,10 @@ class Hoisted:
         """Take out of a tree what rows have by themselves. is_row: whether it is read by row."""
         if not _is_computed(node):
             return
-        is_row = is_row or self.aggregates.is_aggregate(node) or isinstance(node, exp.Group)
+        folded = node
+        while isinstance(folded, exp.Filter | exp.WithinGroup):
+            folded = folded.this
+        is_row = is_row or self.aggregates.is_aggregate(folded) or isinstance(node, exp.Group)
         is_value = isinstance(node, exp.Condition | exp.Cast | exp.TryCast | exp.Try)
         is_place = isinstance(node, _PLACES) or self._folds(node)
         if is_row and is_value and not is_place and self._is_row(node):

@@ -1,0 +1,109 @@
+"""What is planned for Spark, without a session: DuckDB runs it, and says what it should give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import duckdb
+import pytest
+import sqlglot
+from sqlglot import exp
+
+from relquery import errors
+from relquery.errors import UnsupportedQueryError
+from relquery.spark.planning.dialect import to_spark
+from relquery.spark.planning.failures import _of_task
+from relquery.spark.planning.hoist import Hoisted
+from relquery.sql.names import DECIMAL
+from relquery.sql.read.aggregates import Aggregates
+from relquery.sql.read.tokens import parse
+
+AGGREGATES = Aggregates(frozenset({"count", "sum", "string_agg", "list", "any_value"}))
+SETUP = """
+    CREATE TABLE _rq_rows AS
+    SELECT i % 3 AS _rq_a, 'x' || (i * 7 % 5) AS _rq_b, i * 1.5 AS _rq_c FROM range(20) r(i);
+    CREATE TABLE t AS SELECT _rq_a AS a, _rq_b AS b, _rq_c AS c FROM _rq_rows;
+"""
+COMPUTED = [
+    ("SELECT _rq_b || '!', _rq_c FROM _rq_rows ORDER BY _rq_c * -1 LIMIT 4", 2),
+    ("SELECT _rq_a, count(*) FILTER (WHERE _rq_c > 9) FROM _rq_rows GROUP BY 1 ORDER BY 1", 1),
+    (
+        "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY _rq_c + 1) "
+        "FILTER (WHERE _rq_c > 3) FROM _rq_rows",
+        2,
+    ),
+    ("SELECT upper(_rq_b), sum(_rq_c + 1) / 2 FROM _rq_rows GROUP BY upper(_rq_b) ORDER BY 1", 2),
+    ("SELECT _rq_a FROM _rq_rows GROUP BY 1 HAVING sum(_rq_c * 2) > 90 ORDER BY 1", 1),
+    ("SELECT sum(_rq_c) OVER (PARTITION BY _rq_a % 2 ORDER BY _rq_c) FROM _rq_rows ORDER BY 1", 1),
+    ("SELECT DISTINCT _rq_a + 1 AS n FROM _rq_rows WHERE _rq_c % 3 = 0 ORDER BY n", 2),
+    ("SELECT string_agg(lower(_rq_b), ',' ORDER BY _rq_c + 0) FROM _rq_rows", 2),
+    ("SELECT _rq_a, _rq_b FROM _rq_rows ORDER BY _rq_c", 0),
+]
+ORDERED = [
+    "SELECT DISTINCT ON (a) a, b FROM t ORDER BY a, c DESC LIMIT 2",
+    "SELECT DISTINCT ON (a, b) b AS x, c FROM t ORDER BY a, x, c OFFSET 3",
+    "SELECT a, c FROM t QUALIFY rank() OVER (PARTITION BY a ORDER BY c) = 2 ORDER BY c LIMIT 2",
+    "WITH w AS (SELECT a, c FROM t WHERE c > 3) SELECT DISTINCT ON (a) a, c FROM w ORDER BY a, c",
+    "SELECT count(*) FROM (SELECT DISTINCT ON (b) b FROM t ORDER BY b, c LIMIT 3)",
+]
+REFUSED = [
+    ("SELECT DISTINCT ON (a) a FROM t QUALIFY rank() OVER (ORDER BY b) > 1", "in a subquery"),
+    ("SELECT DISTINCT ON (a) * FROM t", "Name the columns"),
+    ("SELECT * FROM range(3)", r"Make a view of Spark"),
+    (f"SELECT {DECIMAL}('3')", "Cast it where it is asked for"),
+]
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as database:
+        database.execute(SETUP)
+        yield database
+
+
+@pytest.mark.parametrize(("query", "count"), COMPUTED)
+def test_what_rows_have_by_themselves_is_computed_beforehand(
+    database: duckdb.DuckDBPyConnection, query: str, count: int
+) -> None:
+    select = parse(query)
+    assert isinstance(select, exp.Select)
+    hoisted = Hoisted(AGGREGATES)
+    rest = hoisted.select(select).sql("duckdb")
+    assert len(hoisted.columns) == count
+    added = [f"{node.sql('duckdb')} AS {name}" for name, node in hoisted.columns.items()]
+    rows = f"(SELECT {', '.join(['*', *added])} FROM _rq_rows) AS _rq_rows"
+    found = database.execute(rest.replace("FROM _rq_rows", f"FROM {rows}", 1)).fetchall()
+    assert found == database.execute(query).fetchall()
+
+
+@pytest.mark.parametrize("query", ORDERED)
+def test_rows_are_ordered_and_cut_after_they_are_chosen(
+    database: duckdb.DuckDBPyConnection, query: str
+) -> None:
+    (found,) = sqlglot.transpile(to_spark(query), read="spark", write="duckdb")
+    assert "DISTINCT ON" not in found
+    assert database.execute(found).fetchall() == database.execute(query).fetchall()
+
+
+@pytest.mark.parametrize(("query", "message"), REFUSED)
+def test_what_cannot_be_written_for_spark_is_refused(query: str, message: str) -> None:
+    with pytest.raises(UnsupportedQueryError, match=message):
+        to_spark(query)
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "message"),
+    [
+        ("x\nrelquery.errors.ModelError: No route.\n\nat py", errors.ModelError, "No route."),
+        ("x\nrelquery.errors.NoSuchError: Odd.", errors.QueryError, "Odd."),
+        ("ModuleNotFoundError: No module named 'duckdb'", errors.ConfigError, "has no duckdb"),
+        ("Out of disk. SQLSTATE: 5310 and so on", errors.QueryError, "query. Out of disk."),
+    ],
+)
+def test_an_error_of_a_task_is_the_one_that_it_raised(
+    said: str, kind: type[errors.RelqueryError], message: str
+) -> None:
+    found = _of_task(said)
+    assert type(found) is kind
+    assert message in str(found)
+    assert "SQLSTATE" not in str(found)
