@@ -66,17 +66,21 @@ def test_slow_requests_mark_for_an_hour_where_that_is_cheaper() -> None:
 
 
 def test_rows_that_are_sent_slowly_come_soon_after_what_they_read() -> None:
-    """Written in another order: each group's rows stand ten minutes apart in the table."""
+    """Written in another order: each group's rows stand ten minutes apart in the table. Every
+    second group has a span more, so that its marks are others."""
     given = prompts_of(10, 4)
+    for at, (system, *others) in enumerate(given):
+        if at // 4 % 2:
+            given[at] = (system, Span("Be brief."), *others)
     prompts = [given[group * 4 + row] for row in range(4) for group in range(10)]
     plan = cache_plan(prompts, MARKED, 16, requests_per_minute=1)
     sent = list(plan.prompts(prompts))
-    groups = [str(prompt[1].content) for prompt in sent]
+    groups = [str(prompt[-2].content) for prompt in sent]
     assert plan.keep_for == 300, "entries of an hour are written at a higher price"
     for group in set(groups):
         places = [at for at, one in enumerate(groups) if one == group]
         assert max(np.diff(places)) < 5
-    assert [marks_in(prompt) for prompt in sent] == [[(1, 300.0)]] * 40
+    assert [marks_in(prompt) for prompt in sent] == [[(len(p) - 2, 300.0)] for p in sent]
 
 
 class Slow(FakeBackend):
