@@ -139,6 +139,9 @@ def test_a_tree_reads_each_part_once_and_each_answer_once(count: int) -> None:
     forest = Forest.of("q", [items], Sampling(max_tokens=4), backend)
     room = Room.of("q", Sampling(max_tokens=4), backend)
     assert [item for tree in forest.trees for item in tree.items] == items
+    used = sum(size for _, size in room._sized(items))
+    parts = sum(1 for tree in forest.trees if tree.items)
+    assert parts <= 2 * used / room.tokens + 1, "two parts beside each other fit in one"
     read = [one for tree in forest.trees for one in tree.below]
     assert sorted([*read, *(at for at in forest.roots if at is not None)]) == list(
         range(len(forest.trees))

@@ -16,22 +16,12 @@ from relquery.config import Order
 from relquery.connection import Connection, connect
 from relquery.errors import PartialResultWarning, QueryError
 from relquery.prompt import Prompt, Reuse
-from tests.sql.conftest import SETUP, own_backend, upper_or_length
+from tests.sql.conftest import SETUP, upper_or_length
 from tests.sql.fakes import FakeBackend, text_of
 
 ORDERS: list[Order] = ["original", "fixed", "ggr", "tree"]
 KINDS = ["text", "number"]
 WORDS = [f"passage {i} about {'xyz'[i % 3] * (i + 3)}" for i in range(9)]
-
-
-@pytest.fixture
-def con(opened: Connection) -> Connection:
-    return opened
-
-
-@pytest.fixture
-def backend(opened: Connection) -> FakeBackend:
-    return own_backend(opened)
 
 
 def sent(prompt: Prompt) -> list[tuple[str, Any]]:
@@ -82,6 +72,7 @@ def test_every_item_of_every_row_is_sent_once(
         assert len(pairs) == len(items) + 2
         if order == "original":
             assert [name for name, _ in pairs] == ["bag"] * len(items) + ["genre", "id"]
+            assert (number, genre, tuple(items)) in expected, "a bag's items stand as given"
         found[number, genre, tuple(sorted(map(str, items)))] += 1
     distinct = Counter((n, g, tuple(sorted(map(str, b)))) for n, g, b in expected)
     assert found == distinct
