@@ -19,6 +19,5 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Starts a server with an answer function."""
     with ExitStack() as open_servers:
         yield lambda answer: open_servers.enter_context(serving(answer))

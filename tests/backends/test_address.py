@@ -30,18 +30,15 @@ def answer(body: Body) -> Reply:
 
 
 def bodies(server: ChatServer, **options: Any) -> list[Body]:
-    """What two questions send."""
     with connect(server.url, ledger=None, **options) as con:
         con.sql("SELECT LLM('How is it?', n) FROM range(2) t(n)")
     return server.asked
 
 
-def test_a_server_with_one_model_needs_no_name(server: ChatServer) -> None:
+def test_a_server_with_one_model_needs_no_name_and_others_do(server: ChatServer) -> None:
     assert {body["model"] for body in bodies(server)} == {"tiny"}
-
-
-def test_one_of_several_is_named(server: ChatServer) -> None:
     server.models["large"] = "vllm"
+    server.asked.clear()
     assert {body["model"] for body in bodies(server, model="large")} == {"large"}
     with pytest.raises(ConfigError, match=r"2 models: tiny, large\. Name one"):
         connect(server.url)
@@ -61,18 +58,15 @@ def test_servers_are_told_of_relqueries_in_their_own_form(server: ChatServer, ow
         assert 2 in first[field].values()
 
 
-def test_each_stage_is_a_relquery_of_its_own(server: ChatServer) -> None:
+def test_each_stage_is_a_relquery_and_a_provider_is_told_of_none(server: ChatServer) -> None:
     with connect(server.url, ledger=None) as con:
         for _ in range(2):
             con.sql("SELECT LLM('How is it?', 1)")
     first, second = (body["vllm_xargs"] for body in server.asked)
     assert first["relquery"] != second["relquery"]
-
-
-def test_nothing_is_told_to_a_provider(server: ChatServer) -> None:
     with connect("openai:tiny", base_url=server.url, api_key="none", ledger=None) as con:
         con.sql("SELECT LLM('How is it?', 1)")
-    assert "vllm_xargs" not in server.asked[0]
+    assert "vllm_xargs" not in server.asked[-1]
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/v1", "http://127.0.0.1:9"])
@@ -81,18 +75,15 @@ def test_a_server_that_is_not_there_is_said_at_once(url: str) -> None:
         connect(url)
 
 
-def test_a_model_goes_with_an_address_only() -> None:
-    with pytest.raises(ConfigError, match="Give one of them"):
-        connect("demo", model="demo")
-    with pytest.raises(ConfigError, match="Give a model name"):
-        connect()
-
-
-def test_unknown_options_are_refused(server: ChatServer) -> None:
-    with pytest.raises(ConfigError, match="Did you mean 'max_concurrency'"):
-        connect(server.url, max_concurency=2)
-    with pytest.raises(ConfigError, match="relqueries is 'sglang'"):
-        connect(server.url, relqueries="sglang")
+def test_wrong_options_are_refused(server: ChatServer) -> None:
+    for name, options, said in (
+        ("demo", {"model": "demo"}, "Give one of them"),
+        (None, {}, "Give a model name"),
+        (server.url, {"max_concurency": 2}, "Did you mean 'max_concurrency'"),
+        (server.url, {"relqueries": "sglang"}, "relqueries is 'sglang'"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            connect(name, **options)
 
 
 def test_a_model_of_a_provider_is_told_what_would_work() -> None:
@@ -103,9 +94,7 @@ def test_a_model_of_a_provider_is_told_what_would_work() -> None:
         assert remedy in str(caught.value)
 
 
-def test_other_names_are_the_embedded_engines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_names_are_the_engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "gpt-4o").mkdir()
     opened: list[tuple[str, dict[str, Any]]] = []

@@ -84,9 +84,7 @@ def test_what_a_provider_does_not_tell_is_none() -> None:
         assert backend.predict([3], Sampling()) is None
 
 
-def test_a_lazy_backends_clock_stands_still_while_it_is_opened(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_clock_stands_still_while_a_backend_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(lazy, "perf_counter", lambda: now)
 
@@ -111,8 +109,7 @@ def test_a_lazy_backend_hands_on_all_that_a_backend_is_asked() -> None:
 def test_a_lazy_backend_tells_what_the_opened_one_tells(backend: EmbeddedBackend) -> None:
     lazy = LazyBackend(lambda: backend)
     assert lazy.one_pass(Sampling(max_tokens=1)) is True
-    counts = lazy.prompt_tokens([PROMPT], Sampling())
-    assert counts == backend.prompt_tokens([PROMPT], Sampling())
+    assert lazy.prompt_tokens([PROMPT], Sampling()) == backend.prompt_tokens([PROMPT], Sampling())
     assert lazy.predict([3], Sampling()) == backend.predict([3], Sampling())
     assert lazy.inspect(PROMPT) == backend.inspect(PROMPT)
     assert lazy.cache_tokens == backend.config.cache_tokens

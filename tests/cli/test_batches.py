@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.backends.provider.batches.batch_server import Body, serving
+from tests.backends.provider.chat_server import completion
 from tests.cli.conftest import Run
 
 
@@ -25,10 +26,9 @@ def run(monkeypatch: pytest.MonkeyPatch, relquery: Run) -> Run:
 
 
 def answer(body: Body) -> tuple[int, Body]:
-    message = {"role": "assistant", "content": str(len(body["messages"][-1]["content"]))}
-    choice = {"index": 0, "message": message, "finish_reason": "stop"}
-    usage = {"prompt_tokens": 10, "completion_tokens": 2}
-    return 200, {"object": "chat.completion", "choices": [choice], "usage": usage}
+    reply = completion(str(len(body["messages"][-1]["content"])))
+    assert isinstance(reply.body, dict)
+    return reply.status, reply.body
 
 
 WAITS, LOST = 4, 3

@@ -33,7 +33,6 @@ def table(tmp_path: Path) -> str:
 
 @pytest.fixture
 def sql(relquery: Run, table: str) -> Run:
-    """Runs `relquery sql` over the table."""
     return partial(relquery, "sql", "-t", f"t={table}", "-m", MODEL)
 
 
@@ -77,9 +76,7 @@ def test_what_fails_after_the_calls_says_how_to_keep_the_answers(sql: Run, tmp_p
     ledger = ("--ledger", str(tmp_path / "answers.db"))
     _, err = sql(late, *ledger, code=1)
     assert "found after 3 calls were made. The answers are in the ledger" in " ".join(err.split())
-    text = late.replace("::DATE", "")
-    _, err = sql(text, *ledger)
-    assert "0 LLM calls" in err
+    assert "0 LLM calls" in sql(late.replace("::DATE", ""), *ledger)[1]
 
 
 def test_a_query_from_stdin_goes_to_a_file(sql: Run, relquery: Run, tmp_path: Path) -> None:
@@ -110,22 +107,18 @@ def test_a_result_does_not_overwrite_its_table(sql: Run, table: str, tmp_path: P
     assert Path(table).read_bytes() == before
     text = tmp_path / "query.sql"
     text.write_text(LABELLED)
-    _, err = sql(str(text), code=1)
-    assert f"Write: relquery sql - < {text}" in err
+    assert f"Write: relquery sql - < {text}" in sql(str(text), code=1)[1]
 
 
 def test_rows_without_a_value_are_counted_and_the_exit_code_is_3(sql: Run) -> None:
     query = "SELECT LLM('Good?', a) FROM t"
     arguments = (query, "--max-tokens", "1")
-    _, err = sql(*arguments, code=3)
-    assert "3 values are missing" in err
+    assert "3 values are missing" in sql(*arguments, code=3)[1]
     sql(*arguments, "--allow-errors")
 
 
 @pytest.mark.parametrize(("arguments", "message"), cases(__file__, "wrong"))
-def test_what_a_person_may_get_wrong_is_named_without_a_traceback(
-    sql: Run, arguments: tuple[str, ...], message: str
-) -> None:
+def test_what_is_wrong_is_named(sql: Run, arguments: tuple[str, ...], message: str) -> None:
     out, err = sql(*arguments, code=1)
     assert message in err
     assert "Traceback" not in out + err
@@ -146,8 +139,7 @@ def test_explain_shows_calls_before_they_are_made_and_how_they_would_be_cheaper(
     out, _ = sql(query, "--explain")
     assert "decoded until it decides, at most 256 tokens" in " ".join(out.split())
     query = query.replace(many, "'Yes'").replace("a)", "a, temperature := 0.5, labels := ['Yes'])")
-    out, _ = sql(query, "--explain")
-    assert "decoded, one of 1 label" in " ".join(out.split())
+    assert "decoded, one of 1 label" in " ".join(sql(query, "--explain")[0].split())
     out, _ = sql(f"EXPLAIN {LABELLED}", "--format", "json", "--explain")
     (row,) = json.loads(out)["rows"]
     assert (row["calls"], row["answers"]) == (3, "one forward pass, 2 labels")
@@ -170,10 +162,8 @@ def test_parameters_are_json_or_text(relquery: Run) -> None:
 def test_a_parameter_may_be_a_prompt(sql: Run) -> None:
     query = "SELECT a FROM t WHERE LLM($ask, a, labels := $of) IN ('Yes', 'No') LIMIT $n"
     params = ["-p", "ask=Good?", "-p", 'of=["Yes", "No"]', "-p", "n=2"]
-    out, _ = sql(query, *params, "-f", "json")
-    assert len(json.loads(out)["rows"]) == 2
-    out, _ = sql(query, *params, "--explain")
-    assert "Good?" in out
+    assert len(json.loads(sql(query, *params, "-f", "json")[0])["rows"]) == 2
+    assert "Good?" in sql(query, *params, "--explain")[0]
 
 
 def test_a_wrong_parameter_is_an_error(relquery: Run) -> None:
@@ -266,20 +256,16 @@ def test_a_guard_asks_more_and_says_what_it_found(sql: Run) -> None:
     assert (stage["calls"], stage["compared"], stage["rows"]) == (10, 4, 6)
     assert stage["agreement_interval"][0] <= stage["agreement"] <= stage["agreement_interval"][1]
     assert "agreement" in err
-    _, err = sql(*command[:-1], "2", code=1)
-    assert "guard is 2.0; it must be above 0 and at most 1" in err
+    assert "guard is 2.0; it must be above 0 and at most 1" in sql(*command[:-1], "2", code=1)[1]
 
 
-def test_an_interrupt_of_any_command_says_so(
-    relquery: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_anywhere_says_so(relquery: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def press(*arguments: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("relquery.cli.prompt.drawn", press)
     monkeypatch.setattr("relquery.cli.prompt.Schema.load", lambda path: None)
-    _, err = relquery("prompt", "draw", "s.xml", code=130)
-    assert err == "Interrupted.\n"
+    assert relquery("prompt", "draw", "s.xml", code=130)[1] == "Interrupted.\n"
 
 
 def test_a_schema_and_a_prompt_over_it_are_drawn(relquery: Run, tmp_path: Path) -> None:

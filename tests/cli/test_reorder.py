@@ -42,7 +42,6 @@ def shop(tmp_path: Path) -> str:
 
 @pytest.fixture
 def run(relquery: Run) -> Run:
-    """Runs `relquery reorder`."""
     return partial(relquery, "reorder")
 
 
@@ -91,8 +90,7 @@ def test_methods_are_measured_with_the_same_dependencies(figures: Figures, shop:
 def test_ophr_is_left_out_of_all_where_the_table_is_large(figures: Figures, run: Run) -> None:
     assert "1,536 rows" in figures("demo:movies")["left_out"]["ophr"]
     assert "ophr was skipped. The table has 1,536 rows" in run("demo:movies")[0]
-    _, err = run("demo:movies", "--method", "ophr", code=1)
-    assert "Use method 'tree'" in err
+    assert "Use method 'tree'" in run("demo:movies", "--method", "ophr", code=1)[1]
 
 
 def test_a_bag_makes_passages_equal_in_whatever_column(figures: Figures, tmp_path: Path) -> None:
@@ -181,8 +179,7 @@ def test_a_table_of_a_duckdb_file_is_named_where_there_are_several(tmp_path: Pat
 
 @given(st.lists(st.text(), min_size=1))
 def test_names_in_double_quotes_are_read_as_they_are(names: list[str]) -> None:
-    text = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
-    assert split_names(text) == names
+    assert split_names(", ".join('"' + name.replace('"', '""') + '"' for name in names)) == names
 
 
 def test_names_are_cut_at_commas_and_a_dependency_may_name_columns_with_arrows() -> None:
@@ -196,7 +193,7 @@ def test_names_are_cut_at_commas_and_a_dependency_may_name_columns_with_arrows()
 
 
 @pytest.mark.parametrize(("arguments", "message"), cases(__file__))
-def test_what_a_person_may_get_wrong_is_one_line_with_a_remedy(
+def test_what_is_wrong_is_one_line_with_a_remedy(
     run: Run, arguments: list[str], message: str
 ) -> None:
     out, err = run(*arguments, code=1)

@@ -42,7 +42,6 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def run(relquery: Run, day: Path) -> Run:
-    """Runs `relquery replay` of the day."""
     return partial(relquery, "replay", "-t", day, "-m", "some")
 
 
@@ -175,7 +174,6 @@ def test_held_or_late_requests_are_told(run: Run, monkeypatch: pytest.MonkeyPatc
 
 
 def press(body: Body) -> Silence:
-    """Ctrl-C in the client."""
     main_thread = threading.main_thread().ident
     assert main_thread is not None
     signal.pthread_kill(main_thread, signal.SIGINT)

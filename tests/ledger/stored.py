@@ -8,7 +8,6 @@ from pathlib import Path
 
 
 def stored(path: Path) -> int:
-    """Answers in a ledger's file, as another process sees them."""
     try:
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as file:
             return int(file.execute("SELECT count(*) FROM answers").fetchone()[0])

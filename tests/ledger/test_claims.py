@@ -52,7 +52,6 @@ def all_at_once(prompts: Sequence[int]) -> tuple[list[Prompt], np.ndarray]:
 
 
 def answer_all(turn: Turn) -> list[int]:
-    """Answer the prompts of a turn; returns their places."""
     for index, prompt in enumerate(turn.prompts):
         assert isinstance(prompt[0].content, str)
         turn.heard(index, Answer(prompt[0].content, Finish.STOP))
@@ -63,8 +62,7 @@ def never(seconds: float) -> None:
     raise AssertionError("waited")
 
 
-def test_a_key_is_its_first_owners_until_it_is_given_back(tmp_path: Path) -> None:
-    path = tmp_path / "l.db"
+def test_a_key_is_its_first_owners_until_it_is_given_back(path: Path) -> None:
     with opened(path) as (_, one), opened(path) as (_, other):
         first, second = one.prepare(), other.prepare()
         assert one.take(first, KEYS.whole[:3]) == set(KEYS.whole[:3])
@@ -77,8 +75,8 @@ def test_a_key_is_its_first_owners_until_it_is_given_back(tmp_path: Path) -> Non
         assert other.take(second, KEYS.whole) == set(KEYS.whole)
 
 
-def test_claims_hold_as_long_as_the_lease_is_renewed(tmp_path: Path) -> None:
-    clock, path = Clock(), tmp_path / "l.db"
+def test_claims_hold_as_long_as_the_lease_is_renewed(path: Path) -> None:
+    clock = Clock()
     with opened(path, clock) as (_, one), opened(path, clock) as (_, other):
         first, second = one.prepare(), other.prepare()
         one.take(first, KEYS.whole[:1])
@@ -94,8 +92,8 @@ def test_claims_hold_as_long_as_the_lease_is_renewed(tmp_path: Path) -> None:
         assert one.take(first, KEYS.whole[:1]) == set()
 
 
-def test_claims_of_a_process_that_has_ended_are_taken_over_at_once(tmp_path: Path) -> None:
-    with opened(tmp_path / "l.db") as (ledger, claims):
+def test_claims_of_a_process_that_has_ended_are_taken_over_at_once(path: Path) -> None:
+    with opened(path) as (ledger, claims):
         claims.take(claims.prepare(), KEYS.whole[:2])
         ended = subprocess.Popen(["true"])
         ended.wait()
@@ -106,8 +104,7 @@ def test_claims_of_a_process_that_has_ended_are_taken_over_at_once(tmp_path: Pat
             assert claims.free(KEYS.whole[:2]) == set(free)
 
 
-def test_a_claim_ends_with_the_answer_or_with_the_failure(tmp_path: Path) -> None:
-    path = tmp_path / "l.db"
+def test_a_claim_ends_with_the_answer_or_with_the_failure(path: Path) -> None:
     with opened(path) as (ledger, _), opened(path) as (other, claims):
         prompts, places = all_at_once([0, 1, 2])
         with turns(prompts, places, ledger, KEYS, CALL, never) as some:
@@ -121,8 +118,7 @@ def test_a_claim_ends_with_the_answer_or_with_the_failure(tmp_path: Path) -> Non
         assert rows.fetchall() == []
 
 
-def test_what_another_asks_is_waited_for_and_taken(tmp_path: Path) -> None:
-    path = tmp_path / "l.db"
+def test_what_another_asks_is_waited_for_and_taken(path: Path) -> None:
     with opened(path) as (one, _), opened(path) as (other, _):
         prompts, places = all_at_once([0, 1, 2, 3])
         with turns(prompts, places, one, KEYS, CALL, never) as firsts:
@@ -143,8 +139,7 @@ def test_what_another_asks_is_waited_for_and_taken(tmp_path: Path) -> None:
     assert known == {at: Answer("yes", Finish.STOP, attempts=0) for at in range(4)}
 
 
-def test_what_another_gives_back_without_an_answer_is_asked(tmp_path: Path) -> None:
-    path = tmp_path / "l.db"
+def test_what_another_gives_back_without_an_answer_is_asked(path: Path) -> None:
     asked, known = list[int](), set[int]()
     with (
         opened(path) as (one, _),
@@ -167,8 +162,8 @@ def test_what_another_gives_back_without_an_answer_is_asked(tmp_path: Path) -> N
     assert known == {2}
 
 
-def test_a_lease_is_taken_over_where_its_owner_stands_still(tmp_path: Path) -> None:
-    clock, path = Clock(), tmp_path / "l.db"
+def test_a_lease_is_taken_over_where_its_owner_stands_still(path: Path) -> None:
+    clock = Clock()
     with opened(path, clock) as (one, claims), opened(path, clock) as (other, _):
         claims.take(claims.prepare(), KEYS.whole[:2])  # and nothing renews it
 
@@ -181,8 +176,8 @@ def test_a_lease_is_taken_over_where_its_owner_stands_still(tmp_path: Path) -> N
         assert set(one.find(KEYS)) == {0, 1}
 
 
-def test_threads_that_ask_in_opposite_orders_end_and_ask_each_once(tmp_path: Path) -> None:
-    path, count, asked = tmp_path / "l.db", 40, list[int]()
+def test_threads_that_ask_in_opposite_orders_end_and_ask_each_once(path: Path) -> None:
+    count, asked = 40, list[int]()
     prompts: list[Prompt] = [(Span(f"{number}"),) for number in range(count)]
     keys, together = Keys.of("m", prompts, Sampling()), Barrier(4)
 
@@ -201,8 +196,8 @@ def test_threads_that_ask_in_opposite_orders_end_and_ask_each_once(tmp_path: Pat
     assert sorted(asked) == list(range(count))
 
 
-def test_answers_decided_by_different_texts_are_asked_one_after_the_other(tmp_path: Path) -> None:
-    path, whole = tmp_path / "l.db", KEYS.whole
+def test_answers_decided_by_different_texts_are_asked_one_after_the_other(path: Path) -> None:
+    whole = KEYS.whole
     yes, no = (Keys(whole, Keys.of(name, PROMPTS, Sampling()).whole) for name in ("yes", "no"))
     decided = Answer("Y", Finish.DECIDED)
     with opened(path) as (one, _), opened(path) as (other, _):
@@ -215,7 +210,7 @@ def test_answers_decided_by_different_texts_are_asked_one_after_the_other(tmp_pa
         assert one.find(no)[0].text == "question 0"
 
 
-def test_without_a_file_that_can_be_written_nothing_is_claimed(tmp_path: Path) -> None:
+def test_without_a_file_that_can_be_written_nothing_is_claimed(path: Path) -> None:
     def ask(ledger: Ledger) -> None:
         with turns(*all_at_once([0, 1]), ledger, KEYS, CALL, never) as some:
             assert [answer_all(turn) for turn in some] == [[0, 1]]
@@ -224,14 +219,13 @@ def test_without_a_file_that_can_be_written_nothing_is_claimed(tmp_path: Path) -
         ask(ledger)
         names = ledger.connection.execute("SELECT name FROM sqlite_master").fetchall()
     assert names == [("answers",)]
-    with closing(Ledger.open(tmp_path / "l.db")) as ledger:
+    with closing(Ledger.open(path)) as ledger:
         ledger.connection.execute("PRAGMA query_only = ON")
         with pytest.warns(match="2 answers are not in the ledger"):
             ask(ledger)
 
 
-def test_a_file_of_the_first_version_takes_claims_and_works_with_it(tmp_path: Path) -> None:
-    path = tmp_path / "answers.db"
+def test_a_file_of_the_first_version_takes_claims_and_works_with_it(path: Path) -> None:
     write_earlier(path, {KEYS.whole[0]: "old"})
     with (
         opened(path) as (ledger, _),
@@ -283,8 +277,7 @@ def test_only_what_can_be_stored_is_claimed(tmp_path: Path) -> None:
         assert backend.claims == claims
 
 
-def test_answers_of_another_connection_count_as_known(tmp_path: Path) -> None:
-    path = tmp_path / "answers.db"
+def test_answers_of_another_connection_count_as_known(path: Path) -> None:
     began, goes_on = Barrier(2), Barrier(2)
 
     class Slow(Watched):

@@ -44,8 +44,7 @@ def costs(answer: Answer) -> float:
     return answer.output_tokens / 100
 
 
-def test_each_answer_has_its_facts_and_each_failure_too(tmp_path: Path) -> None:
-    path = tmp_path / "l.db"
+def test_each_answer_has_its_facts_and_each_failure_too(path: Path) -> None:
     call = Call("openai:m", SAMPLING, Clock(0.5), costs, lambda: 1_800_000_000.0)
     answers = [
         Answer("a", Finish.STOP, None, 10, 4, 2, 3, written_tokens=5),
@@ -75,8 +74,7 @@ def test_each_answer_has_its_facts_and_each_failure_too(tmp_path: Path) -> None:
     ]
 
 
-def test_prompts_that_a_backend_reads_in_any_way_are_timed(tmp_path: Path) -> None:
-    path = tmp_path / "l.db"
+def test_prompts_that_a_backend_reads_in_any_way_are_timed(path: Path) -> None:
     call = Call("m", SAMPLING, Clock(1.0))
     with closing(Ledger.open(path)) as ledger:
         with turns(PROMPTS, np.arange(4), ledger, KEYS, call) as some:
@@ -98,8 +96,8 @@ def test_prompts_that_a_backend_reads_in_any_way_are_timed(tmp_path: Path) -> No
             assert [turn.prompts[0], *turn.prompts[1:]] == PROMPTS[2:]
 
 
-def test_what_decides_a_comparison_is_known_by_its_own_key(tmp_path: Path) -> None:
-    path, compared = tmp_path / "l.db", Compared.by(Sampling(), ("Yes",))
+def test_what_decides_a_comparison_is_known_by_its_own_key(path: Path) -> None:
+    compared = Compared.by(Sampling(), ("Yes",))
     keys = Keys.of("m", PROMPTS, compared)
     with closing(Ledger.open(path)) as ledger:
         call = Call("m", compared, Clock(1.0))

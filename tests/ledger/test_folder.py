@@ -75,9 +75,7 @@ def test_a_folder_that_cannot_be_written_is_told_at_the_end(tmp_path: Path) -> N
         keep(*keys.entry(0, Answer("yes", Finish.STOP)))
 
 
-def test_half_a_line_of_a_full_disk_is_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_half_a_line_spoils_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = Keys.of("model", PROMPTS, Sampling())
     write, tries = os.write, iter((True, False))
 

@@ -68,8 +68,8 @@ def test_marked_keys_keep_answers_to_the_same_prompts_apart(ledger: Ledger) -> N
     assert ledger.find(plain) == ledger.find(other) == {}
 
 
-def test_answers_that_are_stored_again_are_not_counted_again(tmp_path: Path) -> None:
-    with closing(Ledger.open(tmp_path / "l.db")) as ledger:
+def test_answers_that_are_stored_again_are_not_counted_again(path: Path) -> None:
+    with closing(Ledger.open(path)) as ledger:
         answer, failed = Answer("a", Finish.STOP), Answer(None, Finish.ERROR, "x")
         ledger.put([(b"k", answer)])
         save_copies(ledger, [(b"l", answer), (b"m", failed)])
@@ -120,7 +120,6 @@ def earlier_key(model: str, prompt: Prompt, sampling: Sampling) -> bytes:
 
 
 def write_earlier(path: Path, answers: dict[bytes, str]) -> None:
-    """A file of the first version."""
     with closing(sqlite3.connect(path)) as file, file:
         file.execute("PRAGMA journal_mode = WAL")
         file.execute(
@@ -168,9 +167,9 @@ SCORED = Sampling(labels=("Yes", "No"), scored=True)
 SCORES = {"Yes": -0.25, "No": float("-inf"), "\ud800": -1e-300}
 
 
-def test_scores_are_stored_with_the_answer_where_they_are_asked_for(tmp_path: Path) -> None:
+def test_scores_are_stored_with_the_answer_where_they_are_asked_for(path: Path) -> None:
     answer = Answer("Yes", Finish.STOP, prompt_tokens=5, output_tokens=1, scores=SCORES)
-    prompts, path = [(Span("x"),), (Span("y"),)], tmp_path / "answers.db"
+    prompts = [(Span("x"),), (Span("y"),)]
     with closing(Ledger.open(path)) as ledger:
         unasked = Keys.of("m", [(Span("x"),)], Sampling(labels=("Yes", "No")))
         ledger.put([unasked.entry(0, answer)])
@@ -185,8 +184,7 @@ def test_scores_are_stored_with_the_answer_where_they_are_asked_for(tmp_path: Pa
     assert found[0].scores == SCORES
 
 
-def test_a_file_of_the_first_version_takes_scores_and_works_with_it(tmp_path: Path) -> None:
-    path = tmp_path / "answers.db"
+def test_a_file_of_the_first_version_takes_scores_and_works_with_it(path: Path) -> None:
     write_earlier(path, {b"old": "No"})
     with closing(Ledger.open(path)) as ledger:
         ledger.put([(b"new", Answer("Yes", Finish.STOP, scores=SCORES))])
@@ -248,9 +246,8 @@ def earlier_ledger(path: Path, model: str) -> None:
     ],
 )
 def test_a_ledger_of_the_first_version_answers_where_its_name_means_the_same_model(
-    tmp_path: Path, model: str, identity: tuple[str, ...], asked: int
+    path: Path, model: str, identity: tuple[str, ...], asked: int
 ) -> None:
-    path = tmp_path / "answers.db"
     earlier_ledger(path, model)
     for count in (asked, 0):
         backend = Known(model, identity)
@@ -261,9 +258,9 @@ def test_a_ledger_of_the_first_version_answers_where_its_name_means_the_same_mod
         assert str(3 - count) in str(found)
 
 
-def test_a_new_ledger_knows_a_model_by_its_first_name_alone(tmp_path: Path) -> None:
+def test_a_new_ledger_knows_a_model_by_its_first_name_alone(path: Path) -> None:
     for backend in (Known("m@old"), Known("m@new", ("sha256:1", "m@old"))):
-        with connect(backend, ledger=tmp_path / "answers.db") as con:
+        with connect(backend, ledger=path) as con:
             rows_of(con)
         assert len(backend.asked) == 3
     assert LazyBackend(lambda: Known("m", ("x", "y"))).known_as() == ("x", "y")
@@ -282,8 +279,7 @@ def test_a_file_of_another_form_or_a_newer_version_is_refused(tmp_path: Path) ->
             Ledger.open(tmp_path / name)
 
 
-def test_a_file_that_is_damaged_is_an_error_with_a_remedy(tmp_path: Path) -> None:
-    path = tmp_path / "answers.db"
+def test_a_file_that_is_damaged_is_an_error_with_a_remedy(path: Path) -> None:
     with closing(Ledger.open(path)) as ledger:
         ledger.put((bytes([n]) * 32, Answer("x" * 500, Finish.STOP)) for n in range(200))
     content = bytearray(path.read_bytes())
@@ -297,8 +293,7 @@ def test_a_file_that_is_damaged_is_an_error_with_a_remedy(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("held", ["BEGIN", "BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"])
-def test_a_file_that_another_is_making_is_waited_for(tmp_path: Path, held: str) -> None:
-    path = tmp_path / "answers.db"
+def test_a_file_that_another_is_making_is_waited_for(path: Path, held: str) -> None:
     with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
         other.execute("CREATE TABLE something (x)")
         other.execute(held)
@@ -312,12 +307,11 @@ def test_a_file_that_another_is_making_is_waited_for(tmp_path: Path, held: str) 
 
 
 def test_a_file_that_stays_locked_is_told_of_and_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(patience, "_TOLD_SECONDS", 0.1)
     monkeypatch.setattr(patience, "_MOST_SECONDS", 0.6)
     monkeypatch.setattr(patience, "_AGAIN_SECONDS", 0.05)
-    path = tmp_path / "answers.db"
     with (
         closing(Ledger.open(path)) as ledger,
         closing(sqlite3.connect(path, isolation_level=None)) as other,
@@ -328,9 +322,8 @@ def test_a_file_that_stays_locked_is_told_of_and_given_up(
             with pytest.raises(sqlite3.OperationalError, match="locked"):
                 ledger.put([(b"k", Answer("x", Finish.STOP))])
             assert time.monotonic() - began < most
-        assert [message[:38] for message in caplog.messages] == [
-            "Another program has locked the ledger."
-        ]
+        told = [each.getMessage() for each in caplog.records if each.name == "relquery"]
+        assert [each[:38] for each in told] == ["Another program has locked the ledger."]
         other.execute("COMMIT")
         ledger.put([(b"k", Answer("x", Finish.STOP))])
         assert ledger.has_answers

@@ -54,8 +54,7 @@ def ask(backend: Stepwise, path: Path, **options: Any) -> Result:
 
 
 @pytest.mark.parametrize("in_thread", [False, True])
-def test_an_answer_is_on_file_while_the_next_is_waited_for(tmp_path: Path, in_thread: bool) -> None:
-    path = tmp_path / "answers.db"
+def test_an_answer_is_on_file_while_the_next_is_waited_for(path: Path, in_thread: bool) -> None:
     backend = Stepwise(3, lambda: until(lambda: stored(path) == 3))
     if in_thread:  # in which no handler of signals can be set
         thread = Thread(target=ask, args=(backend, path))
@@ -95,31 +94,30 @@ def run(path: Path, then: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGHUP", marks=pytest.mark.long)])
-def test_a_program_that_is_told_to_end_has_stored_all_answers(tmp_path: Path, name: str) -> None:
-    path = tmp_path / "answers.db"
+def test_a_program_that_is_told_to_end_has_stored_all_answers(path: Path, name: str) -> None:
     done = run(path, f"os.kill(os.getpid(), signal.{name})")
     assert done.returncode == -signal.Signals[name]
     assert (done.stdout, done.stderr) == ("", "")
     assert stored(path) == 30
 
 
-def test_a_handler_of_the_programs_own_is_left_to_do_as_it_will(tmp_path: Path) -> None:
+def test_a_handler_of_the_programs_own_is_left_to_do_as_it_will(path: Path) -> None:
     seen: list[object] = []
     before = signal.signal(signal.SIGTERM, lambda *_: seen.append("told"))
     try:
         backend = Stepwise(3, lambda: signal.raise_signal(signal.SIGTERM))
-        assert len(ask(backend, tmp_path / "answers.db")) == 40
+        assert len(ask(backend, path)) == 40
     finally:
         signal.signal(signal.SIGTERM, before)
     assert seen == ["told"]
 
 
-def test_the_handlers_of_signals_are_as_before_when_a_query_ends(tmp_path: Path) -> None:
+def test_the_handlers_of_signals_are_as_before_when_a_query_ends(path: Path) -> None:
     def handlers() -> list[object]:
         return [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)]
 
     before, during = handlers(), list[object]()
-    ask(Stepwise(3, lambda: during.extend(handlers())), tmp_path / "answers.db")
+    ask(Stepwise(3, lambda: during.extend(handlers())), path)
     assert handlers() == before == [signal.SIG_DFL] * 2
     assert during != before
 
@@ -137,16 +135,16 @@ def storing(act: Callable[[], None]) -> Iterator[None]:
         yield
 
 
-def test_a_slow_disk_holds_up_no_answer(tmp_path: Path) -> None:
-    path, is_fast = tmp_path / "answers.db", Event()
+def test_a_slow_disk_holds_up_no_answer(path: Path) -> None:
+    is_fast = Event()
     backend = Stepwise(39, is_fast.set)  # never set if storing were waited for
     with storing(lambda: until(is_fast.is_set)):
         ask(backend, path)
     assert stored(path) == 40
 
 
-def test_what_could_not_be_stored_is_stored_when_the_disk_takes_it_again(tmp_path: Path) -> None:
-    path, left = tmp_path / "answers.db", [3]
+def test_what_could_not_be_stored_is_stored_when_the_disk_takes_it_again(path: Path) -> None:
+    left = [3]
 
     def fail_at_first() -> None:
         if left[0]:
@@ -158,11 +156,11 @@ def test_what_could_not_be_stored_is_stored_when_the_disk_takes_it_again(tmp_pat
     assert stored(path) == 40
 
 
-def test_a_disk_that_stays_full_costs_no_result_and_is_told(tmp_path: Path) -> None:
+def test_a_disk_that_stays_full_costs_no_result_and_is_told(path: Path) -> None:
     def fail() -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
-    path, said = tmp_path / "answers.db", "40 answers are not in the ledger .* is full"
+    said = "40 answers are not in the ledger .* is full"
     with storing(fail), pytest.warns(LedgerWarning, match=said):
         result = ask(Stepwise(99, print), path, order="original")
     assert result.fetchall()[7] == (7, "answer 7")

@@ -64,7 +64,6 @@ def shell(ipython: Any, con: rq.Connection) -> Any:
 
 @pytest.fixture
 def run(shell: Any) -> Run:
-    """Runs a cell; gives its value."""
 
     def run(cell: str) -> Any:
         with redirect_stdout(io.StringIO()):
@@ -90,30 +89,18 @@ def fails(shell: Any) -> Fails:
 
 
 def test_a_cell_of_sql_gives_its_result_and_binds_it(run: Run) -> None:
-    found = run(
-        "%%relquery --out loud\nSELECT LLM('up', title) FROM films WHERE id < 3 ORDER BY id"
-    )
+    query = "SELECT LLM('up', title) FROM films"
+    found = run(f"%%relquery --out loud\n{query} WHERE id < 3 ORDER BY id")
     assert isinstance(found, Result)
     assert found.fetchall() == [("ALIEN",), ("AMELIE",)]
     assert run("loud") is found
+    assert run(f"%relquery --explain {query}").calls[0].rows == 6
+    assert isinstance(run(f"%%relquery --preview\n{query} WHERE id < 3"), rq.Preview)
 
 
-def test_a_line_of_sql_keeps_its_quotes(run: Run) -> None:
+def test_a_line_is_read_like_a_cell_and_keeps_its_quotes(run: Run, shell: Any) -> None:
     assert run("%relquery SELECT 'it''s' -- done").fetchall() == [("it's",)]
-    assert (
-        run("""x = %relquery --order original SELECT "id" FROM films LIMIT 1
-len(x)""")
-        == 1
-    )
-
-
-def test_parameters_are_variables_and_never_become_sql(run: Run) -> None:
-    run("ask, odd = 'up', \"x' OR 1=1 --\"")
-    found = run("%%relquery\nSELECT $odd, LLM($ask, title) FROM films WHERE id = 1")
-    assert found.fetchall() == [("x' OR 1=1 --", "ALIEN")]
-
-
-def test_a_line_is_read_like_a_cell(run: Run, shell: Any) -> None:
+    assert run('x = %relquery --order original SELECT "id" FROM films LIMIT 1\nlen(x)') == 1
     evil = "'up', title) AS x, 'evil' AS evil, upper('b'"
     shell.push({"ask": evil, "title": "PYTHON"})
     query = "SELECT LLM($ask, title), LLM('up {title}') FROM films WHERE id = 1"
@@ -121,6 +108,12 @@ def test_a_line_is_read_like_a_cell(run: Run, shell: Any) -> None:
     assert len(line.columns) == 2
     assert line.fetchall() == cell.fetchall()
     assert not any("PYTHON" in str(one) for one in shell.user_ns["con"].backend.asked)
+
+
+def test_parameters_are_variables_and_never_become_sql(run: Run) -> None:
+    run("ask, odd = 'up', \"x' OR 1=1 --\"")
+    found = run("%%relquery\nSELECT $odd, LLM($ask, title) FROM films WHERE id = 1")
+    assert found.fetchall() == [("x' OR 1=1 --", "ALIEN")]
 
 
 def test_frames_are_tables_of_their_names(shell: Any, run: Run) -> None:
@@ -140,12 +133,6 @@ def test_tables_come_before_variables(shell: Any, run: Run) -> None:
     assert run("%relquery WITH entry AS (SELECT 5 AS id) SELECT id FROM entry").fetchall() == [(5,)]
     run("%relquery CREATE TABLE made AS SELECT 1 AS a; SELECT a FROM made")
     assert run("%relquery SELECT a FROM made").fetchall() == [(1,)]
-
-
-def test_explain_and_preview_are_options(run: Run) -> None:
-    query = "SELECT LLM('up', title) FROM films"
-    assert run(f"%relquery --explain {query}").calls[0].rows == 6
-    assert isinstance(run(f"%%relquery --preview\n{query} WHERE id < 3"), rq.Preview)
 
 
 def test_connect_binds_a_connection(shell: Any, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +164,7 @@ def test_the_cells_of_the_page_run(ipython: Any) -> None:
     ipython.user_ns["con"].close()
 
 
-def test_an_error_is_a_message_without_a_traceback(fails: Fails) -> None:
+def test_an_error_is_a_message_without_a_traceback(shell: Any, fails: Fails) -> None:
     for cell, message in [
         *case_file(__file__, "errors.txt"),
         ("%%relquery\nSELECT\n  FROM films WHERE", "\n  "),
@@ -187,9 +174,6 @@ def test_an_error_is_a_message_without_a_traceback(fails: Fails) -> None:
         assert "Traceback" not in said
         assert ".py" not in said
     assert fails("%relquery SELECT 1 +* 2 FRM films").rstrip().endswith("^"), "points at its place"
-
-
-def test_without_a_connection_the_message_says_how_to_get_one(shell: Any, fails: Fails) -> None:
     shell.user_ns.pop("con")
     assert "%relquery connect demo" in fails("%relquery SELECT 1")
 

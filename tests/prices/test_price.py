@@ -23,13 +23,10 @@ from tests.serve.cases import cases
 OPENAI, ANTHROPIC = PRICES["gpt-4o-mini"], PRICES["claude-3.5-sonnet"]
 
 
-def test_the_papers_prices_are_those_of_section_6_3() -> None:
+def test_the_papers_prices_are_those_of_section_6_3_and_every_price_has_a_public_source() -> None:
     assert (OPENAI.uncached, OPENAI.read) == (0.15, 0.075)
     assert (ANTHROPIC.uncached, ANTHROPIC.write, ANTHROPIC.read) == (3.0, 3.75, 0.3)
     assert (OPENAI.minimum, ANTHROPIC.minimum) == (1024, 1024)
-
-
-def test_every_price_has_a_date_and_a_public_source_and_every_provider_a_model() -> None:
     for name in PRICES:
         price = find_price(name)
         assert price.name == name
@@ -57,20 +54,15 @@ def test_a_figure_that_contradicts_another_is_refused() -> None:
             with_field(ANTHROPIC, field, value)
 
 
-def test_a_price_of_ones_own_needs_only_prices() -> None:
-    price = Price("mine", "2026-11-20", "https://example.org", 1.0, 1.0, 0.5, 2.0)
-    assert (price.minimum, price.granularity, price.breakpoints) == (0, 1, 0)
-
-
-def test_entries_of_an_hour_cost_twice_the_input_price() -> None:
-    price = PRICES["claude-sonnet-5"].for_an_hour
+def test_bills_and_prices_of_an_hour_and_of_ones_own_are_as_by_hand() -> None:
+    sonnet = PRICES["claude-sonnet-5"]
+    usd = sonnet.usd(uncached=1_000, written=2_000, read=10_000, output=500)
+    assert usd == pytest.approx((1_000 * 2 + 2_000 * 2.5 + 10_000 * 0.2 + 500 * 10) / 1e6)
+    price = sonnet.for_an_hour  # which costs twice the input price
     assert (price.write, price.read, price.lifetime_s) == (4.0, 0.2, 3600)
     assert dataclasses.replace(ANTHROPIC, write_1h=None).for_an_hour.write == 6.0
-
-
-def test_a_bill_adds_up_by_hand() -> None:
-    usd = PRICES["claude-sonnet-5"].usd(uncached=1_000, written=2_000, read=10_000, output=500)
-    assert usd == pytest.approx((1_000 * 2 + 2_000 * 2.5 + 10_000 * 0.2 + 500 * 10) / 1e6)
+    price = Price("mine", "2026-11-20", "https://example.org", 1.0, 1.0, 0.5, 2.0)
+    assert (price.minimum, price.granularity, price.breakpoints) == (0, 1, 0)
 
 
 def test_a_way_to_a_model_and_its_snapshots_have_the_price_of_the_model() -> None:
@@ -105,8 +97,7 @@ def test_prices_survive_being_written_and_read() -> None:
 
 def test_own_prices_win_over_those_shipped(folder: Path) -> None:
     given = parse(MINE.replace("my-model", "gpt-4o-mini"), "f")
-    stored = store_prices(given)
-    assert stored == folder / "config" / "prices.json"
+    assert store_prices(given) == folder / "config" / "prices.json"
     price = known_price("openai:gpt-4o-mini-2024-07-18")
     assert price is not None
     assert price.minimum == 256
@@ -115,13 +106,11 @@ def test_own_prices_win_over_those_shipped(folder: Path) -> None:
 
 
 def test_more_prices_leave_those_of_other_models(folder: Path) -> None:
-    store_prices(parse(MINE, "f"))
-    store_prices(parse(MINE.replace("my-model", "other").replace("1.0", "3.0"), "f"))
-    store_prices(parse(MINE.replace("1.0", "2.0"), "f"))
-    assert {name: price.uncached for name, price in own_prices().items()} == {
-        "my-model": 2.0,
-        "other": 3.0,
-    }
+    other = MINE.replace("my-model", "other").replace("1.0", "3.0")
+    for text in (MINE, other, MINE.replace("1.0", "2.0")):
+        store_prices(parse(text, "f"))
+    uncached = {name: price.uncached for name, price in own_prices().items()}
+    assert uncached == {"my-model": 2.0, "other": 3.0}
 
 
 def test_a_file_that_is_wrong_is_refused_by_the_name_of_what_is_wrong() -> None:
@@ -135,15 +124,12 @@ def test_a_file_that_is_wrong_is_refused_by_the_name_of_what_is_wrong() -> None:
             parse(text, "f", is_json=True)
 
 
-def test_a_file_that_is_missing_or_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_or_written_is_told(folder: Path) -> None:
     with pytest.raises(ConfigError, match=r"no\.toml does not exist\. Check its name"):
-        read_file(tmp_path / "no.toml")
-    (tmp_path / "b.toml").write_bytes(b"\xff\xfe\x00")
+        read_file(folder / "no.toml")
+    (folder / "b.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="cannot be read"):
-        read_file(tmp_path / "b.toml")
-
-
-def test_nothing_is_stored_if_the_folder_cannot_be_written(folder: Path) -> None:
+        read_file(folder / "b.toml")
     (folder / "config").write_text("a file, not a folder")
     with pytest.raises(ConfigError, match="RELQUERY_CONFIG"):
         store_prices(parse(MINE, "f"))
@@ -163,13 +149,18 @@ def test_own_prices_are_in_the_systems_folder(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_command_stores_prices_and_lists_them(folder: Path) -> None:
-    file = folder / "mine.toml"
-    file.write_text(MINE)
-    stored = CliRunner().invoke(app, ["prices", "--update", str(file)])
-    assert stored.exit_code == 0
-    assert "Stored 1 price in " in stored.stderr
-    listed = CliRunner().invoke(app, ["prices", "openai:my-model", "--format", "json"])
+    def run(*words: str) -> Any:
+        return CliRunner().invoke(app, ["prices", *words])
+
+    (folder / "mine.toml").write_text(MINE)
+    stored = run("--update", str(folder / "mine.toml"))
+    assert (stored.exit_code, "Stored 1 price in " in stored.stderr) == (0, True)
+    listed = run("openai:my-model", "--format", "json")
     assert json.loads(listed.stdout) == tomllib.loads(MINE)
+    failed = run("some-model")
+    assert failed.exit_code != 0
+    assert isinstance(failed.exception, ConfigError)
+    assert "No price is known for 'some-model'" in str(failed.exception)
 
 
 def test_what_the_command_prints_as_json_can_be_stored(folder: Path) -> None:
@@ -185,10 +176,3 @@ def test_no_line_is_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch) -> 
         shown = CliRunner().invoke(app, ["prices"]).stdout
         assert all(name in shown for name in PRICES)
         assert max(map(len, shown.splitlines())) <= width
-
-
-def test_a_model_without_a_price_is_told_so() -> None:
-    ran = CliRunner().invoke(app, ["prices", "some-model"])
-    assert ran.exit_code != 0
-    assert isinstance(ran.exception, ConfigError)
-    assert "No price is known for 'some-model'" in str(ran.exception)

@@ -38,20 +38,7 @@ if __name__ == "__main__":
 """
 
 USUAL = {"port": 0, "grace": 2.0, "log": "json", "log_level": "info"}
-SCHEMA = """
-<schema name="travel">
-  <system>You plan travels. Answer in one sentence.</system>
-  <user>
-    <module name="plan">
-      I want to travel for <param name="duration" len="4"/>.
-      <union>
-        <module name="home">I stay in my country and like lakes, forests and long walks.</module>
-        <module name="abroad">I go to a city on another continent and like museums.</module>
-      </union>
-    </module>
-  </user>
-</schema>
-"""
+SCHEMA = (Path(__file__).parent / "travel.xml").read_text(encoding="utf-8")
 
 
 @dataclass
@@ -63,11 +50,9 @@ class Running:
 
     @property
     def url(self) -> str:
-        """Of its root."""
         return f"http://127.0.0.1:{self.port}"
 
     def log(self) -> list[dict[str, Any]]:
-        """The lines of its log that are about requests."""
         found = [json.loads(line) for line in self.lines if line.startswith("{")]
         return [each for each in found if each["message"] == "request"]
 
@@ -79,7 +64,6 @@ class Process(Running):
 
 
 def free_port() -> int:
-    """A port on which nobody listens."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port: int = found.getsockname()[1]
@@ -141,7 +125,6 @@ def _only_answers_warn() -> None:
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files of tables, a schema, and a file that nobody may read."""
     folder = tmp_path_factory.mktemp("serve")
     (folder / "notes.csv").write_text("id,note\n1,A boat.\n2,A lake.\n3,A boat.\n")
     (folder / "secret.csv").write_text("word\nhidden\n")

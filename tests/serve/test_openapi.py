@@ -31,17 +31,11 @@ KEY = "rq-a-key-of-the-tests"
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A server with a table, a schema and a state folder."""
     folder = tmp_path_factory.mktemp("whole")
     (folder / "schemas").mkdir()
     (folder / "schemas" / "shop.xml").write_text(SCHEMA, encoding="utf-8")
-    with started(
-        MODEL,
-        names=("demo",),
-        tables={"movies": "demo:movies"},
-        schemas=folder / "schemas",
-        state=folder / "state",
-    ) as found:
+    given = {"schemas": folder / "schemas", "state": folder / "state"}
+    with started(MODEL, names=("demo",), tables={"movies": "demo:movies"}, **given) as found:
         yield found
 
 

@@ -140,10 +140,8 @@ def test_a_server_that_refuses_every_text_is_not_asked_for_all(
 
 def too_many(most: int) -> Callable[[dict[str, Any]], Reply]:
     def answer(body: dict[str, Any]) -> Reply:
-        count = len(body["input"])
-        if count > most:
-            return failure(400, f"batch size {count} > maximum allowed batch size {most}")
-        return embeddings(body)
+        said = f"batch size {len(body['input'])} > maximum allowed batch size {most}"
+        return failure(400, said) if len(body["input"]) > most else embeddings(body)
 
     return answer
 
@@ -154,8 +152,7 @@ def test_requests_with_too_many_texts_are_halved_and_the_size_is_remembered(most
     with serving(too_many(most), ROUTE) as server:
         endpoint = endpoint_of(server, max_concurrency=2)
         np.testing.assert_array_equal(endpoint.embed(texts), [vector_of(text) for text in texts])
-        refused = sum(len(body["input"]) > most for body in server.asked)
-        assert refused <= 40
+        assert sum(len(body["input"]) > most for body in server.asked) <= 40
         server.asked.clear()
         endpoint.embed(texts)
         assert sum(len(body["input"]) > most for body in server.asked) <= 2
@@ -230,15 +227,9 @@ def test_vectors_in_base64_are_read() -> None:
     np.testing.assert_array_equal(found, [vector_of("ab"), vector_of("c")])
 
 
-@pytest.mark.parametrize(
-    "interrupt",
-    [
-        lambda: os.kill(os.getpid(), signal.SIGINT),
-        lambda: signal.pthread_kill(threading.get_ident(), signal.SIGINT),  # not to the main thread
-    ],
-)
-def test_an_interrupt_keeps_all(
-    interrupt: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("to_main_thread", [False, True])
+def test_an_interrupt_keeps_what_has_come(
+    to_main_thread: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     came, others_are_stored, stored = threading.Event(), threading.Event(), list[bytes]()
     put = VectorStore.put
@@ -256,7 +247,10 @@ def test_an_interrupt_keeps_all(
             return embeddings(body)
         came.set()
         assert others_are_stored.wait(60)
-        interrupt()
+        if to_main_thread:
+            os.kill(os.getpid(), signal.SIGINT)
+        else:
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
         return Silence.UNTIL_CLIENT_LEAVES
 
     with serving(answer, ROUTE) as server:

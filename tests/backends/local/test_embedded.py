@@ -15,7 +15,6 @@ from unittest.mock import patch
 
 import pytest
 from tokenizers.normalizers import Lowercase
-from torch import Tensor
 
 from relquery.backends.local import embedded
 from relquery.backends.local.embedded import EmbeddedBackend
@@ -72,24 +71,16 @@ def test_a_prompt_beyond_the_cache_comes_from_host_memory_again(backend: Embedde
     small.close()
 
 
-def test_relocation_moves_keys_only_if_its_setting_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[int] = []
-    rotate = Rotary.rotate
-
-    def counting(self: Rotary, states: Tensor, by: Tensor) -> Tensor:
-        calls.append(states.shape[:-2].numel())
-        return rotate(self, states, by)
-
-    monkeypatch.setattr(Rotary, "rotate", counting)
+def test_relocation_moves_keys_only_if_its_setting_says_so() -> None:
     rotated = {}
     passages = [Span(f"{n}" * 50, reuse=Reuse.INDEPENDENT) for n in range(3)]
     for relocation in RELOCATIONS:
         backend = load_backend(MODEL, cache_tokens=2048, relocation=relocation)
-        calls.clear()
-        for shown in (passages, passages[::-1]):
-            assert len(list(backend.answer([(*shown, Span("?"))], Sampling(max_tokens=1)))) == 1
-        rotated[relocation] = sum(calls)
-        backend.close()
+        rotating = patch.object(Rotary, "rotate", autospec=True, side_effect=Rotary.rotate)
+        with rotating as rotate, closing(backend):
+            for shown in (passages, passages[::-1]):
+                assert len(list(backend.answer([(*shown, Span("?"))], Sampling(max_tokens=1)))) == 1
+        rotated[relocation] = sum(call.args[1].shape[:-2].numel() for call in rotate.mock_calls)
     # In two layers thirteen blocks of two passages, once; the other settings rotate in attention.
     assert rotated == {"cidra": 2 * 2 * 13 * 4, "keys": 0, "queries": 0}
 
@@ -108,7 +99,6 @@ def test_memory_taken_beforehand_is_that_of_the_whole_cache_and_changes_no_answe
 
 
 def _resident() -> int:
-    """Bytes of this process that are in memory."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -138,20 +139,18 @@ def test_whatever_a_request_raises_ends_it_alone(
 def test_each_place_is_reached(backend: EmbeddedBackend, place: str) -> None:
     kinds = {"a stop string": "stopped", "a token is d": "sampled", "a piece": "plain"}
     key = next((kinds[start] for start in kinds if place.startswith(start)), "drawn schema"), 1
-    with pytest.MonkeyPatch.context() as patch:
-        found = ask(
-            backend,
-            lambda of, batch, request: (
-                break_at(patch, place, 0, batch, request) if of == key else None
-            ),
-        )
+    with pytest.MonkeyPatch.context() as patched:
+
+        def begun(of: Key, batch: Batch, request: Request) -> None:
+            if of == key:
+                break_at(patched, place, 0, batch, request)
+
+        found = ask(backend, begun)
     assert [of for of, answer in found.items() if answer.finish is Finish.ERROR] == [key]
     assert (place == MASK) or "BrokenError" in (found[key].error or "")
 
 
-def test_a_refused_prompt_is_alone(
-    backend: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_prompt_that_cannot_be_submitted_is_refused_alone(backend: EmbeddedBackend) -> None:
     real = Request.begin
 
     def begin(request: Request) -> None:
@@ -159,10 +158,10 @@ def test_a_refused_prompt_is_alone(
             raise BrokenError
         real(request)
 
-    monkeypatch.setattr(Request, "begin", begin)
-    batch = backend.submit([(Span(text),) for text in ("one", "x" * 60, "three")], Sampling(2))
-    while batch.open:
-        backend.batches.step()
+    with patch.object(Request, "begin", begin):
+        batch = backend.submit([(Span(text),) for text in ("one", "x" * 60, "three")], Sampling(2))
+        while batch.open:
+            backend.batches.step()
     ended = {at: answer.finish for at, answer in batch.ready}
     assert ended == {0: Finish.LENGTH, 1: Finish.ERROR, 2: Finish.LENGTH}
     assert failed(BrokenError()) in (dict(batch.ready)[1].error or "")

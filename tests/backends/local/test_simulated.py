@@ -188,8 +188,7 @@ def test_it_cannot_be_calibrated(backend: EmbeddedBackend) -> None:
 def test_an_engine_serves_jobs_in_the_order_of_its_policy() -> None:
     with rq.Engine("simulated:step=0.005", policy="shortest", max_num_seqs=2) as engine:
         long = engine.submit(["A long job"] * 8, max_tokens=20)
-        short = engine.submit(["A short one"], max_tokens=2)
-        assert short.result()[0].output_tokens == 2
+        assert engine.submit(["A short one"], max_tokens=2).result()[0].output_tokens == 2
         assert not long.done
         estimate = long.estimate()
         assert estimate is not None

@@ -26,7 +26,6 @@ def backend() -> Iterator[EmbeddedBackend]:
 def streamed(
     backend: EmbeddedBackend, count: int, sampling: Sampling
 ) -> tuple[dict[int, list[Piece]], dict[int, Answer]]:
-    """The pieces and the answers of some prompts."""
     prompts = [(Span(f"Number {at} says: "),) for at in range(count)]
     batch = backend.submit(prompts, sampling, streamed=True)
     pieces: dict[int, list[Piece]] = {at: [] for at in range(count)}
@@ -66,9 +65,7 @@ def test_what_may_begin_a_stop_string_is_held_back(backend: EmbeddedBackend, see
         assert not any(text in "".join(piece.text for piece in parts) for text in stop)
 
 
-def test_answers_under_a_schema_come_piece_by_piece_and_a_label_whole(
-    backend: EmbeddedBackend,
-) -> None:
+def test_answers_under_a_schema_come_in_pieces_and_a_label_whole(backend: EmbeddedBackend) -> None:
     pieces, answers = streamed(backend, 6, Sampling(60, temperature=2.0, seed=1, schema=SCHEMA))
     check_joined(pieces, answers)
     assert max(map(len, pieces.values())) > 1
@@ -90,9 +87,7 @@ def test_a_cancelled_batch_gives_no_more_pieces(backend: EmbeddedBackend) -> Non
     st.lists(st.text("abc", min_size=1, max_size=4), max_size=3),
     st.lists(st.integers(1, 5), min_size=1),
 )
-def test_any_cuts_give_the_text_before_a_stop(
-    text: str, stops: list[str], sizes: list[int]
-) -> None:
+def test_any_cuts_give_the_text_up_to_stop(text: str, stops: list[str], sizes: list[int]) -> None:
     """Tokens of one character each, drawn several at a time, ended where a stop string is whole."""
     found = [text.find(stop) + len(stop) for stop in stops if stop in text]
     drawn = text[: min(found, default=len(text))]

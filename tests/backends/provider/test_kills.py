@@ -93,22 +93,18 @@ def test_a_query_that_is_stopped_goes_on_where_it_was(
 @pytest.mark.parametrize(
     ("options", "told", "kept"),
     [
-        (["--temperature", "1"], "No answer of this run is kept", 0),
-        (["--temperature", "1", "--seed", "1"], "(20 new)", ANSWERED),
+        ("--ledger {} --temperature 1", "No answer of this run is kept", 0),
+        ("--ledger {} --temperature 1 --seed 1", "(20 new)", ANSWERED),
+        ("", "Interrupted. Give --ledger FILE to keep what is answered.", 0),
     ],
 )
 def test_an_interrupt_says_what_is_kept(
-    server: Server, tmp_path: Path, options: list[str], told: str, kept: int
+    server: Server, tmp_path: Path, options: str, told: str, kept: int
 ) -> None:
     path = tmp_path / "answers.db"
-    given = ["--ledger", str(path), *options]
+    given = options.format(path).split()
     status, said = stop_when(server.has_answered, signal.SIGINT, *given)
     assert (status, told in said, stored(path)) == (130, True, kept)
-
-
-def test_an_interrupt_without_a_ledger_names_it(server: Server) -> None:
-    _, said = stop_when(server.has_answered, signal.SIGINT)
-    assert "Interrupted. Give --ledger FILE to keep what is answered." in said
 
 
 def test_an_interrupt_before_the_first_answer_says_so_and_leaves_no_request_open(

@@ -69,7 +69,6 @@ def echo(body: Body) -> Reply:
 
 
 def row_of(body: Body) -> int:
-    """The number that a prompt ends with."""
     return int(question(body).split()[-1])
 
 
@@ -357,9 +356,7 @@ def test_a_refusal_is_not_asked_again(serve: Serve) -> None:
 TWO = (Span("What is 2+2?"), Span("Answer in one word.", begins=True))
 
 
-def test_messages_of_one_role_are_sent_as_two_or_joined_where_roles_must_alternate(
-    serve: Serve,
-) -> None:
+def test_messages_of_one_role_are_joined_only_where_roles_must_alternate(serve: Serve) -> None:
     server = serve(echo)
     list(backend(server, max_concurrency=1).answer([TWO, (Span("a"), Span("b"))], Sampling()))
     assert [[each["content"] for each in body["messages"]] for body in server.asked] == [

@@ -48,7 +48,6 @@ def echo(body: Body) -> Reply:
 
 
 def refusing(name: str, message: str, code: str | None, param: str | None) -> AnswerFunction:
-    """A server that takes all settings but one."""
     return lambda body: failure(400, message, code, param) if name in body else echo(body)
 
 
@@ -119,9 +118,7 @@ ASKED = [
 
 
 @pytest.mark.parametrize(("name", "sampling"), ASKED)
-def test_a_setting_that_was_asked_for_is_not_left_out(
-    serve: Serve, name: str, sampling: Sampling
-) -> None:
+def test_a_setting_that_is_given_is_not_left(serve: Serve, name: str, sampling: Sampling) -> None:
     server = serve(refusing(name, f"Unsupported: {name}", "unsupported_parameter", name))
     with pytest.raises(ModelError, match=f"all failed alike.* Leave {name} out"):
         ask(backend(server, max_concurrency=4), ["x"] * 40, sampling)
@@ -194,9 +191,7 @@ def test_a_refused_row_is_null_and_warned_of(serve: Serve) -> None:
         (Silence.HANG_UP, "failed alike.*connection failed"),
     ],
 )
-def test_all_that_fail_alike_stop_the_query(
-    serve: Serve, reply: Reply | Silence, message: str
-) -> None:
+def test_all_alike_stop_the_query(serve: Serve, reply: Reply | Silence, message: str) -> None:
     server = serve(lambda body: reply)
     with pytest.raises(ModelError, match=message):
         ask(backend(server, max_retries=0), ["x"] * 100)

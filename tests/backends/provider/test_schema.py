@@ -18,7 +18,6 @@ NUMBER = '{"type": "integer"}'
 
 
 def ask(server: ChatServer, *samplings: Sampling) -> list[Answer]:
-    """The answers to one prompt, asked one after the other."""
     asked = ProviderBackend("m", ProviderConfig(base_url=server.url))
     prompt = (Span("Be brief.", Role.SYSTEM), Span("Row 1"))
     return [answer for sampling in samplings for _, answer in asked.answer([prompt], sampling)]
@@ -85,16 +84,13 @@ def test_answers_are_read_also_as_servers_write_them_unasked(serve: Serve) -> No
         assert (answer.text, answer.error) == (text, None)
 
 
-def test_an_answer_that_is_no_json_is_an_error(serve: Serve) -> None:
+def test_an_answer_that_is_no_json_is_an_error_and_a_cut_one_stays_cut(serve: Serve) -> None:
     texts = ["seven", '{"answer": ', "{'answer': 7}", "NaN", "7 apples"]
     replies = iter(texts)
     server = serve(lambda body: completion(next(replies)))
     for answer, said in zip(ask(server, *[Sampling(schema=NUMBER)] * 5), texts, strict=True):
         assert (answer.text, answer.finish) == (said, Finish.ERROR)
         assert answer.error == f"The answer {said!r} is not JSON."
-
-
-def test_a_cut_answer_stays_what_it_is(serve: Serve) -> None:
     server = serve(lambda body: completion('{"name": "x', "length"))
     (answer,) = ask(server, Sampling(schema=STRUCT))
     assert (answer.text, answer.finish) == ('{"name": "x', Finish.LENGTH)

@@ -40,7 +40,6 @@ class Told:
 
 
 def ask(answer: AnswerFunction, prompts: Sequence[Span] = PROMPT, timeout: float = 5.0) -> Told:
-    """Ask each of the spans, one after the other."""
     heard: list[None] = []
 
     async def talk(backend: Streaming) -> list[Answer]:
@@ -73,14 +72,10 @@ def test_a_stream_becomes_an_answer_with_its_tokens() -> None:
     ]
 
 
-def test_an_answer_cut_by_its_limit_is_no_failure() -> None:
+def test_an_answer_cut_by_its_limit_is_no_failure_and_tokens_need_not_be_told() -> None:
     told = ask(lambda body: Stream(streamed("It", " may", finish="length")))
-    assert told.answers[0].finish is Finish.LENGTH
-    assert told.answers[0].error is None
+    assert (told.answers[0].finish, told.answers[0].error) == (Finish.LENGTH, None)
     assert not told.backend.tells_cached
-
-
-def test_a_server_need_not_tell_tokens() -> None:
     told = ask(lambda body: Stream([part(content="x"), part("stop")]))
     assert told.answers == [Answer("x", Finish.STOP)]
     assert not told.backend.tells_tokens
@@ -121,12 +116,9 @@ def test_a_request_that_fails_says_why(reply: Reply | Stream | Silence, message:
     assert message in answer.error
 
 
-def test_a_silent_server_is_given_up() -> None:
+def test_a_silent_server_is_given_up_and_what_no_provider_takes_is_not_sent() -> None:
     told = ask(lambda body: Silence.UNTIL_CLIENT_LEAVES, timeout=0.1)
     assert told.answers[0].error == "Nothing was heard for 0.1 seconds. Raise the timeout."
-
-
-def test_a_prompt_that_no_provider_takes_is_not_sent() -> None:
     told = ask(lambda body: failure(500, ""), [Span("x", reuse=Reuse.INDEPENDENT)])
     assert "independent spans" in str(told.answers[0].error)
     assert told.asked == []

@@ -81,14 +81,11 @@ def test_many_threads_ask_at_once(link: Link) -> None:
     assert link.open == 0
 
 
-def test_cancelling_ends_a_job(link: Link) -> None:
+def test_cancelling_ends_a_job_and_a_dropped_one_leaves_the_engine_empty(link: Link) -> None:
     job = Job(link, submit(link, prompts(3, "Cancelled"), LONG))
     assert job.cancel()
     assert {answer.finish for answer in job.result(60)} == {Finish.CANCELLED}
     assert not job.cancel()
-
-
-def test_a_dropped_job_leaves_the_engine_empty(link: Link) -> None:
     for at in range(20):
         link.drop(submit(link, prompts(3, f"Dropped {at}"), LONG, streamed=True))
     until(lambda: link.ask("state").running + link.ask("state").waiting == 0)
@@ -141,8 +138,7 @@ def test_a_killed_process_breaks_what_it_was_asked_and_is_started_again(link: Li
     os.kill(pid, signal.SIGKILL)
     with pytest.raises(EngineEndedError, match="signal 9"):
         Job(link, running).result(60)
-    waiting = submit(link, prompts(3, "Afterwards"), Sampling(5))
-    assert len(Job(link, waiting).result(60)) == 3
+    assert len(Job(link, submit(link, prompts(3, "Afterwards"), Sampling(5))).result(60)) == 3
     assert (link.starts, link.open) == (first + 1, 0)
     assert link.pid != pid
 

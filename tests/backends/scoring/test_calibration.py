@@ -41,22 +41,16 @@ def test_what_equals_its_prior_becomes_uniform(shares: list[float]) -> None:
     assert list(corrected(logs, logs).values()) == pytest.approx(uniform)
 
 
-def test_a_prior_is_divided_out_as_bayes_has_it() -> None:
+def test_a_prior_is_divided_out_as_bayes_has_it_and_a_temperature_scales_the_rest() -> None:
     found = corrected(logs_of(Yes=0.6, No=0.4), logs_of(Yes=0.9, No=0.1))
     assert shares_of(found)["No"] == pytest.approx((0.4 / 0.1) / (0.4 / 0.1 + 0.6 / 0.9))
-
-
-def test_a_temperature_scales_what_the_prior_leaves() -> None:
     found = corrected(logs_of(Yes=0.8, No=0.2), logs_of(Yes=0.5, No=0.5), 2.0)
     assert found["Yes"] - found["No"] == pytest.approx(log(4) / 2)
 
 
-def test_the_coldest_temperature_leaves_the_likeliest_label() -> None:
+def test_a_label_without_probability_keeps_none_and_the_coldest_leaves_the_likeliest() -> None:
     logs = {"a": log(0.6), "b": log(0.4)}
     assert corrected(logs, None, 5e-324) == {"a": 0.0, "b": -inf}
-
-
-def test_a_label_without_probability_keeps_none() -> None:
     found = corrected({"a": -inf, "b": log(0.5), "c": log(0.5)}, None, 3.0)
     assert shares_of(found) == pytest.approx({"a": 0.0, "b": 0.5, "c": 0.5})
 
@@ -118,6 +112,5 @@ def test_what_cannot_be_fitted_is_refused() -> None:
 
 def test_pairs_may_come_from_anywhere() -> None:
     scores, answers = drawn(2.0, 50)
-    fitted = relquery.fit_temperature(iter(scores), iter(answers))
-    assert fitted == fit_temperature(scores, answers)
+    assert relquery.fit_temperature(iter(scores), iter(answers)) == fit_temperature(scores, answers)
     assert relquery.Scores is Scores

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from math import exp, fsum, inf
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -18,7 +19,6 @@ from relquery.backends.local.labels import SCORED_UNASKED, Labels
 from relquery.backends.local.open import load_backend
 from relquery.backends.service.service import Engine
 from relquery.engine.cost.linear import LinearCost
-from relquery.engine.executor import Chunk, Drawn
 from relquery.engine.request.labels import Normalization
 from relquery.errors import ConfigError
 from relquery.model.networks.random import byte_tokenizer
@@ -46,17 +46,11 @@ def backend() -> Iterator[EmbeddedBackend]:
 
 
 @pytest.fixture
-def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Chunks of each step that runs."""
-    sizes: list[int] = []
+def steps() -> Iterator[Any]:
+    """The calls of each step that runs."""
     execute = TorchExecutor.execute
-
-    def counting(self: TorchExecutor, chunks: Sequence[Chunk]) -> list[Drawn | None]:
-        sizes.append(len(chunks))
-        return execute(self, chunks)
-
-    monkeypatch.setattr(TorchExecutor, "execute", counting)
-    return sizes
+    with patch.object(TorchExecutor, "execute", autospec=True, side_effect=execute) as steps:
+        yield steps
 
 
 def check_empty(backend: EmbeddedBackend) -> None:
@@ -85,9 +79,9 @@ def test_each_label_has_its_probability(engine: Engine, normalization: Normaliza
     assert engine.score([], labels=LABELS) == []
 
 
-def test_one_step_serves_all_that_fit_into_it(backend: EmbeddedBackend, steps: list[int]) -> None:
+def test_one_step_serves_all_that_fit_into_it(backend: EmbeddedBackend, steps: Any) -> None:
     scored = backend.score(PROMPTS, labels=LABELS)
-    assert len(steps) == 1
+    assert steps.call_count == 1
     check_empty(backend)
     assert [list(one.probabilities) for one in scored] == [LABELS] * len(PROMPTS)
 
@@ -192,16 +186,15 @@ def test_other_jobs_are_served_beside(engine: Engine) -> None:
 
 
 def test_choices_are_scored_in_one_step_and_answers_are_those_of_decoding(
-    backend: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch, steps: list[int]
+    backend: EmbeddedBackend, steps: Any
 ) -> None:
     allowed = ["good, I think", "good, but", "great", "great!"]
-    with monkeypatch.context() as patch:
-        patch.setattr(Labels, "to_score_unasked", lambda self: None)
+    with patch.object(Labels, "to_score_unasked", return_value=None):
         decoded = answers_of(backend, PROMPTS, labels=allowed)
-    assert len(steps) > 2
-    steps.clear()
+    assert steps.call_count > 2
+    steps.reset_mock()
     scored = answers_of(backend, PROMPTS, labels=allowed)
-    assert len(steps) == 1
+    assert steps.call_count == 1
     assert [one.text for one in scored] == [one.text for one in decoded]
     assert [one.tokens for one in scored] == [one.tokens for one in decoded]
     assert all(one.finish is Finish.STOP for one in scored)
@@ -212,9 +205,7 @@ def test_choices_are_scored_in_one_step_and_answers_are_those_of_decoding(
         assert fsum(map(exp, one.scores.values())) == pytest.approx(1)
 
 
-def test_what_is_sampled_or_large_or_free_or_has_no_room_is_decoded(
-    backend: EmbeddedBackend,
-) -> None:
+def test_what_is_sampled_large_or_free_or_has_no_room_is_decoded(backend: EmbeddedBackend) -> None:
     long = "x" * (256 - len("\nAnswer:") - 2)
     sampled: dict[str, Any] = {"labels": LABELS, "temperature": 1.0, "seed": 1}
     for text, sampling in (
@@ -228,12 +219,12 @@ def test_what_is_sampled_or_large_or_free_or_has_no_room_is_decoded(
     assert answer.text in ("a", "bc")
 
 
-def test_many_labels_are_scored_on_demand(backend: EmbeddedBackend, steps: list[int]) -> None:
+def test_many_labels_are_scored_on_demand(backend: EmbeddedBackend, steps: Any) -> None:
     tokens = Labels(backend._renderer, backend._model.end, MANY).to_score("branch").tokens
     assert tokens > SCORED_UNASKED
     (scores,) = backend.score(["x"], labels=MANY)
     assert fsum(scores.probabilities.values()) == pytest.approx(1)
-    assert len(steps) == 1
+    assert steps.call_count == 1
 
 
 def test_a_job_of_choices_has_their_scores_without_a_wait(engine: Engine) -> None:
@@ -294,8 +285,7 @@ def test_a_temperature_evens_out_and_a_content_free_prompt_is_itself_without_pre
     prior, other = engine.score(["N/A", "x"], **options, prior="N/A")
     assert list(prior.probabilities.values()) == pytest.approx([1 / len(LABELS)] * len(LABELS))
     assert max(other.probabilities.values()) > 1 / len(LABELS) + 1e-4
-    several = engine.score(["x"], **options, prior=["N/A", (Span(""), Span("-"))])
-    assert several[0].error is None
+    assert engine.score(["x"], **options, prior=["N/A", (Span(""), Span("-"))])[0].error is None
 
 
 def test_a_prior_by_label_is_divided_out_in_any_unit(engine: Engine) -> None:
@@ -323,13 +313,9 @@ def test_what_cannot_be_scored_is_refused_at_the_call(engine: Engine) -> None:
         closed.score(["x"], labels=["Yes", "No"])
 
 
-def test_an_error_in_a_step_is_raised(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(self: TorchExecutor, chunks: Sequence[Chunk]) -> list[Drawn | None]:
-        raise OverflowError("no memory")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TorchExecutor, "execute", broken)
-        with pytest.raises(OverflowError, match="no memory"):
-            engine.score(PROMPTS, labels=LABELS)
+def test_an_error_in_a_step_is_raised(engine: Engine) -> None:
+    broken = patch.object(TorchExecutor, "execute", side_effect=OverflowError("no memory"))
+    with broken, pytest.raises(OverflowError, match="no memory"):
+        engine.score(PROMPTS, labels=LABELS)
     engine._worker.call(lambda: check_empty(engine._worker._backend), None)
     assert engine.score(["x"], labels=LABELS)[0].error is None

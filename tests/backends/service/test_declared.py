@@ -23,7 +23,6 @@ def engine() -> Iterator[Engine]:
 
 
 def known(engine: Engine, name: str, tenant: str = "") -> RelQuery | None:
-    """The relQuery that the engine knows by a name."""
     named = engine._worker._backend.engine._open.named
     return engine._worker.call(lambda: named.find(tenant, name, engine._worker.clock.now()), None)
 

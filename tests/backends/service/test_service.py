@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -22,11 +23,11 @@ from relquery.config import POLICIES, PolicyName
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import Chunk
 from relquery.engine.loop import Loop
-from relquery.engine.request.request import Request
 from relquery.engine.step.forecast import Experience
 from relquery.errors import CancelledError, ConfigError, ModelError, RequestError
 from relquery.model.torch_executor import TorchExecutor
 from relquery.prompt import Answer, Exchange, Finish, Nest, Prompt, Reuse, Sampling, Span
+from tests.backends.provider.chat_server import until
 from tests.serve.cases import cases
 
 T = TypeVar("T")
@@ -89,13 +90,6 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
 DOCUMENT = "A passage about the surf that everybody asks about again and again."
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.001)
-
-
 def reach(gate: Gate) -> None:
     assert gate.reached.acquire(timeout=PATIENCE)
 
@@ -107,7 +101,7 @@ def between_steps(engine: Engine, gate: Gate, call: Callable[[], T]) -> T:
     before = inbox.qsize()
     caller = threading.Thread(target=lambda: found.append(call()))
     caller.start()
-    wait_until(lambda: inbox.qsize() > before)
+    until(lambda: inbox.qsize() > before)
     gate.let_through()
     caller.join(PATIENCE)
     return found[0]
@@ -156,19 +150,11 @@ def expected() -> list[Tokens]:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_policy_changes_no_answer(
-    policy: PolicyName, expected: list[Tokens], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    preempted: list[Request] = []
-    preempt = Loop._preempt
-
-    def counting(self: Loop, request: Request) -> None:
-        preempted.append(request)
-        preempt(self, request)
-
-    monkeypatch.setattr(Loop, "_preempt", counting)
-    assert served(policy, cache_tokens=160, max_num_batched_tokens=128) == expected
-    assert preempted
+def test_a_policy_changes_no_answer(policy: PolicyName, expected: list[Tokens]) -> None:
+    preempting = patch.object(Loop, "_preempt", autospec=True, side_effect=Loop._preempt)
+    with preempting as preempted:
+        assert served(policy, cache_tokens=160, max_num_batched_tokens=128) == expected
+    assert preempted.called
 
 
 def test_the_policy_is_shortest_and_its_costs_are_measured_unless_it_is_said() -> None:
@@ -361,13 +347,10 @@ def test_an_error_in_a_step_ends_the_open_jobs(gate: Gate, monkeypatch: pytest.M
         assert engine.submit(["x"], max_tokens=2).result(PATIENCE)[0].output_tokens == 2
 
 
-def test_what_breaks_at_submit_breaks_alone(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(engine._worker._backend, "submit", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            engine.submit(["x"]).result(PATIENCE)
+def test_what_breaks_at_submit_is_alone(engine: Engine) -> None:
+    broken = patch.object(engine._worker._backend, "submit", side_effect=ZeroDivisionError)
+    with broken, pytest.raises(ZeroDivisionError):
+        engine.submit(["x"]).result(PATIENCE)
     check_empty(engine)
     assert len(engine.submit(["x"], max_tokens=1).result(PATIENCE)) == 1
 
@@ -401,7 +384,7 @@ def test_closing_cancels_what_is_open(gate: Gate) -> None:
     reach(gate)
     closing = threading.Thread(target=engine.close)
     closing.start()
-    wait_until(lambda: engine._worker.closed)
+    until(lambda: engine._worker.closed)
     gate.open()
     closing.join(PATIENCE)
     assert not closing.is_alive()
@@ -454,7 +437,7 @@ def test_ctrl_c_ends_the_wait_and_not_the_engine(gate: Gate) -> None:
         main = threading.get_ident()
 
         def press() -> None:
-            wait_until(lambda: bool(job._delivery._bells))
+            until(lambda: bool(job._delivery._bells))
             signal.pthread_kill(main, signal.SIGINT)
 
         presser = threading.Thread(target=press)

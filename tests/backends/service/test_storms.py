@@ -54,7 +54,6 @@ PROMPTS = pool()
 
 @pytest.fixture(scope="module")
 def alone() -> dict[str, list[Answer]]:
-    """The answers of each kind, each prompt served by itself."""
     backend = load_backend(MODEL, policy="fcfs", cache_tokens=4096, max_num_seqs=1)
     found = {}
     for kind, (sampling, scored) in KINDS.items():

@@ -26,6 +26,11 @@ MODEL = "anthropic:claude-sonnet-5"
 ASKED = "SELECT LLM('Is it good?', films.*) AS good FROM films"
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "run.db"
+
+
 @pytest.fixture(autouse=True)
 def _wide(relquery: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "180")
@@ -63,8 +68,7 @@ def yes(sent: object) -> str:
     "model",
     [MODEL, pytest.param("openai:gpt-4o-mini", marks=pytest.mark.long), "openai:gpt-6-luna"],
 )
-def test_what_was_read_as_planned_is_no_miss(relquery: Run, tmp_path: Path, model: str) -> None:
-    path = tmp_path / "run.db"
+def test_what_was_read_as_planned_is_no_miss(relquery: Run, path: Path, model: str) -> None:
     ask(Standin(answer=yes), path, films(3, 4), model)
     run, causes = diagnosed(relquery, path)
     assert (run["answers"], run["readers"], run["hits"]) == (12, 9, 9)
@@ -89,7 +93,6 @@ class Together:
 
 @pytest.fixture(scope="module")
 def missed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A ledger with three missed hits."""
     path, standin = tmp_path_factory.mktemp("missed") / "run.db", Standin(answer=yes)
     standin.sleep = Together(standin, 4)
     ask(standin, path, films(1, 4), max_concurrency=4)
@@ -104,16 +107,13 @@ def test_requests_that_go_out_together_all_write(relquery: Run, missed: Path) ->
     assert run["usd"] == pytest.approx(run["missed_tokens"] * (2.50 - 0.20) / 1e6)
 
 
-def test_what_the_provider_drops_is_evicted(relquery: Run, tmp_path: Path) -> None:
-    path = tmp_path / "run.db"
+def test_what_the_provider_drops_is_evicted(relquery: Run, path: Path) -> None:
     account = Account(Counter(pieces), capacity=2000)  # tokens: room for one film
     ask(Standin(account, answer=yes), path, films(3, 2))
-    _, causes = diagnosed(relquery, path)
-    assert set(causes) == {"evicted"}
+    assert set(diagnosed(relquery, path)[1]) == {"evicted"}
 
 
-def test_prefixes_below_the_minimum_share_in_vain(relquery: Run, tmp_path: Path) -> None:
-    path = tmp_path / "run.db"
+def test_prefixes_below_the_minimum_share_in_vain(relquery: Run, path: Path) -> None:
     ask(Standin(answer=yes), path, films(2, 3, 400))
     run, causes = diagnosed(relquery, path)
     assert causes == {"below the minimum": 6}
@@ -127,8 +127,7 @@ def test_prefixes_below_the_minimum_share_in_vain(relquery: Run, tmp_path: Path)
 def test_a_given_order_is_named_where_another_shares(relquery: Run, tmp_path: Path) -> None:
     path = tmp_path / "run.db"
     ask(Standin(answer=yes), path, films(2, 3), order="original")
-    _, causes = diagnosed(relquery, path)
-    assert causes == {"order pinned": 6}
+    assert diagnosed(relquery, path)[1] == {"order pinned": 6}
     short = tmp_path / "short.db"
     ask(Standin(answer=yes), short, films(2, 3, 400), order="original")
     assert diagnosed(relquery, short)[1] == {"below the minimum": 6}
@@ -165,8 +164,7 @@ def test_what_is_not_expected_or_not_reported_is_no_miss(
 def test_it_shows_and_exports_what_is_found(relquery: Run, tmp_path: Path, missed: Path) -> None:
     for ending in ("csv", "json", "parquet"):
         output = tmp_path / f"misses.{ending}"
-        _, err = relquery("doctor", missed, "-o", output)
-        assert f"Wrote 4 rows to {output}." in err
+        assert f"Wrote 4 rows to {output}." in relquery("doctor", missed, "-o", output)[1]
     found = list(csv.DictReader((tmp_path / "misses.csv").read_text().splitlines()))
     assert [row["cause"] for row in found].count("concurrent first writes") == 3
     assert len({row["prefix"] for row in found}) == 1
@@ -188,5 +186,4 @@ def test_a_ledger_without_expectations_says_so(relquery: Run, tmp_path: Path) ->
     out, _ = relquery("doctor", str(path))
     assert "no hits were expected" in out
     assert "1 answer without an expectation" in out
-    _, err = relquery("doctor", str(tmp_path / "none.db"), code=1)
-    assert "does not exist" in err
+    assert "does not exist" in relquery("doctor", str(tmp_path / "none.db"), code=1)[1]

@@ -87,8 +87,7 @@ def test_added_options_win_or_are_refused(relquery: Run, chat: ChatServer, folde
     for option in (("-m", "openai:n"), ("--seed", "3"), ("SELECT 1",), ("-t", "x=t.csv")):
         _, err = relquery("resume", "run.db", *option, code=1)
         assert "cannot be given to `relquery resume`" in err
-    _, err = relquery("resume", "run.db", "--no-such", "3", code=2)
-    assert "--no-such" in err
+    assert "--no-such" in relquery("resume", "run.db", "--no-such", "3", code=2)[1]
     assert len(runs()) == 1
     out, _ = relquery("resume", "run.db", "-f", "json", "--allow-errors")
     assert [row["up"] for row in json.loads(out)["rows"]] == ["yes", None, "yes"]
@@ -132,8 +131,7 @@ def test_a_query_with_an_error_is_stopped(relquery: Run, chat: ChatServer, folde
     start(relquery, code=1)
     assert [run.state for run in runs()] == [State.STOPPED]
     chat.answer = lambda body: completion("now")
-    out, _ = relquery("resume", "run.db", "-f", "csv")
-    assert out.count("now") == 3
+    assert relquery("resume", "run.db", "-f", "csv")[0].count("now") == 3
 
 
 def test_a_killed_run_is_resumed(relquery: Run, chat: ChatServer, folder: Path) -> None:

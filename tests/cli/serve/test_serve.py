@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -103,48 +104,44 @@ def test_wrong_settings_are_told(words: tuple[str, ...], said: str) -> None:
         run("serve", *words)
 
 
-def test_the_command_says_where_it_serves_and_ends_with_0() -> None:
-    words = ("serve", "--model", "simulated:step=0.01", "--port", "0", "--served-model-name", "m")
+@contextmanager
+def served(model: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The process of the command, and where it says that it serves."""
+    words = ("serve", "--model", model, "--port", "0", "--served-model-name", "m")
     command = [sys.executable, "-m", "relquery", *words]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+    piped = subprocess.PIPE
+    with subprocess.Popen(command, stdout=piped, stderr=piped, text=True) as process:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
             found = re.search(r"Serving m at (http://127.0.0.1:\d+) \(policy shortest", line)
             assert found is not None, line
-            assert httpx.get(f"{found[1]}/health").json() == {"status": "ok", "model": "m"}
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(30) == 0
+            yield process, found[1]
         finally:
             process.kill()
+
+
+def test_the_command_says_where_it_serves_and_ends_with_0() -> None:
+    with served("simulated:step=0.01") as (process, url):
+        assert httpx.get(f"{url}/health").json() == {"status": "ok", "model": "m"}
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
 
 
 @pytest.mark.long
 def test_a_second_ctrl_c_ends_it_at_once_without_a_traceback() -> None:
     """The request that runs would take twenty seconds, for which the first one waits."""
-    words = ("serve", "--model", "simulated:step=0.05,length=400", "--served-model-name", "m")
-    command = [sys.executable, "-m", "relquery", *words, "--port", "0"]
     body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            found = re.search(r"at (http://127.0.0.1:\d+)", process.stdout.readline())
-            assert found is not None
-            url = f"{found[1]}/v1/chat/completions"
-            with httpx.stream("POST", url, json=body, timeout=60) as answer:
-                lines = answer.iter_lines()  # kept: without it the stream is closed
-                assert next(lines).startswith("data:")
-                process.send_signal(signal.SIGINT)
-                assert process.stderr is not None
-                assert any("stopping" in line for line in iter(process.stderr.readline, ""))
-                process.send_signal(signal.SIGINT)
-                left = process.stderr.read()
-            assert process.wait(15) == 130
-        finally:
-            process.kill()
+    with served("simulated:step=0.05,length=400") as (process, url):
+        asked = httpx.stream("POST", f"{url}/v1/chat/completions", json=body, timeout=60)
+        with asked as answer:
+            lines = answer.iter_lines()  # kept: without it the stream is closed
+            assert next(lines).startswith("data:")
+            process.send_signal(signal.SIGINT)
+            assert process.stderr is not None
+            assert any("stopping" in line for line in iter(process.stderr.readline, ""))
+            process.send_signal(signal.SIGINT)
+            left = process.stderr.read()
+        assert process.wait(15) == 130
     assert "Traceback" not in left
     assert left.splitlines()[-1] == "Interrupted."

@@ -31,7 +31,6 @@ def backend() -> FakeBackend:
 
 @pytest.fixture
 def loaded(monkeypatch: pytest.MonkeyPatch, backend: FakeBackend) -> list[str]:
-    """Names of the models that were loaded."""
     names: list[str] = []
 
     def load(model: str, options: object) -> FakeBackend:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from pathlib import Path
 
@@ -10,7 +11,11 @@ import duckdb
 import pytest
 
 from relquery.cli.shell.commands import COMMANDS
+from relquery.cli.shell.screen import Screen
 from relquery.cli.shell.session import Session
+from relquery.cli.shell.start import is_yes, run_entries
+from relquery.cli.sql.setup import Setup
+from relquery.demo.files import table_path
 from tests.cli.shell.conftest import Say
 from tests.serve.cases import cases
 from tests.sql.fakes import FakeBackend
@@ -25,11 +30,8 @@ def test_help_has_a_line_for_every_command(say: Say) -> None:
 
 
 @pytest.mark.parametrize(("typed", "said"), cases(__file__))
-def test_what_a_person_may_get_wrong_is_named_and_the_shell_goes_on(
-    say: Say, session: Session, typed: str, said: str
-) -> None:
-    _, err = say(typed)
-    assert said in " ".join(err.split())
+def test_what_is_wrong_is_named(say: Say, session: Session, typed: str, said: str) -> None:
+    assert said in " ".join(say(typed)[1].split())
     assert not session.is_over
 
 
@@ -65,17 +67,14 @@ def test_a_file_is_a_table_in_any_database(say: Say, session: Session, tmp_path:
         assert connection.execute("SELECT count(*) FROM kept").fetchone() == (2,)
 
 
-def test_a_wrong_database_leaves_the_present_one(
-    say: Say, session: Session, tmp_path: Path
-) -> None:
+def test_a_wrong_database_leaves_the_present(say: Say, session: Session, tmp_path: Path) -> None:
     say("CREATE TABLE kept (x INT);")
-    _, err = say(f".open {tmp_path}")
-    assert "Error" in err
+    assert "Error" in say(f".open {tmp_path}")[1]
     assert set(session.connection.tables()) == {"kept", "films"}
     assert "0" in say("SELECT count(*) FROM kept;")[0]
 
 
-def test_a_model_is_loaded_at_the_first_call(
+def test_a_model_is_loaded_when_it_is_asked(
     say: Say, loaded: list[str], backend: FakeBackend
 ) -> None:
     assert say(".model")[1] == "model: demo\n"
@@ -155,8 +154,7 @@ def test_a_pipe_that_nobody_reads_is_left(say: Say, session: Session, tmp_path: 
     reader.start()
     say(f".output {path}")
     reader.join()
-    _, err = say("SELECT 1 AS n; SELECT 2;")
-    assert "is no longer being read" in err
+    assert "is no longer being read" in say("SELECT 1 AS n; SELECT 2;")[1]
     assert "1" in say("SELECT 1 AS n;")[0]
 
 
@@ -193,8 +191,7 @@ def test_settings_are_shown(say: Say) -> None:
     assert (values["timer"], values["model"]) == ("on", "demo")
     assert say("SELECT 1;")[1].rstrip().endswith(" s")
     say(".rows 2")
-    shown = say("SELECT range AS n FROM range(9);")[0]
-    assert shown.splitlines()[-1] == "first 2 of 9 rows"
+    assert say("SELECT range AS n FROM range(9);")[0].splitlines()[-1] == "first 2 of 9 rows"
     assert say(".rows")[1] == "rows: 2\n"
 
 
@@ -203,3 +200,46 @@ def test_quit_ends_the_shell(say: Say, session: Session, typed: str) -> None:
     out, _ = say(typed)
     assert session.is_over
     assert "2" not in out
+
+
+PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "shell.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+_ENTRY = re.compile(r"^relquery> (.*(?:\n     \.\.\.> .*)*)\n", re.MULTILINE)
+
+
+class Answering:
+    """A person who says no."""
+
+    def read(self) -> str:
+        raise EOFError
+
+    def answer(self, question: str) -> str:
+        print(f"{question}n")
+        return "n"
+
+
+@pytest.mark.long
+def test_the_transcripts_are_true(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "150")
+    tables = {"movies": table_path("movies")}
+    setup = Setup("demo", {}, tables, ":memory:", "tree", None, 50, None, "tfidf", None, {})
+    session = Session.open(setup, Screen(), lambda question: is_yes(Answering(), question))
+    assert len(BLOCKS) == 2
+    for block in BLOCKS:
+        _, *parts = _ENTRY.split(block)
+        for typed, shown in zip(parts[::2], parts[1::2], strict=True):
+            run_entries(session, typed.replace("\n     ...> ", "\n"))
+            out, err = capsys.readouterr()
+            assert set(_lines(shown)) <= set(_lines(out + err)), out + err
+    session.close()
+
+
+def _lines(text: str) -> list[str]:
+    return [" ".join(line.split()) for line in text.splitlines()]
+
+
+def test_every_command_is_on_the_page() -> None:
+    table = "".join(line for line in PAGE.splitlines() if line.startswith("| `."))
+    assert set(re.findall(r"`(\.\w+)", table)) == set(COMMANDS)

@@ -1,10 +1,13 @@
-"""What Tab offers."""
+"""Typed text: what Tab offers, and how it becomes statements and dot-commands."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import duckdb
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import to_plain_text
@@ -12,6 +15,7 @@ from prompt_toolkit.formatted_text import to_plain_text
 from relquery.cli.shell.colours import SqlLexer
 from relquery.cli.shell.completion import ShellCompleter
 from relquery.cli.shell.scope import named
+from relquery.cli.shell.split import entries, is_whole, pieces
 from relquery.cli.shell.vocabulary import FUNCTIONS
 from relquery.sql import names
 from tests.serve.cases import cases
@@ -35,7 +39,7 @@ def offered(text: str) -> list[str]:
     return [one.text for one in COMPLETER.get_completions(document, CompleteEvent())]
 
 
-@pytest.mark.parametrize(("text", "words"), cases(__file__))
+@pytest.mark.parametrize(("text", "words"), cases(__file__, "offered"))
 def test_words_that_fit_are_offered(text: str, words: list[str]) -> None:
     assert offered(text) == words
 
@@ -60,8 +64,7 @@ def test_files_are_offered_to_commands(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_keyword_after_a_table_is_no_alias() -> None:
-    found = named("SELECT 1 FROM movies WHERE tickets", TABLES)
-    assert set(found) == {"movies", "tickets"}
+    assert set(named("SELECT 1 FROM movies WHERE tickets", TABLES)) == {"movies", "tickets"}
     assert set(named("FROM 'movies' -- tickets", TABLES)) == set()
 
 
@@ -76,3 +79,30 @@ def test_sql_is_coloured_over_several_lines() -> None:
     assert styles["-- y"] == "class:sql.comment"
     assert line(3) == []
     assert SqlLexer().lex_document(Document(".mode csv"))(0) == [("class:command", ".mode csv")]
+
+
+@pytest.mark.parametrize(("text", "whole", "rest"), cases(__file__, "cut"))
+def test_a_text_is_cut_where_duckdb_would_cut_it(text: str, whole: list[str], rest: str) -> None:
+    assert entries(text) == (whole, rest)
+    assert is_whole(text) == (not rest)
+
+
+PIECES = ("SELECT 1", ";", "'a;''b'", '"c;"', "/* ; */", "-- ;\n", "$$ ; $$", "e'\\';'", "1", "\n")
+PARTS = st.sampled_from((*PIECES, " AS "))
+
+
+@given(st.lists(PARTS, max_size=8))
+def test_the_pieces_of_a_text_are_the_text(parts: list[str]) -> None:
+    text = "".join(parts)
+    assert "".join(text[piece.start : piece.stop] for piece in pieces(text)) == text
+
+
+@given(st.lists(PARTS, max_size=8))
+def test_what_duckdb_parses_is_cut_into_as_many_statements(parts: list[str]) -> None:
+    text = " ".join(parts) + "\n;"
+    try:
+        parsed = duckdb.extract_statements(text)
+    except duckdb.Error:
+        return
+    whole, rest = entries(text)
+    assert (len(whole), rest) == (len(parsed), "")

@@ -123,7 +123,7 @@ def test_loading_a_model_ends_at_a_second_ctrl_c_alone(presses: int, is_done: bo
     assert heard == ["heard", "done"][: 1 + is_done]
 
 
-def test_our_mistake_ends_nothing(
+def test_our_fault_ends_nothing(
     say: Say, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def breaks(*given: object) -> None:
@@ -163,7 +163,11 @@ def test_columns_in_a_narrow_terminal_are_lines(say: Say, monkeypatch: pytest.Mo
     assert "prompt" in err
 
 
-def test_a_dumb_terminal_gets_lines(session: Session, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dumb_terminal_gets_lines(
+    session: Session, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    assert isinstance(open_reader(InMemoryHistory, completer(session)), LineReader)
     lines = iter(["SELECT 'a", "b' AS n", ";", ".explain on", "SELECT LLM('up', 1);", "yes"])
     prompts = []
 
@@ -177,17 +181,9 @@ def test_a_dumb_terminal_gets_lines(session: Session, capsys: pytest.CaptureFixt
     reader = LineReader(line)
     session.ask = partial(is_yes, reader)
     converse(session, reader)
-    out, _ = capsys.readouterr()
-    assert "a\\nb" in out
+    assert "a\\nb" in capsys.readouterr()[0]
     assert prompts[:4] == ["relquery> ", "     ...> ", "     ...> ", "relquery> "]
     assert "Send 1 call? [y/N] " in prompts
-
-
-def test_the_terminal_decides_how_lines_are_read(
-    monkeypatch: pytest.MonkeyPatch, session: Session
-) -> None:
-    monkeypatch.setenv("TERM", "dumb")
-    assert isinstance(open_reader(InMemoryHistory, completer(session)), LineReader)
 
 
 def test_options_are_those_of_the_command(setup: Setup, loaded: list[str]) -> None:

@@ -20,6 +20,7 @@ from relquery.ledger.caching.summary import Group, examine
 from relquery.ledger.records.pruning import prune
 from relquery.ledger.records.reading import Filter, opened
 from relquery.prompt import Answer, Finish, Sampling, Span
+from tests.serve.cases import cases
 
 MARKED = Plan(b"1" * 16, 1024, 1, True, 300.0, 2.0, 2.5, 0.2)
 AUTOMATIC = Plan(b"2" * 16, 1024, 128, False, 300.0, 2.0, 2.0, 0.2)
@@ -93,30 +94,18 @@ def test_a_prompt_that_reads_what_was_written_before_is_a_hit(tmp_path: Path) ->
 
 
 def test_a_miss_has_the_cause_that_the_facts_tell(tmp_path: Path) -> None:
-    hour, plain = replace(MARKED, lifetime=3600.0), Plan(b"3" * 16)
-    silent, failed = replace(WRITER, written=0), replace(WRITER, error="HTTP 500")
-    cases = [
-        (MARKED, WRITER, Asked(0.5, 2, written=1500), Cause.CONCURRENT),
-        (MARKED, WRITER, Asked(302, 303), Cause.EXPIRED),
-        (MARKED, WRITER, Asked(300, 303), Cause.EVICTED),
-        (AUTOMATIC, silent, Asked(2, 3), Cause.EVICTED),
-        (hour, WRITER, Asked(302, 303), Cause.EVICTED),
-        (MARKED, silent, Asked(2, 3), Cause.UNWRITTEN),
-        (MARKED, failed, Asked(2, 3), Cause.FAILED),
-        (MARKED, WRITER, Asked(None, 3), Cause.UNKNOWN),
-        (MARKED, WRITER, Asked(2, 3, writer=7, told=False), Cause.UNREPORTED),
-        (AUTOMATIC, WRITER, Asked(2, 3, 1280), Cause.MERGED),
-        (MARKED, WRITER, Asked(2, 3, tokens=900), Cause.BELOW),
-        (MARKED, WRITER, Asked(2, 3, why="below", shared=900), Cause.BELOW),
-        (MARKED, WRITER, Asked(2, 3, why="pinned", shared=900), Cause.PINNED),
-        (MARKED, WRITER, Asked(2, 3, why="little"), Cause.LITTLE),
-        (plain, replace(WRITER, why="unpriced"), Asked(2, 3, why="batch"), Cause.BATCH),
-    ]
-    for number, (plan, writer, reader, cause) in enumerate(cases):
+    plans = {
+        "marked": MARKED,
+        "automatic": AUTOMATIC,
+        "hour": replace(MARKED, lifetime=3600.0),
+        "plain": Plan(b"3" * 16),
+    }
+    for number, (plan, written, (sent, came, more), cause) in enumerate(cases(__file__)):
         (tmp_path / str(number)).mkdir()
-        findings, group = found(tmp_path / str(number), plan, writer, reader)
-        assert (number, findings[1].cause) == (number, cause)
-        assert group.causes[cause].answers == 1
+        asked = replace(WRITER, **written), Asked(sent, came, **more)
+        findings, group = found(tmp_path / str(number), plans[plan], *asked)
+        assert (number, findings[1].cause) == (number, Cause[cause])
+        assert group.causes[Cause[cause]].answers == 1
     findings, _ = found(tmp_path, MARKED, Asked(2, 3, writer=7))
     assert findings[0].cause is Cause.UNKNOWN, "nobody has written it in this ledger"
 
@@ -164,8 +153,7 @@ def test_an_automatic_cache_serves_whole_steps(tmp_path: Path) -> None:
     assert [each.cause for each in findings[1:]] == [None, None]
 
 
-def test_an_answer_that_came_after_a_failure_is_what_counts(tmp_path: Path) -> None:
-    path = tmp_path / "l.db"
+def test_an_answer_that_came_after_a_failure_is_what_counts(path: Path) -> None:
     store(path, MARKED, [WRITER, Asked(2, 3, error="HTTP 500")])
     (_, second), _ = examine(path, Filter())
     assert (second.cause, second.expected) == (None, 0), "what has no answer has read nothing"
@@ -174,8 +162,7 @@ def test_an_answer_that_came_after_a_failure_is_what_counts(tmp_path: Path) -> N
     assert (group.answers, group.hits) == (2, 1)
 
 
-def test_filters_leave_out_answers_and_not_what_tells_of_them(tmp_path: Path) -> None:
-    path = tmp_path / "l.db"
+def test_filters_leave_out_answers_and_not_what_tells_of_them(path: Path) -> None:
     store(path, MARKED, [WRITER, Asked(0.5, 2)])
     (one,), _ = examine(path, Filter(since=1.5))
     assert one.cause is Cause.CONCURRENT
@@ -183,8 +170,7 @@ def test_filters_leave_out_answers_and_not_what_tells_of_them(tmp_path: Path) ->
         examine(path, Filter(model="other"))
 
 
-def test_pruning_takes_expectations_with_their_answers(tmp_path: Path) -> None:
-    path = tmp_path / "l.db"
+def test_pruning_takes_expectations_with_their_answers(path: Path) -> None:
     store(path, MARKED, [WRITER, Asked(2, 3, 1500)])
     prune(path, Filter(before=2.0))
     (one,), _ = examine(path, Filter())
@@ -192,12 +178,10 @@ def test_pruning_takes_expectations_with_their_answers(tmp_path: Path) -> None:
     prune(path, Filter(before=20.0))
     with closing(Ledger.open(path)) as ledger:
         for table in ("expected", "plans"):
-            count = ledger.connection.execute(f"SELECT count(*) FROM {table}").fetchone()
-            assert count == (0,)
+            assert ledger.connection.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
 
 
-def test_a_file_without_expectations_counts_its_answers_and_gets_some(tmp_path: Path) -> None:
-    path = tmp_path / "l.db"
+def test_a_file_without_expectations_counts_its_answers_and_gets_some(path: Path) -> None:
     with closing(Ledger.open(path)) as ledger:
         ledger.put([(b"k", Answer("x", Finish.STOP))])
     assert examine(path, Filter()) == ([], [Group(None, None, unplanned=1)])
@@ -209,8 +193,7 @@ def test_a_file_without_expectations_counts_its_answers_and_gets_some(tmp_path: 
     ]
 
 
-def test_a_file_with_facts_alone_is_read_and_written_as_before(tmp_path: Path) -> None:
-    path = tmp_path / "l.db"
+def test_a_file_with_facts_alone_is_read_and_written_as_before(path: Path) -> None:
     store(path, MARKED, [WRITER, Asked(2, 3, 1500)], foresees=False)
     assert examine(path, Filter()) == ([], [Group(1, "openai:m", unplanned=2)])
     store(path, AUTOMATIC, [replace(WRITER, written=0), Asked(2, 3)])

@@ -154,8 +154,8 @@ def _refused(server: Running) -> dict[str, float]:
 
 def _within_seconds(server: Running, key: str, status: int) -> bool:
     until = time.monotonic() + 10
-    while time.monotonic() < until:
-        if ask(server, key, text="Hi").status_code == status:
-            return True
+    while (found := ask(server, key, text="Hi").status_code) != status:
+        if time.monotonic() > until:
+            return False
         time.sleep(0.1)
-    return False
+    return found == status

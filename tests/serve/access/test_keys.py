@@ -27,6 +27,11 @@ from tests.serve.cases import cases
 SECRET = "rq-alice"
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "keys.json"
+
+
 def made(name: str = "alice", secret: str = SECRET, **more: object) -> Key:
     return Key(name, str(more.pop("tenant", name)), hash_of(secret), secret[:7], **more)  # type: ignore[arg-type]
 
@@ -35,8 +40,8 @@ def bearer(secret: str) -> list[tuple[bytes, bytes]]:
     return [(b"authorization", f"Bearer {secret}".encode())]
 
 
-def test_a_file_of_keys_is_its_owners_alone_and_has_no_key(tmp_path: Path) -> None:
-    path, secret = tmp_path / "keys.json", new_key()
+def test_a_file_of_keys_is_its_owners_alone_and_has_no_key(tmp_path: Path, path: Path) -> None:
+    secret = new_key()
     assert len(secret) == 3 + 43  # 256 bits
     assert len({new_key() for _ in range(100)}) == 100
     write_keys(path, [made(secret=secret, weight=2.0)])
@@ -47,12 +52,12 @@ def test_a_file_of_keys_is_its_owners_alone_and_has_no_key(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("content", "said"), cases(__file__))
-def test_a_wrong_file_is_told(tmp_path: Path, content: str, said: str) -> None:
+def test_a_wrong_file_is_told(path: Path, content: str, said: str) -> None:
     with pytest.raises(ConfigError, match="relquery keys add"):
-        read_keys(tmp_path / "keys.json")
-    (tmp_path / "keys.json").write_text(content)
+        read_keys(path)
+    path.write_text(content)
     with pytest.raises(ConfigError, match=said):
-        read_keys(tmp_path / "keys.json")
+        read_keys(path)
 
 
 def test_two_keys_of_a_tenant_have_one_weight() -> None:
@@ -62,9 +67,9 @@ def test_two_keys_of_a_tenant_have_one_weight() -> None:
         weights_of([*both, made("c", tenant="t", weight=3.0)])
 
 
-def test_only_a_known_key_opens_the_gate_by_either_header(tmp_path: Path) -> None:
-    write_keys(tmp_path / "keys.json", [made(tenant="t", operator=True), made("b", "rq-b")])
-    gate = KeyGate(tmp_path / "keys.json")
+def test_only_a_known_key_opens_the_gate_by_either_header(path: Path) -> None:
+    write_keys(path, [made(tenant="t", operator=True), made("b", "rq-b")])
+    gate = KeyGate(path)
     for headers in (bearer(SECRET), [(b"x-api-key", SECRET.encode())]):
         asker = gate.asker(headers)
         assert (asker.tenant, asker.name, asker.operator) == ("t", "alice", True)
@@ -77,18 +82,17 @@ def test_only_a_known_key_opens_the_gate_by_either_header(tmp_path: Path) -> Non
         assert caught.value.headers["WWW-Authenticate"] == "Bearer"
 
 
-def test_a_key_expires(tmp_path: Path) -> None:
-    write_keys(tmp_path / "keys.json", [made(expires="2031-05-01")])
+def test_a_key_expires(path: Path) -> None:
+    write_keys(path, [made(expires="2031-05-01")])
     moment = instant("2031-04-30T23:59:59")
-    gate = KeyGate(tmp_path / "keys.json", lambda: moment)
+    gate = KeyGate(path, lambda: moment)
     assert gate.asker(bearer(SECRET)).name == "alice"
     moment = datetime(2031, 5, 1, tzinfo=UTC)
     with pytest.raises(HttpError, match="has expired"):
         gate.asker(bearer(SECRET))
 
 
-def test_a_changed_file_is_read_and_a_broken_one_changes_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "keys.json"
+def test_a_changed_file_is_read_and_a_broken_one_changes_nothing(path: Path) -> None:
     write_keys(path, [made()])
     gate = KeyGate(path)
     write_keys(path, [made("b", "rq-b")])
@@ -128,9 +132,9 @@ def test_tokens_are_charged_afterwards_and_a_debt_delays_the_next_request() -> N
     rates.admit()
 
 
-def test_a_key_keeps_its_debt_when_the_file_is_read_again(tmp_path: Path) -> None:
+def test_a_key_keeps_its_debt_when_the_file_is_read_again(path: Path) -> None:
     """What was begun with it goes on with its limits, while it is valid."""
-    path, now = tmp_path / "keys.json", datetime(2030, 1, 1, tzinfo=UTC)
+    now = datetime(2030, 1, 1, tzinfo=UTC)
     ours = made(tokens_per_minute=5)
     write_keys(path, [ours])
     gate = KeyGate(path, lambda: now)

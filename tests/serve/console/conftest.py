@@ -16,14 +16,12 @@ PROGRAMS = ("chromium", "chromedriver")
 
 @pytest.fixture(scope="session")
 def console_url() -> Iterator[str]:
-    """Of a server whose SQL routes are those of the stand-in."""
     with stand_in.started() as found:
         yield found.url
 
 
 @pytest.fixture(scope="session")
 def driver() -> Iterator[webdriver.Chrome]:
-    """Headless Chromium."""
     found = needed(*PROGRAMS)
     options = webdriver.ChromeOptions()
     options.binary_location = found["chromium"]

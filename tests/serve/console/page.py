@@ -22,7 +22,6 @@ class Page:
         self.driver, self.url = driver, url
 
     def open(self, view: str = "sql") -> None:
-        """Load the page anew, at one of its views."""
         self.driver.get("about:blank")
         self.driver.get(f"{self.url}/#{view}")
         self.wait(lambda: "Connecting" not in self.text("facts"))
@@ -57,7 +56,6 @@ class Page:
         self.at(name).click()
 
     def write(self, name: str, text: str) -> None:
-        """In place of what a field has."""
         field = self.at(name)
         field.clear()
         field.send_keys(text)
@@ -67,7 +65,6 @@ class Page:
         self.driver.switch_to.active_element.send_keys(*keys)
 
     def run(self, query: str) -> None:
-        """Run a query by the keyboard."""
         self.write("query", query)
         self.press(Keys.CONTROL, Keys.ENTER)
 
@@ -75,7 +72,6 @@ class Page:
         return self.driver.execute_script(code)
 
     def wait(self, holds: Callable[[], object], patience: float = PATIENCE) -> None:
-        """Until something holds."""
         until = time.monotonic() + patience
         while True:
             try:

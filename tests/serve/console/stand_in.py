@@ -10,6 +10,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -27,9 +28,7 @@ KEY = "sesame"
 NASTY = '<img src=x onerror="document.title=1">'
 """A value that must be shown as text."""
 
-STAGE = {"name": "filter 1", "expression": "AI_FILTER('Is {reviewcontent} positive?')",
-         "rows": 2000, "calls": 1480, "ledger_hits": 120, "prompt_tokens": 222_000,
-         "cached_tokens": 168_720, "output_tokens": 1480, "seconds": 3.4}  # fmt: skip
+DATA = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 
 router = APIRouter()
 
@@ -66,35 +65,18 @@ async def left(request: Request) -> int:
 
 
 @router.get("/v1/tables")
-async def tables() -> dict[str, Any]:
-    reviews = {"reviewcontent": "VARCHAR", "critic": "VARCHAR", "movietitle": "VARCHAR",
-               "genre": "VARCHAR", "year": "BIGINT"}  # fmt: skip
-    tickets = {"message": "VARCHAR", "ticketid": "BIGINT", "product": "VARCHAR"}
-    data = [_table("movies", 1536, reviews), _table("tickets", 1482, tickets)]
-    return {"object": "list", "data": data}
-
-
-def _table(name: str, rows: int, columns: dict[str, str]) -> dict[str, Any]:
-    listed = [{"name": column, "type": kind} for column, kind in columns.items()]
-    return {"name": name, "schema": "main", "rows": rows, "columns": listed}
+async def tables() -> Any:
+    return DATA["tables"]
 
 
 @router.post("/v1/sql/explain")
-async def explain(body: Query) -> dict[str, Any]:
+async def explain(body: Query) -> Any:
     _check(body)
     if "plain" in body.query:
         return {"text": "SEQ_SCAN movies", "stages": [{"explain_key": "physical_plan"}]}
-    hit_rate = 0.31 if body.order == "original" else 0.72
-    unknown = {"rows": None, "calls": None, "from_ledger": None, "prompt_tokens": None,
-               "hit_rate": None, "seconds": None, "counts": None}  # fmt: skip
-    stages = [
-        {"stage": "filter 1", "rows": 1536, "calls": 1210, "from_ledger": 0, "counts": "at most",
-         "prompt_tokens": 181_500, "hit_rate": hit_rate, "seconds": 14.2, "hint": None,
-         "note": "the guard asks 50 of them a second time", "prompt": "Is it positive?"},
-        {"stage": "select 2", "prompt": "Why?", "hint": None, "note": None, **unknown},
-    ]  # fmt: skip
-    text = "2 LLM expressions, tree order\nstage     rows   calls\nfilter 1  1,536  1,210"
-    return {"text": text, "stages": stages}
+    first, second = DATA["plan"]["stages"]
+    first = first | {"hit_rate": 0.31 if body.order == "original" else 0.72}
+    return DATA["plan"] | {"stages": [first, second]}
 
 
 @router.post("/v1/sql")
@@ -128,18 +110,14 @@ async def _lines(body: Query) -> AsyncIterator[str]:
     if "broken" in body.query:
         yield _line("error", error={"message": "The engine's process ended. Ask again."})
         return
-    columns = [("movietitle", "VARCHAR"), ("year", "BIGINT"), ("score", "DOUBLE"),
-               ("mood", "VARCHAR"), ("review", "VARCHAR")]  # fmt: skip
-    yield _line("columns", columns=[{"name": name, "type": kind} for name, kind in columns])
+    yield _line("columns", columns=DATA["columns"])
     for start in range(0, ROWS, 500):
         yield _line("rows", rows=[_row(number) for number in range(start, start + 500)])
-    yield _line("report", report={"stages": [STAGE], "seconds": 3.42})
-    missing = {"row": 7, "stage": "filter 1", "error": "The answer was cut off after 256 tokens.",
-               "inputs": {"reviewcontent": "A slow start"}}  # fmt: skip
+    yield _line("report", report=DATA["report"])
     if body.record:
         stage = {"stage": "filter 1", "sent": 1480, "prompts": _prompts()}
         yield _line("recording", recording=[stage])
-    yield _line("errors", errors=[missing])
+    yield _line("errors", errors=[DATA["missing"]])
 
 
 def _row(number: int) -> list[Any]:

@@ -20,7 +20,6 @@ LONG = BODY | {"stream": True, "n": 3, "max_tokens": 400}
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A server with two tenants."""
     path = tmp_path_factory.mktemp("keys") / "keys.json"
     names = ("ann", "bob", "ops")
     keys = (Key(each, each, hash_of(f"rq-{each}"), "rq-", operator=each == "ops") for each in names)
@@ -42,7 +41,7 @@ def test_nothing_that_another_tenant_does_changes_what_a_tenant_sees(shared: Run
     short = BODY | {"max_tokens": 2}
     assert httpx.post(url, json=short, headers=ANN, timeout=60).status_code == 200
     with httpx.stream("POST", url, json=LONG, headers=ANN, timeout=60) as answer:
-        lines = answer.iter_lines()
+        lines = answer.iter_lines()  # kept: without it the stream is closed
         assert next(lines).startswith("data:")
         assert state(shared, BOB) == before
         own, all_ = state(shared, ANN), state(shared, OPS)

@@ -69,16 +69,17 @@ POST = b"POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\n"
 
 
 def test_a_request_that_does_not_come_is_waited_for_no_longer() -> None:
-    for parts in ((), (b"GE",), (b"GET / HTTP/1.1\r\nX: 1",), (POST,), (POST, b"a")):
-        assert asyncio.run(_talk(*parts)).startswith(b"HTTP/1.1 408 ")
-    drops = [bytes([each]) for each in b"GET / HTTP/1.1"]  # of a head, which must come in time, too
-    assert asyncio.run(_talk(*drops, pause=0.05)).startswith(b"HTTP/1.1 408 ")
+    async def answers() -> list[bytes]:
+        drops = [bytes([each]) for each in b"GET / HTTP/1.1"]  # the head must come in time, too
+        halves = [(), (b"GE",), (b"GET / HTTP/1.1\r\nX: 1",), (POST,), (POST, b"a")]
+        return await asyncio.gather(*(_talk(*each) for each in halves), _talk(*drops, pause=0.05))
+
+    assert [each[:13] for each in asyncio.run(answers())] == [b"HTTP/1.1 408 "] * 6
 
 
 def test_a_body_may_take_long_as_long_as_it_comes() -> None:
     found = asyncio.run(_talk(POST, b"a", b"b", b"c", pause=0.12))
-    assert found.startswith(b"HTTP/1.1 200 ")
-    assert found.endswith(b"\r\n\r\n3")
+    assert (found[:13], found[-5:]) == (b"HTTP/1.1 200 ", b"\r\n\r\n3")
 
 
 @pytest.mark.parametrize("size", [4, 20])
@@ -104,11 +105,6 @@ def test_what_follows_a_body_without_end_is_refused() -> None:
 
 PATIENCE = 0.3
 HEADERS = [(b"host", b"localhost"), (b"content-type", b"application/json")]
-
-
-async def _measured(scope: Scope, receive: Receive, send: Send) -> None:
-    body = await Request(scope, receive).body()
-    await PlainTextResponse(str(len(body)))(scope, receive, send)
 
 
 async def answered(app: Any, drops: int, pause: float, path: str = "/") -> tuple[Message, bytes]:
@@ -153,13 +149,10 @@ def test_a_body_that_comes_in_time_is_read_and_then_no_more_is_timed() -> None:
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
         while (await receive())["more_body"]:
             pass
-        await asyncio.sleep(PAUSED)
+        await asyncio.sleep(2 * PATIENCE)
         await receive()  # as when it waits for the client to leave
         await PlainTextResponse("ok")(scope, receive, send)
 
     start, body = asyncio.run(answered(slow, 3, 0.01))
     assert (start["status"], body) == (200, b"ok")
-    assert asyncio.run(answered(_measured, 3, 0.01))[1] == b"3"
-
-
-PAUSED = 2 * PATIENCE
+    assert asyncio.run(answered(_length, 3, 0.01))[1] == b"3"

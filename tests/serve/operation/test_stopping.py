@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import signal
-import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import httpx
@@ -27,35 +27,14 @@ LONG: dict[str, Any] = {
 SHORT = {"model": "demo", "max_tokens": 4, "messages": [{"role": "user", "content": "Hi"}]}
 
 
-class Stream:
-    """A request that is read on a thread. began: once its first piece has come."""
-
-    def __init__(self, server: Running, body: dict[str, Any]) -> None:
-        self.events: list[str] = []
-        self.error: Exception | None = None
-        self.began = threading.Event()
-        self._url, self._body = f"{server.url}/v1/chat/completions", body
-        self._thread = threading.Thread(target=self._read)
-        self._thread.start()
-
-    def _read(self) -> None:
-        try:
-            with httpx.stream("POST", self._url, json=self._body, timeout=60) as found:
-                for line in found.iter_lines():
-                    if line:
-                        self.events.append(line.removeprefix("data: "))
-                    if len(self.events) > 2:
-                        self.began.set()
-        except Exception as error:
-            self.error = error
-        self.began.set()
-
-    def end(self) -> list[str]:
-        """All events, once the stream has ended as HTTP wants it."""
-        self._thread.join(60)
-        assert not self._thread.is_alive()
-        assert self.error is None
-        return self.events
+@contextmanager
+def streamed(server: Running, body: dict[str, Any]) -> Iterator[Iterator[str]]:
+    """The further events of an answer whose first ones have come."""
+    url = f"{server.url}/v1/chat/completions"
+    with httpx.stream("POST", url, json=body, timeout=60) as found:
+        events = (line.removeprefix("data: ") for line in found.iter_lines() if line)
+        assert all(next(events) for _ in range(3))
+        yield events
 
 
 def post(server: Running, body: dict[str, Any]) -> httpx.Response:
@@ -70,12 +49,10 @@ def slow() -> Iterator[Process]:
 
 
 def test_a_killed_engine_breaks_what_runs_and_serves_what_comes_later(slow: Process) -> None:
-    stream = Stream(slow, LONG)
-    stream.began.wait(60)
-    (engine,) = [each for each in psutil.Process(slow.process.pid).children() if _is_engine(each)]
-    engine.send_signal(signal.SIGKILL)
-    last = json.loads(stream.end()[-1])
-    assert last["error"]["code"] == "engine_ended"
+    with streamed(slow, LONG) as events:
+        (engine,) = filter(_is_engine, psutil.Process(slow.process.pid).children())
+        engine.send_signal(signal.SIGKILL)
+        assert json.loads([*events][-1])["error"]["code"] == "engine_ended"
     assert httpx.get(f"{slow.url}/health/live").status_code == 200
     assert post(slow, SHORT).status_code == 200
     page = httpx.get(f"{slow.url}/metrics").text
@@ -83,28 +60,27 @@ def test_a_killed_engine_breaks_what_runs_and_serves_what_comes_later(slow: Proc
     assert 'relquery_errors_total{kind="engine_ended",tenant=""} 1.0' in page
 
     # The same server: what still runs when it is stopped ends with an error, too.
-    stream = Stream(slow, LONG)
-    stream.began.wait(60)
-    slow.process.send_signal(signal.SIGTERM)
-    time.sleep(0.2)
-    assert httpx.get(f"{slow.url}/health").status_code == 503
-    refused = post(slow, SHORT)
-    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "stopping")
-    last = json.loads(stream.end()[-1])
-    assert last["error"]["code"] == "stopping"
+    with streamed(slow, LONG) as events:
+        slow.process.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        assert httpx.get(f"{slow.url}/health").status_code == 503
+        refused = post(slow, SHORT)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "stopping")
+        assert json.loads([*events][-1])["error"]["code"] == "stopping"
     assert slow.process.wait(30) == 0
 
 
 def test_running_requests_end_before_a_stopped_server_does() -> None:
-    with inside(MODEL, names=("demo",), grace=30, origins=ORIGINS) as found:
-        asked = {"Origin": ORIGINS[0], "Access-Control-Request-Method": "POST"}
-        asked |= {"Access-Control-Request-Headers": "authorization"}
-        allowed = httpx.options(f"{found.url}/v1/chat/completions", headers=asked)
-        assert allowed.status_code == 200
-        assert allowed.headers["access-control-allow-origin"] == ORIGINS[0]
-        stream = Stream(found, {**SHORT, "stream": True, "max_tokens": 64})
-        stream.began.wait(60)
-    assert stream.end()[-1] == "[DONE]"
+    with ExitStack() as afterwards:
+        with inside(MODEL, names=("demo",), grace=30, origins=ORIGINS) as found:
+            asked = {"Origin": ORIGINS[0], "Access-Control-Request-Method": "POST"}
+            asked |= {"Access-Control-Request-Headers": "authorization"}
+            allowed = httpx.options(f"{found.url}/v1/chat/completions", headers=asked)
+            assert allowed.status_code == 200
+            assert allowed.headers["access-control-allow-origin"] == ORIGINS[0]
+            body = SHORT | {"stream": True, "max_tokens": 64}
+            events = afterwards.enter_context(streamed(found, body))
+        assert [*events][-1] == "[DONE]"
 
 
 def _is_engine(process: psutil.Process) -> bool:

@@ -14,14 +14,12 @@ from tests.serve.conftest import Running
 
 @pytest.fixture
 def client(server: Running) -> Iterator[httpx.Client]:
-    """A client of the server that serves everybody."""
     with httpx.Client(base_url=server.url, timeout=120) as client:
         yield client
 
 
 @pytest.fixture(scope="session")
 def local() -> Iterator[Connection]:
-    """The model and a table of the server in this process."""
     with rq.connect("demo") as connection:
         connection.register("movies", rq.demo_table("movies"))
         yield connection

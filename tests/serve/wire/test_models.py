@@ -16,7 +16,6 @@ NAMES = ("demo", "some/model", "last")
 
 @pytest.fixture(scope="module")
 def named() -> Iterator[Running]:
-    """A server whose model has several names."""
     with inside("simulated:step=0.0005,length=4", names=NAMES) as found:
         yield found
 

@@ -24,6 +24,7 @@ from relquery.backends.provider.wires.providers import ANTHROPIC, GEMINI, OPENAI
 from relquery.errors import BudgetError, ConfigError, ModelError, PendingError
 from relquery.prompt import Answer, Sampling, Span
 from tests.backends.provider.batches.batch_server import BatchServer, Body, serving
+from tests.backends.provider.chat_server import completion, failure, message, question
 
 
 @pytest.fixture(params=[OPENAI, ANTHROPIC], ids=lambda each: each.name)
@@ -40,31 +41,18 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tries, "_PAUSES", (0.0, 0.0))
 
 
-def question(body: Body) -> str:
-    content: str = body["messages"][-1]["content"]
-    return content
-
-
 def replied(body: Body, text: str) -> Body:
-    if body["model"].startswith("claude"):
-        usage = {"input_tokens": 10, "output_tokens": 2}
-        return {
-            "id": "m", "type": "message", "role": "assistant", "model": body["model"],
-            "content": [{"type": "text", "text": text}], "stop_reason": "end_turn",
-            "stop_sequence": None, "usage": usage,
-        }  # fmt: skip
-    message = {"role": "assistant", "content": text}
-    choice = {"index": 0, "message": message, "finish_reason": "stop"}
-    usage = {"prompt_tokens": 10, "completion_tokens": 2}
-    return {"object": "chat.completion", "choices": [choice], "usage": usage}
+    reply = message(text) if body["model"].startswith("claude") else completion(text)
+    assert isinstance(reply.body, dict)
+    return reply.body
 
 
 def echo(body: Body) -> tuple[int, Body]:
     return 200, replied(body, f"<{question(body)}>")
 
 
-def failed(status: int, message: str) -> tuple[int, Body]:
-    return status, {"error": {"message": message, "type": "error", "code": None, "param": None}}
+def failed(status: int, words: str) -> tuple[int, Any]:
+    return status, failure(status, words).body
 
 
 def backend(server: BatchServer, path: Path, provider: Provider, **options: Any) -> BatchBackend:
@@ -124,7 +112,7 @@ def test_every_prompt_gets_its_own_answer(provider: Provider, ask: Ask) -> None:
     ("provider", "sampling", "name"),
     [(ANTHROPIC, {}, "temperature"), (OPENAI, {"temperature": 1.0, "top_k": 3}, "top_k")],
 )
-def test_settings_without_an_argument_in_the_sdk_are_in_the_body_itself(
+def test_settings_unknown_to_the_sdk_are_in_it(
     sampling: dict[str, Any], name: str, ask: Ask
 ) -> None:
     with serving(echo) as server:
@@ -173,9 +161,7 @@ def test_a_batch_whose_reply_is_lost_is_sent_once(refuse: str, ask: Ask) -> None
         assert len(server.batches) == 1
 
 
-def test_a_batch_of_others_is_not_taken_for_ours(
-    provider: Provider, ask: Ask, tmp_path: Path
-) -> None:
+def test_a_batch_of_others_is_not_taken(provider: Provider, ask: Ask, tmp_path: Path) -> None:
     with serving(echo, looks=1) as server:
         asked(backend(server, tmp_path / "others", provider), "xy")
         server.refuse = "hang up"

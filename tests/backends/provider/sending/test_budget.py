@@ -15,6 +15,7 @@ from relquery.backends.provider.sending.amounts import Amount
 from relquery.backends.provider.sending.budget import Purse, usd_of, warn_if_unpriced
 from relquery.errors import BudgetError, ConfigError
 from relquery.prompt import Sampling
+from tests.serve.cases import cases
 
 SHORT = Sampling(max_tokens=50)
 
@@ -88,9 +89,8 @@ def test_a_call_that_never_fits_is_not_sent() -> None:
 
 
 def test_dollars_need_a_price() -> None:
-    with pytest.raises(
-        ConfigError, match=r"price of 'm' is not known\. Give the budget in tokens"
-    ) as error:
+    said = r"price of 'm' is not known\. Give the budget in tokens"
+    with pytest.raises(ConfigError, match=said) as error:
         Purse(Amount(5, "USD"), usd_of("m"), "m")
     assert "relquery prices --update FILE" in str(error.value)
 
@@ -114,29 +114,20 @@ def test_a_model_s_version_costs_what_the_model_does() -> None:
 
 
 def test_an_amount_is_read_as_a_person_writes_it() -> None:
-    for text, amount in {
-        "5USD": Amount(5, "USD"),
-        "$0.50": Amount(0.5, "USD"),
-        "5 dollars": Amount(5, "USD"),
-        "2000000 tokens": Amount(2e6, "tokens"),
-        "2_000_000tokens": Amount(2e6, "tokens"),
-        "2,000,000 Tokens": Amount(2e6, "tokens"),
-        "2e6 tokens": Amount(2e6, "tokens"),
-        "1e3 calls": Amount(1000, "calls"),
-        "0.5 USD": Amount(0.5, "USD"),
-        "1 call": Amount(1, "calls"),
-    }.items():
-        assert Amount.of(text) == amount
+    for text, number, unit in cases(__file__, "amounts"):
+        assert Amount.of(text) == Amount(number, unit)
 
 
 def test_another_text_is_refused_with_what_to_write() -> None:
-    for text in ("", "5", "USD", "5 EUR", "-5USD", "0 calls", "5USD later", "nan USD"):
+    for (text,) in cases(__file__, "no amounts"):
         with pytest.raises(ConfigError, match=r"budget is .*(write a number|must be above 0)"):
             Amount.of(text)
-    for text, least in (("0.5 calls", "call"), (".9tokens", "token")):
-        with pytest.raises(ConfigError, match=f"'{text}'; it must be at least 1 {least}"):
-            ProviderConfig(budget=text)
     remedy = r"; write a number and what it counts: '5USD', '2000000 tokens' or '500 calls'\."
-    for budget in ("5", 5):  # a number is refused in the same words as its text
-        with pytest.raises(ConfigError, match=f"budget is {budget!r}{remedy}"):
+    for budget, said in (
+        ("0.5 calls", "'0.5 calls'; it must be at least 1 call"),
+        (".9tokens", "'.9tokens'; it must be at least 1 token"),
+        ("5", f"budget is '5'{remedy}"),
+        (5, f"budget is 5{remedy}"),  # in the same words as its text
+    ):
+        with pytest.raises(ConfigError, match=said):
             ProviderConfig(budget=budget)  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -21,9 +22,19 @@ from relquery.prompt import Sampling
 SECONDS = 0.05
 
 
-async def well(question: str) -> Said:
-    await asyncio.sleep(SECONDS)
-    return says(question)
+def unless(fails: Callable[[str], TroubleError | None]) -> Answering:
+    """A server that answers with the question, unless something is told that it fails with."""
+
+    async def answer(question: str) -> Said:
+        await asyncio.sleep(SECONDS)
+        if (trouble := fails(question)) is not None:
+            raise trouble
+        return says(question)
+
+    return answer
+
+
+well = unless(lambda question: None)
 
 
 def test_prompts_begin_in_the_order_given_and_at_most_as_many_as_allowed() -> None:
@@ -35,25 +46,14 @@ def test_prompts_begin_in_the_order_given_and_at_most_as_many_as_allowed() -> No
 
 def test_a_retry_gives_its_slot_back_while_it_waits() -> None:
     chance = Random(1)
-
-    async def shaky(question: str) -> Said:
-        said = await well(question)
-        if chance.random() < 0.1:
-            raise refusal(500)
-        return said
-
+    shaky = unless(lambda _: refusal(500) if chance.random() < 0.1 else None)
     without, with_failures = ask(well, 2_000).seconds, ask(shaky, 2_000)
     assert with_failures.texts == [str(number) for number in range(2_000)]
     assert with_failures.seconds < 1.3 * without
 
 
 def test_a_prompt_is_tried_again_as_often_as_allowed_and_then_an_error() -> None:
-    async def bad_for_3(question: str) -> Said:
-        said = await well(question)
-        if question == "3":
-            raise refusal(500)
-        return said
-
+    bad_for_3 = unless(lambda question: refusal(500) if question == "3" else None)
     outcome = ask(bad_for_3, 10, max_retries=4)
     assert [index for index, answer in outcome.answers.items() if answer.error] == [3]
     assert outcome.answers[3].attempts == outcome.wire.asked.count("3") == 5
@@ -187,13 +187,10 @@ def test_a_server_that_refuses_all_for_now_is_given_up_in_the_end() -> None:
 
 
 def test_a_server_that_goes_away_and_comes_back_loses_no_row() -> None:
-    async def restarting(question: str) -> Said:
-        await asyncio.sleep(SECONDS)
-        if 1 < asyncio.get_running_loop().time() < 4:
-            raise refusal(503)
-        return says(question)
+    def is_away(question: str) -> TroubleError | None:
+        return refusal(503) if 1 < asyncio.get_running_loop().time() < 4 else None
 
-    outcome = ask(restarting, 1_000)
+    outcome = ask(unless(is_away), 1_000)
     assert outcome.texts == [str(number) for number in range(1_000)]
     assert len(outcome.wire.asked) < 1_000 + 16 + 20
 

@@ -27,9 +27,7 @@ RPM, TPM = 500, 200_000
         (1_500, 1_000, True),
     ],
 )
-def test_calls_use_up_a_given_limit_and_are_hardly_ever_refused(
-    calls: int, prompt: int, tells: bool
-) -> None:
+def test_calls_use_up_a_limit_and_are_hardly_refused(calls: int, prompt: int, tells: bool) -> None:
     server = Limited(RPM, TPM, prompt, tells=tells)
     minutes = storm(server, calls, rpm=RPM, tpm=TPM).seconds / 60
     assert max(calls / RPM, server.used / TPM) / minutes >= 0.95
@@ -61,8 +59,7 @@ def test_a_refusal_lets_nobody_through_until_the_moment_that_the_server_names() 
             raise refusal(429, retry_after="20")
         return says("yes")
 
-    outcome = ask(busy_once, 50, max_concurrency=8)
-    assert set(outcome.texts) == {"yes"}
+    assert set(ask(busy_once, 50, max_concurrency=8).texts) == {"yes"}
     early = [time for time in times if time < 20]
     assert len(early) <= 8, "those that were under way"
     assert len(times) == len(early) + 50
@@ -89,18 +86,14 @@ def test_a_few_refusals_hold_up_their_own_rows_alone(share: float, times: float)
     assert outcome.seconds < times * ask(calm, 2_000, max_concurrency=16).seconds
 
 
-def test_what_is_waited_for_can_be_seen() -> None:
+def test_what_is_waited_for_can_be_seen_and_all_stages_share_one_limit() -> None:
     limiter, need = Limiter(rpm=60), Need(10, 1)
     assert limiter.reserve(need, 10.0)[0] == 0
     assert limiter.until <= 10.0
     assert limiter.reserve(need, 10.0)[0] == pytest.approx(1)
     assert limiter.until == pytest.approx(11)
-
-
-def test_all_stages_share_one_limit() -> None:
     limiter, need = Limiter(rpm=60), Need(100, 10)
-    granted = sum(limiter.reserve(need, second / 10)[0] == 0 for second in range(600))
-    assert granted == 60
+    assert sum(limiter.reserve(need, second / 10)[0] == 0 for second in range(600)) == 60
 
 
 def test_what_calls_took_corrects_what_was_set_aside_for_them() -> None:

@@ -53,7 +53,6 @@ WHOLE: dict[str, Callable[..., Reply]] = {
 
 @pytest.fixture
 def opened() -> Iterator[Open]:
-    """A backend of an API, and the server that it asks."""
     with ExitStack() as stack:
 
         def start(api: str, answer: AnswerFunction) -> tuple[ProviderBackend, ChatServer]:
@@ -116,9 +115,7 @@ def test_prefixes_that_are_to_be_kept_are_marked_for_anthropic_alone(opened: Ope
 
 
 @pytest.mark.parametrize("supported", [True, False])
-def test_anthropic_is_asked_what_a_model_takes_of_which_nothing_is_known(
-    opened: Open, *, supported: bool
-) -> None:
+def test_anthropic_is_asked_what_an_unknown_model_takes(opened: Open, *, supported: bool) -> None:
     backend, server = opened("messages", lambda body: message("Yes"))
     server.told["m"] = {
         "id": "m",
@@ -146,7 +143,7 @@ def test_stop_strings_that_an_api_lacks_are_found_here(opened: Open) -> None:
         ("messages", Sampling(labels=("a", "b"), scored=True), "no token probabilities"),
     ],
 )
-def test_what_an_api_cannot_be_asked_is_refused_before_a_call(
+def test_what_cannot_be_asked_is_refused(
     opened: Open, api: str, sampling: Sampling, said: str
 ) -> None:
     backend, server = opened(api, lambda body: failure(500, "not to be asked"))
@@ -169,11 +166,8 @@ def test_what_an_api_cannot_be_asked_is_refused_before_a_call(
         ),
     ],
 )
-def test_an_answer_says_what_it_cost(
-    opened: Open, api: str, reply: Reply, expected: Answer
-) -> None:
-    backend, _ = opened(api, lambda body: reply)
-    assert ask(backend, ["a"]) == [expected]
+def test_an_answer_tells_its_cost(opened: Open, api: str, reply: Reply, expected: Answer) -> None:
+    assert ask(opened(api, lambda body: reply)[0], ["a"]) == [expected]
 
 
 CUT: Any = {"incomplete_details": {"reason": "max_output_tokens"}}
@@ -227,9 +221,7 @@ def test_labels_are_weighed_by_the_probabilities_of_a_response(opened: Open) -> 
         (anthropic_failure(404, "model: m", "not_found_error"), "does not serve the model 'm'"),
     ],
 )
-def test_what_every_message_would_meet_stops_the_query(
-    opened: Open, reply: Reply, said: str
-) -> None:
+def test_what_all_would_meet_stops_the_query(opened: Open, reply: Reply, said: str) -> None:
     backend, server = opened("messages", lambda body: reply)
     with pytest.raises(ModelError, match=said):
         ask(backend, ["a"] * 50)
@@ -287,8 +279,7 @@ def test_of_other_models_nothing_is_taken_for_granted() -> None:
 
 
 def test_a_model_for_responses_alone_is_asked_so() -> None:
-    pro = ProviderBackend("gpt-5-pro", ProviderConfig(api_key="k"))
-    assert pro._server.api == "responses"
+    assert ProviderBackend("gpt-5-pro", ProviderConfig(api_key="k"))._server.api == "responses"
 
 
 @pytest.mark.parametrize(

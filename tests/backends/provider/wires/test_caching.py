@@ -44,7 +44,6 @@ ASKED = "SELECT LLM('Is it good?', films.*) AS good FROM films"
 
 
 def films(titles: int = 2, reviews: int = 3) -> pa.Table:
-    """Reviews of films with long descriptions."""
     rows = range(titles * reviews)
     texts = [f"Film {at % titles} is about the sea. " * 200 for at in rows]
     return pa.table({"review": [f"Review {at} was short." for at in rows], "film": texts})

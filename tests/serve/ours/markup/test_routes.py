@@ -25,7 +25,6 @@ def post(client: httpx.Client, path: str, **body: Any) -> httpx.Response:
 
 @pytest.fixture
 def own(client: httpx.Client) -> Iterator[str]:
-    """A posted schema."""
     assert post(client, "/v1/schemas", markup=OWN).status_code == 200
     yield "own"
     client.delete("/v1/schemas/own")

@@ -52,9 +52,7 @@ def expected(local: Connection) -> list[str | None]:
     return [found[row] for row in range(len(ROWS))]
 
 
-def test_answers_come_by_row_and_equal_rows_are_one(
-    client: httpx.Client, local: Connection
-) -> None:
+def test_answers_are_by_row_and_equal_rows_one(client: httpx.Client, local: Connection) -> None:
     found = ask(client, **WHOLE)
     assert [each["row"] for each in found["answers"]] == [0, 1, 2, 3]
     assert [each["answer"] for each in found["answers"]] == expected(local)

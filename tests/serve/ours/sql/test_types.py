@@ -37,7 +37,6 @@ ALL = [(kind, value) for kind, values in VALUES.items() for value in values]
 
 @pytest.fixture(scope="module")
 def con() -> Iterator[Connection]:
-    """A connection as statements of clients have it."""
     desk, backend = Desk(Tables({}, "1GB")), FakeBackend(lambda query, fields: "7")
     with desk.connection(backend, lambda: None, Stopping()) as connection:
         yield connection
@@ -116,7 +115,6 @@ def test_odd_values_are_whole(con: Connection) -> None:
 
 
 def leaves(value: Any) -> list[Any]:
-    """The values in lists and objects."""
     if isinstance(value, dict):
         return leaves(list(value.values()))
     if isinstance(value, list):

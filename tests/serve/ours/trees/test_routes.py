@@ -129,7 +129,6 @@ print(asyncio.run(main()).data)
 
 @pytest.mark.long
 def test_the_spnl_package_gets_the_same_answer(server: Running, client: httpx.Client) -> None:
-    """The package sends chat completions, one for each generation."""
     pytest.importorskip("spnl")
     query = summary(REVIEWS[0])
     theirs = json.dumps(query).replace('"demo"', '"openai/demo"')

@@ -57,7 +57,6 @@ def text_of(message: anthropic.types.Message) -> str:
 
 
 def turn(content: Any) -> Any:
-    """A user's message."""
     return [{"role": "user", "content": content}]
 
 
@@ -121,8 +120,7 @@ def test_a_stream_begins_with_the_tokens_of_its_prompt(client: anthropic.Anthrop
         for _ in range(1 + repeated):
             events, message = streamed(client, max_tokens=4, system=system)
             (start,) = [each.message.usage for each in events if each.type == "message_start"]
-            whole = counted(client, ASKED, system=system)
-            assert start.input_tokens + sum(kept(start)) == whole
+            assert start.input_tokens + sum(kept(start)) == counted(client, ASKED, system=system)
         last = message.usage
         assert start.input_tokens == last.input_tokens > 0
         assert kept(start)[1] == kept(last)[1]
@@ -152,8 +150,7 @@ def test_an_answer_follows_a_schema(client: anthropic.Anthropic) -> None:
     schema: dict[str, Any] = {"type": "object", "properties": {"good": {"type": "boolean"}}}
     schema |= {"required": ["good"], "additionalProperties": False}
     form = {"format": {"type": "json_schema", "schema": schema}}
-    message = ask(client, output_config=form, max_tokens=30)
-    assert set(json.loads(text_of(message))) == {"good"}
+    assert set(json.loads(text_of(ask(client, output_config=form, max_tokens=30)))) == {"good"}
 
 
 def test_no_tokens_may_be_asked_to_fill_the_cache(client: anthropic.Anthropic) -> None:
@@ -193,7 +190,7 @@ def test_breakpoints_change_no_answer(client: anthropic.Anthropic) -> None:
 
 
 @pytest.mark.parametrize(("fields", "named"), cases(__file__))
-def test_what_is_not_supported_is_named(
+def test_what_is_refused_is_named(
     client: anthropic.Anthropic, fields: dict[str, Any], named: str
 ) -> None:
     with pytest.raises(anthropic.BadRequestError) as raised:

@@ -16,7 +16,6 @@ CHAT = "/v1/chat/completions"
 
 
 def line(number: int, url: str = CHAT, **body: Any) -> dict[str, Any]:
-    """A request of a batch."""
     messages = [{"role": "user", "content": REVIEW}]
     given = {"model": "demo", "messages": messages, "temperature": 0} | body
     return {"custom_id": f"row-{number}", "method": "POST", "url": url, "body": given}
@@ -49,7 +48,6 @@ def results(client: openai.OpenAI, file: str | None) -> dict[str, Any]:
 
 
 def begun(client: openai.OpenAI, file: str, endpoint: Any = CHAT, **more: Any) -> Batch:
-    """A batch of a file that is there."""
     more |= {"endpoint": endpoint, "completion_window": "24h"}
     return client.batches.create(input_file_id=file, **more)
 
@@ -59,7 +57,6 @@ Run = Callable[..., Batch]
 
 @pytest.fixture
 def run(client: openai.OpenAI) -> Run:
-    """A function that runs a batch of these lines to its end."""
 
     def run(lines: Iterable[Any], endpoint: Any = CHAT) -> Batch:
         return ended(client, begun(client, uploaded(client, lines), endpoint))

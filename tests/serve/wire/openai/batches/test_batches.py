@@ -176,8 +176,7 @@ MARKED = replace(PRICES["gpt-6-luna"], name="demo", minimum=16)
 ANSWER = {"name": "answer", "schema": {"type": "string", "enum": ["Yes", "No"]}}
 
 
-@pytest.mark.parametrize("waves", [1, 3])
-@pytest.mark.parametrize("price", [None, MARKED])
+@pytest.mark.parametrize(("waves", "price"), [(1, MARKED), (3, None)])
 def test_each_row_gets_its_answer(
     client: openai.OpenAI, run: Run, tmp_path: Path, waves: int, price: Price | None
 ) -> None:

@@ -57,7 +57,6 @@ class Breaking:
 
 
 def run(tmp_path: Path, server: Any, samplings: list[Sampling]) -> Results:
-    """The results of one line for each sampling."""
     results = Results(tmp_path / "output", tmp_path / "errors")
     lines = [
         Line(f"{at}", Question([([(Span(f"{at}"),)], sampling)], [0], Form()))  # type: ignore[arg-type]
@@ -103,7 +102,6 @@ FORM: Any = None
 
 
 def asked(text: str, *samplings: Sampling, n: int = 1) -> Question:
-    """A line that asks one prompt."""
     return Question(*choices_of([(Span(text),)], samplings, n), FORM)
 
 

@@ -28,8 +28,7 @@ from relquery.serve.wire.openai.batches.writing import to_its_end
 
 
 def test_a_file_is_found_by_its_tenant_alone_also_after_a_restart(tmp_path: Path) -> None:
-    upload = Files(tmp_path).upload(io.BytesIO(b"x"), "a.jsonl", "batch", "ours")
-    kept = asyncio.run(upload)
+    kept = asyncio.run(Files(tmp_path).upload(io.BytesIO(b"x"), "a.jsonl", "batch", "ours"))
     for files in (Files(tmp_path), Files(tmp_path)):
         assert files.find(kept.id, "ours") == kept
         assert files.of("theirs") == []
