@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from relquery.arrays import TokenIds
+from relquery.engine.executor import Chunk, Drawn, Segment
 from relquery.engine.request.request import Draw, Request
 from relquery.engine.request.rules import Rules
+from relquery.model.attention.batch import PackedBatch
+from relquery.model.forward.stock import Forward
 from relquery.model.networks.load import LoadedModel, load
+from relquery.model.torch_executor import TorchExecutor
 from tests.model.oracle.architectures import (
     NETWORKS,
     VOCABULARY,
     answers,
+    build,
     engine_of,
     failing_second_layer,
     finished,
     generated,
     model_of,
+    prepared,
     prompts_with_shared_prefixes,
 )
 
@@ -202,3 +211,205 @@ def test_prompts_of_these_tests_share_prefixes() -> None:
     prompts = prompts_with_shared_prefixes(12)
     assert sum(prompt[0] == prompts[0][0] for prompt in prompts) == 12
     assert max(int(prompt.max()) for prompt in prompts) < VOCABULARY
+
+
+# ---- the executor: chunks in, drawn tokens out
+
+IDS = np.random.default_rng(0).integers(3, 97, 30).astype(np.int32)
+
+
+@pytest.fixture(scope="module")
+def forward() -> Forward:
+    return prepared(build("llama")).forward
+
+
+@pytest.fixture(scope="module")
+def likeliest() -> list[int]:
+    """What the stock network says after each of IDS."""
+    with torch.inference_mode():
+        logits = build("llama")(torch.from_numpy(IDS).long()[None]).logits[0]
+    return cast("list[int]", logits.argmax(-1).tolist())
+
+
+def chunk(start: int, stop: int, slots: np.ndarray[Any, Any], draw: Draw | None = None) -> Chunk:
+    """TOKENS from start to stop, of a request whose token i is in slots[i]."""
+    context = (Segment(slots[:start]),) if start else ()
+    return Chunk(0, IDS[start:stop], start, context, slots[start:stop], draw)
+
+
+def scattered(seed: int) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(seed).permutation(60)[:30]
+
+
+@pytest.mark.parametrize("cuts", [(), (10, 20), (1, 2, 3, 29), tuple(range(1, 30)), (29,)])
+def test_a_prompt_in_chunks_gives_the_token_after_it(
+    forward: Forward, likeliest: list[int], cuts: tuple[int, ...]
+) -> None:
+    executor, slots = TorchExecutor(forward, 60), scattered(2)
+    drawn = [
+        executor.execute([chunk(start, stop, slots, Draw() if stop == 30 else None)])
+        for start, stop in pairwise([0, *cuts, 30])
+    ]
+    assert drawn == [[None]] * len(cuts) + [[likeliest[29]]]
+
+
+def test_each_chunk_that_wants_a_token_gets_its_own(forward: Forward, likeliest: list[int]) -> None:
+    executor = TorchExecutor(forward, 200)
+    slots = np.arange(200).reshape(4, 50)
+    counts = [(7, Draw()), (12, None), (1, Draw(allowed=(4,))), (25, Draw())]
+    chunks = [chunk(0, count, own, draw) for own, (count, draw) in zip(slots, counts, strict=True)]
+    assert executor.execute(chunks) == [likeliest[6], None, 4, likeliest[24]]
+
+
+@pytest.mark.parametrize("share", [True, False])
+def test_a_chunk_may_read_what_another_of_the_same_step_writes(
+    forward: Forward, likeliest: list[int], share: bool
+) -> None:
+    executor = TorchExecutor(forward, 100, share)
+    slots = np.arange(100)
+    chunks = [  # one reader before the writer, one after it
+        chunk(20, 21, np.concatenate((slots[:20], slots[60:70])), Draw()),
+        chunk(0, 20, slots[:30], Draw()),
+        chunk(20, 30, slots[:30], Draw()),
+    ]
+    assert executor.execute(chunks) == [likeliest[at] for at in (20, 19, 29)]
+
+
+def test_slots_are_used_as_given_and_may_be_written_again(
+    forward: Forward, likeliest: list[int]
+) -> None:
+    executor = TorchExecutor(forward, 30)
+    for start in (0, 5, 0):  # other content in the same slots, each time whole
+        slots = np.roll(np.arange(30), start)
+        executor.execute([chunk(0, 20, slots)])
+        assert executor.execute([chunk(20, 30, slots, Draw())]) == [likeliest[29]]
+
+
+class Storm:
+    """Prompts whose steps a storm takes in any order; each prompt's slots change with its run."""
+
+    def __init__(self, forward: Forward, count: int, seed: int) -> None:
+        self.random = np.random.default_rng(seed)
+        self.executor = TorchExecutor(forward, 1_000)
+        self.tokens = self.random.integers(3, 97, (count, 60)).astype(np.int32)
+        network = build("llama")
+        with torch.inference_mode():
+            logits = network(torch.from_numpy(self.tokens).long()).logits
+        self.expected = logits.argmax(-1)
+        self.done = [0] * count
+        self.runs = [0] * count
+        self.slots = [np.empty(0, np.int64)] * count
+        self.numbers = iter(range(1, 1_000))
+
+    def begin(self, number: int) -> None:
+        """Compute some first tokens of a prompt, in new slots."""
+        free = set(range(1_000)) - {slot for each in self.slots for slot in each.tolist()}
+        self.slots[number] = self.random.permutation(list(free))[:60]
+        self.runs[number] = next(self.numbers)
+        self.done[number] = stop = int(self.random.integers(1, 20))
+        self.executor.execute([self.chunk(number, 0, stop)])
+
+    def chunk(self, number: int, start: int, stop: int) -> Chunk:
+        slots = self.slots[number]
+        context = (Segment(slots[:start]),) if start else ()
+        run = self.runs[number] if start and stop == start + 1 else 0
+        tokens = self.tokens[number, start:stop]
+        return Chunk(number, tokens, start, context, slots[start:stop], Draw(), run=run)
+
+    def step(self, numbers: list[int]) -> None:
+        chunks = [self.chunk(each, self.done[each], self.done[each] + 1) for each in numbers]
+        self.check(numbers, self.executor.execute(chunks))
+
+    def follow(self, numbers: list[int]) -> bool:
+        """The step after the last one, with its prompts; False if it must be given as chunks."""
+        tokens = [int(self.tokens[each, self.done[each]]) for each in numbers]
+        slots = np.array([self.slots[each][self.done[each]] for each in numbers])
+        found = self.executor.follow(tokens, slots)
+        if found is not None:
+            self.check(numbers, found)
+        return found is not None
+
+    def go_on(self, numbers: list[int]) -> int:
+        """Some steps that follow the last one; returns how many were not given as chunks."""
+        alone = 0
+        while max(self.done[each] for each in numbers) < 55 and self.random.integers(3):
+            if self.follow(numbers):
+                alone += 1
+            else:
+                self.step(numbers)
+            for each in numbers:
+                self.done[each] += 1
+        return alone
+
+    def check(self, numbers: list[int], found: list[Drawn | None]) -> None:
+        assert found == [int(self.expected[each, self.done[each]]) for each in numbers]
+
+
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2, 3))]
+)
+def test_decode_steps_may_follow_one_another_or_not(
+    forward: Forward, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followed: list[bool] = []
+    follow = PackedBatch.follow
+
+    def counted(batch: PackedBatch, chunks: Sequence[Chunk]) -> bool:
+        followed.append(follow(batch, chunks))
+        return followed[-1]
+
+    monkeypatch.setattr(PackedBatch, "follow", counted)
+    prompts, alone = Storm(forward, 6, seed), 0
+    for number in range(6):
+        prompts.begin(number)
+    chosen = list(range(6))
+    for _ in range(150):
+        event = prompts.random.integers(0, 12)
+        if event == 0:
+            chosen = prompts.random.permutation(6)[: prompts.random.integers(1, 7)].tolist()
+        elif event == 1:  # lost its blocks, and computes again
+            prompts.begin(int(prompts.random.integers(0, 6)))
+        elif event == 2:  # a token that was forced
+            skipped = int(prompts.random.integers(0, 6))
+            start = prompts.done[skipped]
+            prompts.executor.execute([prompts.chunk(skipped, start, start + 2)])
+            prompts.done[skipped] += 2
+        elif event == 3:  # the same step again
+            prompts.step(chosen)
+        elif event == 4:
+            with monkeypatch.context() as patched:
+                patched.setattr(prompts.executor, "_compute", interrupt)
+                with pytest.raises(KeyboardInterrupt):
+                    prompts.step(chosen)
+        for number in range(6):
+            if prompts.done[number] > 55:
+                prompts.begin(number)
+        prompts.step(chosen)
+        for number in chosen:
+            prompts.done[number] += 1
+        alone += prompts.go_on(chosen)
+    assert 20 < sum(followed) < len(followed)
+    assert alone > 40
+
+
+def test_a_step_cannot_follow_none_a_failed_one_or_one_of_several_tokens(
+    forward: Forward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompts = Storm(forward, 1, 0)
+    assert prompts.executor.follow([1], np.array([0])) is None
+    prompts.begin(0)
+    assert not prompts.follow([0])
+    prompts.step([0])
+    prompts.done[0] += 1
+    with monkeypatch.context() as patched:
+        patched.setattr(prompts.executor, "_compute", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            prompts.follow([0])
+    assert not prompts.follow([0])
+    prompts.step([0])
+    prompts.done[0] += 1
+    assert prompts.follow([0])
+
+
+def interrupt(*_: object) -> Tensor:
+    raise KeyboardInterrupt

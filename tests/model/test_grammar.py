@@ -33,7 +33,7 @@ from relquery.model.networks.random import byte_tokenizer
 from relquery.model.sampling import follow_draws
 from relquery.prompt import Finish
 from tests.model.oracle.architectures import LLAMA_LIKE, engine_of, finished, made
-from tests.model.test_logprobs import check as check_logprobs
+from tests.model.test_sampling import check as check_logprobs
 from tests.schemas import STRUCT, as_text, bounded
 
 LENGTH = 200

@@ -3,17 +3,41 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import replace
+from functools import cache
+from math import inf, log, nan
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from relquery.engine.request.request import Draw
+from relquery.arrays import TokenIds
+from relquery.engine.executor import NOT_FINITE
+from relquery.engine.loop import Loop
+from relquery.engine.request.request import Draw, Request
+from relquery.engine.request.rules import Rules
 from relquery.model import sampling
 from relquery.model.forward.stock import Logits
+from relquery.model.kernels.program import Program, can_run
+from relquery.model.logprobs import ROWS_AT_ONCE, token_logprobs
+from relquery.model.networks.load import LoadedModel
 from relquery.model.sampling import draw_tokens, follow_draws, weigh_tokens
+from relquery.model.torch_executor import TorchExecutor
+from relquery.prompt import TokenLogprob
+from tests.model.oracle.architectures import (
+    LLAMA_LIKE,
+    engine_of,
+    finished,
+    made,
+    model_of,
+    prepared,
+    prompts_with_shared_prefixes,
+)
+from tests.model.test_generate import SETTINGS
 
 DRAWS = 2000
 
@@ -195,3 +219,230 @@ def test_the_largest_of_all_is_of_no_use_to_other_draws(other: Draw) -> None:
     logits, draws = random_logits(2), [other, replace(other, seed=5)]
     expected = follow_draws(Logits(logits.clone()), draws)
     assert follow_draws(Logits(logits.clone(), np.array([-1, -1])), draws) == expected
+
+
+# ---- log-probabilities
+
+TOKENS = 10
+END = frozenset({2})
+LABELS = ((5, 6, 7), (5, 6, 8, 9), (10,), (11, 12), (5, 6, 8, 4), (10, 30))
+ANY, AMONG = Rules(), Rules(END, LABELS)
+# Some ask and some don't; of those who do, each for another number of tokens.
+KINDS: list[tuple[Draw, Rules]] = [
+    (Draw(logprobs=5), ANY),
+    (Draw(), ANY),
+    (Draw(logprobs=0), ANY),
+    (Draw(1.3, 0.9, 30, seed=4, logprobs=20), ANY),
+    (Draw(1.3, seed=5), ANY),
+    (Draw(logprobs=3), AMONG),
+    (Draw(1.0, seed=6, logprobs=1), AMONG),
+]
+
+
+@cache
+def side(name: str) -> tuple[LoadedModel, Any]:
+    """A network on our attention, and the stock one; "recorded": its short steps are recorded."""
+    if name != "recorded":
+        return model_of(name)
+    build = made("Llama", LLAMA_LIKE, vocab_size=128, hidden_size=64)  # multiples of 64
+    torch.manual_seed(0)
+    network = build().eval()
+    for parameter in network.parameters():
+        if parameter.dim() > 1:
+            parameter.data.mul_(4)
+    return prepared(deepcopy(network)), network
+
+
+def requests_of(prompts: Sequence[TokenIds], asks: bool = True) -> list[Request]:
+    """One request per prompt, of all kinds in turn. asks: if False, none asks."""
+    made = []
+    for number, prompt in enumerate(prompts):
+        draw, rules = KINDS[number % len(KINDS)]
+        draw = draw if asks else Draw(draw.temperature, draw.top_p, draw.top_k, draw.seed)
+        made.append(Request(number, prompt, TOKENS, draw, rules))
+    return made
+
+
+@torch.inference_mode()
+def check(request: Request, stock: Any) -> None:
+    """What a request was told is what the stock network says of its prompt and output."""
+    count = request.draw.logprobs
+    if count is None:
+        assert request.logprobs is None
+        return
+    assert request.logprobs is not None
+    assert [told.token for told in request.logprobs] == request.output
+    (piece,) = request.pieces
+    ids = torch.tensor([[*piece.tokens.tolist(), *request.output]])
+    rows = stock(ids, use_cache=False).logits[0, len(piece.tokens) - 1 : -1].log_softmax(-1)
+    for told, row in zip(request.logprobs, rows, strict=True):
+        assert told.logprob == pytest.approx(float(row[told.token]), abs=1e-4)
+        assert len({token for token, _ in told.top}) == count
+        logs = [value for _, value in told.top]
+        assert logs == sorted(logs, reverse=True)
+        assert logs == pytest.approx(row.topk(count).values.tolist(), abs=1e-4)
+        assert logs == pytest.approx([float(row[token]) for token, _ in told.top], abs=1e-4)
+
+
+def outputs(engine: Loop, requests: list[Request]) -> list[list[int]]:
+    assert len(list(finished(engine, requests))) == len(requests)
+    return [request.output for request in requests]
+
+
+def check_all(name: str, limits: dict[str, Any]) -> None:
+    model, stock = side(name)
+    prompts = prompts_with_shared_prefixes(14)
+    unasked = outputs(engine_of(model), requests_of(prompts, asks=False))
+    requests = requests_of(prompts)
+    assert outputs(engine_of(model, **limits), requests) == unasked
+    for request in requests:
+        check(request, stock)
+
+
+QUICK = ["no prefix caching", "chunks of 5 tokens", "preemption"]
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [*QUICK, *(pytest.param(n, marks=pytest.mark.long) for n in SETTINGS if n not in QUICK)],
+)
+def test_values_are_the_stock_networks_in_every_setting(setting: str) -> None:
+    check_all("llama", SETTINGS[setting])
+
+
+@pytest.mark.parametrize("name", ["recorded", "qwen3", "gpt2", "opt", "gemma3", "bloom"])
+def test_values_are_those_of_other_networks_too(name: str) -> None:
+    check_all(name, {})
+
+
+def test_a_request_that_loses_its_blocks_keeps_what_it_was_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lost: list[int] = []
+    put_back = Loop._preempt
+
+    def counted(self: Loop, request: Request) -> None:
+        lost.append(len(request.logprobs or ()))
+        put_back(self, request)
+
+    monkeypatch.setattr(Loop, "_preempt", counted)
+    check_all("llama", {"block_size": 4, "cache_tokens": 112})
+    assert max(lost) > 0
+
+
+@pytest.mark.skipif(not can_run(), reason="torch has no OpenMP here")
+def test_runs_of_recorded_decode_steps_give_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One plan, one recording and no chunks: what decodes most, with and without others."""
+    runs: list[int] = []
+    followed: list[bool] = []
+    run, follow = Program.run, TorchExecutor.follow
+
+    def ran(self: Program, inputs: Sequence[int]) -> None:
+        runs.append(1)
+        run(self, inputs)
+
+    monkeypatch.setattr(Program, "run", ran)
+
+    def counted(self: TorchExecutor, *given: Any) -> Any:
+        drawn = follow(self, *given)
+        followed.append(drawn is not None)
+        return drawn
+
+    monkeypatch.setattr(TorchExecutor, "follow", counted)
+    (model, stock), prompts = side("recorded"), prompts_with_shared_prefixes(4)
+    for counts in ([3, 3, 3, 3], [0, None, 20, None]):
+        requests = [
+            Request(number, prompt, TOKENS, Draw(logprobs=count))
+            for number, (prompt, count) in enumerate(zip(prompts, counts, strict=True))
+        ]
+        alone = [Request(number, prompt, TOKENS) for number, prompt in enumerate(prompts)]
+        expected = outputs(engine_of(model), alone)
+        runs.clear()
+        followed.clear()
+        assert outputs(engine_of(model), requests) == expected
+        assert sum(followed) == TOKENS - 2  # but for the prompts' step and the first of the run
+        assert len(runs) >= TOKENS - 1
+        for request in requests:
+            check(request, stock)
+
+
+def test_nothing_is_computed_where_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "token_logprobs", None)
+    prompts = prompts_with_shared_prefixes(14)
+    assert outputs(engine_of(side("llama")[0]), requests_of(prompts, asks=False))
+
+
+@pytest.mark.parametrize("name", ["llama", "recorded"])
+def test_a_prompt_from_the_cache_gives_the_same_values(name: str) -> None:
+    model, stock = side(name)
+    engine, prompt = engine_of(model, block_size=4), prompts_with_shared_prefixes(3)[1]
+    first, again = (Request(number, prompt, TOKENS, Draw(logprobs=4)) for number in range(2))
+    outputs(engine, [first])
+    outputs(engine, [again])
+    assert again.cached == (len(prompt) - 1) // 4 * 4 > 0
+    for request in first, again:
+        check(request, stock)
+
+
+def test_logits_are_read_before_drawing_changes_them() -> None:
+    """Also those of float32, which draws restrict and heat where they are."""
+    logits = torch.randn(3, 40, generator=torch.Generator().manual_seed(1)) * 2
+    logs = logits.double().log_softmax(-1)
+    draws = [Draw(allowed=(4, 9), logprobs=2), Draw(2.0, seed=1, logprobs=0), Draw(0.5, seed=2)]
+    first, second, third = follow_draws(Logits(logits.clone()), draws)
+    bare = [Draw(each.temperature, seed=each.seed, allowed=each.allowed) for each in draws]
+    assert isinstance(first, TokenLogprob)
+    assert isinstance(second, TokenLogprob)
+    assert [first.token, second.token, third] == follow_draws(Logits(logits.clone()), bare)
+    assert first.logprob == pytest.approx(float(logs[0, first.token]), abs=1e-12)
+    assert second.logprob == pytest.approx(float(logs[1, second.token]))
+    assert second.top == ()
+    top = logs[0].topk(2)
+    assert [token for token, _ in first.top] == top.indices.tolist()
+    assert [value for _, value in first.top] == pytest.approx(top.values.tolist(), abs=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_of_equally_likely_tokens_the_first_comes_first(dtype: torch.dtype) -> None:
+    rows = 2 * ROWS_AT_ONCE + 3
+    logits = torch.zeros(rows, 50, dtype=dtype)
+    logits[:, 30] = 1
+    total = torch.tensor([1.0, *[0.0] * 49]).double().logsumexp(0)
+    counts = [number % 21 for number in range(rows)]
+    for told, count in zip(token_logprobs(logits, [7] * rows, counts), counts, strict=True):
+        assert isinstance(told, TokenLogprob)
+        assert [token for token, _ in told.top] == [30, *range(19)][:count]
+        assert told.logprob == pytest.approx(-float(total), abs=1e-12)
+
+
+@pytest.mark.parametrize("width", [2_048, 5_000])
+def test_the_likeliest_of_a_large_vocabulary_are_those_of_sorting_all_of_it(width: int) -> None:
+    logits = torch.randn(40, width, generator=torch.Generator().manual_seed(width)).bfloat16() * 3
+    logits[0, -30:] = 50  # behind all whole groups
+    logits[1, ::1_024] = 50  # in one group
+    found = token_logprobs(logits, [0] * 40, [20] * 40)
+    for told, row in zip(found, logits.double().log_softmax(-1), strict=True):
+        logs, order = row.sort(descending=True, stable=True)
+        assert isinstance(told, TokenLogprob)
+        assert [token for token, _ in told.top] == order[:20].tolist()
+        assert [value for _, value in told.top] == pytest.approx(logs[:20].tolist(), abs=1e-12)
+
+
+def test_a_vocabulary_may_have_fewer_tokens_than_are_asked_for() -> None:
+    logits = torch.tensor([[log(0.25), log(0.75), -inf]])
+    (told,) = token_logprobs(logits, [0], [20])
+    assert isinstance(told, TokenLogprob)
+    assert [token for token, _ in told.top] == [1, 0, 2]
+    assert np.exp([value for _, value in told.top]) == pytest.approx([0.75, 0.25, 0])
+
+
+@pytest.mark.parametrize("broken", [nan, inf])
+def test_a_row_that_is_not_finite_has_none_and_spoils_no_other(broken: float) -> None:
+    logits = torch.zeros(2, 4)
+    logits[0, 3] = broken
+    draws = [Draw(allowed=(0, 1), logprobs=1), Draw(logprobs=1)]
+    found = follow_draws(Logits(logits), draws)
+    assert found[0] == NOT_FINITE
+    assert isinstance(found[1], TokenLogprob)
+    assert found[1].token == found[1].top[0][0] == 0
+    assert [found[1].logprob, found[1].top[0][1]] == pytest.approx([-log(4)] * 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from math import fsum
 from typing import Any, cast
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from relquery.arrays import Slots
 from relquery.engine.executor import Chunk, Drawn
+from relquery.engine.request.drafts import Drafts
 from relquery.engine.request.labels import LabelTrie, Normalization
 from relquery.engine.request.pieces import Placing
 from relquery.engine.request.request import Request
@@ -235,3 +237,74 @@ def test_what_fails_between_two_layers_leaves_nothing_and_is_scored_again() -> N
     assert (engine.pool.held, request.scores) == (0, None)
     assert engine.step() == [request]
     assert request.scores == pytest.approx(reference("llama", COMMON), abs=1e-5)
+
+
+# ---- drafts
+
+ANSWER = 5
+WRONG_DRAFT = (5, 6, 7)
+
+
+@cache
+def answer_of(name: str, spec: Spec) -> list[int]:
+    """The first tokens of the answer, by the stock network over all before each."""
+    output: list[int] = []
+    for _ in range(ANSWER):
+        logits = dense_logits(model_of(name)[1], dense_chain((*spec, *output)))
+        output.append(int(logits[-1].argmax()))
+    return output
+
+
+def served_drafts(
+    name: str, specs: Sequence[Spec], right: int, **limits: Any
+) -> tuple[list[Request], int]:
+    """Requests with drafts of which one has so many tokens of the answer; and how many steps."""
+
+    def make(number: int, placing: Placing) -> Request:
+        likely = tuple(answer_of(name, specs[number])[:right])
+        drafts = Drafts([WRONG_DRAFT, (*likely, *WRONG_DRAFT), (*likely, 8)])
+        chain = engine_chain(specs[number])
+        return Request(number, chain, ANSWER, drafts=drafts, placing=placing)
+
+    return serve(name, make, len(specs), **limits)
+
+
+def check_drafts(name: str, right: int, **limits: Any) -> None:
+    specs = [*PLAIN, *SPANNED]
+    requests, _ = served_drafts(name, specs, right, **limits)
+    assert [request.output for request in requests] == [answer_of(name, spec) for spec in specs]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in {"llama", "gpt2", "bloom"} else pytest.param(name, marks=pytest.mark.long)
+        for name in ARCHITECTURES
+    ],
+)
+def test_answers_are_those_of_the_stock_network(name: str) -> None:
+    check_drafts(name, 2)
+
+
+@pytest.mark.parametrize("right", [0, ANSWER - 1])
+def test_answers_are_the_same_however_much_of_a_draft_is_right(right: int) -> None:
+    for name in ("llama", "gpt2"):
+        check_drafts(name, right)
+
+
+@pytest.mark.parametrize("limits", SETTINGS.values(), ids=SETTINGS)
+def test_answers_are_the_same_in_every_setting(limits: dict[str, Any]) -> None:
+    check_drafts("gemma2", 2, **limits)
+
+
+def test_right_drafts_give_whole_answers_in_one_step() -> None:
+    assert served_drafts("llama", PLAIN, ANSWER - 1)[1] == 1
+    assert served_drafts("llama", PLAIN, 0)[1] >= ANSWER - 1
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_a_prompt_that_is_cached_but_for_its_last_token_has_the_same_answer(name: str) -> None:
+    spec = (*COMMON, *words(4))
+    first, again = served_drafts(name, [spec, spec], 2, max_num_seqs=1)[0]
+    assert again.cached == 24
+    assert first.output == again.output == answer_of(name, spec)

@@ -14,11 +14,11 @@ from torch import Tensor, nn
 
 from relquery.engine.executor import Chunk
 from relquery.errors import ModelError
-from relquery.model.attention import compiled
+from relquery.model.attention import compiled, kernels
 from relquery.model.attention.batch import PackedBatch
 from relquery.model.attention.function import attention
 from relquery.model.cache.device import KVCache
-from tests.model.oracle.reference import dense_attention, visible_keys
+from tests.model.oracle.dense import dense_attention, visible_keys
 from tests.model.oracle.strategies import SLOTS, batches, chunk_of, sequence_of
 
 WIDTH, SCALE = 8, 0.5
@@ -117,7 +117,7 @@ def test_a_packed_batch_equals_dense_attention_per_request(
     check(chunks, share, *heads, **options)
 
 
-@pytest.mark.long  # many kernels are compiled
+@pytest.mark.long
 @any_batch([(WIDTH, WIDTH), (32, 32), (48, 16), (20, 35), (64, 48)], [*NEAR])
 def test_heads_have_any_width_and_type(
     chunks: list[Chunk], share: bool, heads: tuple[int, int], **options: Any
@@ -125,11 +125,35 @@ def test_heads_have_any_width_and_type(
     check(chunks, share, *heads, **options)
 
 
+@pytest.mark.parametrize(("share", "window"), [(True, 33), (False, None)])
+@pytest.mark.parametrize("width", [32, 64])
+def test_numbers_of_two_bytes_are_off_by_no_more_than_their_rounding(
+    share: bool, window: int | None, width: int
+) -> None:
+    """Of bfloat16: each weight is rounded once, by 1/256 of it at most, and so is the output."""
+    chunks = [
+        chunk_of(range(70), 0),
+        *(chunk_of([*range(100, 160), 170 + n], 60) for n in range(3)),
+        chunk_of([*range(100, 160), *range(180, 200)], 60),
+    ]
+    keys, values = (states(2, seed, SLOTS, width).bfloat16() for seed in (1, 2))
+    writes = np.concatenate([chunk.writes for chunk in chunks])
+    query = states(4, 3, len(writes), width).bfloat16()
+    batch = PackedBatch(chunks, filled_cache(chunks, keys, values), share, CPU)
+    output = attend(query, keys[writes], values[writes], sliding_window=window, batch=batch)
+    own = torch.split(torch.arange(len(writes)), [len(chunk.tokens) for chunk in chunks])
+    for chunk, rows in zip(chunks, own, strict=True):
+        seen = visible_keys(chunk.position, len(rows), window)
+        key, value = (each[sequence_of(chunk)] for each in (keys, values))
+        expected, _ = dense_attention(query[rows], key, value, seen, SCALE)
+        size, _ = dense_attention(query[rows], key, value.abs(), seen, SCALE)
+        assert ((output[rows] - expected).abs() <= 2 * size / 256 + 1e-5).all()
+
+
 def test_a_window_cuts_inside_what_is_shared_or_just_before_it() -> None:
     prefix = list(range(30))
     chunks = [
-        chunk_of([*prefix, 40], 30),
-        chunk_of([*prefix, 41], 30),
+        *(chunk_of([*prefix, own], 30) for own in (40, 41)),
         chunk_of([*prefix, *range(50, 53)], 30),
         chunk_of([*prefix, *range(60, 75)], 40),
         chunk_of(range(80, 120), 0),
@@ -140,7 +164,9 @@ def test_a_window_cuts_inside_what_is_shared_or_just_before_it() -> None:
                 check(chunks, share, window=window, dtype=dtype)
 
 
-def hundreds(dtype: torch.dtype, widths: tuple[int, int], **options: Any) -> None:
+def hundreds(
+    share: bool, window: int | None, dtype: torch.dtype, widths: tuple[int, int] = (WIDTH, WIDTH)
+) -> None:
     """Check prompts of hundreds of tokens and decodes in one batch."""
     prefix = list(range(1000, 1300))
     chunks = [
@@ -150,7 +176,7 @@ def hundreds(dtype: torch.dtype, widths: tuple[int, int], **options: Any) -> Non
         chunk_of([*prefix, *range(2500, 2600)], 300),
         chunk_of([*range(200), *range(2700, 2710)], 200),
     ]
-    check(chunks, slots=3000, dtype=dtype, widths=widths, **options)
+    check(chunks, share, window=window, slots=3000, dtype=dtype, widths=widths)
 
 
 @pytest.mark.parametrize(("share", "window"), [(True, 150), (False, None)])
@@ -158,7 +184,7 @@ def hundreds(dtype: torch.dtype, widths: tuple[int, int], **options: Any) -> Non
 def test_prompts_of_hundreds_of_tokens_and_decodes_in_one_batch(
     share: bool, window: int | None, dtype: torch.dtype
 ) -> None:
-    hundreds(dtype, (WIDTH, WIDTH), share=share, window=window)
+    hundreds(share, window, dtype)
 
 
 @pytest.mark.long
@@ -166,21 +192,16 @@ def test_prompts_of_hundreds_of_tokens_and_decodes_in_one_batch(
 @pytest.mark.parametrize(("dtype", "tiled"), [*((each, True) for each in NEAR), (BFLOAT16, False)])
 @pytest.mark.parametrize("widths", [(32, 32), (64, 48)])
 def test_such_prompts_have_heads_of_any_width_and_type(
-    share: bool,
-    window: int | None,
-    dtype: torch.dtype,
-    tiled: bool,
-    widths: tuple[int, int],
-    monkeypatch: pytest.MonkeyPatch,
+    share: bool, window: int | None, dtype: torch.dtype, tiled: bool, widths: tuple[int, int]
 ) -> None:
-    if not tiled:
-        monkeypatch.setattr(compiled, "can_tile", lambda: False)
-    hundreds(dtype, widths, share=share, window=window)
+    with pytest.MonkeyPatch.context() as patch:
+        if not tiled:
+            patch.setattr(compiled, "can_tile", lambda: False)
+        hundreds(share, window, dtype, widths)
 
 
 @pytest.mark.parametrize(
-    ("dtype", "width"),
-    [(torch.float32, WIDTH), pytest.param(BFLOAT16, 64, marks=pytest.mark.long)],
+    ("dtype", "width"), [(torch.float32, WIDTH), pytest.param(BFLOAT16, 64, marks=pytest.mark.long)]
 )
 def test_values_that_are_no_numbers_reach_only_who_sees_them(
     dtype: torch.dtype, width: int
@@ -226,3 +247,137 @@ def test_networks_that_would_compute_something_else_are_refused() -> None:
     batch = PackedBatch([chunk_of(range(3), 0)], KVCache(3), True, CPU)
     with pytest.raises(ModelError, match="attention sinks"):
         attend(*tensors, s_aux=torch.zeros(2), batch=batch)
+
+
+# ---- kernels of torch, log-sum-exp included
+
+KERNEL_SCALE = 0.4
+Kernel = Callable[..., tuple[Tensor, Tensor]]
+
+
+def flash(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
+    return kernels.attend(query, [(key, value)], KERNEL_SCALE, **options)
+
+
+def products(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    causal: bool = False,
+    softcap: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    return kernels._attend_by_products(query, key, value, mask, KERNEL_SCALE, causal, softcap)
+
+
+def blocks(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
+    """Products that may hold few scores at a time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "SCORES", 100)
+        return products(query, key, value, **options)
+
+
+ALL = pytest.mark.parametrize("kernel", [flash, products, blocks])
+
+
+def inputs(
+    queries: int, keys: int, heads: int = 4, kv_heads: int = 2, jobs: int = 3, width: int = 8
+) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(queries * 100 + keys)
+    draw = [
+        torch.randn(jobs, n, count, width, generator=generator) * 2
+        for n, count in ((heads, queries), (kv_heads, keys), (kv_heads, keys))
+    ]
+    return draw[0], draw[1], draw[2]
+
+
+def agrees(
+    got: tuple[Tensor, Tensor],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    visible: Tensor,
+    softcap: float | None = None,
+) -> None:
+    """Compare with the reference; visible: (jobs, q, k). Rows that see nothing give zeros."""
+    output, lse = got
+    for job in range(len(query)):
+        q, k, v = (t[job].transpose(0, 1) for t in (query, key, value))
+        expected, expected_lse = dense_attention(q, k, v, visible[job], KERNEL_SCALE, softcap)
+        torch.testing.assert_close(
+            output[job].transpose(0, 1).double(), expected, atol=1e-5, rtol=1e-5
+        )
+        torch.testing.assert_close(
+            lse[job].transpose(0, 1).double(), expected_lse, atol=1e-5, rtol=1e-5
+        )
+
+
+@ALL
+def test_attention_over_all_keys(kernel: Kernel) -> None:
+    for heads, kv_heads in ((4, 4), (4, 2), (6, 1)):
+        for queries, keys in ((1, 1), (1, 40), (7, 23), (33, 5)):
+            given, visible = (
+                inputs(queries, keys, heads, kv_heads),
+                torch.ones(3, queries, keys),
+            )
+            agrees(kernel(*given), *given, visible.bool())
+
+
+@ALL
+def test_causal_attention_hides_later_keys(kernel: Kernel) -> None:
+    for length in (1, 2, 17, 40):
+        given, visible = inputs(length, length), torch.ones(3, length, length).bool().tril()
+        agrees(kernel(*given, causal=True), *given, visible)
+
+
+def mask_of(visible: Tensor) -> Tensor:
+    return torch.zeros(visible.shape).masked_fill(~visible, -torch.inf).unsqueeze(1)
+
+
+@ALL
+def test_a_mask_hides_keys_per_job_or_per_query(kernel: Kernel) -> None:
+    for queries, rows in ((1, 1), (6, 1), (6, 6)):
+        given = inputs(queries, 9)
+        visible = torch.rand(3, rows, 9, generator=torch.Generator().manual_seed(rows)) > 0.4
+        visible[:, :, 0] = True
+        found = kernel(*given, mask=mask_of(visible))
+        agrees(found, *given, visible.expand(3, queries, 9))
+
+
+@ALL
+def test_a_query_that_sees_nothing_gives_zeros_and_minus_infinity(kernel: Kernel) -> None:
+    for queries in (1, 4):
+        given, visible = inputs(queries, 6), torch.ones(3, queries, 6).bool()
+        visible[0] = False
+        visible[1, -1] = False
+        output, lse = kernel(*given, mask=mask_of(visible))
+        assert torch.equal(output[0], torch.zeros_like(output[0]))
+        assert bool((lse[0] == -torch.inf).all())
+        assert bool((lse[1, :, -1] == -torch.inf).all())
+        agrees((output, lse), *given, visible)
+
+
+@pytest.mark.parametrize("softcap", [0.5, 20.0])
+def test_a_softcap_bounds_the_scores(softcap: float) -> None:
+    for causal in (False, True):
+        given, visible = inputs(12, 12), torch.ones(3, 12, 12).bool()
+        got = flash(*given, causal=causal, softcap=softcap)
+        agrees(got, *given, visible.tril() if causal else visible, softcap)
+
+
+def test_values_of_another_width_than_keys() -> None:
+    query, key, value = inputs(5, 7)
+    got = kernels.attend(query, [(key, value[..., :3])], KERNEL_SCALE)
+    assert got[0].shape == (3, 4, 5, 3)
+    agrees(got, query, key, value[..., :3], torch.ones(3, 5, 7).bool())
+
+
+@ALL
+def test_parts_merge_by_their_log_sum_exp_to_the_whole(kernel: Kernel) -> None:
+    query, key, value = inputs(5, 20)
+    whole, lse = kernel(query, key, value)
+    parts = [kernel(query, key[:, :, cut], value[:, :, cut]) for cut in (slice(13), slice(13, 20))]
+    weights = torch.stack([part for _, part in parts]).softmax(0)
+    merged = sum(w.unsqueeze(-1) * part for w, (part, _) in zip(weights, parts, strict=True))
+    torch.testing.assert_close(merged, whole, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(torch.logaddexp(parts[0][1], parts[1][1]), lse)

@@ -14,13 +14,7 @@ from torch.nn.functional import gelu
 from transformers import LlamaForCausalLM
 
 from relquery.model.forward import packed as weights_in_order
-from relquery.model.forward.linear import (
-    PackedLinear,
-    pack,
-    pack_all,
-    packed_bytes,
-    packed_weights,
-)
+from relquery.model.forward.linear import PackedLinear, pack, pack_all, packed_bytes, packed_weights
 from relquery.model.forward.packed import PackedWeight, can_pack, padded_rows
 from relquery.model.kernels.elementwise import GELU_TANH, SILU
 from relquery.model.kernels.instructions import amx

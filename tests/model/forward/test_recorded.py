@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
@@ -18,48 +18,20 @@ from relquery.model.forward import recorded
 from relquery.model.forward.llama import LlamaForward
 from relquery.model.kernels.program import Program, can_run
 from tests.model.forward.decoding import Decoding
-from tests.model.oracle.architectures import LLAMA_LIKE, made, prepared
+from tests.model.oracle.architectures import networks_of, prepared, quick_of, varied
 
-# Our products take weights whose outputs are multiples of 64.
-SIZES: dict[str, Any] = {
-    **LLAMA_LIKE,
-    "vocab_size": 128,
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-}
-NETWORKS: dict[str, Callable[[], Any]] = {
-    "llama": made("Llama", SIZES),
-    "a window": made("Mistral", SIZES, sliding_window=9),
-    "gates of whole panels": made("Llama", SIZES, intermediate_size=128),
-    "biases": made("Qwen2", SIZES),
-    "normalized heads": made("Qwen3", SIZES, head_dim=32),
-}
-FEW_AND_ALL = pytest.mark.parametrize(
-    "name", ["llama", *(pytest.param(n, marks=pytest.mark.long) for n in NETWORKS if n != "llama")]
-)
+NETWORKS = networks_of("recorded")
+FEW_AND_ALL = quick_of(NETWORKS, "llama")
 CPU = torch.device("cpu")
 MOST = recorded.MOST
 
 pytestmark = pytest.mark.skipif(not can_run(), reason="torch has no OpenMP here")
 
 
-def built(name: str) -> Any:
-    torch.manual_seed(0)
-    network = NETWORKS[name]().eval()
-    with torch.no_grad():
-        for part, weight in network.named_parameters():
-            weight.copy_(torch.rand_like(weight) + 0.5 if "norm" in part else 3 * weight)
-            if part.endswith("bias"):
-                weight.normal_()
-    return network
-
-
 def ready(name: str) -> tuple[Any, LlamaForward]:
-    forward = prepared(built(name)).forward
+    forward = prepared(varied(NETWORKS[name])).forward
     assert isinstance(forward, LlamaForward)
-    return built(name), forward
+    return varied(NETWORKS[name]), forward
 
 
 @pytest.fixture
@@ -76,38 +48,27 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return count
 
 
-@FEW_AND_ALL
-@torch.inference_mode()
-def test_steps_of_any_size_follow_one_another(name: str, runs: list[int]) -> None:
-    decoding = Decoding(*ready(name), prompts=MOST, seed=1)
-    before = len(runs)
-    for count in (1, 1, 7, MOST, 3, 33, 2):
-        decoding.step(count)
-    assert len(runs) == before + 7
+Steps = list[tuple[Any, ...]]
+WANTED = [([30], 1), ([2], 1), ([9, 1, 5], 2), ([1, 1, 1], 2), ([7], 6), ([20, 20, 20, 4], 63)]
+ALONE = [([30], 1, 0), ([2, 9], 2, 1), ([1, 1, 1], 3, 0), ([1, 1, 1], 3, 2), ([7] * 8, 9, 5)]
+STEPS: dict[str, tuple[int, int, Steps]] = {
+    # Prompts, a seed, and steps: see Decoding. Steps of different kinds are recorded apart.
+    "of any size": (MOST, 1, [("step", each) for each in (1, 1, 7, MOST, 3, 33, 2)]),
+    "logits of some": (8, 6, [s for each in WANTED for s in (("grow", *each), ("step", 3))]),
+    "states of the step": (8, 8, [s for each in ALONE for s in (("ask", *each), ("step", 8))]),
+}
 
 
 @FEW_AND_ALL
+@pytest.mark.parametrize("case", STEPS.values(), ids=STEPS)
 @torch.inference_mode()
-def test_logits_may_be_wanted_of_some_tokens_alone(name: str, runs: list[int]) -> None:
-    decoding = Decoding(*ready(name), prompts=8, seed=6)
+def test_steps_follow_one_another(name: str, case: tuple[int, int, Steps], runs: list[int]) -> None:
+    prompts, seed, steps = case
+    decoding = Decoding(*ready(name), prompts=prompts, seed=seed)
     before = len(runs)
-    steps = [([30], 1), ([2], 1), ([9, 1, 5], 2), ([1, 1, 1], 2), ([7], 6), ([20, 20, 20, 4], 63)]
-    for counts, wanted in steps:
-        decoding.grow(counts, wanted)
-        decoding.step(3)  # recorded apart
-    assert len(runs) == before + 2 * len(steps)
-
-
-@FEW_AND_ALL
-@torch.inference_mode()
-def test_states_may_be_of_the_step_alone(name: str, runs: list[int]) -> None:
-    decoding = Decoding(*ready(name), prompts=8, seed=8)
-    before = len(runs)
-    steps = [([30], 1, 0), ([2, 9], 2, 1), ([1, 1, 1], 3, 0), ([1, 1, 1], 3, 2), ([7] * 8, 9, 5)]
-    for counts, wanted, kept in steps:
-        decoding.ask(counts, wanted, kept)
-        decoding.step(8)
-    assert len(runs) == before + 2 * len(steps)
+    for kind, *given in steps:
+        getattr(decoding, kind)(*given)
+    assert len(runs) == before + len(steps)
 
 
 @FEW_AND_ALL
@@ -172,7 +133,7 @@ def test_the_first_step_may_keep_nothing() -> None:
 def test_a_window_counts_positions_where_later_ones_were_computed_before() -> None:
     network, forward = ready("a window")
     window, positions = network.config.sliding_window, [*range(8), *range(14, 20), *range(8, 14)]
-    ids = np.random.default_rng(7).integers(3, SIZES["vocab_size"], len(positions))
+    ids = np.random.default_rng(7).integers(3, 128, len(positions))
     slots, cache = np.arange(len(ids)), KVCache(len(ids))
     found = []
     for first, last, context in (
@@ -195,12 +156,12 @@ def test_a_window_counts_positions_where_later_ones_were_computed_before() -> No
 def test_spans_may_be_used_at_other_positions_than_they_were_computed_at(
     name: str, runs: list[int]
 ) -> None:
-    model = prepared(built(name))
-    network, random = built(name), np.random.default_rng(12)
+    model = prepared(varied(NETWORKS[name]))
+    network, random = varied(NETWORKS[name]), np.random.default_rng(12)
     window = getattr(network.config, "sliding_window", None)
     for new, shifts in ((1, (0, 5)), (6, (3, 8)), (5, (0, 0)), (20, (2, 40))):
         lengths, spans = (4, 7, new), list[Segment]()
-        ids = random.integers(3, SIZES["vocab_size"], sum(lengths))
+        ids = random.integers(3, 128, sum(lengths))
         slots, cache = np.arange(len(ids)), KVCache(len(ids))
         begin, starts = shifts[1] + lengths[1], (0, 4, 11)
         for number, first in enumerate(starts):
@@ -287,7 +248,7 @@ def test_a_token_that_the_network_does_not_have_is_refused() -> None:
         forward(np.array([token]), batch, [0])
 
     for _ in range(2):  # then by the recorded step
-        for token in (-1, SIZES["vocab_size"], 10**6):
+        for token in (-1, 128, 10**6):
             with pytest.raises(IndexError):
                 compute(token)
         compute(3)

@@ -61,8 +61,7 @@ def same(actual: torch.Tensor, expected: torch.Tensor) -> None:
 
 
 @pytest.fixture(
-    scope="module",
-    params=[*FEW, *(pytest.param(n, marks=pytest.mark.long) for n in MORE)],
+    scope="module", params=[*FEW, *(pytest.param(n, marks=pytest.mark.long) for n in MORE)]
 )
 def pair(request: pytest.FixtureRequest) -> tuple[Any, Any]:
     """The stock network, and the same one adapted."""

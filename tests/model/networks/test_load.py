@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,8 @@ from relquery.errors import ModelError
 from relquery.model.networks.load import load
 from relquery.model.networks.random import byte_tokenizer
 
-SIZES: dict[str, Any] = {
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "max_position_embeddings": 64,
-}
+SIZES: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+SIZES |= {"num_attention_heads": 2, "max_position_embeddings": 64}
 
 
 @pytest.fixture(scope="module")
@@ -44,58 +40,55 @@ def test_a_whole_folder_loads(good: Path) -> None:
     assert load(str(good)).context == 64
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_weights_that_are_missing_are_not_replaced_by_random_ones(folder: Path) -> None:
-    file = folder / "model.safetensors"
-    kept = {name: one for name, one in load_file(file).items() if "layers.1.mlp" not in name}
-    save_file(kept, file, metadata={"format": "pt"})
-    with pytest.raises(ModelError, match=r"lacks weights.*layers\.1\.mlp\.down_proj.*again"):
-        load(str(folder))
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_an_encoder_is_not_taken_for_a_model_that_generates_text(folder: Path) -> None:
-    BertModel(BertConfig(vocab_size=300, **SIZES)).save_pretrained(folder)
-    with pytest.raises(ModelError, match=r"lacks weights.*and \d more.*generates text"):
-        load(str(folder))
-
-
-def test_a_file_that_is_cut_short_is_told(folder: Path) -> None:
-    file = folder / "model.safetensors"
-    file.write_bytes(file.read_bytes()[:-100])
-    with pytest.raises(ModelError, match=r"cannot be read.*download it again"):
-        load(str(folder))
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_weights_of_other_sizes_than_the_configuration_says_are_told(folder: Path) -> None:
-    file = folder / "config.json"
-    config = json.loads(file.read_text())
-    file.write_text(json.dumps({**config, "vocab_size": config["vocab_size"] + 8}))
-    with pytest.raises(ModelError, match=r"do not have the sizes.*config\.json"):
-        load(str(folder))
-
-
-def test_a_folder_without_tokenizer_says_how_to_write_one(folder: Path) -> None:
-    for file in folder.glob("*token*"):
-        file.unlink()
-    with pytest.raises(ModelError, match=r"has no tokenizer.*save_pretrained"):
-        load(str(folder))
-
-
-def test_an_empty_folder_says_what_it_lacks(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"it has no config\.json"):
-        load(str(tmp_path))
-
-
 def configured(folder: Path, **settings: Any) -> None:
     file = folder / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | settings))
 
 
-def test_weights_of_layers_that_the_configuration_does_not_have_are_told(folder: Path) -> None:
-    configured(folder, num_hidden_layers=1)
-    with pytest.raises(ModelError, match=r"no place for, such as model\.layers\.1\."):
+def weighted(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
+    file = folder / "model.safetensors"
+    weights = load_file(file)
+    change(weights)
+    save_file(weights, file, metadata={"format": "pt"})
+
+
+def without(folder: Path, pattern: str) -> None:
+    for file in folder.glob(pattern):
+        file.unlink()
+
+
+def cut_short(folder: Path) -> None:
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+DAMAGES: list[tuple[Callable[[Path], object], str]] = [
+    (
+        lambda it: weighted(it, lambda w: [w.pop(n) for n in [*w] if "layers.1.mlp" in n]),
+        r"lacks weights.*layers\.1\.mlp\.down_proj.*again",
+    ),
+    (
+        lambda it: BertModel(BertConfig(vocab_size=300, **SIZES)).save_pretrained(it),
+        r"lacks weights.*and \d more.*generates text",
+    ),
+    (cut_short, r"cannot be read.*download it again"),
+    (lambda it: configured(it, vocab_size=300), r"do not have the sizes.*config\.json"),
+    (
+        lambda it: configured(it, num_hidden_layers=1),
+        r"no place for, such as model\.layers\.1\.",
+    ),
+    (lambda it: without(it, "*token*"), r"has no tokenizer.*save_pretrained"),
+    (lambda it: without(it, "*"), r"it has no config\.json"),
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("damage", "message"), DAMAGES)
+def test_a_folder_without_a_whole_model_is_refused_with_what_to_do(
+    folder: Path, damage: Callable[[Path], object], message: str
+) -> None:
+    damage(folder)
+    with pytest.raises(ModelError, match=message):
         load(str(folder))
 
 
@@ -138,10 +131,7 @@ def test_end_tokens_must_be_token_ids(folder: Path, end: object) -> None:
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
 @pytest.mark.parametrize("name", ["mlp.up_proj", "self_attn.q_proj"])
 def test_weights_that_are_not_finite_are_told(folder: Path, name: str, value: float) -> None:
-    file = folder / "model.safetensors"
-    weights = load_file(file)
-    weights[f"model.layers.0.{name}.weight"].fill_(value)
-    save_file(weights, file, metadata={"format": "pt"})
+    weighted(folder, lambda weights: weights[f"model.layers.0.{name}.weight"].fill_(value))
     with pytest.raises(ModelError, match="computes no finite numbers"):
         load(str(folder))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,123 +15,48 @@ from relquery.model.forward.run import Norm
 from relquery.model.networks.load import prepare
 from relquery.model.networks.random import RandomSpec, build_network, train_tokenizer
 from relquery.model.networks.same import LONGEST, TEXTS, own_logits, rounding
-from tests.model.oracle.architectures import ALL, LLAMA_LIKE, NoTokenizer, build
+from tests.model.oracle.architectures import (
+    ALL,
+    CONTEXT,
+    LLAMA_LIKE,
+    WHY_REFUSED,
+    build,
+    networks_of,
+    prepared,
+    quick_of,
+)
 
-EIGHT = LLAMA_LIKE | {"head_dim": 8}
-REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
-    "attention in chunks": (
-        lambda: tf.Llama4ForCausalLM(
-            tf.Llama4TextConfig(**EIGHT, attention_chunk_size=64, intermediate_size_mlp=64)
-        ),
-        "limited to 64 tokens",
-    ),
-    "queries that grow with positions of their own": (
-        lambda: tf.Llama4ForCausalLM(
-            tf.Llama4TextConfig(
-                **EIGHT,
-                attention_chunk_size=256,
-                intermediate_size_mlp=64,
-                attn_temperature_tuning=True,
-                floor_scale=16,
-                attn_scale=0.5,
-                no_rope_layers=[1, 0],
-            )
-        ),
-        "counts by itself",
-    ),
-    "a window that attention is not told": (
-        lambda: tf.PhimoeForCausalLM(
-            tf.PhimoeConfig(**LLAMA_LIKE, sliding_window=100, num_local_experts=2)
-        ),
-        "limited to 100 tokens",
-    ),
-    "differences of two attentions": (
-        lambda: tf.DiffLlamaForCausalLM(tf.DiffLlamaConfig(**LLAMA_LIKE)),
-        "compute something else than the attention",
-    ),
-    "attention to chosen blocks": (
-        lambda: tf.MiniMaxM3VLForCausalLM(
-            tf.MiniMaxM3VLTextConfig(
-                **LLAMA_LIKE,
-                head_dim=16,
-                num_local_experts=4,
-                num_experts_per_tok=2,
-                index_block_size=4,
-                index_topk_blocks=1,
-                index_n_heads=2,
-                index_head_dim=16,
-                layer_types=["full_attention", "minimax_m3_sparse"],
-                mlp_layer_types=["sparse", "sparse"],
-            )
-        ),
-        "its code does not run",
-    ),
-    "ALiBi that is rounded": (
-        lambda: tf.FalconForCausalLM(
-            tf.FalconConfig(
-                vocab_size=97,
-                hidden_size=32,
-                num_hidden_layers=2,
-                num_attention_heads=4,
-                alibi=True,
-            )
-        ),
-        "ALiBi biases are rounded",
-    ),
-    "a mask that depends on the tokens": (
-        lambda: tf.DogeForCausalLM(tf.DogeConfig(**LLAMA_LIKE)),
-        "compute something else than the attention",
-    ),
-}
+REFUSED = networks_of("refused")
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_the_engine_does_not_know_is_refused(name: str) -> None:
-    make, why = REFUSED[name]
     torch.manual_seed(1)
-    network = make().eval()
+    network = REFUSED[name]().eval()
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.normal_(0, 0.2)
-    with pytest.raises(ModelError, match=why):
-        prepare(network, NoTokenizer(), name)
+    with pytest.raises(ModelError, match=WHY_REFUSED[name]):
+        prepared(network, name)
 
 
 def test_an_untrained_network_whose_masks_depend_on_the_tokens_is_refused() -> None:
     torch.manual_seed(1)
     network = tf.DogeForCausalLM(tf.DogeConfig(**LLAMA_LIKE, keep_window_size=16))
     with pytest.raises(ModelError, match="its masks depend on the tokens"):
-        prepare(network, NoTokenizer(), "Doge")
+        prepared(network, "Doge")
 
 
-def test_a_window_that_no_layer_has_limits_nothing() -> None:
-    sizes: dict[str, Any] = {**LLAMA_LIKE, "layer_types": ["full_attention"] * 2}
-    sizes["num_hidden_layers"] = 2
-    experts = {"moe_intermediate_size": 32, "shared_expert_intermediate_size": 32}
-    moe = tf.Qwen2MoeConfig(**sizes, **experts, num_experts=4, num_experts_per_tok=2)
-    for network in (
-        tf.Qwen2MoeForCausalLM(moe),
-        tf.Gemma2ForCausalLM(tf.Gemma2Config(**sizes, sliding_window=20, head_dim=16)),
-    ):
-        assert prepare(network.eval(), NoTokenizer(), "whole").context == 256
+@pytest.mark.parametrize("make", networks_of("accepted").values())
+def test_limits_that_no_layer_has_or_that_are_beyond_the_context_limit_nothing(make: Any) -> None:
+    assert prepared(make().eval(), "whole").context == CONTEXT
 
 
-def test_a_limit_beyond_the_context_limits_nothing() -> None:
-    config = tf.Llama4TextConfig(**EIGHT, attention_chunk_size=256, intermediate_size_mlp=64)
-    assert prepare(tf.Llama4ForCausalLM(config), NoTokenizer(), "whole").context == 256
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        name if name in {"llama", "gemma2", "bloom"} else pytest.param(name, marks=pytest.mark.long)
-        for name in ALL
-    ],
-)
+@quick_of(ALL, "llama", "gemma2", "bloom")
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_rounding_is_no_reason_to_refuse(name: str, dtype: torch.dtype) -> None:
     network = build(name).to(dtype)
-    assert prepare(network, NoTokenizer(), name).network is network
+    assert prepared(network, name).network is network
 
 
 @pytest.mark.parametrize("kind", ["mistral", "gemma2", "gemma3"])
@@ -145,10 +69,10 @@ def test_windows_are_tried_although_the_prompt_is_shorter(
         return attend(batch, *args, window=window and window + 1, **kwargs)
 
     network = build(kind)
-    assert prepare(network, NoTokenizer(), kind).network.config.sliding_window == 16
+    assert prepared(network, kind).network.config.sliding_window == 16
     monkeypatch.setattr(PackedBatch, "attend", wider)
     with pytest.raises(ModelError, match="sliding windows hide other tokens"):
-        prepare(build(kind), NoTokenizer(), kind)
+        prepared(build(kind), kind)
 
 
 def words(count: int) -> tf.PreTrainedTokenizerBase:
@@ -183,10 +107,7 @@ def test_what_differs_by_more_than_rounding_runs_in_the_networks_own_pass_with_a
     with pytest.warns(UserWarning, match=r"off by 0\.0.*transformers' forward pass"):
         model = prepare(network, tokenizer, "mine")
     assert model.runs_in.startswith("transformers' forward pass: relquery's own")
-
-
-def test_an_unknown_network_says_why_it_runs_in_its_own_pass() -> None:
-    assert "GPT2LMHeadModel" in prepare(build("gpt2"), NoTokenizer(), "gpt2").runs_in
+    assert "GPT2LMHeadModel" in prepared(build("gpt2")).runs_in
 
 
 def test_rounding_is_compared_with_that_of_two_stock_implementations() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import Any, cast
 from unittest.mock import patch
 
 import numpy as np
+import pytest
 import torch
 import transformers as tf
 
@@ -22,102 +25,43 @@ from relquery.model.attention.batch import PackedBatch
 from relquery.model.networks.load import LoadedModel, prepare
 from relquery.model.torch_executor import TorchExecutor
 
-VOCABULARY = 97
-CONTEXT = 256
-COMMON: dict[str, Any] = {
-    "vocab_size": VOCABULARY,
-    "max_position_embeddings": CONTEXT,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "pad_token_id": 0,
-}
-LLAMA_LIKE: dict[str, Any] = COMMON | {
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-}
-SLIDING: dict[str, Any] = LLAMA_LIKE | {"sliding_window": 16}
-GEMMA: dict[str, Any] = SLIDING | {"head_dim": 8, "query_pre_attn_scalar": 8}
-ONE_OF_EACH = ["sliding_attention", "full_attention"]
-
-SMALL: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
-BLOOM: dict[str, Any] = {"n_layer": 2, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
-WIDE = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 6}
+_TABLES = tomllib.loads(Path(__file__).with_name("networks.toml").read_text())
+VOCABULARY, CONTEXT = 97, 256
 
 
 def made(kind: str, *settings: dict[str, Any], **more: Any) -> Callable[[], Any]:
     """Builds a network of transformers. kind: its class is `{kind}ForCausalLM`."""
-    given: dict[str, Any] = {}
-    for each in (*settings, more):
-        given |= each
+    given = {key: value for each in (*settings, more) for key, value in each.items()}
     of = {"GPT2": "GPT2LMHeadModel"}.get(kind, f"{kind}ForCausalLM")
-    config = "Gemma3TextConfig" if kind == "Gemma3" else f"{kind}Config"
+    config = f"{kind}TextConfig" if hasattr(tf, f"{kind}TextConfig") else f"{kind}Config"
     return lambda: getattr(tf, of)(getattr(tf, config)(**given))
 
 
-def llama_with_rope(rope_type: str, **parameters: Any) -> Callable[[], Any]:
-    """A Llama whose frequencies are scaled; parameters: of its `rope_type`."""
-    rope = {"rope_type": rope_type, "rope_theta": 10_000.0, "factor": 4.0} | parameters
-    return made("Llama", LLAMA_LIKE, rope_parameters=rope)
+def _settings(given: dict[str, Any]) -> dict[str, Any]:
+    """With the sizes that they begin with."""
+    own = dict(given)
+    sizes = own.pop("of", None)
+    return own if sizes is None else _settings(_TABLES["sizes"][sizes]) | own
 
 
-def partial(factor: float) -> dict[str, Any]:
-    """Settings of a network of which a part of each head is rotated."""
-    rope = {"rope_type": "default", "rope_theta": 10_000.0, "partial_rotary_factor": factor}
-    return {"hidden_size": 64, "rope_parameters": rope}
+def networks_of(group: str) -> dict[str, Callable[[], Any]]:
+    """By name, the networks of a table of the file."""
+    settings = {name: _settings(one) for name, one in _TABLES[group].items()}
+    for one in settings.values():
+        one.pop("why", None)
+    return {name: made(**one) for name, one in settings.items()}
 
 
-NETWORKS: dict[str, Callable[[], Any]] = {
-    "llama": made("Llama", LLAMA_LIKE),
-    "qwen3": made("Qwen3", LLAMA_LIKE, head_dim=8),
-    "gpt2": made("GPT2", COMMON, n_embd=32, n_layer=2, n_head=4),
-    "opt": made("OPT", COMMON, SMALL, word_embed_proj_dim=32, ffn_dim=64),
-    "gemma3": made("Gemma3", GEMMA, layer_types=ONE_OF_EACH),
-    "gemma2": made("Gemma2", GEMMA, layer_types=ONE_OF_EACH),
-    "mistral": made("Mistral", SLIDING),
-    "phi3": made("Phi3", LLAMA_LIKE),
-    "gpt_neox": made("GPTNeoX", COMMON, SMALL, intermediate_size=64),
-}
-ALIBI: dict[str, Callable[[], Any]] = {
-    # Slopes of a count of heads that is no power of two are another formula.
-    "bloom": made("Bloom", BLOOM, vocab_size=VOCABULARY, hidden_size=48, n_head=6),
-    "mpt": made(
-        "Mpt", vocab_size=VOCABULARY, d_model=48, n_layers=2, n_heads=6, max_seq_len=CONTEXT
-    ),
-}
-"""Networks with adapters, whose positions are biases."""
-SHAPES: dict[str, dict[str, Any]] = {
-    "falcon": {"multi_query": True},
-    "falcon_grouped": {"new_decoder_architecture": True, "num_kv_heads": 2},
-    "falcon_many": {"multi_query": False, "parallel_attn": False, "bias": True},
-}
-FALCON: dict[str, Callable[[], Any]] = {
-    name: made("Falcon", COMMON, WIDE, shape, ffn_hidden_size=64, alibi=False)
-    for name, shape in SHAPES.items()
-}
-"""With rotary positions: as Falcon 7B, as Falcon 40B, and with keys of its own for each head."""
-HALF_FAR = {"original_max_position_embeddings": 64}
-SCALED_ROPE: dict[str, Callable[[], Any]] = {
-    "linear": llama_with_rope("linear"),
-    "yarn": llama_with_rope("yarn", **HALF_FAR),
-    "llama3": llama_with_rope("llama3", **HALF_FAR, low_freq_factor=1.0, high_freq_factor=4.0),
-    "dynamic": llama_with_rope("dynamic"),
-    "longrope": llama_with_rope(
-        "longrope",
-        **HALF_FAR,
-        short_factor=[1.0, 1.1, 1.2, 1.3],
-        long_factor=[1.5, 2.0, 3.0, 4.0],
-    ),
-}
-OTHER_ROTARY: dict[str, Callable[[], Any]] = {
-    "phi3_partial": made("Phi3", LLAMA_LIKE, partial(0.75)),
-    "gpt_neox_partial": made("GPTNeoX", COMMON, SMALL, partial(0.25), intermediate_size=64),
-    "cohere": made("Cohere", LLAMA_LIKE),
-    "smollm3": made("SmolLM3", LLAMA_LIKE, num_hidden_layers=4, no_rope_layers=[1, 1, 1, 0]),
-}
-ALL = NETWORKS | ALIBI | FALCON | SCALED_ROPE | OTHER_ROTARY
+LLAMA_LIKE = _settings(_TABLES["sizes"]["llama"])
+NETWORKS, ALIBI, FALCON = map(networks_of, ("networks", "alibi", "falcon"))
+ALL = NETWORKS | ALIBI | FALCON | networks_of("rotary")
+WHY_REFUSED: dict[str, str] = {name: one["why"] for name, one in _TABLES["refused"].items()}
+
+
+def quick_of(names: Iterable[str], *quick: str) -> pytest.MarkDecorator:
+    """Runs a test for each of these names; those that are not named to be quick are long."""
+    long = (pytest.param(name, marks=pytest.mark.long) for name in names if name not in quick)
+    return pytest.mark.parametrize("name", [*quick, *long])
 
 
 class NoTokenizer:
@@ -139,13 +83,31 @@ def model_of(name: str) -> tuple[LoadedModel, Any]:
 
 def build(name: str) -> Any:
     """A seeded network whose own generation never ends early."""
-    torch.manual_seed(0)
-    network = ALL[name]().eval()
-    # Large enough weights that greedy choices differ from token to token.
+    network = larger(ALL[name])
+    network.generation_config.eos_token_id = None
+    return network
+
+
+def larger(make: Callable[[], Any], by: float = 4, seed: int = 0) -> Any:
+    """A seeded network with weights so large that greedy choices differ from token to token."""
+    torch.manual_seed(seed)
+    network = make().eval()
     for parameter in network.parameters():
         if parameter.dim() > 1:
-            parameter.data.mul_(4)
-    network.generation_config.eos_token_id = None
+            parameter.data.mul_(by)
+    return network
+
+
+def varied(make: Callable[[], Any]) -> Any:
+    """A seeded network with weights larger than at the start of a training, so that a mistake
+    shows, and norms that are not all 1."""
+    torch.manual_seed(0)
+    network = make().eval()
+    with torch.no_grad():
+        for name, weight in network.named_parameters():
+            weight.copy_(torch.rand_like(weight) + 0.5 if "norm" in name else 3 * weight)
+            if name.endswith("bias"):
+                weight.normal_()
     return network
 
 

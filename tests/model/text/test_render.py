@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +26,6 @@ TEXTS = [
     '"info": "It\'s a long, long story; 2 stars!\\n",\n',
     "  spaces\n\n and\ttabs \n",
 ] * 20
-
 LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
     r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -46,6 +48,7 @@ LAST_USER = (  # of users' messages in a row it says the last one
     "{% endif %}{% endfor %}"
 )
 SPECIAL = ["<|end|>", "<|system|>", "<|user|>", "<|assistant|>"]
+INDEPENDENT = Reuse.INDEPENDENT
 
 
 def byte_level(pattern: str | None) -> PreTrainedTokenizerBase:
@@ -77,40 +80,48 @@ def _train(tokenizer: Tokenizer, decoder: object, alphabet: list[str]) -> PreTra
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end|>")
 
 
-def stories() -> PreTrainedTokenizerBase:
-    return AutoTokenizer.from_pretrained(data_path("stories260K"))
-
-
-TOKENIZERS = {
+TOKENIZERS: dict[str, Callable[[], PreTrainedTokenizerBase]] = {
     "gpt2": lambda: byte_level(None),
     "llama3": lambda: byte_level(LLAMA3),
     "metaspace": metaspace,
-    "stories260K": stories,
+    "stories260K": lambda: AutoTokenizer.from_pretrained(data_path("stories260K")),
 }
-_made: dict[str, Renderer] = {}
 
 
+@cache
 def renderer(name: str, template: str | None = None) -> Renderer:
-    key = f"{name} {template}"
-    if key not in _made:
-        tokenizer = TOKENIZERS[name]()
-        if template is not None:
-            tokenizer.add_special_tokens({"additional_special_tokens": SPECIAL[1:]})
-            tokenizer.chat_template = template
-        _made[key] = Renderer(tokenizer)
-    return _made[key]
+    tokenizer = TOKENIZERS[name]()
+    if template is not None:
+        tokenizer.add_special_tokens({"additional_special_tokens": SPECIAL[1:]})
+        tokenizer.chat_template = template
+    return Renderer(tokenizer)
 
 
-def row(fields: dict[str, object], query: str = "Is it good?") -> Prompt:
+def row(fields: dict[str, object]) -> Prompt:
     """A row's prompt as the SQL layer builds it."""
     items = [f"{json.dumps(k)}: {json.dumps(v, ensure_ascii=False)}" for k, v in fields.items()]
     pieces = [item + ",\n" for item in items[:-1]] + items[-1:]
-    return (
-        Span("You are a data analyst.", Role.SYSTEM),
-        Span(f"Answer the below query:\n{query}\n\nGiven the following data:\n{{\n"),
-        *(Span(piece) for piece in pieces),
-        Span("\n}"),
+    asked = "Answer the below query:\nIs it good?\n\nGiven the following data:\n{\n"
+    return (Span("You are a data analyst.", Role.SYSTEM), *map(Span, [asked, *pieces, "\n}"]))
+
+
+def said(*messages: tuple[Role, list[str]]) -> Prompt:
+    """Messages, each of some pieces."""
+    return tuple(
+        Span(piece, role, begins=index == 0)
+        for role, pieces in messages
+        for index, piece in enumerate(pieces)
     )
+
+
+def texts_of(prompt: Prompt) -> list[dict[str, str]]:
+    """Role and text of each message."""
+    found: list[dict[str, str]] = []
+    for span in prompt:
+        if not found or span.begins or found[-1]["role"] != span.role.value:
+            found.append({"role": span.role.value, "content": ""})
+        found[-1]["content"] += str(span.content)
+    return found
 
 
 def flat_tokens(chain: Chain) -> list[int]:
@@ -126,11 +137,19 @@ def tokens_of(renderer: Renderer, prompt: Prompt) -> list[int]:
     return flat_tokens(chain)
 
 
-def contents(prompt: Prompt) -> tuple[str, str]:
-    """The system's and the user's text."""
-    system = "".join(str(span.content) for span in prompt if span.role is Role.SYSTEM)
-    user = "".join(str(span.content) for span in prompt if span.role is Role.USER)
-    return system, user
+def chains_of(renderer: Renderer, *prompt: Span) -> list[Chain]:
+    """Those of its independent spans."""
+    (whole,) = renderer.render([prompt])
+    return [part for part in whole.parts if isinstance(part, Chain)]
+
+
+def own_chat(renderer: Renderer, messages: list[dict[str, str]]) -> list[int]:
+    """The tokens of the tokenizer's own chat."""
+    return list(
+        renderer._tokenizer.apply_chat_template(
+            messages, add_generation_prompt=True, return_dict=False
+        )
+    )
 
 
 plain = st.text(st.characters(exclude_categories=["Cs"]), max_size=20).filter(
@@ -139,35 +158,49 @@ plain = st.text(st.characters(exclude_categories=["Cs"]), max_size=20).filter(
     lambda text: not any(token in text for token in SPECIAL)
 )
 cells = plain | st.integers() | st.none()
-tables = st.dictionaries(st.text("abc de\n", min_size=1, max_size=6), cells, min_size=1, max_size=5)
+rows = st.dictionaries(st.text("abc de\n", min_size=1, max_size=6), cells, min_size=1, max_size=5)
+words = st.text(st.sampled_from('ab,."\n {é'), min_size=1, max_size=6)
+pieces = st.lists(words, min_size=1, max_size=3)
+conversations = st.lists(st.tuples(st.sampled_from(SPEAKERS), pieces), min_size=1, max_size=5).map(
+    lambda messages: said(*messages)
+)
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-@given(fields=tables)
+@given(prompt=rows.map(row) | conversations)
 def test_without_a_template_the_tokens_are_those_of_the_joined_text(
-    name: str, fields: dict[str, object]
+    name: str, prompt: Prompt
 ) -> None:
     one = renderer(name)
-    prompt = row(fields)
-    joint = one._tokenizer("\n\n".join(contents(prompt)) + "\nAnswer:", split_special_tokens=True)[
-        "input_ids"
-    ]
+    text = "\n\n".join(message["content"] for message in texts_of(prompt)) + "\nAnswer:"
+    joint = one._tokenizer(text, split_special_tokens=True)["input_ids"]
     assert tokens_of(one, prompt) == list(joint)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama3"])
-@given(fields=tables)
+@given(prompt=rows.map(row) | conversations)
 def test_with_a_template_the_tokens_are_those_of_the_tokenizers_own_chat(
-    name: str, fields: dict[str, object]
+    name: str, prompt: Prompt
 ) -> None:
     one = renderer(name, CHAT)
-    prompt = row(fields)
-    system, user = contents(prompt)
-    messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
-    chat = one._tokenizer.apply_chat_template(
-        messages, add_generation_prompt=True, return_dict=False
-    )
-    assert tokens_of(one, prompt) == list(chat)
+    assert tokens_of(one, prompt) == own_chat(one, texts_of(prompt))
+
+
+@pytest.mark.parametrize("template", [ALTERNATING, LAST_USER])
+@given(prompt=conversations)
+def test_messages_of_one_role_are_one_with_a_line_break_where_the_template_takes_no_two(
+    template: str, prompt: Prompt
+) -> None:
+    one = renderer("gpt2", template)
+    alternating: list[dict[str, str]] = []
+    for message in texts_of(prompt):
+        if alternating and alternating[-1]["role"] == message["role"]:
+            before = alternating[-1]["content"]
+            between = "\n" * (not before.endswith("\n"))
+            alternating[-1]["content"] = before + between + message["content"]
+        else:
+            alternating.append(message)
+    assert tokens_of(one, prompt) == own_chat(one, alternating)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama3"])
@@ -193,261 +226,91 @@ def test_a_template_without_a_system_role_gets_its_text_in_the_users_turn() -> N
     assert text.startswith("<|user|>\nYou are a data analyst.\n\nAnswer the below query:")
 
 
-def test_a_template_that_drops_a_message_is_refused() -> None:
-    one = renderer("gpt2", "{{ messages[-1]['content'] }}")
-    with pytest.raises(RequestError, match="drops, repeats or moves"):
-        one.render([row({"a": 1})])
-
-
-def said(*messages: tuple[Role, list[str]]) -> Prompt:
-    """Messages, each of some pieces."""
-    return tuple(
-        Span(piece, role, begins=index == 0)
-        for role, pieces in messages
-        for index, piece in enumerate(pieces)
-    )
-
-
-words = st.text(st.sampled_from('ab,."\n {é'), min_size=1, max_size=6)
-conversations = st.lists(
-    st.tuples(st.sampled_from(SPEAKERS), st.lists(words, min_size=1, max_size=3)),
-    min_size=1,
-    max_size=5,
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("{{ messages[-1]['content'] }}", "drops, repeats or moves"),
+        ("{% for m in messages|reverse %}{{ m['content'] }}{% endfor %}", "moves a message"),
+    ],
 )
+def test_a_template_that_drops_or_moves_a_message_is_refused(template: str, message: str) -> None:
+    with pytest.raises(RequestError, match=message):
+        renderer("gpt2", template).render([row({"a": 1})])
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama3"])
-@given(messages=conversations)
-def test_messages_of_one_role_are_turns_of_their_own_where_the_template_has_them(
-    name: str, messages: list[tuple[Role, list[str]]]
-) -> None:
-    one = renderer(name, CHAT)
-    chat = one._tokenizer.apply_chat_template(
-        [{"role": role.value, "content": "".join(pieces)} for role, pieces in messages],
-        add_generation_prompt=True,
-        return_dict=False,
-    )
-    assert tokens_of(one, said(*messages)) == list(chat)
+# ---- spans
 
 
-@pytest.mark.parametrize("name", TOKENIZERS)
-@given(messages=conversations)
-def test_messages_are_paragraphs_where_there_is_no_template(
-    name: str, messages: list[tuple[Role, list[str]]]
-) -> None:
-    one = renderer(name)
-    text = "\n\n".join("".join(pieces) for _, pieces in messages) + "\nAnswer:"
-    joint = one._tokenizer(text, split_special_tokens=True)["input_ids"]
-    assert tokens_of(one, said(*messages)) == list(joint)
-
-
-@pytest.mark.parametrize("template", [ALTERNATING, LAST_USER])
-@given(messages=conversations)
-def test_messages_of_one_role_are_one_with_a_line_break_where_the_template_takes_no_two(
-    template: str, messages: list[tuple[Role, list[str]]]
-) -> None:
-    one = renderer("gpt2", template)
-    alternating: list[dict[str, str]] = []
-    for role, pieces in messages:
-        text = "".join(pieces)
-        if alternating and alternating[-1]["role"] == role.value:
-            before = alternating[-1]["content"]
-            alternating[-1]["content"] = before + "\n" * (not before.endswith("\n")) + text
-        else:
-            alternating.append({"role": role.value, "content": text})
-    chat = one._tokenizer.apply_chat_template(
-        alternating, add_generation_prompt=True, return_dict=False
-    )
-    assert tokens_of(one, said(*messages)) == list(chat)
-
-
-def test_a_template_that_moves_a_message_is_refused() -> None:
-    one = renderer("gpt2", "{% for m in messages|reverse %}{{ m['content'] }}{% endfor %}")
-    with pytest.raises(RequestError, match="moves a message"):
-        one.render([row({"a": 1})])
+def test_an_independent_span_is_a_chain_of_its_own_tokens() -> None:
+    one = renderer("gpt2", CHAT)
+    passage = Span("Some passage.\n", reuse=INDEPENDENT)
+    for prompt in ((Span("Ask."), passage, Span("End.")), (passage, Span("Ask."))):
+        (chain,) = chains_of(one, *prompt)
+        assert flat_tokens(chain) == list(one.encode("Some passage.\n"))
 
 
 def test_a_nest_is_a_chain_with_chains_in_it() -> None:
     one = renderer("gpt2", CHAT)
-    inner = Span("Inner.", reuse=Reuse.INDEPENDENT)
-    deep = Span(Nest((inner, Span("Deep."))), reuse=Reuse.INDEPENDENT)
+    inner = Span("Inner.", reuse=INDEPENDENT)
+    deep = Span(Nest((inner, Span("Deep."))), reuse=INDEPENDENT)
     parts = (Span('"a": "x",\n'), Span('"b"\n'), deep, Span("Last."))
-    nest = Span(Nest(parts), reuse=Reuse.INDEPENDENT)
-    (outer,) = one.render([(Span("Ask."), nest, Span("End."))])
-    (chain,) = [part for part in outer.parts if isinstance(part, Chain)]
+    (chain,) = chains_of(one, Span("Ask."), Span(Nest(parts), reuse=INDEPENDENT), Span("End."))
 
-    def shape(chain: Chain) -> list[object]:
+    def shape(chain: Chain) -> list[Any]:
         """Runs of tokens as text, chains as lists."""
-        shapes: list[object] = []
+        shapes: list[Any] = []
         for part in chain.parts:
             if isinstance(part, Chain):
                 shapes.append(shape(part))
-            elif shapes and isinstance(shapes[-1], list | str) and isinstance(shapes[-1], str):
+            elif shapes and isinstance(shapes[-1], str):
                 shapes[-1] += one.decode(part.tolist())
             else:
                 shapes.append(one.decode(part.tolist()))
         return shapes
 
     assert shape(chain) == ['"a": "x",\n"b"\n', [["Inner."], "Deep."], "Last."]
-    assert flat_tokens(chain)[: len(one.encode('"a": "x",\n"b"\n'))] == [
-        *one.encode('"a": "x",\n"b"\n')
-    ]
+    joint = one.encode('"a": "x",\n"b"\n')
+    assert flat_tokens(chain)[: len(joint)] == [*joint]
 
 
-def test_an_exchange_may_stand_in_a_nest() -> None:
+def test_an_exchange_is_the_inner_prompt_as_it_was_sent_and_its_answer_also_in_a_nest() -> None:
     one = renderer("gpt2", CHAT)
-    exchange = Span(Exchange((Span("Inner."),), one.encode(" Yes.")), reuse=Reuse.INDEPENDENT)
-    nest = Span(Nest((exchange, Span("More."))), reuse=Reuse.INDEPENDENT)
-    (outer,) = one.render([(nest, Span("End."))])
-    (chain,) = [part for part in outer.parts if isinstance(part, Chain)]
-    (inner,) = [part for part in chain.parts if isinstance(part, Chain)]
-    assert flat_tokens(inner) == [*tokens_of(one, (Span("Inner."),)), *one.encode(" Yes.")]
+    inner, output = (Span("Inner."),), one.encode(" Yes.")
+    exchange = Span(Exchange(inner, output), reuse=INDEPENDENT)
+    (alone,) = chains_of(one, Span("Outer."), exchange, Span("End."))
+    nest = Span(Nest((exchange, Span("More."))), reuse=INDEPENDENT)
+    (outer,) = chains_of(one, nest, Span("End."))
+    (nested,) = [part for part in outer.parts if isinstance(part, Chain)]
+    assert flat_tokens(alone) == flat_tokens(nested) == [*tokens_of(one, inner), *output]
 
 
 def test_what_has_a_given_position_is_tokenised_by_itself() -> None:
     one = renderer("gpt2", CHAT)
-    passage = Span("A passage", reuse=Reuse.INDEPENDENT, position=40)
+    passage = Span("A passage", reuse=INDEPENDENT, position=40)
     (chain,) = one.render([(Span("some "), Span("words", position=30), passage, Span(" more"))])
-    places = [at for at, part in enumerate(chain.parts) if isinstance(part, At)]
-    assert [chain.parts[at] for at in places] == [At(30), At(40)]
-    first, second = places
+    first, second = (at for at, part in enumerate(chain.parts) if isinstance(part, At))
+    assert [chain.parts[at] for at in (first, second)] == [At(30), At(40)]
     before = [token for part in chain.parts[:first] for token in part.tolist()]
     assert tuple(before[-len(one.encode("some ")) :]) == one.encode("some ")
-    assert [tuple(part.tolist()) for part in chain.parts[first + 1 : second]] == [
-        one.encode("words")
-    ]
+    (middle,) = chain.parts[first + 1 : second]
+    assert tuple(middle.tolist()) == one.encode("words")
     assert flat_tokens(chain.parts[second + 1]) == list(one.encode("A passage"))
-
-
-def test_positions_in_a_nest_are_the_nest_s() -> None:
-    one = renderer("gpt2")
-    nest = Nest((Span("a"), Span("b", position=9)))
-    (chain,) = one.render([(Span(nest, reuse=Reuse.INDEPENDENT, position=5), Span("c"))])
-    (inner,) = [part for part in chain.parts if isinstance(part, Chain)]
-    assert At(5) in chain.parts
+    nest = Span(Nest((Span("a"), Span("b", position=9))), reuse=INDEPENDENT, position=5)
+    (outer,) = one.render([(nest, Span("c"))])
+    (inner,) = [part for part in outer.parts if isinstance(part, Chain)]
+    assert At(5) in outer.parts
     assert [part for part in inner.parts if isinstance(part, At)] == [At(9)]
 
 
-def test_a_span_that_is_kept_is_rendered_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = renderer("gpt2", CHAT)
-
-    def module(text: str) -> Span:
-        return Span(Nest((Span(text),)), reuse=Reuse.INDEPENDENT, keep=1)
-
-    def chains(*spans: Span) -> list[Chain]:
-        (whole,) = one.render([(*spans, Span("End."))])
-        return [part for part in whole.parts if isinstance(part, Chain)]
-
-    first, other = module("One text."), module("One text.")
-    assert not one.knows(first)
-    (chain,) = chains(first)
-    assert one.knows(first)
-    again, equal = chains(first, other)
-    assert again is chain
-    assert equal is not chain
-    assert flat_tokens(equal) == flat_tokens(chain)
-    monkeypatch.setattr("relquery.model.text.render._KEPT_SPANS", 2)
-    many = [module(f"Text {number}.") for number in range(6)]
-    for _ in range(2):
-        found = [one.decode(flat_tokens(each)) for each in chains(first, *many)]
-        assert found == ["One text.", *(f"Text {number}." for number in range(6))]
-
-
-def test_pieces_of_text_are_tokenised_once_for_each_owner(monkeypatch: pytest.MonkeyPatch) -> None:
-    one, tokenised = renderer("gpt2"), list[str]()
-    tokenizer = one._tokenizer
-
-    def counting(texts: list[str], **options: object) -> object:
-        tokenised.extend(texts)
-        return tokenizer(texts, **options)
-
-    monkeypatch.setattr(one, "_tokenizer", counting)
-
-    def pieces(owner: str | None) -> int:
-        tokenised.clear()
-        one.share_with(owner)
-        one.render([(Span("A text that two may send.", Role.NONE),)])
-        return len(tokenised)
-
-    assert pieces("ann") > 0
-    assert pieces("ann") == 0
-    assert pieces("bob") > 0
-    assert [pieces("ann"), pieces("bob")] == [0, 0]
-    assert pieces(None) > 0
-    assert pieces(None) > 0
-
-
-def test_an_independent_span_is_a_chain_of_its_own_tokens() -> None:
-    one = renderer("gpt2", CHAT)
-    passage = Span("Some passage.\n", reuse=Reuse.INDEPENDENT)
-    first, second = one.render([(Span("Ask."), passage, Span("End.")), (passage, Span("Ask."))])
-    chains = [
-        [part for part in whole.parts if isinstance(part, Chain)] for whole in (first, second)
-    ]
-    assert [len(found) for found in chains] == [1, 1]
-    for (chain,) in chains:
-        assert list(flat_tokens(chain)) == list(one.encode("Some passage.\n"))
-
-
-def test_an_exchange_is_the_inner_prompt_as_it_was_sent_and_its_answer() -> None:
-    one = renderer("gpt2", CHAT)
-    inner = (Span("Inner."),)
-    output = one.encode(" Yes.")
-    exchange = Span(Exchange(inner, output), reuse=Reuse.INDEPENDENT)
-    (outer,) = one.render([(Span("Outer."), exchange, Span("End."))])
-    (chain,) = [part for part in outer.parts if isinstance(part, Chain)]
-    assert flat_tokens(chain) == [*tokens_of(one, inner), *output]
-
-
 def test_tokens_that_exist_already_are_taken_as_they_are() -> None:
-    one = renderer("gpt2")
-    (prompt,) = one.render([(Span((7, 8, 9)), Span("x"))])
-    assert flat_tokens(prompt)[:3] == [7, 8, 9]
-
-
-def test_text_of_any_kind_survives_encoding_and_decoding() -> None:
-    one = renderer("gpt2")
-    for text in ("", "naïve café", "🎬🍿", "a\x00b", '"quoted" {braces}', "  two  spaces "):
-        assert one.decode(one.encode(text)) == text
-
-
-@given(
-    texts=st.lists(st.text('ab \n"{é1', max_size=6), min_size=1, max_size=6),
-    kept=st.lists(st.integers(0, 2), min_size=6, max_size=6),
-)
-def test_what_is_kept_changes_no_token(texts: list[str], kept: list[int]) -> None:
-    for name in ("gpt2", "llama3"):
-        one = renderer(name, CHAT)
-        plain, marked = one.render(
-            [
-                tuple(map(Span, texts)),
-                tuple(Span(text, keep=keep) for text, keep in zip(texts, kept, strict=False)),
-            ]
-        )
-        found = [part for part in marked.parts if not isinstance(part, Keep)]
-        assert flat_tokens(Chain(tuple(found))) == flat_tokens(plain)
-        keeps = [part.level for part in marked.parts if isinstance(part, Keep)]
-        assert keeps == [keep for keep, _ in zip(kept, texts, strict=False) if keep]
-
-
-def test_whole_tokens_before_the_end_of_a_span_are_kept() -> None:
-    one = renderer("gpt2", CHAT)
-    spans = (Span("You are a data", keep=1, keep_for=5.0), Span(" analyst.\nAnswer", keep=2))
-    (chain,) = one.render([spans])
-    first, second = (at for at, part in enumerate(chain.parts) if isinstance(part, Keep))
-    assert chain.parts[first] == Keep(1, 5.0)
-    text = one.decode(flat_tokens(Chain(chain.parts[:first])))
-    assert text.endswith("\nYou are a data")
-    before = Chain(tuple(part for part in chain.parts[:second] if not isinstance(part, Keep)))
-    assert one.decode(flat_tokens(before)).endswith("\nYou are a data analyst.\nAnswer")
+    assert tokens_of(renderer("gpt2"), (Span((7, 8, 9)), Span("x")))[:3] == [7, 8, 9]
 
 
 def test_an_open_message_stands_where_the_answer_would_begin() -> None:
     one = renderer("gpt2", CHAT)
-    asked = Span("Is it?")
-    (opened,) = one.render([(asked, Span("It is", Role.ASSISTANT, open=True))])
-    (plain,) = one.render([(asked,)])
-    assert one.decode(flat_tokens(opened)) == one.decode(flat_tokens(plain)) + "It is"
+    asked, said = Span("Is it?"), Span("It is", Role.ASSISTANT, open=True)
+    opened, plain = (one.decode(tokens_of(one, each)) for each in ((asked, said), (asked,)))
+    assert opened == plain + "It is"
 
 
 @pytest.mark.parametrize(
@@ -461,3 +324,116 @@ def test_an_open_message_stands_where_the_answer_would_begin() -> None:
 def test_only_the_assistant_s_last_span_may_be_open(prompt: Prompt) -> None:
     with pytest.raises(RequestError, match="Only the last span"):
         renderer("gpt2", CHAT).render([prompt])
+
+
+# ---- what is kept
+
+
+def test_a_span_that_is_kept_is_rendered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = renderer("gpt2", CHAT)
+
+    def module(text: str) -> Span:
+        return Span(Nest((Span(text),)), reuse=INDEPENDENT, keep=1)
+
+    first, other, end = module("One text."), module("One text."), Span("End.")
+    assert not one.knows(first)
+    (chain,) = chains_of(one, first, end)
+    assert one.knows(first)
+    again, equal = chains_of(one, first, other, end)
+    assert again is chain
+    assert equal is not chain
+    assert flat_tokens(equal) == flat_tokens(chain)
+    monkeypatch.setattr("relquery.model.text.render._KEPT_SPANS", 2)
+    texts = ["One text.", *(f"Text {number}." for number in range(6))]
+    many = [first, *map(module, texts[1:])]
+    for _ in range(2):
+        assert [one.decode(flat_tokens(each)) for each in chains_of(one, *many, end)] == texts
+
+
+def test_pieces_of_text_are_tokenised_once_for_each_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, tokenised = renderer("gpt2"), list[str]()
+    tokenizer = one._tokenizer
+
+    def counting(texts: list[str], **options: object) -> object:
+        tokenised.extend(texts)
+        return tokenizer(texts, **options)
+
+    monkeypatch.setattr(one, "_tokenizer", counting)
+
+    def is_tokenised(owner: str | None) -> bool:
+        tokenised.clear()
+        one.share_with(owner)
+        one.render([(Span("A text that two may send.", Role.NONE),)])
+        return len(tokenised) > 0
+
+    owners = ["ann", "ann", "bob", "ann", "bob", None, None]
+    assert list(map(is_tokenised, owners)) == [True, False, True, False, False, True, True]
+
+
+@given(
+    texts=st.lists(st.text('ab \n"{é1', max_size=6), min_size=1, max_size=6),
+    kept=st.lists(st.integers(0, 2), min_size=6, max_size=6),
+)
+def test_what_is_kept_changes_no_token(texts: list[str], kept: list[int]) -> None:
+    for name in ("gpt2", "llama3"):
+        one = renderer(name, CHAT)
+        marks = [Span(text, keep=keep) for text, keep in zip(texts, kept, strict=False)]
+        plain, marked = one.render([tuple(map(Span, texts)), tuple(marks)])
+        found = [part for part in marked.parts if not isinstance(part, Keep)]
+        assert flat_tokens(Chain(tuple(found))) == flat_tokens(plain)
+        keeps = [part.level for part in marked.parts if isinstance(part, Keep)]
+        assert keeps == [keep for keep, _ in zip(kept, texts, strict=False) if keep]
+
+
+def test_whole_tokens_before_the_end_of_a_span_are_kept() -> None:
+    one = renderer("gpt2", CHAT)
+    spans = (Span("You are a data", keep=1, keep_for=5.0), Span(" analyst.\nAnswer", keep=2))
+    (chain,) = one.render([spans])
+    first, second = (at for at, part in enumerate(chain.parts) if isinstance(part, Keep))
+    assert chain.parts[first] == Keep(1, 5.0)
+    for stop, text in ((first, "data"), (second, "data analyst.\nAnswer")):
+        before = tuple(part for part in chain.parts[:stop] if not isinstance(part, Keep))
+        assert one.decode(flat_tokens(Chain(before))).endswith("\nYou are a " + text)
+
+
+# ---- answers as text
+
+
+def test_text_of_any_kind_survives_encoding_and_decoding() -> None:
+    one = renderer("gpt2")
+    for text in ("", "naïve café", "🎬🍿", "a\x00b", '"quoted" {braces}', "  two  spaces "):
+        assert one.decode(one.encode(text)) == text
+
+
+WORDS = ["<unk>", "</s>", "▁a", "▁", "b", "é", "日"]
+BYTES = [f"<0x{byte:02X}>" for byte in (0x41, 0x0A, 0xC3, 0xA9, 0xFF, 0xE6, 0x97, 0xA5)]
+
+
+@cache
+def with_bytes() -> Renderer:
+    """As Gemma's and Llama 2's: a character without a token is spelt by tokens of its bytes."""
+    vocabulary = {word: number for number, word in enumerate([*WORDS, *BYTES])}
+    inner = Tokenizer(models.BPE(vocabulary, [], unk_token="<unk>", byte_fallback=True))
+    steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    inner.decoder = decoders.Sequence(steps)
+    wrap: Any = PreTrainedTokenizerFast
+    return Renderer(wrap(tokenizer_object=inner, eos_token="</s>", unk_token="<unk>"))
+
+
+@given(st.lists(st.integers(1, len(WORDS) + len(BYTES) - 1), max_size=12), st.integers(1, 3))
+def test_pieces_are_the_beginning_of_the_text(tokens: list[int], at_once: int) -> None:
+    one, told = with_bytes(), ""
+    spell = one.spelling()
+    assert spell is not None
+    for start in range(0, len(tokens), at_once):
+        told += spell(tokens[start : start + at_once])
+        assert one.decode(tokens).startswith(told)
+    end = list(one.encode("b"))
+    assert (told + spell(end)).rstrip("�") == one.decode([*tokens, *end]).rstrip("�")
+
+
+def test_a_valid_byte_before_an_invalid_one_is_not_told_too_early() -> None:
+    spell = with_bytes().spelling()
+    valid, invalid = (len(WORDS) + BYTES.index(byte) for byte in ("<0x41>", "<0xFF>"))
+    assert spell is not None
+    assert [spell([valid]), spell([invalid]), spell([WORDS.index("b")])] == ["", "", "��b"]

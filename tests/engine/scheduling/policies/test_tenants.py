@@ -62,7 +62,7 @@ EVERY: list[tuple[PolicyName, float, str]] = [
     (policy, weight, kind) for policy in POLICIES for weight in (1.0, 3.0) for kind in KINDS
 ]
 SOME: list[tuple[PolicyName, float, str]] = [
-    *(("static", 3.0, "one pass"), ("relserve", 1.0, "labels"), ("shortest", 3.0, "mixed")),
+    *(("static", 3.0, "one pass"), ("relserve", 1.0, "labels"), ("shortest", 3.0, "mixed"))
 ]
 
 
