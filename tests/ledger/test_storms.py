@@ -27,27 +27,24 @@ def requests(log: Path) -> dict[int, list[tuple[int, bool]]]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_each_question_is_asked_once_whatever_the_orders(tmp_path: Path, seed: int) -> None:
-    path, log = tmp_path / "answers.db", tmp_path / "log"
-    with crowd(path, log, 6, seed, fails=0) as processes:
+@pytest.mark.parametrize(
+    ("size", "seed", "fails"), [(6, 0, 0.0), (6, 1, 0.0), (6, 2, 0.0), (4, 7, 0.2)]
+)
+def test_each_question_is_asked_until_it_is_answered_whatever_the_orders(
+    path: Path, tmp_path: Path, size: int, seed: int, fails: float
+) -> None:
+    log = tmp_path / "log"
+    with crowd(path, log, size, seed, fails=fails) as processes:
         for one in processes:
             one.join(PATIENCE)
-        assert [one.exitcode for one in processes] == [0] * 6
+        assert [one.exitcode for one in processes] == [0] * size
     asked = requests(log)
-    assert {place: len(who) for place, who in asked.items()} == dict.fromkeys(range(COUNT), 1)
-    assert len({process for who in asked.values() for process, _ in who}) > 1
-    assert stored(path) == COUNT
-
-
-def test_only_failures_are_asked_again(tmp_path: Path) -> None:
-    path, log = tmp_path / "answers.db", tmp_path / "log"
-    with crowd(path, log, 4, seed=7, fails=0.2) as processes:
-        for one in processes:
-            one.join(PATIENCE)
-        assert [one.exitcode for one in processes] == [0] * 4
-    for who in requests(log).values():
+    assert set(asked) == set(range(COUNT))
+    assert fails or len({process for who in asked.values() for process, _ in who}) > 1
+    for who in asked.values():  # only failures are asked again
         assert [failed for _, failed in who] == [True] * (len(who) - 1) + [False]
+        assert fails or len(who) == 1
+    assert stored(path) == COUNT
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -15,7 +15,7 @@ from relquery.cli.terminal.interrupt import interruptible
 def test_an_interrupt_that_a_library_made_its_own_error_is_one_again() -> None:
     def press_in_a_library() -> None:
         try:
-            signal.raise_signal(signal.SIGINT)
+            press()
         except KeyboardInterrupt:
             raise RuntimeError("Query interrupted") from None
 

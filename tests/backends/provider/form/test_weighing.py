@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import exp, inf, log
-from typing import Any
 
 import pytest
 
@@ -86,17 +85,13 @@ def test_an_answer_without_scores_says_why(serve: Serve, reply: Reply, why: str)
 def test_a_server_that_gives_few_alternatives_is_asked_for_few(serve: Serve) -> None:
     refusal = failure(400, "top_logprobs must be at most 5.", None, "top_logprobs")
 
-    def few(body: Body) -> Any:
-        return refusal if body["top_logprobs"] > 5 else weighed("x", {"pos": 0.9, "neg": 0.1})
+    def few(body: Body) -> Reply:
+        asked = body.get("top_logprobs", 0)
+        return refusal if asked > 5 else weighed("positive", {"pos": 0.9, "neg": 0.1})
 
     server = serve(few)
-    answers = ask(server, count=2)
-    assert [answer.text for answer in answers] == ["positive"] * 2
+    assert [answer.text for answer in ask(server, count=2)] == ["positive"] * 2
     assert [body["top_logprobs"] for body in server.asked] == [20, 5, 5]
-
-
-def test_without_scores_nothing_is_asked_about_them(serve: Serve) -> None:
-    server = serve(lambda body: completion("positive"))
-    (answer,) = ask(server, Sampling(labels=SENTIMENT.labels))
+    (answer,) = ask(server, Sampling(labels=SENTIMENT.labels))  # nothing is asked unasked
     assert (answer.text, answer.scores) == ("positive", None)
-    assert "logprobs" not in server.asked[0]
+    assert "logprobs" not in server.asked[-1]
