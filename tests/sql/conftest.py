@@ -11,7 +11,7 @@ import pytest
 
 from relquery.connection import Connection, connect
 from relquery.prompt import Answer, Finish
-from tests.sql.fakes import FakeBackend, Fields
+from tests.sql.fakes import Asked, FakeBackend, Fields, Function
 
 SETUP = """
 CREATE TABLE films (id INTEGER, title VARCHAR, genre VARCHAR, stars DOUBLE, seen BOOLEAN,
@@ -73,32 +73,80 @@ def reference_sql(query: str) -> str:
     return re.sub(r"(?i)\bllm\('(up|len|yes)',\s*", r"llm_\1(", query)
 
 
-@pytest.fixture
-def backend() -> FakeBackend:
-    return FakeBackend(upper_or_length)
+def opened(backend: Any = None, setup: str = SETUP, **settings: Any) -> Connection:
+    """A connection to the tables of the SQL tests, without a ledger unless one is given."""
+    backend = backend or FakeBackend(upper_or_length)
+    connection = connect(backend, **{"ledger": None} | settings)
+    connection.database.execute(setup)
+    return connection
+
+
+def asked_of(connection: Connection) -> list[Asked]:
+    """What the model of a connection is asked from now on."""
+    assert isinstance(connection.backend, FakeBackend)
+    connection.backend.asked.clear()
+    return connection.backend.asked
+
+
+class Lender:
+    """Lends one connection to test after test: a new one after a test that left a trace in it."""
+
+    def __init__(self, function: Function, setup: str = SETUP) -> None:
+        self.function, self.setup = function, setup
+        self.connection: Connection | None = None
+        self.state: object = None
+
+    def lend(self) -> Connection:
+        """With a backend that is as new."""
+        if self.connection is None:
+            self.connection = opened(FakeBackend(self.function), self.setup)
+            self.state = self._look(self.connection)
+        backend = self.connection.backend
+        assert isinstance(backend, FakeBackend)
+        backend.function, backend.reverse, backend.brief = self.function, False, True
+        backend.asked.clear()
+        return self.connection
+
+    def take_back(self) -> None:
+        if self.connection is not None and self._look(self.connection) != self.state:
+            self.close()
+
+    def close(self) -> None:
+        if self.connection is not None:
+            self.connection.close()
+        self.connection = None
+
+    def _look(self, connection: Connection) -> object:
+        """What tests may change."""
+        listed = "SELECT count(*), sum(estimated_size) FROM duckdb_tables()"
+        prepared = "SELECT count(*) FROM duckdb_prepared_statements()"
+        database = connection.database
+        try:
+            counts = [database.connection.execute(one).fetchone() for one in (listed, prepared)]
+        except duckdb.Error:  # closed, or in a transaction that has failed
+            return None
+        kept = [*database.kept.definitions, *database.kept.prepared]
+        return counts, connection.tables(), database.macros(), kept
+
+
+@pytest.fixture(scope="session")
+def lender() -> Iterator[Lender]:
+    lender = Lender(upper_or_length)
+    yield lender
+    lender.close()
 
 
 @pytest.fixture
-def con(backend: FakeBackend) -> Iterator[Connection]:
-    with connect(backend, ledger=None) as connection:
-        connection.database.execute(SETUP)
-        yield connection
+def con(lender: Lender) -> Iterator[Connection]:
+    yield lender.lend()
+    lender.take_back()
 
 
-@pytest.fixture(scope="module")
-def opened() -> Iterator[Connection]:
-    """One connection for the tests of a file that change nothing; see `own_backend`."""
-    with connect(FakeBackend(upper_or_length), ledger=None) as connection:
-        connection.database.execute(SETUP)
-        yield connection
-
-
-def own_backend(connection: Connection) -> FakeBackend:
-    """The backend of a connection that tests share, which has not been asked yet."""
-    backend = connection.backend
-    assert isinstance(backend, FakeBackend)
-    backend.asked.clear()
-    return backend
+@pytest.fixture
+def backend(con: Connection) -> FakeBackend:
+    """That of the connection, which has not been asked yet."""
+    assert isinstance(con.backend, FakeBackend)
+    return con.backend
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ import pytest
 
 from relquery.connection import Connection, connect
 from relquery.errors import TableError
-from tests.sql.conftest import own_backend, upper_or_length
+from tests.sql.conftest import asked_of, upper_or_length
 from tests.sql.fakes import FakeBackend
 
 ROWS = {"id": [1, 2, 3], "my text": ["a", None, 'q"🎉']}
@@ -131,7 +131,7 @@ def test_columns_of_one_name_are_told_apart_by_suffixes(con: Connection) -> None
         assert sorted(con.tables()["t"], key=str.lower)[0].lower() == "x"
         assert sorted(con.sql("SELECT * FROM t").fetchall()[0]) == [1, 2, 3]
         assert len({name.lower() for name in con.tables()["t"]}) == 3
-        asked = own_backend(con).asked
+        asked = asked_of(con)
         con.sql("SELECT LLM('x', *) FROM t")
         assert sorted(asked[0].fields.values()) == [1, 2, 3]
 

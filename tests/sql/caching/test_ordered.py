@@ -8,12 +8,12 @@ import pytest
 
 from relquery.connection import connect
 from tests.sql.explain.cost.billed import Provider
-from tests.sql.fakes import FakeBackend
+from tests.sql.fakes import FakeBackend, Fields
 
 SHORT, LONG = "a word", "a few words that many rows share and that go on. " * 400
 
 
-def reply(query: str, fields: dict[str, Any]) -> str:
+def reply(query: str, fields: Fields) -> str:
     return f"is {fields['id']}"
 
 

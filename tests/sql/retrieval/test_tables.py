@@ -15,7 +15,7 @@ from relquery import span
 from relquery.connection import Connection, connect
 from relquery.errors import QueryError, UnknownColumnError
 from tests.retrieval.fakes import Letters
-from tests.sql.conftest import own_backend, upper_or_length
+from tests.sql.conftest import asked_of, upper_or_length
 from tests.sql.fakes import FakeBackend
 
 PAGE = Path(__file__).parents[3] / "docs" / "retrieval.md"
@@ -328,7 +328,7 @@ def test_what_searches_is_computed_before_calls_like_any_function(
     con: Connection, cases: list[tuple[str, int]]
 ) -> None:
     for query, calls in cases:
-        asked = own_backend(con).asked
+        asked = asked_of(con)
         con.sql(query)
         assert len(asked) == calls, query
 

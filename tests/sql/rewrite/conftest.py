@@ -1,4 +1,4 @@
-"""A shared database, and a fixture that rewrites a statement as it is before it is run."""
+"""A fixture that rewrites a statement as it is before it is run."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ from relquery.sql.read.scopes import with_inside
 from relquery.sql.read.source import read_source, unnumbered
 from relquery.sql.rewrite.lookup import Lookup
 from relquery.sql.rewrite.rules import rewrite
-from tests.sql.execute.shared import backend, con, shared
-
-__all__ = ["backend", "con", "rewritten", "shared"]
 
 
 @pytest.fixture

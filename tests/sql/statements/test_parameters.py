@@ -16,8 +16,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from relquery.connection import Connection, connect
-from relquery.errors import QueryError
-from relquery.prompt import Compared
 from tests.sql.conftest import SETUP, upper_or_length
 from tests.sql.fakes import FakeBackend
 
@@ -112,39 +110,6 @@ def test_any_text_comes_back_unchanged(text: str, own: Own) -> None:
     assert (up, whole, listed, struct) == (text.upper(), text, [text, "b"], {"a": text})
 
 
-PLACES: list[tuple[str, Any, list[tuple[Any, ...]]]] = [
-    ("SELECT LLM('up', title) FROM films ORDER BY id LIMIT ? OFFSET ?", [1, 5], [("DUNE",)]),
-    ("SELECT LLM(?, title) FROM films WHERE id = ?", ["up", 6], [("DUNE",)]),
-    ("SELECT LLM($2, title) FROM films WHERE id = $1", [6, "up"], [("DUNE",)]),
-    ("SELECT LLM('up', title, labels := $of) FROM films WHERE id = $ID",
-     {"of": ["DUNE", "OTHER"], "id": 6}, [("DUNE",)]),
-    ("SELECT LLM('up', title, max_tokens := $n, temperature := $t) FROM films WHERE id = 6",
-     {"n": 9, "t": 0.0}, [("DUNE",)]),
-    ("SELECT id FROM films WHERE LLM('up', title) = $name", {"name": "DUNE"}, [(6,)]),
-    ("SELECT id FROM films WHERE LLM('len', title) < $n", {"n": 5}, [(5,), (6,)]),
-    ("SELECT LLM('up', title) FROM films WHERE info.year > $y::DATE.year()",
-     {"y": "2020-01-01"}, [("DUNE",)]),
-    ("SELECT LLM('up', coalesce(title, $d)) FROM films WHERE id = 5", {"d": "x"}, [("X",)]),
-    ("SELECT LLM('up', title, $no) FROM films WHERE id = 6", {"no": None}, [("NULL|DUNE",)]),
-    ("WITH x AS (SELECT LLM('up', title) AS u, id + ? AS i FROM films) SELECT u FROM x "
-     "WHERE i = ?", [1, 7], [("DUNE",)]),
-    ("CREATE TABLE t AS SELECT id, LLM('up', title) AS u FROM films WHERE id > ?; "
-     "INSERT INTO t VALUES (?, ?); SELECT u FROM t WHERE id > ? ORDER BY id",
-     [5, 7, "seven", 5], [("DUNE",), ("seven",)]),
-    ("PREPARE p AS SELECT LLM('up', ?); EXECUTE p($a || 'b')", {"a": "a"}, [("AB",)]),
-    ("CREATE MACRO ask(x, q) AS LLM(q, x); SELECT ask($x, $q)", {"x": "a", "q": "up"},
-     [("A",)]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("at", [0, pytest.param(1, marks=pytest.mark.long)])
-def test_a_parameter_may_stand_where_a_value_may(at: int, con: Connection) -> None:
-    for query, params, rows in PLACES[at::2]:
-        assert sorted(con.sql(query, params).fetchall()) == rows, query
-    con.sql("PREPARE q AS SELECT LLM('up', title) FROM films WHERE id = $1")
-    assert con.sql("EXECUTE q(?)", [6]).fetchall() == [("DUNE",)]
-
-
 def test_parameters_may_touch_what_follows(own: Own) -> None:
     con, plain = own
     for query in (
@@ -160,17 +125,6 @@ def test_parameters_may_touch_what_follows(own: Own) -> None:
         assert con.sql(query, ["a", "B"]).fetchall() == wanted, query
     query, values = "SELECT LLM('up', $a,$b),$a FROM films LIMIT 1", {"a": "x", "b": "y"}
     assert con.sql(query, values).fetchall() == [("X|Y", "x")]
-
-
-def test_a_field_has_its_name_or_its_parameters(con: Connection, backend: FakeBackend) -> None:
-    query = "SELECT LLM('up', $topic, title), LLM('up', $topic AS f, title) FROM films WHERE id = 6"
-    con.sql(query, {"topic": "war"})
-    con.sql("SELECT LLM('up', ? AS f, title) FROM films WHERE id = 6", ["peace"])
-    assert [asked.fields for asked in backend.asked] == [
-        {"topic": "war", "title": "Dune"},
-        {"f": "war", "title": "Dune"},
-        {"f": "peace", "title": "Dune"},
-    ]
 
 
 def test_columns_are_named_as_in_duckdb(own: Own) -> None:
@@ -191,61 +145,3 @@ def test_an_integer_has_the_type_of_a_parameter(own: Own) -> None:
     query = "SELECT typeof(1::TINYINT + $n), 100::TINYINT + $n"
     wanted = plain.execute(query, {"n": 100}).fetchall()[0]
     assert con.sql(f"{query}, LLM('up', 'x')", {"n": 100}).fetchall()[0][:2] == wanted
-
-
-def test_a_filter_by_parameter_ends_early(con: Connection, backend: FakeBackend) -> None:
-    con.sql("SELECT id FROM films WHERE LLM('up', title) = $t", {"t": "DUNE"})
-    assert {request.sampling for request in backend.asked} == {Compared(texts=("DUNE",))}
-
-
-def test_explain_takes_parameters(con: Connection, backend: FakeBackend) -> None:
-    query = "SELECT LLM($q, title) FROM films WHERE id < $n"
-    explained = con.explain(query, {"q": "up", "n": 3})
-    assert [(call.prompt, call.rows) for call in explained.calls] == [("up", 2)]
-    assert "films" in str(con.explain("SELECT id FROM films WHERE id = $n", {"n": 1}))
-    assert con.sql(f"EXPLAIN {query}", {"q": "up", "n": 3}).table["rows"].to_pylist() == [2]
-    assert backend.asked == []
-
-
-def test_wrong_parameters_are_refused_at_once(con: Connection, backend: FakeBackend) -> None:
-    cases: list[tuple[str, Any, str]] = [
-        ("SELECT LLM('up', $a)", None, r"needs a value for \$a"),
-        ("SELECT LLM('up', ?)", [], r"no value for \$1.*none"),
-        ("SELECT LLM('up', $a)", {"b": 1}, r"no value for \$a. It has \$b"),
-        ("SELECT LLM('up', $a)", {"a": 1, "b": 1}, r"value for \$b, which"),
-        ("SELECT LLM('up', $1, $3)", [1, 2, 3], r"value for \$2, which"),
-        ("SELECT LLM('up', $1, $3)", [1, 2], r"no value for \$3"),
-        ("SELECT LLM('up', ?)", {"a": 1}, "must be a list"),
-        ("SELECT LLM('up', $a)", [1], "must be a dict"),
-        ("SELECT LLM('up', $a)", "x", "must be a list"),
-        ("SELECT LLM('up', 'x')", [1], r"value for \$1, which"),
-        ("SELECT LLM('up', 'x'); SELECT ?, ?", [1], r"no value for \$2"),
-        ("SELECT LLM('up', $a)", {"a": "\ud800"}, "lone surrogate"),
-        ("SELECT LLM('up', 'x'); SELECT $a", {"a": 2**200}, "DuckDB cannot take"),
-        ("SELECT LLM('up', 'x'); SELECT $a", {"a": object()}, "DuckDB cannot take"),
-        ("SELECT LLM('up', 'x'); SELECT $a", {"a": dict}, "DuckDB cannot take"),
-        ("SELECT LLM('up', 'x'), $a", {"a": dict}, "DuckDB cannot take"),
-        ("SELECT LLM('up', 'x', $a)", {"a": dict}, "DuckDB cannot take"),
-        ("CREATE VIEW v AS SELECT LLM('up', $a)", {"a": 1}, "cannot have parameters"),
-        ("CREATE MACRO m(x) AS LLM($a, x)", {"a": "up"}, "cannot have parameters"),
-        ("SELECT LLM('up', 'x', max_tokens := $n)", {"n": "many"}, "max_tokens"),
-    ]
-    for query, params, said in cases:
-        with pytest.raises(QueryError, match=said):
-            con.sql(f"CREATE TABLE made AS SELECT 1; {query}", params)
-        assert backend.asked == [], query
-        assert "made" not in con.tables() or "max_tokens" in query
-
-
-def test_a_schema_may_be_a_parameter(con: Connection, backend: FakeBackend) -> None:
-    schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
-    with pytest.warns(Warning, match="not JSON"):
-        con.sql("SELECT AI_EXTRACT(title, $schema) FROM films WHERE id = 1", {"schema": schema})
-    assert '"a"' in str(backend.asked[0].sampling)
-
-
-def test_no_variable_is_left_in_duckdb(con: Connection) -> None:
-    con.sql("SELECT LLM('up', 'a'), $v", {"v": [1, None]})
-    with pytest.raises(QueryError):
-        con.sql("SELECT LLM('up', nosuch), $v", {"v": [1, None]})
-    assert con.sql("SELECT count(*) FROM duckdb_variables()").fetchall() == [(0,)]

@@ -1,0 +1,128 @@
+-- columns in braces are fields
+SELECT AI_FILTER('Is {title} a {genre}?') FROM films WHERE id = 1
+? query.startswith('Is "title" a "genre"?')
+? fields == {"title": "Alien", "genre": "horror"}
+SELECT AI_FILTER('Is {title} good?', genre, title) FROM films WHERE id = 1
+? fields == {"genre": "horror", "title": "Alien"}
+SELECT LLM('Is {ü} {"a b"}?') FROM (SELECT id AS ü, genre AS "a b" FROM films)
+? query == 'Is "ü" "a b"?'
+? {"ü": 1, "a b": "horror"} in [one.fields for one in asked]
+
+-- a qualified column in braces keeps its table, where names would clash
+SELECT f.id FROM films f JOIN reviews r ON f.id = r.film AND AI_FILTER('Does {r.id} fit {f.id}?')
+  WHERE r.id = 12
+? fields == {"r.id": 12, "f.id": 2}
+SELECT LLM('Does {r.id} fit {f.id} of {title}?', r.id, f.id, f.title) FROM films f
+  JOIN reviews r ON f.id = r.film WHERE r.id = 12
+? query == 'Does "r.id" fit "f.id" of "title"?'
+? fields == {"r.id": 12, "f.id": 2, "title": "Amelie"}
+SELECT f.id FROM films f SEMI JOIN reviews r
+  ON f.id = r.film AND AI_FILTER('Is {r.text} about {f.title}?') ORDER BY f.id
+? {frozenset(one.fields) for one in asked} == {frozenset({"r.text", "f.title"})}
+
+-- a number in braces is the field at that place, with and without a name
+SELECT AI_FILTER('Is {1} of {0}?', title, genre) FROM films WHERE id = 1
+? query.startswith('Is "genre" of "title"?')
+SELECT LLM('Is {0} of {1}?', id + 1, title AS name) FROM films WHERE id = 1
+? query == 'Is "id" of "name"?'
+
+-- braces without a column are sent and warned about
+SELECT LLM('Is {titel} good?', title) FROM films WHERE id = 1
+~ PromptWarning no field or column has that name
+? query == "Is {titel} good?"
+SELECT LLM('Fill in {{title}} as {"a": {"b": 1}}', title) FROM films WHERE id = 1
+? query == 'Fill in {title} as {"a": {"b": 1}}'
+
+-- names in braces that are not sent are warned about
+:: SELECT {} FROM films WHERE id < 3
+AI_AGG('What of {genre}?', title)  ~ PromptWarning .
+LLM(PROMPT('Is {0} a {genre}?', title))  ~ PromptWarning .
+AI_FILTER('Is { nosuch } ok?', title)  ~ PromptWarning .
+
+-- a prompt template has its fields in the text, and rows are asked in the order of its text
+SELECT AI_FILTER(PROMPT('Is {0} of {1}, {0}?', title, stars)) FROM films WHERE id = 1
+# 1
+? query == "Is Alien of 4.5, Alien?\nAnswer Yes or No."
+? fields == {}
+? "JSON" not in str(first.prompt[0].content)
+SELECT LLM(PROMPT('{0} {1}', genre, id)) FROM films
+? [one.split()[0] for one in queries] == ["horror"] * 2 + ["comedy"] * 2 + ["drama"] * 2
+EXPLAIN SELECT LLM(PROMPT('Is {0} good?', title)) FROM films
+? told[0]["order"] == "pinned" and "PROMPT pins the order" in told[0]["note"]
+
+-- a prompt may be the value of a column
+SELECT id, LLM(title || '?', genre) AS a FROM films ORDER BY id
+< "Alien?": "monster"
+? (rows[0], rows[4]) == ((1, "monster"), (5, None))
+? sorted(queries) == ["Alien?", "Amelie?", "Brazil?", "Dune?"]
+? fields == {"genre": "horror"}
+
+-- fields have names and never the text of an expression
+SELECT LLM('x', stars * 2 AS total, upper(genre), MODULE(title) AS name) FROM films LIMIT 1
+? fields == {"total": 9.0, "upper_genre": "HORROR", "name": "Alien"}
+SELECT LLM('x', title AS a, title AS b, title, title) FROM films WHERE id = 1
+? fields == {"a": "Alien", "b": "Alien", "title": "Alien"}
+SELECT upper(title) AS k, LLM('x', k AS name) FROM films WHERE id = 1
+? fields == {"name": "ALIEN"}
+SELECT id FROM films f WHERE EXISTS (SELECT 1 FROM reviews r WHERE r.film = f.id
+  AND LLM('x', r.text AS a, f.id AS b, f.title) = 'Yes') AND f.id = 6
+? fields == {"a": "long", "b": 6, "title": "Dune"}
+SELECT LLM('x', id AS a) FROM films WERE id = 1  ! QueryError line 1, column 42
+
+-- a macro can name its fields, and a field that a macro gives keeps its name
+CREATE OR REPLACE MACRO good(x) AS AI_FILTER('Good?', x AS film)
+SELECT id FROM films WHERE good(title)
+? fields.keys() == {"film"}
+CREATE OR REPLACE MACRO m(x) AS upper(x)
+SELECT LLM('Is {f} good?', m(title) AS f) FROM films WHERE id = 1
+? (asked[-1].query, list(asked[-1].fields)) == ('Is "f" good?', ["f"])
+CREATE OR REPLACE MACRO m(x) AS LLM('inner', x)
+SELECT LLM('Is {f} good?', m(title) AS f) FROM films WHERE id = 1
+? (asked[-1].query, list(asked[-1].fields)) == ('Is "f" good?', ["f"])
+CREATE OR REPLACE MACRO m(x) AS x || LLM('inner', x)
+SELECT LLM('Is {f} good?', m(title) AS f) FROM films WHERE id = 1
+? (asked[-1].query, list(asked[-1].fields)) == ('Is "f" good?', ["f"])
+
+-- a text is the prompt wherever it stands
+:: SELECT {} FROM films WHERE id = 1
+LLM(title, 'Summarize')
+? (query, fields) == ("Summarize", {"title": "Alien"})
+AI_COMPLETE(title, 'Summarize')
+? (query, fields) == ("Summarize", {"title": "Alien"})
+AI_COMPLETE(prompt => 'Summarize', text => title)
+? (query, fields) == ("Summarize", {"title": "Alien"})
+AI_COMPLETE('Summarize', title, model_parameters => {'temperature': 0})
+? (query, fields) == ("Summarize", {"title": "Alien"})
+AI_COMPLETE('follow-up', title)
+? query == "follow-up"
+
+-- a text that is the name of a column gives a warning, and other texts as fields none
+:: SELECT {} FROM films
+AI_FILTER('Good?', 'title')  ~ PromptWarning has the text 'title'.* write title without
+AI_CLASSIFY('title', ['a', 'b'])  ~ PromptWarning has the text 'title'.* write title without
+< "title": "a"
+LLM('Good?', id, 'title')  ~ PromptWarning has the text 'title'.* write title without
+AI_FILTER('Good?', 'a title'), LLM('Good?', 'film')
+
+-- a text with a name is a field
+:: SELECT {} FROM films WHERE id = 1
+LLM('Film ' || id, 'new' AS kind)
+? (query, fields) == ("Film 1", {"kind": "new"})
+LLM('Film ' || id, $kind AS kind)
+$ {"kind": "new"}
+? (query, fields) == ("Film 1", {"kind": "new"})
+AI_EXTRACT($kind AS kind, 'INTEGER')
+$ {"kind": "new"}
+~ PartialResultWarning .
+? query.startswith("Extract") and fields == {"kind": "new"}
+
+-- names of fields may follow explain and be in a prepared statement
+:: {} SELECT LLM('Good?', stars * 2 AS total) FROM films
+EXPLAIN
+? [one["fields"] for one in told] == ["total"]
+EXPLAIN ANALYZE
+? [one["fields"] for one in told] == ["total"]
+/* all */ EXPLAIN
+? [one["fields"] for one in told] == ["total"]
+PREPARE p AS SELECT LLM('Hm?', id AS n) FROM films; EXECUTE p;
+? list(fields) == ["n"]

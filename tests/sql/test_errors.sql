@@ -1,0 +1,135 @@
+-- an unknown column is named with the nearest one
+SELECT LLM('up', titel) FROM films  ! UnknownColumnError 'titel'.*Did you mean 'title'\?
+SELECT titel, LLM('up', id) FROM films  ! UnknownColumnError 'titel'.*Did you mean 'title'\?
+SELECT LLM('up', id) FROM films WHERE titel = 'x'
+! UnknownColumnError 'titel'.*Did you mean 'title'\?
+SELECT LLM('up', id) FROM films ORDER BY titel  ! UnknownColumnError 'titel'.*Did you mean 'title'\?
+SELECT LLM('up', f.titel) FROM films f  ! UnknownColumnError 'titel'.*Did you mean 'title'\?
+SELECT LLM('up', LLM('up', titel)) FROM films  ! UnknownColumnError 'titel'.*Did you mean 'title'\?
+SELECT titel FROM films  ! UnknownColumnError 'titel'.*Did you mean 'title'\?
+WITH a AS (SELECT LLM('up', id) AS u, titel FROM films) SELECT u FROM a
+! UnknownColumnError 'titel'.*Did you mean 'title'\?
+SELECT v FROM (SELECT LLM('up', title) AS u FROM films)  ! UnknownColumnError 'v' is not in
+
+-- an unknown table is named with the nearest one
+SELECT LLM('up', id) FROM flims  ! UnknownTableError 'flims'.*Did you mean 'films'
+SELECT * FROM flims  ! UnknownTableError 'flims'.*Did you mean 'films'
+FROM flims SELECT 1  ! UnknownTableError 'flims'.*Did you mean 'films'
+SELECT LLM('up', g.title) FROM films f  ! QueryError The table 'g' of this FROM clause is not known
+SELECT LLM('up', q.*) FROM films f
+! QueryError The table 'q' of this FROM clause is not known\. Known: f\.
+
+-- an unknown column lists all columns of its FROM clause
+CREATE TABLE pairs AS SELECT 1 AS left_one, 2 AS right_one
+SELECT LLM('up', nosuch) FROM pairs
+! UnknownColumnError ^Column 'nosuch' is not in table pairs\. Columns: left_one, right_one\.
+SELECT LLM('up', p.nosuch) FROM pairs p
+! UnknownColumnError ^Column 'nosuch' is not in table p\. Columns: left_one, right_one\.
+SELECT nosuch FROM pairs
+! UnknownColumnError ^Column 'nosuch' is not in table pairs\. Columns: left_one, right_one\.
+SELECT LLM('up', nosuch) FROM (SELECT left_one FROM pairs) q
+! UnknownColumnError ^Column 'nosuch' is not in table q\. Columns: left_one\.
+SELECT LLM('up', nosuch) FROM (SELECT LLM('up', left_one) AS up, right_one FROM pairs) q
+! UnknownColumnError ^Column 'nosuch' is not in table q\. Columns: up, right_one\.
+SELECT LLM('up', nosuch) FROM pairs p JOIN pairs q USING (left_one)
+! UnknownColumnError ^Column 'nosuch' is not in tables p, q\. Columns: left_one, right_one\.
+SELECT LLM('up', nosuch) FROM pairs p, empty e
+! UnknownColumnError ^Column 'nosuch' is not in tables p, e\. Columns: left_one, right_one, id,
+  text\.
+SELECT id FROM films WHERE id IN (SELECT nosuch FROM pairs)
+! UnknownColumnError ^Column 'nosuch' is not in table pairs\. Columns: left_one, right_one\.
+WITH q AS (SELECT 1 AS one, 2 AS two) SELECT LLM('up', nosuch) FROM q
+! UnknownColumnError ^Column 'nosuch' is not in table q\. Columns: one, two\.
+
+-- an option with a plain equals sign is told the right one
+SELECT LLM('up', id, labels = ['a', 'b']) FROM films  ! QueryError write labels := \['a', 'b'\]
+SELECT LLM('up', labels = 'x') FROM (SELECT 'x' AS labels)
+
+-- a comparison with what is no label is found before the first call
+:: SELECT id FROM films WHERE {}
+LLM('yes', title, labels := ['Yes', 'No']) = 'yes'
+! QueryError with 'yes', but .* are 'Yes', 'No'. Did you .*
+(LLM('yes', title, labels := ['Yes', 'No'])) <> 'Maybe'  ! QueryError compared with 'Maybe'
+LLM('yes', title, labels := ['Yes', 'No']) IN ('y', 'n')  ! QueryError compared with 'y', 'n'
+
+-- other comparisons of labels are run
+@judged LLM('yes', title, labels := ['Yes', 'No'])
+:: SELECT id FROM films WHERE {}
+{judged} IN ('yes', 'Yes', 'YES')
+{judged} <> ''
+{judged} > 'a'
+{judged} = genre
+
+-- a form that is not run names a rewrite
+SELECT * FROM films f, LATERAL (SELECT LLM('up', r.text) FROM reviews r WHERE r.film = f.id)
+! UnsupportedQueryError Join the tables
+SELECT (SELECT LLM('up', max(r.text)) FROM reviews r WHERE r.film = f.id) FROM films f
+! UnsupportedQueryError Join the tables
+SELECT * FROM films f ASOF JOIN reviews r ON f.id >= r.film AND LLM('up', f.genre) = LLM('up',
+  r.text)
+! UnsupportedQueryError ASOF join, which cannot have one
+WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT CAST(LLM('len', i) AS INTEGER) FROM n) SELECT *
+  FROM n
+! UnsupportedQueryError Run the recursion first
+SELECT LLM('up', row_number() OVER ()) FROM films  ! UnsupportedQueryError subquery
+SELECT list_transform(tags, lambda t: LLM('up', t)) FROM films  ! UnsupportedQueryError unnest
+SELECT LLM('up', unnest(tags)) FROM films  ! UnsupportedQueryError unnest.items. AS u
+SELECT LLM('up', generate_subscripts(tags, 1)) FROM films
+! UnsupportedQueryError unnest.items. AS u
+SELECT LLM('up', id), * LIKE 't%' FROM films  ! UnsupportedQueryError Name the columns
+SELECT LLM('up', id), COLUMNS('^(id|stars)$') + 1 FROM films
+! UnsupportedQueryError Name the columns
+SELECT LLM('up', id), * RENAME (id AS key) FROM films  ! UnsupportedQueryError Name the columns
+SELECT LLM('up', id), unnest(info) FROM films  ! UnsupportedQueryError Name the columns
+DELETE FROM films WHERE LLM('up', title) = 'DUNE'  ! UnsupportedQueryError CREATE TABLE answers AS
+EXPLAIN DESCRIBE SELECT LLM('up', title) FROM films  ! UnsupportedQueryError CREATE TABLE answers AS
+EXPLAIN UPDATE films SET title = LLM('up', title)  ! UnsupportedQueryError CREATE TABLE answers AS
+VALUES (LLM('up', 'x'))  ! UnsupportedQueryError CREATE TABLE answers AS
+SELECT id FROM films UNION SELECT 1 ORDER BY LLM('up', id)
+! UnsupportedQueryError CREATE TABLE answers AS
+UPDATE films SET title = LLM('up', title)  ! UnsupportedQueryError CREATE TABLE answers AS
+SELECT * FROM range(CAST(LLM('len', 'x') AS INTEGER))  ! UnsupportedQueryError FROM clause
+SELECT main.LLM('up', title) FROM films  ! UnsupportedQueryError without a schema
+SELECT LLM('up', title) OVER () FROM films  ! UnsupportedQueryError Remove OVER
+SELECT LLM(DISTINCT 'up', title) FROM films  ! UnsupportedQueryError Remove DISTINCT
+SELECT LLM('up', title ORDER BY id) FROM films  ! UnsupportedQueryError Remove ORDER BY
+SELECT LLM('up', title) FILTER (WHERE true) FROM films  ! UnsupportedQueryError Remove FILTER
+PIVOT (SELECT id, LLM('up', title) AS u FROM films) ON u USING max(id)
+! UnsupportedQueryError PIVOT with LLM calls.*CREATE TABLE answers AS
+EXPLAIN (FORMAT JSON) SELECT LLM('up', 1)
+! UnsupportedQueryError \(FORMAT JSON\) with.*Write EXPLAIN to
+UPDATE films SET title = LLM('up', title)
+! UnsupportedQueryError UPDATE with.*UPDATE t SET .* FROM answers
+DELETE FROM films WHERE LLM('up', title) = 'DUNE'
+! UnsupportedQueryError DELETE with.*USING answers
+EXPLAIN CREATE VIEW v AS SELECT LLM('up', title) FROM films
+! UnsupportedQueryError Explain a query that
+EXPLAIN CREATE MACRO m(x) AS (SELECT LLM('up', x))
+! UnsupportedQueryError Explain a query that uses
+
+-- no name of ours is in a message
+SELECT LLM('up', title), FROM films TABLESAMPLE x  ! QueryError .
+SELECT LLM('up', title ORDER BY id) FROM films  ! QueryError .
+SELECT * FROM films PIVOT (max(LLM('up', title)) FOR id IN (1, 2))  ! QueryError .
+PIVOT films ON id USING max(LLM('up', title))  ! QueryError .
+SELECT * REPLACE (LLM('up', title) AS nosuch) FROM films  ! QueryError .
+SELECT LLM('up', title) AS a, sum(a) FROM films  ! QueryError .
+SELECT (SELECT LLM('up', title), 1) FROM films  ! QueryError .
+SELECT LLM('up', title) COLLATE nosuch FROM films  ! QueryError .
+
+-- errors of DuckDB are query errors
+SELECT sum(title), LLM('up', id) FROM films  ! QueryError No function matches
+SELECT avg(u) FROM (SELECT LLM('up', id) AS u FROM films)  ! QueryError CAST\(LLM\(...\) AS DOUBLE\)
+SELECT nope(LLM('up', id)) FROM films  ! QueryError nope
+SELECT max(LLM('up', id))::DATE FROM films  ! QueryError column max\(LLM\(\.\.\.\)\)
+SELECT id, count(LLM('up', id)) FROM films  ! QueryError GROUP BY
+SELECT id FROM films WHERE LLM('yes', id)  ! QueryError LLM\(...\) = 'Yes'
+SELECT if(NOT LLM('yes', id), 1, 2) FROM films  ! QueryError LLM\(...\) = 'Yes'
+SELECT x.llm('up') FROM films x  ! UnsupportedQueryError without a schema or value
+SELECT LLM('up', c) FROM 'nowhere.csv'  ! TableError No files found
+INSERT INTO films SELECT LLM('up', id) FROM films  ! QueryError column
+SELECT error('boom')  ! QueryError boom
+
+-- the connection is usable after an error
+SELECT LLM('up', titel) FROM films  ! QueryError titel
+SELECT LLM('up', title) FROM films WHERE id = 1  = [("ALIEN",)]
