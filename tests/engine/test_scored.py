@@ -15,7 +15,7 @@ from relquery.engine.executor import SCRATCH
 from relquery.engine.request.labels import LabelTrie, Normalization
 from relquery.engine.request.request import Draw, Request
 from relquery.prompt import Finish
-from tests.engine.harness import BrokenError, Harness, Spec, expected_output, for_each
+from tests.engine.harness import Harness, Spec, expected_output
 from tests.engine.request.test_labels import LABELS
 
 END = frozenset({9})
@@ -35,15 +35,6 @@ def assert_scored(*requests: Request) -> None:
         assert request.scores is not None
         assert fsum(map(exp, request.scores)) == pytest.approx(1)
         assert len(request.scores) == len(request.rules.labels)
-
-
-def test_one_step_gives_the_answer_and_holds_nothing_afterwards() -> None:
-    harness = Harness()
-    requests = [submit(harness, range(10)), submit(harness, range(5))]
-    assert harness.step() == requests
-    assert len(harness.executor.steps) == 1
-    assert harness.engine.pool.held == 0
-    assert_scored(*requests)
 
 
 def test_the_step_has_a_chunk_for_the_prompt_and_one_for_each_further_branch() -> None:
@@ -118,30 +109,6 @@ def test_answers_are_those_of_a_decoder_whatever_else_is_in_the_step(
     assert_scored(*(request for request in harness.executor.requests.values() if request.scored))
 
 
-def test_a_prompt_in_several_steps_has_its_labels_in_the_last_one() -> None:
-    harness = Harness(max_num_batched_tokens=8)
-    request = submit(harness, range(21))
-    harness.run()
-    assert [len(step) for step in harness.executor.steps] == [1, 1, 4]
-    assert_scored(request)
-
-
-@for_each("length", [8, 9, 10])
-def test_a_prompt_that_is_cached_but_for_its_last_tokens_computes_these_and_the_labels(
-    length: int,
-) -> None:
-    harness = Harness()
-    submit(harness, range(length))
-    harness.run()
-    again = submit(harness, range(length))
-    harness.run()
-    assert again.cached == (length - 1) // 4 * 4
-    prompt, *labels = harness.executor.steps[-1]
-    assert len(prompt.tokens) == length - again.cached
-    assert len(labels) == 3
-    assert_scored(again)
-
-
 def test_a_request_that_a_full_pool_stopped_within_its_prompt_is_scored_later() -> None:
     harness = Harness(cache_tokens=64, max_num_batched_tokens=8)
     other = harness.submit(range(100, 122), max_tokens=40)
@@ -158,19 +125,6 @@ def test_a_request_that_a_full_pool_stopped_within_its_prompt_is_scored_later() 
     assert_scored(request)
 
 
-@for_each("failure", [BrokenError(), KeyboardInterrupt()])
-def test_after_a_failed_step_nothing_is_left_and_the_next_one_scores(
-    failure: BaseException,
-) -> None:
-    harness = Harness()
-    requests = [submit(harness, [*range(10), tail]) for tail in range(3)]
-    harness.fail(failure)
-    assert harness.engine.pool.held == 0
-    assert [request.scores for request in requests] == [None] * 3
-    harness.run()
-    assert_scored(*requests)
-
-
 def test_what_is_scored_counts_as_prompt_and_teaches_nothing_about_answers() -> None:
     harness = Harness()
     request = submit(harness, range(10))
@@ -182,12 +136,3 @@ def test_what_is_scored_counts_as_prompt_and_teaches_nothing_about_answers() -> 
     assert relquery.latency is not None
     assert relquery.latency.tail == 0
     assert harness.engine.experience.limit == 0
-
-
-def test_a_prompt_larger_than_the_cache_is_scored_with_its_labels_in_one_step() -> None:
-    harness = Harness(cache_tokens=32, max_num_batched_tokens=16, max_input=64)
-    requests = [submit(harness, range(50)), submit(harness, range(55))]
-    harness.run()
-    assert len(harness.executor.steps) == 2
-    assert requests[1].cached == 32
-    assert_scored(*requests)

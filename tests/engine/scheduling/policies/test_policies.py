@@ -12,14 +12,13 @@ from relquery.engine.request.clients.declared import NOTHING, Declared
 from relquery.engine.request.relquery import RelQuery
 from relquery.engine.scheduling.plan import Policy, State
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
-from relquery.engine.scheduling.policies.fcfs import fcfs
 from relquery.engine.scheduling.policies.jobs.priority import Fairness, Priorities
 from relquery.engine.scheduling.policies.jobs.relserve import RelServe
 from relquery.engine.scheduling.policies.jobs.remaining import Remaining
 from relquery.engine.scheduling.policies.jobs.shortest import Shortest
-from relquery.engine.scheduling.policies.jobs.static import Static
 from relquery.engine.scheduling.policies.sarathi import sarathi
 from tests.engine.harness import Harness, expected_output, for_each, numbered
+from tests.engine.scenarios import Scenario, last_step, scenarios
 
 COST = LinearCost(1e-3, 0.01, 1e-4, 0.03)
 LIMITS: dict[str, Any] = {"block_size": 4, "cache_tokens": 4000, "max_num_batched_tokens": 40}
@@ -29,92 +28,9 @@ def harness(policy: Policy, **limits: Any) -> Harness:
     return Harness(policy=policy, **{**LIMITS, **limits})
 
 
-def groups_of(engine: Harness, step: int = -1) -> list[tuple[int, int]]:
-    """(group, tokens) of each chunk of a step."""
-    requests = engine.executor.requests
-    chunks = engine.executor.steps[step]
-    return [(requests[chunk.request].group, len(chunk.tokens)) for chunk in chunks]
-
-
-@for_each("policy", [fcfs, Static(), RelServe(COST, adaptive=False)])
-def test_prompts_go_before_decodes_and_never_with_them(policy: Policy) -> None:
-    engine = harness(policy)
-    engine.submit_rows(0, 2, 10, 5)
-    engine.step()
-    engine.step()
-    engine.submit_rows(1, 3, 15, 5)
-    engine.step()
-    assert groups_of(engine) == [(1, 15), (1, 15)]  # the third would not fit whole
-    engine.step()
-    assert groups_of(engine) == [(1, 15)]
-    engine.step()
-    assert sorted(groups_of(engine)) == [(0, 1)] * 2 + [(1, 1)] * 3
-
-
-@for_each("policy", [sarathi, Shortest(COST)])
-def test_prompts_join_steps_of_decodes(policy: Policy) -> None:
-    engine = harness(policy)
-    engine.submit_rows(0, 2, 10, 9)
-    engine.step()
-    engine.submit_rows(1, 1, 10, 2)
-    engine.step()
-    assert sorted(groups_of(engine)) == [(0, 1), (0, 1), (1, 10)]
-
-
-@for_each("name", POLICIES)
-def test_a_prompt_beyond_a_step_is_computed_in_several_and_others_follow(name: PolicyName) -> None:
-    engine = harness(make_policy(name, Settings(COST)))
-    engine.submit_rows(0, 1, 90, 2)
-    engine.submit_rows(1, 1, 30, 2)
-    assert len(engine.run()) == 2
-    steps = [groups_of(engine, step) for step in range(len(engine.executor.steps))]
-    assert sum(tokens for step in steps for group, tokens in step if group == 0) == 91
-
-
-def test_a_static_priority_counts_tokens_at_arrival_and_stays() -> None:
-    engine = harness(Static())
-    engine.submit_rows(0, 8, 20, 5)  # 200 tokens
-    for _ in range(3):
-        engine.step()  # 50 are left
-    engine.submit_rows(1, 4, 20, 5)  # 100 tokens
-    engine.step()
-    assert {group for group, _ in groups_of(engine)} == {1}
-
-
-@for_each("policy", [RelServe(COST), RelServe(COST, adaptive=False), Shortest(COST)])
-@for_each("max_tokens", [1, 5])
-def test_a_priority_that_follows_what_is_left_lets_the_begun_one_end_first(
-    policy: Policy, max_tokens: int
-) -> None:
-    engine = harness(policy)
-    engine.submit_rows(0, 8, 20, max_tokens)
-    for _ in range(3):
-        engine.step()
-    engine.submit_rows(1, 4, 20, max_tokens)
-    engine.step()
-    assert {group for group, tokens in groups_of(engine) if tokens > 1} == {0}
-
-
-@for_each("policy", [Static(), RelServe(COST), Shortest(COST)])
-def test_a_small_relquery_overtakes_a_large_one(policy: Policy) -> None:
-    engine = harness(policy)
-    large = engine.submit_rows(0, 20, 30, 20)
-    engine.step()
-    small = engine.submit_rows(1, 1, 10, 2)
-    engine.step()
-    assert (1, 10) in groups_of(engine)
-    engine.run()
-    assert small.ended is not None
-    assert large.ended is not None
-    assert small.ended < large.ended
-
-
-def test_relserve_computes_prompts_of_one_relquery_a_step() -> None:
-    engine = harness(RelServe(COST))
-    engine.submit_rows(0, 1, 10, 2)
-    engine.submit_rows(1, 1, 10, 3)
-    engine.step()
-    assert groups_of(engine) == [(0, 10)]
+@pytest.mark.parametrize("scenario", scenarios(__file__), ids=str)
+def test_scenarios(scenario: Scenario) -> None:
+    scenario.run(**LIMITS)
 
 
 @for_each(
@@ -125,6 +41,10 @@ def test_relserve_computes_prompts_of_one_relquery_a_step() -> None:
         (LinearCost(1.0, 1e-6, 1e-6, 1e-6), "adaptive", True),
         (LinearCost(1.0, 1e-6, 1e-6, 1e-6), "prefill", False),
         (LinearCost(1e-6, 1e-6, 1e-6, 1.0), "decode", True),
+        # Prompts that cost exactly what they save wait; equal priorities let prompts go first.
+        (LinearCost(0.0, 4.0, 0.0, 1.0), "adaptive", True),
+        (LinearCost(0.0, 3.75, 0.0, 1.0), "adaptive", False),
+        (LinearCost(0.0, 0.0, 0.0, 0.0), "decode", False),
     ],
 )
 def test_in_transition_the_predicted_change_of_latencies_decides(
@@ -135,7 +55,7 @@ def test_in_transition_the_predicted_change_of_latencies_decides(
     engine.step()
     engine.submit_rows(1, 2, 20, 4)
     engine.step()
-    assert {group for group, _ in groups_of(engine)} == ({0} if decodes_first else {1})
+    assert {group for group, _ in last_step(engine)} == ({0} if decodes_first else {1})
 
 
 AGING = [name for name in POLICIES if name not in ("fcfs", "sarathi", "fifo")]
@@ -307,17 +227,6 @@ def test_the_work_left_is_estimated_again_only_if_requests_have_begun_or_ended(
     assert asked < 20
 
 
-def test_the_sampled_miss_ratio_sees_what_the_cache_has() -> None:
-    policy = RelServe(COST)
-    engine = harness(policy)
-    shared = numbered(32, start=500).tolist()
-    engine.ask(shared, 1, group=0)
-    engine.submit([*shared, *range(8)], 1, group=1)
-    engine.submit(range(40, 60), 1, group=2)  # shorter, but nothing of it is cached
-    engine.step()
-    assert groups_of(engine) == [(1, 8)]
-
-
 @for_each("name", ["static", "relserve", "shortest"])
 def test_who_is_preempted_finds_its_states_again_if_nobody_took_their_place(
     name: PolicyName,
@@ -342,7 +251,7 @@ def test_who_is_preempted_finds_its_states_again_if_nobody_took_their_place(
 
 # ---- rows that have not come
 
-BY_WORK: list[PolicyName] = ["static", "relserve", "relserve-aba", "relserve-dpu", "shortest"]
+BY_WORK: list[PolicyName] = ["static", "relserve", "shortest"]
 
 
 def harness_of(name: PolicyName, **limits: Any) -> Harness:

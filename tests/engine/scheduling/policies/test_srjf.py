@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,68 +16,24 @@ from relquery.engine.request.request import Request
 from relquery.engine.scheduling.plan import Memo, Plan, Policy, State
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.engine.scheduling.policies.jobs.priority import Fairness
+from relquery.engine.scheduling.policies.jobs.relserve import RelServe
 from relquery.engine.scheduling.policies.prompts.backlog import Backlog
 from relquery.engine.scheduling.policies.prompts.fifo import Fifo
 from relquery.engine.scheduling.policies.prompts.srjf import Srjf
 from relquery.engine.scheduling.policies.prompts.step import Candidate, pays
 from relquery.engine.scheduling.reuse import cached_tokens
-from tests.engine.harness import Harness, for_each, numbered
+from tests.engine.harness import Harness, numbered
 
 COST = LinearCost(1e-3, 0.01, 1e-3, 0.03)
 ONE_BY_ONE = LinearCost(1e-3, 0.0, 1e-3, 0.03)
 """Nothing is saved by a step less."""
-NAMES: tuple[PolicyName, ...] = ("fifo", "srjf-static", "srjf-calibrated", "srjf")
-
-
-def served(engine: Harness) -> list[list[tuple[int, int]]]:
-    """(request, tokens) of each chunk of each step."""
-    steps = engine.executor.steps
-    return [[(chunk.request, len(chunk.tokens)) for chunk in step] for step in steps]
-
-
-# ---- who is next
-
-
-@for_each(
-    "name, order, hits",
-    [
-        ("fifo", "ABCD", 1),
-        ("srjf-static", "ACBD", 1),
-        ("srjf-calibrated", "ADCB", 2),
-        ("srjf", "ADCB", 2),
-    ],
-)
-def test_the_example_of_the_paper(name: PolicyName, order: str, hits: int) -> None:
-    # §6.2 and Fig. 5: A < C < B < D, A and D begin alike, B and C do; the cache holds one of them.
-    engine = Harness(
-        policy=make_policy(name, Settings(COST)), block_size=16, cache_tokens=16, max_input=64
-    )
-    heads = {"A": 0, "B": 100, "C": 100, "D": 0}
-    tails = {"A": 1, "B": 3, "C": 2, "D": 4}
-    for number, each in enumerate("ABCD"):
-        tail = range(1_000 * (number + 1), 1_000 * (number + 1) + tails[each])
-        engine.submit([*range(heads[each], heads[each] + 16), *tail], max_tokens=1)
-    finished = engine.run()
-    assert "".join("ABCD"[request.id] for request in finished) == order
-    assert sum(bool(request.cached) for request in finished) == hits
-
-
-@for_each("host, order", [(0, [0, 2, 1]), (64, [0, 1, 2])])
-def test_what_the_host_has_counts_as_cached(host: int, order: list[int]) -> None:
-    engine = Harness(policy=Srjf(ONE_BY_ONE), max_input=64, cache_tokens=64, host_tokens=host)
-    engine.ask(range(32), max_tokens=1)
-    engine.engine.pool.evict(engine.engine.pool.total)
-    engine.submit([*range(32), *range(200, 220)], max_tokens=1)  # 20 tokens after 32
-    engine.submit(range(100, 121), max_tokens=1)  # 21 tokens
-    assert [request.id for request in engine.run()] == order
-
-
-def test_an_answer_that_is_still_to_be_decoded_counts_as_tokens_of_the_prompt() -> None:
-    engine = Harness(policy=Srjf(ONE_BY_ONE), max_num_seqs=1)
-    engine.submit(range(20), max_tokens=11)
-    engine.submit(range(100, 130), max_tokens=1)
-    engine.submit(range(200, 229), max_tokens=50, scored=True, labels=((1,), (2,)))
-    assert [request.id for request in engine.run()] == [2, 1, 0]
+HALVES: dict[PolicyName, dict[str, Any]] = {
+    "relserve": {},
+    "relserve-pp": {"transition": "prefill"},
+    "relserve-dp": {"transition": "decode"},
+    "relserve-dpu": {"adaptive": False},
+    "relserve-aba": {"dynamic": False},
+}
 
 
 def scan(policy: Policy, job_time: JobTime, aging: float) -> Policy:
@@ -144,16 +102,6 @@ def assert_nothing_left(engine: Harness) -> None:
         assert not backlog._beside
 
 
-def test_spans_after_the_first_run_count_as_they_were_cached_when_a_request_joined() -> None:
-    engine = Harness(policy=Srjf(ONE_BY_ONE))
-    span = tuple(range(300, 316))
-    engine.ask([1, span, 2], max_tokens=1)
-    engine.submit(range(100, 110), max_tokens=1)
-    engine.submit([9, span, 4], max_tokens=1)  # 18 tokens, all but two of them cached
-    assert [request.id for request in engine.run()][1:] == [2, 1]
-    assert_nothing_left(engine)
-
-
 def test_a_step_asks_for_few_blocks_however_many_requests_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -185,38 +133,6 @@ def test_a_step_asks_for_few_blocks_however_many_requests_wait(
     assert most(2_000) <= most(200) + 20
 
 
-# ---- steps
-
-
-@for_each("policy", [Fifo(COST), Srjf(COST, calibrated=False), Srjf(COST)])
-def test_a_prompt_that_needs_no_decode_has_a_step_to_itself(policy: Policy) -> None:
-    engine = Harness(policy=policy)
-    for number in range(4):
-        engine.submit(range(100 * number, 100 * number + 9 - number), max_tokens=1)
-    engine.run()
-    assert [len(step) for step in served(engine)] == [1] * 4
-
-
-@for_each("name", NAMES)
-def test_what_runs_is_advanced_in_every_step_and_prompts_join_it(name: PolicyName) -> None:
-    engine = Harness(policy=make_policy(name, Settings(ONE_BY_ONE)))
-    engine.submit(range(9), max_tokens=6)
-    engine.step()
-    for number in range(1, 4):
-        engine.submit(range(100 * number, 100 * number + 10 + number), max_tokens=1)
-    engine.run()
-    assert served(engine)[1:4] == [[(0, 1), (number, 10 + number)] for number in range(1, 4)]
-
-
-@for_each("name", NAMES)
-def test_requests_that_decode_run_together(name: PolicyName) -> None:
-    engine = Harness(policy=make_policy(name, Settings(ONE_BY_ONE)))
-    for number in range(4):
-        engine.submit(range(100 * number, 100 * number + 9), max_tokens=5)
-    engine.run()
-    assert len(engine.executor.steps) == 5
-
-
 # ---- joining a step
 
 
@@ -226,6 +142,9 @@ def test_joining_pays_if_all_who_wait_gain_more_than_the_members_lose() -> None:
     assert pays(candidate, 1, 2, COST)
     assert not pays(candidate, 2, 2, COST)
     assert not pays(candidate, 1, 10**9, ONE_BY_ONE)
+    exact, longer = LinearCost(0.5, 8.0), Candidate(Request(0, numbered(32), 1), 32)
+    assert not pays(longer, 1, 1, exact), "it saves what it costs"
+    assert pays(longer, 1, 2, exact)
     context = LinearCost(1e-3, 0.01, context_slope=1.0)  # ten cached tokens take ten seconds
     assert not pays(candidate, 1, 2, context)
 
@@ -248,14 +167,6 @@ def test_joining_shortens_the_sum_of_waits_by_what_it_was_judged_by(
     assert pays(candidate, 1, len(others), cost) == (gained > 1e-12) or abs(gained) < 1e-9
 
 
-def test_short_rests_join_a_step_and_share_what_it_computes() -> None:
-    engine = Harness(policy=Srjf(COST, batch=True))
-    for number in range(4):
-        engine.submit([*range(20), *range(50 + number, 52 + number)], max_tokens=1)
-    engine.ask(range(100, 160), max_tokens=1)
-    assert served(engine) == [[(0, 22), (1, 2), (2, 2), (3, 2)], [(4, 60)]]
-
-
 def test_settings_name_the_job_time_and_aging() -> None:
     job_time = JobTime(attention=1.0)
     config = EngineConfig(policy="srjf", aging=0.05)
@@ -264,12 +175,15 @@ def test_settings_name_the_job_time_and_aging() -> None:
     static = make_policy("srjf-static", Settings(COST, Fairness(aging=0.1)))
     assert static == Srjf(COST, None, 0.1, calibrated=False)
     assert make_policy("fifo", Settings(COST)) == Fifo(COST)
+    for name, halves in HALVES.items():
+        assert make_policy(name, Settings(COST)) == RelServe(COST, **halves)
 
 
 def test_the_policy_of_the_paper_goes_by_uncached_tokens_one_prompt_a_step() -> None:
     attentive = JobTime(0.0, 1e-3, 1e-3, attention=1e-3)
 
     def steps(name: PolicyName) -> list[list[tuple[int, int]]]:
+        """Request and tokens of each chunk."""
         engine = Harness(policy=make_policy(name, Settings(COST, job_time=attentive)))
         engine.ask(range(32), max_tokens=1)
         for tail in (200, 300):
@@ -277,7 +191,8 @@ def test_the_policy_of_the_paper_goes_by_uncached_tokens_one_prompt_a_step() -> 
         engine.submit([*range(32), *range(400, 405)], max_tokens=1)  # 5 tokens after 32
         engine.submit(range(100, 106), max_tokens=1)  # 6 tokens
         engine.run()
-        return served(engine)[1:]
+        steps = engine.executor.steps[1:]
+        return [[(chunk.request, len(chunk.tokens)) for chunk in step] for step in steps]
 
     assert steps("srjf-calibrated") == [[(1, 2)], [(2, 2)], [(3, 5)], [(4, 6)]]
     # The other goes by what was measured, and fills a step where that pays.

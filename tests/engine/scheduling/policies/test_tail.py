@@ -22,8 +22,9 @@ from relquery.engine.request.clients.declared import Declared
 from relquery.engine.request.relquery import RelQuery
 from relquery.engine.request.request import Request
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
+from relquery.engine.scheduling.policies.jobs import tail as tail_module
 from relquery.engine.scheduling.policies.jobs.priority import Fairness
-from relquery.engine.scheduling.policies.jobs.tail import MARGIN, QUANTILE, SEEN, Tail
+from relquery.engine.scheduling.policies.jobs.tail import SEEN, Tail
 from relquery.traces.serve import requests_of
 from relquery.traces.simulate import approximate_tokens, simulate
 from relquery.traces.trace import TracedQuery
@@ -73,8 +74,8 @@ class Oracle:
         if ended:
             bias = sum(self.spent[one] for one in ended) / sum(self.first[one] for one in ended)
         if self.noted is None:
-            self.noted = float(np.quantile(self.waits(bias), QUANTILE))
-        promised = (1 - MARGIN) * self.factor * self.noted
+            self.noted = float(np.quantile(self.waits(bias), tail_module.QUANTILE))
+        promised = (1 - tail_module.MARGIN) * self.factor * self.noted
         places = {number: place for place, (number, *_) in enumerate(self.came, 1)}
         since = {number: done for number, done, _ in self.came}
         tight = []
@@ -95,8 +96,18 @@ class Oracle:
     """The promise, until somebody arrives or ends."""
 
 
+@pytest.mark.parametrize("exact", [False, True])
 @given(seed=st.integers(0, 1 << 30), factor=st.sampled_from([0.25, 0.5, 1.0, 2.0]))
-def test_turns_are_those_of_the_definition(seed: int, factor: float) -> None:
+def test_turns_are_those_of_the_definition(exact: bool, seed: int, factor: float) -> None:
+    """exact: estimates are right, in whole numbers, so that promises are filled exactly."""
+    with pytest.MonkeyPatch.context() as patch:
+        if exact:
+            patch.setattr(tail_module, "MARGIN", 0.0)
+            patch.setattr(tail_module, "QUANTILE", 1.0)
+        check_turns(seed, factor, exact)
+
+
+def check_turns(seed: int, factor: float, exact: bool) -> None:
     draw = random.Random(seed)
     tail, oracle = Tail(factor), Oracle(factor)
     number = 0
@@ -122,7 +133,7 @@ def test_turns_are_those_of_the_definition(seed: int, factor: float) -> None:
                 oracle.end(chosen)
                 oracle.noted = None
                 tail.forget(chosen)
-            elif draw.random() < 0.5:
+            elif exact or draw.random() < 0.5:
                 tail.note(chosen, finished[chosen])
             else:
                 work, last = float(draw.choice([left - served, 1, 32])), float(draw.choice([0, 2]))

@@ -102,6 +102,9 @@ def test_who_was_away_gets_no_credit() -> None:
     tenants.take_in(busy)
     tenants.take_in(late)
     assert tenants.ahead({"busy", "late"}) == frozenset()
+    late.drawn_tokens = 50
+    tenants.take_in(late)
+    assert tenants.ahead({"busy", "late"}) == frozenset(), "ahead by the slack, and no more"
     late.drawn_tokens = 60
     tenants.take_in(late)
     assert tenants.ahead({"busy", "late"}) == {"late"}
