@@ -5,6 +5,7 @@ margin is a statement, and indented ones go on with it. Marked lines below a sta
 it after two spaces, say what it gives:
 
     = value     its rows            ? expression    is true of the names of `_names`
+    = DuckDB's  its rows in any order are those of `reference`, with the model as SQL
     ! Kind text an error, a pattern of its message, and no call
     ~ Kind text a warning and a pattern of its message
     # number    so many calls       $ value         its parameters
@@ -40,6 +41,7 @@ _KNOWN = {
     "Decimal": Decimal, "Answer": Answer, "Compared": Compared, "Finish": Finish,
     "Sampling": Sampling, "approx": pytest.approx, "text_of": text_of, "re": re,
 }  # fmt: skip
+_SHOWN = ("rows", "columns", "errors", "error", "queries", "fields")
 _ASKS = (all_errors.LateQueryError, all_errors.RequestError)
 
 
@@ -90,10 +92,14 @@ class Step:
     ) -> None:
         kind, _, pattern = text.partition(" ")
         match mark:
+            case "=" if text == "DuckDB's":
+                wanted = names["reference"](self.sql)
+                assert sorted(names["rows"], key=repr) == sorted(wanted, key=repr), self.sql
             case "=":
                 assert names["rows"] == eval(text, names), self.sql
             case "?":
-                assert eval(text, names), f"{self.sql}\n{text}\n{names}"
+                shown = {name: names.get(name) for name in _SHOWN}
+                assert eval(text, names), f"{self.sql}\n{text}\n{shown}"
             case "#":
                 assert len(names["asked"]) == int(text), self.sql
             case "!":
@@ -108,8 +114,9 @@ class Step:
 
 
 def _names(result: Any, error: Exception | None, backend: FakeBackend) -> dict[str, Any]:
-    """rows, columns, errors, stages, result of a statement; error; asked, and of the first one
-    first, query, fields and sampling; queries of all.
+    """result of a statement, its rows, columns, errors, stages, told (a dict a row) and failed (the
+    rows with an error, from 1); error; asked, of the first one query, fields and sampling, and
+    queries of all.
     """
     asked = list(backend.asked)
     names: dict[str, Any] = {"result": result, "error": error, "asked": asked}
@@ -121,6 +128,7 @@ def _names(result: Any, error: Exception | None, backend: FakeBackend) -> dict[s
     if result is not None:
         names |= {"rows": result.fetchall(), "columns": result.columns, "errors": result.errors}
         names |= {"stages": result.report.stages, "told": result.arrow().to_pylist()}
+        names["failed"] = sorted(one.row + 1 for one in result.errors)
     return names
 
 

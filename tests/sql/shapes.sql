@@ -147,3 +147,95 @@ SELECT CASE WHEN len(l) = 1 THEN LLM('up', [x::INT FOR x IN l]) END FROM (VALUES
 -- fields that are read where no branch prevents it (long)
 SELECT coalesce(peek(id), LLM('up', genre)) FROM films
 SELECT CASE WHEN s = '12' THEN LLM('up', CAST(s AS INT)) END FROM (VALUES ('12'), ('a')) v(s)
+
+-- a name of the select list that is a column, too
+SELECT -id AS id, sum(id) OVER (PARTITION BY genre ORDER BY id) FROM films WHERE LLM('yes', title) =
+  'No'
+SELECT 7 AS id, first(title ORDER BY id DESC), arg_max(title, id) FROM films WHERE LLM('yes', title)
+  = 'No'
+SELECT 7 AS id, title FROM films WHERE LLM('yes', title) = 'No' ORDER BY row_number() OVER (ORDER BY
+  id DESC)
+SELECT max(LLM('up', id)) OVER (PARTITION BY genre ORDER BY id), id FROM films WHERE LLM('yes',
+  title) = 'No'
+SELECT LLM('up', genre) AS genre, count(*) FROM films WHERE LLM('yes', title) = 'No' GROUP BY ALL
+  HAVING genre <> 'COMEDY'
+SELECT 7 AS id, max(LLM('up', id)) FROM films WHERE LLM('yes', title) = 'No' GROUP BY films.id
+  HAVING id < 5
+SELECT -id AS id, LLM('up', count(*)) FROM films WHERE LLM('yes', title) = 'No' GROUP BY id ORDER BY
+  id
+SELECT films.genre, LLM('up', id) AS genre FROM films WHERE LLM('yes', title) = 'No' ORDER BY genre
+  DESC
+
+-- a name of the select list that is a column, too (long)
+SELECT -id AS id, row_number() OVER (ORDER BY id) FROM films WHERE LLM('yes', title) = 'Yes'
+SELECT -id AS id, row_number() OVER (ORDER BY id) + id FROM films WHERE LLM('yes', title) = 'Yes'
+  ORDER BY id
+SELECT -id AS id, sum(id) OVER (PARTITION BY genre ORDER BY id) FROM films WHERE LLM('yes', title) =
+  'Yes'
+SELECT 7 AS id, array_agg(title ORDER BY id DESC) FROM films WHERE LLM('yes', title) = 'Yes'
+SELECT max(-id) AS id, list(title ORDER BY id) FROM films WHERE LLM('yes', title) = 'Yes'
+SELECT 7 AS id, first(title ORDER BY id DESC), arg_max(title, id) FROM films WHERE LLM('yes', title)
+  = 'Yes'
+SELECT 7 AS id, rank() OVER w FROM films WHERE LLM('yes', title) = 'Yes' WINDOW w AS (ORDER BY id)
+SELECT 7 AS id, title FROM films WHERE LLM('yes', title) = 'Yes' QUALIFY row_number() OVER
+  (PARTITION BY genre ORDER BY id DESC) = 1
+SELECT 7 AS id, title FROM films WHERE LLM('yes', title) = 'Yes' ORDER BY row_number() OVER (ORDER
+  BY id DESC)
+SELECT count(*) AS id, string_agg(title, ',' ORDER BY id, title) FROM films WHERE LLM('yes', title)
+  = 'Yes' GROUP BY genre
+SELECT mode() WITHIN GROUP (ORDER BY -id) AS id, mode() WITHIN GROUP (ORDER BY id) FROM films WHERE
+  LLM('yes', title) = 'Yes'
+SELECT max(LLM('up', id)) OVER (PARTITION BY genre ORDER BY id), id FROM films WHERE LLM('yes',
+  title) = 'Yes'
+SELECT genre, count(*) AS id FROM films WHERE LLM('yes', title) = 'Yes' GROUP BY ALL HAVING id > 1
+SELECT genre, count(*) AS id FROM films WHERE LLM('yes', title) = 'Yes' GROUP BY genre HAVING id > 1
+  AND max(id) < 5
+SELECT LLM('up', genre) AS genre, count(*) FROM films WHERE LLM('yes', title) = 'Yes' GROUP BY ALL
+  HAVING genre <> 'COMEDY'
+SELECT upper(genre) AS genre, max(LLM('up', id)) FROM films WHERE LLM('yes', title) = 'Yes' GROUP BY
+  ALL HAVING genre <> 'COMEDY'
+SELECT upper(genre) AS genre, max(LLM('up', id)) FROM films WHERE LLM('yes', title) = 'Yes' GROUP BY
+  genre HAVING genre <> 'comedy'
+SELECT 7 AS id, max(LLM('up', id)) FROM films WHERE LLM('yes', title) = 'Yes' GROUP BY films.id
+  HAVING id < 5
+SELECT 7 AS seen, films.seen AS x, max(id) FROM films WHERE LLM('yes', title) = 'Yes' GROUP BY 2
+  HAVING seen
+SELECT LLM('up', genre) AS id, id + 1 AS x, LLM('up', count(*)) FROM films WHERE LLM('yes', title) =
+  'Yes' GROUP BY 1, 2 HAVING id <> 'COMEDY' ORDER BY id, x
+SELECT -id AS id, LLM('up', count(*)) FROM films WHERE LLM('yes', title) = 'Yes' GROUP BY id ORDER
+  BY id
+SELECT LLM('up', min(genre)) AS id, max(films.id) FROM films WHERE LLM('yes', title) = 'Yes' GROUP
+  BY films.id ORDER BY id, 2
+SELECT LLM('up', id) AS genre, films.genre FROM films WHERE LLM('yes', title) = 'Yes' ORDER BY genre
+  DESC
+SELECT films.genre, LLM('up', id) AS genre FROM films WHERE LLM('yes', title) = 'Yes' ORDER BY genre
+  DESC
+SELECT -id AS seen, id AS seen, films.seen FROM films WHERE LLM('yes', title) = 'Yes' ORDER BY seen
+SELECT -id AS id, row_number() OVER (ORDER BY id) FROM films WHERE LLM('yes', title) = 'No'
+SELECT -id AS id, row_number() OVER (ORDER BY id) + id FROM films WHERE LLM('yes', title) = 'No'
+  ORDER BY id
+SELECT 7 AS id, array_agg(title ORDER BY id DESC) FROM films WHERE LLM('yes', title) = 'No'
+SELECT max(-id) AS id, list(title ORDER BY id) FROM films WHERE LLM('yes', title) = 'No'
+SELECT 7 AS id, rank() OVER w FROM films WHERE LLM('yes', title) = 'No' WINDOW w AS (ORDER BY id)
+SELECT 7 AS id, title FROM films WHERE LLM('yes', title) = 'No' QUALIFY row_number() OVER (PARTITION
+  BY genre ORDER BY id DESC) = 1
+SELECT count(*) AS id, string_agg(title, ',' ORDER BY id, title) FROM films WHERE LLM('yes', title)
+  = 'No' GROUP BY genre
+SELECT mode() WITHIN GROUP (ORDER BY -id) AS id, mode() WITHIN GROUP (ORDER BY id) FROM films WHERE
+  LLM('yes', title) = 'No'
+SELECT genre, count(*) AS id FROM films WHERE LLM('yes', title) = 'No' GROUP BY ALL HAVING id > 1
+SELECT genre, count(*) AS id FROM films WHERE LLM('yes', title) = 'No' GROUP BY genre HAVING id > 1
+  AND max(id) < 5
+SELECT upper(genre) AS genre, max(LLM('up', id)) FROM films WHERE LLM('yes', title) = 'No' GROUP BY
+  ALL HAVING genre <> 'COMEDY'
+SELECT upper(genre) AS genre, max(LLM('up', id)) FROM films WHERE LLM('yes', title) = 'No' GROUP BY
+  genre HAVING genre <> 'comedy'
+SELECT 7 AS seen, films.seen AS x, max(id) FROM films WHERE LLM('yes', title) = 'No' GROUP BY 2
+  HAVING seen
+SELECT LLM('up', genre) AS id, id + 1 AS x, LLM('up', count(*)) FROM films WHERE LLM('yes', title) =
+  'No' GROUP BY 1, 2 HAVING id <> 'COMEDY' ORDER BY id, x
+SELECT LLM('up', min(genre)) AS id, max(films.id) FROM films WHERE LLM('yes', title) = 'No' GROUP BY
+  films.id ORDER BY id, 2
+SELECT LLM('up', id) AS genre, films.genre FROM films WHERE LLM('yes', title) = 'No' ORDER BY genre
+  DESC
+SELECT -id AS seen, id AS seen, films.seen FROM films WHERE LLM('yes', title) = 'No' ORDER BY seen

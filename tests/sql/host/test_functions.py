@@ -103,9 +103,11 @@ def test_a_connection_leaves_none_of_its_functions_behind() -> None:
 
 def test_a_macro_that_a_database_has_stands() -> None:
     with duckdb.connect() as own:
-        own.execute("CREATE MACRO ai_count_tokens(a) AS a + 1; CREATE MACRO ai_embed(a) AS a + 2")
+        own.execute("CREATE MACRO ai_count_tokens(a) AS a + 1; CREATE MACRO passages(a) AS a + 2")
         with words(own) as con:
-            assert rows(con, "SELECT AI_COUNT_TOKENS(1), AI_EMBED(1)") == [(2, 3)]
+            assert rows(con, "SELECT AI_COUNT_TOKENS(1), passages(1), AI_SIMILARITY('a', 'a')") == [
+                (2, 3, 1.0)
+            ]
 
 
 def test_a_macro_that_is_created_later_takes_the_place_of_a_function() -> None:

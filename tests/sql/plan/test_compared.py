@@ -10,93 +10,24 @@ import pytest
 import relquery as rq
 from relquery.backends.local.open import load_backend
 from relquery.connection import Connection, connect
-from relquery.errors import PartialResultWarning, QueryError
-from relquery.prompt import Answer, Compared, Finish, Prompt, Sampling
-from tests.sql.conftest import SETUP, upper_or_length
-from tests.sql.fakes import FakeBackend, Fields
+from relquery.prompt import Compared, Prompt, Sampling
+from tests.sql.conftest import opened, upper_or_length
+from tests.sql.fakes import FakeBackend
+from tests.sql.scripts import Script, scripts
 
 
-def samplings(backend: FakeBackend) -> set[Sampling]:
-    return {request.sampling for request in backend.asked}
-
-
-COMPARED = [
-    ("SELECT id FROM films WHERE LLM('up', title) = 'DUNE'", ("DUNE",)),
-    ("SELECT id FROM films WHERE 'DUNE' = LLM('up', title)", ("DUNE",)),
-    ("SELECT id FROM films WHERE LLM('up', title) <> 'DUNE'", ("DUNE",)),
-    ("SELECT id FROM films WHERE LLM('up', title) IN ('ALIEN', 'DUNE')", ("ALIEN", "DUNE")),
-    ("SELECT id FROM films WHERE NOT (LLM('up', title)) IN ('ALIEN')", ("ALIEN",)),
-    ("SELECT id FROM films WHERE LLM('up', title) = 'A' OR LLM('up', title) = 'B'", ("A", "B")),
-    ("SELECT count(*) FROM films GROUP BY LLM('up', title) = 'DUNE'", ("DUNE",)),
-    ("SELECT LLM('up', title) = 'DUNE' FROM films", ("DUNE",)),
-    ("SELECT id FROM films WHERE LLM('up', title) != ''", ("",)),
-    ("SELECT sum((LLM('up', title) = 'DUNE')::int) FROM films", ("DUNE",)),
-]
-READ_WHOLE = [
-    "SELECT LLM('up', title) FROM films",
-    "SELECT LLM('up', title) FROM films WHERE LLM('up', title) = 'DUNE'",
-    "SELECT id FROM films WHERE LLM('up', title) = 'DUNE' ORDER BY LLM('up', title)",
-    "SELECT id FROM films WHERE LLM('up', title) = genre",
-    "SELECT id FROM films WHERE LLM('up', title) LIKE 'D%'",
-    "SELECT id FROM films WHERE LLM('up', title) > 'D'",
-    "SELECT id FROM films WHERE lower(LLM('up', title)) = 'dune'",
-    "SELECT id FROM films WHERE LLM('up', title) COLLATE nocase = 'dune'",
-    "SELECT id FROM films WHERE LLM('up', title) IN (SELECT upper(genre) FROM films)",
-    "SELECT id FROM films WHERE LLM('len', title) = 4",
-    "SELECT id FROM films WHERE LLM('len', title) IN (4, 5)",
-    "SELECT id FROM films WHERE LLM('up', title) IS NOT NULL",
-]
-
-
-def test_what_is_only_compared_with_texts_says_so(con: Connection, backend: FakeBackend) -> None:
-    for query, texts in COMPARED:
-        con.sql(query)
-        assert samplings(backend) == {Compared(texts=texts)}, query
-        backend.asked.clear()
-
-
-def test_what_some_place_reads_is_asked_for_whole(con: Connection, backend: FakeBackend) -> None:
-    for query in READ_WHOLE:
-        con.sql(query)
-        assert samplings(backend) == {Sampling()}, query
-        backend.asked.clear()
-
-
-def test_methods_and_arrows_read_whole_answers(con: Connection, backend: FakeBackend) -> None:
-    texts = "(SELECT title AS t FROM films)"
-    for query in (
-        f"SELECT LLM('up', t).lower() FROM {texts} WHERE LLM('up', t) <> 'A'",
-        f"SELECT count(*) FROM {texts} WHERE LLM('up', t) <> 'A' AND LLM('up', t).contains('UN')",
-        f"SELECT t FROM {texts} WHERE LLM('up', t) <> 'A' ORDER BY LLM('up', t).length(), t",
-        f"SELECT LLM('len', LLM('up', t).lower()) FROM {texts} WHERE LLM('up', t) <> 'A'",
-        "SELECT coalesce(LLM('up', t) -> '$.A', '0'), LLM('up', t) = 'A' "
-        "FROM (SELECT '{\"A\": ' || id || '}' AS t FROM films)",
-        "SELECT date_trunc(LLM('up', t), DATE '2020-05-17'), LLM('up', t) = 'A' "
-        "FROM (SELECT 'month' AS t)",
-    ):
-        con.sql(query)
-        assert {one.sampling for one in backend.asked if one.query == "up"} == {Sampling()}, query
-        backend.asked.clear()
-
-
-def test_an_answer_that_is_a_field_is_read(con: Connection, backend: FakeBackend) -> None:
-    con.sql(
-        "SELECT id FROM films WHERE LLM('yes', LLM('up', title)) = 'Yes' "
-        "AND LLM('No', title, labels := ['Yes', 'No']) = 'No'"
-    )
-    by_query = {request.query: request.sampling for request in backend.asked}
-    labelled = Sampling(labels=("Yes", "No"))
-    assert by_query == {"up": Sampling(), "yes": Compared(texts=("Yes",)), "No": labelled}
+@scripts(__file__)
+def test_statements(script: Script, con: Connection, backend: FakeBackend) -> None:
+    script.run(con, backend)
 
 
 def test_where_texts_are_equal_up_to_case_whole_answers_are_compared() -> None:
     backend = FakeBackend(upper_or_length)
-    with connect(backend, ledger=None) as con:
-        con.database.execute(SETUP)
+    with opened(backend) as con:
         con.sql("SET default_collation = 'nocase'")
         result = con.sql("SELECT id FROM films WHERE LLM('up', title) = 'dune'")
         assert result.fetchall() == [(6,)]
-    assert samplings(backend) == {Sampling()}
+    assert {request.sampling for request in backend.asked} == {Sampling()}
 
 
 FILTER = "SELECT id FROM films WHERE LLM('up', title) IN ('DUNE', 'ALIEN') ORDER BY id"
@@ -106,11 +37,9 @@ READ = "SELECT LLM('up', title) FROM films ORDER BY id"
 def test_the_ledger_keeps_what_decided_apart_from_whole_answers(tmp_path: Path) -> None:
     ledger = tmp_path / "answers.db"
     backend = FakeBackend(upper_or_length)
-    with connect(backend, ledger=ledger) as con:
-        con.database.execute(SETUP)
+    with opened(backend, ledger=ledger) as con:
         assert con.sql(FILTER).fetchall() == [(1,), (4,), (6,)]
-    with connect(backend, ledger=ledger) as con:
-        con.database.execute(SETUP)
+    with opened(backend, ledger=ledger) as con:
         for query, calls in ((FILTER, 0), (READ, 3)):
             (row,) = con.sql(f"EXPLAIN {query}").arrow().to_pylist()
             assert (row["calls"], row["from_ledger"]) == (calls, 5 - calls)
@@ -122,18 +51,6 @@ def test_the_ledger_keeps_what_decided_apart_from_whole_answers(tmp_path: Path) 
         # Of five titles two were whole, as they are among those that were looked for.
         assert (read.report.calls, read.report.ledger_hits) == (3, 2)
         assert con.sql(FILTER.replace("ALIEN", "AMELIE")).report.calls == 0  # all are whole now
-
-
-def test_an_answer_that_is_too_long_is_not_the_text(con: Connection, backend: FakeBackend) -> None:
-    def long_for_dune(query: str, fields: Fields) -> str | Answer:
-        if fields["title"] == "Dune":
-            return Answer("Dune is", Finish.DECIDED, output_tokens=2)
-        return Answer("Alien is a", Finish.LENGTH, output_tokens=3)
-
-    backend.function = long_for_dune
-    with pytest.warns(PartialResultWarning, match="1 LLM value is missing"):
-        found = con.sql("SELECT id FROM films WHERE id IN (1, 6) AND LLM('q', title) <> 'Yes'")
-    assert found.fetchall() == [(6,)]
 
 
 class Whole:
@@ -210,10 +127,3 @@ def test_a_value_of_a_set_operation_may_be_no_label(
     assert sorted(row for row in found if row[0] not in {"Yes", "No"}) == sorted(
         row for row in values if row[0] not in {"Yes", "No"}
     )
-
-
-def test_a_text_that_is_no_label_is_refused(con: Connection, backend: FakeBackend) -> None:
-    labelled = "SELECT LLM('yes', title, labels := ['Yes', 'No']) AS k FROM films"
-    with pytest.raises(QueryError, match=r"compared with 'yes', but .* Did you mean 'Yes'\?"):
-        con.sql(f"SELECT * FROM ({labelled}) WHERE k = 'yes'")
-    assert backend.asked == []

@@ -1,0 +1,88 @@
+@inner SELECT id, genre, title, LLM('up', id) AS a FROM films
+-- only what the result depends on is asked
+SELECT title, a FROM ({inner}) WHERE genre = 'drama'
+= DuckDB's
+# 2
+SELECT count(*) FROM ({inner})
+= DuckDB's
+# 0
+SELECT a FROM ({inner}) ORDER BY id DESC LIMIT 2 OFFSET 1
+= DuckDB's
+# 3
+WITH c AS ({inner}), d AS (SELECT * FROM c WHERE id < 4) SELECT a FROM d WHERE id > 2
+= DuckDB's
+# 1
+SELECT a FROM (SELECT id, LLM('up', title) AS a FROM films UNION ALL SELECT film, LLM('up', text)
+  FROM reviews) WHERE id = 2
+= DuckDB's
+# 2
+SELECT id FROM films f WHERE EXISTS (SELECT 1 FROM reviews r WHERE r.film = f.id AND LLM('yes',
+  f.title, r.text) = 'Yes')
+= DuckDB's
+# 4
+SELECT id, (SELECT max(LLM('up', text)) FROM reviews WHERE film = f.id) FROM films f
+= DuckDB's
+# 4
+SELECT * FROM films f LEFT JOIN reviews r ON f.id = r.film AND LLM('up', r.text) = 'SCARY' WHERE
+  f.id = 2
+= DuckDB's
+# 1
+
+-- only what the result depends on is asked by other queries (long)
+SELECT title FROM ({inner}) WHERE genre = 'drama'
+= DuckDB's
+# 0
+SELECT a FROM ({inner}) LIMIT 2
+= DuckDB's
+# 2
+WITH c AS ({inner}) SELECT a FROM c WHERE genre = 'drama' UNION ALL SELECT a FROM c WHERE id = 1
+= DuckDB's
+# 3
+WITH c AS ({inner}), unread AS (SELECT LLM('up', title) FROM films) SELECT max(a) FROM c
+= DuckDB's
+# 6
+SELECT genre, max(LLM('up', id)) FROM films GROUP BY genre HAVING genre = 'drama'
+= DuckDB's
+# 2
+SELECT id FROM films f WHERE genre = 'horror' AND NOT EXISTS (SELECT 1 FROM reviews r WHERE r.film =
+  f.id AND LLM('yes', f.title, r.text) = 'Yes')
+= DuckDB's
+# 2
+SELECT * FROM films f LEFT JOIN reviews r ON f.id = r.film AND LLM('up', r.text) = 'SCARY'
+= DuckDB's
+# 4
+SELECT id FROM films f ANTI JOIN reviews r ON f.id = r.film AND LLM('up', r.text) = 'LONG' WHERE
+  genre = 'drama'
+= DuckDB's
+# 1
+
+-- what cannot be rewritten is refused
+SELECT * FROM films f, LATERAL (SELECT LLM('up', r.text) FROM reviews r WHERE r.film = f.id) AS l
+! UnsupportedQueryError the subquery is in the FROM clause
+? "call LLM on its rows" in str(error)
+SELECT (SELECT LLM('up', count(*)) FROM reviews r WHERE r.film = f.id) FROM films f
+! UnsupportedQueryError about a group
+? "call LLM on its rows" in str(error)
+SELECT (SELECT max(LLM('up', text)) OVER () FROM reviews WHERE film = f.id LIMIT 1) FROM films f
+! UnsupportedQueryError window function
+? "call LLM on its rows" in str(error)
+SELECT id FROM (SELECT *, random() AS r FROM films) f WHERE EXISTS (SELECT 1 FROM reviews WHERE film
+  = f.id AND LLM('yes', text) = 'Yes')
+! UnsupportedQueryError other rows whenever they are read
+? "call LLM on its rows" in str(error)
+SELECT f.id FROM films f FULL JOIN reviews r ON LLM('yes', f.title, *) = 'Yes'
+! UnsupportedQueryError Name the table
+? "call LLM on its rows" in str(error)
+SELECT id FROM (SELECT id, LLM('up', id, seed := 1, seed := 2) AS a FROM films)
+! QueryError sets seed twice
+
+-- fields and errors are named as written
+SELECT *, (SELECT max(text) FROM reviews WHERE film = f.id) FROM (SELECT id, LLM('up', title), title,
+  info FROM films) f WHERE id = 1 AND EXISTS (SELECT 1 FROM reviews r WHERE r.film = f.id
+  AND r.id = 10 AND LLM('yes', f.id, r.id, upper(f.title), f.info.year, r.text) = 'Yes')
+< lambda query, fields: Answer(None, Finish.ERROR, "no answer")
+~ PartialResultWarning .
+= []
+? columns[:3] == ["id", "llm('up', title)", "title"] and "_rq_" not in str(columns)
+? dict(errors[-1].inputs) == {"f.id": "1", "r.id": "10", "upper_title": "ALIEN", "year": "1979",
+  "text": "great"}
