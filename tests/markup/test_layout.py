@@ -17,6 +17,7 @@ from relquery.markup.lower import Lowered, as_modules
 from relquery.markup.plain import as_text
 from relquery.markup.read.imports import MarkupPrompt
 from relquery.markup.read.schema import Schema
+from relquery.markup.schemas import Schemas
 from relquery.markup.tokens import Tokens
 from relquery.prompt import Blank, Nest, Prompt, Reuse, Role, Span
 
@@ -162,6 +163,26 @@ def test_messages_are_marked_by_the_template(backend: Backend) -> None:
         "\n\nYes?",
         "\n\nGo.\nAnswer:",
     ]
+
+
+def test_text_behind_an_answer_is_the_users_again() -> None:
+    schema = Schema.parse("<schema name='s'>Hi.</schema>")
+    added = "More.<assistant>Yes?</assistant>Go.<assistant>Where?</assistant>"
+    assert as_text(MarkupPrompt.parse(f"<prompt schema='s'>{added}</prompt>", schema)) == (
+        Span("Hi.\nMore.", Role.USER, begins=True),
+        Span("Yes?", Role.ASSISTANT, begins=True),
+        Span("Go.", Role.USER, begins=True),
+        Span("Where?", Role.ASSISTANT, begins=True),
+    )
+
+
+def test_a_schema_takes_the_place_of_one_of_the_same_name(backend: Backend) -> None:
+    schemas, asked = Schemas(backend), "<prompt schema='s'><{}/></prompt>"
+    for name in ("a", "b"):
+        module = f"<module name='{name}'>text of {name}</module>"
+        schemas.add(Schema.parse(f"<schema name='s'>{module}</schema>"))
+        made = schemas.lower(asked.format(name)).prompt
+        assert f"text of {name}" in [text for _, _, text in shown(backend, made)]
 
 
 NAMES = "abcdefgh"

@@ -127,9 +127,10 @@ def test_what_is_only_looked_at_is_not_noted() -> None:
 
 
 def test_equal_items_stay_as_many() -> None:
-    first, second = orders_of([ask(A, B, A), ask(B, A, A)])
+    first, second, single = orders_of([ask(A, B, A), ask(B, A, A), ask(B, A)])
     assert first == second
     assert sorted(first) == sorted(orders_of([ask(A, A, B)])[0])
+    assert sorted(single) == sorted(set(first))
 
 
 def test_orders_asked_earlier_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
