@@ -430,6 +430,19 @@ class Harness:
             assert list(relquery.running) == [r for r in engine.running if r.group == group]
 
 
+def spied(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[Any]:
+    """What a function or a method has returned; grows at each call."""
+    found: list[Any] = []
+    original = getattr(owner, name)
+
+    def spying(*args: Any, **options: Any) -> Any:
+        found.append(original(*args, **options))
+        return found[-1]
+
+    monkeypatch.setattr(owner, name, spying)
+    return found
+
+
 Test = Callable[..., None]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -22,9 +21,9 @@ from relquery.model.attention.batch import PackedBatch
 from relquery.model.forward.stock import Forward
 from relquery.model.networks.load import LoadedModel, load
 from relquery.model.torch_executor import TorchExecutor
+from tests.engine.harness import spied
 from tests.model.oracle.architectures import (
     NETWORKS,
-    VOCABULARY,
     answers,
     build,
     engine_of,
@@ -34,6 +33,7 @@ from tests.model.oracle.architectures import (
     model_of,
     prepared,
     prompts_with_shared_prefixes,
+    quick_of,
 )
 
 TOKENS = 10
@@ -68,13 +68,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "blocks of 1": {"block_size": 1},
     "blocks of 4": {"block_size": 4, "max_num_batched_tokens": 33},
     "preemption": {"block_size": 4, "cache_tokens": 112},
-    "preemption without caching": {
-        "block_size": 4,
-        "cache_tokens": 112,
-        "prefix_caching": False,
-        "max_num_batched_tokens": 40,
-    },
 }
+SETTINGS["preemption without caching"] = {**SETTINGS["preemption"], "prefix_caching": False}
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -95,13 +90,6 @@ def test_greedy_output_is_the_same_in_every_order_of_submission() -> None:
         order = np.random.default_rng(seed).permutation(len(prompts)).tolist()
         found = answers(model, prompts, TOKENS, order, block_size=4, cache_tokens=200)
         assert found == expected
-
-
-def test_prompts_are_really_served_from_the_cache() -> None:
-    model, prompts, _ = case_of("gpt2")
-    requests = [Request(i, prompt, TOKENS) for i, prompt in enumerate(prompts)]
-    served = sum(each.cached or 0 for each in finished(engine_of(model, block_size=4), requests))
-    assert served > 0.2 * sum(len(prompt) for prompt in prompts)
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt2"])
@@ -169,29 +157,23 @@ STORIES = [
 
 
 REAL: dict[str, dict[str, Any]] = {
+    "preemption": {"block_size": 4, "cache_tokens": 160},
     "defaults": {},
     "no reuse": {"prefix_caching": False, "segment_sharing": False},
     "chunked": {"block_size": 4, "max_num_batched_tokens": 24},
-    "preemption": {"block_size": 4, "cache_tokens": 160},
     "one at a time": {"max_num_seqs": 1, "block_size": 1},
 }
 
 
 @pytest.mark.data
-@pytest.mark.parametrize(
-    "limits",
-    [
-        pytest.param(each, id=name, marks=[] if name == "preemption" else pytest.mark.long)
-        for name, each in REAL.items()
-    ],
-)
+@quick_of(REAL, "preemption")
 def test_real_weights_tell_the_same_stories(
-    stories: Path, told: tuple[list[TokenIds], list[list[int]]], limits: dict[str, Any]
+    stories: Path, told: tuple[list[TokenIds], list[list[int]]], name: str
 ) -> None:
     prompts, expected = told
     model = load(str(stories), device="cpu")
     requests = [Request(i, prompt, 60, rules=Rules(model.end)) for i, prompt in enumerate(prompts)]
-    list(finished(engine_of(model, **limits), requests))
+    list(finished(engine_of(model, **REAL[name]), requests))
     assert [request.output for request in requests] == expected
 
 
@@ -205,12 +187,6 @@ def told(stories: Path) -> tuple[list[TokenIds], list[list[int]]]:
     outputs = [generated(network, prompt, 60) for prompt in prompts]
     end = network.generation_config.eos_token_id
     return prompts, [output[: -1 if output[-1] == end else None] for output in outputs]
-
-
-def test_prompts_of_these_tests_share_prefixes() -> None:
-    prompts = prompts_with_shared_prefixes(12)
-    assert sum(prompt[0] == prompts[0][0] for prompt in prompts) == 12
-    assert max(int(prompt.max()) for prompt in prompts) < VOCABULARY
 
 
 # ---- the executor: chunks in, drawn tokens out
@@ -237,15 +213,12 @@ def chunk(start: int, stop: int, slots: np.ndarray[Any, Any], draw: Draw | None 
     return Chunk(0, IDS[start:stop], start, context, slots[start:stop], draw)
 
 
-def scattered(seed: int) -> np.ndarray[Any, Any]:
-    return np.random.default_rng(seed).permutation(60)[:30]
-
-
 @pytest.mark.parametrize("cuts", [(), (10, 20), (1, 2, 3, 29), tuple(range(1, 30)), (29,)])
 def test_a_prompt_in_chunks_gives_the_token_after_it(
     forward: Forward, likeliest: list[int], cuts: tuple[int, ...]
 ) -> None:
-    executor, slots = TorchExecutor(forward, 60), scattered(2)
+    slots = np.random.default_rng(2).permutation(60)[:30]
+    executor = TorchExecutor(forward, 60)
     drawn = [
         executor.execute([chunk(start, stop, slots, Draw() if stop == 30 else None)])
         for start, stop in pairwise([0, *cuts, 30])
@@ -351,14 +324,7 @@ class Storm:
 def test_decode_steps_may_follow_one_another_or_not(
     forward: Forward, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    followed: list[bool] = []
-    follow = PackedBatch.follow
-
-    def counted(batch: PackedBatch, chunks: Sequence[Chunk]) -> bool:
-        followed.append(follow(batch, chunks))
-        return followed[-1]
-
-    monkeypatch.setattr(PackedBatch, "follow", counted)
+    followed = spied(monkeypatch, PackedBatch, "follow")
     prompts, alone = Storm(forward, 6, seed), 0
     for number in range(6):
         prompts.begin(number)

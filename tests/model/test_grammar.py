@@ -32,7 +32,7 @@ from relquery.model.networks.load import LoadedModel, prepare
 from relquery.model.networks.random import byte_tokenizer
 from relquery.model.sampling import follow_draws
 from relquery.prompt import Finish
-from tests.model.oracle.architectures import LLAMA_LIKE, engine_of, finished, made
+from tests.model.oracle.architectures import LLAMA_LIKE, engine_of, finished, larger, made
 from tests.model.test_sampling import check as check_logprobs
 from tests.schemas import STRUCT, as_text, bounded
 
@@ -66,13 +66,10 @@ def tokenizer_of(name: str) -> Any:
 
 @cache
 def side(name: str) -> Side:
-    torch.manual_seed(3)
     tokenizer = tokenizer_of(name)
     sizes = {"vocab_size": len(tokenizer), "eos_token_id": tokenizer.eos_token_id}
-    network = made("Llama", LLAMA_LIKE, sizes, bos_token_id=None, pad_token_id=None)().eval()
-    for parameter in network.parameters():
-        if parameter.dim() > 1:
-            parameter.data.mul_(6)
+    make = made("Llama", LLAMA_LIKE, sizes, bos_token_id=None, pad_token_id=None)
+    network = larger(make, by=6, seed=3)
     stock = deepcopy(network)
     return Side(prepare(network, tokenizer, name), stock, tokenizer, tokenizer.eos_token_id)
 

@@ -28,6 +28,7 @@ from tests.model.oracle.architectures import (
     finished,
     model_of,
     placing_of,
+    quick_of,
 )
 from tests.model.oracle.dense import dense_logits
 from tests.model.test_spans import Spec, dense_chain, engine_chain
@@ -208,9 +209,7 @@ LABEL_SETS = st.lists(
 ).map(tuple)
 
 
-@pytest.mark.parametrize(
-    "name", ["llama", *(pytest.param(name, marks=pytest.mark.long) for name in ("gpt2", "gemma3"))]
-)
+@quick_of(("llama", "gpt2", "gemma3"), "llama")
 @given(
     labels=LABEL_SETS,
     prompts=st.lists(st.lists(TOKEN, min_size=1, max_size=12).map(tuple), min_size=1, max_size=4),
@@ -275,13 +274,7 @@ def check_drafts(name: str, right: int, **limits: Any) -> None:
     assert [request.output for request in requests] == [answer_of(name, spec) for spec in specs]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        name if name in {"llama", "gpt2", "bloom"} else pytest.param(name, marks=pytest.mark.long)
-        for name in ARCHITECTURES
-    ],
-)
+@quick_of(ARCHITECTURES, "llama", "gpt2", "bloom")
 def test_answers_are_those_of_the_stock_network(name: str) -> None:
     check_drafts(name, 2)
 

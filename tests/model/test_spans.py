@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 from relquery.config import RELOCATIONS
 from relquery.engine.request.pieces import At, Chain, Placeholder
 from relquery.engine.request.request import Request
-from tests.model.oracle.architectures import VOCABULARY, engine_of, finished, model_of, placing_of
+from tests.model.oracle.architectures import (
+    VOCABULARY,
+    engine_of,
+    finished,
+    model_of,
+    placing_of,
+    quick_of,
+)
 from tests.model.oracle.dense import dense_logits
 from tests.model.oracle.recorded import Recorded
 
@@ -122,11 +129,6 @@ def schemas(draw: st.DrawFn) -> list[Spec]:
 
 
 # Positions that rotate, with and without windows, and positions that are biases; others are long.
-def families(*quick: str) -> pytest.MarkDecorator:
-    long = (pytest.param(n, marks=pytest.mark.long) for n in ARCHITECTURES if n not in quick)
-    return pytest.mark.parametrize("name", [*quick, *long])
-
-
 LIMITS = st.fixed_dictionaries(
     {
         "max_num_batched_tokens": st.sampled_from([3, 16, 2048]),
@@ -143,7 +145,7 @@ HOST = st.fixed_dictionaries(
 )
 
 
-@families("llama", "gemma3", "bloom")
+@quick_of(ARCHITECTURES, "llama", "gemma3", "bloom")
 @given(specs=prompts(), limits=LIMITS)
 def test_logits_are_those_of_a_dense_network_with_a_block_mask(
     name: str, specs: list[Spec], limits: dict[str, Any]
@@ -151,7 +153,7 @@ def test_logits_are_those_of_a_dense_network_with_a_block_mask(
     check(name, specs, **limits)
 
 
-@families("gemma3", "bloom")
+@quick_of(ARCHITECTURES, "gemma3", "bloom")
 @given(specs=schemas(), limits=LIMITS)
 def test_modules_with_gaps_and_arguments_are_those_of_a_dense_network(
     name: str, specs: list[Spec], limits: dict[str, Any]
@@ -159,7 +161,7 @@ def test_modules_with_gaps_and_arguments_are_those_of_a_dense_network(
     check(name, specs, **limits)
 
 
-@families("gemma3", "gpt2")
+@quick_of(ARCHITECTURES, "gemma3", "gpt2")
 @given(specs=prompts() | schemas(), limits=HOST)
 def test_states_from_host_memory_are_those_of_a_dense_network(
     name: str, specs: list[Spec], limits: dict[str, Any]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
@@ -17,6 +16,7 @@ from relquery.model.cache.device import KVCache
 from relquery.model.forward import recorded
 from relquery.model.forward.llama import LlamaForward
 from relquery.model.kernels.program import Program, can_run
+from tests.engine.harness import spied
 from tests.model.forward.decoding import Decoding
 from tests.model.oracle.architectures import networks_of, prepared, quick_of, varied
 
@@ -35,17 +35,9 @@ def ready(name: str) -> tuple[Any, LlamaForward]:
 
 
 @pytest.fixture
-def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Grows by one at each run of a recorded step."""
-    count: list[int] = []
-    run = Program.run
-
-    def counted(program: Program, inputs: Sequence[int]) -> None:
-        count.append(1)
-        run(program, inputs)
-
-    monkeypatch.setattr(Program, "run", counted)
-    return count
+    return spied(monkeypatch, Program, "run")
 
 
 Steps = list[tuple[Any, ...]]
@@ -62,7 +54,7 @@ STEPS: dict[str, tuple[int, int, Steps]] = {
 @FEW_AND_ALL
 @pytest.mark.parametrize("case", STEPS.values(), ids=STEPS)
 @torch.inference_mode()
-def test_steps_follow_one_another(name: str, case: tuple[int, int, Steps], runs: list[int]) -> None:
+def test_steps_follow_one_another(name: str, case: tuple[int, int, Steps], runs: list[Any]) -> None:
     prompts, seed, steps = case
     decoding = Decoding(*ready(name), prompts=prompts, seed=seed)
     before = len(runs)
@@ -73,7 +65,7 @@ def test_steps_follow_one_another(name: str, case: tuple[int, int, Steps], runs:
 
 @FEW_AND_ALL
 @torch.inference_mode()
-def test_a_batch_may_follow_itself(name: str, runs: list[int]) -> None:
+def test_a_batch_may_follow_itself(name: str, runs: list[Any]) -> None:
     decoding = Decoding(*ready(name), prompts=5, seed=10)
     first = second = None
     before = len(runs)
@@ -154,7 +146,7 @@ def test_a_window_counts_positions_where_later_ones_were_computed_before() -> No
 @FEW_AND_ALL
 @torch.inference_mode()
 def test_spans_may_be_used_at_other_positions_than_they_were_computed_at(
-    name: str, runs: list[int]
+    name: str, runs: list[Any]
 ) -> None:
     model = prepared(varied(NETWORKS[name]))
     network, random = varied(NETWORKS[name]), np.random.default_rng(12)
@@ -187,7 +179,7 @@ def test_spans_may_be_used_at_other_positions_than_they_were_computed_at(
 
 @pytest.mark.long
 @torch.inference_mode()
-def test_caches_and_threads_may_change(runs: list[int]) -> None:
+def test_caches_and_threads_may_change(runs: list[Any]) -> None:
     network, forward = ready("llama")
     before = torch.get_num_threads()
     try:
@@ -220,7 +212,7 @@ def test_engines_in_several_threads_do_not_disturb_each_other() -> None:
 
 @pytest.mark.long
 @torch.inference_mode()
-def test_a_step_with_more_tokens_is_computed_as_always(runs: list[int]) -> None:
+def test_a_step_with_more_tokens_is_computed_as_always(runs: list[Any]) -> None:
     decoding = Decoding(*ready("llama"), prompts=MOST + 1, seed=4)
     before = len(runs)
     decoding.step(MOST + 1)

@@ -17,7 +17,7 @@ from relquery.errors import ModelError
 from relquery.model.attention.batch import PackedBatch
 from relquery.model.cache.device import KVCache
 from relquery.model.networks.adapters.adapt import adapt
-from tests.model.oracle.architectures import FALCON, NETWORKS, VOCABULARY, build
+from tests.model.oracle.architectures import FALCON, NETWORKS, VOCABULARY, build, quick_of
 
 SLOTS = 400
 REST = ["bloom", *FALCON]
@@ -114,7 +114,7 @@ def test_a_batch_is_forgotten_when_the_pass_fails(pair: tuple[Any, Any]) -> None
     assert all(getattr(module, "batch", None) is None for module in adapted.modules())
 
 
-@pytest.mark.parametrize("name", ["mpt", *(pytest.param(n, marks=pytest.mark.long) for n in REST)])
+@quick_of(["mpt", *REST], "mpt")
 def test_no_batch_outlives_its_pass(name: str) -> None:
     adapted, cache = build(name), KVCache(SLOTS)
     assert adapt(adapted)

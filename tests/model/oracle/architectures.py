@@ -60,7 +60,7 @@ WHY_REFUSED: dict[str, str] = {name: one["why"] for name, one in _TABLES["refuse
 
 def quick_of(names: Iterable[str], *quick: str) -> pytest.MarkDecorator:
     """Runs a test for each of these names; those that are not named to be quick are long."""
-    long = (pytest.param(name, marks=pytest.mark.long) for name in names if name not in quick)
+    long = (pytest.param(name, marks=pytest.mark.long) for name in sorted({*names} - {*quick}))
     return pytest.mark.parametrize("name", [*quick, *long])
 
 

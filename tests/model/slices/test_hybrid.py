@@ -20,7 +20,7 @@ from relquery.model.networks.load import LoadedModel
 from relquery.model.slices.release import Release
 from relquery.model.slices.turns import cut, leave, longest_slice, take_turns
 from relquery.model.torch_executor import TorchExecutor, probe_release
-from tests.model.oracle.architectures import ALL, LLAMA_LIKE, build, made, prepared
+from tests.model.oracle.architectures import ALL, LLAMA_LIKE, build, made, prepared, quick_of
 
 LENGTH = 60
 WEIGH = Draw(allowed=tuple(range(97)), weigh=True)
@@ -63,16 +63,7 @@ def own(count: int, start: int = 0) -> np.ndarray[Any, Any]:
     return SCRATCH + start + np.arange(count)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("llama", "gpt2", "gemma3", "bloom", "falcon", "mixtral"),
-        *(
-            pytest.param(name, marks=pytest.mark.long)
-            for name in sorted(set(ALL) - DYNAMIC - {"llama", "gpt2", "gemma3", "bloom", "falcon"})
-        ),
-    ],
-)
+@quick_of({*ALL, "mixtral"} - DYNAMIC, "llama", "gpt2", "gemma3", "bloom", "falcon", "mixtral")
 def test_slices_change_no_logit(name: str) -> None:
     model = loaded(name)
     for slice_tokens in (1, 7, 16, 59, 60):

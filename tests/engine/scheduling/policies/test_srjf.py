@@ -22,7 +22,7 @@ from relquery.engine.scheduling.policies.prompts.fifo import Fifo
 from relquery.engine.scheduling.policies.prompts.srjf import Srjf
 from relquery.engine.scheduling.policies.prompts.step import Candidate, pays
 from relquery.engine.scheduling.reuse import cached_tokens
-from tests.engine.harness import Harness, numbered
+from tests.engine.harness import Harness, numbered, spied
 
 COST = LinearCost(1e-3, 0.01, 1e-3, 0.03)
 ONE_BY_ONE = LinearCost(1e-3, 0.0, 1e-3, 0.03)
@@ -105,19 +105,10 @@ def assert_nothing_left(engine: Harness) -> None:
 def test_a_step_asks_for_few_blocks_however_many_requests_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked = 0
-    lookup = BlockPool.lookup
-
-    def counting(self: BlockPool, key: bytes) -> int | None:
-        nonlocal asked
-        asked += 1
-        return lookup(self, key)
-
-    monkeypatch.setattr(BlockPool, "lookup", counting)
+    asked = spied(monkeypatch, BlockPool, "lookup")
 
     def most(requests: int) -> int:
         """Blocks that a step asks for at most, but the one that takes all requests in."""
-        nonlocal asked
         engine = Harness(policy=make_policy("srjf", Settings(COST)), cache_tokens=64)
         for number in range(requests):
             head = range(100 * (number % 5), 100 * (number % 5) + 12)
@@ -125,9 +116,9 @@ def test_a_step_asks_for_few_blocks_however_many_requests_wait(
         engine.engine.step()
         counts = []
         for _ in range(8):
-            asked = 0
+            asked.clear()
             engine.engine.step()
-            counts.append(asked)
+            counts.append(len(asked))
         return max(counts)
 
     assert most(2_000) <= most(200) + 20
