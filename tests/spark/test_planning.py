@@ -17,6 +17,7 @@ from relquery.spark.planning.hoist import Hoisted
 from relquery.sql.names import DECIMAL
 from relquery.sql.read.aggregates import Aggregates
 from relquery.sql.read.tokens import parse
+from tests.values import values
 
 AGGREGATES = Aggregates(frozenset({"count", "sum", "string_agg", "list", "any_value"}))
 SETUP = """
@@ -24,21 +25,7 @@ SETUP = """
     SELECT i % 3 AS _rq_a, 'x' || (i * 7 % 5) AS _rq_b, i * 1.5 AS _rq_c FROM range(20) r(i);
     CREATE TABLE t AS SELECT _rq_a AS a, _rq_b AS b, _rq_c AS c FROM _rq_rows;
 """
-COMPUTED = [
-    ("SELECT _rq_b || '!', _rq_c FROM _rq_rows ORDER BY _rq_c * -1 LIMIT 4", 2),
-    ("SELECT _rq_a, count(*) FILTER (WHERE _rq_c > 9) FROM _rq_rows GROUP BY 1 ORDER BY 1", 1),
-    (
-        "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY _rq_c + 1) "
-        "FILTER (WHERE _rq_c > 3) FROM _rq_rows",
-        2,
-    ),
-    ("SELECT upper(_rq_b), sum(_rq_c + 1) / 2 FROM _rq_rows GROUP BY upper(_rq_b) ORDER BY 1", 2),
-    ("SELECT _rq_a FROM _rq_rows GROUP BY 1 HAVING sum(_rq_c * 2) > 90 ORDER BY 1", 1),
-    ("SELECT sum(_rq_c) OVER (PARTITION BY _rq_a % 2 ORDER BY _rq_c) FROM _rq_rows ORDER BY 1", 1),
-    ("SELECT DISTINCT _rq_a + 1 AS n FROM _rq_rows WHERE _rq_c % 3 = 0 ORDER BY n", 2),
-    ("SELECT string_agg(lower(_rq_b), ',' ORDER BY _rq_c + 0) FROM _rq_rows", 2),
-    ("SELECT _rq_a, _rq_b FROM _rq_rows ORDER BY _rq_c", 0),
-]
+COMPUTED = values(__file__, "computed.txt")
 ORDERED = [
     "SELECT DISTINCT ON (a) a, b FROM t ORDER BY a, c DESC LIMIT 2",
     "SELECT DISTINCT ON (a, b) b AS x, c FROM t ORDER BY a, x, c OFFSET 3",

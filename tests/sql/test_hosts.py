@@ -19,6 +19,7 @@ from relquery.connection import Connection, connect
 from relquery.errors import TableError
 from tests.sql.conftest import asked_of, upper_or_length
 from tests.sql.fakes import FakeBackend
+from tests.values import values
 
 ROWS = {"id": [1, 2, 3], "my text": ["a", None, 'q"🎉']}
 
@@ -219,16 +220,7 @@ def test_a_line_with_too_many_values_is_said_to_have_them(con: Connection, tmp_p
 
 
 def test_lines_unlike_the_header_are_never_guessed_at(con: Connection, tmp_path: Path) -> None:
-    for text, line, expected, found in [
-        ("a,b\n1,2\n1,2,3\n", 3, 2, 3),
-        ("id,name\n1,a\n2,b\n3,c,EXTRA\n4,d\n", 4, 2, 3),
-        ("id,name\n1,a\n2\n4,d\n", 3, 2, 1),
-        ("a;b\n1;2\n3\n", 3, 2, 1),
-        ("a,b\nbroken\n1,2\n3,4\n", 2, 2, 1),
-        ("a,b\n1,2,3\n4,5,6\n", 2, 2, 3),
-        ("\ufeffa,b\n1,2\n1,2,3\n", 3, 2, 3),
-        ('"a,1",b\n"1,2",2\n1,2,3\n', 3, 2, 3),
-    ]:
+    for text, line, expected, found in values(__file__, "unlike_the_header.txt"):
         for name, data in (
             ("rows.csv", text.encode()),
             ("rows.csv.gz", gzip.compress(text.encode())),
@@ -240,21 +232,7 @@ def test_lines_unlike_the_header_are_never_guessed_at(con: Connection, tmp_path:
 
 
 def test_files_of_every_dialect_are_read(con: Connection, tmp_path: Path) -> None:
-    for name, text, columns, rows in [
-        ("t.csv", 'a,b\n"x,y",z\n"p\n""q""",w\n', ["a", "b"], [("x,y", "z"), ('p\n"q"', "w")]),
-        ("t.csv", "a;b\nx,y;z\np;q\n", ["a", "b"], [("x,y", "z"), ("p", "q")]),
-        ("t.csv", "a\tb\nx,y\tz\n", ["a", "b"], [("x,y", "z")]),
-        ("t.csv", "a|b\nx|z\n", ["a", "b"], [("x", "z")]),
-        ("t.tsv", "a,b\nx\n", ["a,b"], [("x",)]),
-        ("t.csv", "1,2\n3,4\n", ["column0", "column1"], [(1, 2), (3, 4)]),
-        ("t.csv", "text\nHello, world\nx\n", ["text"], [("Hello, world",), ("x",)]),
-        ("t.csv", "\ufeffa,b\nx,z\n", ["a", "b"], [("x", "z")]),
-        ("t.csv", "\n\na,b\nx,z\n", ["a", "b"], [("x", "z")]),
-        ("t.csv", "# said\na,b\nx,z\n", ["a", "b"], [("x", "z")]),
-        ("t.csv", "a,b\r\nx,z\r\n", ["a", "b"], [("x", "z")]),
-        ("t.csv", "a,b\n", ["a", "b"], []),
-        ("t.csv", '"a\nx",b\nx,z\n', ["a\nx", "b"], [("x", "z")]),
-    ]:
+    for name, text, columns, rows in values(__file__, "dialects.txt"):
         (tmp_path / name).write_text(text, encoding="utf-8", newline="")
         con.register("t", tmp_path / name)
         result = con.sql("SELECT * FROM t")

@@ -26,6 +26,7 @@ from relquery.table.schedule import Schedule
 from tests.table import reference
 from tests.table.reference import sent_by
 from tests.table.strategies import ALIKE, AUTOMATIC, WEIGHTS, letters, rules, tables, words
+from tests.values import values
 
 # All rows begin with `column: `, two of them with `column: ab`: these have more in common.
 COLUMN_FIRST = reference.Table(
@@ -171,34 +172,7 @@ def test_a_dependency_on_an_unknown_column_or_one_of_a_bag_is_refused() -> None:
         reorder({"a": ["x"], "b": ["y"], "c": ["z"]}, "ggr", ["a -> c"], [["b", "c"]])
 
 
-NAN = float("nan")
-WRONG: list[tuple[Any, dict[str, list[Any]], str]] = [
-    ("gggr", {}, "Did you mean 'ggr'"),
-    (None, {}, "method None is not known"),
-    ("ggr", {"row_dept": [3]}, "Did you mean 'row_depth'"),
-    ("ggr", {"row_depth": [-1]}, "must be a number of at least 0"),
-    ("fixed", {"row_depth": [3]}, "of reorder with fixed is not known"),
-    ("tree", {"second": [3]}, "Did you mean 'seconds'"),
-    ("tree", {"seconds": ["1"]}, "must be a number of at least 0"),
-    ("tree", {"weights": ["tokens"]}, "Did you mean 'weight'"),
-    ("tree", {"weight": ["token"]}, "Did you mean 'tokens'"),
-    ("tree", {"weight": [None]}, "weight None is not known"),
-    ("tree", {"weight": [5]}, "weight 5 is not known"),
-    ("tree", {"cache_tokens": [15]}, "less than one block of 16"),
-    ("tree", {"cache_tokens": [NAN, 100.5, 10**30, "4096"]}, "must be a whole number"),
-    ("tree", {"requests_per_minute": [0, NAN, "60"]}, "must be a number above 0"),
-    ("tree", {"prefix": [None]}, "prefix is None; it must be text"),
-    ("tree", {"prefix": [b"x"]}, "prefix is b'x'; it must be text"),
-    ("tree", {"tokenizer": ["demo"]}, r"Use load_tokenizer\('demo'\)"),
-    ("tree", {"dependencies": ["a -> b -> c"]}, "more than one arrow"),
-    ("tree", {"dependencies": [None]}, "dependencies is None"),
-    ("tree", {"dependencies": [5]}, "dependencies is 5"),
-    ("tree", {"dependencies": [b"a -> b"]}, "dependencies is b'a -> b'"),
-    ("tree", {"dependencies": [["a -> b", None]]}, "'None' is not text or a list of names"),
-    ("tree", {"bags": [[["a", "b"], ["b", "c"]]]}, "Column b is in two bags"),
-    ("tree", {"bags": [None]}, "bags is None; .* each bag a list of column names"),
-    ("tree", {"bags": [[[0, 1]], ["a", "b"], ["ab"]]}, "each bag a list of column names"),
-]
+WRONG: list[tuple[Any, dict[str, list[Any]], str]] = values(__file__, "reorder_refused.txt")
 
 
 def test_wrong_settings_are_refused() -> None:

@@ -12,6 +12,7 @@ from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.sql.analyze.analysis import SCHEMA, cells
 from tests.sql.conftest import SETUP, upper_or_length
 from tests.sql.explain.readers import Reader
+from tests.values import values
 
 EVEN = "LLM('yes', title) = 'Yes'"
 
@@ -41,18 +42,7 @@ def analyzed(con: Connection, query: str, **options: Any) -> list[dict[str, Any]
     return rows
 
 
-LATER = [
-    "SELECT LLM('up', b) FROM t WHERE LLM('yes', a) = 'Yes'",
-    "SELECT LLM('up', a) FROM t WHERE LLM('yes', a) = 'Yes' AND LLM('len', b, a) > 10",
-    "SELECT LLM('up', a) FROM t WHERE LLM('yes', a) = 'Yes' OR LLM('len', b, a) > 18",
-    "SELECT LLM('up', a) FROM t WHERE NOT LLM('yes', a) = 'Yes' LIMIT 15",
-    "SELECT LLM('up', b, a) FROM t WHERE LLM('yes', a) = 'Yes' ORDER BY a LIMIT 15 OFFSET 3",
-    "SELECT LLM('up', a) FROM t ORDER BY LLM('len', a) LIMIT 40",
-    "SELECT CASE WHEN LLM('yes', a) = 'Yes' THEN LLM('up', a, b) ELSE LLM('up', a) END FROM t",
-    "SELECT LLM('up', a) FROM (SELECT a FROM t WHERE LLM('yes', a) = 'Yes') WHERE a > 'xxx'",
-    "SELECT LLM('up', a) FROM t WHERE LLM('yes', a) = 'Yes' UNION ALL "
-    "SELECT LLM('len', a) FROM t WHERE LLM('yes', b) = 'Yes'",
-]  # fmt: skip
+LATER = values(__file__, "later.txt")
 
 
 @pytest.mark.parametrize(

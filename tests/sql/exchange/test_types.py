@@ -22,60 +22,13 @@ from relquery.sql.exchange.files import for_csv, for_parquet
 from relquery.sql.exchange.texts import holds
 from relquery.sql.result import Result
 from tests.sql.fakes import FakeBackend
+from tests.values import values
 
 # Read as DuckDB's own Python client reads them.
-AS_DUCKDB = [
-    "'101'::BIT",
-    "['101'::BIT, NULL]",
-    "['1'::BIT, '01'::BIT]::BIT[2]",
-    "{'a b': '101'::BIT, 'h': 5::HUGEINT, 't': '12:30:00+02'::TIMETZ}",
-    "{'a': 1, 'b': {'c': 'x'}}::VARIANT",
-    "[1::VARIANT, 'x'::VARIANT, NULL]",
-    "'x'::VARIANT",
-    "170141183460469231731687303715884105727::HUGEINT",
-    "(-170141183460469231731687303715884105728)::HUGEINT",
-    "[1::HUGEINT, NULL]",
-    "340282366920938463463374607431768211455::UHUGEINT",
-    "9007199254740993::BIGINT",
-    "18446744073709551615::UBIGINT",
-    "9007199254740993.25::DECIMAL(18, 2)",
-    "12345678901234567890123456789012345678::DECIMAL(38, 0)",
-    "'12:30:00+02'::TIMETZ",
-    "'12:30:00.5-02:30'::TIMETZ",
-    "['12:30:00+02'::TIMETZ]",
-    "'24:00:00'::TIME",
-    "MAP {'a': 1}",
-    "{'a': MAP {'k': 1, 'l': NULL}}",
-    "MAP {'k': '101'::BIT}",
-    "union_value(a := '101'::BIT)",
-    "'\\xff\\x00ab'::BLOB",
-    "'a'::ENUM('a', 'b')",
-    "'0044-03-15 (BC)'::DATE",
-    "[DATE '2024-02-29', NULL]",
-    "'{\"a\": 1}'::JSON",
-    "'nan'::DOUBLE",
-    "1.5::FLOAT",
-    "'POINT(1 2)'::GEOMETRY",
-]
-OTHERWISE: list[tuple[str, Any]] = [
-    ("'123456789012345678901234567890123456789012345'::BIGNUM", int("1234567890" * 4 + "12345")),
-    ("['12'::BIGNUM]", [12]),
-    ("MAP {'101'::BIT: '1'::BIGNUM}", {"101": 1}),
-    ("MAP {{'a': 1}: 2}", [({"a": 1}, 2)]),
-    ("'00000000-0000-0000-0000-000000000001'::UUID", str(UUID(int=1))),
-    ("INTERVAL '1 month 3 days 2 seconds'", pa.MonthDayNano([1, 3, 2 * 10**9])),
-    ("'infinity'::DATE", "infinity"),
-    ("'-infinity'::TIMESTAMP", "-infinity"),
-    ("['infinity'::DATE, '2024-02-29']", ["infinity", date(2024, 2, 29)]),
-    ("{'a': MAP {'infinity'::DATE: '24:00:00'::TIME}}", {"a": {"infinity": "24:00:00"}}),
-    ("union_value(a := 'infinity'::DATE)", "infinity"),
-    ("[row('1'::BIT, 1::HUGEINT)]", [{"element1": "1", "element2": 1}]),
-    ("()", {}),
-    ("'12:30:00.123456789'::TIME_NS", "12:30:00.123456789"),
-    ("'12:30:00.5'::TIME_NS", time(12, 30, 0, 500_000)),
-    ("'infinity'::TIMESTAMP_NS", "infinity"),
-    ("'24:00:00+02'::TIMETZ", "24:00:00+02"),
-]
+AS_DUCKDB = values(__file__, "as_duckdb.txt")
+OTHERWISE: list[tuple[str, Any]] = values(
+    __file__, "otherwise.txt", UUID=UUID, date=date, pa=pa, time=time
+)
 
 
 @pytest.fixture(scope="module")

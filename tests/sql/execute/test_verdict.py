@@ -15,6 +15,7 @@ from relquery.sql.functions.task import Task
 from relquery.sql.types.leaves import Leaf
 from relquery.sql.types.shape import ListOf, Output, Part, Shape, StructOf, kind_of
 from relquery.table.schedule import Report, Schedule
+from tests.values import values
 
 TEXT = Task(("ask",))
 REPORT = Report("tree", "tokens", 0.0, 0, 0.0, ())
@@ -47,22 +48,7 @@ def test_compared_texts_agree_if_the_comparison_has_the_same_result() -> None:
 
 @pytest.mark.parametrize(
     ("shape", "one", "other", "agreed"),
-    [
-        (Leaf("DECIMAL(9, 2)"), 1.5, "1.50", True),
-        (Leaf("DOUBLE"), 1e3, 1000, True),
-        (Leaf("INTEGER"), 7, 8, False),
-        (Leaf("VARCHAR"), " 7", "7", True),
-        (Leaf("VARCHAR"), "7.0", "7", False),
-        (ListOf(Leaf("VARCHAR")), ["a", "b"], ["b", "a"], False),
-        (ListOf(Leaf("VARCHAR")), ["a"], ["a", "a"], False),
-        (ListOf(Leaf("VARCHAR", ("a", "b")), distinct=True), ["a", "b"], ["b", "a"], True),
-        (ListOf(Leaf("VARCHAR", ("a", "b")), distinct=True), ["a", "b"], ["b"], False),
-        (NAMED, {"name": "x", "sum": 1}, {"sum": 1.0, "name": "x"}, True),
-        (NAMED, {"name": "x", "sum": None}, {"name": "x", "sum": 0}, False),
-        (NAMED, {"name": None, "sum": None}, {"name": None, "sum": None}, True),
-        (Leaf("INTEGER"), "many", 8, False),
-        (Leaf("INTEGER"), "many", "few", True),
-    ],
+    values(__file__, "agreeing.txt", Leaf=Leaf, ListOf=ListOf, NAMED=NAMED),
 )
 def test_typed_answers_agree_if_their_values_are_equal(
     shape: Shape, one: Any, other: Any, agreed: bool

@@ -15,6 +15,7 @@ from relquery.connection import Connection, connect
 from relquery.errors import ConfigError, QueryError
 from relquery.prompt import Answer, Finish, Prompt, Role, Sampling
 from tests.sql.fakes import text_of
+from tests.values import values
 
 
 class Heard(Backend):
@@ -64,35 +65,7 @@ ONE = "Loud?\n\ntitle, genre:\nAlien\nhorror"
 
 @pytest.mark.parametrize(
     ("call", "text"),
-    [
-        ("LLM('Loud?', title, genre, form := 'lines')", ONE),
-        ("LLM('Is {title} {genre}?', form := 'lines')", f"Is title genre?{ONE[5:]}"),
-        ("LLM('Is {title} loud?', form := 'lines')", "Is title loud?\n\nAlien"),
-        ("AI_FILTER('Loud?', title, form := 'lines')", "Loud?\nAnswer Yes or No.\n\nAlien"),
-        ("AI_SCORE('Loud?', id, form := 'lines')", "Loud?\nAnswer Yes or No.\n\n1"),
-        (
-            "AI_CLASSIFY(title, ['a', 'b'], form := 'lines')",
-            "Classify the data.\nAnswer a or b.\n\nAlien",
-        ),
-        (
-            "AI_EXTRACT(title, 'a INTEGER NOT NULL', form := 'lines')",
-            'Answer in JSON: {"a": INTEGER}.\n\nAlien',
-        ),
-        ("LLM('Loud?', tags, form := 'lines')", 'Loud?\n\n["a","b: c"]'),
-        ("LLM(PROMPT('Is {0} loud?', title), form := 'lines')", "Is Alien loud?"),
-        (
-            "LLM(PROMPT('Is {0} {0} {1}?', title, genre), form := 'lines')",
-            "Is Alien Alien horror?",
-        ),
-        (
-            "LLM('Loud?', title, BAG(tags), genre, form := 'lines')",
-            "Loud?\n\ntitle:\nAlien\ntags: a\ntags: b: c\ngenre: horror",
-        ),
-        (
-            "LLM('Loud?', title, MODULE(genre), form := 'lines')",
-            "Loud?\n\ntitle:\nAlien\ngenre: horror",
-        ),
-    ],
+    values(__file__, "lines.txt", ONE=ONE),
 )
 def test_a_call_is_sent_in_lines(call: str, text: str, con: Connection, heard: Heard) -> None:
     con.sql(f"SELECT {call} FROM films WHERE id = 1")

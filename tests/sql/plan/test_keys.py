@@ -13,6 +13,7 @@ from relquery.sql.inputs import inputs
 from relquery.table.dependencies.dependencies import Dependency
 from relquery.table.reorder import reorder
 from tests.sql.fakes import FakeBackend
+from tests.values import values
 
 TABLES = """
     CREATE TABLE products (asin INTEGER PRIMARY KEY, title VARCHAR, price INTEGER);
@@ -52,20 +53,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[Dependency]]:
     return found
 
 
-DETERMINED = [
-    ("LLM('q', asin, title, review) FROM reviews JOIN products USING (asin)", ["0 -> 1"]),
-    ("LLM('q', asin, title, review) FROM reviews NATURAL JOIN products", []),
-    ("LLM('q', p.asin, title, review) FROM reviews r JOIN products p ON r.asin = p.asin",
-     ["0 -> 1"]),
-    ("LLM('q', title, p.*) FROM products AS p", ["1 -> 0, 2"]),
-    ("LLM('q', zip, country, city) FROM places", ["1, 2 -> 0"]),
-    ("LLM('q', zip, city) FROM places", []),
-    ("LLM('q', asin, title, price) FROM other.products", ["1 -> 0, 2"]),
-    ("LLM('q', asin, title, price) FROM memory.main.products", ["0 -> 1, 2"]),
-    ("LLM('q {asin}', title, price) FROM products", ["2 -> 0, 1"]),
-    ("LLM('q', asin, MODULE(title), price) FROM products", ["0 -> 1, 2"]),
-    ("LLM('q', asin + 1, title, price) FROM products", []),
-]  # fmt: skip
+DETERMINED = values(__file__, "keys.txt")
 
 
 @pytest.mark.parametrize("order", ["fixed", pytest.param("ggr", marks=pytest.mark.long)])

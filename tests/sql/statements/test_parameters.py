@@ -18,32 +18,10 @@ from hypothesis import strategies as st
 from relquery.connection import Connection, connect
 from tests.sql.conftest import SETUP, upper_or_length
 from tests.sql.fakes import FakeBackend
+from tests.values import values
 
-EVIL = [
-    "'; DROP TABLE films; --",
-    "''",
-    "\\'",
-    '"',
-    "$1 ? $name",
-    "a\0b",
-    "é\n\r\t☃😀",
-    "LLM('up', title)",
-    "_rq_llm_0(",
-    "{title}",
-    "%s {} \\",
-    "x" * 100_000,
-]
-VALUES: list[Any] = [
-    None, True, False, 0, -3, 2**31, -(2**31) - 1, 2**63 - 1, -(2**63), 2**63, 2**127, 1.5, -0.0,
-    1e300, 5e-324, 0.1, math.inf, math.nan, Decimal("1.10"), Decimal("-0.005"), Decimal("7"),
-    Decimal("1E+3"), Decimal("12345678901234567890.123456789"),
-    Decimal("1234567890123456789012345678901234567.8"), "", "it's", b"\x00'a",
-    dt.date(2024, 2, 29), dt.time(1, 2, 3, 4), dt.datetime(2024, 2, 29, 1, 2, 3, 4),
-    dt.datetime(2024, 2, 29, tzinfo=dt.UTC), dt.datetime(2024, 7, 1, tzinfo=dt.timezone(
-        dt.timedelta(hours=5, minutes=30))), dt.timedelta(days=1, seconds=3), uuid.UUID(int=2**100),
-    [1, None, 3], ["a", "it's"], [], [["a"], []], {"a": 1, "b": {"c": [Decimal("1.0")]}},
-    {"key": ["x"], "value": [1]}, (1, 2),
-]  # fmt: skip
+EVIL = values(__file__, "evil.txt")
+VALUES: list[Any] = values(__file__, "values.txt", dt=dt, math=math, uuid=uuid, Decimal=Decimal)
 NUMPY = [
     (np.int8(3), 3), (np.int64(2**40), 2**40), (np.uint64(2**63), 2**63), (np.float32(0.5), 0.5),
     (np.float64(1.5), 1.5), (np.bool_(True), True), (np.str_("a"), "a"), ([np.int16(1)], [1]),

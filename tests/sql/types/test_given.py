@@ -12,6 +12,7 @@ from relquery.sql.host.database import Database
 from relquery.sql.types.given import output_of
 from relquery.sql.types.leaves import Leaf
 from relquery.sql.types.shape import ListOf, Part, StructOf
+from tests.values import values
 
 MOOD = Leaf("ENUM('happy', 'sad')", ("happy", "sad"))
 
@@ -24,42 +25,12 @@ def database() -> Iterator[Database]:
 
 
 def test_a_duckdb_type_has_a_shape(database: Database) -> None:
-    for text, shape in [
-        ("INTEGER", Leaf("INTEGER")),
-        ("int", Leaf("INTEGER")),
-        ("VARCHAR[]", ListOf(Leaf("VARCHAR"))),
-        ("DOUBLE[3]", ListOf(Leaf("DOUBLE"), 3)),
-        ("mood", MOOD),
-        ("VARCHAR(20)", Leaf("VARCHAR", length=20)),
-        (
-            "name VARCHAR, amount DECIMAL(10,2)",
-            StructOf((Part("name", Leaf("VARCHAR")), Part("amount", Leaf("DECIMAL(10,2)")))),
-        ),
-        ("STRUCT(a DATE)", StructOf((Part("a", Leaf("DATE")),))),
-        (
-            "a VARCHAR(5)[] NOT NULL",
-            StructOf((Part("a", ListOf(Leaf("VARCHAR", length=5)), required=True),)),
-        ),
-        (
-            '"odd name" STRUCT(m mood NOT NULL)',
-            StructOf((Part("odd name", StructOf((Part("m", MOOD, required=True),))),)),
-        ),
-        ("s ENUM('x', 'y')", StructOf((Part("s", Leaf("ENUM('x', 'y')", ("x", "y"))),))),
-    ]:  # fmt: skip
+    for text, shape in values(__file__, "types.txt", **globals()):
         assert output_of(text, database).shape == shape
 
 
 def test_what_is_no_type_is_refused(database: Database) -> None:
-    for text, message in [
-        ("name", "is not a type"),
-        ("name VARCHAR age", "is not a type"),
-        ("", "is not a type"),
-        ("a nothing", "is not a type"),
-        ("a INTEGER, A VARCHAR", "two fields named"),
-        ("MAP(VARCHAR, INTEGER)", "cannot have the type"),
-        ("b BLOB", "cannot have the type BLOB"),
-        ("a INTEGER); DROP TABLE t; --", "is not a type"),
-    ]:
+    for text, message in values(__file__, "types_refused.txt"):
         with pytest.raises(QueryError, match=message):
             output_of(text, database)
 
@@ -89,16 +60,7 @@ def test_a_json_schema_has_a_shape(database: Database) -> None:
 
 
 def test_a_schema_that_sql_cannot_hold_is_refused(database: Database) -> None:
-    for schema, message in [
-        ('{"type": "object"', "not valid JSON"),
-        ('{"type": "object", "properties": {}}', "no fields"),
-        ('{"type": "object", "properties": {"a": {}}}', "has no type"),
-        ('{"type": "object", "properties": {"a": {"type": "number", "multipleOf": 3}}}', "'mult"),
-        ('{"anyOf": [{"type": "string"}, {"type": "integer"}]}', "several types"),
-        ('{"type": "object", "properties": {"a": {"$ref": "#/none"}}}', "does not define"),
-        ('{"type": "object", "properties": {"a": {"$ref": "#"}}}', "refers to itself"),
-        (3, "is int"),
-    ]:
+    for schema, message in values(__file__, "schemas_refused.txt"):
         with pytest.raises(QueryError, match=message):
             output_of(schema, database)
 

@@ -18,6 +18,7 @@ from relquery.sql.types.shape import (
     described,
     kind_of,
 )
+from tests.values import values
 
 PERSON = StructOf(
     (
@@ -70,17 +71,7 @@ def test_a_field_that_may_be_null_may_also_be_missing() -> None:
 
 
 def test_what_is_no_value_says_why() -> None:
-    for text, reason in [
-        ("Ann", "is not JSON"),
-        ('{"name": NaN}', "is not JSON"),
-        ("[" * 100_000, "is not JSON"),
-        ("[]", "expected an object"),
-        ('{"age": 3, "tags": []}', "name is missing"),
-        ('{"name": null, "tags": []}', "name is null; expected VARCHAR"),
-        ('{"name": "Ann", "age": "old", "tags": []}', "age is 'old'; expected INTEGER"),
-        ('{"name": "Ann", "tags": "a"}', "tags is 'a'; expected a list"),
-        ('{"name": "Ann", "tags": ["a", {}]}', r"tags\[2\] is an object; expected VARCHAR"),
-    ]:
+    for text, reason in values(__file__, "no_values.txt"):
         with pytest.raises(InvalidAnswerError, match=reason):
             output(PERSON).read(text)
 

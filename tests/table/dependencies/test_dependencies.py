@@ -18,6 +18,7 @@ from relquery.table.dependencies.dependencies import (
     merge,
     parse_dependency,
 )
+from tests.values import values
 
 NAMES = "abcde"
 ONE_WAY = st.lists(st.sampled_from(NAMES), min_size=2, max_size=4, unique=True).flatmap(
@@ -31,18 +32,7 @@ def written(given: str | Sequence[str] | Dependency) -> list[str]:
     return [str(dependency) for dependency in parse_dependency(given)]
 
 
-FORMS: list[tuple[Any, list[str]]] = [
-    ("a -> b", ["a -> b"]),
-    ("a,b->c , d", ["a, b -> c, d"]),
-    ("a <-> b", ["a -> b", "b -> a"]),
-    ("a, b <-> c", ["a, b -> c", "c -> a, b"]),
-    ("a,b", ["a -> b", "b -> a"]),
-    ("a, b, c", ["a -> b, c", "b -> a, c", "c -> a, b"]),
-    (("beer/beerId", "beer/name"), ["beer/beerId -> beer/name", "beer/name -> beer/beerId"]),
-    (["a", "b"], ["a -> b", "b -> a"]),
-    (" review text  ->  first-word ", ["review text -> first-word"]),
-    (("x, y", "p -> q"), ["x, y -> p -> q", "p -> q -> x, y"]),
-]
+FORMS: list[tuple[Any, list[str]]] = values(__file__, "forms.txt")
 
 
 def test_each_form_of_writing_says_which_way_it_goes() -> None:
@@ -60,24 +50,7 @@ def test_a_dependency_reads_back_as_it_is_written(dependency: Dependency) -> Non
     assert parse_dependency(dependency) == (dependency,)
 
 
-UNREADABLE: list[tuple[Any, str]] = [
-    ("a ->", "empty side"),
-    ("-> a", "empty side"),
-    ("<->", "empty side"),
-    ("a, -> b", "empty side or column name"),
-    ("a", "fewer than two columns"),
-    ("", "fewer than two columns"),
-    (("a",), "fewer than two columns"),
-    ((), "fewer than two columns"),
-    ("a,,b", "other than a column name"),
-    (("a", ""), "other than a column name"),
-    (("a", 3), "other than a column name"),
-    ("a -> b -> c", "more than one arrow"),
-    ("a <-> b <-> c", "more than one arrow"),
-    ("a -> b <-> c", "more than one arrow"),
-    ("a -> a", "names column 'a' twice"),
-    ("a, b, a", "names column 'a' twice"),
-]
+UNREADABLE: list[tuple[Any, str]] = values(__file__, "unreadable.txt")
 
 
 def test_what_cannot_be_read_is_refused_with_the_form_to_write() -> None:
@@ -92,17 +65,7 @@ def test_a_dependency_that_exists_is_well_formed() -> None:
             Dependency(tuple(left), tuple(right), error)
 
 
-MERGED: list[tuple[list[str], list[str], list[str]]] = [
-    (["a -> b"], ["c -> d"], ["c -> d"]),
-    (["a -> b"], ["a -> b"], []),
-    (["a -> b"], ["b -> a"], []),
-    (["a -> b"], ["b -> a, c"], ["b -> c"]),
-    (["a, b -> c"], ["a -> c"], []),
-    (["a -> c"], ["a, b -> c"], []),
-    (["a -> b"], ["a, b -> c"], ["a, b -> c"]),
-    (["a -> b, c"], ["b -> c"], ["b -> c"]),
-    ([], ["a -> b"], ["a -> b"]),
-]
+MERGED: list[tuple[list[str], list[str], list[str]]] = values(__file__, "merged.txt")
 
 
 def test_the_user_has_the_last_word_on_each_pair_of_columns() -> None:

@@ -22,6 +22,7 @@ from relquery.table.schedule import Schedule
 from tests.table import reference
 from tests.table.prompts import providers
 from tests.table.strategies import PAID, letters, tables
+from tests.values import values
 
 TABLE: dict[str, Any] = {"a": ["x", "y", "x", None], "b": ["1", "2", "3", "4"]}
 Lines = list[providers.Json]
@@ -142,30 +143,7 @@ def said_by_openai(*said: Any, **more: Any) -> providers.Json:
 ERROR = {"type": "error", "error": {"type": "invalid_request_error", "message": "Too long."}}
 NO_TEXT = {**providers.message(""), "content": []}
 EXPIRED = {"code": "batch_expired", "message": "Not executed."}
-NO_ANSWERS: list[tuple[providers.Json, str]] = [
-    (result("errored", error=ERROR), "The request failed: Too long."),
-    (result("expired"), "The request expired before it was answered."),
-    (result("canceled"), "The batch was canceled before the request was answered."),
-    (result("other"), "The result is of an unknown type: 'other'."),
-    (result("succeeded"), "The result has no message."),
-    (said_by_anthropic("Ye", "max_tokens"), "was cut off"),
-    (said_by_anthropic("N", "refusal"), "The model refused"),
-    (said_by_anthropic("x", "tool_use"), "finish: 'tool_use'"),
-    (result("succeeded", message=NO_TEXT), "The answer has no text."),
-    (said_by_openai("Ye", "length"), "was cut off. Raise max_tokens"),
-    (said_by_openai("", "content_filter"), "a content filter blocked"),
-    (said_by_openai(None, "tool_calls"), "finish: 'tool_calls'"),
-    (said_by_openai(None), "The answer has no text."),
-    (said_by_openai(""), "The answer has no text."),
-    (said_by_anthropic(""), "The answer has no text."),
-    (said_by_openai(None, refusal="I won't."), "refused: I won't."),
-    (response({"error": {"message": "Slow down.", "type": "x"}}, 429), "429: Slow down."),
-    (response({"choices": []}), "The result has no message."),
-    (response(None, 500), "The server answered 500: no reason given."),
-    ({"response": None, "error": EXPIRED}, "The request expired before it was answered."),
-    ({"response": None, "error": {"message": "Gone."}}, "The request failed: Gone."),
-    (said_by_openai("\ud800"), "is not valid Unicode"),
-]
+NO_ANSWERS: list[tuple[providers.Json, str]] = values(__file__, "no_answers.txt", **globals())
 
 
 @pytest.mark.parametrize("form", ["openai"], indirect=True)
@@ -208,15 +186,7 @@ def test_a_failure_and_an_answer_are_told_only_if_they_are_in_one_file(
     assert "1 result for a row that already has one" in str(told(schedule, both))
 
 
-CHANGES: list[tuple[dict[str, Any], list[int]]] = [
-    (TABLE, []),
-    ({**TABLE, "a": ["x", "y", "x", ""]}, []),  # NULL and empty text are the same prompt
-    ({**TABLE, "b": ["1", "2", "3", "5"]}, [3]),
-    ({"a": TABLE["a"], "c": TABLE["b"]}, [0, 1, 2, 3]),  # renamed
-    ({"b": TABLE["b"], "a": TABLE["a"]}, [0, 1, 2, 3]),  # reordered
-    ({**TABLE, "c": ["", "", "", ""]}, [0, 1, 2, 3]),
-    ({"a": ["y", "x", "x", None], "b": ["2", "1", "3", "4"]}, [0, 1]),  # sorted
-]
+CHANGES: list[tuple[dict[str, Any], list[int]]] = values(__file__, "changes.txt", TABLE=TABLE)
 
 
 @pytest.mark.parametrize("form", ["openai"], indirect=True)

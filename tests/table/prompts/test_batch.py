@@ -31,6 +31,7 @@ from relquery.table.schedule import Schedule
 from tests.table import reference
 from tests.table.prompts import providers
 from tests.table.strategies import PAID, letters, tables
+from tests.values import values
 
 TEMPLATES = st.sampled_from(
     [
@@ -216,17 +217,7 @@ def test_no_file_is_larger_than_the_limit(path: Path, monkeypatch: pytest.Monkey
 
 
 def test_files_are_as_full_as_their_limits_allow(path: Path) -> None:
-    for texts, size, expected in (
-        (["abc", "def"], 8, [2]),  # just full: two lines of three bytes and a line break
-        (["abc", "defg"], 8, [1, 1]),
-        (["abcdefg", "x"], 8, [1, 1]),  # a line as large as a file
-        (["éé", "x"], 7, [2]),  # bytes count, not characters
-        (["éé", "é"], 7, [1, 1]),
-        (["ab", "ab", "ab", "ab"], 6, [2, 2]),
-        (["x"] * 3, 100, [3]),  # three lines are the limit
-        (["x"] * 4, 100, [3, 1]),
-        (["x"] * 6, 100, [3, 3]),
-    ):
+    for texts, size, expected in values(__file__, "full_files.txt"):
         lines = [text.encode() for text in texts]
         with BatchFiles(path, 3, size) as files:
             files.add_wave(lines)
@@ -344,42 +335,7 @@ def test_waves_go_to_files_of_their_own(path: Path, monkeypatch: pytest.MonkeyPa
     assert names(written.waves[1]) == ["batch-wave2-1.jsonl", "batch-wave2-2.jsonl"]
 
 
-WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"form": "opena"}, "Did you mean 'openai'"),
-    ({"form": "OpenAI"}, "Did you mean 'openai'"),
-    ({"form": "gemini"}, r"it must be 'openai' \(OpenAI's Batch API\) or 'anthropic'"),
-    ({"form": ["openai"]}, r"form is \['openai'\]; it must be 'openai'"),
-    ({"max_token": 5}, "neither an argument of write_batch nor .* Did you mean 'max_tokens'"),
-    ({"temprature": 0}, "OpenAI's chat completions. Did you mean 'temperature'"),
-    ({"form": "anthropic", "stop_sequence": ["x"]}, "Messages. Did you mean 'stop_sequences'"),
-    ({"form": "anthropic", "seed": 1}, "give extra_body={'seed': ...}"),
-    ({"extra_body": 5}, "extra_body is an int; it must be a dict"),
-    ({"extra_body": {"n": 2}}, "n cannot be an option"),
-    ({"model": None}, "No model is given. Give model="),
-    ({"model": 5}, "model is 5"),
-    ({"max_tokens": 0}, "max_tokens is 0; it must be 1 or more"),
-    ({"ttl": "2h"}, "ttl '2h' is not known"),
-    ({"ttl": "1h"}, "only matters with form='anthropic'"),
-    ({"ttl": "1h", "form": "anthropic"}, "no prefix is marked"),
-    ({"waves": 0}, "waves is 0; it must be a whole number of at least 1"),
-    ({"messages": []}, "messages cannot be an option"),
-    ({"n": 2}, "each row has one answer"),
-    ({"temperature": float("nan")}, "cannot be written as JSON"),
-    ({"tools": {1, 2}}, "cannot be written as JSON"),
-    ({"rows": [3]}, "Row 3 is not in the table, which has 2 rows"),
-    ({"rows": [-1]}, "Row -1 is not in the table"),
-    ({"rows": "all"}, "rows is 'all'"),
-    ({"price": "claude-opus-5"}, "form is 'openai', which cannot mark .* Give form='anthropic'"),
-    ({"price": "gpt-6.1-sol", "form": "anthropic"}, "form is 'anthropic', which cannot mark"),
-    ({"template": "{title}"}, "can only have"),
-    ({"path": "/no/such/folder/x.jsonl"}, "the folder /no/such/folder does not exist"),
-    ({"path": "."}, "is a folder"),
-    ({"path": 5}, "path is an int; it must be the file to write"),
-    (
-        {"path": "Is it?", "template": "b.jsonl"},
-        r"'b.jsonl', which is the name of a file. The file comes first: write_batch\('b.jsonl'",
-    ),
-]
+WRONG: list[tuple[dict[str, Any], str]] = values(__file__, "batch_refused.txt")
 
 
 def test_wrong_settings_are_refused_before_anything_is_written(path: Path) -> None:
@@ -403,13 +359,7 @@ def test_ids_tell_rows_and_their_cells_apart(path: Path) -> None:
 
 
 Marked = list[tuple[str, bool]]
-BLOCKS: list[tuple[tuple[str, ...], tuple[int, ...], str, Marked]] = [
-    (("\n", "a\n", "b\n", ""), (1, 2), "S", [("S", True), ("\na\n", True), ("b\n", False)]),
-    (("", "\n", "b\n", ""), (2,), "", [("\nb\n", False)]),
-    (("Q", "\n", "b\n", ""), (2,), "", [("Q", True), ("\nb\n", False)]),
-    (("Q", "a\n", "\n", ""), (2,), "", [("Q", False), ("a\n\n", False)]),
-    (("Q", "a\n", "b\n", " "), (4,), "", [("Q", False), ("a\n", False), ("b\n ", True)]),
-]
+BLOCKS: list[tuple[tuple[str, ...], tuple[int, ...], str, Marked]] = values(__file__, "blocks.txt")
 
 
 def test_no_block_is_blank_and_marks_stay_where_prompts_agree() -> None:

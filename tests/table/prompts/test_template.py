@@ -8,18 +8,9 @@ import pytest
 
 from relquery.errors import ConfigError
 from relquery.table.prompts.template import Template
+from tests.values import values
 
-PLACES: list[tuple[str, str, str]] = [
-    ("Is it?\n{fields}\nYes or No?", "Is it?\n", "Yes or No?"),
-    ("Is it?\n{fields}\n\nYes or No?", "Is it?\n", "\nYes or No?"),
-    ("Is it?", "Is it?\n", ""),
-    ("Is it?\n", "Is it?\n", ""),
-    ("", "", ""),
-    ("{fields}", "", ""),
-    ("Review: {fields}", "Review: ", ""),
-    ('As {{"a": {{1}}}}: {fields}{{}}', 'As {"a": {1}}: ', "{}"),
-    ("{{fields}}", "{fields}\n", ""),
-]
+PLACES: list[tuple[str, str, str]] = values(__file__, "places.txt")
 
 
 def test_fields_go_where_the_template_says_or_after_it() -> None:
@@ -42,22 +33,7 @@ def test_a_field_is_one_line_in_its_form() -> None:
         assert Template("", field=field).line(name, value) == line
 
 
-WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"text": "{title}"}, r"has \{title\}, but it can only have \{fields\}.*write \{\{title"),
-    ({"text": "{fieds}"}, "Did you mean 'fields'"),
-    ({"text": "{}"}, r"has \{\}"),
-    ({"text": "{fields!r}"}, r"has \{fields!r\}"),
-    ({"text": "{fields:>9}"}, r"has \{fields:>9\}"),
-    ({"text": "{fields} {fields}"}, "has {fields} twice"),
-    ({"text": "a { b"}, "has a single brace: .* Double each brace"),
-    ({"text": "a } b"}, "has a single brace"),
-    ({"text": None}, "text of the template is a NoneType; it must be text"),
-    ({"text": "half \ud800"}, "is not valid Unicode"),
-    ({"system": 5}, "system of the template is an int"),
-    ({"system": " \n"}, "system of the template is blank"),
-    ({"field": "{name}"}, "does not have {value}, so cells would be lost"),
-    ({"field": "{vaule}"}, "Did you mean 'value'"),
-]
+WRONG: list[tuple[dict[str, Any], str]] = values(__file__, "template_refused.txt")
 
 
 def test_other_templates_are_refused_with_the_remedy() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from relquery.prompt import Compared, Sampling
 from relquery.sql.explain.cost.lengths import TEXT, expected_length
 from relquery.sql.explain.cost.ranges import Range
+from tests.values import values
 
 
 def words(text: str) -> int:
@@ -28,21 +29,7 @@ def test_labels_are_as_long_as_the_labels_in_json() -> None:
 
 
 def test_a_schema_tells_how_long_answers_are() -> None:
-    cases: list[tuple[dict[str, Any], int, int, int]] = [
-        ({"type": "boolean"}, 4, 4, 4),
-        ({"type": "integer"}, 1, 2, 7),
-        ({"type": ["null", "number"]}, 1, 3, 9),
-        ({"type": "string", "format": "date"}, 12, 12, 12),
-        ({"enum": ["a", "bbb", "ccccc"]}, 3, 5, 7),
-        ({"const": 5}, 1, 1, 1),
-        ({"type": "string", "maxLength": 3}, 3, 5, 5),
-        ({"type": "array", "items": {"type": "boolean"}}, 6, 16, 41),
-        ({"type": "array", "items": {"type": "boolean"}, "maxItems": 2}, 6, 11, 11),
-        ({"type": "object", "properties": {"a": {"type": "boolean"}}}, 10, 10, 10),
-        ({"$ref": "#/$defs/x", "$defs": {"x": {"type": "boolean"}}}, 4, 4, 4),
-        ({"anyOf": [{"type": "boolean"}, {"type": "null"}]}, 4, 4, 4),
-        ({}, 4, 4, 4),
-    ]
+    cases: list[tuple[dict[str, Any], int, int, int]] = values(__file__, "lengths.txt")
     for schema, low, expected, high in cases:
         wanted = (Range(low, expected, high), "type")
         assert of(Sampling(schema=json.dumps(schema))) == wanted, schema
