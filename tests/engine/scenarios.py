@@ -73,19 +73,27 @@ class Scenario(NamedTuple):
                     assert whole or request.length == harness.engine.capacity + 1
 
 
-def scenarios(test_file: str, name: str = "scenarios") -> list[Scenario]:
-    """Those of a file that lies beside a test."""
-    text = (Path(test_file).parent / f"{name}.txt").read_text(encoding="utf-8")
+def paragraphs(file: Path) -> list[tuple[str, list[str]]]:
+    """Titles, and the lines indented below each; # begins a comment."""
+    found: list[tuple[str, list[str]]] = []
+    for line in file.read_text(encoding="utf-8").splitlines():
+        if line.startswith(" "):
+            found[-1][1].extend([] if line.strip().startswith("#") else [line.strip()])
+        elif line and not line.startswith("#"):
+            found.append((line, []))
+    return found
+
+
+def scenarios(test_file: str) -> list[Scenario]:
+    """Those of the file that lies beside a test."""
     found = []
-    for block in re.split(r"\n(?=\S)", "\n" + re.sub(r"\n *#.*", "", "\n" + text)):
-        title, *lines = [line.strip() for line in block.splitlines() if line.strip()] or [""]
-        policies, limits = ["sarathi"], {}
-        if lines and lines[0].startswith("policies "):
+    for title, lines in paragraphs(Path(test_file).with_name("scenarios.txt")):
+        policies, limits = ["sarathi"], dict[str, Any]()
+        if lines[0].startswith("policies "):
             policies = lines.pop(0).replace("ALL", " ".join(POLICIES)).split()[1:]
-        if lines and lines[0].startswith("limits "):
+        if lines[0].startswith("limits "):
             limits = options_of(lines.pop(0))
-        if lines:
-            found.append(Scenario(title, cast("list[PolicyName]", policies), limits, lines))
+        found.append(Scenario(title, cast("list[PolicyName]", policies), limits, lines))
     return found
 
 

@@ -16,6 +16,7 @@ from relquery.errors import ConfigError, QueryError
 from relquery.evaluation.comparison import sign_test
 from relquery.evaluation.evaluation import Evaluation
 from relquery.prompt import Answer, Finish
+from tests.serve.cases import cases
 from tests.sql.fakes import FakeBackend, Fields
 
 LABELS = ["bug", "idea", "praise", "spam"]
@@ -124,25 +125,9 @@ def test_no_rows_have_no_accuracy(con: Connection) -> None:
     assert repr(found) == "No row has a right answer"
 
 
-MISFITS: list[tuple[str, dict[str, Any], str]] = [
-    ("SELECT id, said, truth FROM t", {}, "which of them is the prediction"),
-    ("SELECT said, id FROM t", {"truth": "id"}, "text and the right answers are numbers"),
-    ("SELECT said FROM t", {"truth": "t.truth"}, "Give key="),
-    ("SELECT said FROM t", {"truth": "nothing"}, "'nothing' of the result is not known"),
-    ("SELECT said, truth FROM t", {"key": "nr"}, "'nr' of the result is not known"),
-    ("SELECT said, truth FROM t", {"tolerance": 1}, "tolerance is for numbers"),
-    ("SELECT said, truth FROM t", {"tolerance": -1}, "at least 0"),
-    ("SELECT said, truth FROM t", {"tolerance": True}, "at least 0"),
-    ("SELECT said, truth FROM t", {"normalize": "yes"}, "must be True, False or a function"),
-    ("SELECT id AS said, id AS truth FROM t", {"normalize": True}, "normalize is for text"),
-    ("SELECT [said], truth FROM t", {}, "one value per row"),
-    ("SELECT said, said, truth FROM t", {"prediction": "said"}, "more than once"),
-]
-
-
 def test_columns_that_do_not_fit_are_told(con: Connection) -> None:
     pairs(con, ["a", "b"], ["a", "b"])
-    for query, options, message in MISFITS:
+    for query, options, message in cases(__file__, "misfits"):
         with pytest.raises(ConfigError, match=message):
             rq.evaluate(con, query, **({"truth": "truth"} | options))
     with pytest.raises(QueryError, match="the key 1 more than once"):
@@ -157,27 +142,12 @@ def test_a_notebook_shows_labels_and_confusion_escaped(con: Connection) -> None:
     assert "<b>" not in html
 
 
-WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"con": "q", "query": "con"}, "a str; it must be a connection. The first two .* swapped"),
-    ({"con": None}, r"a NoneType; it must be a connection. Write rq.evaluate\(con, query"),
-    ({"query": 5}, "query is an int; it must be a string of SQL"),
-    ({"truth": 5}, "truth is an int; it must be the name of a column"),
-    ({"truth": ""}, "truth is missing. Give the column of right answers"),
-    ({"truth": "thruth"}, "Did you mean 'truth'.* truth must be a column that the query"),
-    ({"prediction": "gues"}, "Did you mean 'guess'"),
-    ({"key": "idd"}, "The column 'idd' of the result is not known"),
-    ({"truth": "gold.label"}, "Give key="),
-    ({"truth": "gold.labl", "key": "id"}, "labl"),
-    ({"truth": "glod.label", "key": "id"}, "glod"),
-]
-
-
 def test_wrong_arguments_are_told_before_anything_is_asked(con: Connection) -> None:
     pairs(con, ["a"], ["a"])
     con.register("gold", {"id": [0], "label": ["a"]})
     query = "SELECT id, LLM('x', said) AS guess, truth FROM t"
     known: dict[str, Any] = {"con": con, "query": query, "truth": "truth", "prediction": "guess"}
-    for change, message in WRONG:
+    for change, message in cases(__file__, "wrong"):
         given = known | change
         if given["query"] == "con":
             given["query"] = con

@@ -35,6 +35,7 @@ from relquery.prompt import Finish
 from tests.model.oracle.architectures import LLAMA_LIKE, engine_of, finished, larger, made
 from tests.model.test_sampling import check as check_logprobs
 from tests.schemas import STRUCT, as_text, bounded
+from tests.serve.cases import cases
 
 LENGTH = 200
 SETTINGS: Any = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
@@ -367,17 +368,7 @@ def test_a_schema_is_compiled_once() -> None:
 
 
 def test_a_schema_that_cannot_be_followed_is_refused_with_what_it_is() -> None:
-    for schema, why in (
-        ('{"type": "array", "uniqueItems": true}', "uniqueItems"),
-        ('{"type": "strin"}', "strin"),
-        ('{"type": "string", "pattern": "(?=a)b"}', "not a regular expression"),
-        ('{"not": {"type": "string"}}', "not"),
-        ('{"type": "integer", "minimum": 3, "maximum": 2}', "greater than maximum"),
-        ('{"x-guidance": {"lenient": true}, "type": "array", "uniqueItems": true}', "uniqueItems"),
-        ('{"$ref": "https://example.com/schema"}', "example.com"),
-        ('{"const": NaN}', "not JSON"),
-        ('{"const": "\\ud800"}', "not JSON"),
-    ):
+    for schema, why in cases(__file__, "refused"):
         with pytest.raises(ConfigError, match=why):
             side("bytes").grammar(schema)
 

@@ -41,6 +41,7 @@ from tests.model.oracle.architectures import (
     quick_of,
 )
 from tests.model.test_generate import SETTINGS
+from tests.serve.cases import cases
 
 DRAWS = 2000
 
@@ -82,29 +83,14 @@ def test_tokens_are_drawn_as_often_as_their_tempered_probability_says(temperatur
         assert counts[token] / DRAWS == pytest.approx(weight / sum(tempered), abs=0.04)
 
 
-@pytest.mark.parametrize(
-    ("draw", "support"),
-    [
-        (Draw(1.0, top_k=2), {1, 3}),
-        (Draw(1.0, top_p=0.01), {1}),
-        (Draw(1.0, top_p=0.39), {1}),
-        (Draw(1.0, top_p=0.45), {1, 3}),
-        (Draw(1.0, top_p=0.75), {1, 2, 3}),
-        (Draw(1.0, top_p=0.95), {0, 1, 2, 3}),
-        # Of 0.4 and 0.3 alone the likelier has 4/7 of the mass, which is more than 0.5.
-        (Draw(1.0, top_k=2, top_p=0.5), {1}),
-        (Draw(1.0, top_k=2, top_p=0.6), {1, 3}),
-        (Draw(2.0, allowed=(0, 2)), {0, 2}),
-        (Draw(1.0, top_k=2, allowed=(0, 2, 3)), {2, 3}),
-        (Draw(1.0, top_p=0.5, allowed=(0, 2)), {2}),
-    ],
-)
+@pytest.mark.parametrize(("given", "support"), cases(__file__, "support"))
 def test_top_k_and_top_p_leave_the_likeliest_of_the_allowed_tokens_at_their_relative_frequency(
-    draw: Draw, support: set[int]
+    given: dict[str, Any], support: list[int]
 ) -> None:
+    draw = Draw(**{"temperature": 1.0, **given})
     probabilities = (0.1, 0.4, 0.2, 0.3)
     counts = drawn(logits_of(*probabilities), draw)
-    assert set(counts) == support
+    assert sorted(counts) == support
     tempered = {token: probabilities[token] ** (1 / draw.temperature) for token in support}
     for token, weight in tempered.items():
         assert counts[token] / DRAWS == pytest.approx(weight / sum(tempered.values()), abs=0.04)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,230 +12,98 @@ from hypothesis import strategies as st
 from relquery.engine.cache.blocks import BlockPool
 from relquery.engine.cache.cidra import Batch, Move, plan_batches
 from relquery.engine.request.pieces import Keep
-
-ABC = (b"a", b"b", b"c")
-
-
-def allocated(pool: BlockPool, count: int) -> list[int]:
-    blocks = pool.allocate(count)
-    assert blocks is not None
-    return blocks
+from tests.engine.scenarios import paragraphs
 
 
-def published(pool: BlockPool, *keys: bytes) -> list[int]:
-    """Blocks that are held and can be found by `keys`."""
-    blocks = allocated(pool, len(keys))
-    for key, block in zip(keys, blocks, strict=True):
-        pool.publish(key, block)
-    return blocks
+class Pool:
+    """What lines of a text say is done with a pool."""
+
+    def __init__(self, lines: list[str]) -> None:
+        blocks, *kept = map(int, lines.pop(0).split()[1:])
+        self.now = 0.0
+        options: Any = {"most_kept": kept[0]} if kept else {}
+        self.pool = BlockPool(blocks, now=lambda: self.now, **options)
+        self.named: dict[str, int] = {}
+        for line in lines:
+            what, *given = line.split()
+            if what == "=":
+                for said in line[2:].split(", "):
+                    self.check(*said.split())
+            else:
+                getattr(self, what)(*given)
+            self.pool.check()
+
+    def check(self, what: str, *expected: str) -> None:
+        match what:
+            case "found":
+                found = {key: self.pool.lookup(key.encode()) for key in "abc"}
+                known = [key for key, block in found.items() if block is not None]
+                assert "".join(known) == expected[0].strip("-")
+                assert all(found[key] == self.named[key] for key in known)
+            case "references":
+                assert self.pool.references(self.named[expected[0]]) == int(expected[1])
+            case "changes":
+                assert self.pool.changes == [key.encode() for key in expected[0]]
+                self.pool.changes = []
+            case _:
+                assert getattr(self.pool, what) == int(expected[0]), what
+
+    def allocate(self, names: str) -> list[int]:
+        blocks = self.pool.allocate(len(names))
+        assert blocks is not None
+        assert len({*blocks}) == len(blocks)
+        self.named |= dict(zip(names, blocks, strict=True))
+        return blocks
+
+    def none(self, count: str) -> None:
+        assert self.pool.allocate(int(count)) is None
+
+    def publish(self, keys: str) -> None:
+        """The keys of blocks that have their names, or `key:name`."""
+        keys, _, names = keys.partition(":")
+        for key, block in zip(keys, self.allocate(names or keys), strict=True):
+            self.pool.publish(key.encode(), block)
+
+    def name(self, key: str, name: str) -> None:
+        self.pool.publish(key.encode(), self.named[name])
+
+    def release(self, names: str) -> None:
+        self.pool.release([self.named[name] for name in names])
+
+    def take(self, name: str) -> None:
+        self.pool.take_all([self.named[name]])
+
+    def withdraw(self, name: str) -> None:
+        self.pool.withdraw(self.named[name])
+
+    def keep(self, name: str, level: str, seconds: str | None = None) -> None:
+        keep = Keep(int(level)) if seconds is None else Keep(int(level), float(seconds))
+        self.pool.keep([self.named[name]], keep)
+
+    def evict(self, count: str, evicted: str) -> None:
+        assert self.pool.evict(int(count)) == int(evicted)
+
+    def at(self, now: str) -> None:
+        self.now = float(now)
+
+    def same(self, names: str) -> None:
+        assert len({self.named[name] for name in names}) == 1
 
 
-def kept(pool: BlockPool, key: bytes, keep: Keep) -> list[int]:
-    """A block that is kept, and held by none."""
-    blocks = published(pool, key)
-    pool.keep(blocks, keep)
-    pool.release(blocks)
-    return blocks
-
-
-def found(pool: BlockPool) -> str:
-    """Which of a, b and c can be found."""
-    pool.check()
-    return "".join(key.decode() for key in ABC if pool.lookup(key) is not None)
-
-
-def test_allocated_blocks_are_distinct_and_held_and_one_that_does_not_fit_takes_nothing() -> None:
-    pool = BlockPool(4)
-    assert len(set(allocated(pool, 3))) == 3
-    assert (pool.held, pool.available) == (3, 1)
-    assert pool.allocate(2) is None
-    assert (pool.held, pool.available) == (3, 1)
-    pool.check()
-
-
-def test_a_released_block_with_a_key_can_be_found_and_taken_again() -> None:
-    pool = BlockPool(2)
-    (block,) = published(pool, b"a")
-    pool.release([block])
-    assert pool.held == 0
-    assert pool.lookup(b"a") == block
-    assert pool.references(block) == 0
-    pool.take(block)
-    assert (pool.held, pool.references(block)) == (1, 1)
-    pool.check()
-
-
-def test_a_released_block_without_a_key_is_free() -> None:
-    pool = BlockPool(1)
-    blocks = allocated(pool, 1)
-    pool.release(blocks)
-    assert pool.evict(1) == 0
-    assert pool.allocate(1) == blocks
-
-
-def test_a_block_stays_held_until_all_its_holders_let_go() -> None:
-    pool = BlockPool(1)
-    blocks = published(pool, b"a")
-    pool.take(blocks[0])
-    pool.release(blocks)
-    assert pool.allocate(1) is None
-    pool.release(blocks)
-    assert pool.allocate(1) == blocks
-    assert found(pool) == "", "it is in use for something else"
-
-
-def test_evict_drops_cached_blocks_only_and_says_how_many() -> None:
-    pool = BlockPool(4)
-    pool.release(published(pool, b"a", b"b"))
-    published(pool, b"c")
-    assert pool.evict(9) == 2
-    assert pool.available == 3
-    assert found(pool) == "c"
-
-
-def test_free_blocks_are_used_before_cached_ones() -> None:
-    pool = BlockPool(2)
-    pool.release(published(pool, b"a"))
-    pool.allocate(1)
-    assert found(pool) == "a"
-
-
-def test_the_block_released_longest_ago_is_evicted_first() -> None:
-    pool = BlockPool(3)
-    first, second, third = (published(pool, key) for key in ABC)
-    for blocks in (second, first, third):
-        pool.release(blocks)
-    pool.take(second[0])  # in use again: now the most recent
-    pool.release(second)
-    for left in ("bc", "b", ""):
-        pool.evict(1)
-        assert found(pool) == left
-
-
-def test_of_one_request_the_last_block_is_evicted_first() -> None:
-    pool = BlockPool(3)
-    pool.release(published(pool, *ABC))
-    pool.evict(1)
-    assert found(pool) == "ab"
-
-
-def test_the_first_block_of_a_key_stays_the_one_that_is_found_and_a_block_keeps_its_key() -> None:
-    pool = BlockPool(2)
-    first, second = published(pool, b"a"), published(pool, b"a")
-    pool.publish(b"b", first[0])
-    assert found(pool) == "a"
-    assert pool.lookup(b"a") == first[0]
-    pool.release(second)
-    pool.check()
-    assert pool.available == 1
-
-
-def test_a_withdrawn_block_is_not_found_and_becomes_free() -> None:
-    pool = BlockPool(1)
-    blocks = published(pool, b"a")
-    pool.withdraw(blocks[0])
-    pool.withdraw(blocks[0])
-    assert found(pool) == ""
-    pool.release(blocks)
-    pool.check()
-    assert pool.evict(1) == 0
+@pytest.mark.parametrize(("title", "lines"), paragraphs(Path(__file__).with_name("pools.txt")))
+def test_a_pool(title: str, lines: list[str]) -> None:
+    Pool(list(lines))
 
 
 def test_check_notices_a_block_that_is_released_twice_and_a_key_without_its_block() -> None:
     twice, lost = BlockPool(2), BlockPool(2)
-    blocks = allocated(twice, 1)
+    blocks = twice.allocate(1) or []
     twice.release(blocks)
     twice.release(blocks)
-    published(lost, b"a")
     lost._block_of[b"b"] = 1
     for pool in (twice, lost):
         with pytest.raises(AssertionError):
             pool.check()
-
-
-def test_it_says_which_keys_came_and_went() -> None:
-    pool = BlockPool(2)
-    blocks = published(pool, b"a", b"b")
-    pool.publish(b"a", blocks[1])  # it has one already
-    assert pool.changes == [b"a", b"b"]
-    pool.changes = []
-    pool.withdraw(blocks[0])
-    pool.withdraw(blocks[0])
-    pool.release(blocks)
-    pool.allocate(2)
-    assert pool.changes == [b"a", b"b"]
-
-
-# ---- what is kept
-
-
-def test_kept_blocks_are_evicted_last_those_of_the_lowest_level_first() -> None:
-    pool = BlockPool(4, most_kept=3)
-    kept(pool, b"a", Keep(2))
-    kept(pool, b"b", Keep(1))
-    pool.release(published(pool, b"c"))
-    assert (pool.available, pool.kept) == (4, 2)
-    for left in ("ab", "a", ""):
-        assert pool.evict(1) == 1
-        assert found(pool) == left
-
-
-def test_a_block_is_kept_after_others_have_used_it() -> None:
-    pool = BlockPool(2)
-    blocks = kept(pool, b"a", Keep(1))
-    pool.take(blocks[0])
-    pool.release(blocks)
-    pool.release(published(pool, b"b"))
-    assert pool.evict(1) == 1
-    assert found(pool) == "a"
-
-
-def test_when_too_many_are_kept_the_oldest_become_ordinary() -> None:
-    pool = BlockPool(4, most_kept=1)
-    kept(pool, b"a", Keep(1))
-    kept(pool, b"b", Keep(1))
-    assert (found(pool), pool.kept) == ("ab", 1)
-    pool.evict(1)
-    assert (found(pool), pool.kept) == ("b", 1)
-
-
-def test_a_block_whose_content_was_never_computed_is_not_kept() -> None:
-    pool = BlockPool(1)
-    blocks = published(pool, b"a")
-    pool.keep(blocks, Keep(1))
-    pool.withdraw(blocks[0])
-    pool.release(blocks)
-    pool.check()
-    assert (pool.kept, pool.available) == (0, 1)
-
-
-def test_a_block_is_kept_for_its_time_after_its_last_use() -> None:
-    now = 0.0
-    pool = BlockPool(3, most_kept=2, now=lambda: now)
-    blocks = kept(pool, b"a", Keep(1, 300))
-    now = 299
-    pool.take_all(blocks)
-    pool.release(blocks)
-    now = 598
-    pool.release(published(pool, b"b"))
-    assert pool.evict(1) == 1
-    assert found(pool) == "a"
-    now = 599
-    pool.release(published(pool, b"c"))
-    assert pool.evict(1) == 1
-    assert found(pool) == "c", "the other was used before it"
-    assert (pool.kept, pool.cached) == (0, 1)
-
-
-def test_what_has_expired_makes_room_for_what_is_kept() -> None:
-    now = 0.0
-    pool = BlockPool(4, most_kept=1, now=lambda: now)
-    kept(pool, b"a", Keep(2, 3600))
-    now = 3600
-    kept(pool, b"b", Keep(1, 300))
-    assert (found(pool), pool.kept) == ("ab", 1)
-    pool.evict(1)
-    assert (found(pool), pool.kept) == ("b", 1)
 
 
 # ---- moves in place

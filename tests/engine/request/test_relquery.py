@@ -17,6 +17,7 @@ from relquery.engine.request.relquery import RelQuery
 from relquery.engine.request.request import Request
 from relquery.errors import ConfigError
 from tests.engine.harness import Harness, for_each, numbered
+from tests.serve.cases import cases
 
 
 def test_its_latency_is_waiting_core_and_tail() -> None:
@@ -220,22 +221,7 @@ def test_a_relquery_that_waits_for_rows_holds_no_request() -> None:
     assert not relquery.running
 
 
-@for_each(
-    "given, message",
-    [
-        ({"id": ""}, "relquery is ''"),
-        ({"id": 3}, "relquery is 3"),
-        ({"id": "a", "rows": 0}, "rows is 0"),
-        ({"id": "a", "rows": True}, "rows is True"),
-        ({"id": "a", "rows": 2.5}, "rows is 2.5"),
-        ({"id": "a", "rows": 2**41}, "from 1 to"),
-        ({"rows": 3}, "Name it"),
-        ({"deadline": 0}, "deadline is 0"),
-        ({"deadline": float("nan")}, "deadline is nan"),
-        ({"deadline": float("inf")}, "deadline is inf"),
-        ({"deadline": "soon"}, "deadline is 'soon'"),
-    ],
-)
+@for_each("given, message", cases(__file__, "declared"))
 def test_what_is_out_of_range_is_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Declared(**given)

@@ -15,6 +15,7 @@ from relquery.engine.scheduling.plan import State
 from relquery.engine.scheduling.policies.sarathi import sarathi
 from relquery.engine.scheduling.policies.steps import make_room
 from tests.engine.harness import numbered
+from tests.serve.cases import cases
 
 SIZE = 4
 
@@ -40,25 +41,8 @@ def running(pool: BlockPool, prompt: TokenIds, computed: int | None = None) -> R
     return request
 
 
-Case = tuple[int, dict[str, Any], int, list[int], list[tuple[int, int] | None], int]
-ADMITTED: dict[str, Case] = {
-    # Blocks, limits, tokens of a prompt that the cache has, tokens of prompts that are asked to be
-    # admitted one after the other; tokens that each computes, and hits, or None; blocks left.
-    "whole where it fits": (5, {}, 0, [10], [(10, 0)], 2),
-    # All blocks are its own although only a chunk is computed, and no tokens are left.
-    "in part": (5, {"max_num_batched_tokens": 4}, 0, [17, 2], [(4, 0), None], 0),
-    "not beyond the blocks": (2, {}, 0, [9, 8], [None, (8, 0)], 0),
-    "not beyond the seats": (9, {"max_num_seqs": 1}, 0, [4, 4], [(4, 0), None], 8),
-    "cached blocks are not computed but use up available ones": (4, {}, 8, [10], [(2, 2)], 1),
-    "what two share is counted once": (4, {}, 8, [10, 9], [(2, 2), (1, 2)], 0),
-    "the last token is always computed": (8, {}, 8, [8], [(4, 1)], 6),
-    "without prefix caching": (8, {"prefix_caching": False}, 8, [10, 10], [(10, 0)] * 2, 2),
-    "what the first computes is shared": (8, {}, 0, [10, 11], [(10, 0), (3, 2)], 8 - 3 - 1),
-}
-
-
-@pytest.mark.parametrize("case", ADMITTED.values(), ids=ADMITTED)
-def test_who_is_admitted(case: Case) -> None:
+@pytest.mark.parametrize("case", cases(__file__, "admitted"))
+def test_who_is_admitted(case: list[Any]) -> None:
     blocks, limits, known, prompts, expected, left = case
     pool = BlockPool(blocks)
     if known:  # held by none
@@ -68,7 +52,7 @@ def test_who_is_admitted(case: Case) -> None:
         each is not None for each in expected
     ]
     admitted = [each for each in expected if each is not None]
-    assert [(w.tokens, *w.hits) for w in one.plan().work] == admitted
+    assert [[w.tokens, *w.hits] for w in one.plan().work] == admitted
     assert one.blocks == left
     assert one.tokens == limits.get("max_num_batched_tokens", 100) - sum(n for n, _ in admitted)
 

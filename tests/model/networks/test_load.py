@@ -16,6 +16,7 @@ from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
 from relquery.errors import ModelError
 from relquery.model.networks.load import load
 from relquery.model.networks.random import byte_tokenizer
+from tests.serve.cases import cases
 
 SIZES: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
 SIZES |= {"num_attention_heads": 2, "max_position_embeddings": 64}
@@ -92,19 +93,7 @@ def test_a_folder_without_a_whole_model_is_refused_with_what_to_do(
         load(str(folder))
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"num_attention_heads": 5},
-        {"num_attention_heads": 0},
-        {"max_position_embeddings": None},
-        {"max_position_embeddings": "64"},
-        {"max_position_embeddings": -1},
-        {"hidden_act": "foo"},
-        {"rope_parameters": {"rope_type": "foo", "rope_theta": 1e4}},
-        {"quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 128}},
-    ],
-)
+@pytest.mark.parametrize("settings", cases(__file__, "settings"))
 def test_a_configuration_that_no_network_can_have_is_told(
     folder: Path, settings: dict[str, Any]
 ) -> None:
