@@ -106,6 +106,26 @@ def test_what_calls_took_corrects_what_was_set_aside_for_them() -> None:
     assert limiter.reserve(need, 0.0)[1] == 300.0
 
 
+@pytest.mark.parametrize("what", ["requests", "tokens"])
+def test_no_more_is_sent_than_a_reply_says_is_left(what: str) -> None:
+    """And no more than a second's share of the limit, however much is left."""
+
+    def waits(left: int, before: int) -> float:
+        limiter, need = Limiter(rpm=6_000, tpm=60_000), Need(10, 7)  # 100 requests or 1,000 tokens
+        for _ in range(before):
+            wait, reserved = limiter.reserve(need, 0.0)
+            assert wait == 0
+            limiter.settle(need, reserved, None, {}, 0.0)
+        assert limiter.reserve(need, 0.0)[0] == 0
+        headers = {f"x-ratelimit-remaining-{what}": str(left)}
+        limiter.settle(need, 10.0, None, headers, 0.0)
+        return limiter.reserve(need, 0.0)[0]
+
+    assert waits(left=1_000_000, before=0) == 0
+    assert waits(left=0, before=0) > 0
+    assert waits(left=1_000_000, before=99) > 0
+
+
 def test_a_day_s_limit_is_not_waited_for() -> None:
     async def used_up(question: str) -> Said:
         raise refusal(429, retry_after="86400")
