@@ -37,7 +37,7 @@ from tests.model.test_sampling import check as check_logprobs
 from tests.schemas import STRUCT, as_text, bounded
 from tests.serve.cases import cases
 
-LENGTH = 200
+LENGTH, COUNT = 200, 4
 SETTINGS: Any = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
 
 
@@ -146,14 +146,14 @@ LIMITS: dict[str, dict[str, Any]] = {
 @cache
 def expected(name: str, schema: str) -> list[list[int]]:
     used = side(name)
-    return [restricted(used, SCHEMAS[schema], prompt) for prompt in used.prompts(6)]
+    return [restricted(used, SCHEMAS[schema], prompt) for prompt in used.prompts(COUNT)]
 
 
 @pytest.mark.parametrize("name", ["bytes", "demo"])
 def test_answers_are_those_of_greedy_decoding_with_a_dense_mask(name: str) -> None:
     used = side(name)
     for schema, text in SCHEMAS.items():
-        requests = requests_of(used, text, used.prompts(6))
+        requests = requests_of(used, text, used.prompts(COUNT))
         assert outputs(used, requests) == expected(name, schema)
         assert {request.finish for request in requests} == {Finish.STOP}
 
@@ -161,7 +161,7 @@ def test_answers_are_those_of_greedy_decoding_with_a_dense_mask(name: str) -> No
 @pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
 def test_answers_are_the_same_in_every_setting(limits: dict[str, Any]) -> None:
     used = side("demo")
-    requests = requests_of(used, STRUCT, used.prompts(6))
+    requests = requests_of(used, STRUCT, used.prompts(COUNT))
     assert outputs(used, requests, **limits) == expected("demo", "struct")
 
 
@@ -182,14 +182,14 @@ def test_asking_for_log_probabilities_tells_those_of_forced_tokens_too(
     name: str, schema: str, most: int
 ) -> None:
     used = side(name)
-    plain = requests_of(used, SCHEMAS[schema], used.prompts(6), most)
-    asking = requests_of(used, SCHEMAS[schema], used.prompts(6), most, logprobs=2)
+    plain = requests_of(used, SCHEMAS[schema], used.prompts(COUNT), most)
+    asking = requests_of(used, SCHEMAS[schema], used.prompts(COUNT), most, logprobs=2)
     for request in asking:
         request.draw = replace(
             request.draw, matcher=used.grammar(SCHEMAS[schema]).matcher(stepwise=True)
         )
     mixed = outputs(used, [*plain, *asking])
-    assert mixed[:6] == mixed[6:] == [each[:most] for each in expected(name, schema)]
+    assert mixed[:COUNT] == mixed[COUNT:] == [each[:most] for each in expected(name, schema)]
     assert [each.finish for each in asking] == [each.finish for each in plain]
     for request in asking:
         check_logprobs(request, used.stock)
@@ -199,7 +199,7 @@ def test_asking_for_log_probabilities_tells_those_of_forced_tokens_too(
 def test_sampled_answers_are_the_same_where_forced_tokens_are_drawn(limits: dict[str, Any]) -> None:
     used, found = side("demo"), []
     for stepwise in False, True:
-        made = requests_of(used, STRUCT, used.prompts(6))
+        made = requests_of(used, STRUCT, used.prompts(COUNT))
         for request in made:
             matcher = used.grammar(STRUCT).matcher(stepwise)
             logprobs = 1 if stepwise else None
@@ -224,7 +224,7 @@ def test_max_tokens_cut_an_answer_where_they_cut_the_dense_one() -> None:
 
 def test_free_requests_in_the_same_batch_answer_as_they_do_alone() -> None:
     used = side("demo")
-    prompts = used.prompts(6)
+    prompts = used.prompts(COUNT)
 
     def free() -> list[Request]:
         return [Request(10 + i, prompt, 40) for i, prompt in enumerate(prompts)]

@@ -15,7 +15,7 @@ from relquery.engine.request.rules import Rules
 from relquery.model.cache.device import KVCache
 from relquery.model.cache.host import HostCache, Run, runs
 from relquery.model.torch_executor import TorchExecutor
-from tests.model.oracle.architectures import engine_of, failing_second_layer, model_of
+from tests.model.oracle.architectures import engine_of, failing_second_layer, model_of, quick_of
 from tests.model.test_scored import ARCHITECTURES, COMMON, END, LABELS, reference, words
 
 LONG = words(45)
@@ -74,7 +74,7 @@ def labels() -> int:
     return labels.tokens
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@quick_of(ARCHITECTURES, "llama", "gemma3", "gpt2", "bloom")
 def test_loaded_states_change_no_score_and_are_not_computed(name: str) -> None:
     for slice_tokens in (1, 7, 16, 2_048) if name == "gemma3" else (2_048,):
         engine = Engine(name, slice_tokens)

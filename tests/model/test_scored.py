@@ -33,7 +33,10 @@ from tests.model.oracle.architectures import (
 from tests.model.oracle.dense import dense_logits
 from tests.model.test_spans import Spec, dense_chain, engine_chain
 
-ARCHITECTURES = ["llama", "qwen3", "gpt2", "opt", "gemma2", "gemma3", "gpt_neox", "bloom", "mpt"]
+ARCHITECTURES = [
+    *("llama", "qwen3", "gpt2", "opt", "gemma2", "gemma3", "gpt_neox", "bloom", "mpt"),
+    "falcon_grouped",
+]
 END = frozenset({2, 90})
 LABELS = ((5, 6, 7), (5, 6, 8, 9), (10,), (11, 12), (11, 40, 3), (10, 30), (5, 6, 8, 4))
 Labels = tuple[tuple[int, ...], ...]
@@ -86,6 +89,7 @@ def serve(
     return requests, cast(Counted, engine._executor).steps
 
 
+@cache
 def reference(name: str, spec: Spec, labels: Labels = LABELS) -> list[float]:
     """Log-probability of each label, by the stock network over prompt and label."""
     _, network = model_of(name)
@@ -107,6 +111,7 @@ def reference(name: str, spec: Spec, labels: Labels = LABELS) -> list[float]:
     return [log_of(label) for label in labels]
 
 
+@cache
 def joint_reference(name: str, spec: Spec, labels: Labels = LABELS) -> list[float]:
     """The sum of the log-probabilities of a label's tokens, and of its end where another label goes
     on, by the stock network; then a softmax over the labels."""
@@ -285,9 +290,9 @@ def test_answers_are_the_same_however_much_of_a_draft_is_right(right: int) -> No
         check_drafts(name, right)
 
 
-@pytest.mark.parametrize("limits", SETTINGS.values(), ids=SETTINGS)
-def test_answers_are_the_same_in_every_setting(limits: dict[str, Any]) -> None:
-    check_drafts("gemma2", 2, **limits)
+@quick_of(SETTINGS, "in chunks", "in slices of 1", "preemption", "keys rotated")
+def test_answers_are_the_same_in_every_setting(name: str) -> None:
+    check_drafts("gemma2", 2, **SETTINGS[name])
 
 
 def test_right_drafts_give_whole_answers_in_one_step() -> None:

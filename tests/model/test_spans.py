@@ -145,7 +145,7 @@ HOST = st.fixed_dictionaries(
 )
 
 
-@quick_of(ARCHITECTURES, "llama", "gemma3", "bloom")
+@quick_of(ARCHITECTURES, "gemma3", "bloom")
 @given(specs=prompts(), limits=LIMITS)
 def test_logits_are_those_of_a_dense_network_with_a_block_mask(
     name: str, specs: list[Spec], limits: dict[str, Any]
@@ -153,7 +153,7 @@ def test_logits_are_those_of_a_dense_network_with_a_block_mask(
     check(name, specs, **limits)
 
 
-@quick_of(ARCHITECTURES, "gemma3", "bloom")
+@quick_of(ARCHITECTURES, "bloom")
 @given(specs=schemas(), limits=LIMITS)
 def test_modules_with_gaps_and_arguments_are_those_of_a_dense_network(
     name: str, specs: list[Spec], limits: dict[str, Any]

@@ -66,7 +66,7 @@ def own(count: int, start: int = 0) -> np.ndarray[Any, Any]:
 @quick_of({*ALL, "mixtral"} - DYNAMIC, "llama", "gpt2", "gemma3", "bloom", "falcon", "mixtral")
 def test_slices_change_no_logit(name: str) -> None:
     model = loaded(name)
-    for slice_tokens in (1, 7, 16, 59, 60):
+    for slice_tokens in (1, 7, 16, 59, 60) if name == "llama" else (7, 59):
         assert close(weighed(model, slice_tokens), dense(name)[-1])
 
 
@@ -96,7 +96,7 @@ def test_what_a_network_reads_again_is_not_let_go_of() -> None:
     assert not loaded("cohere").release.inputs
 
 
-@pytest.mark.parametrize("name", ["llama", "gemma3", "bloom", "gpt2"])
+@quick_of(["llama", "gemma3", "bloom", "gpt2"], "gemma3", "bloom")
 def test_a_kept_prefix_serves_the_next_prompt(name: str) -> None:
     model, expected = loaded(name), dense(name)[-1]
     for kept, slice_tokens in ((0, 8), (16, 8), (48, 8), (16, 100)):

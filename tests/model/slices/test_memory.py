@@ -130,10 +130,10 @@ def test_each_technique_makes_a_long_prompt_smaller(model: LoadedModel) -> None:
     stock = replace(model, forward=StockForward(model.network))
     keeping = Footprint(stock)
     footprint = Footprint(replace(stock, release=probe_release(model.network)))
-    all_kept, whole = footprint.kept_prompt(256, 256), footprint.one_prompt(256, 256)
-    in_slices, released = keeping.one_prompt(256, 16), footprint.one_prompt(256, 16)
+    all_kept, whole = footprint.kept_prompt(128, 128), footprint.one_prompt(128, 128)
+    in_slices, released = keeping.one_prompt(128, 16), footprint.one_prompt(128, 16)
     assert all_kept > whole > in_slices > released
-    assert all_kept > footprint.kept_prompt(256, 16) > released
+    assert all_kept > footprint.kept_prompt(128, 16) > released
 
 
 def test_the_first_layers_tell_what_all_take(footprint: Footprint) -> None:
