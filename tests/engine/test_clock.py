@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from math import inf
 
 import numpy as np
 import pytest
 
-from relquery.config import EngineConfig
 from relquery.engine import clock as clock_module
 from relquery.engine.clock import PacedClock, RealClock, VirtualClock
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import Chunk, Segment, SimulatedExecutor
-from relquery.engine.loop import Loop
-from relquery.engine.request.request import Draw, Request
+from relquery.engine.request.request import Draw
 from tests.engine.harness import Harness, numbered
 
 
@@ -128,24 +125,6 @@ def test_a_step_that_is_interrupted_ends_there(fake: FakeTime) -> None:
     assert fake.now == 101.25
     clock.advance(1.0)
     assert fake.now == 102.25
-
-
-def seconds_of_run(cost: LinearCost) -> float:
-    """Of a loop that serves four requests of 40 tokens, in 40 steps."""
-    begin = time.perf_counter()
-    engine = Loop(SimulatedExecutor(PacedClock(), cost), EngineConfig(), RealClock())
-    for number in range(4):
-        engine.submit(Request(number, np.arange(9, dtype=np.int32), max_tokens=40))
-    assert len(list(engine.run())) == 4
-    return time.perf_counter() - begin
-
-
-@pytest.mark.long
-def test_the_loop_takes_as_long_as_its_steps_are_predicted_to() -> None:
-    predicted = 40 * 0.005
-    taken = [seconds_of_run(LinearCost(0.0, 0.005, 0.0, 0.005)) for _ in range(3)]
-    assert all(each >= predicted for each in taken)
-    assert min(taken) < 1.15 * predicted  # others may keep the machine busy in some of them
 
 
 # ---- the simulated executor

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -190,71 +189,10 @@ def told(stories: Path) -> tuple[list[TokenIds], list[list[int]]]:
 
 # ---- the executor: chunks in, drawn tokens out
 
-IDS = np.random.default_rng(0).integers(3, 97, 30).astype(np.int32)
-
 
 @pytest.fixture(scope="module")
 def forward() -> Forward:
     return prepared(build("llama")).forward
-
-
-@pytest.fixture(scope="module")
-def likeliest() -> list[int]:
-    """What the stock network says after each of IDS."""
-    with torch.inference_mode():
-        logits = build("llama")(torch.from_numpy(IDS).long()[None]).logits[0]
-    return cast("list[int]", logits.argmax(-1).tolist())
-
-
-def chunk(start: int, stop: int, slots: np.ndarray[Any, Any], draw: Draw | None = None) -> Chunk:
-    """TOKENS from start to stop, of a request whose token i is in slots[i]."""
-    context = (Segment(slots[:start]),) if start else ()
-    return Chunk(0, IDS[start:stop], start, context, slots[start:stop], draw)
-
-
-@pytest.mark.parametrize("cuts", [(), (10, 20), (1, 2, 3, 29), tuple(range(1, 30)), (29,)])
-def test_a_prompt_in_chunks_gives_the_token_after_it(
-    forward: Forward, likeliest: list[int], cuts: tuple[int, ...]
-) -> None:
-    slots = np.random.default_rng(2).permutation(60)[:30]
-    executor = TorchExecutor(forward, 60)
-    drawn = [
-        executor.execute([chunk(start, stop, slots, Draw() if stop == 30 else None)])
-        for start, stop in pairwise([0, *cuts, 30])
-    ]
-    assert drawn == [[None]] * len(cuts) + [[likeliest[29]]]
-
-
-def test_each_chunk_that_wants_a_token_gets_its_own(forward: Forward, likeliest: list[int]) -> None:
-    executor = TorchExecutor(forward, 200)
-    slots = np.arange(200).reshape(4, 50)
-    counts = [(7, Draw()), (12, None), (1, Draw(allowed=(4,))), (25, Draw())]
-    chunks = [chunk(0, count, own, draw) for own, (count, draw) in zip(slots, counts, strict=True)]
-    assert executor.execute(chunks) == [likeliest[6], None, 4, likeliest[24]]
-
-
-@pytest.mark.parametrize("share", [True, False])
-def test_a_chunk_may_read_what_another_of_the_same_step_writes(
-    forward: Forward, likeliest: list[int], share: bool
-) -> None:
-    executor = TorchExecutor(forward, 100, share)
-    slots = np.arange(100)
-    chunks = [  # one reader before the writer, one after it
-        chunk(20, 21, np.concatenate((slots[:20], slots[60:70])), Draw()),
-        chunk(0, 20, slots[:30], Draw()),
-        chunk(20, 30, slots[:30], Draw()),
-    ]
-    assert executor.execute(chunks) == [likeliest[at] for at in (20, 19, 29)]
-
-
-def test_slots_are_used_as_given_and_may_be_written_again(
-    forward: Forward, likeliest: list[int]
-) -> None:
-    executor = TorchExecutor(forward, 30)
-    for start in (0, 5, 0):  # other content in the same slots, each time whole
-        slots = np.roll(np.arange(30), start)
-        executor.execute([chunk(0, 20, slots)])
-        assert executor.execute([chunk(20, 30, slots, Draw())]) == [likeliest[29]]
 
 
 class Storm:

@@ -196,24 +196,3 @@ def test_only_who_comes_within_a_known_time_can_pass_a_job(
         for before, other in order[:at]:
             if waiting.arrival <= before < start:
                 assert queries[other].arrival <= bound + 1e-9
-
-
-def waited(policy: PolicyName, aging: float, shorts: int) -> float:
-    """Seconds that a long job waits while twice as many short ones come as can be served."""
-    each = COST.seconds(len(approximate_tokens("short 0 word ")), 0)
-    stream = [job(each * n / 2, f"short {n}", 1) for n in range(shorts)]
-    queries = [stream[0], job(0.0, "long", 100), *stream[1:]]
-    return next(start for start, place in begun(queries, policy, aging) if place == 1)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("policy", ONE_BY_ONE)
-def test_without_aging_the_wait_grows_with_the_stream_and_with_it_it_does_not(
-    policy: PolicyName,
-) -> None:
-    aged = [waited(policy, 0.1, shorts) for shorts in (200, 400, 800)]
-    assert aged[0] == aged[1] == aged[2]
-    never = [waited(policy, 0.0, shorts) for shorts in (200, 400, 800)]
-    assert never[1] > 1.9 * never[0]
-    assert never[2] > 1.9 * never[1]
-    assert never[0] > aged[0]

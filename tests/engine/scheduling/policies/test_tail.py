@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -13,20 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.config import EngineConfig, PolicyName
-from relquery.engine.clock import VirtualClock
 from relquery.engine.cost.accelerators import Served
 from relquery.engine.cost.linear import LinearCost
-from relquery.engine.executor import SimulatedExecutor
-from relquery.engine.loop import Loop
-from relquery.engine.request.clients.declared import Declared
-from relquery.engine.request.relquery import RelQuery
-from relquery.engine.request.request import Request
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.engine.scheduling.policies.jobs import tail as tail_module
 from relquery.engine.scheduling.policies.jobs.priority import Fairness
 from relquery.engine.scheduling.policies.jobs.tail import SEEN, Tail
-from relquery.traces.serve import requests_of
-from relquery.traces.simulate import approximate_tokens, simulate
+from relquery.traces.simulate import simulate
 from relquery.traces.trace import TracedQuery
 
 
@@ -233,67 +224,3 @@ def test_the_longest_waits_are_those_of_first_come_first_served(seed: int) -> No
     assert p99[1] > 1.3 * p99[0]  # what it is for
     assert p99[2] < 1.02 * p99[0]
     assert bounded.mean() < 0.9 * first_come.mean()
-
-
-def _by_row(
-    queries: list[TracedQuery], policy_: PolicyName, tail: float | None, *, exact: bool = False
-) -> Seconds:
-    """Latencies if rows come one by one, each before the next step.
-
-    exact: whether each row's limit is the length of its answer.
-    """
-    clock = VirtualClock()
-    policy = make_policy(policy_, Settings(COST, Fairness(tail=tail)))
-    engine = Loop(SimulatedExecutor(clock, COST), LIMITS, clock, policy, COST)
-    numbers, left = count(), dict(enumerate(queries))
-    opened: dict[int, RelQuery] = {}
-    coming: dict[int, list[Request]] = {}
-    latencies = []
-    while left or opened:
-        for at in [at for at, query in left.items() if query.arrival <= clock.now()]:
-            coming[at] = requests_of(left.pop(at), at, numbers, approximate_tokens)
-        for at, requests in [*coming.items()]:
-            query = queries[at]
-            if exact:
-                requests[0].max_tokens = query.outputs[-len(requests)]
-            declared = Declared(str(at), len(query.rows))
-            opened[at] = engine.submit(requests.pop(0), "", query.arrival, declared)
-            if not requests:
-                del coming[at]
-        if not opened:
-            clock.advance(min(query.arrival for query in left.values()) - clock.now())
-            continue
-        engine.step()
-        for at in [at for at, each in opened.items() if at not in coming and not each.open]:
-            latencies.append(clock.now() - queries[at].arrival)
-            del opened[at]
-    return np.array(latencies)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(3))
-def test_rows_that_come_one_by_one_tighten_no_promise(seed: int) -> None:
-    draw = random.Random(seed)
-    queries = [
-        replace(
-            query,
-            rows=tuple(f"job {draw.random()} " + "word " * draw.randint(1, 16) for _ in query.rows),
-        )
-        for query in _overload(seed)
-    ]
-    together = float(_latencies(queries, "shortest", 1.0).mean())
-    assert _by_row(queries, "shortest", 1.0).mean() < 1.1 * together
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(3))
-def test_estimates_that_are_too_high_lengthen_no_wait(seed: int) -> None:
-    draw = random.Random(seed)
-    queries = [  # a relQuery's estimate takes the longest answer for all
-        replace(query, output_limit=24, outputs=tuple(draw.choice([1, 1, 24]) for _ in query.rows))
-        for query in _overload(seed)
-    ]
-    given_: list[tuple[PolicyName, float | None]] = [("sarathi", None), ("shortest", 1.0)]
-    runs = [_by_row(queries, *each, exact=True) for each in (*given_, ("shortest", None))]
-    p99 = [float(np.percentile(each, 99)) for each in runs]
-    assert p99[1] < 1.06 * p99[0] < p99[2]
