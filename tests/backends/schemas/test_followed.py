@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from itertools import product
 from random import Random
 from time import perf_counter
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from relquery.backends.schemas.closed import closed
 from relquery.backends.schemas.followed import followed
+from relquery.backends.schemas.numbers import bounds_of
 from relquery.errors import ConfigError
 from relquery.model.grammar import Grammar, Grammars
 from relquery.model.networks.random import byte_tokenizer
@@ -78,6 +80,18 @@ def test_what_once_gave_invalid_answers_gives_valid_ones(schema: Any) -> None:
     assert any(found)
     for each in filter(None, found):
         assert problem_of(each, text) is None, each
+
+
+def test_whole_numbers_are_those_within_their_bounds() -> None:
+    for low, high in product((-1.5, -1, 0, 0.5), (2, 2.5, 3)):
+        for least, most in product(
+            ("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")
+        ):
+            schema = {"type": "integer", least: low, most: high}
+            found = bounds_of(schema, whole=True, where="a")
+            allowed = [*range(int(found["minimum"]), int(found["maximum"]) + 1)]
+            text = json.dumps(schema)
+            assert allowed == [n for n in range(-3, 5) if problem_of(str(n), text) is None], schema
 
 
 def chain(length: int) -> dict[str, Any]:
