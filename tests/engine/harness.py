@@ -19,10 +19,10 @@ from relquery.engine.loop import Loop
 from relquery.engine.request.clients.declared import NOTHING, Declared
 from relquery.engine.request.drafts import Drafts
 from relquery.engine.request.pieces import At, Chain, Keep, Placeholder, Placing
-from relquery.engine.request.relquery import RelQuery
+from relquery.engine.request.relquery import Latency, RelQuery
 from relquery.engine.request.request import Request
 from relquery.engine.request.rules import Rules
-from relquery.engine.scheduling.plan import Policy
+from relquery.engine.scheduling.plan import Memo, Plan, Policy, State
 from relquery.engine.scheduling.policies.sarathi import sarathi
 
 Answer = Callable[[int, int], int]
@@ -338,7 +338,13 @@ class Harness:
         settings = {"block_size": 4, "cache_tokens": 400, "max_num_batched_tokens": 64}
         self.config = EngineConfig(**{**settings, **limits})
         self.executor = LedgerExecutor(self.config, answer)
-        self.engine = Loop(self.executor, self.config, self.executor.clock, policy)
+        self.planned = 0  # steps that the policy was asked for
+
+        def planning(state: State, memo: Memo) -> tuple[Plan, Memo]:
+            self.planned += 1
+            return policy(state, memo)
+
+        self.engine = Loop(self.executor, self.config, self.executor.clock, planning)
         self.finished: list[Request] = []
 
     def submit(
@@ -428,6 +434,12 @@ class Harness:
             assert relquery.id == group
             assert list(relquery.waiting) == [r for r in engine.waiting if r.group == group]
             assert list(relquery.running) == [r for r in engine.running if r.group == group]
+
+
+def latency_of(relquery: RelQuery) -> Latency:
+    """Of one that has ended."""
+    assert relquery.latency is not None
+    return relquery.latency
 
 
 def spied(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[Any]:

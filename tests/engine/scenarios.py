@@ -107,11 +107,7 @@ def happen(harness: Harness, what: str, rest: str = "") -> None:
     requests = [*harness.executor.requests.values()]
     match what:
         case "submit" | "ask":
-            options = options_of(rest)
-            if "grammar" in options:
-                options["draw"] = Draw(matcher=matcher_of(options.pop("grammar")))
-            if "end" in options:
-                options["end"] = frozenset(options["end"])
+            options = made_of(options_of(rest))
             getattr(harness, what)(prompt_of(harness, rest), **options)
         case "score":  # the labels, each after the prompt
             harness.submit(prompt_of(harness, rest), **LABELS | options_of(rest))
@@ -135,6 +131,15 @@ def happen(harness: Harness, what: str, rest: str = "") -> None:
             raise ValueError(f"nobody knows what {what!r} is")
 
 
+def made_of(options: dict[str, Any]) -> dict[str, Any]:
+    """Draws and sets from what is written."""
+    if "grammar" in options:
+        options["draw"] = Draw(matcher=matcher_of(options.pop("grammar")))
+    if "temperature" in options:
+        options["draw"] = Draw(temperature=options.pop("temperature"))
+    return options | {"end": frozenset(options.get("end", ()))}
+
+
 def last_step(harness: Harness) -> list[tuple[int, int]]:
     """Group and tokens of each chunk of the last step, sorted."""
     chunks, requests = harness.executor.steps[-1], harness.executor.requests
@@ -153,6 +158,7 @@ def of_each(value: Callable[[Any], Any]) -> Callable[[Harness], list[Any]]:
 SAYS: dict[str, Callable[[Harness], Any]] = {
     "lengths": lambda it: it.lengths,  # tokens of each chunk of each step
     "steps": lambda it: len(it.executor.steps),
+    "planned": lambda it: it.planned,
     "draws": lambda it: [[c.draw is not None for c in step] for step in it.executor.steps],
     "last": last_step,
     "prompts": lambda it: {group for group, tokens in last_step(it) if tokens > 1},

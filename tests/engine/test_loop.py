@@ -23,7 +23,6 @@ from tests.engine.harness import (
     VOCABULARY,
     BrokenError,
     Harness,
-    ToyMatcher,
     answer_of,
     assert_answered,
     expected_output,
@@ -51,23 +50,6 @@ def test_the_copies_of_blocks_that_one_step_needs_at_two_positions_are_planned()
         for prompt in [(1, 2), span, 0], [span, 0], [span, 5]:
             harness.submit(prompt, 1)
         assert_answered(*harness.run())
-
-
-# ---- preemption
-
-
-@for_each("caching", [True, False])
-def test_a_full_pool_preempts_and_every_request_still_gives_its_answer(caching: bool) -> None:
-    harness = Harness(cache_tokens=32, prefix_caching=caching)
-    requests = [harness.submit(numbered(5, start=50 * n), max_tokens=14) for n in range(4)]
-    preempted = 0
-    while harness.engine.waiting or harness.engine.running:
-        before = list(harness.engine.running)
-        harness.step()
-        preempted += sum(request in harness.engine.waiting for request in before)
-    assert preempted > 0
-    assert [len(request.output) for request in requests] == [14] * 4
-    assert_answered(*requests)
 
 
 # ---- failure
@@ -192,96 +174,10 @@ def test_a_policy_gets_its_memo_back() -> None:
     assert memos == [None, 1, 2]
 
 
-class Asked:
-    """How many steps a policy planned, and how many there were."""
-
-    def __init__(self, **limits: Any) -> None:
-        self.planned = 0
-        self.harness = Harness(policy=self._plan, **limits)
-
-    def _plan(self, state: Any, memo: Any) -> Any:
-        self.planned += 1
-        return sarathi(state, memo)
-
-    def steps(self, count: int) -> int:
-        """How many of the next steps are planned."""
-        before = self.planned
-        for _ in range(count):
-            self.harness.step()
-        return self.planned - before
-
-
-def test_decodes_are_planned_once_as_long_as_nothing_else_happens() -> None:
-    asked = Asked()
-    submit = asked.harness.submit
-    requests = [submit(range(3 + number), max_tokens=30) for number in range(3)]
-    assert asked.steps(20) == 2  # the prompts, and the first decodes
-    requests.append(submit(range(9), max_tokens=4))
-    assert asked.steps(2) == 2
-    assert asked.steps(2) == 0
-    assert requests[-1].finish is not None
-    assert asked.steps(3) == 1  # one request fewer
-    asked.harness.engine.cancel(requests[1])
-    assert asked.steps(3) == 1
-    asked.harness.run()
-    for request in requests:
-        answer = expected_output(request)
-        assert request.output == answer[: len(request.output)]
-        assert request is requests[1] or len(request.output) == len(answer)
-
-
-def test_decodes_are_planned_each_time_while_somebody_waits() -> None:
-    asked = Asked(max_num_seqs=2)
-    for number in range(3):
-        asked.harness.submit(range(3 + number), max_tokens=30)
-    assert asked.steps(20) == 20
-
-
-def test_draws_that_depend_on_the_answer_are_planned_each_time() -> None:
-    rules: dict[str, Any] = {"labels": ((1, 2, 3), (2, 1, 4))}
-    for options in {"draw": Draw(temperature=1.0)}, rules:
-        asked = Asked()
-        asked.harness.ask(range(3), **options)
-        assert asked.planned == len(asked.harness.executor.steps)
-
-
-def test_a_run_of_decodes_ends_where_blocks_run_out() -> None:
-    asked = Asked(cache_tokens=24)
-    requests = [asked.harness.submit(range(n, n + 6), max_tokens=14) for n in (0, 6)]
-    asked.harness.run()
-    assert_answered(*requests)
-    assert asked.harness.executor.computed > 12 + 2 * 13  # one lost its blocks
-    assert asked.planned < len(asked.harness.executor.steps)
-
-
-def test_a_step_that_fails_in_a_run_of_decodes_is_computed_again() -> None:
-    asked = Asked()
-    requests = [asked.harness.submit(range(n, n + 6), max_tokens=14) for n in (0, 6)]
-    asked.steps(7)
-    asked.harness.fail()
-    asked.harness.run()
-    assert_answered(*requests)
-
-
 # ---- grammars
 
 ANY = tuple(range(VOCABULARY))
 END = frozenset({VOCABULARY})
-
-
-def test_steps_without_forced_tokens_are_not_planned_anew() -> None:
-    harness = Harness()
-    planned = []
-    plan = harness.engine._schedule
-    harness.engine._schedule = lambda: planned.append(plan()) or planned[-1]  # type: ignore[method-assign,func-returns-value]
-    requests = [
-        harness.submit([1, 2, 3], 30, draw=Draw(matcher=ToyMatcher((*[ANY] * 9, (1,), *[ANY] * 9))))
-        for _ in range(2)
-    ]
-    harness.run()
-    assert [request.output for request in requests] == [expected_output(each) for each in requests]
-    assert len(harness.executor.steps) == 18
-    assert len(planned) == 4  # the prompts, the first decode, the forced tokens, the next decode
 
 
 # ---- log-probabilities

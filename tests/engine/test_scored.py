@@ -15,7 +15,7 @@ from relquery.engine.executor import SCRATCH
 from relquery.engine.request.labels import LabelTrie, Normalization
 from relquery.engine.request.request import Draw, Request
 from relquery.prompt import Finish
-from tests.engine.harness import Harness, Spec, expected_output
+from tests.engine.harness import Harness, Spec, expected_output, latency_of
 from tests.engine.request.test_labels import LABELS
 
 END = frozenset({9})
@@ -109,22 +109,6 @@ def test_answers_are_those_of_a_decoder_whatever_else_is_in_the_step(
     assert_scored(*(request for request in harness.executor.requests.values() if request.scored))
 
 
-def test_a_request_that_a_full_pool_stopped_within_its_prompt_is_scored_later() -> None:
-    harness = Harness(cache_tokens=64, max_num_batched_tokens=8)
-    other = harness.submit(range(100, 122), max_tokens=40)
-    while not other.output:
-        harness.step()
-    request = submit(harness, range(40))
-    preempted = False
-    while harness.engine.waiting or harness.engine.running:
-        ran = request in harness.engine.running
-        harness.step()
-        preempted |= ran and request in harness.engine.waiting
-    assert preempted
-    assert (len(other.output), other.finish) == (40, Finish.LENGTH)
-    assert_scored(request)
-
-
 def test_what_is_scored_counts_as_prompt_and_teaches_nothing_about_answers() -> None:
     harness = Harness()
     request = submit(harness, range(10))
@@ -133,6 +117,5 @@ def test_what_is_scored_counts_as_prompt_and_teaches_nothing_about_answers() -> 
     assert request.trie is not None
     assert relquery.computed_prompts == 10 + request.trie.tokens
     assert (relquery.drawn_tokens, relquery.answered_tokens) == (0, len(request.output))
-    assert relquery.latency is not None
-    assert relquery.latency.tail == 0
+    assert latency_of(relquery).tail == 0
     assert harness.engine.experience.limit == 0

@@ -15,7 +15,7 @@ from relquery.engine.scheduling.policies.jobs.priority import Fairness
 from relquery.traces.serve import Outcome
 from relquery.traces.simulate import Run, approximate_tokens, simulate
 from relquery.traces.trace import TracedQuery
-from tests.engine.harness import Harness, for_each
+from tests.engine.harness import Harness, for_each, latency_of
 
 COST = LinearCost(1e-3, 0.01, 1e-3, 0.03)
 LIMITS = EngineConfig(
@@ -136,8 +136,7 @@ def test_short_ones_that_starve_do_not_drive_a_long_one_out(name: PolicyName, ev
             harness.step()
             harness.executor.clock.advance(0.05)
             step += 1
-        assert long.latency is not None
-        return long.latency.total
+        return latency_of(long).total
 
     assert finished(0.2) <= 1.1 * finished(None)
 

@@ -94,26 +94,6 @@ def test_a_block_that_a_single_token_completes_is_a_hit_in_the_same_step() -> No
     assert one.plan().work[1].hits == (2,)
 
 
-def test_a_decode_takes_a_block_only_where_the_last_one_is_full() -> None:
-    pool = BlockPool(4)
-    one, two = running(pool, numbered(7)), running(pool, numbered(4))
-    one.output, two.output = [1], [1]
-    planned = draft(pool, (one, two))
-    assert planned.advance(one)
-    assert planned.blocks == 1
-    assert planned.advance(two)
-    assert planned.blocks == 0
-
-
-def test_a_decode_without_a_block_is_not_planned() -> None:
-    pool = BlockPool(1)
-    one = running(pool, numbered(4))
-    one.output = [1]
-    planned = draft(pool, (one,))
-    assert not planned.advance(one)
-    assert planned.plan().work == ()
-
-
 def test_eviction_frees_the_blocks_that_no_other_request_holds() -> None:
     pool = BlockPool(6)
     one, two = running(pool, numbered(8)), running(pool, numbered(8, start=50))

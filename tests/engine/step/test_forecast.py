@@ -20,7 +20,7 @@ from relquery.engine.request.rules import Rules
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.engine.step.forecast import Experience
 from relquery.errors import DeadlineError, RequestError
-from tests.engine.harness import Harness, for_each, numbered
+from tests.engine.harness import Harness, for_each, latency_of, numbered
 
 COST = LinearCost(1e-3, 0.0, 1e-4, 0.03)
 LIMITS: dict[str, Any] = {
@@ -51,8 +51,7 @@ def test_one_relquery_alone_takes_as_long_as_foreseen(policy: PolicyName) -> Non
     relquery = submit(loop, 0, 10, 30, 20)
     foreseen = loop.forecast(0)
     list(loop.run())
-    assert relquery.latency is not None
-    assert foreseen == pytest.approx(relquery.latency.total, rel=0.1)
+    assert foreseen == pytest.approx(latency_of(relquery).total, rel=0.1)
     assert loop.forecast(0) == 0.0
 
 
@@ -63,8 +62,7 @@ def test_who_is_served_later_is_told_so(policy: PolicyName) -> None:
     told = {each.id: loop.forecast(each.id) for each in (long, short)}
     list(loop.run())
     for each in (long, short):
-        assert each.latency is not None
-        assert told[each.id] == pytest.approx(each.latency.total, rel=0.35)
+        assert told[each.id] == pytest.approx(latency_of(each).total, rel=0.35)
     assert (told[1] < told[0]) == (policy != "fcfs")  # type: ignore[operator]
 
 
@@ -119,13 +117,11 @@ def test_costs_that_are_wrong_are_corrected_by_the_steps_seen() -> None:
     first = submit(loop, 0, 10, 30, 20)
     foreseen = loop.forecast(0)
     list(loop.run())
-    assert first.latency is not None
-    assert foreseen == pytest.approx(100 * first.latency.total, rel=0.1)
+    assert foreseen == pytest.approx(100 * latency_of(first).total, rel=0.1)
     second = submit(loop, 1, 10, 30, 20)
     foreseen = loop.forecast(1)
     list(loop.run())
-    assert second.latency is not None
-    assert foreseen == pytest.approx(second.latency.total, rel=0.1)
+    assert foreseen == pytest.approx(latency_of(second).total, rel=0.1)
 
 
 def test_rows_that_have_not_come_are_foreseen() -> None:

@@ -312,31 +312,20 @@ def agrees(
         )
 
 
-@ALL
-def test_attention_over_all_keys(kernel: Kernel) -> None:
-    for heads, kv_heads in ((4, 4), (4, 2), (6, 1)):
-        for queries, keys in ((1, 1), (1, 40), (7, 23), (33, 5)):
-            given, visible = (
-                inputs(queries, keys, heads, kv_heads),
-                torch.ones(3, queries, keys),
-            )
-            agrees(kernel(*given), *given, visible.bool())
-
-
-@ALL
-def test_causal_attention_hides_later_keys(kernel: Kernel) -> None:
-    for length in (1, 2, 17, 40):
-        given, visible = inputs(length, length), torch.ones(3, length, length).bool().tril()
-        agrees(kernel(*given, causal=True), *given, visible)
-
-
 def mask_of(visible: Tensor) -> Tensor:
     return torch.zeros(visible.shape).masked_fill(~visible, -torch.inf).unsqueeze(1)
 
 
 @ALL
-def test_a_mask_hides_keys_per_job_or_per_query(kernel: Kernel) -> None:
-    for queries, rows in ((1, 1), (6, 1), (6, 6)):
+def test_attention_over_all_keys_or_those_that_a_mask_does_not_hide(kernel: Kernel) -> None:
+    for heads, kv_heads in ((4, 4), (4, 2), (6, 1)):
+        for queries, keys in ((1, 1), (1, 40), (7, 23), (33, 5)):
+            given = inputs(queries, keys, heads, kv_heads)
+            agrees(kernel(*given), *given, torch.ones(3, queries, keys).bool())
+    for length in (1, 2, 17, 40):  # causal
+        given, visible = inputs(length, length), torch.ones(3, length, length).bool().tril()
+        agrees(kernel(*given, causal=True), *given, visible)
+    for queries, rows in ((1, 1), (6, 1), (6, 6)):  # a mask per job or per query
         given = inputs(queries, 9)
         visible = torch.rand(3, rows, 9, generator=torch.Generator().manual_seed(rows)) > 0.4
         visible[:, :, 0] = True

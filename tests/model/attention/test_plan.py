@@ -97,8 +97,11 @@ def test_a_span_is_read_once_for_all_who_see_it(share: bool, by_shift: bool, rea
     planned = plan(chunks, bool(share), by_shift=bool(by_shift), threads=1)
     check_places(planned, 3)
     assert Counter(planned.slots[planned.visits[:, 2]].tolist())[100] == reads
-    seen = [each for each in seen_in(planned) if each[1] == 100]
-    assert sorted(seen) == [(0, 100, 5), (1, 100, 5), (2, 100, 9)]
+    buckets = plan_buckets(chunks, bool(share), bool(by_shift))
+    assert sum(len(bucket.keys) for bucket in buckets if bucket.shifted) == reads
+    for seen in (seen_in(planned), seen_by_buckets(chunks, buckets)):
+        found = [each for each in seen if each[1] == 100]
+        assert sorted(found) == [(0, 100, 5), (1, 100, 5), (2, 100, 9)]
 
 
 @given(
@@ -206,13 +209,9 @@ def gathered(buckets: Sequence[Bucket]) -> int:
 
 @given(batches(), st.booleans())
 def test_buckets_show_each_token_each_of_its_keys_once(chunks: list[Chunk], share: bool) -> None:
-    seen = Counter(seen_by_buckets(chunks, plan_buckets(chunks, share)))
-    assert seen == Counter(to_be_seen(chunks))
-
-
-@given(batches())
-def test_sharing_never_reads_more_keys(chunks: list[Chunk]) -> None:
-    assert gathered(plan_buckets(chunks, True)) <= gathered(plan_buckets(chunks, False))
+    buckets = plan_buckets(chunks, share)
+    assert Counter(seen_by_buckets(chunks, buckets)) == Counter(to_be_seen(chunks))
+    assert gathered(buckets) <= gathered(plan_buckets(chunks, False))
 
 
 def test_a_prefix_is_read_once_per_group_where_it_is_worth_another_partial_result() -> None:
@@ -235,16 +234,13 @@ def test_a_prefix_is_read_once_per_group_where_it_is_worth_another_partial_resul
 
 
 def test_equal_jobs_become_one_kernel_call_and_very_different_ones_do_not() -> None:
+    fresh = plan_buckets([chunk_of(range(9), 0)], True)  # which does not read the cache
+    assert [bucket.causal for bucket in fresh] == [True]
     equal = [chunk_of(range(40 * n, 40 * n + 40), 39) for n in range(8)]
     assert [bucket.keys.shape for bucket in plan_buckets(equal, True)] == [(8, 40)]
     other = [chunk_of(range(5), 4), chunk_of(range(10, 4000), 3990 - 1)]
     shapes = {bucket.positions.shape for bucket in plan_buckets(other, True)}
     assert shapes == {(1, 5), (1, 3990)}
-
-
-def test_a_fresh_prompt_attends_to_itself_without_reading_the_cache() -> None:
-    buckets = plan_buckets([chunk_of(range(9), 0)], True)
-    assert [bucket.causal for bucket in buckets] == [True]
 
 
 def test_what_follows_a_whole_chunk_of_the_same_step_is_one_with_it() -> None:
@@ -254,17 +250,6 @@ def test_what_follows_a_whole_chunk_of_the_same_step_is_one_with_it() -> None:
     apart = [first, chunk_of(range(19), 8), chunk_of([*range(3, 12), 40], 9)]
     assert len(plan_buckets([apart[0], apart[1]], True)) > 1
     assert len(plan_buckets([apart[0], apart[2]], True)) > 1
-
-
-@pytest.mark.parametrize(("share", "by_shift", "reads"), [(1, 0, 1), (1, 1, 2), (0, 0, 3)])
-def test_buckets_read_a_span_once(share: bool, by_shift: bool, reads: int) -> None:
-    span = range(100, 150)
-    chunks = [span_chunk(shift, 5, span, i) for i, shift in enumerate((5, 5, 9))]
-    buckets = plan_buckets(chunks, bool(share), bool(by_shift))
-    shifted = [bucket for bucket in buckets if bucket.shifted]
-    assert sum(len(bucket.keys) for bucket in shifted) == reads
-    seen = [(q, slot, at) for q, slot, at in seen_by_buckets(chunks, shifted) if slot == 100]
-    assert sorted(seen) == [(0, 100, 5), (1, 100, 5), (2, 100, 9)]
 
 
 def test_the_cache_and_the_steps_own_slots_are_read_apart() -> None:

@@ -21,7 +21,7 @@ from relquery.engine.scheduling.policies.jobs.priority import SLACK, Fairness
 from relquery.engine.scheduling.policies.jobs.remaining import Remaining
 from relquery.engine.scheduling.policies.jobs.tenants import OUTPUT, Tenants
 from relquery.prompt import Finish
-from tests.engine.harness import Harness, for_each, numbered
+from tests.engine.harness import Harness, for_each, latency_of, numbered
 
 COST = LinearCost(1e-3, 0.01, 1e-4, 0.03)
 HEEDING: list[PolicyName] = ["static", "relserve", "shortest"]
@@ -329,8 +329,7 @@ def test_who_ages_is_passed_by_no_more_than_its_head_start(policy: PolicyName) -
             engine.submit_rows(group, 1, 10, 4)
             engine.step()
         engine.run()
-        assert large.latency is not None
-        return large.latency.waiting
+        return latency_of(large).waiting
 
     assert waiting_of_large(0.0) > 2 * waiting_of_large(1e3)
 

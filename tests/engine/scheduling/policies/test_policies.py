@@ -17,7 +17,7 @@ from relquery.engine.scheduling.policies.jobs.relserve import RelServe
 from relquery.engine.scheduling.policies.jobs.remaining import Remaining
 from relquery.engine.scheduling.policies.jobs.shortest import Shortest
 from relquery.engine.scheduling.policies.sarathi import sarathi
-from tests.engine.harness import Harness, expected_output, for_each, numbered, spied
+from tests.engine.harness import Harness, expected_output, for_each, latency_of, numbered, spied
 from tests.engine.scenarios import Scenario, last_step, scenarios
 
 COST = LinearCost(1e-3, 0.01, 1e-4, 0.03)
@@ -91,8 +91,7 @@ def test_a_relquery_that_waits_too_long_for_its_size_goes_first(name: PolicyName
             engine.submit_rows(group, 1, 10, 4)
             engine.step()
         engine.run()
-        assert large.latency is not None
-        return large.latency.waiting
+        return latency_of(large).waiting
 
     # By default a step takes 20 ms or more, and there are always small ones to be served first.
     assert waiting_of_large(None) > 3.0
@@ -233,8 +232,9 @@ def test_who_is_preempted_finds_its_states_again_if_nobody_took_their_place(
         engine.step()
     before = engine.executor.computed
     engine.run()
-    assert urgent.latency is not None
-    assert urgent.latency.waiting <= 0.02 + COST.seconds(0, 1), "the seat was taken from the other"
+    assert latency_of(urgent).waiting <= 0.02 + COST.seconds(0, 1), (
+        "the seat was taken from the other"
+    )
     # Of 33 tokens of the prompt and those drawn before, only those of the last block are computed
     # again; then one for each token of the answer but the last.
     assert engine.executor.computed - before <= 4 + 30
