@@ -21,7 +21,7 @@ import pytest
 from relquery.config import POLICIES, PolicyName
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import Chunk
-from relquery.engine.request.request import Draw
+from relquery.engine.request.request import Draw, Request
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.prompt import Finish
 from tests.engine.harness import (
@@ -30,6 +30,7 @@ from tests.engine.harness import (
     Harness,
     ToyMatcher,
     answer_of,
+    chain_of,
     expected_output,
 )
 
@@ -103,8 +104,7 @@ def drawing(tokens: tuple[int, ...]) -> Callable[[int, int], int]:
 
 
 def happen(harness: Harness, what: str, rest: str = "") -> None:
-    engine, words = harness.engine, rest.split()
-    requests = [*harness.executor.requests.values()]
+    words = rest.split()
     match what:
         case "submit" | "ask":
             options = made_of(options_of(rest))
@@ -118,15 +118,26 @@ def happen(harness: Harness, what: str, rest: str = "") -> None:
                 harness.step()
         case "run":
             harness.run()
-        case "fail":
-            harness.fail(ERRORS[rest]())
-        case "cancel":
-            request = requests[int(rest)]
-            assert engine.cancel(request) is (request.finish is Finish.CANCELLED)
-            harness.check()
         case "=":
             found, expected = SAYS[words[0]](harness), literal_eval(rest.partition(" ")[2])
             assert found == expected, words[0]
+        case _:
+            others(harness, what, rest)
+
+
+def others(harness: Harness, what: str, rest: str) -> None:
+    engine = harness.engine
+    match what:
+        case "fail":
+            harness.fail(ERRORS[rest]())
+        case "cancel":
+            request = harness.executor.requests[int(rest)]
+            assert engine.cancel(request) is (request.finish is Finish.CANCELLED)
+            harness.check()
+        case "register":  # for all tenants
+            engine.commons.register(Request(-1, chain_of(tuple(prompt_of(harness, rest))), 1))
+        case "empty":  # the cache of what nobody holds
+            engine.pool.evict(engine.pool.total)
         case _:
             raise ValueError(f"nobody knows what {what!r} is")
 
@@ -174,6 +185,7 @@ SAYS: dict[str, Callable[[Harness], Any]] = {
     "running": lambda it: [request.id for request in it.engine.running],
     "finished": lambda it: [request.id for request in it.finished],
     "scored": of_each(lambda request: request.scores is not None),
+    "hits": lambda it: sorted(request.cached or 0 for request in it.executor.requests.values()),
     "cached": of_each(lambda request: request.cached),
     "blocks": of_each(lambda request: len(request.blocks)),
     "outputs": of_each(lambda request: request.output),

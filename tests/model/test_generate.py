@@ -124,25 +124,6 @@ def test_sampled_output_depends_on_the_seed_and_not_on_the_batch() -> None:
     assert sampled(2) != first
 
 
-def test_of_allowed_answers_the_greedy_one_is_what_a_plain_loop_finds() -> None:
-    (llama, _), prompts = model_of("llama"), prompts_with_shared_prefixes(8)
-    choices = ((5, 6, 7), (5, 6, 8, 9), (10,), (11, 12), (11, 40))
-    requests = [Request(i, p, TOKENS, rules=Rules(labels=choices)) for i, p in enumerate(prompts)]
-    list(finished(engine_of(llama, block_size=4), requests))
-    for request in requests:
-        output: list[int] = []
-        while tuple(output) not in choices:
-            following = sorted(
-                {c[len(output)] for c in choices if list(c[: len(output)]) == output}
-            )
-            tokens = np.concatenate((request.pieces[0].tokens, np.array(output, dtype=np.int32)))
-            draw = Draw(allowed=tuple(following))
-            one = Request(0, tokens, 1, draw)
-            list(finished(engine_of(llama), [one]))
-            output += one.output
-        assert request.output == output
-
-
 # ---- real weights
 
 STORIES = [

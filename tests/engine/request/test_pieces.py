@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relquery.engine.request.commons import Commons
 from relquery.engine.request.pieces import At, Chain, Keep, Placing, depths
 from relquery.engine.request.request import Request
-from tests.engine.harness import Hidden, Place, Spec, chain_of, for_each, numbered, places
+from tests.engine.harness import (
+    Hidden,
+    Place,
+    Spec,
+    chain_of,
+    for_each,
+    numbered,
+    places,
+)
+from tests.engine.scenarios import Scenario, scenarios
 
 PLACINGS: list[Placing] = ["chain", "request", "bound"]
 TOKEN = st.integers(0, 2)  # few, so that different trees hold equal runs of tokens
@@ -224,3 +235,40 @@ def test_a_span_without_tokens_does_not_change_what_is_kept() -> None:
     parts = (numbered(5), keep, numbered(2), Chain((np.empty(0, np.int32),)), keep, numbered(2))
     one = Request(0, Chain(parts), max_tokens=1)
     assert [piece.keeps for piece in one.pieces] == [((5, keep), (7, keep))]
+
+
+# ---- spans of tenants
+
+
+@pytest.mark.parametrize("scenario", scenarios(__file__), ids=str)
+def test_scenarios(scenario: Scenario) -> None:
+    scenario.run()
+
+
+def keys_of(request: Request) -> list[set[bytes]]:
+    """The keys of each piece's blocks."""
+    pieces = range(len(request.pieces))
+    return [set(request.keys(index, request.named_blocks(index, 4), 4)) for index in pieces]
+
+
+@for_each("placing", get_args(Placing))
+def test_keys_of_two_tenants_are_disjoint_also_where_requests_share_a_chain(
+    placing: Placing,
+) -> None:
+    commons = Commons(4, share_prefixes=False)
+    mine, common = (Chain((numbered(8, start),), names=[]) for start in (50, 70))
+    whole = Chain((numbered(8), mine, numbered(5, 20), common, numbered(9, 30)), names=[])
+    if placing == "chain":
+        commons.register(Request(-1, Chain((common, numbered(1))), 1))
+    found = []
+    for tenant in ("a", "b", "a", ""):
+        request = Request(0, whole, 3, placing=placing)
+        commons.claim(request, tenant)
+        found.append(keys_of(request))
+    a, b, again, nobody = found
+    assert a == again
+    for number, (one, other, third) in enumerate(zip(a, b, nobody, strict=True)):
+        assert one
+        is_registered = number == 3 and placing == "chain"
+        assert (one == other == third) if is_registered else one.isdisjoint(other)
+        assert is_registered or one.isdisjoint(third)

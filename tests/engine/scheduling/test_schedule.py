@@ -85,15 +85,6 @@ def test_what_a_step_only_begins_is_no_hit_in_it() -> None:
     assert two.plan().work[1].hits == (2,), "block 0 from the cache, block 1 from the same step"
 
 
-def test_a_block_that_a_single_token_completes_is_a_hit_in_the_same_step() -> None:
-    pool = BlockPool(9)
-    begun = running(pool, numbered(8), computed=7)
-    one = draft(pool, (begun,))
-    assert one.advance(begun)
-    assert one.admit(waiting(numbered(12)))
-    assert one.plan().work[1].hits == (2,)
-
-
 def test_eviction_frees_the_blocks_that_no_other_request_holds() -> None:
     pool = BlockPool(6)
     one, two = running(pool, numbered(8)), running(pool, numbered(8, start=50))

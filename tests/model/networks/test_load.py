@@ -52,10 +52,6 @@ def folder(good: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(good, tmp_path / "model"))
 
 
-def test_a_whole_folder_loads(good: Path) -> None:
-    assert load(str(good)).context == 64
-
-
 def configured(folder: Path, **settings: Any) -> None:
     file = folder / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | settings))
