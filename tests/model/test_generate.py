@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,15 +14,20 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from relquery.arrays import TokenIds
+from relquery.backends.local.embedded import EmbeddedBackend
+from relquery.config import EngineConfig
 from relquery.engine.executor import Chunk, Drawn, Segment
 from relquery.engine.request.request import Draw, Request
 from relquery.engine.request.rules import Rules
 from relquery.model.attention.batch import PackedBatch
 from relquery.model.forward.stock import Forward
-from relquery.model.networks.load import LoadedModel, load
+from relquery.model.networks.load import LoadedModel, load, prepare
+from relquery.model.networks.random import byte_tokenizer
 from relquery.model.torch_executor import TorchExecutor
+from relquery.prompt import Answer, Compared, Finish, Prompt, Reuse, Role, Sampling, Span
 from tests.engine.harness import spied
 from tests.model.oracle.architectures import (
+    LLAMA_LIKE,
     NETWORKS,
     answers,
     build,
@@ -29,6 +35,7 @@ from tests.model.oracle.architectures import (
     failing_second_layer,
     finished,
     generated,
+    made,
     model_of,
     prepared,
     prompts_with_shared_prefixes,
@@ -297,3 +304,99 @@ def test_a_step_cannot_follow_none_a_failed_one_or_one_of_several_tokens(
 
 def interrupt(*_: object) -> Tensor:
     raise KeyboardInterrupt
+
+
+# ---- states that are not finite
+
+BAD = 200
+COMMON = tuple(range(40, 72))
+ENGINES: dict[str, dict[str, Any]] = {
+    "usual": {},
+    "small steps": {"max_num_batched_tokens": 8},
+    "small blocks": {"block_size": 1},
+    "host": {"host_tokens": 512, "cache_tokens": 64, "max_input": 128},
+}
+
+
+@pytest.fixture(scope="module")
+def broken() -> Any:
+    torch.manual_seed(5)
+    sizes = LLAMA_LIKE | {"num_attention_heads": 2, "vocab_size": len(byte_tokenizer())}
+    built: Any = made("Llama", sizes, initializer_range=0.4)().eval()
+    with torch.no_grad():
+        built.model.embed_tokens.weight[BAD] = torch.nan
+    return built
+
+
+@pytest.fixture(
+    params=[
+        "usual",
+        "host",
+        *(pytest.param(n, marks=pytest.mark.long) for n in list(ENGINES)[1:3]),
+    ]
+)
+def backend(request: pytest.FixtureRequest, broken: Any) -> EmbeddedBackend:
+    model = prepare(deepcopy(broken), byte_tokenizer(), "tiny")
+    return EmbeddedBackend(model, EngineConfig(**ENGINES[request.param]))
+
+
+def plain(*ids: int) -> Prompt:
+    return (Span(ids, Role.NONE),)
+
+
+def answers_of(backend: EmbeddedBackend, prompts: list[Prompt], sampling: Sampling) -> list[Answer]:
+    found = dict(backend.answer(prompts, sampling))
+    backend.engine.pool.check()
+    backend.engine.host.check()
+    return [found[index] for index in range(len(prompts))]
+
+
+@torch.no_grad()
+def stock_answer(broken: Any, ids: tuple[int, ...], count: int) -> tuple[int, ...]:
+    tokens = torch.tensor([ids])
+    for _ in range(count):
+        best = broken(tokens).logits[0, -1].argmax()
+        tokens = torch.cat([tokens, best[None, None]], 1)
+    return tuple(tokens[0, len(ids) :].tolist())
+
+
+GREEDY = Sampling(max_tokens=3)
+ONE_STEP = Sampling(max_tokens=1)
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, ONE_STEP], ids=["decoding", "one step"])
+def test_neighbours_with_the_same_beginning_are_answered_right(
+    backend: EmbeddedBackend, broken: Any, sampling: Sampling
+) -> None:
+    prompts = [(*COMMON, BAD), (*COMMON, 90), (*COMMON[:20], BAD, *COMMON[:9]), (*COMMON, 91, 92)]
+    asked = [plain(*ids) for ids in prompts]
+    alone = [answers_of(backend, [one], sampling)[0] for one in asked]
+    for found in (alone, answers_of(backend, asked, sampling)):
+        for ids, answer in zip(prompts, found, strict=True):
+            if BAD in ids:
+                assert (answer.text, answer.finish) == (None, Finish.ERROR)
+                assert "no finite numbers" in (answer.error or "")
+            else:
+                assert answer.tokens == stock_answer(broken, ids, sampling.max_tokens)
+
+
+def test_labels_comparisons_and_samples_say_so_too(backend: EmbeddedBackend) -> None:
+    prompts = [plain(*COMMON, BAD), plain(*COMMON, 90)]
+    for sampling in (
+        Sampling(labels=("Yes", "No")),
+        Compared(max_tokens=4, texts=("Yes",)),
+        Sampling(max_tokens=3, temperature=0.7, seed=1, top_k=5),
+    ):
+        bad, good = answers_of(backend, prompts, sampling)
+        assert bad.finish is Finish.ERROR
+        assert good.finish is not Finish.ERROR
+
+
+def test_a_span_with_such_states_spoils_only_who_reads_it(
+    backend: EmbeddedBackend, broken: Any
+) -> None:
+    spoilt = Span((50, 51, BAD, 52), Role.NONE, Reuse.INDEPENDENT, keep=1)
+    prompts = [(*plain(*COMMON), spoilt, Span((9,), Role.NONE)), plain(*COMMON, 90)]
+    bad, good = answers_of(backend, prompts, GREEDY)
+    assert bad.finish is Finish.ERROR
+    assert good.tokens == stock_answer(broken, (*COMMON, 90), 3)

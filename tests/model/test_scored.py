@@ -350,10 +350,10 @@ class Host:
 
 
 def label_tokens() -> int:
-    """Tokens that weighing the label_tokens takes."""
-    label_tokens = Request(0, np.zeros(1, np.int32), 1, rules=Rules(END, LABELS), scored=True).trie
-    assert label_tokens is not None
-    return label_tokens.tokens
+    """Tokens that weighing the labels takes."""
+    trie = Request(0, np.zeros(1, np.int32), 1, rules=Rules(END, LABELS), scored=True).trie
+    assert trie is not None
+    return trie.tokens
 
 
 @quick_of(ARCHITECTURES, "llama", "gemma3", "gpt2", "bloom")
