@@ -7,10 +7,10 @@ import re
 import pyarrow as pa
 import pytest
 
-from relquery.connection import Connection, connect
+from relquery.connection import Connection
 from relquery.report import Report
 from relquery.sql.result import Result
-from tests.sql.conftest import SETUP, fails_for_dune
+from tests.sql.conftest import fails_for_dune, opened
 from tests.sql.fakes import FakeBackend
 
 
@@ -59,8 +59,7 @@ def test_a_notebook_needs_nothing_from_elsewhere(result: Result) -> None:
 
 @pytest.mark.filterwarnings("ignore::relquery.errors.PartialResultWarning")
 def test_a_cell_without_a_value_says_why_on_hover_and_others_do_not() -> None:
-    with connect(FakeBackend(fails_for_dune), ledger=None) as con:
-        con.database.execute(SETUP)
+    with opened(FakeBackend(fails_for_dune)) as con:
         result = con.sql("SELECT title, stars, LLM('up', title) AS u FROM films ORDER BY id DESC")
     assert result.reasons == {(0, 2): "out of spice"}
     html = result._repr_html_()
@@ -68,27 +67,6 @@ def test_a_cell_without_a_value_says_why_on_hover_and_others_do_not() -> None:
     assert '<span class="bad" title="out of spice">NULL</span>' in html
     assert "<li>projection 1, row 5: out of spice</li>" in html
     assert "5 calls, " in html
-
-
-@pytest.mark.filterwarnings("ignore::relquery.errors.PartialResultWarning")
-@pytest.mark.parametrize(
-    ("query", "marked"),
-    [
-        ("SELECT LLM('len', LLM('up', title)) FROM films WHERE id > 3", {(2, 0): "out of spice"}),
-        ("SELECT title, LLM('up', title) FROM films ORDER BY ALL", {(4, 1): "out of spice"}),
-        ("SELECT LLM('up', title) FROM films ORDER BY id DESC LIMIT 1", {(0, 0): "out of spice"}),
-        ("SELECT DISTINCT LLM('up', title) FROM films", {}),
-        ("SELECT count(LLM('up', title)) FROM films", {}),
-        ("SELECT id FROM films WHERE LLM('up', title) <> 'x'", {}),
-        ("SELECT * FROM (SELECT LLM('up', title) FROM films)", {}),
-    ],
-)
-def test_reasons_are_those_of_the_cells_that_read_a_failed_answer(
-    query: str, marked: dict[tuple[int, int], str]
-) -> None:
-    with connect(FakeBackend(fails_for_dune), ledger=None) as con:
-        con.database.execute(SETUP)
-        assert con.sql(query).reasons == marked
 
 
 def test_the_logger_names_each_stage(con: Connection, caplog: pytest.LogCaptureFixture) -> None:

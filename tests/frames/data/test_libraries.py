@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from pathlib import Path
 from typing import Any
 
@@ -152,10 +151,8 @@ def test_two_frames_over_one_table_are_registered_once_and_forgotten_with_the_la
     assert first.sql() == second.sql() == 'SELECT *\nFROM "frame_2"'
     assert "frame_2" in con.tables()
     del first
-    gc.collect()
     assert second.collect()["n"].tolist() == [1, 2]
     del second
-    gc.collect()
     frame([{"x": 1}], con).sql()
     assert con.tables()["frame_2"] == ["x"]
     assert con.tables()["frame_1"] == ["mine"]

@@ -16,7 +16,7 @@ from relquery.config import Order
 from relquery.connection import Connection, connect
 from relquery.errors import PartialResultWarning, QueryError
 from relquery.prompt import Prompt, Reuse
-from tests.sql.conftest import SETUP, upper_or_length
+from tests.sql.conftest import SETUP, opened, upper_or_length
 from tests.sql.fakes import FakeBackend, text_of
 
 ORDERS: list[Order] = ["original", "fixed", "ggr", "tree"]
@@ -147,8 +147,7 @@ def test_the_items_of_a_row_error_are_a_list(con: Connection) -> None:
 
 def test_each_passage_of_a_module_is_a_span_of_its_own() -> None:
     backend = FakeBackend(upper_or_length, has_modules=True)
-    with connect(backend, ledger=None) as con:
-        con.database.execute(SETUP)
+    with opened(backend) as con:
         for order in ORDERS:
             query = "SELECT LLM('q', MODULE(BAG(tags)), id) FROM films WHERE id IN (1, 2)"
             con.sql(query, order=order)

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from relquery.connection import Connection, connect
+from relquery.connection import Connection
 from relquery.errors import ConfigError
 from relquery.prompt import Answer, Finish, Role, Span
 from relquery.report import Report
 from relquery.sql.page.bars import bars
 from relquery.sql.page.page import page
 from relquery.sql.record.recording import Recording, Sent, StageRecord
-from tests.sql.conftest import SETUP, fails_for_dune
+from tests.sql.conftest import fails_for_dune, opened
 from tests.sql.fakes import FakeBackend
 
 VOID = {"meta", "progress"}
@@ -61,8 +61,7 @@ def with_one(one: Sent) -> str:
 @pytest.mark.filterwarnings("ignore::relquery.errors.PartialResultWarning")
 def test_a_run_is_written_to_one_page(tmp_path: Path) -> None:
     path = tmp_path / "run.html"
-    with connect(FakeBackend(fails_for_dune), ledger=None) as con:
-        con.database.execute(SETUP)
+    with opened(FakeBackend(fails_for_dune)) as con:
         con.sql("SELECT LLM('up', title) AS loud FROM films", record=True).write_html(path)
     text = well_formed(path.read_text(encoding="utf-8"))
     assert "SELECT LLM(&#x27;up&#x27;, title) AS loud FROM films" in text

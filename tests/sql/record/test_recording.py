@@ -6,22 +6,22 @@ from collections.abc import Iterator
 
 import pytest
 
-from relquery.connection import Connection, connect
+from relquery.connection import Connection
 from relquery.errors import ConfigError
 from relquery.prompt import Answer, Finish, Role, Span
 from relquery.sql.record.recording import StageRecord
 from relquery.sql.record.reuse import reused_characters
-from tests.sql.conftest import SETUP
+from tests.sql.conftest import opened, upper_or_length
+from tests.sql.explain.readers import Reader
 from tests.sql.fakes import FakeBackend
 
 QUERY = "SELECT LLM('up', title, genre) FROM films WHERE LLM('yes', id, title) = 'Yes'"
-MODEL = "random:layers=1,hidden=64,heads=1"
 
 
 @pytest.fixture(scope="module")
 def local() -> Iterator[Connection]:
-    with connect(MODEL, ledger=None, max_num_seqs=1) as con:
-        con.database.execute(SETUP)
+    """With a tokenizer and a prefix cache that count as those of the local engine do."""
+    with opened(Reader(upper_or_length)) as con:
         yield con
 
 
@@ -39,7 +39,7 @@ def test_prompts_are_those_that_were_sent(con: Connection, backend: FakeBackend)
 
 
 def test_counts_of_all_prompts_add_up_to_the_report(local: Connection) -> None:
-    result = local.sql(QUERY.replace("= 'Yes'", "<> ''"), record=2, labels=["Yes", "No"])
+    result = local.sql(QUERY.replace("= 'Yes'", "<> ''"), record=2)
     assert result.recording is not None
     for stage in result.report.stages:
         record = result.recording.stages[stage.name]
@@ -50,7 +50,7 @@ def test_counts_of_all_prompts_add_up_to_the_report(local: Connection) -> None:
 
 def test_what_is_marked_as_reused_is_what_an_earlier_prompt_begins_with(local: Connection) -> None:
     query = "SELECT LLM('What?', title, genre, stars) FROM films"
-    result = local.sql(query, record=True, labels=["Yes", "No"])
+    result = local.sql(query, record=True)
     assert result.recording is not None
     (record,) = result.recording.stages.values()
     sent = [one for _, one in sorted(record.full.items())]
@@ -72,8 +72,7 @@ def test_without_a_tokenizer_the_part_is_estimated(backend: FakeBackend) -> None
 
 
 def test_answers_of_the_ledger_are_not_sent(backend: FakeBackend) -> None:
-    with connect(backend) as con:
-        con.database.execute(SETUP)
+    with opened(backend, ledger=":memory:") as con:
         assert con.sql(QUERY).recording is None  # unless asked for
         recording = con.sql(QUERY, record=True).recording
     assert recording is not None
@@ -95,8 +94,7 @@ def test_record_is_a_boolean_or_a_number(con: Connection) -> None:
 
 
 def test_calls_about_groups_are_recorded() -> None:
-    with connect(FakeBackend(lambda query, fields: "x")) as con:
-        con.database.execute(SETUP)
+    with opened(FakeBackend(lambda query, fields: "x")) as con:
         query = "SELECT genre, AI_AGG('all', title) FROM films GROUP BY genre"
         found = con.sql(query, record=True)
     assert found.recording is not None
