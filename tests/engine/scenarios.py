@@ -70,7 +70,7 @@ class Scenario(NamedTuple):
                     expected = expected_output(request, answer)
                     whole = len(request.output) == len(expected)
                     assert request.output == expected[: len(request.output)]
-                    assert not request.scored or fsum(map(exp, request.scores)) == pytest.approx(1)
+                    assert fsum(map(exp, request.scores or (0.0,))) == pytest.approx(1)
                     assert whole or request.length == harness.engine.capacity + 1
 
 

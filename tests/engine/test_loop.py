@@ -14,7 +14,7 @@ import pytest
 
 from relquery.config import EngineConfig
 from relquery.engine import clock as clock_module
-from relquery.engine.clock import PacedClock, RealClock, VirtualClock
+from relquery.engine.clock import PacedClock, VirtualClock
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import Chunk, Segment, SimulatedExecutor
 from relquery.engine.loop import Loop
@@ -270,17 +270,8 @@ def test_the_virtual_clock_moves_only_when_told_to() -> None:
     clock.advance(1.5)
     clock.advance(0)
     assert clock.now() == 1.5
-
-
-def test_the_virtual_clock_does_not_go_back() -> None:
     with pytest.raises(ValueError, match="cannot go back"):
         VirtualClock().advance(-0.1)
-
-
-def test_the_real_clock_never_decreases() -> None:
-    clock = RealClock()
-    times = [clock.now() for _ in range(100)]
-    assert times == sorted(times)
 
 
 # ---- paced

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from copy import deepcopy
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from relquery.arrays import TokenIds
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.config import EngineConfig
 from relquery.engine.executor import Chunk, Drawn, Segment
 from relquery.engine.request.request import Draw, Request
-from relquery.engine.request.rules import Rules
 from relquery.model.attention.batch import PackedBatch
 from relquery.model.forward.stock import Forward
-from relquery.model.networks.load import LoadedModel, load, prepare
+from relquery.model.networks.load import LoadedModel, prepare
 from relquery.model.networks.random import byte_tokenizer
 from relquery.model.torch_executor import TorchExecutor
 from relquery.prompt import Answer, Compared, Finish, Prompt, Reuse, Role, Sampling, Span
@@ -129,50 +126,6 @@ def test_sampled_output_depends_on_the_seed_and_not_on_the_batch() -> None:
     assert sampled(1, max_num_batched_tokens=9, block_size=1) == first
     assert sampled(1, prefix_caching=False, cache_tokens=96, block_size=4) == first
     assert sampled(2) != first
-
-
-# ---- real weights
-
-STORIES = [
-    "Once upon a time, there was a little girl named Lily. She loved to play",
-    "Once upon a time, there was a little girl named Lily. She had a dog",
-    "Once upon a time, there was a little girl named Lily. One day, her mom said",
-    "Once upon a time, there was a big",
-    "Tom and his friend went to the park. They saw",
-]
-
-
-REAL: dict[str, dict[str, Any]] = {
-    "preemption": {"block_size": 4, "cache_tokens": 160},
-    "defaults": {},
-    "no reuse": {"prefix_caching": False, "segment_sharing": False},
-    "chunked": {"block_size": 4, "max_num_batched_tokens": 24},
-    "one at a time": {"max_num_seqs": 1, "block_size": 1},
-}
-
-
-@pytest.mark.data
-@quick_of(REAL, "preemption")
-def test_real_weights_tell_the_same_stories(
-    stories: Path, told: tuple[list[TokenIds], list[list[int]]], name: str
-) -> None:
-    prompts, expected = told
-    model = load(str(stories), device="cpu")
-    requests = [Request(i, prompt, 60, rules=Rules(model.end)) for i, prompt in enumerate(prompts)]
-    list(finished(engine_of(model, **REAL[name]), requests))
-    assert [request.output for request in requests] == expected
-
-
-@pytest.fixture(scope="module")
-def told(stories: Path) -> tuple[list[TokenIds], list[list[int]]]:
-    """Prompts and the stock network's continuation, without the end token."""
-    network = AutoModelForCausalLM.from_pretrained(stories, dtype=torch.float32)
-    network.generation_config.pad_token_id = 0
-    tokenizer = AutoTokenizer.from_pretrained(stories)
-    prompts = [np.array(tokenizer.encode(text), dtype=np.int32) for text in STORIES]
-    outputs = [generated(network, prompt, 60) for prompt in prompts]
-    end = network.generation_config.eos_token_id
-    return prompts, [output[: -1 if output[-1] == end else None] for output in outputs]
 
 
 # ---- the executor: chunks in, drawn tokens out

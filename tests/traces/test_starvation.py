@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +14,7 @@ from relquery.engine.scheduling.policies.jobs.priority import Fairness
 from relquery.traces.serve import Outcome
 from relquery.traces.simulate import Run, approximate_tokens, simulate
 from relquery.traces.trace import TracedQuery
-from tests.engine.harness import Harness, for_each, latency_of
+from tests.engine.harness import for_each
 
 COST = LinearCost(1e-3, 0.01, 1e-3, 0.03)
 LIMITS = EngineConfig(
@@ -118,27 +117,6 @@ def test_what_has_been_begun_is_protected_like_what_has_not(name: PolicyName) ->
     bound = 8 * 0.1 + 4 * BATCH
     assert computed(0.1) <= bound
     assert computed(None) > 1.5 * bound
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", PRIORITIES)
-@pytest.mark.parametrize("every", [1, 3])
-def test_short_ones_that_starve_do_not_drive_a_long_one_out(name: PolicyName, every: int) -> None:
-    """Two seats, one long relQuery; short ones come faster than they can be served, or not."""
-
-    def finished(threshold: float | None) -> float:
-        policy = make_policy(name, Settings(COST, Fairness(threshold)))
-        harness = Harness(policy=policy, block_size=4, cache_tokens=2000, max_num_seqs=2)
-        long, step = harness.submit_rows(0, 8, 50, 12), 0
-        while long.open:
-            if step < 400 and step % every == 0:
-                harness.submit_rows(step + 1, 1, 8, 2)
-            harness.step()
-            harness.executor.clock.advance(0.05)
-            step += 1
-        return latency_of(long).total
-
-    assert finished(0.2) <= 1.1 * finished(None)
 
 
 # ---- long jobs

@@ -174,15 +174,11 @@ def test_branches_are_the_places_at_which_labels_part(
         assert request.rules.forced(place) is not None
 
 
-def test_labels_of_one_token_cost_none_beside_the_prompt() -> None:
-    trie = LabelTrie([(1,), (2,), (3,)], {END})
-    assert (len(trie.branches), trie.tokens) == (1, 0)
-
-
 def test_what_labels_have_in_common_is_computed_once_and_their_ends_not_at_all() -> None:
     trie = LabelTrie([(1, 2, 3, 4, 5), (1, 2, 3, 6, 7), (1, 2, 8, 9)], {END})
     assert [branch.stretch for branch in trie.branches] == [(1, 2), (3,)]
     assert [branch.depth for branch in trie.branches] == [2, 3]
+    assert LabelTrie([(1,), (2,), (3,)], {END}).tokens == 0
 
 
 @for_each("normalization", ["joint", "branch"])

@@ -30,10 +30,6 @@ def test_tokens_are_those_of_prompt_and_output_in_a_row(start: int, stop: int) -
     assert tokens.dtype.name == "int32"
 
 
-def test_length_counts_prompt_and_output() -> None:
-    assert request(10, 11).length == 7
-
-
 def test_keys_are_the_chain_of_prompt_and_output() -> None:
     one = request(10, 11, 12, 13, 14)
     expected = chain_keys(one.tokens(0, 0, 9), 3, ROOT)

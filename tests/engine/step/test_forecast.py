@@ -38,10 +38,13 @@ def loop_of(policy: PolicyName, **limits: Any) -> Loop:
     return Loop(executor, harness.config, clock, make_policy(policy, Settings(COST)), COST)
 
 
-def submit(loop: Loop, group: int, rows: int, prompt: int, limit: int) -> RelQuery:
+def submit(
+    loop: Loop, group: int, rows: int, prompt: int = 30, limit: int = 10, **declared: Any
+) -> RelQuery:
+    """Prompts of 30 tokens take 0.03 s each; a token of all answers takes 0.03 s or more."""
     for row in range(rows):
         request = Request(1000 * group + row, numbered(prompt, start=row), limit, group=group)
-        relquery = loop.submit(request)
+        relquery = loop.submit(request, declared=Declared(**declared))
     return relquery
 
 
@@ -139,33 +142,20 @@ def test_rows_that_have_not_come_are_foreseen() -> None:
 # ---- deadlines that cannot be kept
 
 
-def submitted(
-    loop: Loop, group: int, rows: int, deadline: float | None, limit: int = 10
-) -> list[Request]:
-    """Prompts of 30 tokens: 0.03 s each; a token of all answers takes 0.03 s or more."""
-    requests = [
-        Request(1000 * group + row, numbered(30, start=row), limit, group=group)
-        for row in range(rows)
-    ]
-    for request in requests:
-        loop.submit(request, declared=Declared(deadline=deadline))
-    return requests
-
-
 def experienced(policy: PolicyName) -> Loop:
     """A loop that has seen answers of their maximum length."""
     loop = loop_of(policy)
-    submitted(loop, 0, 2, None)
+    submit(loop, 0, 2)
     list(loop.run())
     return loop
 
 
 def accepts(loop: Loop, group: int, rows: int, deadline: float, limit: int = 10) -> bool:
-    requests = submitted(loop, group, rows, deadline, limit)
+    relquery = submit(loop, group, rows, limit=limit, deadline=deadline)
     try:
-        loop.check_deadline(loop.relqueries[group])
+        loop.check_deadline(relquery)
     except DeadlineError:
-        for request in requests:
+        for request in list(relquery.waiting):
             loop.withdraw(request)
         return False
     return True
@@ -188,7 +178,7 @@ def test_what_can_be_in_time_by_itself_is_accepted_and_otherwise_refused(
 @for_each("policy, accepted", [("fcfs", False), ("shortest", True), ("static", True)])
 def test_the_order_of_the_policy_decides(policy: PolicyName, accepted: bool) -> None:
     loop = experienced(policy)
-    submitted(loop, 1, 60, None)  # 2.1 s
+    submit(loop, 1, 60)  # 2.1 s
     assert accepts(loop, 2, 5, 1.0) == accepted
     assert accepts(loop, 3, 70, 4.0) == accepted  # the largest, but it will be pressed
     assert len(loop.relqueries) == 1 + 2 * accepted

@@ -25,7 +25,12 @@ from tests.engine.test_scored import PROMPTS
 COST = LinearCost(1e-3, 0.01, 1e-3, 0.03)
 
 
-SMALL = {"cache_tokens": 16, "host_tokens": 80, "max_num_batched_tokens": 16, "max_input": 64}
+SMALL: dict[str, Any] = {
+    "cache_tokens": 16,
+    "host_tokens": 80,
+    "max_num_batched_tokens": 16,
+    "max_input": 64,
+}
 """Four blocks on the device, 20 on the host."""
 
 

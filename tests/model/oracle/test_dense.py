@@ -55,14 +55,6 @@ def test_positions_count_the_tokens_of_nested_chains() -> None:
     same(logits[7:], expected.logits[0])
 
 
-def test_relative_positions_leave_a_nested_chain_as_it_is_elsewhere() -> None:
-    span = some_tokens(20)
-    for name in ("llama", "gemma3", "bloom"):
-        network = build(name)
-        moved = dense_logits(network, (some_tokens(50, 1), (span,)))[50:]
-        torch.testing.assert_close(moved, plain_logits(network, span), rtol=1e-3, atol=1e-3)
-
-
 def test_masks_of_nested_chains() -> None:
     a = np.arange(1, dtype=np.int32)
     chain = (a, (a, (a,), a), a)

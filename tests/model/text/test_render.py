@@ -70,7 +70,7 @@ def metaspace() -> PreTrainedTokenizerBase:
     return _train(tokenizer, decoders.Metaspace(), [chr(c) for c in range(32, 127)] + ["\n"])
 
 
-def _train(tokenizer: Tokenizer, decoder: object, alphabet: list[str]) -> PreTrainedTokenizerBase:
+def _train(tokenizer: Tokenizer, decoder: Any, alphabet: list[str]) -> PreTrainedTokenizerBase:
     tokenizer.decoder = decoder
     special = ["<unk>", "<|end|>"]
     trainer = trainers.BpeTrainer(
@@ -97,7 +97,7 @@ def renderer(name: str, template: str | None = None) -> Renderer:
     return Renderer(tokenizer)
 
 
-def row(fields: dict[str, object]) -> Prompt:
+def row(fields: Any) -> Prompt:
     """A row's prompt as the SQL layer builds it."""
     items = [f"{json.dumps(k)}: {json.dumps(v, ensure_ascii=False)}" for k, v in fields.items()]
     pieces = [item + ",\n" for item in items[:-1]] + items[-1:]
@@ -124,7 +124,7 @@ def texts_of(prompt: Prompt) -> list[dict[str, str]]:
     return found
 
 
-def flat_tokens(chain: Chain) -> list[int]:
+def flat_tokens(chain: Any) -> list[int]:
     return [
         token
         for part in chain.parts
@@ -256,7 +256,7 @@ def test_a_nest_is_a_chain_with_chains_in_it() -> None:
     parts = (Span('"a": "x",\n'), Span('"b"\n'), deep, Span("Last."))
     (chain,) = chains_of(one, Span("Ask."), Span(Nest(parts), reuse=INDEPENDENT), Span("End."))
 
-    def shape(chain: Chain) -> list[Any]:
+    def shape(chain: Any) -> list[Any]:
         """Runs of tokens as text, chains as lists."""
         shapes: list[Any] = []
         for part in chain.parts:
@@ -288,13 +288,14 @@ def test_what_has_a_given_position_is_tokenised_by_itself() -> None:
     one = renderer("gpt2", CHAT)
     passage = Span("A passage", reuse=INDEPENDENT, position=40)
     (chain,) = one.render([(Span("some "), Span("words", position=30), passage, Span(" more"))])
-    first, second = (at for at, part in enumerate(chain.parts) if isinstance(part, At))
-    assert [chain.parts[at] for at in (first, second)] == [At(30), At(40)]
-    before = [token for part in chain.parts[:first] for token in part.tolist()]
+    parts: Any = chain.parts
+    first, second = (at for at, part in enumerate(parts) if isinstance(part, At))
+    assert [parts[at] for at in (first, second)] == [At(30), At(40)]
+    before = [token for part in parts[:first] for token in part.tolist()]
     assert tuple(before[-len(one.encode("some ")) :]) == one.encode("some ")
-    (middle,) = chain.parts[first + 1 : second]
+    (middle,) = parts[first + 1 : second]
     assert tuple(middle.tolist()) == one.encode("words")
-    assert flat_tokens(chain.parts[second + 1]) == list(one.encode("A passage"))
+    assert flat_tokens(parts[second + 1]) == list(one.encode("A passage"))
     nest = Span(Nest((Span("a"), Span("b", position=9))), reuse=INDEPENDENT, position=5)
     (outer,) = one.render([(nest, Span("c"))])
     (inner,) = [part for part in outer.parts if isinstance(part, Chain)]
