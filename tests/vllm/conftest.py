@@ -1,28 +1,21 @@
-"""A stand-in for vLLM with the pinned signatures, since vLLM itself is not installed in CI."""
+"""`import vllm` gives the stand-in here, since vLLM itself is not installed in CI."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-_OURS = ("relquery.vllm.scheduler", "relquery.vllm.spans.connector", "relquery.vllm.spans.requests")
-STUBS = Path(__file__).parent / "stubs"
+from tests.vllm import fake
+
+with pytest.MonkeyPatch.context() as patch:  # so that tests can import the plug-in as usual
+    fake.install(patch)
+    import relquery.vllm.scheduler
+    import relquery.vllm.spans.connector  # noqa: F401
 
 
-@pytest.fixture(scope="module")
-def stubs() -> Iterator[None]:
-    """`import vllm` gives the stand-in."""
+@pytest.fixture(scope="module", autouse=True)
+def stand_in() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(STUBS))
-        _forget()
+        fake.install(patch)
         yield
-        _forget()
-
-
-def _forget() -> None:
-    for name in [*sys.modules]:
-        if name == "vllm" or name.startswith("vllm.") or name in _OURS:
-            del sys.modules[name]

@@ -9,39 +9,26 @@ from typing import Any
 import pytest
 
 from relquery.vllm import contract
-from relquery.vllm.contract import (
-    MovedError,
-    check_code,
-    check_request,
-    check_scheduler,
-    check_spans,
-    check_worker,
-)
+from relquery.vllm.contract import MovedError, check_code, check_request, check_scheduler
 from tests.engine.harness import for_each
+from tests.vllm.fake import Scheduler
 from tests.vllm.test_scheduler import request, scheduler
 
-pytestmark = pytest.mark.usefixtures("stubs")
 SOURCE = Path(contract.__file__).parent
 IN_PROCESS = SOURCE.parent / "backends" / "in_process.py"
 
 
 def test_the_pinned_signatures_hold() -> None:
     check_code()
-    check_spans()
-    check_worker()
-    served = scheduler("fcfs")
-    check_scheduler(served)
+    contract.check_spans()
+    contract.check_worker()
+    check_scheduler(scheduler("fcfs"))
     check_request(request("r", [1], 1))
 
 
 def test_every_name_that_is_imported_is_in_the_list() -> None:
-    listed = [
-        *contract.FUNCTIONS,
-        *contract.NAMES,
-        *contract.OF_SPANS,
-        *contract.NAMES_OF_SPANS,
-        *contract.OF_WORKER,
-    ]
+    listed = [*contract.FUNCTIONS, *contract.NAMES, *contract.OF_SPANS]
+    listed += [*contract.NAMES_OF_SPANS, *contract.OF_WORKER]
     for path in (*SOURCE.rglob("*.py"), IN_PROCESS):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("vllm"):
@@ -51,8 +38,6 @@ def test_every_name_that_is_imported_is_in_the_list() -> None:
 
 
 def test_what_has_moved_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    from vllm.v1.core.sched.scheduler import Scheduler
-
     monkeypatch.delattr(Scheduler, "_preempt_request")
     monkeypatch.setattr(Scheduler, "schedule", lambda self, throttle: None)
     with pytest.raises(MovedError, match=r"vLLM 0\.32") as error:

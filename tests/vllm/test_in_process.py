@@ -14,13 +14,14 @@ import pytest
 from relquery.backends.load import load
 from relquery.errors import ConfigError, MissingExtraError, ModelError
 from relquery.prompt import Answer, Finish, Prompt, Reuse, Role, Sampling, Span
+from tests.vllm.fake import logprob
 
 LABELS = ("Yes", "No", "Not", "Nothing", "Yesterday")
 SCORED = Sampling(labels=LABELS, max_tokens=1, scored=True)
 
 
 @pytest.fixture
-def backend(stubs: None) -> Iterator[Any]:
+def backend() -> Iterator[Any]:
     with closing(load("vllm:tiny")) as backend:
         yield backend
 
@@ -84,8 +85,6 @@ def test_settings_that_no_request_can_have_are_refused_before_the_first(backend:
 
 def _oracle(text: str) -> dict[str, float]:
     """Log-probability of each label: at each place among the tokens that some label has there."""
-    from vllm.v1.engine.llm_engine import logprob
-
     start = [1, *map(ord, f"Be brief.\n\n{text}\n\n")]
     whole = [[*map(ord, label), 0] for label in LABELS]
     found = {}
@@ -133,7 +132,7 @@ def test_a_prompt_that_cannot_be_served_is_an_error_of_its_own(backend: Any) -> 
     assert found[2].text == "FINE"
 
 
-def test_what_vllm_does_not_know_is_refused(stubs: None) -> None:
+def test_what_vllm_does_not_know_is_refused() -> None:
     with pytest.raises(ConfigError, match="nonsense"):
         load("vllm:tiny", nonsense=1)
     with pytest.raises(ModelError, match="nowhere"):

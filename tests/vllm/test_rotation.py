@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,17 +10,17 @@ import pytest
 import torch
 
 from relquery.errors import ConfigError
+from relquery.vllm.spans.connector import SpanConnector
+from relquery.vllm.spans.requests import Copies
 from relquery.vllm.spans.rotation import Copier, Rotary, key_places
 from tests.engine.harness import for_each
+from tests.vllm.fake import _ROPE_DICT, KVConnectorRole, RotaryEmbedding
 from tests.vllm.test_spans import cache, config
 
-pytestmark = pytest.mark.usefixtures("stubs")
 HEADS, SIZE, BLOCK = 3, 16, 32
 
 
 def embedding(width: int = SIZE, is_neox: bool = True, scale: float = 1.0) -> Any:
-    from vllm.model_executor.layers.rotary_embedding import RotaryEmbedding
-
     return RotaryEmbedding(width, 4_096, 10_000.0, is_neox, scale)
 
 
@@ -55,21 +56,13 @@ def test_positions_that_are_no_rotation_are_refused() -> None:
         Rotary.of(embedding(scale=1.2))
 
 
-def plain(keys: torch.Tensor) -> torch.Tensor:
-    """(block, heads, size) as rows of a block, next to the values."""
-    return keys.transpose(0, 1).flatten(1)
-
-
-def transposed(keys: torch.Tensor) -> torch.Tensor:
-    return keys.permute(1, 2, 0).flatten(1)
-
-
-def packed(keys: torch.Tensor) -> torch.Tensor:
-    """Pairs of elements beside each other, as matrix units want them."""
-    return keys.view(BLOCK, HEADS, SIZE // 2, 2).permute(1, 2, 0, 3).flatten(1)
-
-
-FORMS = {"plain": plain, "transposed": transposed, "packed": packed}
+FORMS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "plain": lambda keys: keys.transpose(0, 1).flatten(1),
+    "transposed": lambda keys: keys.permute(1, 2, 0).flatten(1),
+    # Pairs of elements beside each other, as matrix units want them.
+    "packed": lambda keys: keys.view(BLOCK, HEADS, SIZE // 2, 2).permute(1, 2, 0, 3).flatten(1),
+}
+"""(block, heads, size) as rows of a block, next to the values."""
 
 
 class Layer:
@@ -78,25 +71,26 @@ class Layer:
 
     def __init__(self, form: str, dtype: torch.dtype, is_strided: bool = False) -> None:
         self.form = FORMS[form]
-        shape = (9, HEADS, BLOCK, 2 * SIZE)
-        if is_strided:
-            self.cache = torch.zeros(HEADS, 9, BLOCK, 2 * SIZE, dtype=dtype).transpose(0, 1)
-        else:
-            self.cache = torch.zeros(shape, dtype=dtype)
+        outer = (HEADS, 9) if is_strided else (9, HEADS)
+        made = torch.zeros(*outer, BLOCK, 2 * SIZE, dtype=dtype)
+        self.cache = made.transpose(0, 1) if is_strided else made
         self.impl = self
 
     def do_kv_cache_update(
         self, layer: Any, key: torch.Tensor, value: torch.Tensor, kv_cache: Any, slots: Any
     ) -> None:
         assert layer is self
-        for start in range(0, len(slots), BLOCK):
-            block = int(slots[start]) // BLOCK
-            assert slots[start : start + BLOCK].tolist() == [
-                *range(block * BLOCK, (block + 1) * BLOCK)
-            ]
-            keys = self.form(key[start : start + BLOCK])
-            values = value[start : start + BLOCK].transpose(0, 1).flatten(1)
-            kv_cache[block] = torch.cat((keys, values), 1).view(HEADS, BLOCK, 2 * SIZE)
+        for at, own in enumerate(slots.split(BLOCK)):
+            keys, values = (each[at * BLOCK : (at + 1) * BLOCK] for each in (key, value))
+            block = int(own[0]) // BLOCK
+            assert own.tolist() == [*range(block * BLOCK, (block + 1) * BLOCK)]
+            rows = torch.cat((self.form(keys), values.transpose(0, 1).flatten(1)), 1)
+            kv_cache[block] = rows.view(HEADS, BLOCK, 2 * SIZE)
+
+    def write(self, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Into blocks 1 and 2."""
+        slots, dtype = torch.arange(BLOCK, 3 * BLOCK), self.cache.dtype
+        self.do_kv_cache_update(self, keys.to(dtype), values.to(dtype), self.cache, slots)
 
 
 @for_each("form", [*FORMS])
@@ -107,41 +101,29 @@ def test_blocks_are_copied_with_their_keys_moved(
 ) -> None:
     torch.manual_seed(1)
     layers = [Layer(form, dtype, is_strided) for _ in range(2)]
-    given, expected = [], []
-    by = 640
+    given, expected, by, at = [], [], 640, torch.arange(2 * BLOCK)
     for layer in layers:
         keys, values = torch.randn(2, 2 * BLOCK, HEADS, SIZE)
-        at = torch.arange(2 * BLOCK)
-        slots = torch.arange(BLOCK, 3 * BLOCK)
-        first = turned(keys, at, SIZE, True).to(dtype)
-        layer.do_kv_cache_update(layer, first, values.to(dtype), layer.cache, slots)
+        layer.write(turned(keys, at, SIZE, True), values)
         given.append(layer.cache.clone())
         after = Layer(form, dtype, is_strided)
-        after.do_kv_cache_update(
-            after, turned(keys, at + by, SIZE, True).to(dtype), values.to(dtype), after.cache, slots
-        )
+        after.write(turned(keys, at + by, SIZE, True), values)
         expected.append(after.cache)
+    first = layers[0]
     places = key_places(
-        layers[0].cache, HEADS, SIZE, BLOCK,
-        lambda *to: layers[0].do_kv_cache_update(layers[0], *to),
-    )  # fmt: skip
+        first.cache, HEADS, SIZE, BLOCK, lambda *to: first.do_kv_cache_update(first, *to)
+    )
     copier = Copier([layer.cache for layer in layers], Rotary.of(embedding()), places)
     copier.copy([1, 2], [7, 5], [by, by])
     tolerance = 2e-4 if dtype == torch.float32 else 0.05
     for layer, before, wanted in zip(layers, given, expected, strict=True):
         found = layer.cache
-        assert torch.allclose(found[7].float(), wanted[1].float(), atol=tolerance)
-        assert torch.allclose(found[5].float(), wanted[2].float(), atol=tolerance)
+        assert torch.allclose(found[[7, 5]].float(), wanted[[1, 2]].float(), atol=tolerance)
         untouched = [0, 1, 2, 3, 4, 6, 8]
         assert torch.equal(found[untouched], before[untouched])
 
 
 def worker(layer: Layer, embeddings: list[Any], **of_model: Any) -> Any:
-    from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole
-    from vllm.model_executor.layers.rotary_embedding import _ROPE_DICT
-
-    from relquery.vllm.spans import SpanConnector
-
     _ROPE_DICT.clear()
     _ROPE_DICT.update({(at,): each for at, each in enumerate(embeddings)})
     settings = config()
@@ -152,8 +134,6 @@ def worker(layer: Layer, embeddings: list[Any], **of_model: Any) -> Any:
 
 
 def test_a_worker_copies_what_the_scheduler_says() -> None:
-    from relquery.vllm.spans.requests import Copies
-
     layer = Layer("transposed", torch.float32)
     shared = embedding()
     connector = worker(layer, [shared, shared])
@@ -179,6 +159,6 @@ def test_models_whose_keys_cannot_be_moved_are_refused() -> None:
 
 def test_a_form_that_loses_keys_is_refused() -> None:
     layer = Layer("plain", torch.float32)
-    layer.form = lambda keys: plain(keys) * (torch.arange(BLOCK * SIZE) > 3)
+    layer.form = lambda keys: FORMS["plain"](keys) * (torch.arange(BLOCK * SIZE) > 3)
     with pytest.raises(ConfigError, match="do not know"):
         worker(layer, [embedding()]).register_kv_caches({"layer": layer.cache})

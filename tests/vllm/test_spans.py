@@ -7,7 +7,7 @@ all states that it attends to, seen from itself. A rotation moves it, and what i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from importlib.metadata import entry_points
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 
 from relquery.errors import ConfigError
+from relquery.vllm.scheduler import RelServeScheduler
 from relquery.vllm.spans.composite import Composite
+from relquery.vllm.spans.connector import SpanConnector
 from tests.engine.harness import for_each
-from tests.vllm.test_scheduler import ended, few, request
+from tests.vllm.fake import KVConnectorFactory, KVConnectorRole, RequestStatus
+from tests.vllm.test_scheduler import BLOCK, ended, few, request
 
-pytestmark = pytest.mark.usefixtures("stubs")
-BLOCK = 4
 State = tuple[int, int, int]
 """Token, position, and what it attends to."""
 
@@ -32,13 +33,12 @@ def state(token: int, position: int, seen: Sequence[State]) -> State:
 def dense(tokens: Sequence[int], spans: Sequence[int]) -> list[State]:
     """The states of a prompt that begins with spans of these lengths."""
     found: list[State] = []
-    start = 0
     for length in spans:
+        start = len(found)
         for at in range(start, start + length):
             found.append(state(tokens[at], at, found[start:at]))
-        start += length
-    for at in range(start, len(tokens)):
-        found.append(state(tokens[at], at, found[:at]))
+    for at in range(len(found), len(tokens)):
+        found.append(state(tokens[at], at, found))
     return found
 
 
@@ -57,14 +57,8 @@ class Server:
     def __init__(
         self, policy: str = "fcfs", blocks: int = 60, share: float = 0.5, seats: int = 4
     ) -> None:
-        from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole
-
-        from relquery.vllm import RelServeScheduler
-        from relquery.vllm.spans import SpanConnector
-
-        self.scheduler = RelServeScheduler(
-            {"relquery": {"policy": policy}}, blocks, BLOCK, 64, seats
-        )
+        settings = {"relquery": {"policy": policy}}
+        self.scheduler: Any = RelServeScheduler(settings, blocks, BLOCK, 64, seats)
         given = config(share=share), KVConnectorRole.SCHEDULER, cache(blocks)
         self.scheduler.connector = self.connector = SpanConnector(*given)
         self.connector.bind_gpu_block_pool(self.pool)
@@ -100,6 +94,14 @@ class Server:
                 return
             self.step()
         raise AssertionError("no end is in sight")
+
+    def add(self, composite: Composite, length: int) -> Any:
+        """Queue a composite's spans and then itself."""
+        for at, (prompt, said) in enumerate(composite.alone()):
+            self.scheduler.add_request(request(f"s{at}", prompt, 1, **said))
+        whole = request("whole", composite.prompt, length, **composite.said)
+        self.scheduler.add_request(whole)
+        return whole
 
     def serve(self, prompt: list[int], length: int, salt: str | None = None, **said: Any) -> str:
         """The name of the status with which a request ends that is alone."""
@@ -144,24 +146,16 @@ def cache(blocks: int, kind: str = "FullAttentionSpec", **other: Any) -> Any:
     return SimpleNamespace(num_blocks=blocks, kv_cache_groups=[SimpleNamespace(kv_cache_spec=spec)])
 
 
-@lru_cache
-def texts(seed: int) -> list[tuple[int, ...]]:
-    random = Random(seed)
-    return [
-        tuple(random.randrange(9) for _ in range(random.choice([1, 3, 4, 7, 12]))) for _ in range(6)
-    ]
+def composed(*spans: Sequence[int], rest: Sequence[int] = (8, 9)) -> Composite:
+    return Composite.of(spans, rest, block=BLOCK, pad=0)
 
 
 def test_a_prompt_with_spans_has_the_states_of_a_block_diagonal_mask() -> None:
     served = Server()
-    spans = [(1, 2, 3, 4), (5, 6, 7), (1, 2, 3, 4)]
-    composite = Composite.of(spans, (8, 9), block=BLOCK, pad=0)
+    composite = composed((1, 2, 3, 4), (5, 6, 7), (1, 2, 3, 4))
     assert [len(prompt) for prompt, _ in composite.alone()] == [4, 4]
-    for at, (prompt, said) in enumerate(composite.alone()):
-        served.scheduler.add_request(request(f"s{at}", prompt, 1, **said))
-    whole = request("whole", composite.prompt, 6, **composite.said)
+    whole = served.add(composite, 6)
     plain = request("plain", composite.prompt, 6)
-    served.scheduler.add_request(whole)
     served.scheduler.add_request(plain)
     served.run()
     assert whole._output_token_ids == answer(composite.prompt, [4, 4, 4], 6)
@@ -172,12 +166,10 @@ def test_a_prompt_with_spans_has_the_states_of_a_block_diagonal_mask() -> None:
 @pytest.mark.parametrize("policy", ["fcfs", "shortest"])
 @pytest.mark.parametrize("seed", few(20))
 def test_storms_give_these_states_or_errors_and_leave_nothing(policy: str, seed: int) -> None:
-    from vllm.v1.request import RequestStatus
-
     random = Random(seed)
-    served = Server(
-        policy, random.choice([40, 60, 200]), random.choice([0.1, 0.3, 0.6]), random.choice([2, 8])
-    )
+    blocks, share = random.choice([40, 60, 200]), random.choice([0.1, 0.3, 0.6])
+    served = Server(policy, blocks, share, random.choice([2, 8]))
+    texts = [random.choices(range(9), k=random.choice([1, 3, 4, 7, 12])) for _ in range(6)]
     expected: dict[str, list[int]] = {}
     requests: dict[str, Any] = {}
     cancelled: set[str] = set()
@@ -189,9 +181,8 @@ def test_storms_give_these_states_or_errors_and_leave_nothing(policy: str, seed:
 
     for number in range(300):
         if random.random() < 0.3 and len(served.scheduler.requests) < 30:
-            spans = random.choices(texts(seed), k=random.randint(1, 4))
-            rest = [random.randrange(9) for _ in range(random.randint(1, 6))]
-            composite = Composite.of(spans, rest, block=BLOCK, pad=0)
+            rest = random.choices(range(9), k=random.randint(1, 6))
+            composite = composed(*random.choices(texts, k=random.randint(1, 4)), rest=rest)
             lengths = [len(span) for span in composite.spans]
             if random.random() < 0.9:  # otherwise some may be missing
                 for at, (prompt, said) in enumerate(composite.alone()):
@@ -205,20 +196,17 @@ def test_storms_give_these_states_or_errors_and_leave_nothing(policy: str, seed:
             served.scheduler.finish_requests(name, RequestStatus.FINISHED_ABORTED)
         served.step()
     served.run()
-    failed = {
-        name for name, each in requests.items() if each.status == RequestStatus.FINISHED_ERROR
-    }
+    error = RequestStatus.FINISHED_ERROR
+    failed = {name for name, each in requests.items() if each.status == error}
     assert all(name.startswith("c") for name in failed)
     given = {name for name in requests if name.startswith("c")} - failed - cancelled
     assert len(given) > 10
     for name, each in requests.items():
         if name not in failed | cancelled:
             assert each._output_token_ids == expected[name], name
-    connector, pool = served.connector, served.pool
-    assert not connector.requests.computing
-    assert not connector.requests.spans
-    assert not connector.requests.prompts
-    assert pool.get_num_free_blocks() == pool.num_gpu_blocks - connector.requests.pinned.held
+    kept, pool = served.connector.requests, served.pool
+    assert (len(kept.computing), len(kept.spans), len(kept.prompts)) == (0, 0, 0)
+    assert pool.get_num_free_blocks() == pool.num_gpu_blocks - kept.pinned.held
     assert pool.reset_prefix_cache()
     assert pool.get_num_free_blocks() == pool.num_gpu_blocks
 
@@ -229,24 +217,20 @@ def test_what_is_said_wrongly_ends_with_an_error() -> None:
         assert served.serve([1, 2, 3, 4, 5], 2, relquery_spans=lengths) == "FINISHED_ERROR"
 
 
-ONE, TWO = (
-    Composite.of(spans, (8, 9), block=BLOCK, pad=0)
-    for spans in ([(1, 2, 3, 4)], [(1, 2, 3, 4), (5,)])
-)
+ONE, TWO = composed((1, 2, 3, 4)), composed((1, 2, 3, 4), (5,))
+((PROMPT, SAID),) = ONE.alone()
 
 
 def test_a_span_that_nobody_computed_ends_with_an_error_at_once() -> None:
     served = Server()
-    prompt, said = next(iter(TWO.alone()))
-    served.serve(prompt, 1, **said)
+    served.serve(PROMPT, 1, **SAID)
     assert served.serve(ONE.prompt, 2, **ONE.said) == "FINISHED_STOPPED"
     assert served.serve(TWO.prompt, 2, **TWO.said) == "FINISHED_ERROR"
 
 
 def test_resetting_the_prefix_cache_drops_spans_with_it() -> None:
     served = Server()
-    ((prompt, said),) = ONE.alone()
-    served.serve(prompt, 1, **said)
+    served.serve(PROMPT, 1, **SAID)
     assert served.pool.get_num_free_blocks() < served.pool.num_gpu_blocks
     assert served.pool.reset_prefix_cache()
     assert served.serve(ONE.prompt, 2, **ONE.said) == "FINISHED_ERROR"
@@ -254,76 +238,58 @@ def test_resetting_the_prefix_cache_drops_spans_with_it() -> None:
 
 def test_salts_share_no_spans() -> None:
     served = Server()
-    ((prompt, said),) = ONE.alone()
-    served.serve(prompt, 1, salt="a", **said)
+    served.serve(PROMPT, 1, salt="a", **SAID)
     for salt, status in (("b", "ERROR"), (None, "ERROR"), ("a", "STOPPED")):
         assert served.serve(ONE.prompt, 2, salt=salt, **ONE.said) == f"FINISHED_{status}"
 
 
 def test_asking_for_log_probabilities_of_the_prompt_is_an_error() -> None:
-    from vllm.v1.request import RequestStatus
-
     served = Server()
-    composite = Composite.of([(1, 2, 3, 4), (5, 6)], (8, 9), block=BLOCK, pad=0)
-    for at, (prompt, said) in enumerate(composite.alone()):
-        served.scheduler.add_request(request(f"s{at}", prompt, 1, **said))
-    whole = request("whole", composite.prompt, 6, **composite.said)
+    whole = request("whole", TWO.prompt, 6, **TWO.said)
     whole.skip_reading_prefix_cache, whole.sampling_params.prompt_logprobs = True, 1
+    for prompt, said in TWO.alone():
+        served.serve(prompt, 1, **said)
     served.scheduler.add_request(whole)
     served.run()
     assert whole.status == RequestStatus.FINISHED_ERROR
     assert not whole._output_token_ids
 
 
-@for_each(
-    "settings, model, message",
-    [
-        ({}, {"kind": "SlidingWindowSpec"}, "full attention"),
-        ({}, {"sliding_window": 128}, "full attention"),
-        ({}, {"dtype": SimpleNamespace(is_floating_point=True, itemsize=1)}, "quantized"),
-        ({"policy": "recompute"}, {}, "must be 'fail'"),
-        ({"share": 1.5}, {}, "share"),
-        ({"role": "kv_producer"}, {}, "kv_both"),
-        ({"shares": 0.3}, {}, "Did you mean 'share'"),
-    ],
-)
+MISFITS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({}, {"kind": "SlidingWindowSpec"}, "full attention"),
+    ({}, {"sliding_window": 128}, "full attention"),
+    ({}, {"dtype": SimpleNamespace(is_floating_point=True, itemsize=1)}, "quantized"),
+    ({"policy": "recompute"}, {}, "must be 'fail'"),
+    ({"share": 1.5}, {}, "share"),
+    ({"role": "kv_producer"}, {}, "kv_both"),
+    ({"shares": 0.3}, {}, "Did you mean 'share'"),
+]
+
+
+@for_each("settings, model, message", MISFITS)
 def test_models_that_it_does_not_fit_and_settings_that_would_mislead_are_refused(
     settings: dict[str, Any], model: dict[str, Any], message: str
 ) -> None:
-    from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole
-
-    from relquery.vllm.spans import SpanConnector
-
     with pytest.raises(ConfigError, match=message):
         SpanConnector(config(**settings), KVConnectorRole.SCHEDULER, cache(60, **model))
 
 
 def test_vllm_finds_the_connector_by_its_name() -> None:
-    from importlib.metadata import entry_points
-
-    from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
-
-    from relquery.vllm.spans import SpanConnector
-
     (point,) = entry_points(group="vllm.general_plugins", name="relquery")
     for _ in range(2):  # vLLM calls it again in every process
         point.load()()
     assert KVConnectorFactory.made("SpanConnector") is SpanConnector
 
 
-@for_each(
-    "spans, rest, block, pad, message",
-    [
+def test_what_makes_no_composite_is_refused() -> None:
+    cases: list[tuple[Any, Any, int, Any, str]] = [
         ([(1,)], (), 4, 0, "at least one token"),
         ([], (1,), 4, 0, "at least one token"),
         ([(1,), ()], (1,), 4, 0, "at least one token"),
         (["a passage"], (2,), 4, 0, "not text"),
         ([(1,)], (2,), 0, 0, "block is 0"),
         ([(1,)], (2,), 4, None, "pad is None"),
-    ],
-)
-def test_what_makes_no_composite_is_refused(
-    spans: Any, rest: Any, block: int, pad: Any, message: str
-) -> None:
-    with pytest.raises(ConfigError, match=message):
-        Composite.of(spans, rest, block=block, pad=pad)
+    ]
+    for spans, rest, block, pad, message in cases:
+        with pytest.raises(ConfigError, match=message):
+            Composite.of(spans, rest, block=block, pad=pad)

@@ -1,1 +1,0 @@
-"""Stands in for a package of vLLM."""
