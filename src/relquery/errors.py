@@ -312,6 +312,16 @@ def unknown(what: str, name: object, known: Iterable[str], *, of: str = "", more
     return f"The {what} {name!r}{whose} is not known. Known: {listing}{more}.{hint}"
 
 
+def not_embedded(what: str, token: int, word: str, known: int) -> str:
+    """What is wrong with a token that a network has no embedding for, as where a tokenizer has
+    words that were added to it alone. known: how many it has embeddings for."""
+    return (
+        f"The {what} has the token {token}{f' ({word!r})' if word else ''}, but the model has "
+        f"embeddings for the tokens 0 to {known - 1}. If words were added to its tokenizer, its "
+        "embeddings must be resized, too."
+    )
+
+
 def unknown_value(name: str, value: object, known: Iterable[str], *, of: str) -> str:
     """What is wrong with the value of a parameter. of: whose, such as "sem_join"."""
     names = list(known)

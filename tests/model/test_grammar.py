@@ -361,6 +361,15 @@ def test_text_is_what_the_tokens_say_and_half_a_character_is_shown_as_such() -> 
     assert grammar.text(tokens[:2]) == '"�'
 
 
+@pytest.mark.parametrize("name", ["bytes", "demo"])
+def test_the_text_of_a_special_token_is_spelt_in_others(name: str) -> None:
+    used = side(name)
+    for word in [*used.tokenizer.all_special_tokens, "<b>"]:
+        schema = json.dumps({"type": "object", "properties": {word: {"const": f"a{word}"}}})
+        (output,) = outputs(used, requests_of(used, schema, used.prompts(1)))
+        assert json.loads(used.grammar(schema).text(output)) == {word: f"a{word}"}
+
+
 def test_a_schema_is_compiled_once() -> None:
     grammars = side("bytes").grammars()
     assert grammars.of(STRUCT) is grammars.of(STRUCT)

@@ -107,7 +107,7 @@ class Grammars:
     def _read_tokenizer(self) -> Any:
         """The model's tokenizer as the library reads it. Takes a second for 128,000 tokens."""
         try:
-            backend = Tokenizer.from_str(_cut(self._given.backend_tokenizer, self._vocabulary))
+            backend = Tokenizer.from_str(_known(self._given.backend_tokenizer, self._vocabulary))
             backend.no_padding()
             backend.no_truncation()
             end = self._end
@@ -131,13 +131,33 @@ class Grammars:
         return read
 
 
-def _cut(tokenizer: Any, vocabulary: int) -> str:
-    """A tokenizer as JSON, without the added tokens that the network does not know."""
-    written = str(tokenizer.to_str())
-    if tokenizer.get_vocab_size(with_added_tokens=True) <= vocabulary:
-        return written
-    content = json.loads(written)
+def _known(tokenizer: Any, vocabulary: int) -> str:
+    """A tokenizer as JSON, without the added tokens that the network does not know. Special tokens
+    have other names: where a schema wants their text, ordinary tokens spell it."""
+    content = json.loads(str(tokenizer.to_str()))
+    model = content["model"]
     content["added_tokens"] = [each for each in content["added_tokens"] if each["id"] < vocabulary]
+    special = [
+        each
+        for each in content["added_tokens"]
+        if each["special"] or each["content"][:1] + each["content"][-1:] == "<>"  # to the library
+    ]
+    named = {each["content"]: f"<|relquery {each['id']}|>" for each in special}
+    for each in special:
+        each["content"] = named[each["content"]]
+    if isinstance(model["vocab"], dict):
+        model["vocab"] = {named.get(word, word): token for word, token in model["vocab"].items()}
+    else:
+        model["vocab"] = [[named.get(word, word), score] for word, score in model["vocab"]]
+    if model.get("unk_token") is not None:
+        model["unk_token"] = named.get(model["unk_token"], model["unk_token"])
+    if "merges" in model:
+        model["merges"] = [
+            each
+            for each in model["merges"]
+            if not {*(parts := each.split(" ") if isinstance(each, str) else each), "".join(parts)}
+            & named.keys()
+        ]
     return json.dumps(content)
 
 

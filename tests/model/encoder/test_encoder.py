@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoModel, AutoTokenizer, BartConfig, BertConfig, BertModel
 
 from relquery.backends.embedding.local import LocalEmbedder
-from relquery.errors import ConfigError, ModelError
+from relquery.errors import ConfigError, ModelError, RequestError
 from relquery.model.encoder.encoder import Encoder
 
 TEXTS = ["the tower", "a bridge over the river", "", "sky " * 60, "an unknown word"]
@@ -107,6 +107,13 @@ def test_the_name_changes_with_pooling_and_weights(folder: Path, tmp_path: Path)
         (tmp_path / file.name).write_bytes(file.read_bytes())
     names.add(LocalEmbedder(str(tmp_path)).name)
     assert len(names) == 3
+
+
+def test_a_word_that_was_added_to_the_tokenizer_alone_is_refused(folder: Path) -> None:
+    encoder = Encoder.load(str(folder))
+    encoder.tokenizer.add_tokens(["zorgle"])
+    with pytest.raises(RequestError, match=r"The text has the token \d+ \('zorgle'\)"):
+        encoder.embed(["a zorgle", "b"])
 
 
 def test_what_is_no_encoder_is_refused(folder: Path, tmp_path: Path) -> None:

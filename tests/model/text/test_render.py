@@ -421,7 +421,26 @@ def with_bytes() -> Renderer:
     return Renderer(wrap(tokenizer_object=inner, eos_token="</s>", unk_token="<unk>"))
 
 
-@given(st.lists(st.integers(1, len(WORDS) + len(BYTES) - 1), max_size=12), st.integers(1, 3))
+# The last ids have no word, as where a network has more embeddings than its tokenizer has words.
+OUTPUTS = st.lists(st.integers(1, len(WORDS) + len(BYTES) + 3), max_size=12)
+
+
+@given(OUTPUTS, st.integers(1, 12))
+def test_the_tail_of_an_answer_is_the_end_of_its_text(tokens: list[int], count: int) -> None:
+    one = with_bytes()
+    tail, whole = one.tail(tokens, count), one.decode(tokens)
+    assert whole.endswith(tail)
+    assert len(tail) >= len(one.decode(tokens[len(tokens) - min(count, len(tokens)) :]).strip("�"))
+
+
+def test_a_tail_begins_where_its_run_of_bytes_does() -> None:
+    one = with_bytes()
+    run = [len(WORDS) + BYTES.index(f"<0x{byte:02X}>") for byte in "é日".encode()]
+    tokens = [WORDS.index("b"), *run]
+    assert [one.tail(tokens, count) for count in (1, 4, 6)] == ["bé日"] * 3
+
+
+@given(OUTPUTS, st.integers(1, 3))
 def test_pieces_are_the_beginning_of_the_text(tokens: list[int], at_once: int) -> None:
     one, told = with_bytes(), ""
     spell = one.spelling()

@@ -14,7 +14,7 @@ from relquery.engine.request.labels import Normalization
 from relquery.engine.request.pieces import Chain, Placing
 from relquery.engine.request.request import Draw, Request
 from relquery.engine.request.rules import Rules
-from relquery.errors import PromptTooLongError, RequestError
+from relquery.errors import PromptTooLongError, RequestError, not_embedded
 from relquery.prompt import Answer, Compared, Finish, Sampling
 
 if TYPE_CHECKING:
@@ -132,19 +132,14 @@ class Asking:
         request.max_tokens = 1 if request.scored else min(request.max_tokens, context - size)
 
     def _check_known(self, request: Request) -> None:
-        """Raise RequestError for a token that the model has no embedding for, as where a tokenizer
-        has words that were added to it alone."""
+        """Raise RequestError for a token that the model has no embedding for."""
         known = self._model.vocabulary
         for piece in request.pieces:
             tokens = piece.tokens
             if len(tokens) and not (tokens.min() >= 0 and tokens.max() < known):
                 token = next(int(one) for one in tokens if not 0 <= one < known)
                 word = self._renderer.decode([token]) if token >= 0 else ""
-                raise RequestError(
-                    f"The prompt has the token {token}{f' ({word!r})' if word else ''}, but the "
-                    f"model has embeddings for the tokens 0 to {known - 1}. If words were added to "
-                    "its tokenizer, its embeddings must be resized, too."
-                )
+                raise RequestError(not_embedded("prompt", token, word, known))
 
     def answer(self, request: Request) -> Answer:
         """The answer of a request that has ended by itself."""
@@ -207,7 +202,7 @@ class Asking:
     def _stopped(self, output: Sequence[int]) -> bool:
         if self._length is not None and len(output) >= self._length:
             return True
-        tail = self._renderer.decode(output[-self._tail :])
+        tail = self._renderer.tail(output, self._tail)
         return any(text in tail for text in self._stop)
 
 

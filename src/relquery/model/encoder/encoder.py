@@ -12,7 +12,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from relquery.arrays import Float32s
-from relquery.errors import ConfigError, ModelError, unknown
+from relquery.errors import ConfigError, ModelError, RequestError, not_embedded, unknown
 from relquery.model.encoder.layout import POOLINGS, Layout, read_layout
 from relquery.model.networks.fingerprint import digest
 from relquery.model.networks.read import ENCODER, read_config, read_encoder, read_tokenizer
@@ -64,7 +64,10 @@ class Encoder:
         return digest(self.network, self.tokenizer, read)
 
     def embed(self, texts: Sequence[str]) -> Float32s:
-        """(texts, dimensions); 0 for a text without a token."""
+        """(texts, dimensions); 0 for a text without a token.
+
+        Raises RequestError for a text with a token that the network has no embedding for.
+        """
         vectors = np.zeros((len(texts), self.network.config.hidden_size), np.float32)
         given = [self._given(text) for text in texts]
         for batch in _batches(self._lengths(given)):
@@ -83,7 +86,12 @@ class Encoder:
 
     @torch.inference_mode()
     def _pooled(self, texts: list[str]) -> Float32s:
-        given = self._tokens(texts, padding=True, return_tensors="pt").to(self.network.device)
+        given = self._tokens(texts, padding=True, return_tensors="pt")
+        embedding: Any = self.network.get_input_embeddings()
+        most, known = int(given["input_ids"].max()), len(embedding.weight)
+        if most >= known:
+            raise RequestError(not_embedded("text", most, self.tokenizer.decode([most]), known))
+        given = given.to(self.network.device)
         states = self.network(**given).last_hidden_state.float()
         mask = given["attention_mask"]
         if self.layout.pooling == "cls":

@@ -79,8 +79,7 @@ class LoadedModel:
     @property
     def vocabulary(self) -> int:
         """Token ids that the network reads are below it."""
-        embedding: Any = self.network.get_input_embeddings()
-        return int(embedding.weight.shape[0])
+        return _embeddings(self.network)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -311,8 +310,15 @@ def _version(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> st
     return digest.hexdigest()
 
 
+def _embeddings(network: PreTrainedModel) -> int:
+    embedding: Any = network.get_input_embeddings()
+    return int(embedding.weight.shape[0])
+
+
 def _end_tokens(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
+    """Tokens that end an answer. One that the network has no embedding for is never drawn."""
+    known = _embeddings(network)
     generation = getattr(network, "generation_config", None)
     end = getattr(generation, "eos_token_id", None)
     listed = end if isinstance(end, list) else [end]
-    return frozenset(t for t in [*listed, tokenizer.eos_token_id] if t is not None)
+    return frozenset(t for t in [*listed, tokenizer.eos_token_id] if t is not None and t < known)

@@ -146,23 +146,39 @@ class Renderer:
             spelt = ""
             for token in tokens:
                 held.append(token)
-                if token not in self._bytes:
+                if not self._is_in_run(token):
                     spelt += stream.step(fast, held) or ""
                     held.clear()
             return spelt
 
         return spell
 
+    def tail(self, tokens: Sequence[int], count: int) -> str:
+        """The text of an answer's last tokens: so many, and those of the run in which they begin."""
+        begin = max(0, len(tokens) - count)
+        while begin and self._is_in_run(tokens[begin]):
+            begin -= 1
+        return self.decode(tokens[begin:])
+
+    def _is_in_run(self, token: int) -> bool:
+        """Whether a token may be in the midst of a run of tokens that are single bytes.
+
+        Such a run is decoded as a whole: a single invalid byte turns all of its characters into
+        U+FFFD, even those before it. So no text of a run is final until the run ends, which special
+        tokens, and ids without a word, do not do.
+        """
+        return bool(self._bytes) and (token in self._bytes or token not in self._words)
+
     @cached_property
     def _bytes(self) -> frozenset[int]:
-        """Tokens of single bytes, and those that are not shown between them.
+        words = self._tokenizer.get_vocab().items()
+        return frozenset(token for word, token in words if _BYTE.fullmatch(word))
 
-        A run of bytes is decoded as a whole: a single invalid byte turns all of its characters
-        into U+FFFD, even those before it. So no text of a run is final until the run ends.
-        """
-        vocabulary = self._tokenizer.get_vocab()
-        of_bytes = {token for word, token in vocabulary.items() if _BYTE.fullmatch(word)}
-        return frozenset(of_bytes | set(self._special.values()) if of_bytes else ())
+    @cached_property
+    def _words(self) -> frozenset[int]:
+        """Tokens that are shown."""
+        shown = frozenset(self._tokenizer.get_vocab().values())
+        return shown - frozenset(self._special.values())
 
     def _join(self, runs: Iterable[_Run], exchanges: Mapping[Exchange, Chain]) -> Chain:
         parts: list[Part] = []
