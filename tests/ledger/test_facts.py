@@ -137,6 +137,17 @@ def test_the_key_is_nowhere_in_the_file(tmp_path: Path) -> None:
         assert secret.encode() not in written
 
 
+def test_failures_are_stored_where_no_call_has_an_answer(tmp_path: Path) -> None:
+    path = tmp_path / "l.db"
+    with (
+        serving(leaky) as chat,
+        connect("openai:m", base_url=chat.url, api_key=SECRET, ledger=path) as con,
+        pytest.warns(match="may not ask this"),
+    ):
+        con.sql("SELECT LLM('Say it.', id) AS up FROM (VALUES (1)) t(id)")
+    assert rows(path, "SELECT count(*) FROM failures") == [(1,)]
+
+
 def test_errors_are_stored_without_what_looks_like_a_secret() -> None:
     for text, clean in [*cases(__file__, "secrets"), ("x" * 600, "x" * 497 + "...")]:
         assert without_secrets(text) == clean

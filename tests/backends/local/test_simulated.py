@@ -205,6 +205,14 @@ def test_idle_time_before_a_prompt_does_not_shorten_its_steps() -> None:
             assert job.latency.total >= 0.03
 
 
+def test_a_job_waits_until_its_first_prompt_is_begun() -> None:
+    with rq.Engine("simulated:step=0.02", max_num_seqs=1) as engine:
+        job = engine.submit(["one", "two", "three", "four", "five", "six"], max_tokens=1)
+        job.result()
+        assert job.latency is not None
+        assert job.latency.waiting < job.latency.core
+
+
 def test_sql_runs_on_it() -> None:
     with rq.connect("simulated:step=0.001,length=3") as con:
         con.register("movies", rq.demo_table("movies"))

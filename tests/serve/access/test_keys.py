@@ -117,6 +117,8 @@ def test_requests_beyond_the_limit_wait_until_the_bucket_has_filled() -> None:
     assert told["x-ratelimit-remaining-requests"] == "0"
     now = 30.0
     rates.admit()
+    now = 3_600.0
+    assert rates.headers()["x-ratelimit-remaining-requests"] == "2", "no more than a minute's"
 
 
 def test_tokens_are_charged_afterwards_and_a_debt_delays_the_next_request() -> None:

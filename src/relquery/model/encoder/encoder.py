@@ -90,7 +90,8 @@ class Encoder:
         embedding: Any = self.network.get_input_embeddings()
         most, known = int(given["input_ids"].max()), len(embedding.weight)
         if most >= known:
-            raise RequestError(not_embedded("text", most, self.tokenizer.decode([most]), known))
+            word = str(self.tokenizer.decode([most]))
+            raise RequestError(not_embedded("text", most, word, known))
         given = given.to(self.network.device)
         states = self.network(**given).last_hidden_state.float()
         mask = given["attention_mask"]
