@@ -138,6 +138,8 @@ def test_a_neighbour_that_truncates_hides_no_token_of_a_row_that_does_not() -> N
     logits = torch.tensor([[0.0, -20.0], [0.0, -20.0]])
     kept = sampling._truncate(logits, [Draw(1.0), Draw(1.0, top_p=0.5)])
     assert kept.tolist() == [[0.0, -20.0], [0.0, -torch.inf]]
+    half = sampling._truncate(torch.zeros(1, 2), [Draw(1.0, top_p=0.5)])
+    assert half.isfinite().sum() == 1, "half of the mass is enough for top_p = 0.5"
 
 
 def test_next_to_nothing_is_greedy() -> None:

@@ -222,6 +222,9 @@ def test_a_network_packs_plain_linear_layers_alone() -> None:
     class Other(nn.Linear):
         pass
 
+    exact = nn.Sequential(nn.Linear(8, 8, dtype=torch.float64))
+    pack_all(exact)
+    assert type(exact[0]) is nn.Linear, "of float64, none"
     inner = nn.Sequential(nn.Linear(8, 4, bias=False))
     network = nn.Sequential(nn.Linear(8, 8), Other(8, 8), inner)
     states = torch.randn(5, 8)
@@ -233,12 +236,6 @@ def test_a_network_packs_plain_linear_layers_alone() -> None:
     if can_pack(states):
         assert packed_bytes(network) == 4 * (64 + 32)
         assert sum(each.count for each in packed_weights(network)) == 64 + 32
-
-
-def test_float64_stays_as_it_is() -> None:
-    network = nn.Sequential(nn.Linear(8, 8, dtype=torch.float64))
-    pack_all(network)
-    assert type(network[0]) is nn.Linear
 
 
 def test_rows_are_padded_to_few_different_numbers() -> None:

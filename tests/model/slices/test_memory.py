@@ -56,6 +56,7 @@ def test_what_is_there_before_is_not_counted_and_may_live_on() -> None:
     before, after = made(4), []
     assert peak_bytes(lambda: after.append(before[:KIB] + 1), CPU) == KIB
     assert peak_bytes(after.clear, CPU) == 0
+    assert usable_bytes(CPU) > 0
 
 
 def test_an_error_is_passed_on_and_ends_the_counting() -> None:
@@ -66,10 +67,6 @@ def test_an_error_is_passed_on_and_ends_the_counting() -> None:
     with pytest.raises(RuntimeError, match="no"):
         peak_bytes(fail, CPU)
     assert peak_bytes(lambda: made(2), CPU) == 2 * KIB
-
-
-def test_some_memory_is_usable() -> None:
-    assert usable_bytes(CPU) > 0
 
 
 # ---- footprints
