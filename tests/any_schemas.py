@@ -150,7 +150,7 @@ def problem_of(text: str, schema: str) -> str | None:
     try:
         _VALIDATOR(loads(schema), format_checker=_FORMATS).validate(loads(text))
     except ValidationError as error:
-        return error.message
+        return str(error.message)
     return None
 
 

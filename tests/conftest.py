@@ -15,6 +15,7 @@ import shutil
 import signal
 import ssl
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -39,10 +40,11 @@ os.environ["RELQUERY_CONFIG"] = os.devnull  # prices are those that are shipped
 ssl.SSLContext.load_verify_locations = lambda *given, **named: None  # type: ignore[method-assign]
 
 # A shell starts what runs in the background with signals ignored; tests send them to themselves.
-for sent, handler in {
+HANDLERS: dict[signal.Signals, Any] = {
     signal.SIGINT: signal.default_int_handler,
     signal.SIGHUP: signal.SIG_DFL,
-}.items():
+}
+for sent, handler in HANDLERS.items():
     if signal.getsignal(sent) is signal.SIG_IGN:
         signal.signal(sent, handler)
 

@@ -47,7 +47,7 @@ def train_tokenizer(seed: int) -> PreTrainedTokenizerFast:
         show_progress=False,
     )
     drawn = islice(lessons(Random(f"{seed}:tokenizer"), TEXT_MIX), TEXTS)
-    core.train_from_iterator(("".join(text for text, _ in lesson) for lesson in drawn), trainer)
+    core.train_from_iterator(("".join(text for text, *_ in lesson) for lesson in drawn), trainer)
     return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=core,
         pad_token=PAD,

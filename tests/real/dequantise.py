@@ -14,7 +14,7 @@ from transformers.utils import logging
 def dequantise(file: Path, folder: Path) -> None:
     """Write the network and the tokenizer of a file."""
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    given = {"pretrained_model_name_or_path": file.parent, "gguf_file": file.name}
+    given: Any = {"pretrained_model_name_or_path": file.parent, "gguf_file": file.name}
     network: Any = AutoModelForCausalLM.from_pretrained(**given, dtype=torch.float32)
     # The library marks the network as quantised, and would not write it.
     network.hf_quantizer, network.is_quantized = None, False

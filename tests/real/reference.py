@@ -16,9 +16,10 @@ class Reference:
 
     def __init__(self, folder: Path, dtype: torch.dtype, attention: str = "sdpa") -> None:
         self.tokenizer: Any = AutoTokenizer.from_pretrained(folder)
-        self.network: Any = AutoModelForCausalLM.from_pretrained(
+        network: Any = AutoModelForCausalLM.from_pretrained(
             folder, dtype=dtype, attn_implementation=attention
-        ).eval()
+        )
+        self.network = network.eval()
         self.end = {self.tokenizer.eos_token_id, self.network.generation_config.eos_token_id}
 
     def chat(self, *turns: tuple[str, str]) -> list[int]:
@@ -43,7 +44,7 @@ class Reference:
             do_sample=False,
             eos_token_id=sorted(self.end),
         )
-        output = whole[0, len(prompt) :].tolist()
+        output: list[int] = whole[0, len(prompt) :].tolist()
         return output[:-1] if output[-1] in self.end else output
 
     @torch.inference_mode()
@@ -59,13 +60,14 @@ class Reference:
             visible[run.start : run.stop, : run.start] = False
         mask = torch.zeros(size, size, dtype=self.network.dtype)
         mask.masked_fill_(~visible, torch.finfo(self.network.dtype).min)
-        output = self.network(
+        whole = self.network(
             input_ids=torch.tensor([tokens]),
             attention_mask=mask[None, None],
             position_ids=torch.tensor([positions or range(size)]),
             use_cache=False,
         )
-        return output.logits[0].float()
+        logits: Tensor = whole.logits[0].float()
+        return logits
 
     def would_answer(self, prompt: Sequence[int], output: Sequence[int], tokens: int) -> bool:
         """Whether an output of at most so many tokens is what `greedy` gives: in one forward pass,

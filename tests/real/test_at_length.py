@@ -80,7 +80,7 @@ def test_float32_gives_the_same_tokens(folder: Path, engine: rq.Engine, exact: R
 
 
 def test_bfloat16_is_as_near_as_two_stock_implementations(folder: Path) -> None:
-    asked = rows(COUNT)
+    asked = rows(2 * COUNT)  # of 200, chance alone moves some four
     stock = {
         attention: answers(Reference(folder, torch.bfloat16, attention), asked, FEW)
         for attention in ("eager", "sdpa")

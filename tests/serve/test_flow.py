@@ -10,11 +10,19 @@ from relquery.serve.flow import Flow
 from relquery.serve.operation.tally import Counted
 
 
+class Quiet:
+    """Nobody's Sink."""
+
+    def piece(self, *_: Any) -> None: ...
+    def add(self, *_: Any) -> None: ...
+    def end(self, *_: Any) -> None: ...
+
+
 def test_a_reader_that_leaves_in_the_midst_cancels_what_is_open_once() -> None:
     for answered, dropped in ((0, 1), (1, 1), (2, 0)):
         told: list[Flow] = []
         flow = Flow(2, told.append)
-        flow.shares = [SimpleNamespace(), SimpleNamespace()]  # type: ignore[list-item]
+        flow.shares = [SimpleNamespace(), SimpleNamespace()]
         for at in range(answered):
             flow.add(at, Answer("a", Finish.STOP))
             flow.end(None)
@@ -38,12 +46,6 @@ def test_prompts_of_a_job_that_breaks_are_no_longer_open() -> None:
     asker: Any = SimpleNamespace(account=quiet, tenant="")
     opened: list[int] = []
     counted = Counted(Serving(), quiet, asker, opened.append)  # type: ignore[arg-type]
-    sink: Any = SimpleNamespace(add=lambda *_: None, end=lambda *_: None)
     submission: Any = SimpleNamespace(prompts=["a", "b", "c"])
-    counted.submit(submission, _Hashed(sink))
+    counted.submit(submission, Quiet())
     assert opened == [3, -1, -2]
-
-
-class _Hashed:
-    def __init__(self, inner: Any) -> None:
-        self.add, self.end = inner.add, inner.end

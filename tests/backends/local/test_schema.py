@@ -9,7 +9,7 @@ from contextlib import closing
 from random import Random
 from unittest.mock import patch
 
-import jsonschema  # type: ignore[import-untyped]
+import jsonschema
 import pytest
 
 from relquery.backends.local.embedded import EmbeddedBackend

@@ -14,7 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from jsonschema import validate  # type: ignore[import-untyped]
+from jsonschema import validate
 
 import relquery as rq
 from relquery.backends.load import load

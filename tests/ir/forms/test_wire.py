@@ -215,7 +215,8 @@ def test_what_is_written_is_read_as_the_same_tree(node: Node) -> None:
 
 
 def test_a_query_of_as_many_nodes_as_the_limit_is_read_and_of_one_more_refused() -> None:
-    for data in ({"seq": AB}, {"repeat": {"n": 2, "query": {"user": "a"}}}):
+    cases: list[Any] = [{"seq": AB}, TWICE]
+    for data in cases:
         with limited(3):
             assert len(from_wire(data).node.children) == 2
         with limited(1), pytest.raises(QueryError, match="more than 1 nodes"):

@@ -77,7 +77,9 @@ def _train(tokenizer: Tokenizer, decoder: Any, alphabet: list[str]) -> PreTraine
         vocab_size=420, special_tokens=special, initial_alphabet=alphabet, show_progress=False
     )
     tokenizer.train_from_iterator(TEXTS, trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end|>")
+    wrap: Any = PreTrainedTokenizerFast
+    wrapped: PreTrainedTokenizerBase = wrap(tokenizer_object=tokenizer, eos_token="<|end|>")
+    return wrapped
 
 
 TOKENIZERS: dict[str, Callable[[], PreTrainedTokenizerBase]] = {
@@ -222,7 +224,7 @@ def test_a_special_token_in_a_cell_stays_ordinary_text() -> None:
 
 def test_a_template_without_a_system_role_gets_its_text_in_the_users_turn() -> None:
     one = renderer("gpt2", NO_SYSTEM)
-    text = one._tokenizer.decode(tokens_of(one, row({"a": 1})))
+    text = str(one._tokenizer.decode(tokens_of(one, row({"a": 1}))))
     assert text.startswith("<|user|>\nYou are a data analyst.\n\nAnswer the below query:")
 
 
