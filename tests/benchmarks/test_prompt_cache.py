@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.harness import Settings
 from benchmarks.prompt_cache import first_token
 from benchmarks.prompt_cache.benchmark import BENCHMARK
 from benchmarks.prompt_cache.sizes import QUERIES, Sizes
 from benchmarks.spans.setup import load_model
 from relquery.connection import Connection
 from relquery.markup.schemas import PromptResult
+from tests.benchmarks.conftest import Quick
 
 TINY = Sizes(
     (("10m", "random:layers=1,hidden=32,heads=2,ffn=32,context=4096"),),
@@ -33,26 +33,14 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"benchmarks.prompt_cache.parts.{part}.choose", lambda quick: TINY)
 
 
-def test_a_run_writes_all_parts(tmp_path: Path) -> None:
+def test_a_run_writes_all_parts(tmp_path: Path, quick: Quick) -> None:
     passages = [{"title": "One", "text": f"Passage <{n}> & more."} for n in range(3)]
     rows = [{"ctxs": passages, "question": f"Who is {n}?", "answers": []} for n in range(4)]
     (tmp_path / "longctx").mkdir()
     (tmp_path / "longctx/musique_s.json").write_text(json.dumps(rows), encoding="utf-8")
-    figures = list(
-        BENCHMARK.start(
-            Settings(quick=True, data=tmp_path, threads=1, write=tmp_path), lambda text: None
-        )
-    )
-    assert {
-        "hit_10m",
-        "memory_10m",
-        "disk_10m",
-        "documents_10m",
-        "quality_label",
-        "schema_seconds",
-    } <= {f.name for f in figures}
-    page = (tmp_path / "prompt_cache.md").read_text(encoding="utf-8")
-    assert page.count("<!-- part: ") == 4
+    figures, page = quick(BENCHMARK)
+    names = ("hit_10m", "memory_10m", "disk_10m", "documents_10m", "quality_label")
+    assert {*names, "schema_seconds"} <= set(figures)
     assert "| 128 |" in page
 
 
@@ -71,14 +59,14 @@ def test_each_side_finds_its_states_where_it_should(
     model = load_model(TINY.models[0][1], QUERIES, Path("nowhere"))
     rows = list(first_token.measure(model, TINY, 0, tmp_path, lambda text: None))
     assert [row.tokens for row in rows] == list(TINY.lengths)
-    modules = [result for imports, result in asked if imports]
     by_source: dict[tuple[str, ...], list[PromptResult]] = {}
-    for result in modules:
-        sources = {source for used in result.used[:-1] for source in used.sources}
-        by_source.setdefault(tuple(sorted(sources)), []).append(result)
-    counts = {sources: len(results) for sources, results in by_source.items()}
+    for imports, result in asked:
+        if imports:
+            sources = {source for used in result.used[:-1] for source in used.sources}
+            by_source.setdefault(tuple(sorted(sources)), []).append(result)
     rounds = len(TINY.lengths) * (TINY.rounds + 1)
-    assert counts == {(): rounds, ("cache",): rounds, ("memory",): rounds, ("disk",): rounds}
+    counts = {sources: len(results) for sources, results in by_source.items()}
+    assert counts == dict.fromkeys([(), ("cache",), ("memory",), ("disk",)], rounds)
     for sources, results in by_source.items():
         for result in results:
             kept = result.answer.prompt_tokens - result.answer.cached_tokens

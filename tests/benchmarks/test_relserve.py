@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.harness import Figure, Settings
+from benchmarks.harness import Settings
 from benchmarks.relserve import checks as relserve_checks
 from benchmarks.relserve import engine as relserve_engine
 from benchmarks.relserve import queue as relserve_queue
@@ -35,6 +34,7 @@ from relquery.config import EngineConfig
 from relquery.engine.cost.accelerators import SERVED
 from relquery.traces.trace import TracedQuery
 from relquery.traces.workload import TASKS, at_rate
+from tests.benchmarks.conftest import Quick, by_name
 
 BEERS = SOURCES[0]
 OPT = SERVED["a100-opt13b"]
@@ -67,16 +67,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def job(data: Path, **changes: object) -> Job:
-    given = {
-        "model": "a100-opt13b",
-        "table": "ratebeer",
-        "count": 8,
-        "seeds": (0, 1),
-        "loads": (0.7, 1.2),
-        "folder": data,
-        "sampling": "independent",
-        "bound": True,
-    }
+    given = {"model": "a100-opt13b", "table": "ratebeer", "count": 8, "seeds": (0, 1)}
+    given |= {"loads": (0.7, 1.2), "folder": data, "sampling": "independent", "bound": True}
     return Job(**{**given, **changes})  # type: ignore[arg-type]
 
 
@@ -156,13 +148,9 @@ def measured(fcfs: float, static: float, relserve: float, table: str = "ratebeer
     )
 
 
-def values(figures: Iterator[Figure]) -> dict[str, float | None]:
-    return {figure.name: figure.value for figure in figures}
-
-
 def test_gains_are_of_the_highest_load_and_of_the_better_policy() -> None:
     settings = [measured(20.0, 10.0, 8.0), measured(12.0, 5.0, 4.0, "movies")]
-    assert values(shared_rows.gains(settings)) == {
+    assert by_name(shared_rows.gains(settings)) == {
         "fcfs_over_ours": 3.5,
         "fcfs_over_ours_least": 3.0,
         "static_over_ours_least": 1.25,
@@ -175,7 +163,7 @@ def test_gains_are_of_the_highest_load_and_of_the_better_policy() -> None:
 
 def test_fresh_rows_are_held_against_the_clairvoyant() -> None:
     settings = [measured(20.0, 10.0, 8.0), measured(12.0, 5.0, 4.0, "movies")]
-    assert values(fresh_rows.figures(settings)) == {
+    assert by_name(fresh_rows.figures(settings)) == {
         "ours_over_clairvoyant": 1.25,
         "fresh_fcfs_over_ours": 3.5,
     }
@@ -234,43 +222,33 @@ def tiny(monkeypatch: pytest.MonkeyPatch, on_this_machine: OnEngine) -> None:
     monkeypatch.setattr(relserve_engine, "measure", lambda *given: on_this_machine)
     monkeypatch.setattr(shared_rows, "run_all", lambda jobs, workers: map(run_job, jobs))
     monkeypatch.setattr(fresh_rows, "run_all", lambda jobs, workers: map(run_job, jobs))
-    monkeypatch.setattr("relquery.model.networks.stock.set_threads", lambda count: None)
 
 
 @pytest.mark.usefixtures("tiny")
 def test_a_quick_run_judges_gains_and_answers_and_writes_all_parts(
-    data: Path, tmp_path: Path
+    data: Path, quick: Quick, tmp_path: Path
 ) -> None:
-    settings = Settings(quick=True, data=data, write=tmp_path)
-    figures = {figure.name: figure for figure in BENCHMARK.start(settings, lambda text: None)}
+    figures, text = quick(BENCHMARK, data=data)
     judged = {name for name, figure in figures.items() if figure.holds is not None}
     assert judged == {"least_gain", "engine_equal_answers"}
     assert figures["engine_equal_answers"].holds
-    text = (tmp_path / "relserve.md").read_text(encoding="utf-8")
-    marks = [line for line in text.splitlines() if line.startswith("<!--")]
-    assert marks == [f"<!-- part: {name} -->" for name in BENCHMARK.parts]
     assert "4 relQueries per trace" in text
     assert "300 requests waiting in 3\nrelQueries" in text
-    assert "{" not in text, "all is filled in"
     for name in ("latencies", "arrangements", "thresholds"):
         assert f"(relserve_{name}.png)" in text
         assert (tmp_path / f"relserve_{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_section_of_the_papers_setting_shows_gains_and_parts(tmp_path: Path) -> None:
+def test_the_section_of_the_papers_setting_shows_gains_and_parts() -> None:
     part = shared_rows.SharedRows(
         settings=[replace(measured(20.0, 10.0, 8.0), bounds={})],
         absolute=relserve_checks.Absolute({0.5: 200.0}, {"fcfs": 30.0, "relserve": 14.0}),
     )
-    text = "\n".join(part.render(part.pictures()))
+    text = "\n".join(part.render(()))
     assert "| a100-opt13b | ratebeer | 99 (30%) | 17% | 4.00 | 2.00 | 1.20 | 1.25 | 1.60 |" in text
     assert "| a100-opt13b | ratebeer | 1.12 | 1.12 | 1.12 | 1.12 |" in text
     assert "| paper | 202 |" in text
     assert "| static-chunked | 1.00 | 2.00 | 3.00 |" in text
-    for name, plot in part.pictures().items():
-        assert f"({name})" in text
-        plot(tmp_path / name)
-        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.usefixtures("tiny")

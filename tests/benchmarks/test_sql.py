@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.harness import Settings
 from benchmarks.sql import engine as sql_engine
 from benchmarks.sql import queries as sql_queries
 from benchmarks.sql import sizes as sql_sizes
@@ -18,6 +16,7 @@ from benchmarks.sql.queries import GGR, GOALS, NO_CACHE, ORIGINAL, Ran
 from benchmarks.sql.sizes import Sizes
 from relquery.model.networks.load import load
 from relquery.report import Report, StageReport
+from tests.benchmarks.conftest import Quick, by_name, films
 
 SPEC = "random:layers=1,hidden=32,heads=2"
 TINY = Sizes(SPEC, 300, rows=12, prompts=(2, 64), steps=2, requests=4, shared=48, wide=SPEC)
@@ -28,15 +27,7 @@ def data(tmp_path: Path) -> Path:
     """A folder with a few films in place of the real ones."""
     path = tmp_path / sql_queries.FILE
     path.parent.mkdir()
-    rows = range(20)
-    table = pa.table(
-        {
-            "reviewcontent": [f"{row} is a review that says what no other says." for row in rows],
-            "movietitle": [f"film {row % 3}" for row in rows],
-            "movieinfo": [f"All about the film {row % 3}, and much of it. " * 4 for row in rows],
-        }
-    )
-    pq.write_table(table, path)
+    pq.write_table(films(), path)
     return tmp_path
 
 
@@ -49,29 +40,18 @@ def ran(seconds: float, cached: int) -> Ran:
 
 
 def test_a_quick_run_judges_its_figures_and_writes_all_parts(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: Path, quick: Quick, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sql_sizes, "QUICK", TINY)
-    monkeypatch.setattr("relquery.model.networks.stock.set_threads", lambda count: None)
-    settings = Settings(quick=True, data=data, write=tmp_path)
-    figures = {figure.name: figure for figure in BENCHMARK.start(settings, lambda text: None)}
+    figures, text = quick(BENCHMARK)
     assert figures.pop("ggr_beer_seconds").value is None, "there are no beers"
     assert all(figure.holds is not None for figure in figures.values())
-    assert set(figures) == {
-        *GOALS,
-        "prefill_over_transformers",
-        "decode_4_over_1",
-        "decode_shared_over_unshared_float32",
-        "decode_shared_over_unshared_bfloat16",
-        "decode_shared_over_without",
-    }
-    text = (tmp_path / "sql.md").read_text(encoding="utf-8")
-    assert "{" not in text, "all is filled in"
+    over = ("over_unshared_float32", "over_unshared_bfloat16", "over_without")
+    shared = {f"decode_shared_{name}" for name in over}
+    assert set(figures) == {*GOALS, "prefill_over_transformers", "decode_4_over_1", *shared}
     assert "Movies, 12 rows" in text
     assert "| filter | no cache |" in text
     assert f"| `{SPEC}` | bfloat16 |" in text
-    marks = [line for line in text.splitlines() if line.startswith("<!--")]
-    assert marks == [f"<!-- part: {name} -->" for name in BENCHMARK.parts]
 
 
 def test_all_sides_of_a_query_ask_the_same_and_differ_in_what_they_say(data: Path) -> None:
@@ -87,17 +67,16 @@ def test_all_sides_of_a_query_ask_the_same_and_differ_in_what_they_say(data: Pat
     assert all(at.seconds > 0 for at in found.values())
 
 
-def test_without_the_table_there_are_no_values(tmp_path: Path) -> None:
-    settings = Settings(quick=True, data=tmp_path, parts=("queries",))
-    figures = list(BENCHMARK.start(settings, print))
-    assert {figure.name: figure.goal for figure in figures} == GOALS
-    assert all(figure.value is None and "absent" in figure.note for figure in figures)
+def test_without_the_table_there_are_no_values(quick: Quick) -> None:
+    figures, _ = quick(BENCHMARK, "queries")
+    assert {name: figure.goal for name, figure in figures.items()} == GOALS
+    assert all(each.value is None and "absent" in each.note for each in figures.values())
 
 
 def test_figures_are_ratios_to_the_ordered_side() -> None:
     sides = {GGR: ran(2.0, 80), ORIGINAL: ran(8.0, 30), NO_CACHE: ran(10.0, 0)}
     found = sql_queries.figures({"filter": sides, "projection": sides})
-    assert {figure.name: figure.value for figure in found} == {
+    assert by_name(iter(found)) == {
         "filter_ggr_over_original": 4.0,
         "filter_ggr_over_no_cache": 5.0,
         "filter_hit_rate": 0.8,
@@ -124,7 +103,7 @@ def test_sharing_is_held_against_the_same_requests_without_the_context() -> None
         ("x", "float32"): {"shared": 80.0, "unshared": 40.0, "without": 100.0},
         ("y", "bfloat16"): {"shared": 30.0, "unshared": 6.0, "without": 40.0},
     }
-    assert {figure.name: figure.value for figure in sql_engine.shared_figures(shared)} == {
+    assert by_name(iter(sql_engine.shared_figures(shared))) == {
         "decode_shared_over_unshared_float32": 2.0,
         "decode_shared_over_unshared_bfloat16": 5.0,
         "decode_shared_over_without": 0.75,

@@ -13,13 +13,34 @@ from relquery.engine.clock import RealClock
 
 
 class Watch:
-    """Stands still unless it is told to go on."""
+    """Stands still unless it is told to go on. within: what it is within now."""
 
     def __init__(self) -> None:
-        self.seconds = 0.0
+        self.seconds, self.seen = 0.0, ""
+        self.within: list[str] = []
 
     def __call__(self) -> float:
         return self.seconds
+
+    def side(self, name: str, seconds: float, steps: int) -> Callable[[Turn], float]:
+        """Notes its name at each step, in capitals within what it asks for."""
+
+        def side(turn: Turn) -> float:
+            for _ in range(steps):
+                self.seconds += seconds
+                self.seen += name.upper() if self.within else name
+                turn.pass_on()
+            return turn.now()
+
+        return side
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        self.within.append("a")
+        try:
+            yield
+        finally:
+            self.within.pop()
 
 
 @pytest.fixture
@@ -29,80 +50,35 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     return watch
 
 
-def stepping(
-    watch: Watch, seconds: float, steps: int, seen: list[str], name: str
-) -> Callable[[Turn], float]:
-    def side(turn: Turn) -> float:
-        for _ in range(steps):
-            watch.seconds += seconds
-            seen.append(name)
-            turn.pass_on()
-        return turn.now()
-
-    return side
-
-
 def test_each_has_the_seconds_of_its_own_turns_and_those_behind_go_on(watch: Watch) -> None:
-    seen: list[str] = []
-    sides = {
-        "long": stepping(watch, 4.0, 3, seen, "l"),
-        "short": stepping(watch, 1.0, 12, seen, "s"),
-    }
+    sides = {"long": watch.side("l", 4.0, 3), "short": watch.side("s", 1.0, 12)}
     assert alternate(sides) == {"long": 12.0, "short": 12.0}
-    assert "".join(seen) == "lssssslsssslsss"
+    assert watch.seen == "lssssslsssslsss"
 
 
 def test_one_goes_on_alone_when_the_others_have_ended(watch: Watch) -> None:
-    seen: list[str] = []
-    sides = {"a": stepping(watch, 1.0, 2, seen, "a"), "b": stepping(watch, 1.0, 4, seen, "b")}
-    assert alternate(sides) == {"a": 2.0, "b": 4.0}
-    assert "".join(seen) == "abbabb"
+    assert alternate({"a": watch.side("a", 1, 2), "b": watch.side("b", 1, 4)}) == {"a": 2, "b": 4}
+    assert watch.seen == "abbabb"
 
 
 def test_turns_happen_within_what_their_side_asks_for(watch: Watch) -> None:
-    now: list[str] = []
-    seen: list[tuple[str, ...]] = []
-
-    @contextmanager
-    def within() -> Iterator[None]:
-        now.append("a")
-        yield
-        now.pop()
-
-    def side(turn: Turn) -> None:
-        for _ in range(3):
-            watch.seconds += 1.0
-            seen.append(tuple(now))
-            turn.pass_on()
-        seen.append(tuple(now))
-
-    alternate({"a": side, "b": side}, {"a": within})
-    assert sorted(seen) == [()] * 4 + [("a",)] * 4
-    assert now == []
+    alternate({"a": watch.side("a", 1, 3), "b": watch.side("b", 1, 3)}, {"a": watch.entered})
+    assert sorted(watch.seen) == [*"AAAbbb"]
+    assert not watch.within
 
 
 def test_a_side_that_fails_ends_the_others_and_what_they_happen_in(watch: Watch) -> None:
-    now: list[str] = []
-
-    @contextmanager
-    def within() -> Iterator[None]:
-        now.append("a")
-        try:
-            yield
-        finally:
-            now.pop()
-
-    def failing(turn: Turn) -> None:
+    def failing(turn: Turn) -> float:
         watch.seconds += 2.0
         turn.pass_on()
         raise RuntimeError("no room")
 
     with pytest.raises(RuntimeError, match="no room"):
-        alternate({"a": stepping(watch, 1.0, 9, [], "a"), "b": failing}, {"a": within})
-    assert now == []
+        alternate({"a": watch.side("a", 1, 9), "b": failing}, {"a": watch.entered})
+    assert not watch.within
 
 
-def test_skipped_seconds_count_as_passed(watch: Watch) -> None:
+def test_skipped_seconds_count_as_passed() -> None:
     clock = SkippingClock(RealClock())
     begin = clock.now()
     clock.skip(1_000.0)

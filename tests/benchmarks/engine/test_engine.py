@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,40 +15,22 @@ from benchmarks.engine.jobs import Job, measures
 from benchmarks.engine.network import make_network
 from benchmarks.engine.parts.beside import Raced
 from benchmarks.engine.sides import OURS, VLLM, Side, race, started
-from benchmarks.engine.sizes import FULL, Sizes
-from benchmarks.harness import Settings
+from benchmarks.engine.sizes import FULL
 from relquery.errors import RelqueryError
+from tests.benchmarks.conftest import Quick
 
-TINY = Sizes(
-    layers=1,
-    hidden=32,
-    heads=1,
-    intermediate=64,
-    vocabulary=300,
-    prefill=(2, 20),
-    batches=(1, 2),
-    start=8,
-    steps=3,
-    shared=20,
-    own=5,
-    hot=30,
-    new=5,
-    rounds=1,
-    seconds=0.01,
-)
+TINY = replace(
+    FULL, layers=1, hidden=32, heads=1, intermediate=64, vocabulary=300, prefill=(2, 20),
+    batches=(1, 2), start=8, steps=3, shared=20, own=5, hot=30, new=5, rounds=1, seconds=0.01,
+)  # fmt: skip
 
 
-def test_a_quick_run_measures_our_side_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_quick_run_measures_our_side_alone(quick: Quick, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_sizes, "QUICK", TINY)
-    settings = Settings(quick=True, data=tmp_path / "none", threads=1, write=tmp_path)
-    figures = {figure.name: figure for figure in BENCHMARK.start(settings, lambda text: None)}
+    figures, text = quick(BENCHMARK, data=Path("nowhere"))
     assert figures["prefill_bfloat16"].value is None, "there is nothing to compare with"
     assert "tokens/s / -" in figures["decode_2_float32"].note
     assert figures["decode_1_over_transformers_float32"].holds is not None
-    text = (tmp_path / "engine.md").read_text(encoding="utf-8")
-    assert "{" not in text, "all is filled in"
     assert "| decode 2 shared | float32 |" in text
 
 
@@ -72,11 +55,9 @@ def test_a_side_that_ends_says_why(tmp_path: Path) -> None:
 def test_jobs_are_those_of_the_document() -> None:
     made = {each.name: each for each in measures(FULL, seed=0)}
     assert [len(prompt) for prompt in made["prefill"].job.prompts] == [1_024] * 16
-    shared = made["decode_64_shared"]
-    assert {tuple(prompt[:1_024]) for prompt in shared.job.prompts} == {
-        tuple(shared.job.before[0][:1_024])
-    }
-    assert {len(prompt) for prompt in shared.job.prompts} == {1_088}
+    shared = made["decode_64_shared"].job
+    assert {tuple(prompt[:1_024]) for prompt in shared.prompts} == {tuple(shared.before[0][:1_024])}
+    assert {len(prompt) for prompt in shared.prompts} == {1_088}
     assert made["hot"].job.prompts[0][:5_000] == made["hot"].job.before[0]
     json.dumps([each.job.to_dict() for each in made.values()])
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.harness import Figure, Settings
+from benchmarks.harness import Settings
 from benchmarks.prefill_only import batching, workloads
 from benchmarks.prefill_only import filter as prefill_only_filter
 from benchmarks.prefill_only import jct as prefill_only_jct
@@ -18,14 +18,9 @@ from benchmarks.prefill_only import sizes as prefill_only_sizes
 from benchmarks.prefill_only.batching import Batched
 from benchmarks.prefill_only.benchmark import BENCHMARK
 from benchmarks.prefill_only.filter import SIDES, Filtered, Run
-from benchmarks.prefill_only.jct import Proxy
 from benchmarks.prefill_only.lengths import NAMES, Lengths, Longest
 from benchmarks.prefill_only.parts import scheduling
-from benchmarks.prefill_only.parts.job_time import JobTime as JobTimePart
 from benchmarks.prefill_only.parts.latencies import Latencies
-from benchmarks.prefill_only.parts.longest_input import LongestInput
-from benchmarks.prefill_only.parts.scheduling import Scheduling
-from benchmarks.prefill_only.parts.sql_filter import SqlFilter
 from benchmarks.prefill_only.serving import aging as prefill_only_aging
 from benchmarks.prefill_only.serving import spacings, traffic
 from benchmarks.prefill_only.serving.aging import Aged, Sweep
@@ -36,12 +31,10 @@ from benchmarks.prefill_only.serving.spacings import Spaced
 from benchmarks.prefill_only.serving.traffic import MODES, SWEPT, Mode, Rounds, Served, Traffic
 from benchmarks.prefill_only.sizes import FULL, QUICK
 from benchmarks.prefill_only.workloads import Workload
-from benchmarks.relserve.queue import Crowded
 from relquery.engine.clock import VirtualClock
-from relquery.engine.cost.job_time import JobTime, JobTimeFit, Timed, fit_job_time
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import SimulatedExecutor
-from relquery.errors import ConfigError
+from tests.benchmarks.conftest import Quick, by_name
 
 TINY = replace(
     QUICK,
@@ -241,10 +234,6 @@ def shuffled(workload: Workload) -> Traffic:
     return Traffic(workload, "shuffled", 3.0, {4.0: by})
 
 
-def values(figures: Iterator[Figure]) -> dict[str, float | None]:
-    return {figure.name: figure.value for figure in figures}
-
-
 def test_prompts_that_share_a_step_are_timed_and_join_where_a_step_costs_much() -> None:
     from relquery.model.networks.load import load
     from relquery.model.torch_executor import TorchExecutor
@@ -266,7 +255,7 @@ def test_gains_are_of_the_highest_load() -> None:
         figure.name: figure
         for figure in traffic_figures(measured(posts), shuffled(posts), measured(credits))
     }
-    assert values(iter(found.values())) == pytest.approx(
+    assert by_name(iter(found.values())) == pytest.approx(
         {
             "wl1_fifo_over_srjf_mean": 5.0,
             "wl1_least_gain": 2.0,
@@ -300,10 +289,10 @@ def lengths() -> Lengths:
     return Lengths(QUICK.lengths, 4 * 2**20, 2**20, 32, longest, 2**20, race, race)
 
 
-def latencies() -> Latencies:
+def test_the_section_of_the_traffic_shows_all_services(tmp_path: Path) -> None:
     run = rounds(1.0, 9.0).runs[0]
     posts, credits = both()
-    return Latencies(
+    part = Latencies(
         TINY,
         cost=LinearCost(),
         aged=[Sweep("posts", 1.0, run, (Aged(0.1, 1_000.0, run),), 1.25)],
@@ -311,11 +300,7 @@ def latencies() -> Latencies:
         batched=[Batched(4, 70, dict.fromkeys(batching.TOGETHER, 0.01), 18)],
         served=[measured(posts), shuffled(posts), measured(credits)],
     )
-
-
-def test_the_section_of_the_traffic_shows_all_services_and_pictures(tmp_path: Path) -> None:
-    part = latencies()
-    text = "\n".join(part.render(part.pictures()))
+    text = "\n".join(part.render(()))
     assert "| 4 x | 12.00 | srjf | 3.00 | 3.98 | 0.40 | 50% |" in text
     assert "| posts, shuffled | per second |" in text
     assert "| shuffled | 7.50 |" in text
@@ -323,36 +308,6 @@ def test_the_section_of_the_traffic_shows_all_services_and_pictures(tmp_path: Pa
     assert "| posts at 1 x | 0.1 | 1,000 | 1.50 | 1.99 | 2.00 | 50% |" in text
     assert "| posts at 1 x | clairvoyant |  | 1.25 |" in text
     assert "| 4 | 10.0 ms | 0.50 | 0.25 | 0.12 | 18 |" in text
-    assert len(part.pictures()) == 3
-    for name, plot in part.pictures().items():
-        assert f"({name})" in text
-        plot(tmp_path / name)
-        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_other_sections_show_what_they_found(tmp_path: Path) -> None:
-    timed = tuple(Timed(n, c, 0.1 * (n - c)) for n in (10, 20, 30) for c in range(0, n, 10))
-    linear = JobTimeFit(JobTime(), timed, 0.91, 0.95)
-    jct = JobTimePart("random:x", [Proxy("posts", 30, linear, fit_job_time(timed))])
-    assert "| 30 tokens (posts) | 6 | 0.910 | 0.950 | 1.000 |" in "\n".join(jct.render(()))
-    queue = Scheduling(400, {"one relQuery": [Crowded("srjf", 0.5, 2.0, 9.0)]})
-    assert "| one relQuery | srjf | 0.50 | 2.0 | 9 |" in "\n".join(queue.render(()))
-    scored = Run(2.0, (1, 2), 10, 5, 0)
-    sql = SqlFilter([Filtered(2, ("a b", "a c"), 3, dict.fromkeys(SIDES, (scored,)))])
-    assert "| 2 tokens | scored | 2.00 | 2.00 | 1.00 |" in "\n".join(sql.render(()))
-    longest = LongestInput(lengths())
-    ((name, plot),) = longest.pictures().items()
-    text = "\n".join(longest.render({name}))
-    assert "| plain prefilling | 100 | 1.0 | 1.0 MiB |" in text
-    assert f"({name})" in text
-    plot(tmp_path / name)
-    assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize("scale", [0.0, -1.0, 1.5, float("nan")])
-def test_a_scale_is_a_share(scale: float) -> None:
-    with pytest.raises(ConfigError, match="above 0, and at most 1"):
-        Settings(quick=True, data=Path("nowhere"), scale=scale)
 
 
 def test_a_scale_is_that_of_both_workloads() -> None:
@@ -364,22 +319,24 @@ def test_a_scale_is_that_of_both_workloads() -> None:
 
 
 def test_a_quick_run_judges_answers_and_memory_and_writes_all_parts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, quick: Quick, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    longest = {name: Longest(100 * (number + 1), 2**20) for number, name in enumerate(NAMES)}
+    race = ((1.0,), (1.0,))
+    lengths = Lengths(QUICK.lengths, 4 * 2**20, 2**20, 32, longest, 2**20, race, race)
+    filtered = Filtered(2, ("a b", "a c"), 3, dict.fromkeys(SIDES, (Run(2.0, (1, 2), 10, 5, 0),)))
     monkeypatch.setattr(prefill_only_sizes, "QUICK", TINY)
-    monkeypatch.setattr(prefill_only_lengths, "measure", lambda sizes, say: lengths())
-    monkeypatch.setattr(prefill_only_filter, "measure", lambda *given: [])
-    monkeypatch.setattr("relquery.model.networks.stock.set_threads", lambda count: None)
-    settings = Settings(quick=True, data=tmp_path, write=tmp_path)
-    figures = list(BENCHMARK.start(settings, lambda text: None))
-    judged = {figure.name: figure.holds for figure in figures if figure.holds is not None}
+    monkeypatch.setattr(prefill_only_lengths, "measure", lambda sizes, say: lengths)
+    monkeypatch.setattr(prefill_only_filter, "measure", lambda *given: [filtered])
+    figures, text = quick(BENCHMARK)
+    judged = {name: figure.holds for name, figure in figures.items() if figure.holds is not None}
     assert judged == {"peak_as_profiled": True, "equal_answers": True}
-    names = {figure.name for figure in figures}
-    assert names > {"srjf_step_ms", "max_input_over_plain", "jct_proxy_pearson", "wl1_p99"}
-    assert {"wl2_srjf_over_clairvoyant", "filter_one_token"} < names
-    text = (tmp_path / "prefill_only.md").read_text(encoding="utf-8")
+    assert set(figures) > {"srjf_step_ms", "max_input_over_plain", "jct_proxy_pearson", "wl1_p99"}
+    assert {"wl2_srjf_over_clairvoyant", "filter_one_token"} < set(figures)
     assert "--quick" in text
     assert "15 requests, 5 for" in text
-    assert "{" not in text, "all is filled in"
-    marks = [line for line in text.splitlines() if line.startswith("<!--")]
-    assert marks == [f"<!-- part: {name} -->" for name in BENCHMARK.parts]
+    assert "| plain prefilling | 100 | 1.0 | 1.0 MiB |" in text
+    assert "| 2 tokens | scored | 2.00 | 2.00 | 1.00 |" in text
+    pictures = re.findall(r"\((\w+\.png)\)", text)
+    assert len(pictures) == 4
+    assert all((tmp_path / each).read_bytes().startswith(b"\x89PNG") for each in pictures)

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.prefill_only.filter import (
-    COLUMNS,
     FILE,
     SCORED,
     SIDES,
@@ -24,7 +23,6 @@ from benchmarks.prefill_only.filter import (
     figures,
     find_labels,
     measure,
-    rows,
 )
 from relquery.backends.local import embedded
 from relquery.backends.local import labels as choices
@@ -152,10 +150,3 @@ def test_a_row_that_one_run_answers_otherwise_is_seen() -> None:
     assert Filtered(2, ("x", "y"), 4, runs).equal == 0.75
     runs[STEPS] = (run(1, 1, 2, errors=1),)
     assert Filtered(2, ("x", "y"), 4, runs).equal == 0.0
-
-
-def test_the_table_has_a_row_for_each_side() -> None:
-    table = list(rows([filtered(1, 2.0, 2.5, 2.1), filtered(2, 2.0, 3.0, 2.2)]))
-    assert [row[:2] for row in table[2:4]] == [("1 token", SKIPPED), ("2 tokens", SCORED)]
-    assert all(len(row) == len(COLUMNS) for row in table)
-    assert table[1][2:] == ("2.50", "2.50", "1.25")

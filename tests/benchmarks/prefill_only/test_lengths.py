@@ -9,7 +9,6 @@ import pytest
 from benchmarks.prefill_only.lengths import (
     CHUNKED,
     CLOSE,
-    COLUMNS,
     DROPPED,
     NAMES,
     OURS,
@@ -21,7 +20,6 @@ from benchmarks.prefill_only.lengths import (
     figures,
     fit,
     measure,
-    rows,
 )
 
 MIB = 1 << 20
@@ -109,10 +107,3 @@ def test_a_peak_above_the_profile_counts_as_one_below() -> None:
     (figure,) = (each for each in figures(above) if each.name == "peak_as_profiled")
     assert figure.value == pytest.approx(0.12)
     assert figure.holds is False
-
-
-def test_the_table_has_a_row_for_each_way() -> None:
-    table = list(rows(LENGTHS))
-    assert [row[0] for row in table] == list(NAMES)
-    assert all(len(row) == len(COLUMNS) for row in table)
-    assert table[-1][1:] == ("16,000", "16.0", "25.0 MiB")

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from benchmarks.harness import Settings
 from benchmarks.queries.benchmark import BENCHMARK
 from benchmarks.queries.calls.cases import CASES, CLASSIFIED, Case
 from benchmarks.queries.calls.count import count
 from benchmarks.queries.calls.oracles import Needed
 from benchmarks.queries.calls.world import SHARES, World, build, is_yes
 from benchmarks.queries.parts.calls import cells, figures
+from tests.benchmarks.conftest import Quick
 
 WORLD = build(tickets=60, seed=1)
-
 
 ALL = (*CASES, CLASSIFIED)
 
@@ -55,12 +52,10 @@ def test_the_stand_in_says_yes_as_often_as_it_should(prompt: str) -> None:
     assert sum(said) / len(said) == pytest.approx(SHARES[prompt], abs=0.025)
 
 
-def test_a_run_judges_each_query_and_shows_its_sql(tmp_path: Path) -> None:
-    settings = Settings(quick=True, data=tmp_path, parts=("calls",), write=tmp_path)
-    found = {figure.name: figure for figure in BENCHMARK.start(settings, lambda text: None)}
+def test_a_run_judges_each_query_and_shows_its_sql(quick: Quick) -> None:
+    found, page = quick(BENCHMARK, "calls")
     assert found["calls_same_rows"].value == 1
     assert {f"calls_{case.name}" for case in ALL} < set(found)
     assert {"most_limit", "most_join_on_plain", "most_join_as_classification"} < set(found)
     assert all(figure.holds is not None for figure in found.values())
-    page = (tmp_path / "queries.md").read_text(encoding="utf-8")
     assert all(f"`{case.sql}`" in page for case in ALL)

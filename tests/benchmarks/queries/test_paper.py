@@ -5,28 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.harness import Settings
 from benchmarks.queries import sizes
 from benchmarks.queries.benchmark import BENCHMARK
 from benchmarks.queries.network import train
 from benchmarks.queries.paper.costs import Costs
 from benchmarks.queries.paper.queries import QUERIES
-from benchmarks.queries.paper.run import (
-    NO_CACHE,
-    OURS,
-    SIDES,
-    TABLE_ORDER,
-    Measured,
-    measure,
-)
+from benchmarks.queries.paper.run import NO_CACHE, OURS, SIDES, TABLE_ORDER, Measured, measure
 from benchmarks.queries.parts.paper import query_figure
 from benchmarks.reorder.tables import TABLES
 from relquery.config import EngineConfig
 from relquery.engine.cost.linear import LinearCost
+from tests.benchmarks.conftest import Quick, films
 
 COSTS = Costs(prompt=0.01, decoded=0.05)
 SPEC = "random:layers=1,hidden=32,heads=2"
@@ -34,25 +26,12 @@ BY_NAME = {query.name: query for query in QUERIES}
 MOVIES = [query for query in QUERIES if query.table == "movies"]
 
 
-def movies() -> pa.Table:
-    rows = range(20)
-    return pa.table(
-        {
-            "reviewcontent": [f"{row} is a review that says what no other says." for row in rows],
-            "reviewtype": ["Fresh" if row % 3 else "Rotten" for row in rows],
-            "movietitle": [f"film {row % 3}" for row in rows],
-            "movieinfo": [f"All about the film {row % 3}, and much of it. " * 4 for row in rows],
-            "genres": ["Drama" for _ in rows],
-        }
-    )
-
-
 @pytest.fixture(scope="module")
 def measured() -> dict[str, Measured]:
     """The queries over films, at their full lengths."""
     prompts = [call.prompt for query in MOVIES for call in query.calls]
-    model = train(SPEC, movies().to_pylist(), prompts, 400)
-    return {query.type: measure(model, movies(), query, 1, COSTS) for query in MOVIES}
+    model = train(SPEC, films().to_pylist(), prompts, 400)
+    return {query.type: measure(model, films(), query, 1, COSTS) for query in MOVIES}
 
 
 def test_all_sides_of_a_query_ask_the_same_and_have_the_same_rows(
@@ -60,15 +39,14 @@ def test_all_sides_of_a_query_ask_the_same_and_have_the_same_rows(
 ) -> None:
     for at in measured.values():
         assert list(at.ran) == list(SIDES)
-        assert len({ran.report.calls for ran in at.ran.values()}) == 1
-        assert len({ran.report.output_tokens for ran in at.ran.values()}) == 1
-        assert not any(ran.report.errors for ran in at.ran.values())
+        reports = [ran.report for ran in at.ran.values()]
+        assert len({(report.calls, report.output_tokens) for report in reports}) == 1
+        assert not any(report.errors for report in reports)
         assert at.same_rows
         assert at.ran[NO_CACHE].report.cached_tokens == 0
         assert at.ran[OURS].computed < at.ran[NO_CACHE].computed
-    assert not replace(
-        measured["T1"], ran={**measured["T1"].ran, OURS: measured["T2"].ran[OURS]}
-    ).same_rows
+    mixed = {**measured["T1"].ran, OURS: measured["T2"].ran[OURS]}
+    assert not replace(measured["T1"], ran=mixed).same_rows
 
 
 def test_answers_are_as_long_as_in_the_paper(measured: dict[str, Measured]) -> None:
@@ -110,32 +88,26 @@ def test_a_filter_is_judged_by_its_gain_and_others_by_what_tokens_allow(
 
 
 def test_a_quick_run_writes_the_page_and_a_picture(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, quick: Quick, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tiny = replace(sizes.QUICK, model=SPEC, vocabulary=300, rows=12)
-    monkeypatch.setattr(sizes, "QUICK", tiny)
-    monkeypatch.setattr("relquery.model.networks.stock.set_threads", lambda count: None)
+    monkeypatch.setattr(sizes, "QUICK", replace(sizes.QUICK, model=SPEC, vocabulary=300, rows=12))
     (known,) = (each for each in TABLES if each.name == "movies")
     (tmp_path / known.file).parent.mkdir()
-    pq.write_table(movies(), tmp_path / known.file)
-    settings = Settings(quick=True, data=tmp_path, parts=("paper",), write=tmp_path)
-    found = {figure.name: figure for figure in BENCHMARK.start(settings, lambda text: None)}
+    pq.write_table(films(), tmp_path / known.file)
+    found, page = quick(BENCHMARK, "paper")
     assert found["same_rows"].value == 1
     assert found["t1_beer"].note == "its table is absent"
     assert "at a small size" in found["t1_movies"].note
     assert len(found) == len(QUERIES) + 2
-    page = (tmp_path / "queries.md").read_text(encoding="utf-8")
-    assert "{" not in page, "all is filled in"
     assert "| T1 movies | " in page
     assert (tmp_path / "queries_paper.png").exists()
 
 
-def test_without_tables_there_are_no_values(tmp_path: Path) -> None:
-    settings = Settings(quick=True, data=tmp_path, parts=("paper",), write=tmp_path)
-    found = list(BENCHMARK.start(settings, lambda text: None))
+def test_without_tables_there_are_no_values(quick: Quick) -> None:
+    found, page = quick(BENCHMARK, "paper")
     assert found
-    assert all(figure.value is None and "absent" in figure.note for figure in found)
-    assert "| T1" not in (tmp_path / "queries.md").read_text(encoding="utf-8")
+    assert all(each.value is None and "absent" in each.note for each in found.values())
+    assert "| T1" not in page
 
 
 def test_the_queries_are_those_that_the_tables_allow() -> None:

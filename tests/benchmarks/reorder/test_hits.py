@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from benchmarks.reorder.hits import hit_rate, measure, prompts
 from benchmarks.reorder.optimum import Small, compare
 from relquery.table.reorder import reorder
-from tests.benchmarks.samples import PAIRS, passages
+from tests.benchmarks.reorder.samples import PAIRS, passages
 
 
 def slow_hit_rate(texts: list[str]) -> float:
@@ -21,8 +21,8 @@ def slow_hit_rate(texts: list[str]) -> float:
         return next((i for i in range(size) if a[i] != b[i]), size)
 
     hits = sum(
-        max((shared(text, before) for before in texts[:i]), default=0)
-        for i, text in enumerate(texts)
+        max((shared(text, before) for before in texts[:at]), default=0)
+        for at, text in enumerate(texts)
     )
     return hits / max(sum(map(len, texts)), 1)
 

@@ -11,7 +11,6 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.harness import Settings
 from benchmarks.queries.network import train
 from benchmarks.queries.paper.costs import Costs
 from benchmarks.queries.paper.run import NO_CACHE, OURS, TABLE_ORDER
@@ -33,6 +32,7 @@ from benchmarks.retrieval.t5.squad import (
     read_squad,
 )
 from relquery.model.networks.load import LoadedModel
+from tests.benchmarks.conftest import Quick
 
 SPEC = "random:layers=1,hidden=32,heads=2"
 COSTS = Costs(prompt=0.01, decoded=0.05)
@@ -46,18 +46,17 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data")
     (folder / ROWS).parent.mkdir()
     texts = [f"{town} is a town where {town.lower()} bread is made. " * 3 for town in TOWNS]
-    asked = [
-        f"How is bread made, in {TOWNS[row % 3]}, {TOWNS[row % 5]} or {TOWNS[row % 8]}?"
-        for row in range(COUNT)
-    ]
+    rows = range(COUNT)
+    towns = [[TOWNS[row % each] for each in (3, 5, 8)] for row in rows]
+    asked = [f"How is bread made, in {one}, {two} or {three}?" for one, two, three in towns]
     places = {
-        name: [texts[(row + at * (1 + row % 2)) % 8] for row in range(COUNT)]
+        name: [texts[(row + at * (1 + row % 2)) % 8] for row in rows]
         for at, name in enumerate(PASSAGES)
     }
     pq.write_table(pa.table({"question": asked, **places}), folder / ROWS)
     contexts = pa.table({"ctx_id": list(range(8)), "title": TOWNS, "context": texts})
     pa_csv.write_csv(contexts, folder / CONTEXTS)
-    answers = ["bread" if row % 2 else None for row in range(COUNT)]
+    answers = ["bread" if row % 2 else None for row in rows]
     pa_csv.write_csv(pa.table({"id": asked, "answer": answers}), folder / ANSWERS)
     return folder
 
@@ -101,9 +100,8 @@ def test_other_passages_give_other_rows(ran: T5Run) -> None:
     ours = ran.exact.ran[OURS]
     (question, text), *_ = ours.rows
     other = (texts - {text}).pop()
-    changed = replace(
-        ours, rows=ours.rows - Counter([(question, text)]) + Counter([(question, other)])
-    )
+    rows = ours.rows - Counter([(question, text)]) + Counter([(question, other)])
+    changed = replace(ours, rows=rows)
     assert not replace(ran.exact, ran={**ran.exact.ran, OURS: changed}).same_rows
 
 
@@ -155,26 +153,21 @@ def test_changed_answers_are_counted_and_right_ones_hold_the_expected_text() -> 
 
 
 def test_a_quick_run_writes_the_page(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: Path, quick: Quick, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tiny = replace(sizes.QUICK, model=SPEC, small=SPEC, vocabulary=300, questions=10, compared=2)
     monkeypatch.setattr(sizes, "QUICK", tiny)
-    monkeypatch.setattr("relquery.model.networks.stock.set_threads", lambda count: None)
     monkeypatch.setattr("benchmarks.retrieval.parts.t5.calibrate", lambda model, seed: COSTS)
-    settings = Settings(quick=True, data=data, parts=("t5",), write=tmp_path)
-    found = {figure.name: figure for figure in BENCHMARK.start(settings, lambda text: None)}
+    found, page = quick(BENCHMARK, "t5", data=data)
     assert found["t5_same_rows"].value == 1
     assert found["t5_off_reorder"].holds
     assert "at a small size" in found["t5_over_as_retrieved"].note
     assert "of 2 answers" in found["t5_modules_changed"].note
-    page = (tmp_path / "retrieval.md").read_text(encoding="utf-8")
-    assert "{" not in page, "all is filled in"
     assert "passages('contexts', question, 5)" in page
     assert "| modules | " in page
 
 
-def test_without_tables_there_are_no_values(tmp_path: Path) -> None:
-    settings = Settings(quick=True, data=tmp_path, parts=("t5",), write=tmp_path)
-    found = list(BENCHMARK.start(settings, lambda text: None))
+def test_without_tables_there_are_no_values(quick: Quick) -> None:
+    found, _ = quick(BENCHMARK, "t5")
     assert found
-    assert all(figure.value is None and "absent" in figure.note for figure in found)
+    assert all(each.value is None and "absent" in each.note for each in found.values())
