@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -20,16 +21,21 @@ from training.tokenizer import PAD_ID  # noqa: E402
 MIX = Mix((0, 7), 0.3, 0.3, 0.5, 6, (1, 1, 1, 1))
 
 
-def test_pieces_tokenised_apart_are_the_tokens_of_the_whole_text() -> None:
-    tokenizer = transformers.AutoTokenizer.from_pretrained(model_path())
+@pytest.fixture(scope="module")
+def tokenizer() -> Any:
+    return transformers.AutoTokenizer.from_pretrained(model_path())
+
+
+def test_pieces_tokenised_apart_are_the_tokens_of_the_whole_text(tokenizer: Any) -> None:
     drawn = list(islice(lessons(Random(2), MIX), 200))
     for lesson, made in zip(drawn, encode(tokenizer, drawn), strict=True):
         assert made.tokens == tokenizer("".join(piece.text for piece in lesson))["input_ids"]
         assert not any(made.modules)
 
 
-def test_the_tokens_of_an_answer_share_the_root_of_its_length_and_context_weighs_nothing() -> None:
-    tokenizer = transformers.AutoTokenizer.from_pretrained(model_path())
+def test_the_tokens_of_an_answer_share_the_root_of_its_length_and_context_weighs_nothing(
+    tokenizer: Any,
+) -> None:
     answer = Piece("The Silver Harbor is it" + END, learned=True)
     [(tokens, weights, _)] = encode(tokenizer, [[Piece("<|user|>Is it?<|assistant|>"), answer]])
     learned = [weight for weight in weights if weight]
@@ -37,15 +43,13 @@ def test_the_tokens_of_an_answer_share_the_root_of_its_length_and_context_weighs
     assert sum(learned) == pytest.approx(len(learned) ** 0.5)
 
 
-def test_batches_hold_every_lesson_once_and_no_more_tokens_than_allowed() -> None:
-    tokenizer = transformers.AutoTokenizer.from_pretrained(model_path())
+def test_batches_hold_every_lesson_once_and_no_more_tokens_than_allowed(tokenizer: Any) -> None:
     encoded = encode(tokenizer, list(islice(lessons(Random(3), MIX), 120)))
     made = list(batches(encoded, 2048, Random(0)))
     assert all(each.ids.numel() <= 2048 for each in made)
     assert all(each.ids.shape == each.weights.shape == each.modules.shape for each in made)
-    kept = [
-        [token for token in row.tolist() if token != PAD_ID] for each in made for row in each.ids
-    ]
+    rows = [row.tolist() for each in made for row in each.ids]
+    kept = [[token for token in row if token != PAD_ID] for row in rows]
     assert sorted(kept) == sorted(each.tokens for each in encoded)
 
 

@@ -31,10 +31,10 @@ kinds = pytest.mark.parametrize("kind", Kind, ids=lambda kind: kind.value)
 @kinds
 def test_the_same_seed_gives_the_same_questions(kind: Kind) -> None:
     first, second, other = (
-        list(islice(examples(seed, Split.TRAIN, kind), 30)) for seed in (3, 3, 4)
+        [(each.prompt, each.answer) for each in islice(examples(seed, Split.TRAIN, kind), 30)]
+        for seed in (3, 3, 4)
     )
-    assert [(e.prompt, e.answer) for e in first] == [(e.prompt, e.answer) for e in second]
-    assert [e.prompt for e in first] != [e.prompt for e in other]
+    assert first == second != other
 
 
 @domains
@@ -83,18 +83,14 @@ def test_the_user_turn_is_the_query_and_the_fields_as_json_one_a_line() -> None:
     assert json.loads(text[text.index("{") :]) == {"title": 'The "Red" Wolf', "year": 7}
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
+def test_the_documented_wordings_are_asked() -> None:
+    assert {query for domain in DOMAINS for ask in domain.asks for query in ask.queries} >= {
         "Rate sentiment from 1 to 5.",
         "Is the review positive? Answer Yes or No.",
         "Answer with ONLY 'POSITIVE' or 'NEGATIVE'.",
         "Repeat the value of movietitle.",
         "Summarize the review in one sentence.",
-    ],
-)
-def test_the_documented_wordings_are_asked(query: str) -> None:
-    assert any(query in ask.queries for domain in DOMAINS for ask in domain.asks)
+    }
 
 
 def test_a_lesson_learns_answers_and_only_answers() -> None:
@@ -142,14 +138,12 @@ def test_fields_are_picked_once_each_even_when_more_are_wanted_than_there_are() 
 
 
 def test_a_perfect_model_scores_one_and_a_mute_one_nothing() -> None:
-    known = {
-        example.prompt.query + str(sorted(example.prompt.fields, key=str)): example.answer
-        for kind in Kind
-        for example in islice(examples(1, Split.HELD_OUT, kind), 30)
-    }
-    perfect = score(
-        lambda prompts: [known[p.query + str(sorted(p.fields, key=str))] for p in prompts], 30
-    )
+    def asked(prompt: Prompt) -> str:
+        return prompt.query + str(sorted(prompt.fields, key=str))
+
+    drawn = (each for kind in Kind for each in islice(examples(1, Split.HELD_OUT, kind), 30))
+    known = {asked(example.prompt): example.answer for example in drawn}
+    perfect = score(lambda prompts: [known[asked(prompt)] for prompt in prompts], 30)
     mute = score(lambda prompts: [""] * len(prompts), 30)
     assert perfect.missed == {}
     assert set(perfect.figures) == set(GOALS)

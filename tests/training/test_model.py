@@ -10,7 +10,7 @@ from relquery.demo import model_path
 from training.lessons.evaluate import GOALS, Score, score
 
 pytest.importorskip("torch")
-AutoTokenizer = pytest.importorskip("transformers").AutoTokenizer
+TOKENIZER = pytest.importorskip("transformers").AutoTokenizer.from_pretrained(model_path())
 
 MEGABYTE = 10**6
 
@@ -48,20 +48,17 @@ def test_the_model_takes_at_most_twelve_megabytes() -> None:
     ],
 )
 def test_the_tokenizer_loses_nothing(text: str) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(model_path())
-    assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
+    assert TOKENIZER.decode(TOKENIZER(text)["input_ids"]) == text
 
 
 def test_a_newline_is_a_token_of_its_own() -> None:
-    tokenizer = AutoTokenizer.from_pretrained(model_path())
-    ids = tokenizer('Is it?\n\nGiven:\n{\n"a": "b",\n"c": 1\n}')["input_ids"]
-    tokens = [tokenizer.decode([token]) for token in ids]
+    ids = TOKENIZER('Is it?\n\nGiven:\n{\n"a": "b",\n"c": 1\n}')["input_ids"]
+    tokens = [TOKENIZER.decode([token]) for token in ids]
     assert all(token == "\n" for token in tokens if "\n" in token)
 
 
 def test_the_chat_template_adds_one_token_a_turn() -> None:
-    tokenizer = AutoTokenizer.from_pretrained(model_path())
     messages = [{"role": "system", "content": "A"}, {"role": "user", "content": "B"}]
-    text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+    text = TOKENIZER.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
     assert text == "<|system|>A<|user|>B<|assistant|>"
-    assert len(tokenizer(text)["input_ids"]) == 5
+    assert len(TOKENIZER(text)["input_ids"]) == 5

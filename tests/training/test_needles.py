@@ -45,14 +45,9 @@ def test_a_text_is_one_name_among_words_of_hay_and_no_name_comes_twice(hay_words
         assert set(words) <= set(HAY)
 
 
-def test_a_name_stands_anywhere_in_its_text() -> None:
-    texts = needle_texts(Random(1), 50, 3)
-    places = {text.split().index(*names_in(text)) for text in texts}
-    assert places == {0, 1, 2, 3}
-
-
-def test_several_names_keep_their_order_in_a_text() -> None:
-    rng = Random(2)
+def test_names_stand_anywhere_in_a_text_in_their_order() -> None:
+    texts, rng = needle_texts(Random(1), 50, 3), Random(2)
+    assert {text.split().index(names_in(text)[0]) for text in texts} == {0, 1, 2, 3}
     for _ in range(50):
         text = text_around(rng, ("Anna", "Boris", "Clara"), 5, Split.TRAIN)
         assert names_in(text) == ["Anna", "Boris", "Clara"]
@@ -68,9 +63,8 @@ def test_no_word_of_hay_is_a_name() -> None:
 def test_no_text_that_is_asked_about_can_occur_in_training() -> None:
     assert all(Split.HELD_OUT.owns(text) for text in needle_texts(Random(5), 40, 6))
     for lesson in islice(needle_lessons(Random(5), 32), 300):
-        texts = [
-            piece for piece in _pieces(lesson[0][0]) if not HAY_WORDS.isdisjoint(piece.split())
-        ]
+        pieces = lesson[0].text.split(BEFORE)[1].split(AFTER, maxsplit=1)[0].split("\n")
+        texts = [piece for piece in pieces if not HAY_WORDS.isdisjoint(piece.split())]
         assert all(Split.TRAIN.owns(text) for text in texts)
 
 
@@ -88,20 +82,15 @@ def test_the_question_is_the_text_that_a_span_query_sends() -> None:
     assert "".join(str(span.content) for span in spans) == question(pieces)
 
 
-def test_a_needle_lesson_learns_the_names_of_its_pieces_in_their_order() -> None:
+def test_needle_lessons_learn_the_names_of_texts_and_of_lists_in_their_order() -> None:
+    numbers: dict[bool, set[int]] = {True: set(), False: set()}
     for lesson in islice(needle_lessons(Random(1), 24), 500):
         (prompt, asked, _), (answer, learned, _) = lesson
         names = names_in(prompt)
         assert (asked, learned) == (False, True)
         assert answer == listed(names) + END
-        assert 1 <= len(names) == len(set(names)) <= MOST_NAMES
-
-
-def test_needle_lessons_hold_texts_and_lists_of_every_number_of_names() -> None:
-    numbers: dict[bool, set[int]] = {True: set(), False: set()}
-    for lesson in islice(needle_lessons(Random(1), 24), 500):
-        prompt = lesson[0][0]
-        numbers[not HAY_WORDS.isdisjoint(prompt.split())].add(len(names_in(prompt)))
+        assert len(names) == len(set(names))
+        numbers[not HAY_WORDS.isdisjoint(prompt.split())].add(len(names))
     assert numbers[True] == set(range(1, MOST_NAMES + 1))
     assert numbers[False] == set(range(2, MOST_NAMES + 1))
 
@@ -121,7 +110,3 @@ def test_the_model_finds_all_names_at_once_in_little_hay_and_by_pairs_in_much() 
     assert min(shares[4].values()) >= 0.8
     assert shares[48]["tree"] >= 0.8
     assert shares[48]["flat"] < 0.5
-
-
-def _pieces(prompt: str) -> list[str]:
-    return prompt.split(BEFORE)[1].split(AFTER, maxsplit=1)[0].split("\n")
