@@ -1,21 +1,32 @@
-"""What README and pages say of figures is what the benchmarks' documents say."""
+"""README and pages claim what the benchmarks' documents show; those on `relquery serve` name all
+routes and figures, and only options that exist."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+
+from relquery.cli.app import app
+from relquery.serve.app import make_app
+from relquery.serve.operation.measures import PREFIX, Measures
 
 ROOT = Path(__file__).parents[2]
-BENCHMARKS = ROOT / "docs" / "benchmarks"
-HOW_IT_WORKS = sorted((ROOT / "docs" / "how-it-works").glob("*.md"))
+DOCS = ROOT / "docs"
+BENCHMARKS = DOCS / "benchmarks"
+HOW_IT_WORKS = sorted((DOCS / "how-it-works").glob("*.md"))
 README = {
     r"a filter runs ([\d.]+) times faster": ("sql", "filter_ggr_over_original"),
     r"and ([\d.]+) times faster than without reuse": ("sql", "filter_ggr_over_no_cache"),
 }
+SERVED = [DOCS / f"{name}.md" for name in ("serve", "routes", "operate")]
 _SHOWN = re.compile(r"^\| `(\w+)` \| ([\d.]+) \|", re.MULTILINE)
 _CLAIM = re.compile(r"([\d.]+)(%?)[^|`\d]*\(`(\w+)`\)")
+_ROUTE = re.compile(r"(/[\w{}./]*)`")
+_OPTION = re.compile(r"`(--[a-z][a-z-]+)")
 _PATH = re.compile(r"`((?:tests|[a-z]+)/[\w/]+(?:\.py|/)?)`")
 
 
@@ -53,3 +64,33 @@ def test_a_page_claims_what_the_documents_show_and_names_what_is_there(page: Pat
     for path in _PATH.findall(text):
         root = ROOT if path.startswith("tests/") else ROOT / "src" / "relquery"
         assert (root / path).exists(), path
+
+
+def without_names(path: str) -> str:
+    return re.sub(r"\{\w+\}", "{}", path)
+
+
+def test_the_table_of_routes_has_all_of_them_and_no_others() -> None:
+    text = (DOCS / "routes.md").read_text(encoding="utf-8")
+    table = "\n".join(line for line in text.splitlines() if line.startswith("| `"))
+    shown = {without_names(path) for path in _ROUTE.findall(table)}
+    known = {without_names(path) for path in make_app().openapi()["paths"]}
+    assert shown == known | {"/", "/openapi.json"}
+
+
+def test_the_table_of_figures_has_all_of_them_and_no_others() -> None:
+    text = (DOCS / "operate.md").read_text(encoding="utf-8").partition("## Figures")[2]
+    cells = [line.split("|")[1] for line in text.partition("## ")[0].splitlines() if "| `" in line]
+    shown = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
+    page = Measures("shortest").page(0, 0, None, 1).decode()
+    exposed = set(re.findall(rf"^# TYPE {PREFIX}(\w+) \w+$", page, re.MULTILINE))
+    assert shown == {name for name in exposed if not name.endswith("_created")}
+
+
+@pytest.mark.parametrize("page", SERVED, ids=lambda page: page.stem)
+def test_options_that_a_page_names_exist(page: Path) -> None:
+    commands: Any = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    groups = [commands["serve"], commands["reorder"], *commands["keys"].commands.values()]
+    known = {option for group in groups for one in group.params for option in one.opts}
+    known |= {"--target"}  # Docker's
+    assert set(_OPTION.findall(page.read_text(encoding="utf-8"))) <= known | {"--help"}
