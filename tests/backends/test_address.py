@@ -12,7 +12,7 @@ from relquery.backends.local import open as local
 from relquery.connection import connect
 from relquery.errors import ConfigError, ModelError
 from tests.backends.provider.chat_server import Body, ChatServer, Reply, Serve, completion
-from tests.serve.cases import cases
+from tests.cases import cases
 
 OWNERS = {"vllm": "vllm_xargs", "relquery": "relquery", "somebody": None}
 

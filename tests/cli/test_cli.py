@@ -16,8 +16,8 @@ from relquery.cli.terminal.show import Lines
 from relquery.ledger import Ledger
 from relquery.progress.watch import Watch
 from relquery.table.compiled import Compiled
+from tests.cases import cases
 from tests.cli.conftest import Run
-from tests.serve.cases import cases
 
 MODEL = "random:layers=1,hidden=64,heads=1"
 COMMAND = [sys.executable, "-c", "from relquery.cli import main; main()"]

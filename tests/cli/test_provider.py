@@ -19,8 +19,8 @@ from tests.backends.provider.chat_server import (
     question,
     serving,
 )
+from tests.cases import cases
 from tests.cli.conftest import Run
-from tests.serve.cases import cases
 
 
 @pytest.fixture

@@ -26,8 +26,8 @@ from relquery.cli.terminal.tables import read_text
 from relquery.errors import ConfigError, TableError, UnknownColumnError
 from relquery.table.dependencies.dependencies import Dependency
 from relquery.table.reorder import reorder
+from tests.cases import cases
 from tests.cli.conftest import Run
-from tests.serve.cases import cases
 
 Figures = Callable[..., dict[str, Any]]
 ROWS = "".join(f"0{i % 4},{i % 4}.50,city {i % 4},text {i}\n" for i in range(60))

@@ -27,8 +27,8 @@ from tests.backends.provider.chat_server import (
     serving,
     streamed,
 )
+from tests.cases import cases
 from tests.cli.conftest import Run
-from tests.serve.cases import cases
 
 # In seconds.
 LATEST_ARRIVAL = 0.2
@@ -77,7 +77,7 @@ def test_every_prompt_is_sent_once_as_the_trace_says_and_not_before_it_arrives(r
 
     with serving(answer) as server:
         run("-s", server.url)
-    assert Counter(server.questions) == Counter(
+    assert Counter(map(question, server.asked)) == Counter(
         f"Is it? {row}" for row in ("a0", "a1", "b0", "c0", "c1", "c2")
     )
     assert came["Is it? b0"] >= LATEST_ARRIVAL / 2

@@ -11,8 +11,8 @@ from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.engine.cost.fit import Fit
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.cost.machines import find_machine
+from tests.cases import cases
 from tests.cli.conftest import Run
-from tests.serve.cases import cases
 
 MODEL = "random:layers=1,hidden=32,heads=1,context=1024"
 

@@ -16,7 +16,7 @@ from relquery.errors import ConfigError, QueryError
 from relquery.evaluation.comparison import sign_test
 from relquery.evaluation.evaluation import Evaluation
 from relquery.prompt import Answer, Finish
-from tests.serve.cases import cases
+from tests.cases import cases
 from tests.sql.fakes import FakeBackend, Fields
 
 LABELS = ["bug", "idea", "praise", "spam"]

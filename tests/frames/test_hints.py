@@ -11,7 +11,7 @@ from relquery.connection import Connection
 from relquery.errors import ConfigError, UnknownVerbError
 from relquery.frames.frame import Frame, frame
 from relquery.frames.hints import _INSTEAD, no_such
-from tests.ir.cases import case_file
+from tests.cases import case_file
 
 FILMS = [{"title": "Alien", "year": 1979}]
 

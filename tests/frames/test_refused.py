@@ -10,8 +10,8 @@ import pytest
 from relquery.connection import Connection, connect
 from relquery.errors import ConfigError, TableError
 from relquery.frames.frame import Frame, frame
+from tests.cases import case_file
 from tests.frames.near import install
-from tests.ir.cases import case_file
 from tests.sql.fakes import FakeBackend
 
 ROWS = [{"id": number, "message": f"text {number}"} for number in range(7)]

@@ -13,9 +13,9 @@ from relquery import errors
 from relquery.connection import Connection, connect
 from relquery.errors import ConfigError, UnknownColumnError
 from relquery.frames.frame import Frame, frame
+from tests.cases import case_file
 from tests.frames.model import answer, says_yes
 from tests.frames.near import similarity
-from tests.ir.cases import case_file
 from tests.sql.fakes import FakeBackend
 
 FILMS = [

@@ -7,7 +7,7 @@ import pytest
 from relquery.errors import QueryError
 from relquery.ir import nodes
 from relquery.ir.nodes import Seq, Text
-from tests.ir.cases import case_file
+from tests.cases import case_file
 
 
 def test_a_malformed_node_cannot_be_built() -> None:

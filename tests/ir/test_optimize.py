@@ -18,7 +18,7 @@ from relquery.ir.optimize import RULES, Goal, awaits_retrieval, optimize
 from relquery.ir.rewrite import rewrite
 from relquery.ir.rules.reduce_tree import reduce_tree
 from relquery.ir.verify import verify
-from tests.ir.cases import case_file
+from tests.cases import case_file
 from tests.ir.golden_rules import look_up
 from tests.ir.meaning import meaning
 from tests.ir.strategies import local_queries, queries

@@ -8,7 +8,7 @@ from relquery.errors import QueryError
 from relquery.ir.forms.text import parse_tree
 from relquery.ir.nodes import Bag, Generate, Node, Seq, Text
 from relquery.ir.verify import verify
-from tests.ir.cases import case_file
+from tests.cases import case_file
 
 
 def test_a_tree_that_asks_nothing_is_an_error_at_its_spot() -> None:

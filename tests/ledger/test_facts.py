@@ -17,7 +17,7 @@ from relquery.ledger.facts import without_secrets
 from relquery.ledger.keys import prompt_hash
 from relquery.prompt import Answer, Compared, Finish, Sampling, Span
 from tests.backends.provider.chat_server import Body, Reply, completion, failure, question, serving
-from tests.serve.cases import cases
+from tests.cases import cases
 
 PROMPTS = [(Span(f"question {number}"),) for number in range(4)]
 SAMPLING = Sampling(max_tokens=9, stop=("\n",))

@@ -32,10 +32,10 @@ from relquery.model.networks.load import LoadedModel, prepare
 from relquery.model.networks.random import byte_tokenizer
 from relquery.model.sampling import follow_draws
 from relquery.prompt import Finish
+from tests.cases import cases
 from tests.model.oracle.architectures import LLAMA_LIKE, engine_of, finished, larger, made
 from tests.model.test_sampling import check as check_logprobs
 from tests.schemas import STRUCT, as_text, bounded
-from tests.serve.cases import cases
 
 LENGTH, COUNT = 200, 4
 SETTINGS: Any = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}

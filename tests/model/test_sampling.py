@@ -28,6 +28,7 @@ from relquery.model.networks.load import LoadedModel
 from relquery.model.sampling import draw_tokens, follow_draws, weigh_tokens
 from relquery.model.torch_executor import TorchExecutor
 from relquery.prompt import TokenLogprob
+from tests.cases import cases
 from tests.engine.harness import spied
 from tests.model.oracle.architectures import (
     LLAMA_LIKE,
@@ -41,7 +42,6 @@ from tests.model.oracle.architectures import (
     quick_of,
 )
 from tests.model.test_generate import SETTINGS
-from tests.serve.cases import cases
 
 DRAWS = 2000
 

@@ -21,7 +21,7 @@ from nbclient import NotebookClient
 import relquery as rq
 from relquery.connection import connect
 from relquery.sql.result import Result
-from tests.ir.cases import case_file
+from tests.cases import case_file
 from tests.sql.conftest import SETUP, fails_for_dune
 from tests.sql.fakes import FakeBackend
 

@@ -18,7 +18,7 @@ from relquery.prices.files import as_json, parse, read_file
 from relquery.prices.own import own_file, own_prices, store_prices
 from relquery.prices.price import Price
 from relquery.prices.table import PRICES, all_prices, find_price, known_price
-from tests.serve.cases import cases
+from tests.cases import cases
 
 OPENAI, ANTHROPIC = PRICES["gpt-4o-mini"], PRICES["claude-3.5-sonnet"]
 

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.serve.cases import cases
+from tests.cases import cases
 from tests.serve.conftest import Running, inside
 
 MOST = 1 << 20

@@ -17,7 +17,7 @@ from relquery.spark.planning.hoist import Hoisted
 from relquery.sql.names import DECIMAL
 from relquery.sql.read.aggregates import Aggregates
 from relquery.sql.read.tokens import parse
-from tests.values import values
+from tests.cases import values
 
 AGGREGATES = Aggregates(frozenset({"count", "sum", "string_agg", "list", "any_value"}))
 SETUP = """

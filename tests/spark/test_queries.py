@@ -20,7 +20,7 @@ from relquery.errors import (
 )
 from relquery.spark import SparkConnection, connect
 from relquery.spark.planning.failures import translated
-from tests.ir.cases import case_file
+from tests.cases import case_file
 from tests.spark.conftest import opened
 from tests.spark.stand_in import StandIn, standing_in
 from tests.sql.conftest import SETUP, reference_sql, upper_or_length

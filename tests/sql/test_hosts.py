@@ -17,9 +17,9 @@ import pytest
 
 from relquery.connection import Connection, connect
 from relquery.errors import TableError
+from tests.cases import values
 from tests.sql.conftest import asked_of, upper_or_length
 from tests.sql.fakes import FakeBackend
-from tests.values import values
 
 ROWS = {"id": [1, 2, 3], "my text": ["a", None, 'q"🎉']}
 

@@ -23,10 +23,10 @@ from relquery.table.cost.tokens import Encode, tokenize
 from relquery.table.cost.weigh import Weight
 from relquery.table.reorder import reorder
 from relquery.table.schedule import Schedule
+from tests.cases import values
 from tests.table import reference
 from tests.table.reference import sent_by
 from tests.table.strategies import ALIKE, AUTOMATIC, WEIGHTS, letters, rules, tables, words
-from tests.values import values
 
 # All rows begin with `column: `, two of them with `column: ab`: these have more in common.
 COLUMN_FIRST = reference.Table(

@@ -31,8 +31,8 @@ from relquery.traces.serve import requests_of, serve
 from relquery.traces.simulate import Run, approximate_tokens, simulate
 from relquery.traces.trace import TracedQuery, load, save
 from relquery.traces.workload import SAMPLINGS, TASKS, Task, at_rate, workload
+from tests.cases import cases
 from tests.engine.harness import for_each
-from tests.serve.cases import cases
 
 TABLES = {"t": [{"name": f"item {i % 7}", "text": f"words {i} " * 9} for i in range(200)]}
 MACHINE = Served(LinearCost(), EngineConfig(max_num_batched_tokens=256, cache_tokens=4096))

@@ -28,7 +28,7 @@ from relquery.engine.cost.machines import write_machine
 from relquery.errors import ConfigError, ModelError
 from relquery.model.networks.random import byte_tokenizer
 from relquery.prompt import Answer, Finish, Reuse, Sampling, Span
-from tests.serve.cases import cases
+from tests.cases import cases
 
 SCHEMA = """{"type": "object", "properties": {"name": {"type": "string"}, "ok": {"type": "boolean"},
 "tags": {"type": "array", "items": {"enum": ["a", "b"]}, "minItems": 2}, "n": {"type": "integer"}},

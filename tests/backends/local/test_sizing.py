@@ -32,7 +32,7 @@ from relquery.model.footprint import Footprint
 from relquery.model.slices.memory import peak_bytes
 from relquery.model.torch_executor import TorchExecutor
 from relquery.prompt import Finish
-from tests.serve.cases import cases
+from tests.cases import cases
 
 MODEL = "random:layers=6,hidden=32,heads=4,kv_heads=2,ffn=64,context=20000"
 BUDGET: dict[str, Any] = {

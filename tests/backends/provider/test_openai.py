@@ -40,7 +40,7 @@ from tests.backends.provider.chat_server import (
     serving,
     until,
 )
-from tests.serve.cases import cases
+from tests.cases import cases
 
 # As where the `local` extra is not installed.
 BASE_INSTALL = "import sys; sys.modules.update(dict.fromkeys(('torch', 'transformers'), None))"

@@ -19,8 +19,8 @@ from relquery.model.grammar import Grammar, Grammars
 from relquery.model.networks.random import byte_tokenizer
 from relquery.prompt import Sampling
 from tests.any_schemas import any_schema, problem_of
+from tests.cases import cases
 from tests.schemas import STRUCT
-from tests.serve.cases import cases
 
 CLOSING = {ord(each) for each in '"}],'}
 LONGEST = 5.0  # seconds for any schema; the slowest below takes a tenth of it

@@ -24,7 +24,7 @@ from relquery.errors import ConfigError
 from relquery.model.networks.random import byte_tokenizer
 from relquery.model.torch_executor import TorchExecutor
 from relquery.prompt import Answer, Finish, Prompt, Sampling, Span
-from tests.serve.cases import cases
+from tests.cases import cases
 
 MODEL = "random:layers=2,hidden=64,heads=2,context=256,seed=3"
 COST = LinearCost(1e-4, 1e-3, 1e-4, 1e-3)

@@ -28,7 +28,7 @@ from relquery.errors import CancelledError, ConfigError, ModelError, RequestErro
 from relquery.model.torch_executor import TorchExecutor
 from relquery.prompt import Answer, Exchange, Finish, Nest, Prompt, Reuse, Sampling, Span
 from tests.backends.provider.chat_server import until
-from tests.serve.cases import cases
+from tests.cases import cases
 
 T = TypeVar("T")
 Tokens = list[tuple[int, ...] | None]

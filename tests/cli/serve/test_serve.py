@@ -28,7 +28,7 @@ from relquery.errors import ConfigError
 from relquery.serve.access.keys import hash_of, read_keys, write_keys
 from relquery.serve.operation.logs import QUIET
 from relquery.serve.settings import ServeConfig
-from tests.serve.cases import cases
+from tests.cases import cases
 
 pytest.importorskip("torch", reason="needs relquery[local]")
 

@@ -16,8 +16,8 @@ from relquery.cli.shell.session import Session
 from relquery.cli.shell.start import is_yes, run_entries
 from relquery.cli.sql.setup import Setup
 from relquery.demo.files import table_path
+from tests.cases import cases
 from tests.cli.shell.conftest import Say
-from tests.serve.cases import cases
 from tests.sql.fakes import FakeBackend
 
 ASKS = "SELECT LLM('up', title) AS up FROM films;"

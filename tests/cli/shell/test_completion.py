@@ -18,7 +18,7 @@ from relquery.cli.shell.scope import named
 from relquery.cli.shell.split import entries, is_whole, pieces
 from relquery.cli.shell.vocabulary import FUNCTIONS
 from relquery.sql import names
-from tests.serve.cases import cases
+from tests.cases import cases
 
 TABLES = {
     "movies": ["title", "year", "Review Text"],

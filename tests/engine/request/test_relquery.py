@@ -16,8 +16,8 @@ from relquery.engine.request.queue import Queue
 from relquery.engine.request.relquery import RelQuery
 from relquery.engine.request.request import Request
 from relquery.errors import ConfigError
+from tests.cases import cases
 from tests.engine.harness import Harness, for_each, numbered
-from tests.serve.cases import cases
 
 
 def test_its_latency_is_waiting_core_and_tail() -> None:

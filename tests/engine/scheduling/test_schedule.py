@@ -14,8 +14,8 @@ from relquery.engine.scheduling.draft import Draft
 from relquery.engine.scheduling.plan import State
 from relquery.engine.scheduling.policies.sarathi import sarathi
 from relquery.engine.scheduling.policies.steps import make_room
+from tests.cases import cases
 from tests.engine.harness import numbered
-from tests.serve.cases import cases
 
 SIZE = 4
 

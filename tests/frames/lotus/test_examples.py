@@ -25,8 +25,8 @@ from relquery.frames.lotus.models import (
 )
 from relquery.frames.lotus.settings import Settings
 from relquery.frames.lotus.vector_store import QdrantVS
+from tests.cases import case_file
 from tests.frames.model import chance, mapped, says_yes
-from tests.ir.cases import case_file
 
 BEGIN, *EXAMPLES = (Path(__file__).parent / "examples.txt").read_text("utf-8").split("\n## ")
 COURSES: Any = pd.DataFrame({"name": ["Algebra", "Logic", "Cooking"]}, index=[7, 8, 9])

@@ -10,7 +10,7 @@ from relquery.errors import QueryError
 from relquery.ir.forms.text import parse_tree, print_tree
 from relquery.ir.nodes import Bag, Generate, Node, Seq, Text
 from relquery.prompt import SPEAKERS, Role, Sampling
-from tests.ir.cases import case_file
+from tests.cases import case_file
 from tests.ir.strategies import queries
 from tests.pace import within
 

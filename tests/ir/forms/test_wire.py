@@ -18,8 +18,8 @@ from relquery.ir.forms.spnl.wire import dump_wire, from_wire, to_wire
 from relquery.ir.forms.text import parse_tree
 from relquery.ir.nodes import Bag, Generate, Node, Retrieve, Seq, Text
 from relquery.prompt import SPEAKERS, Role, Sampling
+from tests.cases import case_file
 from tests.data import data_path
-from tests.ir.cases import case_file
 from tests.pace import within
 
 # The queries published with the package, cut to their structure; texts shortened.

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from relquery.errors import QueryError
 from relquery.ir.forms.spnl.deep_json import decode, encode
-from tests.ir.cases import case_file
+from tests.cases import case_file
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)

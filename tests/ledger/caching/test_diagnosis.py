@@ -20,7 +20,7 @@ from relquery.ledger.caching.summary import Group, examine
 from relquery.ledger.records.pruning import prune
 from relquery.ledger.records.reading import Filter, opened
 from relquery.prompt import Answer, Finish, Sampling, Span
-from tests.serve.cases import cases
+from tests.cases import cases
 
 MARKED = Plan(b"1" * 16, 1024, 1, True, 300.0, 2.0, 2.5, 0.2)
 AUTOMATIC = Plan(b"2" * 16, 1024, 128, False, 300.0, 2.0, 2.0, 0.2)

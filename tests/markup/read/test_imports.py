@@ -8,7 +8,7 @@ from relquery.errors import MarkupError
 from relquery.markup.read.draw import draw
 from relquery.markup.read.imports import MarkupPrompt
 from relquery.markup.read.schema import Schema
-from tests.ir.cases import case_file
+from tests.cases import case_file
 from tests.markup.read.test_schema import TRAVEL
 
 SCHEMA = Schema.parse(TRAVEL)

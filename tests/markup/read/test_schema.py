@@ -16,7 +16,7 @@ from relquery.markup.read.define import tidy
 from relquery.markup.read.draw import draw
 from relquery.markup.read.parts import Message, Module, Parameter, Part, Text, Union
 from relquery.markup.read.schema import Schema
-from tests.ir.cases import case_file
+from tests.cases import case_file
 
 TRAVEL = """
 <schema name="travel">

@@ -31,7 +31,7 @@ from relquery.model.networks.random import (
     byte_tokenizer,
     train_tokenizer,
 )
-from tests.serve.cases import cases
+from tests.cases import cases
 
 SIZES: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
 SIZES |= {"num_attention_heads": 2, "max_position_embeddings": 64}

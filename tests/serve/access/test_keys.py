@@ -22,7 +22,7 @@ from relquery.serve.access.keys import (
 )
 from relquery.serve.access.rates import Rates
 from relquery.serve.errors import HttpError
-from tests.serve.cases import cases
+from tests.cases import cases
 
 SECRET = "rq-alice"
 

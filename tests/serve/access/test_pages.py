@@ -10,7 +10,7 @@ from relquery.serve.access.pages import Pages
 from relquery.serve.body import Declared
 from relquery.serve.errors import HttpError
 from relquery.serve.settings import ServeConfig, is_local
-from tests.serve.cases import cases
+from tests.cases import cases
 
 
 def headers(host: str, origin: str = "") -> list[tuple[bytes, bytes]]:

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 import relquery as rq
-from tests.serve.cases import cases
+from tests.cases import cases
 from tests.serve.conftest import Running
 
 REVIEWS = [

@@ -47,7 +47,7 @@ from relquery.serve.wire.openai.responses.asked import (
     TextOptions,
 )
 from relquery.serve.wire.openai.sampling import JsonSchema, Padding, StreamOptions
-from tests.serve.cases import cases
+from tests.cases import cases
 
 ASKED = [{"role": "user", "content": "Is tea good?"}]
 CHAT = {"model": "demo", "messages": ASKED}

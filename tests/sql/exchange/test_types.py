@@ -21,8 +21,8 @@ from relquery.connection import Connection, connect
 from relquery.sql.exchange.files import for_csv, for_parquet
 from relquery.sql.exchange.texts import holds
 from relquery.sql.result import Result
+from tests.cases import values
 from tests.sql.fakes import FakeBackend
-from tests.values import values
 
 # Read as DuckDB's own Python client reads them.
 AS_DUCKDB = values(__file__, "as_duckdb.txt")

@@ -15,7 +15,7 @@ from relquery.sql.functions.task import Task
 from relquery.sql.types.leaves import Leaf
 from relquery.sql.types.shape import ListOf, Output, Part, Shape, StructOf, kind_of
 from relquery.table.schedule import Report, Schedule
-from tests.values import values
+from tests.cases import values
 
 TEXT = Task(("ask",))
 REPORT = Report("tree", "tokens", 0.0, 0, 0.0, ())

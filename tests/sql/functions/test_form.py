@@ -14,8 +14,8 @@ from relquery.config import PromptForm
 from relquery.connection import Connection, connect
 from relquery.errors import ConfigError, QueryError
 from relquery.prompt import Answer, Finish, Prompt, Role, Sampling
+from tests.cases import values
 from tests.sql.fakes import text_of
-from tests.values import values
 
 
 class Heard(Backend):

@@ -12,8 +12,8 @@ from relquery.connection import Connection, connect
 from relquery.sql.inputs import inputs
 from relquery.table.dependencies.dependencies import Dependency
 from relquery.table.reorder import reorder
+from tests.cases import values
 from tests.sql.fakes import FakeBackend
-from tests.values import values
 
 TABLES = """
     CREATE TABLE products (asin INTEGER PRIMARY KEY, title VARCHAR, price INTEGER);

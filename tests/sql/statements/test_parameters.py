@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from relquery.connection import Connection, connect
+from tests.cases import values
 from tests.sql.conftest import SETUP, upper_or_length
 from tests.sql.fakes import FakeBackend
-from tests.values import values
 
 EVIL = values(__file__, "evil.txt")
 VALUES: list[Any] = values(__file__, "values.txt", dt=dt, math=math, uuid=uuid, Decimal=Decimal)

@@ -12,7 +12,7 @@ from relquery.sql.host.database import Database
 from relquery.sql.types.given import output_of
 from relquery.sql.types.leaves import Leaf
 from relquery.sql.types.shape import ListOf, Part, StructOf
-from tests.values import values
+from tests.cases import values
 
 MOOD = Leaf("ENUM('happy', 'sad')", ("happy", "sad"))
 

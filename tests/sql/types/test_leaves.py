@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.sql.types.leaves import Leaf, Number, dumped, whole_numbers
-from tests.values import values
+from tests.cases import values
 
 
 def read(kind: str, text: str, **more: Any) -> str | None:

@@ -18,7 +18,7 @@ from relquery.sql.types.shape import (
     described,
     kind_of,
 )
-from tests.values import values
+from tests.cases import values
 
 PERSON = StructOf(
     (

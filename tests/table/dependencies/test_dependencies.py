@@ -18,7 +18,7 @@ from relquery.table.dependencies.dependencies import (
     merge,
     parse_dependency,
 )
-from tests.values import values
+from tests.cases import values
 
 NAMES = "abcde"
 ONE_WAY = st.lists(st.sampled_from(NAMES), min_size=2, max_size=4, unique=True).flatmap(

@@ -19,10 +19,10 @@ from relquery.table.prompts.answers import CHANGED, NO_RESULT, Answers
 from relquery.table.prompts.forms import FormName
 from relquery.table.reorder import reorder
 from relquery.table.schedule import Schedule
+from tests.cases import values
 from tests.table import reference
 from tests.table.prompts import providers
 from tests.table.strategies import PAID, letters, tables
-from tests.values import values
 
 TABLE: dict[str, Any] = {"a": ["x", "y", "x", None], "b": ["1", "2", "3", "4"]}
 Lines = list[providers.Json]

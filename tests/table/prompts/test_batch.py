@@ -28,10 +28,10 @@ from relquery.table.prompts.source import Source
 from relquery.table.prompts.template import Template
 from relquery.table.reorder import reorder
 from relquery.table.schedule import Schedule
+from tests.cases import values
 from tests.table import reference
 from tests.table.prompts import providers
 from tests.table.strategies import PAID, letters, tables
-from tests.values import values
 
 TEMPLATES = st.sampled_from(
     [

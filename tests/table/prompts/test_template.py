@@ -8,7 +8,7 @@ import pytest
 
 from relquery.errors import ConfigError
 from relquery.table.prompts.template import Template
-from tests.values import values
+from tests.cases import values
 
 PLACES: list[tuple[str, str, str]] = values(__file__, "places.txt")
 

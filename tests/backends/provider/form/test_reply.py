@@ -15,7 +15,7 @@ from relquery.backends.provider.form.wrapping import unfenced, without_reasoning
 from relquery.backends.provider.wires.chat import read_chat
 from relquery.ledger import Ledger
 from relquery.prompt import Answer, Finish, Sampling
-from tests.serve.cases import cases
+from tests.cases import cases
 
 pytestmark = pytest.mark.long
 

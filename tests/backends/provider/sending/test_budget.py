@@ -15,7 +15,7 @@ from relquery.backends.provider.sending.amounts import Amount
 from relquery.backends.provider.sending.budget import Purse, usd_of, warn_if_unpriced
 from relquery.errors import BudgetError, ConfigError
 from relquery.prompt import Sampling
-from tests.serve.cases import cases
+from tests.cases import cases
 
 SHORT = Sampling(max_tokens=50)
 

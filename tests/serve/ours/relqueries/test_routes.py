@@ -16,7 +16,7 @@ from relquery.connection import Connection
 from relquery.errors import TableError
 from relquery.prompt import Role, Sampling, Span
 from relquery.serve.ours.relqueries.bodies import RelQueryBody, table_of
-from tests.serve.cases import cases
+from tests.cases import cases
 
 ROWS = [
     {"title": "A", "review": "A dull film with a weak plot."},

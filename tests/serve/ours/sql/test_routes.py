@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from relquery.connection import Connection
-from tests.serve.cases import cases
+from tests.cases import cases
 from tests.serve.conftest import Running
 
 QUERY = """

@@ -19,7 +19,7 @@ from relquery.serve.ours.sql.results import Answered
 from relquery.serve.ours.sql.tables import Tables
 from relquery.serve.ours.stopping import Stopping
 from relquery.sql.result import Result
-from tests.serve.cases import cases
+from tests.cases import cases
 from tests.sql.fakes import FakeBackend
 
 # By the name of the type in DuckDB's list of types. Nested ones are made of these.

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.serve.cases import cases
+from tests.cases import cases
 from tests.serve.conftest import Running, inside
 
 RULES = "Say whether the review is good or bad, in one word. " * 10

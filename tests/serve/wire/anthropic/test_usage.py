@@ -7,7 +7,7 @@ import pytest
 from relquery.prompt import Answer, Finish
 from relquery.serve.errors import HttpError
 from relquery.serve.wire.anthropic.usage import finish_of, usage_of
-from tests.serve.cases import cases
+from tests.cases import cases
 
 
 @pytest.mark.parametrize(("cached", "kept", "ttls", "counted"), cases(__file__))

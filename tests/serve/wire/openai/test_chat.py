@@ -9,7 +9,7 @@ import openai
 import pytest
 from pydantic import BaseModel, SecretStr
 
-from tests.serve.cases import cases
+from tests.cases import cases
 from tests.serve.conftest import Running
 
 REVIEW = "Is the review positive?\nreviewcontent: A wonderful film with a strong plot.\n"

@@ -8,7 +8,7 @@ from typing import Any
 from relquery.prompt import Compared, Sampling
 from relquery.sql.explain.cost.lengths import TEXT, expected_length
 from relquery.sql.explain.cost.ranges import Range
-from tests.values import values
+from tests.cases import values
 
 
 def words(text: str) -> int:
