@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 import anthropic
 import openai
@@ -12,6 +13,18 @@ import pytest
 
 from benchmarks.providers.standin.http import running
 from benchmarks.providers.standin.server import Standin
+
+ASK: list[Any] = [{"role": "user", "content": "Is it?"}]
+LONG = "The rules of the house, once more. " * 200
+
+
+class Clock:
+    """Stands still unless it is told to go on."""
+
+    now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 @dataclass(slots=True)
@@ -21,6 +34,21 @@ class Clients:
     url: str
     openai: openai.OpenAI
     anthropic: anthropic.Anthropic
+
+    def chat(self, model: str = "gpt-4o-mini", **fields: Any) -> Any:
+        """A completion."""
+        return self.openai.chat.completions.create(**{"model": model, "messages": ASK, **fields})
+
+    def message(self, row: str = "Is it?", **fields: Any) -> Any:
+        """A message."""
+        messages = [{"role": "user", "content": row}]
+        asked = {"model": "claude-sonnet-5", "max_tokens": 50, "messages": messages}
+        return self.anthropic.messages.create(**{**asked, **fields})
+
+
+def kept(**control: Any) -> list[Any]:
+    """A long system prompt that is marked to be cached."""
+    return [{"type": "text", "text": LONG, "cache_control": {"type": "ephemeral", **control}}]
 
 
 Connect = Callable[[Standin], Clients]

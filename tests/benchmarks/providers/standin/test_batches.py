@@ -11,17 +11,7 @@ import pytest
 
 from benchmarks.providers.standin.faults import Faults
 from benchmarks.providers.standin.server import Standin
-from tests.benchmarks.providers.standin.conftest import Connect
-
-LONG = "The rules of the house, once more. " * 200
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.benchmarks.providers.standin.conftest import Clock, Connect, kept
 
 
 def line(name: str, **body: Any) -> dict[str, Any]:
@@ -89,16 +79,11 @@ def test_a_batch_whose_file_is_wrong_fails(
 
 
 def requests(*names: str) -> Any:
-    kept = {"type": "ephemeral"}
+    params = {"model": "claude-sonnet-5", "max_tokens": 5, "system": kept()}
     return [
         {
             "custom_id": name,
-            "params": {
-                "model": "claude-sonnet-5",
-                "max_tokens": 5,
-                "system": [{"type": "text", "text": LONG, "cache_control": kept}],
-                "messages": [{"role": "user", "content": name}],
-            },
+            "params": {**params, "messages": [{"role": "user", "content": name}]},
         }
         for name in names
     ]
@@ -121,8 +106,7 @@ def test_requests_of_a_batch_read_what_the_batch_before_has_written(connect: Con
     assert first.processing_status == "in_progress"
     clock.now += 60
     ended = client.messages.batches.retrieve(first.id)
-    assert ended.processing_status == "ended"
-    assert ended.request_counts.succeeded == 2
+    assert (ended.processing_status, ended.request_counts.succeeded) == ("ended", 2)
     assert [read for read, _ in read_and_written(client, first.id)] == [0, 0]
     second = client.messages.batches.create(requests=requests("three"))
     clock.now += 60

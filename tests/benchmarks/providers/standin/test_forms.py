@@ -12,10 +12,8 @@ import pytest
 
 from benchmarks.providers.standin.forms.asked import instance
 from benchmarks.providers.standin.server import Standin
-from tests.benchmarks.providers.standin.conftest import Connect
+from tests.benchmarks.providers.standin.conftest import ASK, LONG, Connect, kept
 
-LONG = "The rules of the house, once more. " * 200
-ASK: list[Any] = [{"role": "user", "content": "Is it?"}]
 SCHEMA = {
     "type": "object",
     "properties": {"answer": {"type": "string", "enum": ["good", "bad"]}},
@@ -25,56 +23,37 @@ SCHEMA = {
 
 
 def test_a_completion_says_how_many_tokens_came_from_the_cache(connect: Connect) -> None:
-    client = connect(Standin()).openai
-    messages: list[Any] = [{"role": "system", "content": LONG}, *ASK]
-    usages = [
-        client.chat.completions.create(model="gpt-4o-mini", messages=messages).usage
-        for _ in range(2)
-    ]
-    first, again = usages
-    assert first is not None
-    assert again is not None
-    assert first.prompt_tokens_details is not None
-    assert again.prompt_tokens_details is not None
+    clients = connect(Standin())
+    messages = [{"role": "system", "content": LONG}, *ASK]
+    first, again = (clients.chat(messages=messages).usage for _ in range(2))
     assert first.prompt_tokens_details.cached_tokens == 0
-    cached = again.prompt_tokens_details.cached_tokens or 0
+    cached = again.prompt_tokens_details.cached_tokens
     assert cached >= 1024
     assert (cached - 1024) % 128 == 0
     assert first.total_tokens == first.prompt_tokens + first.completion_tokens
 
 
 def test_a_stream_has_the_same_answer_and_usage(connect: Connect) -> None:
-    client = connect(Standin(answer=lambda sent: "A longer answer.")).openai
-    whole = client.chat.completions.create(model="gpt-4o-mini", messages=ASK)
-    stream = client.chat.completions.create(
-        model="gpt-4o-mini", messages=ASK, stream=True, stream_options={"include_usage": True}
-    )
-    parts = list(stream)
+    clients = connect(Standin(answer=lambda sent: "A longer answer."))
+    whole = clients.chat()
+    parts = list(clients.chat(stream=True, stream_options={"include_usage": True}))
     text = "".join(part.choices[0].delta.content or "" for part in parts if part.choices)
     assert text == whole.choices[0].message.content == "A longer answer."
     assert parts[-1].usage == whole.usage
 
 
 def test_newer_models_of_openai_write_at_breakpoints(connect: Connect) -> None:
-    client = connect(Standin()).openai
-    found = []
-    for row in ("one", "two"):
-        parts = [
-            {"type": "text", "text": LONG, "prompt_cache_breakpoint": {"mode": "explicit"}},
-            {"type": "text", "text": row},
-        ]
-        found.append(
-            client.chat.completions.create(
-                model="gpt-6-luna",
-                messages=[{"role": "user", "content": parts}],  # type: ignore[list-item,misc]
-                extra_body={"prompt_cache_options": {"mode": "explicit"}},
-            )
-        )
-    details = [each.usage.prompt_tokens_details for each in found if each.usage is not None]
-    written = [each.cache_write_tokens for each in details if each is not None]
-    read = [each.cached_tokens for each in details if each is not None]
-    assert written[0] == read[1] != 0
-    assert written[1] == read[0] == 0
+    clients, explicit = connect(Standin()), {"mode": "explicit"}
+
+    def ask(row: str) -> Any:
+        start = {"type": "text", "text": LONG, "prompt_cache_breakpoint": explicit}
+        messages = [{"role": "user", "content": [start, {"type": "text", "text": row}]}]
+        extra = {"prompt_cache_options": explicit}
+        return clients.chat("gpt-6-luna", messages=messages, extra_body=extra)
+
+    first, again = (ask(row).usage.prompt_tokens_details for row in ("one", "two"))
+    assert first.cache_write_tokens == again.cached_tokens != 0
+    assert again.cache_write_tokens == first.cached_tokens == 0
 
 
 def test_a_response_has_its_text_and_usage(connect: Connect) -> None:
@@ -93,34 +72,21 @@ def test_a_response_has_its_text_and_usage(connect: Connect) -> None:
     assert again.usage.input_tokens_details.cached_tokens >= 1024
 
 
-def claude(client: anthropic.Anthropic, row: str, **control: Any) -> anthropic.types.Message:
-    system: Any = [
-        {"type": "text", "text": LONG, "cache_control": {"type": "ephemeral", **control}}
-    ]
-    messages: Any = [{"role": "user", "content": row}]
-    return client.messages.create(
-        model="claude-sonnet-5", max_tokens=10, system=system, messages=messages
-    )
-
-
 @pytest.mark.parametrize("ttl", ["5m", "1h"])
 def test_a_message_writes_where_it_is_marked_and_the_next_one_reads(
     connect: Connect, ttl: str
 ) -> None:
-    client = connect(Standin()).anthropic
-    first, second = (claude(client, row, ttl=ttl).usage for row in ("one", "two"))
-    assert first.cache_creation is not None
-    by_ttl = (
-        first.cache_creation.ephemeral_5m_input_tokens,
-        first.cache_creation.ephemeral_1h_input_tokens,
-    )
+    clients = connect(Standin())
+    first, second = (clients.message(row, system=kept(ttl=ttl)).usage for row in ("one", "two"))
+    made = first.cache_creation
+    by_ttl = (made.ephemeral_5m_input_tokens, made.ephemeral_1h_input_tokens)
     assert max(by_ttl) == first.cache_creation_input_tokens == second.cache_read_input_tokens
     assert min(by_ttl) == second.cache_creation_input_tokens == 0
     assert by_ttl.index(max(by_ttl)) == ("5m", "1h").index(ttl)
 
 
 def test_a_thought_comes_before_the_text(connect: Connect) -> None:
-    message = claude(connect(Standin()).anthropic, "Is it?")
+    message = connect(Standin()).message()
     assert [block.type for block in message.content] == ["thinking", "text"]
     assert message.stop_reason == "end_turn"
 
@@ -133,25 +99,17 @@ def test_a_message_is_streamed(connect: Connect) -> None:
 
 
 def test_a_message_follows_a_schema(connect: Connect) -> None:
-    made = connect(Standin()).anthropic.messages.create(
-        model="claude-opus-5",
-        max_tokens=50,
-        messages=ASK,
-        output_config={"format": {"type": "json_schema", "schema": SCHEMA}},
-    )
-    text = made.content[-1]
+    form = {"format": {"type": "json_schema", "schema": SCHEMA}}
+    text = connect(Standin()).message(model="claude-opus-5", output_config=form).content[-1]
     assert text.type == "text"
     assert json.loads(text.text)["answer"] in ("good", "bad")
 
 
 def test_an_answer_that_is_too_long_is_cut(connect: Connect) -> None:
     clients = connect(Standin(answer=lambda sent: "one two three"))
-    chat = clients.openai.chat.completions.create(model="gpt-4o-mini", messages=ASK, max_tokens=2)
-    assert chat.choices[0].finish_reason == "length"
-    assert chat.choices[0].message.content == "one two"
-    message = clients.anthropic.messages.create(
-        model="claude-haiku-4.5", max_tokens=2, messages=ASK
-    )
+    (choice,) = clients.chat(max_tokens=2).choices
+    assert (choice.finish_reason, choice.message.content) == ("length", "one two")
+    message = clients.message(model="claude-haiku-4.5", max_tokens=2)
     assert message.stop_reason == "max_tokens"
 
 
@@ -169,9 +127,8 @@ def test_an_answer_that_is_too_long_is_cut(connect: Connect) -> None:
 def test_openai_refuses_what_a_model_does_not_take(
     connect: Connect, model: str, fields: dict[str, Any], says: str
 ) -> None:
-    client = connect(Standin()).openai
     with pytest.raises(openai.APIStatusError, match=says):
-        client.chat.completions.create(model=model, messages=ASK, extra_body=fields)
+        connect(Standin()).chat(model, extra_body=fields)
 
 
 def marked(count: int, *last: str) -> list[Any]:
@@ -198,18 +155,12 @@ def marked(count: int, *last: str) -> list[Any]:
 def test_anthropic_refuses_what_it_does_not_take(
     connect: Connect, messages: list[Any], fields: dict[str, Any], says: str | None
 ) -> None:
-    client = connect(Standin()).anthropic
-
-    def ask() -> None:
-        client.messages.create(
-            model="claude-sonnet-5", max_tokens=5, messages=messages, extra_body=fields
-        )
-
+    clients = connect(Standin())
     if says is None:
-        ask()
+        clients.message(messages=messages, extra_body=fields)
         return
     with pytest.raises(anthropic.BadRequestError, match=says):
-        ask()
+        clients.message(messages=messages, extra_body=fields)
 
 
 def test_requests_without_a_key_are_refused(connect: Connect) -> None:

@@ -1,25 +1,38 @@
-"""The bills of `scripts/bench providers`, and the rules that they follow."""
+"""The parts of `scripts/bench providers`, and the rules that its bills follow."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import pyarrow as pa
 import pytest
 
-from benchmarks.harness import Settings
+from benchmarks.harness import Figure, Settings
+from benchmarks.parts import Part
 from benchmarks.providers.calls import prompts_of
-from benchmarks.providers.parts import bill as part
+from benchmarks.providers.parts import bill as bill_part
+from benchmarks.providers.parts import kills, limits
 from benchmarks.providers.parts.bill import Bills, Row, compare
+from benchmarks.providers.parts.faults import MODELS, run
+from benchmarks.providers.parts.limits import Limits
+from benchmarks.providers.parts.predicted import WIRES, predict
 from benchmarks.providers.sending import Pace, bill
 from benchmarks.providers.sizes import Sizes
 from benchmarks.providers.standin.billing import Account
+from benchmarks.providers.standin.faults import Kind
 from benchmarks.providers.standin.prompt import Block, Counter, Sent
 from benchmarks.providers.standin.rules import RULES
 from benchmarks.providers.standin.tokens import pieces
 from relquery.prices.table import PRICES
 
 MODEL = "claude-sonnet-5"
+
+
+def measured(part: Part) -> dict[str, Figure]:
+    """Its figures by name, of a quick run without the real tables."""
+    found = part.measure(Settings(True, Path("nowhere")), lambda _: None)
+    return {each.name: each for each in found}
 
 
 def sent(*texts: str, marks: int = 0) -> Sent:
@@ -91,14 +104,69 @@ def test_a_slow_sender_finds_what_it_wrote_expired() -> None:
 
 
 def test_the_part_measures_bundled_tables_where_no_other_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(part, "choose", lambda quick: Sizes(rows=20, real=20))
+    monkeypatch.setattr(bill_part, "choose", lambda quick: Sizes(rows=20, real=20))
     bills = Bills()
-    figures = {each.name: each for each in bills.measure(Settings(True, tmp_path), lambda _: None)}
+    figures = measured(bills)
     assert figures["bill_movies"].value is None
     worst = figures["bill_worst"].value
     assert worst is not None
     assert worst <= 1 + 1e-9
-    text = "\n".join(bills.render(()))
-    assert text.count("demo:") == 3
+    assert "\n".join(bills.render(())).count("demo:") == 3
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("kind", ["500", "garbage", "refusal", "wrong types"])
+def test_rows_of_a_provider_that_fails_now_and_then_are_values_or_errors(
+    kind: Kind, model: str
+) -> None:
+    found = run(model, kind, 0.3, 20)
+    assert found.stopped == ""
+    assert found.lost == found.wrong == 0
+    assert 0 < found.errors < 20
+    assert found.requests >= 20
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_provider_that_always_fails_stops_the_query(model: str) -> None:
+    found = run(model, "garbage", 1.0, 60)
+    assert "failed alike" in found.stopped
+    assert found.requests < 40
+    assert found.lost == 0
+
+
+def test_a_killed_query_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kills, "ROWS", 90)
+    found = kills.live_kills(1, Random(0))
+    assert (found.kills, found.rows, found.wrong) == (1, 90, 0)
+    assert (found.lost, found.paid) == (0, 0)
+    assert 90 <= found.requests <= 90 + found.in_flight
+
+
+def test_a_limit_is_used_up_and_not_hit() -> None:
+    found = limits.use("tokens", 1_000, 400, 0, tells=False, given=True)
+    assert found.used > 0.95
+    assert (found.refused, found.requests) == (0, 400)
+
+
+def test_the_part_has_a_line_for_each_storm_and_says_the_worst(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "choose", lambda quick: Sizes(limited=300))
+    part = Limits()
+    worst = measured(part)["limit_used"].value
+    assert len(part.found) == 8
+    assert worst == min(each.used for each in part.found if each.given)
+    lines = list(part.render(()))
+    assert sum("| 300 |" in line for line in lines) == 5
+    assert sum("| 37 |" in line for line in lines) == 3  # short of tokens
+
+
+@pytest.mark.parametrize(("model", "options"), WIRES, ids=[model for model, _ in WIRES])
+def test_what_is_foretold_after_a_preview_is_billed(model: str, options: dict[str, str]) -> None:
+    texts = [f"Row {row}: " + "extraordinarily long-winded words of it. " * 5 for row in range(60)]
+    found = predict("t", pa.table({"text": texts}), model, pieces, **options)
+    assert found.calls >= 60
+    assert found.error < 0.1
+    assert found.billed < found.all
