@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -39,7 +39,7 @@ def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Quick:
     return run
 
 
-def by_name(figures: Iterator[Figure]) -> dict[str, Any]:
+def by_name(figures: Iterable[Figure]) -> dict[str, Any]:
     """The values of figures."""
     return {figure.name: figure.value for figure in figures}
 

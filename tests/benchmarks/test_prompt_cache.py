@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,7 +51,7 @@ def test_each_side_finds_its_states_where_it_should(
     asked: list[tuple[bool, PromptResult]] = []
     ask = Connection.prompt
 
-    def spy(connection: Connection, text: str, **sampling: object) -> PromptResult:
+    def spy(connection: Connection, text: str, **sampling: Any) -> PromptResult:
         result = ask(connection, text, **sampling)
         asked.append(("<m" in text, result))
         return result
@@ -67,7 +68,7 @@ def test_each_side_finds_its_states_where_it_should(
     rounds = len(TINY.lengths) * (TINY.rounds + 1)
     counts = {sources: len(results) for sources, results in by_source.items()}
     assert counts == dict.fromkeys([(), ("cache",), ("memory",), ("disk",)], rounds)
-    for sources, results in by_source.items():
+    for source, results in by_source.items():
         for result in results:
             kept = result.answer.prompt_tokens - result.answer.cached_tokens
-            assert (kept > 60) == (not sources)  # only the plain text is computed
+            assert (kept > 60) == (not source)  # only the plain text is computed

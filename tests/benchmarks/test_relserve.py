@@ -239,18 +239,6 @@ def test_a_quick_run_judges_gains_and_answers_and_writes_all_parts(
         assert (tmp_path / f"relserve_{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_section_of_the_papers_setting_shows_gains_and_parts() -> None:
-    part = shared_rows.SharedRows(
-        settings=[replace(measured(20.0, 10.0, 8.0), bounds={})],
-        absolute=relserve_checks.Absolute({0.5: 200.0}, {"fcfs": 30.0, "relserve": 14.0}),
-    )
-    text = "\n".join(part.render(()))
-    assert "| a100-opt13b | ratebeer | 99 (30%) | 17% | 4.00 | 2.00 | 1.20 | 1.25 | 1.60 |" in text
-    assert "| a100-opt13b | ratebeer | 1.12 | 1.12 | 1.12 | 1.12 |" in text
-    assert "| paper | 202 |" in text
-    assert "| static-chunked | 1.00 | 2.00 | 3.00 |" in text
-
-
 @pytest.mark.usefixtures("tiny")
 def test_without_tables_the_queue_is_measured_alone(tmp_path: Path) -> None:
     said: list[str] = []

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -149,11 +149,12 @@ def test_a_bulk_reuses_what_its_queries_share(model: LoadedModel) -> None:
 
 def asked_of(connection: Connection) -> list[str]:
     """The prompts as text, as they are asked from now on."""
-    backend, texts = connection.backend, []
+    backend: Any = connection.backend
+    texts: list[str] = []
 
     def answer(prompts: Sequence[Prompt], sampling: Sampling) -> Iterator[tuple[int, Answer]]:
         texts.extend("".join(str(span.content) for span in prompt) for prompt in prompts)
-        return EmbeddedBackend.answer(backend, prompts, sampling)
+        yield from EmbeddedBackend.answer(backend, prompts, sampling)
 
     backend.answer = answer
     return texts
@@ -207,7 +208,7 @@ def test_generated_candidates_are_drawn_from_their_texts_and_the_judge_reads_the
     case = [["a Anna", "b Boris"], ["c Clara", "d David"]]
     with connect("random:layers=1,hidden=16,heads=1,ffn=16", ledger=None) as connection:
         result = connection.run(spans_needles.ask(case))
-    drawn = [generation.answer.text for generation in result.report.generations[:-1]]
+    drawn = [str(generation.answer.text) for generation in result.report.generations[:-1]]
     assert sorted(spans_needles._candidates(case, result).split("\n")) == sorted(drawn)
     assert all(any(text in texts for text in drawn) for texts in case)
 

@@ -32,10 +32,11 @@ def data(tmp_path: Path) -> Path:
 
 
 def ran(seconds: float, cached: int) -> Ran:
-    counts = {"rows": 4, "calls": 4, "ledger_hits": 0, "attempts": 4, "errors": 0}
-    tokens = {"prompt_tokens": 100, "cached_tokens": cached, "output_tokens": 4}
-    times = {"seconds": seconds, "solver_seconds": 0.0}
-    stage = StageReport("filter 1", "LLM('x')", **counts, **tokens, **times, order="ggr", phr=0.5)
+    stage = StageReport(
+        "filter 1", "LLM('x')", rows=4, calls=4, ledger_hits=0, attempts=4, errors=0,
+        prompt_tokens=100, cached_tokens=cached, output_tokens=4,
+        seconds=seconds, solver_seconds=0.0, order="ggr", phr=0.5,
+    )  # fmt: skip
     return Ran(Report((stage,)), seconds)
 
 
@@ -76,7 +77,7 @@ def test_without_the_table_there_are_no_values(quick: Quick) -> None:
 def test_figures_are_ratios_to_the_ordered_side() -> None:
     sides = {GGR: ran(2.0, 80), ORIGINAL: ran(8.0, 30), NO_CACHE: ran(10.0, 0)}
     found = sql_queries.figures({"filter": sides, "projection": sides})
-    assert by_name(iter(found)) == {
+    assert by_name(found) == {
         "filter_ggr_over_original": 4.0,
         "filter_ggr_over_no_cache": 5.0,
         "filter_hit_rate": 0.8,
@@ -103,7 +104,7 @@ def test_sharing_is_held_against_the_same_requests_without_the_context() -> None
         ("x", "float32"): {"shared": 80.0, "unshared": 40.0, "without": 100.0},
         ("y", "bfloat16"): {"shared": 30.0, "unshared": 6.0, "without": 40.0},
     }
-    assert by_name(iter(sql_engine.shared_figures(shared))) == {
+    assert by_name(sql_engine.shared_figures(shared)) == {
         "decode_shared_over_unshared_float32": 2.0,
         "decode_shared_over_unshared_bfloat16": 5.0,
         "decode_shared_over_without": 0.75,

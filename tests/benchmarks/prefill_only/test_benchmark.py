@@ -15,19 +15,15 @@ from benchmarks.prefill_only import filter as prefill_only_filter
 from benchmarks.prefill_only import jct as prefill_only_jct
 from benchmarks.prefill_only import lengths as prefill_only_lengths
 from benchmarks.prefill_only import sizes as prefill_only_sizes
-from benchmarks.prefill_only.batching import Batched
 from benchmarks.prefill_only.benchmark import BENCHMARK
 from benchmarks.prefill_only.filter import SIDES, Filtered, Run
 from benchmarks.prefill_only.lengths import NAMES, Lengths, Longest
 from benchmarks.prefill_only.parts import scheduling
-from benchmarks.prefill_only.parts.latencies import Latencies
 from benchmarks.prefill_only.serving import aging as prefill_only_aging
 from benchmarks.prefill_only.serving import spacings, traffic
-from benchmarks.prefill_only.serving.aging import Aged, Sweep
 from benchmarks.prefill_only.serving.arrivals import Arrivals
 from benchmarks.prefill_only.serving.engines import Engines
 from benchmarks.prefill_only.serving.figures import traffic_figures
-from benchmarks.prefill_only.serving.spacings import Spaced
 from benchmarks.prefill_only.serving.traffic import MODES, SWEPT, Mode, Rounds, Served, Traffic
 from benchmarks.prefill_only.sizes import FULL, QUICK
 from benchmarks.prefill_only.workloads import Workload
@@ -255,7 +251,7 @@ def test_gains_are_of_the_highest_load() -> None:
         figure.name: figure
         for figure in traffic_figures(measured(posts), shuffled(posts), measured(credits))
     }
-    assert by_name(iter(found.values())) == pytest.approx(
+    assert by_name(found.values()) == pytest.approx(
         {
             "wl1_fifo_over_srjf_mean": 5.0,
             "wl1_least_gain": 2.0,
@@ -281,33 +277,6 @@ def test_scheduling_is_timed_with_prompts_of_one_relquery_and_of_many() -> None:
         assert [row.policy for row in rows] == list(scheduling.QUEUED)
     slowest = max(rows[-1].mean for rows in by_kind.values())
     assert scheduling.figure(by_kind).value == slowest
-
-
-def lengths() -> Lengths:
-    longest = {name: Longest(100 * (number + 1), 2**20) for number, name in enumerate(NAMES)}
-    race = ((1.0,), (1.0,))
-    return Lengths(QUICK.lengths, 4 * 2**20, 2**20, 32, longest, 2**20, race, race)
-
-
-def test_the_section_of_the_traffic_shows_all_services(tmp_path: Path) -> None:
-    run = rounds(1.0, 9.0).runs[0]
-    posts, credits = both()
-    part = Latencies(
-        TINY,
-        cost=LinearCost(),
-        aged=[Sweep("posts", 1.0, run, (Aged(0.1, 1_000.0, run),), 1.25)],
-        spaced=[Spaced("shuffled", {1.0: 7.5})],
-        batched=[Batched(4, 70, dict.fromkeys(batching.TOGETHER, 0.01), 18)],
-        served=[measured(posts), shuffled(posts), measured(credits)],
-    )
-    text = "\n".join(part.render(()))
-    assert "| 4 x | 12.00 | srjf | 3.00 | 3.98 | 0.40 | 50% |" in text
-    assert "| posts, shuffled | per second |" in text
-    assert "| shuffled | 7.50 |" in text
-    assert "| posts at 1 x | fifo |  | 1.50 | 1.99 | 2.00 | 50% |" in text
-    assert "| posts at 1 x | 0.1 | 1,000 | 1.50 | 1.99 | 2.00 | 50% |" in text
-    assert "| posts at 1 x | clairvoyant |  | 1.25 |" in text
-    assert "| 4 | 10.0 ms | 0.50 | 0.25 | 0.12 | 18 |" in text
 
 
 def test_a_scale_is_that_of_both_workloads() -> None:

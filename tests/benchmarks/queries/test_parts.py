@@ -71,7 +71,7 @@ def test_medians_are_compared() -> None:
 
 def test_explain_asks_nothing_and_knows_the_first_stage(quick: Quick) -> None:
     found, page = quick(BENCHMARK, "explain")
-    assert by_name(iter(found.values())) == {
+    assert by_name(found.values()) == {
         "explain_calls": 0,
         "explain_first_stage": 1,
         "explain_later_tokens": None,  # for a full run only: of few rows, chance decides
@@ -97,7 +97,7 @@ def test_what_is_said_must_be_what_is_run_or_a_bound_where_it_stops_early(
 ) -> None:
     at = FirstStage(case, said, is_exact, Counts(4, 2, 90), asked=0)
     assert at.holds is holds
-    assert by_name(iter(figures([at])))["explain_first_stage"] == float(holds)
+    assert by_name(figures([at]))["explain_first_stage"] == float(holds)
 
 
 def test_groups_have_so_many_characters() -> None:

@@ -56,6 +56,7 @@ def test_the_shortfall_is_the_share_of_the_optimum_that_tree_misses() -> None:
     halved = reorder(passages(12), "original").report
     missed = Small("x", 12, {"ophr": best, "tree": halved}).shortfall
     assert missed == pytest.approx(1 - halved.phc / best.phc)
+    assert missed is not None
     assert missed > 0
 
 
