@@ -25,10 +25,10 @@ def run(monkeypatch: pytest.MonkeyPatch, relquery: Run) -> Run:
     return run
 
 
-def answer(body: Body) -> tuple[int, Body]:
+def answer(body: Body) -> Body:
     reply = completion(str(len(body["messages"][-1]["content"])))
     assert isinstance(reply.body, dict)
-    return reply.status, reply.body
+    return reply.body
 
 
 WAITS, LOST = 4, 3
@@ -51,7 +51,7 @@ def test_a_batch_is_submitted_and_answered_when_resumed(run: Run, tmp_path: Path
         assert f"relquery resume {ledger}" in err
         out, _ = run("batches", ledger, "--base-url", f"{server.url}/v1")
         assert "running" in out
-        assert "batch_0" in out
+        assert "batch_1" in out
         (noted,) = json.loads(run("ledger", ledger, "--format", "json")[0])["runs"]
         assert noted["state"] == "pending"
         out, err = run("resume", ledger, "--format", "csv")
@@ -83,30 +83,30 @@ def test_batches_are_cancelled(run: Run, tmp_path: Path, monkeypatch: pytest.Mon
         assert "not asked" in out
         assert f"{host} was not asked. Give its address: relquery batches {ledger}" in err
         assert err.endswith("--base-url URL 0 batches were cancelled.")
-        assert not server.batches[0].is_cancelled
+        assert server.batches[0].cancelled is None
         monkeypatch.setenv("COLUMNS", "60")
         cancel = ("batches", ledger, "--cancel", "--base-url", f"{server.url}/v1")
         out, err = run(*cancel)
         assert err == "1 batch was cancelled."
         assert f"openai:gpt-4.1-mini@{host}" in "".join(out.split())
-        assert server.batches[0].is_cancelled
+        assert server.batches[0].cancelled is not None
         assert run(*cancel)[1] == "0 batches were cancelled."
         assert "The batch was cancelled." in run("resume", ledger, code=LOST)[1]
 
 
 def test_an_unknown_batch_is_not_submitted_again_unasked(run: Run, tmp_path: Path) -> None:
     ledger = str(tmp_path / "run.db")
-    forget = ("batches", ledger, "--forget", "batch_0")
+    forget = ("batches", ledger, "--forget", "batch_1")
     with serving(answer, looks=99) as server:
         submitted(run, tmp_path, server.url)
-        server.batches[0].id = "of_another_account"
+        server.store.batches["of_another_account"] = server.store.batches.pop("batch_1")
         _, err = run("resume", ledger, code=1)
-        assert "OpenAI does not know the batch batch_0" in err
-        assert f"relquery batches {ledger} --forget batch_0" in err
+        assert "OpenAI does not know the batch batch_1" in err
+        assert f"relquery batches {ledger} --forget batch_1" in err
         assert "unknown there" in run("batches", ledger, "--base-url", f"{server.url}/v1")[0]
         assert len(server.batches) == 1
-        assert run(*forget)[0] == "The batch batch_0 is forgotten. It had 2 requests.\n"
-        assert "has no batch 'batch_0'" in run(*forget, code=1)[1]
+        assert run(*forget)[0] == "The batch batch_1 is forgotten. It had 2 requests.\n"
+        assert "has no batch 'batch_1'" in run(*forget, code=1)[1]
         run("resume", ledger, code=WAITS)
         assert len(server.batches) == 2
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from tests.backends.provider.chat_server import (
     completion,
     failure,
     question,
-    running,
+    started,
 )
 from tests.sql.conftest import upper_or_length
 from tests.sql.fakes import split_prompt
@@ -33,6 +34,7 @@ class StandIn(ChatServer):
     def __init__(self, function: Callable[[str, Fields], str | None] = upper_or_length) -> None:
         super().__init__(self._answer, CHAT)
         self.function = function
+        self.lock = threading.Lock()
         self.inputs: Counter[tuple[str, str]] = Counter()
 
     def _answer(self, body: Body) -> Reply:
@@ -50,5 +52,5 @@ def standing_in(
     function: Callable[[str, Fields], str | None] = upper_or_length,
 ) -> Iterator[StandIn]:
     """Such a server, while the block runs."""
-    with running(StandIn(function)) as server:
+    with started(StandIn(function)) as server:
         yield server

@@ -30,7 +30,6 @@ from benchmarks.providers.killing import (
     watched,
 )
 from benchmarks.providers.sizes import choose
-from benchmarks.providers.standin.errors import Refused
 from benchmarks.templates import template
 from relquery.errors import RelqueryError
 
@@ -250,8 +249,8 @@ def _batches(what: str, model: str, times: int, chance: Random | None) -> Killed
                 name
                 for each in batches
                 if each.problem is None
-                for name, one in each.asked
-                if not isinstance(one, Refused)
+                for name, _ in each.lines
+                if name not in each.refused
             ]
             wrong += _wrong(said, BATCH_ROWS)
             requests += len(asked)

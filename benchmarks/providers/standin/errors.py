@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from benchmarks.providers.standin.http import Request, Response
 from benchmarks.providers.standin.rules import Provider
 
 _KINDS = {
@@ -36,16 +36,25 @@ class Refused(Exception):  # noqa: N818 - no failure of this program
         self.status, self.message, self.code, self.param = status, message, code, param
         self.headers = headers or {}
 
-    def body(self, provider: Provider) -> bytes:
+    def reply(self, provider: Provider) -> Response:
+        """The error as a reply."""
+        return Response(self.body(provider), self.status, self.headers)
+
+    def body(self, provider: Provider) -> dict[str, Any]:
         """The error in the provider's form."""
         if provider == "anthropic":
             error: dict[str, Any] = {"type": _KINDS[self.status], "message": self.message}
-            return json.dumps({"type": "error", "error": error, "request_id": "req_1"}).encode()
+            return {"type": "error", "error": error, "request_id": "req_1"}
         kind = "requests" if self.status == 429 else "invalid_request_error"
         if self.status >= 500:
             kind = "server_error"
         error = {"message": self.message, "type": kind, "param": self.param, "code": self.code}
-        return json.dumps({"error": error}).encode()
+        return {"error": error}
+
+
+def provider_of(request: Request) -> Provider:
+    """Whose client sent a request."""
+    return "anthropic" if "x-api-key" in request.headers else "openai"
 
 
 class Strict(BaseModel):

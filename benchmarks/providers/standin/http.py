@@ -1,4 +1,4 @@
-"""HTTP/1.1 on loopback, as much as a stand-in needs: it can also hang, cut a reply and reset.
+"""HTTP/1.1 on loopback, as much as a stand-in needs: it can also cut a reply, hang up and reset.
 
 A server framework would not let a reply break off at will.
 """
@@ -6,40 +6,57 @@ A server framework would not let a reply break off at will.
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import struct
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any
 
-End = Literal["whole", "cut", "reset", "hang"]
 _MOST_HEAD = 1 << 16
+
+
+class Closed(Exception):  # noqa: N818 - no failure of this program
+    """No more is sent: the connection ends, with a reset if `is_reset`."""
+
+    def __init__(self, *, is_reset: bool = False) -> None:
+        super().__init__()
+        self.is_reset = is_reset
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request. headers: by name in lower case. path: with the query."""
+    """A request. headers: by name in lower case. path: with the query.
+
+    left: waits until the client leaves.
+    """
 
     method: str
     path: str
     headers: dict[str, str]
     body: bytes
+    left: Callable[[], Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A reply. events: sent one by one as server-sent events, in place of a body."""
+    """A reply; a text is sent as it stands, and other bodies as JSON.
 
-    body: bytes = b""
+    events: server-sent events in place of a body, sent as they come; they may raise Closed.
+    is_cut: whether the connection ends in the middle of the body.
+    """
+
+    body: dict[str, Any] | str = ""
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
-    events: tuple[bytes, ...] | None = None
-    end: End = "whole"
+    events: AsyncIterator[str] | None = None
+    is_cut: bool = False
 
 
 Handle = Callable[[Request], Awaitable[Response]]
+"""May raise Closed in place of a reply."""
 
 
 async def _read(reader: asyncio.StreamReader) -> Request | None:
@@ -53,30 +70,30 @@ async def _read(reader: asyncio.StreamReader) -> Request | None:
     named = (line.partition(":") for line in lines)
     headers = {name.strip().lower(): value.strip() for name, _, value in named}
     body = await reader.readexactly(int(headers.get("content-length", "0")))
-    return Request(method, path, headers, body)
+    return Request(method, path, headers, body, lambda: reader.read(1))
 
 
 async def _write(writer: asyncio.StreamWriter, response: Response) -> None:
-    is_stream = response.events is not None
-    kind = "text/event-stream" if is_stream else "application/json"
-    headers = {"content-type": kind, **response.headers}
-    if is_stream:
-        headers["transfer-encoding"] = "chunked"
-    else:
-        headers["content-length"] = str(len(response.body))
+    body = response.body
+    data = (body if isinstance(body, str) else json.dumps(body)).encode()
+    headers = {"content-type": "application/json", "content-length": str(len(data))}
+    if response.events is not None:
+        headers = {"content-type": "text/event-stream", "transfer-encoding": "chunked"}
+    headers |= response.headers
     lines = [f"HTTP/1.1 {response.status} {'OK' if response.status == 200 else 'Failed'}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     writer.write("\r\n".join([*lines, "", ""]).encode("latin-1"))
-    is_cut = response.end == "cut"
     if response.events is None:
-        writer.write(response.body[: len(response.body) // 2] if is_cut else response.body)
+        writer.write(data[: len(data) // 2] if response.is_cut else data)
     else:
-        count = len(response.events)
-        for event in response.events[: count // 2 if is_cut else count]:
-            writer.write(b"%x\r\n%s\r\n" % (len(event), event))
-        if not is_cut:
-            writer.write(b"0\r\n\r\n")
+        async for event in response.events:
+            chunk = event.encode()
+            writer.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
+            await writer.drain()
+        writer.write(b"0\r\n\r\n")
     await writer.drain()
+    if response.is_cut:
+        raise Closed
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
@@ -92,16 +109,10 @@ async def _converse(
     try:
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             while (request := await _read(reader)) is not None:
-                response = await handle(request)
-                if response.end == "hang":
-                    await reader.read(1)  # until the client leaves
-                    return
-                if response.end == "reset":
-                    _reset(writer)
-                    return
-                await _write(writer, response)
-                if response.end == "cut":
-                    return
+                await _write(writer, await handle(request))
+    except Closed as closed:
+        if closed.is_reset:
+            _reset(writer)
     finally:
         writer.close()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -13,11 +13,13 @@ from typing import Any
 from benchmarks.providers.standin.batches.routes import route
 from benchmarks.providers.standin.batches.store import Batches
 from benchmarks.providers.standin.billing import Account
-from benchmarks.providers.standin.errors import Refused
+from benchmarks.providers.standin.cache import Reading
+from benchmarks.providers.standin.errors import Refused, provider_of
 from benchmarks.providers.standin.faults import Faults, Kind
 from benchmarks.providers.standin.forms import chat, messages, responses
-from benchmarks.providers.standin.forms.asked import Asked, Given, said
-from benchmarks.providers.standin.http import End, Request, Response
+from benchmarks.providers.standin.forms.asked import Asked, Given, Json, said
+from benchmarks.providers.standin.forms.batch import Outcome
+from benchmarks.providers.standin.http import Closed, Request, Response
 from benchmarks.providers.standin.limits import Limits
 from benchmarks.providers.standin.prompt import Sent
 from benchmarks.providers.standin.rules import RULES, Provider
@@ -28,7 +30,6 @@ FORMS: dict[str, ModuleType] = {
     "/v1/messages": messages,
 }
 _STATUS: dict[Kind, int] = {"429": 429, "500": 500, "503": 503}
-_ENDS: dict[Kind, End] = {"hang": "hang", "reset": "reset", "cut": "cut"}
 REFUSAL = "I cannot help with that."
 
 
@@ -64,36 +65,33 @@ class Standin:
     def batches(self) -> Batches:
         """The batches of this customer."""
         if self._batches is None:
-            self._batches = Batches(
-                self.account, self.faults, self.answer, self.clock, self.batch_seconds
-            )
+            self._batches = Batches(self._answer_batch, self.clock, self.batch_seconds)
         return self._batches
 
     async def handle(self, request: Request) -> Response:
         """Answer a request."""
         path = request.path.partition("?")[0]
-        provider: Provider = "anthropic" if "x-api-key" in request.headers else "openai"
+        provider = provider_of(request)
         self.under_way += 1
         self.peak = max(self.peak, self.under_way)
         try:
             check_key(request, provider)
             if request.method == "POST" and path in FORMS:
-                return await self._serve(request.body, FORMS[path])
+                return await self._serve(request, FORMS[path])
             return self._route(request, path)
         except Refused as refused:
-            body = refused.body(provider)
-            return Response(body, refused.status, refused.headers)
+            return refused.reply(provider)
         finally:
             self.under_way -= 1
 
     def _route(self, request: Request, path: str) -> Response:
         if request.method == "GET" and path == "/v1/models":
             data = [{"id": name, "object": "model", "created": 0} for name in RULES]
-            return Response(json.dumps({"object": "list", "data": data}).encode())
+            return Response({"object": "list", "data": data})
         return route(self.batches, request)
 
-    async def _serve(self, body: bytes, form: ModuleType) -> Response:
-        asked: Asked = form.read(body)
+    async def _serve(self, request: Request, form: ModuleType) -> Response:
+        asked: Asked = form.read(request.body)
         self.asked.append(asked)
         provider = RULES[asked.model].provider
         fault = self.faults.of(asked.sent)
@@ -104,19 +102,64 @@ class Standin:
         await self.sleep(self.begins)
         reading.begin(self.clock())
         await self.sleep(self.ends - self.begins)
+        given = self._give(asked, reading, fault, len(self.asked), self.clock())
+        headers = self.limits.headers(provider, self.clock())
+        headers["request-id"] = f"req_{given.number}"
+        if fault == "hang":
+            await request.left()
+        if fault in ("hang", "reset"):
+            raise Closed(is_reset=fault == "reset")
+        if asked.streams:
+            events = _broken(list(_written(form.events(asked, given))), fault)
+            return Response(headers=headers, events=events)
+        body = _body(form.reply(asked, given), fault)
+        return Response(body, headers=headers, is_cut=fault == "cut")
+
+    def _give(
+        self, asked: Asked, reading: Reading, fault: Kind | None, number: int | None, now: float
+    ) -> Given:
+        """The answer to a request, billed. number: of a live request; None for one in a batch."""
         text, cut = said(asked, self.answer(asked.sent))
         refused = fault == "refusal"
         text = REFUSAL if refused else text
-        answered = self.account.bill(asked.model, reading, text)
-        number, now = len(self.asked), int(self.clock())
-        given = Given(text, cut and not refused, reading, answered, number, now, refused)
-        headers = self.limits.headers(provider, self.clock()) | {"request-id": f"req_{number}"}
-        end = _ENDS.get(fault, "whole") if fault else "whole"
-        if asked.streams:
-            events = tuple(_written(form.events(asked, given)))
-            return Response(headers=headers, events=_broken(events, fault), end=end)
-        reply = form.reply(asked, given)
-        return Response(_body(reply, fault), headers=headers, end=end)
+        answered = self.account.bill(asked.model, reading, text, in_batch=number is None)
+        number = self.account.totals.requests if number is None else number
+        return Given(text, cut and not refused, reading, answered, number, int(now), refused)
+
+    def _answer_batch(self, form: ModuleType, bodies: Sequence[Json], now: float) -> list[Outcome]:
+        """Requests that are sent together: none of them reads what another one writes."""
+        read = [_read(form, body) for body in bodies]
+        looked = [
+            (
+                one,
+                None
+                if isinstance(one, Refused)
+                else self.account.look_up(one.model, one.sent, now),
+            )
+            for one in read
+        ]
+        return [self._outcome(form, *each, now) for each in looked]
+
+    def _outcome(
+        self, form: ModuleType, asked: Asked | Refused, reading: Reading | None, now: float
+    ) -> Outcome:
+        if isinstance(asked, Refused):
+            return asked
+        assert reading is not None
+        fault = self.faults.of(asked.sent)
+        if fault is not None and fault != "refusal":
+            return failure(500, "openai")
+        reading.begin(now)
+        reply: Json = form.reply(asked, self._give(asked, reading, fault, None, now))
+        return reply
+
+
+def _read(form: ModuleType, body: Json) -> Asked | Refused:
+    try:
+        asked: Asked = form.read(json.dumps(body).encode())
+    except Refused as refused:
+        return refused
+    return asked
 
 
 def check_key(request: Request, provider: Provider) -> None:
@@ -141,28 +184,27 @@ def failure(status: int, provider: Provider) -> Refused:
     return Refused(status, "The server had an error while processing your request.")
 
 
-def _written(events: Iterator[tuple[str | None, Any]]) -> Iterator[bytes]:
+def _written(events: Iterator[tuple[str | None, Any]]) -> Iterator[str]:
     for name, data in events:
         head = "" if name is None else f"event: {name}\n"
         text = data if isinstance(data, str) else json.dumps(data)
-        yield f"{head}data: {text}\n\n".encode()
+        yield f"{head}data: {text}\n\n"
 
 
-def _broken(events: tuple[bytes, ...], fault: Kind | None) -> tuple[bytes, ...]:
+async def _broken(events: list[str], fault: Kind | None) -> AsyncIterator[str]:
     if fault == "garbage":
-        return (b"data: <html>\n\n",)
-    return (b'data: {"choices": 7, "type": 7}\n\n',) if fault == "wrong types" else events
+        events = ["data: <html>\n\n"]
+    elif fault == "wrong types":
+        events = ['data: {"choices": 7, "type": 7}\n\n']
+    for event in events[: len(events) // 2 if fault == "cut" else None]:
+        yield event
+    if fault == "cut":
+        raise Closed
 
 
-def _body(reply: dict[str, Any], fault: Kind | None) -> bytes:
+def _body(reply: Json, fault: Kind | None) -> Json | str:
     if fault == "garbage":
-        return b"<html><body>It works!</body></html>"
+        return "<html><body>It works!</body></html>"
     if fault == "wrong types":
-        reply = {
-            key: [value] if isinstance(value, str) else str(value) for key, value in reply.items()
-        }
-    return json.dumps(reply).encode()
-
-
-def _other_type(value: object) -> object:
-    return [value] if isinstance(value, str) else str(value)
+        return {key: [each] if isinstance(each, str) else str(each) for key, each in reply.items()}
+    return reply

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from urllib.parse import parse_qs, urlsplit
 
 from benchmarks.providers.standin.batches.store import Batches
@@ -16,14 +15,14 @@ def route(batches: Batches, request: Request) -> Response:
     """Answer a request about files or batches. Raises Refused."""
     split = urlsplit(request.path)
     query = {name: values[0] for name, values in parse_qs(split.query).items()}
-    found: Json | bytes
+    found: Json | str
     match request.method, *split.path.strip("/").split("/")[1:]:
         case "POST", "files":
             found = batches.add_file(request.headers.get("content-type", ""), request.body)
         case "GET", "files", name:
             found = batches.file(name)[0]
         case "GET", "files", name, "content":
-            found = batches.file(name)[1]
+            found = batches.file(name)[1].decode()
         case "POST", "batches":
             found = batches.openai(batches.make(request.body))
         case "GET", "batches":
@@ -34,12 +33,10 @@ def route(batches: Batches, request: Request) -> Response:
             found = batches.openai(batches.cancel(name))
         case _:
             found = _messages(batches, request, split.path, query)
-    if isinstance(found, bytes):
-        return Response(found, headers={"content-type": "application/x-jsonl"})
-    return Response(json.dumps(found).encode())
+    return Response(found)
 
 
-def _messages(batches: Batches, request: Request, path: str, query: dict[str, str]) -> Json | bytes:
+def _messages(batches: Batches, request: Request, path: str, query: dict[str, str]) -> Json | str:
     url = f"http://{request.headers.get('host', '')}"
     match request.method, *path.strip("/").split("/")[1:]:
         case "POST", "messages", "batches":

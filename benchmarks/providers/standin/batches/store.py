@@ -1,7 +1,6 @@
 """OpenAI's files and batches, and Anthropic's message batches.
 
-The requests of a batch are sent together: none of them reads what another one writes. A batch ends
-`seconds` after it was made.
+A batch ends `seconds` after it was made, once it has been looked at so often.
 """
 
 from __future__ import annotations
@@ -13,43 +12,38 @@ from email.message import Message
 from email.parser import BytesParser
 from types import ModuleType
 
-from benchmarks.providers.standin.billing import Account
-from benchmarks.providers.standin.cache import Reading
 from benchmarks.providers.standin.errors import Refused, parse
-from benchmarks.providers.standin.faults import Faults
 from benchmarks.providers.standin.forms import chat, messages, responses
-from benchmarks.providers.standin.forms.asked import Asked, Given, Json, said
+from benchmarks.providers.standin.forms.asked import Json
 from benchmarks.providers.standin.forms.batch import (
     Batch,
     Line,
     MadeBatch,
     MadeMessages,
-    Parsed,
+    Outcome,
     Result,
     anthropic_line,
     openai,
     openai_line,
     wrong,
 )
-from benchmarks.providers.standin.prompt import Sent
 
-_FAILED = Refused(500, "The server had an error while processing your request.")
+Answer = Callable[[ModuleType, Sequence[Json], float], Sequence[Outcome]]
+"""What becomes of the requests of a batch, in the form of a module, by the time it ends."""
 
 
 @dataclass(slots=True)
 class Batches:
     """All files and batches of a customer.
 
-    account, faults, answer, clock: those of the stand-in. seconds: until a batch ends. submitted:
-    requests in all batches.
+    clock: in seconds. seconds, looks: until a batch ends. problem: of the batches to come.
     """
 
-    account: Account
-    faults: Faults
-    answer: Callable[[Sent], str]
+    answer: Answer
     clock: Callable[[], float]
     seconds: float = 60.0
-    submitted: int = 0
+    looks: int = 0
+    problem: str | None = None
     files: dict[str, tuple[Json, bytes]] = field(default_factory=dict)
     batches: dict[str, Batch] = field(default_factory=dict)
 
@@ -89,11 +83,11 @@ class Batches:
         made = parse(MadeBatch, body, "openai")
         _, data = self.file(made.input_file_id)
         form = chat if made.endpoint == "/v1/chat/completions" else responses
-        asked, problem = list[tuple[str, Parsed]](), None
+        asked, problem = list[tuple[str, Json]](), self.problem
         try:
             lines = [parse(Line, line, "openai") for line in data.splitlines() if line.strip()]
-            asked = [(line.custom_id, _read(form, line.body)) for line in lines]
-            problem = wrong(lines, made.endpoint)
+            asked = [(line.custom_id, line.body) for line in lines]
+            problem = problem or wrong(lines, made.endpoint)
         except Refused as refused:
             problem = refused.message
         batch = self._add("batch", form, [] if problem else asked)
@@ -106,26 +100,33 @@ class Batches:
         ids = [row.custom_id for row in made.requests]
         if len(set(ids)) < len(ids):
             raise Refused(400, "requests: custom_id must be unique within a batch")
-        asked = [(row.custom_id, _read(messages, row.params)) for row in made.requests]
-        return self._add("msgbatch", messages, asked)
+        lines = [(row.custom_id, row.params) for row in made.requests]
+        return self._add("msgbatch", messages, lines)
 
-    def _add(self, kind: str, form: ModuleType, asked: Sequence[tuple[str, Parsed]]) -> Batch:
+    def _add(self, kind: str, form: ModuleType, lines: Sequence[tuple[str, Json]]) -> Batch:
         now = self.clock()
         name = f"{kind}_{len(self.batches) + 1}"
-        batch = Batch(name, now, now + self.seconds, form, asked)
-        self.batches[name] = batch
-        self.submitted += len(asked)
+        batch = self.batches[name] = Batch(name, now, now + self.seconds, form, lines)
         return batch
 
     def batch(self, name: str) -> Batch:
-        """A batch as it is now. Raises Refused."""
+        """A batch as it is now, looked at once more. Raises Refused."""
         if name not in self.batches:
             raise Refused(404, f"No batch found with id '{name}'.")
         batch = self.batches[name]
-        now = self.clock()
-        if batch.done is None and batch.problem is None and now >= batch.ends:
-            batch.done = self._results(batch)
+        batch.looks += 1
+        if batch.done is None and batch.problem is None and self._has_ended(batch):
+            outcomes: Sequence[Outcome] = ["canceled"] * len(batch.lines)
+            if batch.cancelled is None:
+                bodies = [body for _, body in batch.lines]
+                outcomes = self.answer(batch.form, bodies, batch.ends)
+            names = (name for name, _ in batch.lines)
+            batch.done = list(map(Result, names, outcomes))
         return batch
+
+    def _has_ended(self, batch: Batch) -> bool:
+        is_due = batch.looks >= self.looks and self.clock() >= batch.ends
+        return batch.cancelled is not None or is_due
 
     def cancel(self, name: str) -> Batch:
         """Cancel what has not ended: none of its requests is answered."""
@@ -134,50 +135,19 @@ class Batches:
             batch.cancelled = batch.ends = self.clock()
         return batch
 
-    def _results(self, batch: Batch) -> list[Result]:
-        if batch.cancelled is not None:
-            gone = Refused(400, "This request was cancelled.", "batch_cancelled")
-            return [Result(name, gone, None) for name, _ in batch.asked]
-        looked = [(name, one, self._look_up(one, batch.ends)) for name, one in batch.asked]
-        return [self._result(*each, batch) for each in looked]
-
-    def _look_up(self, asked: Parsed, now: float) -> Reading | None:
-        if isinstance(asked, Refused):
-            return None
-        return self.account.look_up(asked.model, asked.sent, now)
-
-    def _result(self, name: str, asked: Parsed, reading: Reading | None, batch: Batch) -> Result:
-        if isinstance(asked, Refused) or reading is None:
-            return Result(name, asked if isinstance(asked, Refused) else _FAILED, None)
-        fault = self.faults.of(asked.sent)
-        if fault is not None and fault != "refusal":
-            return Result(name, _FAILED, asked)
-        reading.begin(batch.ends)
-        text, cut = said(asked, self.answer(asked.sent))
-        answered = self.account.bill(asked.model, reading, text, in_batch=True)
-        number, refused = self.account.totals.requests, fault == "refusal"
-        given = Given(text, cut, reading, answered, number, int(batch.ends), refused)
-        return Result(name, given, asked)
-
     def openai(self, batch: Batch) -> Json:
         """A batch in OpenAI's form; its files are there once it has ended."""
         if batch.done is not None and "output_file_id" not in batch.fields:
-            for kind in ("output", "error"):
-                wanted = Given if kind == "output" else Refused
-                lines = [
-                    openai_line(result, batch.form)
-                    for result in batch.done
-                    if isinstance(result.given, wanted)
-                ]
-                batch.fields[f"{kind}_file_id"] = self._lines(lines, kind)
+            for name, kinds in (("output", ["succeeded"]), ("error", ["errored", "expired"])):
+                lines = [openai_line(each) for each in batch.done if each.kind in kinds]
+                batch.fields[f"{name}_file_id"] = self._lines(lines, name)
         return openai(batch)
 
-    def results(self, batch: Batch) -> bytes:
+    def results(self, batch: Batch) -> str:
         """The lines of Anthropic's results. Raises Refused before the batch has ended."""
         if batch.done is None:
             raise Refused(404, f"Batch {batch.id} has no available results; it has not ended.")
-        lines = [json.dumps(anthropic_line(result, batch)) for result in batch.done]
-        return "".join(f"{line}\n" for line in lines).encode()
+        return "".join(f"{json.dumps(anthropic_line(result))}\n" for result in batch.done)
 
     def _lines(self, lines: Sequence[Json], kind: str) -> str | None:
         """The id of a file of results; None without any."""
@@ -190,11 +160,3 @@ class Batches:
 def _content(part: Message) -> bytes:
     data = part.get_payload(decode=True)
     return data if isinstance(data, bytes) else b""
-
-
-def _read(form: ModuleType, body: Json) -> Parsed:
-    try:
-        asked: Asked = form.read(json.dumps(body).encode())
-    except Refused as refused:
-        return refused
-    return asked

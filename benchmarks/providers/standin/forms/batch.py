@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -12,12 +11,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from benchmarks.providers.standin.errors import Refused, Strict
-from benchmarks.providers.standin.forms import messages
-from benchmarks.providers.standin.forms.asked import Asked, Given, Json
+from benchmarks.providers.standin.forms.asked import Json
 
 MOST_OPENAI, MOST_ANTHROPIC = 50_000, 100_000
 DAY = 24 * 3600
-Parsed = Asked | Refused
+Outcome = Json | Refused | Literal["expired", "canceled"]
+"""What becomes of a request: a reply, an error, or how it ended without either."""
 
 
 class Line(Strict):
@@ -53,40 +52,55 @@ class MadeMessages(Strict):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of a request. asked: None if it could not be read, or was cancelled."""
+    """What became of a request."""
 
     custom_id: str
-    given: Given | Refused
-    asked: Asked | None
+    outcome: Outcome
+
+    @property
+    def kind(self) -> str:
+        """As Anthropic names it."""
+        if isinstance(self.outcome, Refused):
+            return "errored"
+        return self.outcome if isinstance(self.outcome, str) else "succeeded"
 
 
 @dataclass(slots=True)
 class Batch:
-    """asked: (custom id, request) of each. ends: when. cancelled: when it was, if it was.
+    """lines: (custom id, request) of each. ends: when. cancelled: when it was, if it was.
 
-    done: the results, once it has ended. fields: what its maker said, and the files of results, for
-        OpenAI. problem: why it cannot run.
+    looks: how often it was looked at. done: the results, once it has ended. fields: what its maker
+        said, and the files of results, for OpenAI. problem: why it cannot run.
     """
 
     id: str
     made: float
     ends: float
     form: ModuleType
-    asked: Sequence[tuple[str, Parsed]]
+    lines: Sequence[tuple[str, Json]]
+    looks: int = 0
     fields: Json = field(default_factory=dict)
     problem: str | None = None
     cancelled: float | None = None
     done: list[Result] | None = None
 
+    @property
+    def refused(self) -> set[str]:
+        """The requests that got an error."""
+        return {result.custom_id for result in self.done or () if result.kind == "errored"}
+
 
 def openai(batch: Batch) -> Json:
     """A batch in OpenAI's form."""
-    results = batch.done or []
-    failed = sum(isinstance(result.given, Refused) for result in results)
+    kinds = [result.kind for result in batch.done or []]
+    completed = kinds.count("succeeded")
     status = "in_progress" if batch.done is None else "completed"
+    if "expired" in kinds:
+        status = "expired"
     if batch.cancelled is not None:
         status = "cancelling" if batch.done is None else "cancelled"
-    counts = {"total": len(batch.asked), "completed": len(results) - failed, "failed": failed}
+    failed = len(kinds) - completed
+    counts = {"total": len(batch.lines), "completed": completed, "failed": failed}
     shown: Json = {
         "id": batch.id,
         "object": "batch",
@@ -103,24 +117,24 @@ def openai(batch: Batch) -> Json:
     return shown
 
 
-def openai_line(result: Result, form: ModuleType) -> Json:
+def openai_line(result: Result) -> Json:
     """A line of OpenAI's output or error file."""
-    name, given = result.custom_id, result.given
-    if isinstance(given, Refused):
-        status, body = given.status, json.loads(given.body("openai"))
-    else:
-        status, body = 200, form.reply(result.asked, given)
-    response = {"status_code": status, "request_id": f"req_{name}", "body": body}
-    return {"id": f"batch_req_{name}", "custom_id": name, "response": response, "error": None}
+    name, how = result.custom_id, result.outcome
+    line: Json = {"id": f"batch_req_{name}", "custom_id": name, "response": None, "error": None}
+    if isinstance(how, str):
+        said = "This request could not be executed before the completion window expired."
+        return line | {"error": {"code": "batch_expired", "message": said}}
+    status, body = (how.status, how.body("openai")) if isinstance(how, Refused) else (200, how)
+    return line | {"response": {"status_code": status, "request_id": f"req_{name}", "body": body}}
 
 
 def anthropic(batch: Batch, url: str) -> Json:
     """A batch in Anthropic's form. url: of the stand-in."""
     counts = dict.fromkeys(("processing", "succeeded", "errored", "canceled", "expired"), 0)
     if batch.done is None:
-        counts["processing"] = len(batch.asked)
+        counts["processing"] = len(batch.lines)
     for result in batch.done or []:
-        counts[_kind(result, batch)] += 1
+        counts[result.kind] += 1
     is_ended = batch.done is not None
     status = "ended" if is_ended else "in_progress" if batch.cancelled is None else "canceling"
     return {
@@ -137,21 +151,14 @@ def anthropic(batch: Batch, url: str) -> Json:
     }
 
 
-def anthropic_line(result: Result, batch: Batch) -> Json:
+def anthropic_line(result: Result) -> Json:
     """A line of Anthropic's results."""
-    kind, given = _kind(result, batch), result.given
-    shown: Json = {"type": kind}
-    if isinstance(given, Given) and result.asked is not None:
-        shown["message"] = messages.reply(result.asked, given)
-    elif isinstance(given, Refused) and kind == "errored":
-        shown["error"] = json.loads(given.body("anthropic"))
+    shown: Json = {"type": result.kind}
+    if isinstance(result.outcome, Refused):
+        shown["error"] = result.outcome.body("anthropic")
+    elif not isinstance(result.outcome, str):
+        shown["message"] = result.outcome
     return {"custom_id": result.custom_id, "result": shown}
-
-
-def _kind(result: Result, batch: Batch) -> str:
-    if isinstance(result.given, Given):
-        return "succeeded"
-    return "errored" if batch.cancelled is None else "canceled"
 
 
 def _moment(seconds: float) -> str:

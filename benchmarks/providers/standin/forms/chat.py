@@ -170,54 +170,63 @@ def _blocks(message: Message, rules: Rules) -> Iterator[Block]:
         yield Block(message.role, part.text, place == 0, lives)
 
 
-def usage(given: Given) -> Json:
-    """The tokens of a request."""
-    reading = given.reading
+def counted(asked: int, answered: int, read: int | None = 0, written: int = 0) -> Json:
+    """The usage of a request: tokens by kind. read: None for a provider that does not say."""
+    details = {"cached_tokens": read, "cache_write_tokens": written}
     return {
-        "prompt_tokens": reading.total,
-        "completion_tokens": given.answered,
-        "total_tokens": reading.total + given.answered,
-        "prompt_tokens_details": {
-            "cached_tokens": reading.read,
-            "cache_write_tokens": reading.written,
-        },
+        "prompt_tokens": asked,
+        "completion_tokens": answered,
+        "total_tokens": asked + answered,
+        "prompt_tokens_details": None if read is None else details,
         "completion_tokens_details": {"reasoning_tokens": 0},
     }
 
 
+def completion(text: str | None, finish: str | None, usage: Json, **message: Any) -> Json:
+    """A whole completion. message: more of its fields."""
+    said = {"role": "assistant", "content": text, **message}
+    choice = {"index": 0, "message": said, "finish_reason": finish, "logprobs": None}
+    head = {"id": "chatcmpl-1", "object": "chat.completion", "created": 0, "model": "stand-in"}
+    return {**head, "choices": [choice], "usage": usage}
+
+
+def chunk(delta: Json, finish: str | None = None) -> Json:
+    """A part of a streamed completion."""
+    choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
+    head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 0}
+    return {**head, "model": "stand-in", "choices": [choice]}
+
+
+def last_chunk(usage: Json) -> Json:
+    """The part of a streamed completion that has its usage."""
+    return {**chunk({}), "choices": [], "usage": usage}
+
+
+def _usage(given: Given) -> Json:
+    reading = given.reading
+    return counted(reading.total, given.answered, reading.read, reading.written)
+
+
 def reply(asked: Asked, given: Given) -> Json:
     """A whole completion."""
-    message: Json = {"role": "assistant", "content": given.text, "refusal": None}
-    if given.refused:
-        message |= {"content": None, "refusal": given.text}
-    choice = {
-        "index": 0,
-        "message": message,
-        "finish_reason": "length" if given.cut else "stop",
-        "logprobs": None,
-    }
-    return {**_head(asked, given, ""), "choices": [choice], "usage": usage(given)}
+    text, refusal = (None, given.text) if given.refused else (given.text, None)
+    finish = "length" if given.cut else "stop"
+    return completion(text, finish, _usage(given), refusal=refusal) | _head(asked, given)
 
 
 def events(asked: Asked, given: Given) -> Iterator[tuple[str | None, Json | str]]:
     """(name, data) of the events of a stream."""
-    head = _head(asked, given, ".chunk")
+    head = _head(asked, given)
     word = "refusal" if given.refused else "content"
     deltas: list[tuple[Json, str | None]] = [({"role": "assistant", "content": ""}, None)]
     deltas += [({word: piece}, None) for piece in pieces(given.text)]
     deltas.append(({}, "length" if given.cut else "stop"))
     for delta, finish in deltas:
-        choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
-        yield None, {**head, "choices": [choice]}
+        yield None, chunk(delta, finish) | head
     if asked.counts:
-        yield None, {**head, "choices": [], "usage": usage(given)}
+        yield None, last_chunk(_usage(given)) | head
     yield None, "[DONE]"
 
 
-def _head(asked: Asked, given: Given, suffix: str) -> Json:
-    return {
-        "id": f"chatcmpl-{given.number}",
-        "object": f"chat.completion{suffix}",
-        "created": given.seconds,
-        "model": asked.model,
-    }
+def _head(asked: Asked, given: Given) -> Json:
+    return {"id": f"chatcmpl-{given.number}", "created": given.seconds, "model": asked.model}

@@ -140,36 +140,41 @@ def _check(blocks: list[Block], most: int) -> None:
         )
 
 
-def usage(given: Given) -> Json:
-    """The tokens of a request."""
-    reading = given.reading
+def counted(uncached: int, answered: int, read: int = 0, written: int = 0, hour: int = 0) -> Json:
+    """The usage of a request: tokens by kind. hour: written for an hour."""
+    kept = {"ephemeral_5m_input_tokens": written, "ephemeral_1h_input_tokens": hour}
     return {
-        "input_tokens": reading.uncached,
-        "cache_creation_input_tokens": reading.written + reading.written_hour,
-        "cache_read_input_tokens": reading.read,
-        "cache_creation": {
-            "ephemeral_5m_input_tokens": reading.written,
-            "ephemeral_1h_input_tokens": reading.written_hour,
-        },
-        "output_tokens": given.answered,
+        "input_tokens": uncached,
+        "cache_creation_input_tokens": written + hour,
+        "cache_read_input_tokens": read,
+        "cache_creation": kept,
+        "output_tokens": answered,
         "service_tier": "standard",
     }
 
 
+def message(text: str | None, reason: str, usage: Json, thought: str | None = None) -> Json:
+    """A whole message. thought: comes before the answer."""
+    content: list[Json] = []
+    if thought is not None:
+        content.append({"type": "thinking", "thinking": thought, "signature": "sig1"})
+    if text is not None:
+        content.append({"type": "text", "text": text})
+    head = {"id": "msg_1", "type": "message", "role": "assistant", "model": "stand-in"}
+    ends = {"stop_reason": reason, "stop_sequence": None, "usage": usage}
+    return {**head, "content": content, **ends}
+
+
+def _usage(given: Given) -> Json:
+    of = given.reading
+    return counted(of.uncached, given.answered, of.read, of.written, of.written_hour)
+
+
 def reply(asked: Asked, given: Given) -> Json:
-    """A whole message. A thought comes before the answer, whose text is not shown."""
-    thought = {"type": "thinking", "thinking": "", "signature": f"sig{given.number}"}
-    said = [] if given.refused else [thought, {"type": "text", "text": given.text}]
-    return {
-        "id": f"msg_{given.number}",
-        "type": "message",
-        "role": "assistant",
-        "model": asked.model,
-        "content": said,
-        "stop_reason": _reason(given),
-        "stop_sequence": None,
-        "usage": usage(given),
-    }
+    """A whole message, with a thought whose text is not shown."""
+    text, thought = (None, None) if given.refused else (given.text, "")
+    found = message(text, _reason(given), _usage(given), thought)
+    return found | {"id": f"msg_{given.number}", "model": asked.model}
 
 
 def _reason(given: Given) -> str:
@@ -181,7 +186,7 @@ def _reason(given: Given) -> str:
 def events(asked: Asked, given: Given) -> Iterator[tuple[str | None, Json | str]]:
     """(name, data) of the events of a stream."""
     begun = {**reply(asked, given), "content": [], "stop_reason": None}
-    begun["usage"] = {**usage(given), "output_tokens": 1}
+    begun["usage"] = {**_usage(given), "output_tokens": 1}
     found: list[Json] = [{"type": "message_start", "message": begun}]
     if not given.refused:
         block = {"type": "text", "text": ""}
@@ -191,7 +196,7 @@ def events(asked: Asked, given: Given) -> Iterator[tuple[str | None, Json | str]
             found.append({"type": "content_block_delta", "index": 0, "delta": delta})
         found.append({"type": "content_block_stop", "index": 0})
     ended = {"stop_reason": _reason(given), "stop_sequence": None}
-    found.append({"type": "message_delta", "delta": ended, "usage": usage(given)})
+    found.append({"type": "message_delta", "delta": ended, "usage": _usage(given)})
     found.append({"type": "message_stop"})
     for each in found:
         yield each["type"], each

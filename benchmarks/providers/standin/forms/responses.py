@@ -115,42 +115,62 @@ def _blocks(message: Message, rules: Rules) -> Iterator[Block]:
         yield Block(message.role, part.text, place == 0, lives)
 
 
-def reply(asked: Asked, given: Given) -> Json:
-    """A whole response."""
-    part: Json = {"type": "output_text", "text": given.text, "annotations": []}
-    if given.refused:
-        part = {"type": "refusal", "refusal": given.text}
-    message = {
-        "type": "message",
-        "id": f"msg_{given.number}",
-        "status": "incomplete" if given.cut else "completed",
-        "role": "assistant",
-        "content": [part],
-    }
-    reasoning = {"type": "reasoning", "id": f"rs_{given.number}", "summary": []}
-    reading = given.reading
+def response(
+    text: str | None,
+    status: str = "completed",
+    refusal: str | None = None,
+    *,
+    asked: int = 0,
+    answered: int = 0,
+    read: int = 0,
+    written: int = 0,
+    reasons: bool = False,
+) -> Json:
+    """A whole response. refusal: in place of a text. asked, answered, read, written: tokens."""
+    part: Json = {"type": "output_text", "text": text, "annotations": []}
+    if refusal is not None:
+        part = {"type": "refusal", "refusal": refusal}
+    said = {"type": "message", "id": "msg_1", "status": status, "role": "assistant"}
+    reasoning: Json = {"type": "reasoning", "id": "rs_1", "summary": []}
+    has_message = text is not None or refusal is not None
     return {
-        "id": f"resp_{given.number}",
+        "id": "resp_1",
         "object": "response",
-        "created_at": given.seconds,
-        "model": asked.model,
-        "status": message["status"],
+        "created_at": 0,
+        "model": "stand-in",
+        "status": status,
         "error": None,
-        "incomplete_details": {"reason": "max_output_tokens"} if given.cut else None,
+        "incomplete_details": None,
         "instructions": None,
         "metadata": {},
-        "output": [reasoning, message],
+        "output": [reasoning] * reasons + [{**said, "content": [part]}] * has_message,
         "parallel_tool_calls": True,
         "tool_choice": "auto",
         "tools": [],
         "usage": {
-            "input_tokens": reading.total,
-            "input_tokens_details": {
-                "cached_tokens": reading.read,
-                "cache_write_tokens": reading.written,
-            },
-            "output_tokens": given.answered,
+            "input_tokens": asked,
+            "input_tokens_details": {"cached_tokens": read, "cache_write_tokens": written},
+            "output_tokens": answered,
             "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": reading.total + given.answered,
+            "total_tokens": asked + answered,
         },
     }
+
+
+def reply(asked: Asked, given: Given) -> Json:
+    """A whole response."""
+    reading = given.reading
+    text, refusal = (None, given.text) if given.refused else (given.text, None)
+    found = response(
+        text,
+        "incomplete" if given.cut else "completed",
+        refusal,
+        asked=reading.total,
+        answered=given.answered,
+        read=reading.read,
+        written=reading.written,
+        reasons=True,
+    )
+    cut = {"reason": "max_output_tokens"} if given.cut else None
+    head = {"id": f"resp_{given.number}", "created_at": given.seconds, "model": asked.model}
+    return found | head | {"incomplete_details": cut}

@@ -23,8 +23,14 @@ from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.provider.wires.providers import ANTHROPIC, GEMINI, OPENAI, Provider
 from relquery.errors import BudgetError, ConfigError, ModelError, PendingError
 from relquery.prompt import Answer, Sampling, Span
-from tests.backends.provider.batches.batch_server import BatchServer, Body, serving
-from tests.backends.provider.chat_server import completion, failure, message, question
+from tests.backends.provider.batches.batch_server import (
+    BatchServer,
+    Body,
+    Outcome,
+    Refused,
+    serving,
+)
+from tests.backends.provider.chat_server import completion, message, question
 
 
 @pytest.fixture(params=[OPENAI, ANTHROPIC], ids=lambda each: each.name)
@@ -47,12 +53,8 @@ def replied(body: Body, text: str) -> Body:
     return reply.body
 
 
-def echo(body: Body) -> tuple[int, Body]:
-    return 200, replied(body, f"<{question(body)}>")
-
-
-def failed(status: int, words: str) -> tuple[int, Any]:
-    return status, failure(status, words).body
+def echo(body: Body) -> Body:
+    return replied(body, f"<{question(body)}>")
 
 
 def backend(server: BatchServer, path: Path, provider: Provider, **options: Any) -> BatchBackend:
@@ -105,7 +107,7 @@ def test_every_prompt_gets_its_own_answer(provider: Provider, ask: Ask) -> None:
         (batch,) = server.batches
         assert [question(body) for _, body in batch.lines] == ["a", "b", "c"]
         if provider is OPENAI:
-            assert list(batch.metadata) == ["relquery"]
+            assert list(batch.fields["metadata"]) == ["relquery"]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +126,7 @@ def test_settings_unknown_to_the_sdk_are_in_it(
 
 def test_labels_and_schemas_are_read_as_those_of_live_calls(ask: Ask) -> None:
     chosen = json.dumps({"answer": "Yes"})
-    with serving(lambda body: (200, replied(body, chosen))) as server:
+    with serving(lambda body: replied(body, chosen)) as server:
         assert texts_of(ask(server, "a", labels=("Yes", "No"))) == ["Yes"]
 
 
@@ -171,9 +173,9 @@ def test_a_batch_of_others_is_not_taken(provider: Provider, ask: Ask, tmp_path: 
 
 @pytest.mark.parametrize("how", ["500", "expired"])
 def test_only_requests_that_failed_in_passing_are_sent_again(how: str, ask: Ask) -> None:
-    def answer(body: Body) -> tuple[int, Body] | str:
+    def answer(body: Body) -> Outcome:
         if question(body) in "ac" and len(server.batches) <= 2:  # as many as may be tried again
-            return failed(500, "no") if how == "500" else "expired"
+            return Refused(500, "no") if how == "500" else "expired"
         return echo(body)
 
     with serving(answer) as server:
@@ -182,8 +184,8 @@ def test_only_requests_that_failed_in_passing_are_sent_again(how: str, ask: Ask)
 
 
 def test_a_request_that_is_refused_is_its_rows_error(ask: Ask) -> None:
-    def answer(body: Body) -> tuple[int, Body]:
-        return failed(400, "prompt is too long") if question(body) == "b" else echo(body)
+    def answer(body: Body) -> Outcome:
+        return Refused(400, "prompt is too long") if question(body) == "b" else echo(body)
 
     with serving(answer) as server:
         a, b = ask(server, "ab")
@@ -193,14 +195,14 @@ def test_a_request_that_is_refused_is_its_rows_error(ask: Ask) -> None:
 
 
 def test_requests_without_a_result_are_errors_until_the_next_run(ask: Ask) -> None:
-    def answer(body: Body) -> tuple[int, Body] | str:
-        return "" if question(body) == "b" and server.creations == 1 else echo(body)
+    def answer(body: Body) -> Outcome:
+        return "canceled" if question(body) == "b" and server.creations == 1 else echo(body)
 
     with serving(answer) as server:
         a, b = ask(server, "ab")
         assert a.text == "<a>"
         assert b.error is not None
-        assert texts_of(ask(server, "ab")) == ["<a>", "<b>"]
+        assert texts_of(ask(server, "b")) == ["<b>"]
         assert [len(batch.lines) for batch in server.batches] == [2, 1]
 
 
@@ -231,16 +233,16 @@ def test_an_unreadable_answer_is_an_error_and_not_paid_again(ask: Ask) -> None:
 
 
 def test_a_limit_of_requests_is_waited_for(ask: Ask) -> None:
-    with serving(echo, refuse=failed(429, "too many requests")) as server:
+    with serving(echo, refuse=Refused(429, "too many requests")) as server:
         assert texts_of(ask(server, "ab")) == ["<a>", "<b>"]
         assert (server.creations, len(server.batches)) == (2, 1)
 
 
 def test_a_setting_that_is_refused_is_left_out_of_later_batches(ask_openai: Ask) -> None:
-    def answer(body: Body) -> tuple[int, Body]:
+    def answer(body: Body) -> Outcome:
         if "max_tokens" in body:
             words = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
-            return failed(400, words)
+            return Refused(400, words)
         return echo(body)
 
     with serving(answer) as server:
@@ -251,7 +253,7 @@ def test_a_setting_that_is_refused_is_left_out_of_later_batches(ask_openai: Ask)
 
 
 def test_a_batch_that_is_refused_ends_with_the_reason(ask: Ask) -> None:
-    with serving(echo, refuse=failed(400, "too many batches")) as server:
+    with serving(echo, refuse=Refused(400, "too many batches")) as server:
         with pytest.raises(ModelError, match=r"does not take the batch.* 400: too many batches"):
             ask(server, "a")
         assert texts_of(ask(server, "a")) == ["<a>"]
@@ -261,14 +263,14 @@ def test_a_batch_that_openai_refuses_later_ends_with_the_reason(ask_openai: Ask)
     with serving(echo, failed="Enqueued token limit reached.") as server:
         with pytest.raises(ModelError, match=r"OpenAI refused the batch\. Enqueued token limit"):
             ask_openai(server, "a")
-        server.failed = None
+        server.store.problem = None
         assert texts_of(ask_openai(server, "a")) == ["<a>"]
         assert server.creations == 2
 
 
 def test_equal_prompts_are_drawn_one_by_one_and_anew(provider: Provider, tmp_path: Path) -> None:
     numbers = count()
-    with serving(lambda body: (200, replied(body, str(next(numbers))))) as server:
+    with serving(lambda body: replied(body, str(next(numbers)))) as server:
         of = backend(server, tmp_path / "b", provider)
         drawn = [*asked(of, "aa", temperature=1.0), *asked(of, "aa", temperature=1.0)]
         assert len(set(texts_of(drawn))) == 4
@@ -362,6 +364,6 @@ def test_a_cancelled_batch_is_an_error_of_its_rows(tmp_path: Path) -> None:
         of = backend(server, tmp_path / "b", OPENAI, batch="submit")
         with pytest.raises(PendingError):
             asked(of, "a")
-        server.batches[0].is_cancelled = True
+        server.store.cancel("batch_1")
         (answer,) = asked(of, "a")
         assert answer.error == "The batch was cancelled."
