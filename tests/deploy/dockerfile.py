@@ -15,7 +15,7 @@ DEPLOY = ROOT / "deploy"
 
 
 class Step(NamedTuple):
-    """An instruction: its word in capitals, and what follows."""
+    """An instruction: its word, and what follows."""
 
     word: str
     text: str
@@ -31,25 +31,19 @@ class Step(NamedTuple):
 class Stage:
     """A stage. base: an image, or the stage that it goes on from."""
 
-    name: str
     base: str
     steps: list[Step] = field(default_factory=list)
 
     def all(self, word: str) -> list[Step]:
-        """Its steps of one kind."""
         return [step for step in self.steps if step.word == word]
 
     def one(self, word: str) -> Step:
-        """Its only step of a kind."""
         (found,) = self.all(word)
         return found
 
     @property
     def healthcheck(self) -> list[str]:
-        """The command."""
-        _, _, command = self.one("HEALTHCHECK").text.partition("CMD ")
-        found: list[str] = json.loads(command)
-        return found
+        return Step("CMD", self.one("HEALTHCHECK").text.partition("CMD ")[2]).words
 
 
 def read() -> dict[str, Stage]:
@@ -58,7 +52,7 @@ def read() -> dict[str, Stage]:
     for word, text in _instructions((DEPLOY / "Dockerfile").read_text(encoding="utf-8")):
         if word == "FROM":
             base, _, name = text.split()
-            stages[name] = Stage(name, base)
+            stages[name] = Stage(base)
         elif stages:
             list(stages.values())[-1].steps.append(Step(word, text))
         else:
