@@ -59,3 +59,13 @@ def test_attributes_that_are_gone_are_named(name: str) -> None:
     del gone.block_hashes
     with pytest.raises(MovedError, match=r"Request\.block_hashes"):
         check_request(gone)
+
+
+@for_each("name, of", [("kv_cache_group_id", "SimpleNamespace"), ("block_id", "KVCacheBlock")])
+def test_attributes_of_managers_and_blocks_that_are_gone_are_named(name: str, of: str) -> None:
+    served = scheduler("fcfs")
+    kept = served.kv_cache_manager
+    is_block = of == "KVCacheBlock"
+    delattr(served.pool.blocks[0] if is_block else kept.coordinator.single_type_managers[0], name)
+    with pytest.raises(MovedError, match=rf"{of}\.{name}"):
+        check_scheduler(served)

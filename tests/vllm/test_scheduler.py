@@ -227,6 +227,43 @@ def test_any_name_makes_requests_one_relquery(name: object) -> None:
     assert begun(served, ahead=False)[:2] == ["short0", "short1"]
 
 
+SAME, OTHER = {"relquery": "q", "relquery_tenant": "a"}, {"relquery": "q", "relquery_tenant": "b"}
+
+
+@for_each(
+    "said, salts, count",
+    [
+        (({"relquery": "q"}, {"relquery": "q"}), ("", ""), 1),
+        (({"relquery": "q"}, {"relquery": "q"}), ("x", "y"), 2),
+        ((SAME, SAME), ("x", "y"), 1),
+        ((SAME, OTHER), ("", ""), 2),
+        (({"relquery": ""}, {"relquery": ""}), ("", ""), 2),
+        (({}, {}), ("", ""), 2),
+    ],
+)
+def test_requests_of_one_name_and_tenant_are_one_relquery(
+    said: Any, salts: Any, count: int
+) -> None:
+    served = scheduler("shortest")
+    for number, (each, salt) in enumerate(zip(said, salts, strict=True)):
+        made = request(f"r{number}", [number] * 9, 1, **each)
+        made.cache_salt = salt
+        served.add_request(made)
+    assert len(served._mirror.open.relqueries) == count
+
+
+def test_answers_alone_count_as_lengths_and_what_is_cached_is_not_computed() -> None:
+    served = scheduler("shortest")
+    known = served._mirror.experience
+    served.add_request(request("answered", [1] * 9, 3))
+    serve(served)
+    assert (known.limit, known.drawn, known.admitted, known.computed) == (3, 3, 9, 9)
+    served.add_request(request("aborted", [1] * 9, 50))
+    step(served)
+    served.finish_requests("aborted", RequestStatus.FINISHED_ABORTED)
+    assert (known.limit, known.drawn, known.admitted, known.computed) == (3, 3, 18, 10)
+
+
 def test_a_deadline_needs_no_name_and_runs_while_a_grammar_is_made() -> None:
     served = scheduler("shortest", seats=1)
     at = at_times(served)

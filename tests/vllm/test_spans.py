@@ -260,7 +260,7 @@ MISFITS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"sliding_window": 128}, "full attention"),
     ({}, {"dtype": SimpleNamespace(is_floating_point=True, itemsize=1)}, "quantized"),
     ({"policy": "recompute"}, {}, "must be 'fail'"),
-    ({"share": 1.5}, {}, "share"),
+    *(({"share": share}, {}, "share") for share in (0, 1, "half")),
     ({"role": "kv_producer"}, {}, "kv_both"),
     ({"shares": 0.3}, {}, "Did you mean 'share'"),
 ]
@@ -272,6 +272,11 @@ def test_models_that_it_does_not_fit_and_settings_that_would_mislead_are_refused
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         SpanConnector(config(**settings), KVConnectorRole.SCHEDULER, cache(60, **model))
+
+
+@for_each("blocks, share, most", [(60, 0.5, 30), (60, 0.9, 43), (10, 0.5, 0)])
+def test_spans_leave_room_for_the_longest_prompt(blocks: int, share: float, most: int) -> None:
+    assert Server(blocks=blocks, share=share).connector.requests.pinned.most == most
 
 
 def test_vllm_finds_the_connector_by_its_name() -> None:

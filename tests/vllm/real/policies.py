@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from typing import Any
 
 from relquery.demo.files import model_path
 from relquery.vllm.settings import VLLM_POLICIES
+from tests.vllm.real.started import SMALL, prepare
 
 QUERIES = (40, 3, 20, 2, 5, 30, 1)
 """Rows of each relQuery."""
@@ -41,11 +41,7 @@ def main() -> int:
 
 def one(policy: str, is_async: bool) -> dict[str, Any]:
     """Answer all requests with one policy. is_async: whether vLLM plans while a step runs."""
-    os.environ |= {
-        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-        "VLLM_LOGGING_LEVEL": "ERROR",
-    }
+    prepare()
     from vllm import LLM, SamplingParams
 
     from relquery.vllm.contract import check_code
@@ -55,17 +51,7 @@ def one(policy: str, is_async: bool) -> dict[str, Any]:
     if policy:
         ours["scheduler_cls"] = "relquery.vllm.RelServeScheduler"
         ours["additional_config"] = {"relquery": {"policy": policy}}
-    engine = LLM(
-        model=str(model_path()),
-        dtype="float32",
-        block_size=32,
-        max_model_len=512,
-        max_num_seqs=16,
-        max_num_batched_tokens=512,
-        enforce_eager=True,
-        async_scheduling=is_async,
-        **ours,
-    )
+    engine = LLM(model=str(model_path()), async_scheduling=is_async, **SMALL, **ours)
     draw = random.Random(0)
     prompts, sampling = [], []
     for number, rows in enumerate(QUERIES):
