@@ -13,6 +13,9 @@ from typing import Any
 from benchmarks.peers.programs.questions import MAP
 from benchmarks.peers.standin import model
 from benchmarks.peers.standin.texts import Texts, bare
+from benchmarks.providers.standin.errors import Refused
+from benchmarks.providers.standin.forms import chat
+from benchmarks.providers.standin.http import Response
 
 Row = Mapping[str, str]
 RETRY_AFTER = 1
@@ -33,15 +36,6 @@ class Trouble(Enum):
     CALLS = "calls"
     ROWS = "rows"
     REASONING = "reasoning"
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """What is sent back."""
-
-    body: dict[str, Any]
-    status: int = 200
-    headers: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(slots=True)
@@ -76,10 +70,13 @@ class Provider:
         self._answered: Counter[str] = Counter()
         self._tried: Counter[tuple[str, str]] = Counter()
 
-    def reply(self, body: Mapping[str, Any]) -> Reply:
+    def reply(self, body: Mapping[str, Any]) -> Response:
         """To a request."""
         self.counts.requests += 1
-        found = self._reply(body)
+        try:
+            found = self._reply(body)
+        except Refused as refused:
+            found = refused.reply("openai")
         if found.status == 200:
             billed = _billed(body)
             self.counts.repeated += billed in self._answered
@@ -94,94 +91,58 @@ class Provider:
         before, self.counts = self.counts, Counts()
         return before
 
-    def _reply(self, body: Mapping[str, Any]) -> Reply:
-        if self.trouble is Trouble.REASONING and (refused := _refused(body)):
-            return refused
+    def _reply(self, body: Mapping[str, Any]) -> Response:
+        if self.trouble is Trouble.REASONING:
+            chat.refuse(body.get("temperature"), body.get("top_p"), body.get("max_tokens"))
         prompt = bare(_said(body))
         kind, question = self._asked(prompt)
         texts = self._texts.found(prompt)
         if not texts:
-            return completion("There is no text in the prompt.")
+            return _completion("There is no text in the prompt.")
         if kind == "groups":
-            return completion(model.summary(texts))
+            return _completion(model.summary(texts))
         text = max(texts, key=len)
         for name in _COLUMN.findall(question):
             if not any(value in prompt for value in self._fields[text, name]):
-                return completion(f"There is no {name} in the prompt.")
-        if trouble := self._trouble(kind, text):
-            return trouble
-        return completion(_written(kind, question, text, body))
+                return _completion(f"There is no {name} in the prompt.")
+        self._fail(kind, text)
+        if self.trouble is Trouble.ROWS and (ending := ends_badly(text)) is not None:
+            return ending
+        return _completion(_written(kind, question, text, body))
 
     def _asked(self, prompt: str) -> tuple[str, str]:
         if self.kind == "filter" and bare(MAP) in prompt:
             return "map", MAP
         return self.kind, self._question
 
-    def _trouble(self, kind: str, text: str) -> Reply | None:
-        match self.trouble:
-            case Trouble.CALLS:
-                self._tried[kind, text] += 1
-                chance = model.number("call", kind, text, str(self._tried[kind, text])) % 20
-                if chance == 0:
-                    return error(500, "The server had an error.", "server_error")
-                if chance == 1:
-                    wait = (("Retry-After", str(RETRY_AFTER)),)
-                    return error(429, "Too many requests.", "rate_limit_exceeded", headers=wait)
-            case Trouble.ROWS if (ending := ends_badly(text)) is not None:
-                return ending
-        return None
+    def _fail(self, kind: str, text: str) -> None:
+        """Raises Refused if this call is one that fails."""
+        if self.trouble is not Trouble.CALLS:
+            return
+        self._tried[kind, text] += 1
+        chance = model.number("call", kind, text, str(self._tried[kind, text])) % 20
+        if chance == 0:
+            raise Refused(500, "The server had an error.", "server_error")
+        if chance == 1:
+            wait = {"Retry-After": str(RETRY_AFTER)}
+            raise Refused(429, "Too many requests.", "rate_limit_exceeded", headers=wait)
 
 
-def ends_badly(text: str) -> Reply | None:
+def ends_badly(text: str) -> Response | None:
     """What is sent for a text that has no answer under Trouble.ROWS; None if it has one."""
     match model.number("row", bare(text)) % 100:
         case 0:
             said = "The response was filtered due to the prompt triggering content management."
-            return error(400, said, "content_policy_violation", "prompt")
+            return Refused(400, said, "content_policy_violation", "prompt").reply("openai")
         case 1:
-            return completion(None, refusal="I cannot help with this text.")
+            return _completion(None, refusal="I cannot help with this text.")
         case 2:
-            return completion("It is told in the", "length")
+            return _completion("It is told in the", "length")
     return None
 
 
-def completion(text: str | None, finish: str = "stop", **message: Any) -> Reply:
-    """A chat completion."""
-    said = {"role": "assistant", "content": text, **message}
-    choice = {"index": 0, "message": said, "finish_reason": finish, "logprobs": None}
-    usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
-    head = {"id": "chatcmpl-1", "object": "chat.completion", "created": 0, "model": "stand-in"}
-    return Reply({**head, "choices": [choice], "usage": usage})
-
-
-def error(
-    status: int,
-    message: str,
-    code: str,
-    param: str | None = None,
-    headers: tuple[tuple[str, str], ...] = (),
-) -> Reply:
-    """An error as OpenAI words it."""
-    kind = "invalid_request_error" if status == 400 else code
-    said = {"message": message, "type": kind, "param": param, "code": code}
-    return Reply({"error": said}, status, headers)
-
-
-def _refused(body: Mapping[str, Any]) -> Reply | None:
-    if body.get("max_tokens") is not None:
-        said = (
-            "Unsupported parameter: 'max_tokens' is not supported with this model. "
-            "Use 'max_completion_tokens' instead."
-        )
-        return error(400, said, "unsupported_parameter", "max_tokens")
-    temperature = body.get("temperature")
-    if temperature is not None and temperature != 1:
-        said = (
-            f"Unsupported value: 'temperature' does not support {temperature} with this model. "
-            "Only the default (1) value is supported."
-        )
-        return error(400, said, "unsupported_value", "temperature")
-    return None
+def _completion(text: str | None, finish: str = "stop", **message: Any) -> Response:
+    return Response(chat.completion(text, finish, chat.counted(100, 10), **message))
 
 
 def _said(body: Mapping[str, Any]) -> str:

@@ -107,15 +107,8 @@ def read(body: bytes) -> Asked:
     if not rules.breakpoints and (marked or options is not None):
         name = "prompt_cache_breakpoint" if marked else "prompt_cache_options"
         raise unsupported(name)
-    refuse(chat.model, rules, chat.temperature, chat.top_p)
-    if rules.reasons and chat.max_tokens is not None:
-        raise Refused(
-            400,
-            "Unsupported parameter: 'max_tokens' is not supported with this model. Use "
-            "'max_completion_tokens' instead.",
-            "unsupported_parameter",
-            "max_tokens",
-        )
+    if rules.reasons:
+        refuse(chat.temperature, chat.top_p, chat.max_tokens)
     form = chat.response_format
     named = None if form is None else form.json_schema
     if form is not None and form.type == "json_schema" and named is None:
@@ -142,10 +135,12 @@ def implicit(blocks: list[Block], rules: Rules, options: CacheOptions | None) ->
     return tuple(blocks)
 
 
-def refuse(model: str, rules: Rules, temperature: float | None, top_p: float | None) -> None:
+def refuse(temperature: float | None, top_p: float | None, max_tokens: int | None = None) -> None:
     """Raises Refused for what reasoning models do not take."""
+    if max_tokens is not None:
+        raise unsupported("max_tokens", " Use 'max_completion_tokens' instead.")
     for name, value in (("temperature", temperature), ("top_p", top_p)):
-        if rules.reasons and value is not None and value != 1:
+        if value is not None and value != 1:
             raise Refused(
                 400,
                 f"Unsupported value: '{name}' does not support {value:g} with this model. Only the "
@@ -155,9 +150,9 @@ def refuse(model: str, rules: Rules, temperature: float | None, top_p: float | N
             )
 
 
-def unsupported(name: str) -> Refused:
+def unsupported(name: str, instead: str = "") -> Refused:
     """The error for a parameter that the model does not know."""
-    said = f"Unsupported parameter: '{name}' is not supported with this model."
+    said = f"Unsupported parameter: '{name}' is not supported with this model.{instead}"
     return Refused(400, said, "unsupported_parameter", name)
 
 

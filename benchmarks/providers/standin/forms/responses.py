@@ -89,7 +89,8 @@ def read(body: bytes) -> Asked:
     """The request in a body. Raises Refused."""
     asked = parse(Responses, body, "openai")
     rules = rules_of(asked.model, ("openai",))
-    refuse(asked.model, rules, asked.temperature, asked.top_p)
+    if rules.reasons:
+        refuse(asked.temperature, asked.top_p)
     given = asked.input
     messages = [Message(role="user", content=given)] if isinstance(given, str) else given
     blocks = [block for message in messages for block in _blocks(message, rules)]
