@@ -12,7 +12,6 @@ import pytest
 from benchmarks.harness import Settings
 from benchmarks.relserve import checks as relserve_checks
 from benchmarks.relserve import engine as relserve_engine
-from benchmarks.relserve import queue as relserve_queue
 from benchmarks.relserve import sizes as relserve_sizes
 from benchmarks.relserve import traces as relserve_traces
 from benchmarks.relserve.benchmark import BENCHMARK
@@ -197,12 +196,6 @@ def test_a_network_serves_the_same_answers_under_every_policy(
     assert figures["engine_equal_answers"].value == 1.0
     static = replace(at.runs["static"], outputs={**at.runs["static"].outputs, 0: (1,)})
     assert replace(at, runs={**at.runs, "static": static}).equal < 1.0
-
-
-def test_scheduling_is_timed_with_many_waiting() -> None:
-    row = relserve_queue.measure("relserve", relqueries=3, steps=10)
-    assert 0 < row.mean <= row.worst
-    assert row.first > 0
 
 
 def test_thresholds_and_absolute_rates_are_simulated(data: Path) -> None:

@@ -18,7 +18,7 @@ from benchmarks.reorder.prices import ASKS, bills, estimate, repeat
 from benchmarks.reorder.tables import TABLES
 from relquery.table.cost.pieces import EstimatedTokens
 from relquery.table.reorder import reorder
-from tests.benchmarks.reorder.samples import PAIRS, passages
+from tests.benchmarks.reorder.test_hits import PAIRS, passages
 
 
 @pytest.mark.parametrize("has_matplotlib", [True, False])

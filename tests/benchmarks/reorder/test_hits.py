@@ -9,8 +9,22 @@ from hypothesis import strategies as st
 
 from benchmarks.reorder.hits import hit_rate, measure, prompts
 from benchmarks.reorder.optimum import Small, compare
+from benchmarks.reorder.tables import RealTable
 from relquery.table.reorder import reorder
-from tests.benchmarks.reorder.samples import PAIRS, passages
+
+PAIRS = RealTable("squad", "nowhere.csv", 0.5, None, 0.5, bags=(("first", "second"),))
+
+
+def passages(rows: int) -> pa.Table:
+    """Questions with two passages, the same ones in either place."""
+    texts = [f"{word} " * 12 for word in ("alpha", "beta", "gamma", "delta")]
+    return pa.table(
+        {
+            "question": [f"what is {row}" for row in range(rows)],
+            "first": [texts[row % 3] for row in range(rows)],
+            "second": [texts[(row + 1 + row % 2) % 4] for row in range(rows)],
+        }
+    )
 
 
 def slow_hit_rate(texts: list[str]) -> float:
