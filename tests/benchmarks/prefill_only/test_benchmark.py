@@ -30,21 +30,19 @@ from benchmarks.prefill_only.workloads import Workload
 from relquery.engine.clock import VirtualClock
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import SimulatedExecutor
+from relquery.model.networks.load import load
+from relquery.model.torch_executor import TorchExecutor
 from tests.benchmarks.conftest import Quick, by_name
 
 TINY = replace(
-    QUICK,
-    scales=(0.005, 0.005),
-    counts=(2.0, 2.0),
-    users=3,
-    model="random:layers=1,hidden=16,heads=1",
-    waiting=200,
-    loads=((4.0,), (4.0,)),
-)
+    QUICK, scales=(0.005, 0.005), counts=(2.0, 2.0), users=3, waiting=200,
+    model="random:layers=1,hidden=16,heads=1", loads=((4.0,), (4.0,)),
+)  # fmt: skip
 
 
-def both() -> tuple[Workload, Workload]:
-    return TINY.workloads(vocabulary=257, seed=0)
+COST = LinearCost(1e-4, 4e-3, 1e-4, 4e-3)
+POSTS, CREDITS = FULL.workloads(vocabulary=257, seed=0)
+FEW_POSTS, FEW_CREDITS = TINY.workloads(vocabulary=257, seed=0)
 
 
 def simulated(cost: LinearCost) -> traffic.Engine:
@@ -53,29 +51,27 @@ def simulated(cost: LinearCost) -> traffic.Engine:
 
 
 def test_posts_of_a_user_begin_with_this_users_history() -> None:
-    posts, _ = FULL.workloads(vocabulary=257, seed=0)
     beginnings = {
         (user, prompt[:1_100].tobytes())
-        for user, prompt in zip(posts.users, posts.prompts, strict=True)
+        for user, prompt in zip(POSTS.users, POSTS.prompts, strict=True)
     }
     assert len(beginnings) == workloads.USERS
-    assert posts.users == tuple(user for user in range(workloads.USERS) for _ in range(12))
-    assert {1_115 <= len(prompt) <= 1_715 for prompt in posts.prompts} == {True}
-    assert posts.chunk == 204
+    assert POSTS.users == tuple(user for user in range(workloads.USERS) for _ in range(12))
+    assert {1_115 <= len(prompt) <= 1_715 for prompt in POSTS.prompts} == {True}
+    assert POSTS.chunk == 204
     histories = sum(
-        {prompt[:1_100].tobytes(): len(prompt) - 15 for prompt in posts.prompts}.values()
+        {prompt[:1_100].tobytes(): len(prompt) - 15 for prompt in POSTS.prompts}.values()
     )
-    assert posts.cache_tokens == pytest.approx(histories / 4, abs=4)
+    assert POSTS.cache_tokens == pytest.approx(histories / 4, abs=4)
 
 
 def test_inputs_have_nothing_in_common_and_the_longest_fits_the_cache() -> None:
-    _, credits = FULL.workloads(vocabulary=257, seed=0)
-    assert len({prompt[:16].tobytes() for prompt in credits.prompts}) == len(credits.prompts) == 60
-    assert credits.users == tuple(range(60))
-    assert {2_000 <= len(prompt) <= 3_000 for prompt in credits.prompts} == {True}
-    assert credits.longest < credits.cache_tokens <= credits.longest + 16
-    assert credits.limits(hybrid=True).max_input == credits.longest
-    assert credits.limits(hybrid=False).max_input is None
+    assert len({prompt[:16].tobytes() for prompt in CREDITS.prompts}) == len(CREDITS.prompts) == 60
+    assert CREDITS.users == tuple(range(60))
+    assert {2_000 <= len(prompt) <= 3_000 for prompt in CREDITS.prompts} == {True}
+    assert CREDITS.longest < CREDITS.cache_tokens <= CREDITS.longest + 16
+    assert CREDITS.limits(hybrid=True).max_input == CREDITS.longest
+    assert CREDITS.limits(hybrid=False).max_input is None
 
 
 def test_the_papers_own_sizes_are_those_of_scale_one() -> None:
@@ -89,8 +85,6 @@ def test_the_papers_own_sizes_are_those_of_scale_one() -> None:
 @pytest.fixture(scope="module")
 def served() -> tuple[Traffic, Traffic]:
     """Both workloads on a tiny network, at a low load and under every policy at a high one."""
-    from relquery.model.networks.load import load
-
     model, cost = load(TINY.model), LinearCost(1e-5, 1e-3, 1e-5, 1e-3)
     plan: dict[float, tuple[tuple[Mode, ...], int]] = {0.5: (SWEPT, 1), 4.0: (MODES, 2)}
 
@@ -99,7 +93,7 @@ def served() -> tuple[Traffic, Traffic]:
         most = traffic.saturate(workload, opened)
         return traffic.measure(workload, Arrivals(), most, opened, plan, 0, lambda text: None)
 
-    posts, credits = map(serve, both())
+    posts, credits = map(serve, (FEW_POSTS, FEW_CREDITS))
     return posts, credits
 
 
@@ -132,29 +126,24 @@ def test_another_answer_is_noticed(served: tuple[Traffic, Traffic]) -> None:
 
 
 def test_latencies_at_a_low_load_are_those_of_the_work_alone() -> None:
-    posts, _ = both()
     cost = LinearCost(1e-4, 1e-3, 1e-4, 1e-3)
-    come = Arrivals("shuffled").draw(posts, 1e-3, 1.0, 0)
-    run = traffic.run(posts, come, "fifo", simulated(cost))
-    assert max(run.latencies) <= cost.seconds(posts.longest, 0) + 1e-9
+    come = Arrivals("shuffled").draw(FEW_POSTS, 1e-3, 1.0, 0)
+    run = traffic.run(FEW_POSTS, come, "fifo", simulated(cost))
+    assert max(run.latencies) <= cost.seconds(FEW_POSTS.longest, 0) + 1e-9
     assert run.seconds == pytest.approx(max(come), rel=0.01)
 
 
 def test_requests_of_one_user_are_brought_together() -> None:
-    posts, _ = FULL.workloads(vocabulary=257, seed=0)
-    cost = LinearCost(1e-4, 4e-3, 1e-4, 4e-3)
-    come = Arrivals("shuffled").draw(posts, 4.0, 50.0, 0)
-    fifo, srjf = (traffic.run(posts, come, mode, simulated(cost), 0.0) for mode in SWEPT[1:])
+    come = Arrivals("shuffled").draw(POSTS, 4.0, 50.0, 0)
+    fifo, srjf = (traffic.run(POSTS, come, mode, simulated(COST), 0.0) for mode in SWEPT[1:])
     assert srjf.cached > 0.85
     assert fifo.cached < 0.4
     assert srjf.throughput > 4 * fifo.throughput
 
 
 def test_first_in_first_out_finds_histories_cached_where_users_come_one_after_another() -> None:
-    posts, _ = FULL.workloads(vocabulary=257, seed=0)
-    cost = LinearCost(1e-4, 4e-3, 1e-4, 4e-3)
     by_user, shuffled = (
-        traffic.run(posts, each.draw(posts, 1.0, 50.0, 0), "fifo", simulated(cost))
+        traffic.run(POSTS, each.draw(POSTS, 1.0, 50.0, 0), "fifo", simulated(COST))
         for each in (Arrivals(), Arrivals("shuffled"))
     )
     assert by_user.cached > 0.85
@@ -163,8 +152,7 @@ def test_first_in_first_out_finds_histories_cached_where_users_come_one_after_an
 
 
 def test_more_aging_makes_the_longest_wait_less_until_all_is_first_in_first_out() -> None:
-    posts, _ = FULL.workloads(vocabulary=257, seed=0)
-    sweep = prefill_only_aging.measure(posts, 2.0, LinearCost(1e-4, 4e-3, 1e-4, 4e-3), 0)
+    sweep = prefill_only_aging.measure(POSTS, 2.0, COST, 0)
     rows = sweep.aged
     assert [row.aging for row in rows] == list(prefill_only_aging.AGINGS)
     assert max(rows[-1].served.latencies) < max(rows[0].served.latencies)
@@ -174,10 +162,9 @@ def test_more_aging_makes_the_longest_wait_less_until_all_is_first_in_first_out(
 
 
 def test_lambda_0_is_the_shortest_job_first_for_inputs_that_have_nothing_in_common() -> None:
-    _, credits = FULL.workloads(vocabulary=257, seed=0)
-    sweep = prefill_only_aging.measure(credits, 1e6, LinearCost(1e-4, 0.0, 1e-4, 0.0), 0)
+    sweep = prefill_only_aging.measure(CREDITS, 1e6, LinearCost(1e-4, 0.0, 1e-4, 0.0), 0)
     means = [row.served.mean for row in sweep.aged]
-    jobs = sorted(1e-4 * len(prompt) for prompt in credits.prompts)
+    jobs = sorted(1e-4 * len(prompt) for prompt in CREDITS.prompts)
     best = sum((len(jobs) - at) * job for at, job in enumerate(jobs)) / len(jobs)
     assert sweep.clairvoyant == pytest.approx(best, rel=1e-3)
     assert means[0] == pytest.approx(best, rel=0.01)
@@ -185,9 +172,8 @@ def test_lambda_0_is_the_shortest_job_first_for_inputs_that_have_nothing_in_comm
 
 
 def test_the_closer_users_come_the_less_an_order_gains() -> None:
-    posts, _ = FULL.workloads(vocabulary=257, seed=0)
-    half = replace(posts, prompts=posts.prompts[:120], users=posts.users[:120])
-    found = spacings.measure(half, LinearCost(1e-4, 4e-3, 1e-4, 4e-3), (0,))
+    half = replace(POSTS, prompts=POSTS.prompts[:120], users=POSTS.users[:120])
+    found = spacings.measure(half, COST, (0,))
     names = [at.name for at in found]
     assert names[0] == "users, 0 / x apart"
     assert names[-2:] == ["users, 0.1 s apart", "shuffled"]
@@ -197,11 +183,8 @@ def test_the_closer_users_come_the_less_an_order_gains() -> None:
 
 
 def test_prompts_of_a_network_are_timed_up_to_the_longest() -> None:
-    from relquery.model.networks.load import load
-
-    posts, _ = both()
-    proxy = prefill_only_jct.measure(load(TINY.model), posts, repeats=1, seed=0)
-    assert max(timed.length for timed in proxy.linear.timed) <= posts.longest
+    proxy = prefill_only_jct.measure(load(TINY.model), FEW_POSTS, repeats=1, seed=0)
+    assert max(timed.length for timed in proxy.linear.timed) <= FEW_POSTS.longest
     (figure,) = prefill_only_jct.figures([proxy])
     assert figure.value == proxy.linear.proxy
 
@@ -231,10 +214,7 @@ def shuffled(workload: Workload) -> Traffic:
 
 
 def test_prompts_that_share_a_step_are_timed_and_join_where_a_step_costs_much() -> None:
-    from relquery.model.networks.load import load
-    from relquery.model.torch_executor import TorchExecutor
-
-    model = load("random:layers=1,hidden=16,heads=1")
+    model = load(TINY.model)
     dear, cheap = LinearCost(1e-6, prefill_intercept=1.0), LinearCost(1e-3, prefill_intercept=0.0)
     executor = TorchExecutor(model.forward, 80)
     for cost, joins in ((dear, batching.OTHERS), (cheap, 1)):
@@ -246,11 +226,8 @@ def test_prompts_that_share_a_step_are_timed_and_join_where_a_step_costs_much() 
 
 
 def test_gains_are_of_the_highest_load() -> None:
-    posts, credits = both()
-    found = {
-        figure.name: figure
-        for figure in traffic_figures(measured(posts), shuffled(posts), measured(credits))
-    }
+    posts = measured(FEW_POSTS), shuffled(FEW_POSTS)
+    found = {each.name: each for each in traffic_figures(*posts, measured(FEW_CREDITS))}
     assert by_name(found.values()) == pytest.approx(
         {
             "wl1_fifo_over_srjf_mean": 5.0,
