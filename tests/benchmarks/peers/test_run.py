@@ -59,7 +59,7 @@ def test_a_grown_table_is_asked_for_its_new_rows_and_nothing_at_a_new_address() 
 def test_a_program_that_fails_loses_its_rows_and_says_why() -> None:
     found = measure(CLIENT, Task("groups", "", "groups"), ROWS)
     assert found.error == "ValueError: no rows of groups"
-    assert (found.held, found.lost) == (frozenset(), {"Up"})
+    assert (set(found.held), set(found.lost)) == (set(), {"Up"})
 
 
 def test_rows_without_an_answer_should_have_no_value() -> None:
@@ -83,8 +83,8 @@ def test_only_rows_that_pass_a_filter_have_a_value() -> None:
 def test_values_are_compared_as_text_and_structs_by_field() -> None:
     expected = {"a": "x", "b": {"mood": "sad", "stars": 3}, "c": "y", "d": "z"}
     found = {"a": " x\n", "b": {"mood": "sad", "stars": "3"}, "c": "w", "e": "x"}
-    assert compared(expected, found) == ({"a", "b"}, {"c", "e"}, {"d"})
-    assert compared({"b": {"mood": "sad"}}, {"b": {}})[1] == {"b"}
+    assert [*map(set, compared(expected, found))] == [{"a", "b"}, {"c", "e"}, {"d"}]
+    assert compared({"b": {"mood": "sad"}}, {"b": {}})[1] == frozenset("b")
 
 
 def side(
