@@ -71,7 +71,7 @@ def test_passages_in_a_list_are_asked_as_on_one_machine(
         one.sql(SETUP)
         expected = one.sql(query).fetchall()
     asked = dict(server.inputs)
-    server.inputs.clear()
+    server.asked.clear()
     assert rows_of(con.sql(query).collect()) == rows_of(expected)
     assert server.inputs == asked
 

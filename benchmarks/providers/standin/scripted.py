@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -112,27 +113,17 @@ class Scripted:
 
 async def _in_thread(function: Callable[..., Found], *given: Any) -> Found:
     """What a function gives, in a thread that nothing waits for when the process ends."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[Found] = loop.create_future()
+    done = Future[Found]()
 
     def run() -> None:
-        try:
-            result, error = function(*given), None
-        except Exception as raised:
-            result, error = None, raised
-        with suppress(RuntimeError):  # the server is closed
-            loop.call_soon_threadsafe(tell, result, error)
-
-    def tell(result: Any, error: Exception | None) -> None:
-        if done.cancelled():
-            return
-        if error is None:
-            done.set_result(result)
-        else:
-            done.set_exception(error)
+        with suppress(InvalidStateError):  # the server is closed
+            try:
+                done.set_result(function(*given))
+            except Exception as error:
+                done.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()
-    return await done
+    return await asyncio.wrap_future(done)
 
 
 class Server(Protocol):

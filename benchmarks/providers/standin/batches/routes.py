@@ -52,29 +52,21 @@ def _messages(batches: Batches, request: Request, path: str, query: dict[str, st
     raise Refused(404, f"Invalid URL ({request.method} {path})")
 
 
-def _page(batches: Batches, kind: str, after: str | None, most: int) -> tuple[list[Batch], bool]:
-    """(the batches after one, the newest first, whether there are more)."""
+def _page(batches: Batches, kind: str, after: str | None, most: int) -> tuple[list[Batch], Json]:
+    """(the batches after one, the newest first; what both providers say of the page)."""
     names = [name for name in reversed(batches.batches) if name.startswith(kind)]
     start = names.index(after) + 1 if after in names else 0
-    shown = names[start : start + most]
-    return [batches.batch(name) for name in shown], start + most < len(names)
+    found = [batches.batch(name) for name in names[start : start + most]]
+    ids: list[str | None] = [batch.id for batch in found] or [None]
+    more = start + most < len(names)
+    return found, {"first_id": ids[0], "last_id": ids[-1], "has_more": more}
 
 
 def _openai_list(batches: Batches, asked: dict[str, str]) -> Json:
-    found, more = _page(batches, "batch_", asked.get("after"), int(asked.get("limit", "20")))
-    ids: list[str | None] = [batch.id for batch in found] or [None]
-    data = [batches.openai(batch) for batch in found]
-    return {
-        "object": "list",
-        "data": data,
-        "first_id": ids[0],
-        "last_id": ids[-1],
-        "has_more": more,
-    }
+    found, page = _page(batches, "batch_", asked.get("after"), int(asked.get("limit", "20")))
+    return {"object": "list", "data": [batches.openai(batch) for batch in found], **page}
 
 
 def _anthropic_list(batches: Batches, asked: dict[str, str], url: str) -> Json:
-    found, more = _page(batches, "msgbatch_", asked.get("after_id"), int(asked.get("limit", "20")))
-    ids: list[str | None] = [batch.id for batch in found] or [None]
-    data = [anthropic(batch, url) for batch in found]
-    return {"data": data, "first_id": ids[0], "last_id": ids[-1], "has_more": more}
+    found, page = _page(batches, "msgbatch_", asked.get("after_id"), int(asked.get("limit", "20")))
+    return {"data": [anthropic(batch, url) for batch in found], **page}

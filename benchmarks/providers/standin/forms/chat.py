@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -21,18 +21,29 @@ class Breakpoint(Strict):
     mode: Literal["explicit"]
 
 
-class Part(Strict):
-    """A text of a message."""
+class Written(Strict):
+    """A text of a message, in either form."""
 
-    type: Literal["text"]
     text: str
     prompt_cache_breakpoint: Breakpoint | None = None
 
 
-class Message(Strict):
-    """A message."""
+class Said(Strict):
+    """A message, in either form."""
 
     role: Literal["system", "developer", "user", "assistant"]
+    content: str | Sequence[Written]
+
+
+class Part(Written):
+    """A text of a message."""
+
+    type: Literal["text"]
+
+
+class Message(Said):
+    """A message."""
+
     content: str | Annotated[list[Part], Field(min_length=1)]
     name: str | None = None
 
@@ -66,15 +77,43 @@ class CacheOptions(Strict):
     ttl: Literal["30m"] = "30m"
 
 
-class Chat(Strict):
-    """The body of a request."""
+class OpenAI(Strict):
+    """What the bodies of both of OpenAI's forms have."""
 
     model: str
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    prompt_cache_key: Annotated[str, Field(max_length=64)] | None = None
+    prompt_cache_options: CacheOptions | None = None
+    prompt_cache_retention: Literal["in_memory", "24h"] | None = None
+    metadata: dict[str, str] | None = None
+    safety_identifier: str | None = None
+    service_tier: Literal["auto", "default", "flex", "priority"] | None = None
+    store: bool | None = None
+    user: str | None = None
+
+    def sent(self, messages: Sequence[Said], rules: Rules) -> Sent:
+        """The prompt, with the breakpoint that the provider sets unless it is told not to.
+
+        Raises Refused.
+        """
+        blocks = [block for message in messages for block in _blocks(message, rules)]
+        options = self.prompt_cache_options
+        marked = any(block.lives is not None for block in blocks)
+        if not rules.breakpoints and (marked or options is not None):
+            raise unsupported("prompt_cache_breakpoint" if marked else "prompt_cache_options")
+        if rules.breakpoints and (options is None or options.mode == "implicit"):
+            blocks[-1] = replace(blocks[-1], lives=rules.lifetime)
+        return Sent(tuple(blocks), self.prompt_cache_key or "")
+
+
+class Chat(OpenAI):
+    """The body of a request."""
+
     messages: Annotated[list[Message], Field(min_length=1)]
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
     n: Literal[1] | None = None
     seed: int | None = None
     stop: str | Annotated[list[str], Field(max_length=4)] | None = None
@@ -82,18 +121,9 @@ class Chat(Strict):
     stream_options: StreamOptions | None = None
     response_format: ResponseFormat | None = None
     logprobs: bool | None = None
-    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
-    prompt_cache_key: Annotated[str, Field(max_length=64)] | None = None
-    prompt_cache_options: CacheOptions | None = None
-    prompt_cache_retention: Literal["in_memory", "24h"] | None = None
     frequency_penalty: float | None = None
     presence_penalty: float | None = None
-    metadata: dict[str, str] | None = None
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
-    safety_identifier: str | None = None
-    service_tier: Literal["auto", "default", "flex", "priority"] | None = None
-    store: bool | None = None
-    user: str | None = None
     verbosity: Literal["low", "medium", "high"] | None = None
 
 
@@ -101,12 +131,7 @@ def read(body: bytes) -> Asked:
     """The request in a body. Raises Refused."""
     chat = parse(Chat, body, "openai")
     rules = rules_of(chat.model, ("openai", "google"))
-    blocks = [block for message in chat.messages for block in _blocks(message, rules)]
-    options = chat.prompt_cache_options
-    marked = any(block.lives is not None for block in blocks)
-    if not rules.breakpoints and (marked or options is not None):
-        name = "prompt_cache_breakpoint" if marked else "prompt_cache_options"
-        raise unsupported(name)
+    sent = chat.sent(chat.messages, rules)
     if rules.reasons:
         refuse(chat.temperature, chat.top_p, chat.max_tokens)
     form = chat.response_format
@@ -122,17 +147,9 @@ def read(body: bytes) -> Asked:
             "response_format",
         )
     most = chat.max_completion_tokens or chat.max_tokens
-    sent = Sent(implicit(blocks, rules, options), chat.prompt_cache_key or "")
     counts = chat.stream_options is not None and chat.stream_options.include_usage
     schema = None if named is None else named.schema_
     return Asked(chat.model, sent, most, schema, chat.stream, counts)
-
-
-def implicit(blocks: list[Block], rules: Rules, options: CacheOptions | None) -> tuple[Block, ...]:
-    """The blocks, with the breakpoint that the provider sets unless it is told not to."""
-    if rules.breakpoints and (options is None or options.mode == "implicit"):
-        blocks = [*blocks[:-1], replace(blocks[-1], lives=rules.lifetime)]
-    return tuple(blocks)
 
 
 def refuse(temperature: float | None, top_p: float | None, max_tokens: int | None = None) -> None:
@@ -156,7 +173,7 @@ def unsupported(name: str, instead: str = "") -> Refused:
     return Refused(400, said, "unsupported_parameter", name)
 
 
-def _blocks(message: Message, rules: Rules) -> Iterator[Block]:
+def _blocks(message: Said, rules: Rules) -> Iterator[Block]:
     if isinstance(message.content, str):
         yield Block(message.role, message.content, begins=True)
         return

@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from benchmarks.providers.standin.errors import Refused, Strict, parse
 from benchmarks.providers.standin.forms.asked import Asked, Given, Json, rules_of
-from benchmarks.providers.standin.forms.chat import (
-    Breakpoint,
-    CacheOptions,
-    implicit,
-    refuse,
-    unsupported,
-)
-from benchmarks.providers.standin.prompt import Block, Sent
-from benchmarks.providers.standin.rules import Rules
+from benchmarks.providers.standin.forms.chat import OpenAI, Said, Written, refuse
 
 
-class Part(Strict):
+class Part(Written):
     """A text of a message."""
 
     type: Literal["input_text", "output_text"]
-    text: str
-    prompt_cache_breakpoint: Breakpoint | None = None
 
 
-class Message(Strict):
+class Message(Said):
     """A message."""
 
-    role: Literal["system", "developer", "user", "assistant"]
     content: str | Annotated[list[Part], Field(min_length=1)]
     type: Literal["message"] = "message"
 
@@ -60,29 +48,17 @@ class Reasoning(Strict):
     summary: Literal["auto", "concise", "detailed"] | None = None
 
 
-class Responses(Strict):
+class Responses(OpenAI):
     """The body of a request."""
 
-    model: str
     input: str | Annotated[list[Message], Field(min_length=1)]
     instructions: str | None = None
     max_output_tokens: Annotated[int, Field(ge=16)] | None = None
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
     text: Text | None = None
     reasoning: Reasoning | None = None
     stream: Literal[False] | None = None
-    store: bool | None = None
-    metadata: dict[str, str] | None = None
     include: list[str] | None = None
-    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     truncation: Literal["auto", "disabled"] | None = None
-    prompt_cache_key: Annotated[str, Field(max_length=64)] | None = None
-    prompt_cache_options: CacheOptions | None = None
-    prompt_cache_retention: Literal["in_memory", "24h"] | None = None
-    safety_identifier: str | None = None
-    service_tier: Literal["auto", "default", "flex", "priority"] | None = None
-    user: str | None = None
 
 
 def read(body: bytes) -> Asked:
@@ -93,27 +69,14 @@ def read(body: bytes) -> Asked:
         refuse(asked.temperature, asked.top_p)
     given = asked.input
     messages = [Message(role="user", content=given)] if isinstance(given, str) else given
-    blocks = [block for message in messages for block in _blocks(message, rules)]
     if asked.instructions is not None:
-        blocks.insert(0, Block("developer", asked.instructions, begins=True))
-    marked = any(block.lives is not None for block in blocks)
-    if not rules.breakpoints and (marked or asked.prompt_cache_options is not None):
-        raise unsupported("prompt_cache_breakpoint" if marked else "prompt_cache_options")
+        messages = [Message(role="developer", content=asked.instructions), *messages]
     form = None if asked.text is None else asked.text.format
     if form is not None and form.type == "json_schema" and form.schema_ is None:
         raise Refused(400, "Missing required parameter: 'text.format.schema'.")
-    sent = Sent(implicit(blocks, rules, asked.prompt_cache_options), asked.prompt_cache_key or "")
+    sent = asked.sent(messages, rules)
     schema = None if form is None else form.schema_
     return Asked(asked.model, sent, asked.max_output_tokens, schema)
-
-
-def _blocks(message: Message, rules: Rules) -> Iterator[Block]:
-    if isinstance(message.content, str):
-        yield Block(message.role, message.content, begins=True)
-        return
-    for place, part in enumerate(message.content):
-        lives = None if part.prompt_cache_breakpoint is None else rules.lifetime
-        yield Block(message.role, part.text, place == 0, lives)
 
 
 def response(
