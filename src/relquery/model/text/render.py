@@ -154,7 +154,7 @@ class Renderer:
         return spell
 
     def tail(self, tokens: Sequence[int], count: int) -> str:
-        """The text of an answer's last tokens: so many, and the rest of the run that they begin in."""
+        """The text of an answer's last tokens, from the beginning of a run of bytes on."""
         begin = max(0, len(tokens) - count)
         while begin and self._is_in_run(tokens[begin]):
             begin -= 1
