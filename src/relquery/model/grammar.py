@@ -153,12 +153,15 @@ def _known(tokenizer: Any, vocabulary: int) -> str:
         model["unk_token"] = named.get(model["unk_token"], model["unk_token"])
     if "merges" in model:
         model["merges"] = [
-            each
-            for each in model["merges"]
-            if not {*(parts := each.split(" ") if isinstance(each, str) else each), "".join(parts)}
-            & named.keys()
+            each for each in model["merges"] if named.keys().isdisjoint(_words(each))
         ]
     return json.dumps(content)
+
+
+def _words(merge: str | list[str]) -> tuple[str, str, str]:
+    """The two words that a merge joins, which older files part by a space, and what they make."""
+    left, right = merge.split(" ") if isinstance(merge, str) else merge
+    return left, right, left + right
 
 
 def _said(error: str) -> str:
