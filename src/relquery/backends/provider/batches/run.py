@@ -281,24 +281,30 @@ class Batching:
         assert job.remote is not None
         freed: list[str] = []
         results, are_all = await loaded(self.api, job.remote, standing.answered, self.sleep)
+        # Without requests that failed here before and are in another batch now.
+        left = dict.fromkeys(self.store.requests(job))
         for result in results:
             row = self._open.get(result.custom)
-            if row is not None and result.custom not in freed:
-                if result.text is not None:
-                    self._take(row, result.text)
-                elif self._fail(row, result.trouble or TroubleError("odd", standing.why)):
-                    freed.append(row.custom)
+            if row is None or result.custom not in left:
+                continue
+            del left[result.custom]
+            if result.text is not None:
+                self._take(row, result.text)
+            else:
+                self._fail(row, result.trouble or TroubleError("odd", standing.why))
+                freed.append(row.custom)
         why = standing.why or "The batch ended without an answer to this request."
         kind: Kind = "late" if "expired" in why else "odd"
-        for custom in self.store.requests(job):
+        for custom in left:
             row = self._open.get(custom)
-            if row is None or custom in freed:
+            if row is None:
                 continue
-            if not are_all:
-                self._lose(row)
-            elif self._fail(row, TroubleError(kind, why)):
+            if are_all:
+                self._fail(row, TroubleError(kind, why))
                 freed.append(custom)
-        self.store.release(freed)
+            else:
+                self._lose(row)
+        self.store.release(job, freed)
         if self.keeps:
             self.store.ended(job)
         else:
@@ -322,11 +328,8 @@ class Batching:
             self.shared.counting.used(found.usage)
         self._end(row, found.answer)
 
-    def _fail(self, row: _Row, trouble: TroubleError) -> bool:
-        """A request brought no reply. Its row has an error now, or is to be asked again.
-
-        Always true: its place in the batch is free.
-        """
+    def _fail(self, row: _Row, trouble: TroubleError) -> None:
+        """A request brought no reply. Its row has an error now, or is to be asked again."""
         self.shared.purse.refused(self._held.pop(row.custom, 0.0))
         row.tries += 1
         server, named = self.asking.server, refused(trouble, self.asking.sampling)
@@ -337,7 +340,6 @@ class Batching:
         if is_last or not (named or trouble.is_passing):
             self.shared.counting.failed()
             self._end(row, self.asking.failed(trouble, row.tries)[0])
-        return True
 
     def _end(self, row: _Row, answer: Answer) -> None:
         del self._open[row.custom]

@@ -129,11 +129,12 @@ class Store:
             connection.execute("DELETE FROM batch_requests WHERE batch = ?", (job.id,))
             connection.execute("DELETE FROM batches WHERE id = ?", (job.id,))
 
-    def release(self, customs: Iterable[str]) -> None:
+    def release(self, job: Job, customs: Iterable[str]) -> None:
         """Note that requests have no answer in their batch, so that another one may take them."""
         with self._writing() as connection:
             connection.executemany(
-                "DELETE FROM batch_requests WHERE custom = ?", [(custom,) for custom in customs]
+                "DELETE FROM batch_requests WHERE custom = ? AND batch = ?",
+                [(custom, job.id) for custom in customs],
             )
 
     def of(self, customs: Sequence[str]) -> dict[str, Job]:
