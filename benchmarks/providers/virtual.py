@@ -12,6 +12,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from relquery.backends.provider.config import ProviderConfig
+from relquery.backends.provider.form.format import limit_of
 from relquery.backends.provider.form.messages import Messages
 from relquery.backends.provider.form.reply import Said, Usage
 from relquery.backends.provider.form.trouble import TroubleError
@@ -88,7 +89,7 @@ class FakeWire:
     def body(
         self, messages: Messages, sampling: Sampling, without: frozenset[str]
     ) -> dict[str, Any]:
-        return {"messages": messages}
+        return {"messages": messages, "max_tokens": limit_of(sampling)}
 
     async def send(self, body: dict[str, Any]) -> Sent:
         question = str(body["messages"][-1]["content"])
@@ -132,13 +133,16 @@ def says(text: str, prompt: int = 100, output: int = 5, refusal: str | None = No
 
 @dataclass(slots=True)
 class Outcome:
-    """answers: by index. error: what ended the work. seconds: of the virtual clock."""
+    """answers: by index. error: what ended the work. seconds: of the virtual clock. told: what is
+    written down of calls, as it comes.
+    """
 
     answers: dict[int, Answer]
     error: Exception | None
     seconds: float
     wire: FakeWire
     shared: Shared
+    told: list[tuple[int, Answer]]
 
     @property
     def texts(self) -> list[str | None]:
@@ -155,9 +159,13 @@ def ask(
     """Ask about so many prompts, "0", "1", ..."""
     wire = FakeWire(answering)
     answers: dict[int, Answer] = {}
+    told: list[tuple[int, Answer]] = []
     given = ProviderConfig(api_key="k", **config)
     budget = given.budget if isinstance(given.budget, Amount) else None
     shared = Shared(Limiter(given.rpm, given.tpm), Purse(budget, usd, "m"), Counting(usd))
+
+    def heard(index: int, answer: Answer) -> None:
+        told.append((index, answer))
 
     def deliver(index: int, answer: Answer) -> None:
         assert index not in answers, f"{index} came twice"
@@ -168,7 +176,7 @@ def ask(
         trial = Trial(iter(prompts), wire.url, deliver, max(ENOUGH, given.max_concurrency))
         asking = Asking(wire, Server("m", given), sampling or Sampling(), lambda warning: None)
         try:
-            await Dispatch(asking, trial, shared, given, Random(7)).run()
+            await Dispatch(asking, trial, shared, given, heard, Random(7)).run()
         except ExceptionGroup as group:
             return group.exceptions[0]
         except Exception as error:
@@ -178,7 +186,7 @@ def ask(
     error, seconds = run(work)
     if error is None:
         assert sorted(answers) == list(range(rows))
-    return Outcome(answers, error, seconds, wire, shared)
+    return Outcome(answers, error, seconds, wire, shared, told)
 
 
 @dataclass(slots=True)

@@ -12,11 +12,22 @@ import numpy as np
 import pytest
 
 from relquery.connection import connect
+from relquery.errors import ModelError
 from relquery.ledger import Call, Keys, Ledger, turns
 from relquery.ledger.facts import without_secrets
 from relquery.ledger.keys import prompt_hash
 from relquery.prompt import Answer, Compared, Finish, Sampling, Span
-from tests.backends.provider.chat_server import Body, Reply, completion, failure, question, serving
+from tests.backends.provider.chat_server import (
+    CHAT,
+    MESSAGES,
+    Body,
+    Reply,
+    completion,
+    failure,
+    message,
+    question,
+    serving,
+)
 from tests.cases import cases
 
 PROMPTS = [(Span(f"question {number}"),) for number in range(4)]
@@ -146,6 +157,52 @@ def test_failures_are_stored_where_no_call_has_an_answer(tmp_path: Path) -> None
     ):
         con.sql("SELECT LLM('Say it.', id) AS up FROM (VALUES (1)) t(id)")
     assert rows(path, "SELECT count(*) FROM failures") == [(1,)]
+
+
+REFUSALS: dict[str, tuple[str, Any]] = {
+    "refusal": ("openai", lambda: completion(None, refusal="I must not.")),
+    "filter": ("openai", lambda: completion(None, "content_filter")),
+    "length": ("openai", lambda: completion("cut", "length")),
+    "400": ("openai", lambda: failure(400, "not this one")),
+    "anthropic": ("anthropic", lambda: message(None, "refusal")),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSALS)
+def test_rows_that_always_fail_keep_no_run_from_the_rows_that_are_known(
+    kind: str, tmp_path: Path
+) -> None:
+    path, (provider, bad) = tmp_path / "l.db", REFUSALS[kind]
+    good = completion if provider == "openai" else message
+
+    def answer(body: Body) -> Reply:
+        reply = bad() if "bad" in question(body) else good("fine")
+        assert isinstance(reply, Reply)
+        return reply
+
+    table = "(SELECT i || CASE WHEN i % 3 = 0 THEN ' bad' ELSE '' END AS a FROM range(90) t(i))"
+    with serving(answer, CHAT if provider == "openai" else MESSAGES) as chat:
+        base = chat.url if provider == "openai" else chat.root
+        for run in range(3):
+            with connect(f"{provider}:m", base_url=base, api_key="k", ledger=path) as con:
+                with pytest.warns(match="30 LLM values are missing"):
+                    result = con.sql(f"SELECT LLM('Say it.', a) AS up FROM {table}")
+                assert result.fetchall().count(("fine",)) == 60
+                assert len(result.errors) == 30
+            assert len(chat.asked) == 90 + 30 * run
+            assert rows(path, "SELECT count(*) FROM failures") == [(30 * (run + 1),)]
+
+
+def test_calls_of_a_query_that_stops_are_in_the_ledger(tmp_path: Path) -> None:
+    path = tmp_path / "l.db"
+    with (
+        serving(lambda body: completion(None, refusal="I must not.")) as chat,
+        connect("openai:m", base_url=chat.url, api_key="k", ledger=path) as con,
+        pytest.raises(ModelError, match="all failed alike"),
+    ):
+        con.sql("SELECT LLM('Say it.', i) FROM range(90) t(i)")
+    ((count, tokens),) = rows(path, "SELECT count(*), sum(prompt_tokens) FROM failures")
+    assert (count, tokens) == (len(chat.asked), 10 * len(chat.asked))
 
 
 def test_errors_are_stored_without_what_looks_like_a_secret() -> None:

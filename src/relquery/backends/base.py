@@ -94,6 +94,13 @@ class Backend(ABC):
         """
         del sampling
 
+    def note_known(self, sampling: Sampling) -> None:
+        """Learn that other prompts with this sampling have answers, from a ledger.
+
+        Those that are asked next may all fail: then it is each one's own fault.
+        """
+        del sampling
+
     def close(self) -> None:
         """Free what the backend holds. The backend cannot be used afterwards."""
         return

@@ -38,6 +38,10 @@ class LazyBackend(Backend):
         """See Backend."""
         return self._backend.deliver(prompts, sampling, heard)
 
+    def note_known(self, sampling: Sampling) -> None:
+        """See Backend."""
+        self._backend.note_known(sampling)
+
     def check(self, sampling: Sampling) -> None:
         """See Backend."""
         self._backend.check(sampling)

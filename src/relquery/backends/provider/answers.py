@@ -29,10 +29,14 @@ class Mailbox:
     heard: Heard
     items: SimpleQueue[Item] = field(default_factory=SimpleQueue)
 
-    def deliver(self, index: int, answer: Answer) -> None:
-        """Put in an answer."""
-        self.heard(index, answer)
+    def put(self, index: int, answer: Answer) -> None:
+        """Put in an answer that `heard` was told of."""
         self.items.put((index, answer))
+
+    def deliver(self, index: int, answer: Answer) -> None:
+        """Tell `heard` of an answer, and put it in."""
+        self.heard(index, answer)
+        self.put(index, answer)
 
 
 def taken(

@@ -75,6 +75,10 @@ class ProviderBackend(Backend):
         """See Backend, and `deliver`."""
         return self.deliver(prompts, sampling, _unheard)
 
+    def note_known(self, sampling: Sampling) -> None:
+        """See Backend."""
+        self._server.useful.add(sampling)
+
     def check(self, sampling: Sampling) -> None:
         """See Backend."""
         if sampling.logprobs is not None:
@@ -105,10 +109,12 @@ class ProviderBackend(Backend):
             wire = server.wire(len(prompts))
             try:
                 patience = max(ENOUGH, server.config.max_concurrency)
-                trial = Trial(iter(enumerate(prompts)), wire.url, box.deliver, patience)
+                is_settled = sampling in server.useful
+                begun = iter(enumerate(prompts))
+                trial = Trial(begun, wire.url, box.put, patience, is_settled)
                 await server.ask(wire)
                 asking = Asking(wire, server, sampling, box.items.put)
-                await Dispatch(asking, trial, self._shared, server.config).run()
+                await Dispatch(asking, trial, self._shared, server.config, box.heard).run()
             finally:
                 await wire.close()
         except Exception as error:

@@ -32,6 +32,8 @@ def answered(
     keys = None
     if ledger is not None:
         keys, known = look_up(ledger, asker.names, prompts, sampling)
+        if known:
+            asker.backend.note_known(sampling)
     missing = [at for at in range(len(prompts)) if at not in known]
     some = [prompts[at] for at in missing]
     with closing(
@@ -63,6 +65,8 @@ def delivered(
     call = Call(asker.backend.name, sampling, asker.clock, asker.usd)
     with turns(prompts, places, ledger, keys, call, foreseen=foreseen) as some:
         for turn in some:
+            if turn.known:
+                asker.backend.note_known(sampling)
             yield from turn.known.items()
             if len(turn.prompts):
                 yield from _asked(turn, sampling, asker)

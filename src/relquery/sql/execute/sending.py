@@ -84,6 +84,8 @@ class Sending:
         if ledger is not None:
             prompts = inputs.prompts_as_written()
             keys, known = look_up(ledger, asker.names, prompts, question.task.sampling)
+            if known:
+                asker.backend.note_known(question.task.sampling)
         return cls(question, asker, inputs, ledger, keys, known, total=inputs.count)
 
     def shelf(self, mark: Marked | None, inputs: Int64s | None = None) -> Shelf:

@@ -77,6 +77,28 @@ def test_odd_usage_counts_as_zero_and_costs_no_answer() -> None:
     assert read('{"choices":[{"message":{"content":"x"}}],"usage":{"prompt_tokens":NaN}}').text
 
 
+@pytest.mark.parametrize(
+    ("prompt", "output", "more", "asked", "drawn", "adds_up"), cases(__file__, "usage")
+)
+def test_usage_is_read_so_that_no_token_is_left_out(
+    prompt: object, output: object, more: dict[str, Any], asked: int, drawn: int, adds_up: bool
+) -> None:
+    for names in (("prompt", "completion"), ("input", "output")):
+        said = {f"{name}_tokens": told for name, told in zip(names, (prompt, output), strict=True)}
+        for part, name in (("cached", names[0]), ("reasoning", names[1])):
+            if part in more:
+                said[f"{name}_tokens_details"] = {f"{part}_tokens": more[part]}
+        usage = Usage.named(said | {"total_tokens": more.get("total")}, *names)
+        assert (usage.prompt, usage.output, not usage.contradiction) == (asked, drawn, adds_up)
+
+
+def test_an_answer_whose_tokens_are_not_told_is_not_known_to_be_free() -> None:
+    for output in (None, "3", -3):
+        assert not Usage.of({"prompt_tokens": 9, "completion_tokens": output}).tells_output
+    assert Usage.of({"prompt_tokens": 9, "completion_tokens": 0}).tells_output
+    assert Usage.of({"prompt_tokens": 9, "total_tokens": 12}).tells_output
+
+
 @pytest.mark.parametrize(("text", "answer"), cases(__file__, "reasoning"))
 def test_an_answer_is_what_follows_its_reasoning(text: str, answer: str | None) -> None:
     assert without_reasoning(text) == answer

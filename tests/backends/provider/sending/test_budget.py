@@ -9,10 +9,11 @@ import pytest
 
 from benchmarks.providers.virtual import Outcome, ask, refusal, says
 from relquery.backends.provider.config import ProviderConfig
-from relquery.backends.provider.form.reply import Said
+from relquery.backends.provider.form.reply import Said, Usage
 from relquery.backends.provider.form.trouble import TroubleError
 from relquery.backends.provider.sending.amounts import Amount
 from relquery.backends.provider.sending.budget import Purse, usd_of, warn_if_unpriced
+from relquery.backends.provider.sending.counting import Counting
 from relquery.errors import BudgetError, ConfigError
 from relquery.prompt import Sampling
 from tests.cases import cases
@@ -29,10 +30,11 @@ class Billing:
     """A server that bills as `usd` does, within what a prompt and an answer can be.
 
     failing: how often it fails instead, in ways that may be billed and in ways that are not.
+    thinks: tokens of reasoning, at least and at most, that its limit does not hold for.
     """
 
-    def __init__(self, failing: float = 0.0) -> None:
-        self.chance, self.failing = Random(5), failing
+    def __init__(self, failing: float = 0.0, thinks: tuple[int, int] = (0, 0)) -> None:
+        self.chance, self.failing, self.thinks = Random(5), failing, thinks
         self.billed, self.tokens, self.calls = 0.0, 0, 0
 
     async def __call__(self, question: str) -> Said:
@@ -42,7 +44,8 @@ class Billing:
         fails = chance.random() < self.failing
         if fails and chance.random() < 0.5:
             raise refusal(500)
-        said = says("yes", chance.randint(5, 30), chance.randint(1, 50))
+        drawn = chance.randint(1, 50) + chance.randint(*self.thinks)
+        said = says("yes", chance.randint(5, 30), drawn)
         self.billed += usd(said.usage.prompt, said.usage.output, 0, 0)
         self.tokens += said.usage.prompt + said.usage.output
         if fails:  # the answer is lost on its way
@@ -69,6 +72,27 @@ def test_never_more_is_spent_than_the_budget(budget: str, most: float, failing: 
     if not failing:
         assert used > 0.9 * most, "what calls did not use is spent on others"
         assert used == pytest.approx(outcome.shared.purse.spent)
+
+
+@pytest.mark.parametrize(("budget", "most"), [("20USD", 20), ("9000 tokens", 9_000)])
+def test_reasoning_beyond_the_limit_of_answers_is_set_aside_too(budget: str, most: float) -> None:
+    server = Billing(thinks=(100, 180))
+    outcome = spend(server, budget)
+    assert isinstance(outcome.error, BudgetError)
+    used = {"USD": server.billed, "tokens": server.tokens}[Amount.of(budget).unit]
+    assert 0.8 * most < used <= most
+    assert used == pytest.approx(outcome.shared.purse.spent)
+
+
+def test_what_contradicts_itself_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    counting = Counting(None)
+    for _ in range(3):
+        counting.used(Usage.of({"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 5}))
+        counting.used(Usage.of({"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 99}))
+    assert caplog.messages == [
+        "The server's count of tokens does not add up: a prompt of 9 and an answer of 2 tokens are "
+        "5. The dearest reading counts."
+    ]
 
 
 def test_answers_that_came_before_the_end_are_delivered() -> None:

@@ -94,6 +94,32 @@ def test_what_has_no_answer_when_the_total_time_is_over_is_an_error() -> None:
     assert list(errors) == ["No answer within 1 seconds. Raise total_timeout, or ask less at once."]
 
 
+def test_each_call_is_told_of_before_its_answer_is_of_use() -> None:
+    """Also where what came is held back, and where calls are stopped that others fail by."""
+    refused = ask(faulty(FAULTS["refusal"], 1.0), 150)
+    assert isinstance(refused.error, AllAlikeError)
+    assert not refused.answers
+    assert sorted(str(number) for number, _ in refused.told) == sorted(refused.wire.asked)
+    assert all(answer.prompt_tokens == 100 for _, answer in refused.told)
+
+    async def no_longer(question: str) -> Said:
+        await asyncio.sleep(1.0 if question == "4" else 0.1 if int(question) < 9 else 100)
+        if question == "4":
+            raise refusal(401)
+        return says(question)
+
+    stopped = ask(no_longer, 150, max_concurrency=8)
+    assert isinstance(stopped.error, ModelError)
+    told = dict(stopped.told)
+    assert len(told) == len(stopped.told) == len(stopped.wire.asked) - 1 == 15
+    assert {told[number].text for number in (0, 1, 2, 3, 5, 6, 7, 8)} <= set("01235678")
+    open_ = [answer for answer in told.values() if answer.text is None]
+    assert {answer.error for answer in open_} == {
+        "The query was stopped before the answer came, which may be billed."
+    }
+    assert len(open_) == 7
+
+
 FAULTS: dict[str, Said | Sent | TroubleError] = {
     "500": refusal(500),
     "503": refusal(503),

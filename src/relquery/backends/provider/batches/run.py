@@ -182,7 +182,7 @@ class Batching:
         held: dict[str, float] = {}
         try:
             for custom, body in lines:
-                part = self.shared.purse.hold(Need.of(body, self.asking.limit))
+                part = self.shared.purse.hold(Need.of(body))
                 if part is None:
                     raise BudgetError(
                         f"The budget of {self.shared.purse.budget} has no room for a batch of "
@@ -312,7 +312,7 @@ class Batching:
 
     def _lose(self, row: _Row) -> None:
         """An answer cannot be read. It is paid for, so its request is not submitted again."""
-        self.shared.purse.settle(self._held.pop(row.custom, 0.0), None)
+        self.shared.purse.settle(self._held.pop(row.custom, 0.0), None, self.asking.limit)
         self.shared.counting.failed()
         trouble = TroubleError(
             "broken",
@@ -323,7 +323,8 @@ class Batching:
 
     def _take(self, row: _Row, text: str) -> None:
         found = self.asking.read(text, row.tries + 1, self.asking.without)
-        self.shared.purse.settle(self._held.pop(row.custom, 0.0), found.usage)
+        held = self._held.pop(row.custom, 0.0)
+        self.shared.purse.settle(held, found.usage, self.asking.limit)
         if found.usage is not None:
             self.shared.counting.used(found.usage)
         self._end(row, found.answer)

@@ -71,7 +71,8 @@ class Usage:
 
     prompt: all of the prompt. cached, written: how many of them came from the provider's cache, and
     were stored there. output: of the answer, reasoning included. tells_cached: whether the server
-    says how many were cached.
+    says how many were cached. tells_output: whether it says what the answer took.
+    contradiction: what does not add up, in words.
     """
 
     prompt: int = 0
@@ -79,23 +80,54 @@ class Usage:
     output: int = 0
     written: int = 0
     tells_cached: bool = field(default=True, compare=False)
+    tells_output: bool = field(default=True, compare=False)
+    contradiction: str = field(default="", compare=False)
 
     @classmethod
     def of(cls, said: object) -> Usage:
         """From the `usage` of a chat completion, whatever stands there."""
-        usage = said if isinstance(said, dict) else {}
-        details = usage.get("prompt_tokens_details")
-        cached = details.get("cached_tokens") if isinstance(details, dict) else None
-        written = details.get("cache_write_tokens") if isinstance(details, dict) else None
+        return cls.named(said, "prompt", "completion")
+
+    @classmethod
+    def named(cls, said: object, prompt: str, output: str) -> Usage:
+        """From a `usage` that names the tokens of prompt and answer so."""
+        usage = _object(said)
+        of_prompt = _object(usage.get(f"{prompt}_tokens_details"))
+        of_output = _object(usage.get(f"{output}_tokens_details"))
         return cls.counting(
-            usage.get("prompt_tokens"), cached, usage.get("completion_tokens"), written
+            usage.get(f"{prompt}_tokens"),
+            of_prompt.get("cached_tokens"),
+            usage.get(f"{output}_tokens"),
+            of_prompt.get("cache_write_tokens"),
+            usage.get("total_tokens"),
+            of_output.get("reasoning_tokens"),
         )
 
     @classmethod
-    def counting(cls, prompt: object, cached: object, output: object, written: object) -> Usage:
-        """From numbers as a server gives them."""
-        tells = cached is not None
-        return cls(count(prompt), count(cached), count(output), count(written), tells)
+    def counting(
+        cls,
+        prompt: object,
+        cached: object,
+        output: object,
+        written: object,
+        total: object = None,
+        reasoning: object = None,
+    ) -> Usage:
+        """From numbers as a server gives them, at the dearest reading where they contradict.
+
+        Some servers count reasoning in the total alone, or beside the output.
+        """
+        asked, drawn, thought = count(prompt), count(output), count(reasoning)
+        read, stored, of_all = count(cached), count(written), count(total)
+        contradiction = ""
+        if read + stored > asked:
+            contradiction = f"{read + stored} of {asked} prompt tokens are of a cache"
+            asked += read + stored
+        most = max(drawn, of_all - asked, drawn + thought if thought > drawn else 0)
+        if of_all and of_all < asked + most:
+            contradiction = f"a prompt of {asked} and an answer of {most} tokens are {of_all}"
+        tells_output = most > 0 or output == 0
+        return cls(asked, read, most, stored, cached is not None, tells_output, contradiction)
 
     def counted(self, answer: Answer) -> Answer:
         """An answer with these counts."""
@@ -194,6 +226,10 @@ def text_of(content: object) -> str | None:
     if content is None or isinstance(content, str):
         return content
     raise TypeError
+
+
+def _object(said: object) -> dict[str, Any]:
+    return said if isinstance(said, dict) else {}
 
 
 def count(said: object) -> int:

@@ -14,6 +14,9 @@ from relquery.backends.provider.sending.needs import Need
 from relquery.errors import BudgetError, ConfigError
 from relquery.prices.table import known_price, no_price
 
+_MARGIN = 2
+"""Times the most by which an answer exceeded its limit that the next one may exceed it."""
+
 Usd = Callable[[int, int, int, int], float]
 """USD for a call: (prompt tokens, output tokens, cached, written); the latter two of the prompt."""
 
@@ -46,13 +49,16 @@ def warn_if_unpriced(model: str) -> None:
 class Purse:
     """Shared by all threads that ask one server. Raises ConfigError for USD without a price.
 
-    budget: None for no end. usd: what calls cost. model: for messages.
+    budget: None for no end. usd: what calls cost. model: for messages. beyond: most tokens by
+    which an answer exceeded what it was allowed: some servers do not count reasoning there.
     """
 
     budget: Amount | None
     usd: Usd | None
     model: str
     spent: float = 0.0
+    beyond: int = 0
+    _has_learnt: bool = False
     _held: float = 0.0
     _open: int = 0
     _lock: Lock = field(default_factory=Lock)
@@ -81,14 +87,29 @@ class Purse:
                 return None
             raise BudgetError(self._words(most))
 
+    @property
+    def must_wait(self) -> bool:
+        """Whether to wait for a first reply, which tells what answers take beyond their limit."""
+        is_counted = self.budget is not None and self.budget.unit != "calls"
+        return is_counted and self._open > 0 and not self._has_learnt
+
     def give_back(self, held: float) -> None:
         """A call was not sent, or cost nothing."""
         self._close(held, 0.0)
 
-    def settle(self, held: float, usage: Usage | None) -> None:
-        """A call has ended. usage: None if it is not known what it cost: then the most."""
-        if self.budget is not None:
-            self._close(held, held if usage is None or not usage.prompt else self._cost(usage))
+    def settle(self, held: float, usage: Usage | None, limit: int) -> None:
+        """A call has ended. usage: None if it is not known what it cost: then the most. limit:
+        tokens that the answer was allowed.
+        """
+        if self.budget is None:
+            return
+        cost = held
+        if usage is not None:
+            self._has_learnt = True
+            self.beyond = max(self.beyond, usage.output - limit)
+            if usage.prompt and usage.tells_output:
+                cost = self._cost(usage)
+        self._close(held, cost)
 
     def refused(self, held: float) -> None:
         """The server refused a call, which is paid for if calls are counted, and not else."""
@@ -104,13 +125,14 @@ class Purse:
             self.spent += cost
 
     def _most(self, need: Need) -> float:
+        output = need.output + _MARGIN * self.beyond
         match self.budget, self.usd:
             case Amount(unit="calls"), _:
                 return 1.0
             case Amount(unit="USD"), usd if usd is not None:
-                tokens = need.prompt, need.output
+                tokens = need.prompt, output
                 return max(usd(*tokens, 0, 0), usd(*tokens, 0, need.prompt))
-        return float(need.prompt + need.output)
+        return float(need.prompt + output)
 
     def _cost(self, usage: Usage) -> float:
         match self.budget, self.usd:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from threading import Lock
 
 from relquery.backends.base import Tally
 from relquery.backends.provider.form.reply import Usage
 from relquery.backends.provider.sending.budget import Usd
+
+_LOG = logging.getLogger("relquery")
 
 
 @dataclass(slots=True)
@@ -22,6 +25,7 @@ class Counting:
     cached: int = 0
     written: int = 0
     output: int = 0
+    _has_told: bool = False
     _lock: Lock = field(default_factory=Lock)
 
     def sent(self, *, again: bool) -> None:
@@ -47,6 +51,13 @@ class Counting:
             self.cached += usage.cached
             self.written += usage.written
             self.output += usage.output
+            is_first = bool(usage.contradiction) and not self._has_told
+            self._has_told |= is_first
+        if is_first:
+            _LOG.warning(
+                "The server's count of tokens does not add up: %s. The dearest reading counts.",
+                usage.contradiction,
+            )
 
     def tally(self, waiting: float) -> Tally:
         """All so far. waiting: seconds until more is sent."""

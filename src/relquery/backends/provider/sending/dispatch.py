@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from random import Random
 
+from relquery.backends.base import Heard
 from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.provider.form.failures import Failure
 from relquery.backends.provider.form.format import TOLD
@@ -22,12 +23,15 @@ from relquery.backends.provider.sending.trial import Trial
 from relquery.errors import RequestError
 from relquery.prompt import Answer, Prompt
 
+_STOPPED = "The query was stopped before the answer came, which may be billed."
+
 
 @dataclass(slots=True)
 class Row:
     """A prompt on its way. begun: how many calls were answered when it was. calls: sent for it.
 
     took: seconds of its replies. strayed: the first answer, if it was none of the labels.
+    is_under_way: whether a call for it is.
     """
 
     index: int
@@ -39,6 +43,16 @@ class Row:
     took: float = 0.0
     strayed: Answer | None = None
     has_slot: bool = True
+    is_under_way: bool = False
+
+    @property
+    def is_billed(self) -> bool:
+        """Whether a call for it has been answered, or may yet be."""
+        return self.is_under_way or self.strayed is not None
+
+    def with_costs(self, answer: Answer) -> Answer:
+        """An answer with what the first one took."""
+        return answer if self.strayed is None else answer.with_cost_of(self.strayed)
 
 
 @dataclass(slots=True)
@@ -46,13 +60,16 @@ class Dispatch:
     """The prompts of one query stage.
 
     At most `max_concurrency` requests are under way, each prompt's first in the order given. What
-    waits for another try does not count. Time is that of the running event loop.
+    waits for another try does not count. Time is that of the running event loop. heard: told of
+    what has become of each prompt, before anything else is done with it; also of calls that are
+    under way when the stage is stopped.
     """
 
     asking: Asking
     trial: Trial
     shared: Shared
     config: ProviderConfig
+    heard: Heard
     chance: Random = field(default_factory=Random)
     door: Door = field(init=False)
     _slots: asyncio.Semaphore = field(init=False)
@@ -87,16 +104,24 @@ class Dispatch:
             messages = to_messages(prompt)
         except RequestError as error:
             self._slots.release()
-            self.trial.end(index, no_answer(str(error), 0), Failure("", str(error), "prompt"))
+            self._conclude(index, no_answer(str(error), 0), Failure("", str(error), "prompt"))
             return
         row = Row(index, messages, self.door.circuit.answered, self.asking.without)
         try:
             answer, failure = await self._in_time(row)
+        except asyncio.CancelledError:
+            if row.is_billed:
+                self.heard(index, row.with_costs(no_answer(_STOPPED, row.calls)))
+            raise
         finally:
             if row.has_slot:
                 self._slots.release()
         if answer.error is not None:
             self.shared.counting.failed()
+        self._conclude(index, row.with_costs(answer), failure)
+
+    def _conclude(self, index: int, answer: Answer, failure: Failure | None) -> None:
+        self.heard(index, answer)
         self.trial.end(index, answer, failure)
 
     async def _in_time(self, row: Row) -> Outcome:
@@ -124,9 +149,12 @@ class Dispatch:
             row.calls += 1
             begun = now()
             try:
+                row.is_under_way = True
                 with self.door.under_way(ticket):
                     sent = await self.asking.wire.send(ticket.body)
+                row.is_under_way = False
             except TroubleError as trouble:
+                row.is_under_way = False
                 spared = self.asking.spared(trouble, ticket.without)
                 refused = spared != ticket.without
                 self.door.note(trouble, ticket, is_answer=not refused)
@@ -149,10 +177,7 @@ class Dispatch:
                     row.without |= {TOLD}
                     row.strayed = found.answer
                     continue
-                answer = found.answer
-                if row.strayed is not None:
-                    answer = answer.with_cost_of(row.strayed)
-                return replace(answer, took=row.took), found.failure
+                return replace(found.answer, took=row.took), found.failure
 
     async def _pause(self, row: Row, seconds: float) -> None:
         """Wait without a slot."""

@@ -83,7 +83,7 @@ class Door:
                 settings, body = self._request(messages, without)
             while (seconds := self.circuit.wait(now())) > 0 and not is_ahead:
                 await self._look(seconds)
-            need = Need.of(body, self.asking.limit)
+            need = Need.of(body)
             async with self._held(need) as held:
                 while True:
                     seconds, reserved = self.shared.limiter.reserve(need, now())
@@ -116,7 +116,7 @@ class Door:
         """A request has ended, and may have cost something."""
         shared, moment = self.shared, now()
         self.circuit.end()
-        shared.purse.settle(ticket.held, usage)
+        shared.purse.settle(ticket.held, usage, ticket.need.output)
         shared.limiter.settle(ticket.need, ticket.reserved, usage, headers, moment)
         if is_answered:
             self.asking.reached = True
@@ -144,7 +144,7 @@ class Door:
         shared, moment = self.shared, now()
         self.circuit.end()
         if trouble.may_be_billed:
-            shared.purse.settle(ticket.held, None)
+            shared.purse.settle(ticket.held, None, ticket.need.output)
         else:
             shared.purse.refused(ticket.held)
         shared.limiter.settle(ticket.need, ticket.reserved, None, trouble.headers, moment)
@@ -185,7 +185,7 @@ class Door:
     async def _held(self, need: Need) -> AsyncIterator[float]:
         """What is set aside of the budget, given back if the block fails."""
         purse = self.shared.purse
-        while (held := purse.hold(need)) is None:
+        while purse.must_wait or (held := purse.hold(need)) is None:
             await self._look(_LOOK_SECONDS)
         try:
             yield held

@@ -28,14 +28,14 @@ class Trial:
     in another way. Until then no other is sent while some are under way.
 
     server: its address. patience: failures of the server's in a row, later on, after which it is
-    given up.
+    given up. is_settled: whether failures are delivered as they come.
     """
 
     prompts: Iterator[tuple[int, Prompt]]
     server: str
     deliver: Callable[[int, Answer], None]
     patience: int
-    _is_settled: bool = False
+    is_settled: bool = False
     _held: list[tuple[int, Answer, Failure]] = field(default_factory=list)
     _begun: dict[int, int] = field(default_factory=dict)
     _answered: int = 0
@@ -72,7 +72,7 @@ class Trial:
         self._count(failure, begun)
         if failure is None or (self._held and self._held[0][2].kind != failure.kind):
             self._settle()
-        if failure is None or self._is_settled:
+        if failure is None or self.is_settled:
             self.deliver(index, answer)
         else:
             self._held.append((index, answer, failure))
@@ -98,13 +98,13 @@ class Trial:
             self._in_a_row = 0
         elif begun == self._answered:  # else it failed long ago, and was tried again since
             self._in_a_row += 1
-        if failure is not None and self._is_settled and self._in_a_row >= self.patience:
+        if failure is not None and self.is_settled and self._in_a_row >= self.patience:
             raise AllAlikeError(
                 f"The last {self._in_a_row} requests to {self.server} failed. {failure.reason}"
             )
 
     def _settle(self) -> None:
-        self._is_settled = True
+        self.is_settled = True
         held, self._held = self._held, []
         for index, answer, _ in held:
             self.deliver(index, answer)

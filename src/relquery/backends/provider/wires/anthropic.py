@@ -130,9 +130,7 @@ def _refusal(body: dict[str, Any]) -> str:
 def _usage(said: object) -> Usage:
     """Anthropic counts what was read from the cache, and what was written, apart from the rest."""
     usage = said if isinstance(said, dict) else {}
-    told = usage.get("cache_read_input_tokens")
-    cached = count(told)
-    written = count(usage.get("cache_creation_input_tokens"))
-    prompt = count(usage.get("input_tokens")) + cached + written
-    output = count(usage.get("output_tokens"))
-    return Usage(prompt, cached, output, written, told is not None)
+    cached = usage.get("cache_read_input_tokens")
+    written = usage.get("cache_creation_input_tokens")
+    prompt = count(usage.get("input_tokens")) + count(cached) + count(written)
+    return Usage.counting(prompt, cached, usage.get("output_tokens"), written)

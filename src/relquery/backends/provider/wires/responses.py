@@ -81,7 +81,7 @@ class Responses(SdkWire):
                 _reason(body),
                 refusals[0] if refusals else None,
                 any(item["type"] == "reasoning" for item in items),
-                _usage(body.get("usage")),
+                Usage.named(body.get("usage"), "input", "output"),
                 texts[0].get("logprobs") if texts else None,
             )
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
@@ -95,15 +95,3 @@ def _reason(body: dict[str, Any]) -> object:
     if status == "incomplete":
         return (body.get("incomplete_details") or {}).get("reason") or "length"
     return "error"
-
-
-def _usage(said: object) -> Usage:
-    usage = said if isinstance(said, dict) else {}
-    details = usage.get("input_tokens_details")
-    told = details if isinstance(details, dict) else {}
-    return Usage.counting(
-        usage.get("input_tokens"),
-        told.get("cached_tokens"),
-        usage.get("output_tokens"),
-        told.get("cache_write_tokens"),
-    )
