@@ -47,6 +47,30 @@ LAST_USER = (  # of users' messages in a row it says the last one
     "{% if loop.last or m['role'] != messages[loop.index0 + 1]['role'] %}{{ m['content'] }}\n"
     "{% endif %}{% endfor %}"
 )
+READING = {  # what messages say
+    "trims": (
+        "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] | trim }}<|end|>{% endfor %}"
+    ),
+    "drops reasoning": (
+        "{% for m in messages %}{% set said = m['content'] %}"
+        "{% if m['role'] == 'assistant' and '</think>' in said and not loop.last %}"
+        "{% set said = said.split('</think>')[-1].lstrip('\\n') %}{% endif %}"
+        "<|{{ m['role'] }}|>{{ said }}<|end|>\n{% endfor %}"
+    ),
+    "moves the system's text": (
+        "{% for m in messages %}{% if m['role'] != 'system' %}<|{{ m['role'] }}|>"
+        "{% if loop.last and messages[0]['role'] == 'system' %}{{ messages[0]['content'] }}\n\n"
+        "{% endif %}{{ m['content'] }}<|end|>{% endif %}{% endfor %}"
+    ),
+    "skips the empty": (
+        "{% for m in messages %}{% if m['content'] %}<|{{ m['role'] }}|>{{ m['content'] }}"
+        "{% endif %}{% endfor %}"
+    ),
+    "asks for both ends": (
+        "{% for m in messages %}{% if m['content'].startswith('<tool>') and "
+        "m['content'].endswith('</tool>') %}(a tool) {% endif %}{{ m['content'] }}|{% endfor %}"
+    ),
+}
 SPECIAL = ["<|end|>", "<|system|>", "<|user|>", "<|assistant|>"]
 INDEPENDENT = Reuse.INDEPENDENT
 
@@ -163,6 +187,9 @@ cells = plain | st.integers() | st.none()
 rows = st.dictionaries(st.text("abc de\n", min_size=1, max_size=6), cells, min_size=1, max_size=5)
 words = st.text(st.sampled_from('ab,."\n {é'), min_size=1, max_size=6)
 pieces = st.lists(words, min_size=1, max_size=3)
+read_by_some = words | st.sampled_from(
+    ["<think>", "</think>", "\n\n", " ", "", "<tool>", "</tool>"]
+)
 conversations = st.lists(st.tuples(st.sampled_from(SPEAKERS), pieces), min_size=1, max_size=5).map(
     lambda messages: said(*messages)
 )
@@ -205,6 +232,31 @@ def test_messages_of_one_role_are_one_with_a_line_break_where_the_template_takes
     assert tokens_of(one, prompt) == own_chat(one, alternating)
 
 
+@pytest.mark.parametrize("template", READING.values(), ids=READING)
+@given(turns=st.lists(st.lists(read_by_some, max_size=3), min_size=1, max_size=3), head=plain)
+def test_a_template_that_reads_messages_is_given_what_they_say(
+    template: str, turns: list[list[str]], head: str
+) -> None:
+    roles = [Role.USER, Role.ASSISTANT] * len(turns)
+    texts = [[head], *(piece for turn in turns for piece in (["Why?", *turn], turn)), ["Go on."]]
+    chat = said(*zip([Role.SYSTEM, *roles, Role.USER], texts, strict=True))
+    one = renderer("gpt2", template)
+    assert tokens_of(one, chat) == own_chat(one, texts_of(chat))
+
+
+def test_what_is_apart_in_a_message_that_is_read_stays_apart() -> None:
+    one = renderer("gpt2", READING["trims"])
+    module, kept = Span(" a module ", reuse=INDEPENDENT), Span("x, ", keep=2)
+    (chain,) = one.render([(Span(" \n"), Span(" a"), kept, module, Span("b \n"), Span(" "))])
+    (inner,) = [part for part in chain.parts if isinstance(part, Chain)]
+    assert one.decode(flat_tokens(inner)) == " a module "
+    assert [part for part in chain.parts if isinstance(part, Keep)] == [Keep(2)]
+    text = one._tokenizer.decode(
+        [int(t) for part in chain.parts if isinstance(part, np.ndarray) for t in part]
+    )
+    assert text == "<|user|>ax, b<|end|>"
+
+
 @pytest.mark.parametrize("name", ["gpt2", "llama3"])
 def test_byte_level_tokenizers_are_cut_so_that_pieces_are_tokenised_once(name: str) -> None:
     one = renderer(name)
@@ -231,11 +283,12 @@ def test_a_template_without_a_system_role_gets_its_text_in_the_users_turn() -> N
 @pytest.mark.parametrize(
     ("template", "message"),
     [
-        ("{{ messages[-1]['content'] }}", "drops, repeats or moves"),
-        ("{% for m in messages|reverse %}{{ m['content'] }}{% endfor %}", "moves a message"),
+        ("{{ messages[-1]['content'] }}", "drops, repeats or changes"),
+        ("{% for m in messages %}{{ m['content'] * 2 }}{% endfor %}", "drops, repeats or changes"),
+        ("{% for m in messages %}{{ m['content'] | upper }}{% endfor %}", "changes the text"),
     ],
 )
-def test_a_template_that_drops_or_moves_a_message_is_refused(template: str, message: str) -> None:
+def test_a_template_that_changes_messages_is_refused(template: str, message: str) -> None:
     with pytest.raises(RequestError, match=message):
         renderer("gpt2", template).render([row({"a": 1})])
 

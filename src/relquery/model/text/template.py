@@ -1,19 +1,77 @@
-"""The text that a chat template puts around messages, found by filling it with placeholders."""
+"""The text that a chat template puts around messages.
+
+It is found by filling the template with placeholders. Where a template reads what messages say, as
+those that trim them or that leave out earlier reasoning, it is filled with the messages themselves:
+probes show, once for each template, what of a text it reads.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from transformers import PreTrainedTokenizerBase
 
 from relquery.errors import RequestError
-from relquery.prompt import Message, Prompt, Role, Span, messages
+from relquery.prompt import Message, Prompt, Reuse, Role, Span, messages
 
 _SLOT = "\ue000{}\ue001"  # private-use characters, which no chat template contains
 _ANY_SLOT = re.compile(_SLOT.format(r"(\d+)"))
-_Literals = tuple[str, ...]
+_HIDDEN = 0x100000  # where the last private plane begins: text that is no template's own
+_HIDDEN_CHARACTERS = re.compile(f"([{chr(_HIDDEN)}-{chr(_HIDDEN + 0xFFFF)}]+)")
+_OF_PROMPT = re.compile(f"{_ANY_SLOT.pattern}|{_HIDDEN_CHARACTERS.pattern}")
+_QUOTED = re.compile(r"""'((?:[^'\\\n]|\\.)+)'|"((?:[^"\\\n]|\\.)+)\"""")
+_LONGEST = 100  # characters of a text that a template may look for
+_MOST = 200
+_ANY, _BLANKS = "Ab, \u00e91.", " a\n"
+_PROBED = (Role.SYSTEM, Role.USER, Role.ASSISTANT, Role.USER)
+_CHANGES = (
+    "The model's chat template drops, repeats or changes the text of a message. Use another "
+    "template."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What a template puts around messages of some roles: before, between and after them.
+
+    order: in which it says them.
+    """
+
+    literals: tuple[str, ...]
+    order: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What of a message a template reads, by the message's role.
+
+    all: any text. trims: whether it leaves out blanks around the text; blanks: whether these matter
+    in another way. none: a message without text. words: texts in the message.
+    """
+
+    all: bool = False
+    trims: bool = False
+    blanks: bool = False
+    none: bool = False
+    words: tuple[str, ...] = ()
+
+    def matters(self, text: str) -> bool:
+        """Whether what is around this text depends on it."""
+        has_blanks = self.blanks and text != text.strip()
+        return (
+            self.all
+            or has_blanks
+            or (self.none and not text)
+            or any(word in text for word in self.words)
+        )
+
+
+_NOTHING = _Reading()
+_READINGS: dict[str, dict[Role, _Reading]] = {}
+"""By template: engines come and go, and most are of few models."""
 
 
 class ChatTemplate:
@@ -21,9 +79,9 @@ class ChatTemplate:
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._tokenizer = tokenizer
-        self._known: dict[tuple[Role, ...], _Literals | None] = {}
+        self._known: dict[tuple[Role, ...], _Around | None] = {}
 
-    def around(self, prompt: Prompt) -> tuple[list[Message], _Literals]:
+    def around(self, prompt: Prompt) -> tuple[list[Message], tuple[str, ...]]:
         """The messages of a prompt, and the text before, between and after their contents.
 
         If the template refuses consecutive messages of one role, they are joined by a line break.
@@ -35,14 +93,22 @@ class ChatTemplate:
         if any(span.role is Role.NONE for span in prompt):
             return [(Role.NONE, _without_template(prompt))], ("", "")
         said = messages(prompt)
-        literals = self._literals(tuple(role for role, _ in said))
-        if literals is None:
+        around = self._around(_roles_of(said))
+        if around is None:
             said = _joined(said)
-            literals = self._literals(tuple(role for role, _ in said))
-            assert literals is not None, "neighbours of one role are left"
-        return said, literals
+            around = self._around(_roles_of(said))
+            assert around is not None, "neighbours of one role are left"
+        readings = self._readings() if self._tokenizer.chat_template else {}
+        if any(readings.get(role, _NOTHING) != _NOTHING for role, _ in said):
+            said = [
+                (role, _trimmed(spans)) if readings[role].trims else (role, spans)
+                for role, spans in said
+            ]
+            if any(readings[role].matters(_text_of(spans)) for role, spans in said):
+                return self._around_texts(said, readings)
+        return [said[turn] for turn in around.order], around.literals
 
-    def _around_open(self, prompt: Prompt) -> tuple[list[Message], _Literals]:
+    def _around_open(self, prompt: Prompt) -> tuple[list[Message], tuple[str, ...]]:
         *head, (role, spans) = messages(prompt)
         is_last = spans[-1].open and not any(span.open for span in prompt[:-1])
         if role is not Role.ASSISTANT or not is_last:
@@ -53,45 +119,124 @@ class ChatTemplate:
         said, literals = self.around(tuple(span for _, spans in head for span in spans))
         return [*said, (role, spans)], (*literals, "")
 
-    def _literals(self, roles: tuple[Role, ...]) -> _Literals | None:
-        """The text around messages; None if the template refuses neighbours of one role."""
+    def _around(self, roles: tuple[Role, ...]) -> _Around | None:
+        """What is around messages; None if the template refuses neighbours of one role."""
         if roles not in self._known:
             try:
-                self._known[roles] = tuple(self._apply(roles))
+                self._known[roles] = self._around_slots(roles)
             except RequestError:
                 if not any(role is other for role, other in pairwise(roles)):
                     raise
                 self._known[roles] = None
         return self._known[roles]
 
-    def _apply(self, roles: tuple[Role, ...]) -> list[str]:
-        slots = [_SLOT.format(turn) for turn in range(len(roles))]
-        if not self._tokenizer.chat_template:
-            text = "\n\n".join(slots) + "\nAnswer:"
-        else:
-            chat = [
-                {"role": role.value, "content": slot}
-                for role, slot in zip(roles, slots, strict=True)
-            ]
-            text = self._filled_in_some_way(chat)
-        literals, order = _ANY_SLOT.split(text)[::2], _ANY_SLOT.findall(text)
-        if order != [str(turn) for turn in range(len(roles))]:
-            raise RequestError(
-                "The model's chat template drops, repeats or moves a message. Use another template."
-            )
-        return literals
+    def _around_slots(self, roles: tuple[Role, ...]) -> _Around:
+        text = self._filled(roles, _slots(len(roles)))
+        literals, order = (
+            _ANY_SLOT.split(text)[::2],
+            [int(turn) for turn in _ANY_SLOT.findall(text)],
+        )
+        if sorted(order) != list(range(len(roles))):
+            raise RequestError(_CHANGES)
+        return _Around(tuple(literals), tuple(order))
 
-    def _filled_in_some_way(self, chat: list[dict[str, str]]) -> str:
+    def _around_texts(
+        self, said: Sequence[Message], readings: dict[Role, _Reading]
+    ) -> tuple[list[Message], tuple[str, ...]]:
+        """As `around`, of a template that reads what is said.
+
+        It is filled with texts whose characters tell that they are the prompt's, but for those that
+        it reads, and with slots for spans that are no text.
+        """
+        roles, spans = _roles_of(said), list[Span]()
+        parts = [(role, list(_parts(of_one, spans))) for role, of_one in said]
+        hidden = self._filled(
+            roles,
+            ["".join(_hidden(part, readings[role].words) for part in some) for role, some in parts],
+        )
+        plain = self._filled(
+            roles,
+            ["".join(_shown(part) for part in some) for _, some in parts],
+        )
+        found = [int(slot) for slot in _ANY_SLOT.findall(hidden)]
+        if sorted(found) != list(range(len(spans))) or _unhidden(hidden) != plain:
+            raise RequestError(_CHANGES)
+        new, literals, end = list[Message](), list[str](), 0
+        for match in _OF_PROMPT.finditer(hidden):
+            literals.append(hidden[end : match.start()])
+            slot = match[1]
+            span = Span(_unhidden(match[0])) if slot is None else spans[int(slot)]
+            new.append((span.role, [span]))
+            end = match.end()
+        return new, (*literals, hidden[end:])
+
+    def _readings(self) -> dict[Role, _Reading]:
+        """What the template reads of messages, by role."""
+        source = str(self._tokenizer.get_chat_template())
+        if source not in _READINGS:
+            if len(_READINGS) >= _MOST:
+                _READINGS.clear()
+            _READINGS[source] = self._probed(_words_in(source))
+        return _READINGS[source]
+
+    def _probed(self, words: Sequence[str]) -> dict[Role, _Reading]:
+        chats = (_PROBED, _PROBED[1:], _PROBED[1:2])
+        roles = next((some for some in chats if self._takes(some)), ())
+        slots = _slots(len(roles))
+        empty = self._filled(roles, slots) if roles else ""
+
+        def is_said(turn: int, text: str, becomes: str) -> bool:
+            said = [*slots[:turn], text, *slots[turn + 1 :]]
+            try:
+                return self._filled(roles, said) == empty.replace(slots[turn], becomes)
+            except RequestError:
+                return False
+
+        found: dict[Role, _Reading] = {}
+        for turn, role in enumerate(roles):
+
+            def holds(text: str, turn: int = turn) -> bool:
+                return is_said(turn, text, text)
+
+            has_blanks = holds(_BLANKS)
+            trims = not has_blanks and is_said(turn, _BLANKS, _BLANKS.strip())
+            read = {word for word in words if not holds(word)}
+            for word in words:  # where a template asks for both ends, one alone changes nothing
+                if word.startswith("</") and not holds(f"<{word[2:]}a{word}"):
+                    read |= {word, f"<{word[2:]}"}
+            found[role] = _Reading(
+                not holds(_ANY),
+                trims,
+                not (has_blanks or trims),
+                not holds(""),
+                tuple(sorted(read)),
+            )
+        of_user = found.get(Role.USER, _Reading(all=True))
+        return {role: found.get(role, of_user) for role in Role}
+
+    def _takes(self, roles: tuple[Role, ...]) -> bool:
         try:
-            return self._filled(chat)
+            return self._around(roles) is not None
+        except RequestError:
+            return False
+
+    def _filled(self, roles: Sequence[Role], texts: Sequence[str]) -> str:
+        """The text of a chat."""
+        if not self._tokenizer.chat_template:
+            return "\n\n".join(texts) + "\nAnswer:"
+        chat = [
+            {"role": role.value, "content": text} for role, text in zip(roles, texts, strict=True)
+        ]
+        try:
+            return self._applied(chat)
         except RequestError:
             if [message["role"] for message in chat[:2]] != ["system", "user"]:
                 raise
             # Some templates have no system role; its text then begins the user's turn.
             joined = f"{chat[0]['content']}\n\n{chat[1]['content']}"
-            return self._filled([{"role": "user", "content": joined}, *chat[2:]])
+            return self._applied([{"role": "user", "content": joined}, *chat[2:]])
 
-    def _filled(self, chat: list[dict[str, str]]) -> str:
+    def _applied(self, chat: list[dict[str, str]]) -> str:
         try:
             return str(
                 self._tokenizer.apply_chat_template(
@@ -119,3 +264,96 @@ def _joined(said: Iterable[Message]) -> list[Message]:
         ends_line = str(before[-1].content).endswith("\n")
         before += spans if ends_line else [Span("\n", role), *spans]
     return joined
+
+
+def _roles_of(said: Iterable[Message]) -> tuple[Role, ...]:
+    return tuple(role for role, _ in said)
+
+
+def _slots(count: int) -> list[str]:
+    return [_SLOT.format(number) for number in range(count)]
+
+
+def _words_in(source: str) -> list[str]:
+    """Texts that a template may look for."""
+    found = [one or other for one, other in _QUOTED.findall(source)]
+    words = [word.replace("\\n", "\n") for word in dict.fromkeys(found) if word.strip()]
+    return [word for word in words if len(word) <= _LONGEST][:_MOST]
+
+
+def _is_text(span: Span) -> bool:
+    return isinstance(span.content, str) and span.reuse is Reuse.PREFIX
+
+
+def _text_of(spans: Iterable[Span]) -> str:
+    """The text of a message; a character for what is none."""
+    return "".join(str(span.content) if _is_text(span) else _SLOT for span in spans)
+
+
+def _trimmed(spans: list[Span]) -> list[Span]:
+    """A message without blanks around it."""
+    text = _text_of(spans)
+    if text == text.strip():
+        return spans
+    kept = list(spans)
+    for turn, cut in ((range(len(kept)), str.lstrip), (reversed(range(len(kept))), str.rstrip)):
+        for at in turn:
+            if not _is_text(kept[at]):
+                break
+            kept[at] = replace(kept[at], content=cut(str(kept[at].content)))
+            if kept[at].content:
+                break
+    return kept
+
+
+def _parts(spans: Iterable[Span], apart: list[Span]) -> Iterator[str | int]:
+    """Texts, and places in `apart`, where all goes that is more than text."""
+    for span in spans:
+        if not _is_text(span):
+            yield len(apart)
+            apart.append(span)
+            continue
+        if span.position is not None:
+            yield len(apart)
+            apart.append(replace(span, content="", keep=0))
+        for at, piece in enumerate(_HIDDEN_CHARACTERS.split(str(span.content))):
+            if at % 2:
+                yield len(apart)
+                apart.append(replace(span, content=piece, position=None, keep=0))
+            else:
+                yield piece
+        if span.keep > 0:
+            yield len(apart)
+            apart.append(replace(span, content="", position=None))
+
+
+def _shown(part: str | int) -> str:
+    return part if isinstance(part, str) else _SLOT.format(part)
+
+
+def _hidden(part: str | int, words: Sequence[str]) -> str:
+    """A text in the private plane, but for blanks and these words."""
+    if isinstance(part, int):
+        return _shown(part)
+    pieces = re.split(f"({'|'.join(map(re.escape, words))})", part) if words else [part]
+    pieces[::2] = [piece.translate(_HIDING) for piece in pieces[::2]]
+    return "".join(pieces)
+
+
+def _unhidden(text: str) -> str:
+    return text.translate(_SHOWING)
+
+
+class _Hiding(dict[int, int]):
+    def __missing__(self, code: int) -> int:
+        stays = code > 0xFFFF or chr(code).isspace()
+        self[code] = code if stays else code + _HIDDEN
+        return self[code]
+
+
+class _Showing(dict[int, int]):
+    def __missing__(self, code: int) -> int:
+        return code - _HIDDEN if code >= _HIDDEN else code
+
+
+_HIDING, _SHOWING = _Hiding(), _Showing()
