@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -73,6 +74,14 @@ WRITTEN: list[tuple[Any, list[str | None]]] = [
     (pa.array(["a", "é", None], pa.string_view()), ["a", "é", None]),  # what polars gives
     (pa.nulls(2), [None, None]),
     (pa.chunked_array([["a", "b"], ["b", "c"]]), ["a", "b", "b", "c"]),
+    (pa.array([0.0, -0.0, None, 1e-7]), ["0", "0", None, "1e-7"]),
+    (pa.array(np.array([0.1, 65504, -0.0, np.nan], np.float16)), ["0.1", "65504", "0", "nan"]),
+    (
+        pa.array([5, 93_784, -1, None], pa.duration("s")),
+        ["00:00:05", "26:03:04", "-00:00:01", None],
+    ),
+    (pa.array([1_500_000, 0], pa.duration("us")), ["00:00:01.5", "00:00:00"]),
+    (pa.array([1, -10], pa.duration("ns")), ["00:00:00.000000001", "-00:00:00.00000001"]),
     (BIG, [None if value is None else str(value) for value in BIG]),
 ]
 
@@ -82,6 +91,17 @@ def test_columns_of_any_type_are_written_as_text() -> None:
         assert decode(encode({"a": column})) == [[value] for value in text]
         if not isinstance(column, list):
             assert decode(encode(pa.table({"a": column}))) == [[value] for value in text]
+
+
+def test_zeros_are_one_value_and_durations_are_as_duckdb_writes_them() -> None:
+    assert encode({"a": [0.0, -0.0, 0.5]}).codes[:, 0].tolist() == [0, 0, 1]
+    chance = Random(3)
+    numbers = [chance.randint(-(10**k), 10**k) for k in range(15) for _ in range(9)]
+    column = pa.array(numbers, pa.duration("us"))
+    with duckdb.connect() as con:
+        con.register("t", pa.table({"a": column}))
+        expected = con.sql("SELECT CAST(a AS VARCHAR) FROM t").fetchall()
+    assert decode(encode({"a": column})) == [list(row) for row in expected]
 
 
 def test_categories_of_polars_are_written_as_text() -> None:

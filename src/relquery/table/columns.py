@@ -210,7 +210,7 @@ def _encode_column(name: str, array: pa.Array | pa.ChunkedArray) -> tuple[Int32s
     try:
         encoded = _decoded(array).dictionary_encode(null_encoding="encode")
         chunks = encoded.chunks if isinstance(encoded, pa.ChunkedArray) else [encoded]
-        distinct = _dictionary(chunks, encoded.type).cast(pa.large_string())
+        distinct = _texts(_dictionary(chunks, encoded.type), array.type)
     except pa.ArrowException as error:
         raise TableError(
             f"Column '{name}' of type {array.type} has no text form: {error}. Cast it to text."
@@ -228,6 +228,32 @@ def _dictionary(chunks: Sequence[pa.DictionaryArray], kind: pa.DictionaryType) -
     return distinct
 
 
+def _texts(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Values of a column as text. kind: the column's type."""
+    if pa.types.is_duration(kind):
+        unit = 10 ** {"s": 0, "ms": 3, "us": 6, "ns": 9}[kind.unit]
+        return pa.array([_hours(count, unit) for count in values.to_pylist()], pa.large_string())
+    if pa.types.is_float16(kind):  # in the fewest digits that are that number
+        values = pa.array([_shortest(number) for number in values.to_pylist()], pa.float64())
+    return values.cast(pa.large_string())
+
+
+def _shortest(number: float | None) -> float | None:
+    if number is None or number % 1 == 0:
+        return number
+    return float(str(np.float16(number)))
+
+
+def _hours(count: int | None, unit: int) -> str | None:
+    """A duration as DuckDB writes it: `26:00:03.5`. unit: so many are a second."""
+    if count is None:
+        return None
+    seconds, rest = divmod(abs(count), unit)
+    text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    digits = f".{rest:0{len(str(unit)) - 1}}".rstrip("0") if rest else ""
+    return f"{'-' if count < 0 else ''}{text}{digits}"
+
+
 def _decoded(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """The values as a type that Arrow can encode without losing NULL."""
     kind = array.type
@@ -239,4 +265,10 @@ def _decoded(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
         return pa.chunked_array(parts, pa.large_string())
     if pa.types.is_string_view(kind) or pa.types.is_string(kind):
         return array.cast(pa.large_string())  # a dictionary of small strings has room for 2 GiB
+    if pa.types.is_duration(kind):
+        return array.cast(pa.int64())
+    if pa.types.is_float16(kind):
+        array = array.cast(pa.float32())
+    if pa.types.is_floating(kind):  # of the two zeros, one
+        return pc.add(array, pa.scalar(0, array.type))
     return array.cast(pa.string()) if pa.types.is_null(kind) else array
