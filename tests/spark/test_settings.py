@@ -118,6 +118,20 @@ def test_rows_that_cannot_be_read_are_an_error_of_the_query(
     assert len(str(raised.value)) < 700
 
 
+@pytest.mark.parametrize("ledger", ["s3a://b/answers", "hdfs:///answers", "dbfs:/answers"])
+def test_a_ledger_in_a_store_is_refused_and_makes_no_folder(
+    ledger: str,
+    spark: SparkSession,
+    server: StandIn,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"is in a store .* mount it"):
+        opened(spark, server, ledger=ledger)
+    assert not list(tmp_path.iterdir())
+
+
 def test_rows_that_a_killed_program_has_left_are_removed(
     spark: SparkSession, server: StandIn, tmp_path: Path
 ) -> None:

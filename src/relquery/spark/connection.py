@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -372,6 +373,11 @@ def _folder(spark: SparkSession, ledger: str | Path | None) -> tuple[Path, bool]
             )
         return Path(tempfile.mkdtemp(prefix="relquery-")), True
     folder = Path(ledger)
+    if (store := re.match(r"(\w[\w+.-]+):", str(ledger))) is not None:
+        raise ConfigError(
+            f"The ledger {str(ledger)!r} is in a store ({store[1]}:), and must be a folder on a "
+            "file system that all machines see: mount it, e.g. ledger='/dbfs/answers'."
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -22,7 +22,6 @@ from vllm.v1.request import RequestStatus
 
 from relquery.config import EngineConfig
 from relquery.engine.scheduling.plan import Plan
-from relquery.engine.scheduling.policies.catalogue import Settings as OfPolicy
 from relquery.engine.scheduling.policies.catalogue import make_policy
 from relquery.vllm.contract import check_code, check_request, check_scheduler
 from relquery.vllm.mirror import Mirror
@@ -77,7 +76,7 @@ class RelServeScheduler(AsyncScheduler):  # type: ignore[misc]
         coordinator = self.kv_cache_manager.coordinator
         manager = coordinator.single_type_managers[0]
         pool = Pool(self.kv_cache_manager.block_pool, [manager.kv_cache_group_id])
-        policy = make_policy(settings.policy, OfPolicy.of(limits, settings.cost))
+        policy = make_policy(settings.policy, settings.of_policy(limits))
         self._mirror = Mirror(
             policy, limits, pool, manager.req_to_blocks.__getitem__, time.monotonic
         )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from relquery.config import PolicyName
+from relquery.config import EngineConfig, PolicyName
 from relquery.engine.cost.linear import LinearCost
+from relquery.engine.scheduling.policies.catalogue import Settings as OfPolicy
 from relquery.errors import ConfigError, unknown
 
 KEY = "relquery"
@@ -34,6 +35,13 @@ class Settings:
     weights: Mapping[str, float] = field(default_factory=dict)
     tail: float | None = None
     cost: LinearCost = field(default_factory=LinearCost)
+
+    def of_policy(self, limits: EngineConfig) -> OfPolicy:
+        """What the policy is made of. Clients name their tenants: only names with a weight count,
+        as a new one for each request would otherwise have a share of its own.
+        """
+        given = OfPolicy.of(limits, self.cost)
+        return replace(given, fairness=replace(given.fairness, others_share=True))
 
     @classmethod
     def of(cls, additional: object) -> Settings:

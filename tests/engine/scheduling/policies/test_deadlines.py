@@ -317,6 +317,52 @@ def test_who_was_away_gets_no_credit() -> None:
     assert tenants.ahead({"busy"}) == frozenset()
 
 
+def test_counters_of_those_who_are_gone_are_kept_while_they_are_ahead_and_no_longer() -> None:
+    tenants = Tenants({}, slack=100)
+    busy = RelQuery(0, 0.0, "busy")
+    tenants.take_in(busy)
+    for number in range(1, 6_000):
+        passing = RelQuery(number, 0.0, f"tenant {number}")
+        tenants.take_in(passing)
+        passing.computed_prompts, busy.computed_prompts = 10, 9 * number
+        for each in (passing, busy):
+            tenants.take_in(each)
+        tenants.forget(number)
+        if number == 3_000:
+            greedy = RelQuery(9_999, 0.0, "greedy")
+            tenants.take_in(greedy)
+            greedy.computed_prompts = 10**6
+            tenants.take_in(greedy)
+            tenants.forget(9_999)
+    assert len(tenants._counters) < 200
+    again = RelQuery(10_000, 0.0, "greedy")
+    tenants.take_in(again)
+    assert tenants.ahead({"busy", "greedy"}) == {"greedy"}, "a pause pays no debts"
+
+
+@pytest.mark.parametrize("policy", ["shortest", pytest.param("relserve", marks=pytest.mark.long)])
+def test_clients_who_name_themselves_anew_for_each_request_have_one_share(
+    policy: PolicyName,
+) -> None:
+    fairness = Fairness(weights={"named": 1.0}, others_share=True)
+    engine = Harness(policy=make_policy(policy, Settings(COST, fairness)), **LIMITS)
+    everyone = [
+        engine.submit_rows(
+            group, 12 if group % 2 else 2, 20, 4, tenant="named" if group % 2 else f"new {group}"
+        )
+        for group in range(160)
+    ]
+
+    def service(named: bool) -> float:
+        some = [each for each in everyone if (each.tenant == "named") is named]
+        return sum(each.computed_prompts + OUTPUT * each.drawn_tokens for each in some)
+
+    while service(True) + service(False) < 6_000:
+        engine.engine.step()
+    slack = SLACK * STEP + STEP + LIMITS["max_num_seqs"] * (20 + OUTPUT * 4)
+    assert abs(service(True) - service(False)) <= slack
+
+
 @pytest.mark.parametrize(
     "policy", ["static", *(pytest.param(p, marks=pytest.mark.long) for p in SHARING[1:])]
 )

@@ -38,14 +38,16 @@ class Fairness:
     starvation: unit waiting time (paper 003, eq. 13), in seconds for each request that a relQuery
     arrived with. A relQuery that has waited that long since its arrival, begun or not, and still
     has waiting requests, has priority 0 from then on; None for never. aging: seconds of work that a
-    second since the arrival makes up for. weights: shares of tenants, see Tenants. tail: the
-    longest waits, as multiples of those under first come, first served (see Tail); None for any.
+    second since the arrival makes up for. weights, others_share: shares of tenants, see Tenants.
+    tail: the longest waits, as multiples of those under first come, first served (see Tail); None
+    for any.
     """
 
     starvation: float | None = None
     aging: float = 0.0
     weights: Mapping[str, float] = field(default_factory=dict)
     tail: float | None = None
+    others_share: bool = False
 
 
 Urgency = tuple[float, ...]
@@ -79,7 +81,8 @@ class Priorities(Generic[E]):
     ) -> None:
         self.estimate, self._fixed, self._moved = estimate, fixed, moved
         self._starvation, self._aging = fairness.starvation, fairness.aging
-        self._tenants = Tenants(fairness.weights, SLACK * limits.max_num_batched_tokens)
+        slack = SLACK * limits.max_num_batched_tokens
+        self._tenants = Tenants(fairness.weights, slack, others_share=fairness.others_share)
         self._ahead: frozenset[str] = frozenset()
         self._known: dict[int, _Known] = {}
         self._waiting: dict[str, Ranking] = {}  # per tenant, relQueries with waiting requests
@@ -251,7 +254,8 @@ class Priorities(Generic[E]):
         is_kept = self._fixed or (self._moved > 0 and not has_moved)
         if known is None or known.shape.size != shape.size or not is_kept:
             priority = self.estimate(relquery, state)
-            self._known[number] = _Known(relquery.tenant, relquery.arrival, priority, shape)
+            tenant = self._tenants.of(relquery)
+            self._known[number] = _Known(tenant, relquery.arrival, priority, shape)
         elif has_moved:
             self._known[number] = known._replace(shape=shape)
         if self._deadlines is not None:
@@ -269,10 +273,10 @@ class Priorities(Generic[E]):
         """Put a relQuery where it belongs: among the waiting, soon starving or overdue ones."""
         number, waits = relquery.id, len(relquery.waiting) > 0
         if waits:
-            ranking = self._waiting.setdefault(relquery.tenant, Ranking())
+            ranking = self._waiting.setdefault(self._known[number].tenant, Ranking())
             ranking.set(number, *self._key(number), relquery.arrival)
         else:
-            self._unrank(number, relquery.tenant)
+            self._unrank(number, self._known[number].tenant)
         if self._starvation is None:
             return
         starves = number in self._starved
