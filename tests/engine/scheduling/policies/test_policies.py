@@ -126,6 +126,53 @@ def test_who_starves_ends_however_many_starve_that_came_later(
     assert not large.open, f"{large.answered} of 6 ended; {group} others came"
 
 
+@for_each("rows, is_shared", [(1, False), (1, True), (6, True), (12, False)])
+def test_of_equal_relqueries_the_first_to_come_is_the_first_to_begin(
+    rows: int, is_shared: bool
+) -> None:
+    """Each of twelve clients asks again once it is answered; at first nothing runs or is cached."""
+    engine = harness(make_policy("shortest", Settings(COST)), max_num_seqs=4)
+    everyone: list[RelQuery] = []
+    while len(everyone) < 80:
+        while sum(bool(each.open) for each in everyone) < 12:
+            group = len(everyone)
+            for row in range(rows):
+                start = row if is_shared else 100 * len(engine.executor.requests)
+                engine.submit(numbered(30, start=start), 5, group=group)
+            everyone.append(engine.engine.relqueries[group])
+        engine.step()
+    begun = [each.started for each in everyone if each.started is not None]
+    assert len(begun) > 60
+    assert begun == sorted(begun)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 6), st.integers(1, 5), st.integers(4, 40), st.integers(1, 9)),
+        min_size=2,
+        max_size=20,
+    ),
+    st.sampled_from([1, 3, 8]),
+)
+def test_no_relquery_is_overtaken_by_one_that_came_later_with_at_least_as_much_work(
+    loads: list[tuple[int, int, int, int]], seats: int
+) -> None:
+    engine = harness(make_policy("shortest", Settings(COST)), max_num_seqs=seats)
+    everyone: list[RelQuery] = []
+    for group, (steps, rows, length, answer) in enumerate(loads):
+        everyone.append(engine.submit_rows(group, rows, length, answer))
+        for _ in range(steps):
+            engine.step()
+    engine.run()
+    for later, (_, *more) in enumerate(loads):
+        for earlier, (_, *less) in enumerate(loads[:later]):
+            if all(one >= other for one, other in zip(more, less, strict=True)):
+                begun = everyone[earlier].started, everyone[later].started
+                assert begun[0] is not None
+                assert begun[1] is not None
+                assert begun[0] <= begun[1]
+
+
 def test_only_relqueries_that_were_worked_on_are_estimated_again() -> None:
     asked: list[int] = []
 
@@ -289,13 +336,12 @@ def test_who_sends_many_rows_a_few_at_a_time_is_large(name: PolicyName) -> None:
     assert small < trickle / 2
 
 
-@for_each("shared", [False, True])
-def test_a_part_of_the_rows_is_estimated_as_all_of_them(shared: bool) -> None:
+def test_a_part_of_the_rows_is_estimated_as_all_of_them() -> None:
     def estimate(rows: int, declared: Declared) -> float:
         engine = harness_of("fcfs", max_num_seqs=8)
         relquery = submit(engine, 0, rows, declared)
         state = engine.engine._state()
-        return Remaining(COST, shared=shared)(relquery, state)
+        return Remaining(COST)(relquery, state)
 
     whole = estimate(40, NOTHING)
     assert estimate(3, Declared("a", 40)) == pytest.approx(whole)
@@ -507,14 +553,14 @@ def _latencies(queries: list[TracedQuery], policy: PolicyName, tail: float | Non
 
 
 def _overload(seed: int) -> list[TracedQuery]:
-    """More than can be served: most relQueries are short, some are long."""
+    """More than can be served: most relQueries are short, and a few that come early are long."""
     draw = random.Random(seed)
     queries, arrival = [], 0.0
     for number in range(120):
-        rows = draw.choice([1, 1, 2, 3, 5, 20])
+        rows = 12 if number % 40 == 5 else draw.choice([1, 1, 2, 3, 5])
         texts = tuple(f"job {number} row {row} " + "word " * 8 for row in range(rows))
         queries.append(TracedQuery(arrival, "filter", "t", "", texts, 4, (4,) * rows))
-        arrival += draw.expovariate(1 / 0.1)
+        arrival += draw.expovariate(1 / 0.04)
     return queries
 
 

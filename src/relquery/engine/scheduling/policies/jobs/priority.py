@@ -21,6 +21,12 @@ from relquery.engine.scheduling.policies.jobs.tenants import Tenants
 
 SLACK = 2.0
 """Steps full of tokens by which a tenant may be ahead of another."""
+LOOKS, _SEARCHED = 4, 16
+"""Waiting relQueries that are estimated again when one comes or begins, and among how many."""
+DRIFT = 0.1
+"""Relative change of how many relQueries decode at once after which all are ranked again."""
+STEADY = 0.1
+"""Weight in that number of how many do as one comes or begins."""
 PATIENCE = 8
 """Steps in a row that a relQuery which starves may stand still while others begin."""
 
@@ -66,7 +72,10 @@ class Priorities(Generic[E]):
     estimated again whenever one of its requests has been worked on or has ended. While the relQuery
     only waits, the last estimate is kept (paper 003, eq. 12). moved: it is also kept until such a
     share of the relQuery's requests has begun or ended; 0 for no such wait. remaining: by which
-    deadlines are weighed; None if they are not.
+    deadlines are weighed; None if they are not. shared: charge a relQuery, by `remaining`, only its
+    part of the fixed seconds of decode steps, because all that run decode in the same steps. All
+    are charged alike, whenever they came; and those that wait are estimated again from time to
+    time, as what is cached by now serves them, too.
     """
 
     def __init__(
@@ -78,6 +87,7 @@ class Priorities(Generic[E]):
         fixed: bool = False,
         moved: float = 0.0,
         remaining: Remaining | None = None,
+        shared: bool = False,
     ) -> None:
         self.estimate, self._fixed, self._moved = estimate, fixed, moved
         self._starvation, self._aging = fairness.starvation, fairness.aging
@@ -94,6 +104,11 @@ class Priorities(Generic[E]):
         self._remaining = remaining
         is_bounded = remaining is not None and fairness.tail is not None
         self._tail = Tail(fairness.tail or 0.0) if is_bounded else None
+        self._shared = remaining if shared else None
+        self._running = 1.0  # relQueries that decode at once, of late
+        self._share = 0.0 if self._shared is None else self._shared.step_seconds
+        self._have_come = False  # or begun, since the last step
+        self._looked: dict[int, None] = {}  # those that wait, in the order of their estimates
         self._unseen: dict[RelQuery, None] = {}  # changed, while nobody could begin
         self._first: RelQuery | None = None  # of the starving ones, that came first
         self._stood = 0  # steps in which it has not moved
@@ -128,6 +143,7 @@ class Priorities(Generic[E]):
     def update(self, state: State) -> None:
         """Process what has changed."""
         changed, self._unseen = self._unseen | dict.fromkeys(state.changed), {}
+        self._have_come = False
         for relquery in changed:
             if relquery.open:
                 self._take_in(relquery, state)
@@ -136,6 +152,9 @@ class Priorities(Generic[E]):
                 if self._tail is not None and self._remaining is not None:
                     self._tail.note(relquery.id, self._remaining.done(relquery, state))
                 self._forget(relquery.id)
+        if self._shared is not None and self._have_come:
+            self._charge(state, self._shared)
+            self._look_again(state, self._shared)
         for number in self._due.take_until(state.now):
             self._starved.add(number)
             self._rank(state.relqueries[number])
@@ -239,7 +258,7 @@ class Priorities(Generic[E]):
         if number in self._pressed:
             return 0.0, self._pressed[number]
         known = self._known[number]
-        priority = known.priority + self._aging * known.arrival
+        priority = known.priority + self._share * known.steps + self._aging * known.arrival
         if number in self._starved:
             return 2.0, 0.0
         if self._tail is not None and number in self._tail.turns:
@@ -251,11 +270,10 @@ class Priorities(Generic[E]):
         self._tenants.take_in(relquery)
         known, shape = self._known.get(number), _Shape.of(relquery)
         has_moved = known is None or known.shape.has_moved(shape, self._moved)
+        self._have_come |= known is None or known.shape.begun != shape.begun
         is_kept = self._fixed or (self._moved > 0 and not has_moved)
         if known is None or known.shape.size != shape.size or not is_kept:
-            priority = self.estimate(relquery, state)
-            tenant = self._tenants.of(relquery)
-            self._known[number] = _Known(tenant, relquery.arrival, priority, shape)
+            self._estimate(relquery, state, shape)
         elif has_moved:
             self._known[number] = known._replace(shape=shape)
         if self._deadlines is not None:
@@ -268,6 +286,43 @@ class Priorities(Generic[E]):
             else:
                 self._tail.note(number, done)
         self._rank(relquery)
+
+    def _estimate(self, relquery: RelQuery, state: State, shape: _Shape) -> None:
+        if self._shared is None:
+            priority, steps = self.estimate(relquery, state), 0.0
+        else:
+            priority, steps = self._shared.parts(relquery, state)
+            self._looked.pop(relquery.id, None)
+            if shape.waiting:
+                self._looked[relquery.id] = None
+        tenant = self._tenants.of(relquery)
+        self._known[relquery.id] = _Known(tenant, relquery.arrival, priority, shape, steps)
+
+    def _look_again(self, state: State, remaining: Remaining) -> None:
+        """Estimate those anew that one which came later would overtake, the oldest estimates first:
+        by now more of their prompts may be cached, too.
+        """
+        first = next((each for each in self.waiting(state) if each.started is None), None)
+        if first is None:
+            return
+        oldest = list(islice(self._looked, _SEARCHED))
+        earlier = (number for number in oldest if self._known[number].arrival < first.arrival)
+        for number in islice(earlier, LOOKS):
+            relquery = state.relqueries[number]
+            remaining.look_again(relquery)
+            self._estimate(relquery, state, _Shape.of(relquery))
+            self._rank(relquery)
+
+    def _charge(self, state: State, remaining: Remaining) -> None:
+        """Charge all anew once many more or fewer decode at once."""
+        count = len({request.group for request in state.running})
+        self._running += STEADY * (max(1, count) - self._running)
+        share = remaining.step_seconds / self._running
+        if abs(share - self._share) > DRIFT * self._share:
+            self._share = share
+            for ranking in list(self._waiting.values()):
+                for number in list(ranking):
+                    ranking.set(number, *self._key(number), self._known[number].arrival)
 
     def _rank(self, relquery: RelQuery) -> None:
         """Put a relQuery where it belongs: among the waiting, soon starving or overdue ones."""
@@ -298,6 +353,7 @@ class Priorities(Generic[E]):
 
     def _forget(self, number: int) -> None:
         self._unrank(number, self._known.pop(number).tenant)
+        self._looked.pop(number, None)
         self._tenants.forget(number)
         if self._deadlines is not None:
             self._deadlines.forget(number)
@@ -332,9 +388,11 @@ class _Shape(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What is kept of a relQuery. shape: when its work was estimated."""
+    """What is kept of a relQuery. priority: without the shared seconds of the steps that it decodes
+    in. shape: when its work was estimated."""
 
     tenant: str
     arrival: float
     priority: float
     shape: _Shape
+    steps: float = 0.0

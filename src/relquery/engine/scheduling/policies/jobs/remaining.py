@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
-from weakref import WeakKeyDictionary, ref
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from relquery.engine.cost.linear import LinearCost
 from relquery.engine.request.relquery import RelQuery
 from relquery.engine.request.request import Request
 from relquery.engine.scheduling.plan import State
-from relquery.engine.scheduling.policies.jobs.estimate import decompose
+from relquery.engine.scheduling.policies.jobs.estimate import Batches, decompose
 from relquery.engine.scheduling.reuse import cached_tokens
 
 _AT_ONCE = 256
@@ -34,27 +34,37 @@ class Remaining:
     they waited: each with a prompt of mean length, of which as much is uncached as of those that
     have come, and with an answer of the maximum length. sample: number of requests from which the
     uncached share of its prompts is estimated (eq. 11). seed: for drawing them; the draw depends
-    only on the seed and the relQuery, so asking again changes nothing. shared: charge only its part
-    of the fixed seconds of its decode steps, because all running relQueries decode in the same
-    steps.
+    only on the seed and how many wait, so equal relQueries are estimated alike.
     """
 
-    def __init__(
-        self, cost: LinearCost, sample: int = 10, seed: int = 0, *, shared: bool = False
-    ) -> None:
-        self._cost, self._sample, self._seed, self._shared = cost, sample, seed, shared
-        self._seen: ref[State] | None = None
-        self._of_step = cost
+    def __init__(self, cost: LinearCost, sample: int = 10, seed: int = 0) -> None:
+        self._cost, self._sample, self._seed = cost, sample, seed
+        self._own = replace(cost, decode_intercept=0.0)
         self._ratios: WeakKeyDictionary[RelQuery, _Known]
         self._ratios = WeakKeyDictionary()
 
     def __call__(self, relquery: RelQuery, state: State) -> float:
         """See Estimate."""
-        return self._seconds(relquery, state, self._charged(state))
+        seconds, steps = self.parts(relquery, state)
+        return seconds + self.step_seconds * steps
+
+    @property
+    def step_seconds(self) -> float:
+        """Seconds that a step takes which decodes, however many decode in it."""
+        return self._cost.decode_intercept
+
+    def parts(self, relquery: RelQuery, state: State) -> tuple[float, float]:
+        """Seconds of its own, and steps that it decodes in, which others may share."""
+        return self._parts(relquery, state)
+
+    def look_again(self, relquery: RelQuery) -> None:
+        """Look up, the next time, what is cached by now."""
+        self._ratios.pop(relquery, None)
 
     def alone(self, relquery: RelQuery, state: State, usual: float) -> float:
         """Seconds that it takes if it goes first. usual: share of its limit that an answer has."""
-        return state.pace * self._seconds(relquery, state, self._cost, usual)
+        seconds, steps = self._parts(relquery, state, usual)
+        return state.pace * (seconds + self.step_seconds * steps)
 
     def work(self, relquery: RelQuery, state: State) -> tuple[float, float]:
         """Seconds that it takes of a machine whose seats are all taken by other requests, too.
@@ -85,25 +95,29 @@ class Remaining:
         """Seconds per answer token when all seats are taken."""
         return self._cost.decode_slope + self._cost.decode_intercept / state.limits.max_num_seqs
 
-    def _seconds(
-        self, relquery: RelQuery, state: State, cost: LinearCost, usual: float = 1.0
-    ) -> float:
+    def _parts(self, relquery: RelQuery, state: State, usual: float = 1.0) -> tuple[float, float]:
         left, unfinished = self._begun(relquery, usual)
         if not relquery.waiting and not relquery.expected:
-            return decompose(_NONE, _NONE, state.limits, left, unfinished).seconds(cost)
+            return self._apart(decompose(_NONE, _NONE, state.limits, left, unfinished))
         lengths = relquery.waiting.lengths
         uncached = lengths.astype(np.float64) * self.miss_ratio(relquery, state)
-        outputs, further = np.maximum(1.0, usual * self.outputs(relquery)), 0.0
+        outputs, further = np.maximum(1.0, usual * self.outputs(relquery)), (0.0, 0.0)
         if relquery.expected:
             count = min(relquery.expected, _AT_ONCE)
             prompts = np.full(count, relquery.mean_prompt * self._expected_ratio(relquery, state))
             answers = np.full(count, max(1.0, usual * relquery.output_limit))
             if relquery.expected > count:
-                of_some = decompose(prompts, answers, state.limits).seconds(cost)
-                further = of_some * (relquery.expected / count - 1)
+                seconds, steps = self._apart(decompose(prompts, answers, state.limits))
+                times = relquery.expected / count - 1
+                further = times * seconds, times * steps
             uncached = np.concatenate((uncached, prompts))
             outputs = np.concatenate((outputs, answers))
-        return further + decompose(uncached, outputs, state.limits, left, unfinished).seconds(cost)
+        cut = decompose(uncached, outputs, state.limits, left, unfinished)
+        seconds, steps = self._apart(cut)
+        return further[0] + seconds, further[1] + steps
+
+    def _apart(self, batches: Batches) -> tuple[float, float]:
+        return batches.seconds(self._own), batches.decode_steps
 
     def _begun(self, relquery: RelQuery, usual: float) -> tuple[list[float], int]:
         """Tokens each running request will still generate, and prompt tokens not computed yet."""
@@ -120,15 +134,6 @@ class Remaining:
     def outputs(self, relquery: RelQuery) -> Floats:
         """(n,) tokens that each waiting request may still generate."""
         return np.full(len(relquery.waiting), float(relquery.output_limit))
-
-    def _charged(self, state: State) -> LinearCost:
-        """The cost with the part of the fixed seconds that each is charged; made once per step."""
-        if self._shared and (self._seen is None or self._seen() is not state):
-            self._seen = ref(state)
-            running = len({each.group for each in state.running})
-            fixed = self._cost.decode_intercept / max(1, running)
-            self._of_step = replace(self._cost, decode_intercept=fixed)
-        return self._of_step
 
     def _expected_ratio(self, relquery: RelQuery, state: State) -> float:
         """The uncached share of prompts that have not come."""
@@ -159,7 +164,7 @@ class Remaining:
         count = len(relquery.waiting)
         chosen: Sequence[int] = range(count)
         if count > self._sample:
-            draw = Random(f"{self._seed} {relquery.id} {count}")
+            draw = Random(f"{self._seed} {count}")
             chosen = draw.sample(chosen, self._sample)
         sampled = relquery.waiting.pick(chosen)
         cached = sum(sum(cached_tokens(one, state.limits, state.pool)) for one in sampled)
