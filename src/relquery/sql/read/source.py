@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from sqlglot import TokenType, exp
 from sqlglot.errors import ParseError, TokenError
 
-from relquery.errors import SqlSyntaxError
+from relquery.errors import SqlSyntaxError, UnsupportedQueryError
 from relquery.sql import names as ours
 from relquery.sql.host.errors import from_sqlglot
+from relquery.sql.read.agreement import agree
 from relquery.sql.read.locate import CallText, locate
-from relquery.sql.read.tokens import UnbalancedError, parse, tokenize
+from relquery.sql.read.tokens import Reading, UnbalancedError, parse, tokenize
 
 DIALECT = "duckdb"
 # Metadata of a node that a query's parameter became: its value, as Python has it.
@@ -62,7 +63,9 @@ class Source:
         return call.function + self.sql[call.opening : call.end]
 
     def parse(self) -> exp.Expression:
-        """The tree with numbered calls. Raises SqlSyntaxError."""
+        """The tree with numbered calls. Raises SqlSyntaxError, and UnsupportedQueryError for what
+        would mean something else once it is written again.
+        """
         numbered = [
             (call.name, call.opening, f"{ours.CALL}{index}")
             for index, call in enumerate(self.calls)
@@ -74,6 +77,17 @@ class Source:
             tree = parse(sql)
         except (ParseError, TokenError) as error:
             raise from_sqlglot(_as_written(self.sql) or error, self.sql) from error
+        # A call with DISTINCT is refused elsewhere, with a remedy of its own.
+        is_distinct = any(
+            each.parent is not None and call_number(each.parent) is not None
+            for each in tree.find_all(exp.Distinct)
+        )
+        if self.calls and not is_distinct and not agree(sql, to_sql(tree)):
+            raise UnsupportedQueryError(
+                "With LLM calls in it, this statement would be run as another one. Write the part "
+                "that differs in another way, or compute it in a query without calls, e.g. a "
+                f"view.\nyours: {' '.join(self.sql.split())}\nrun:   {unnumbered(tree)}"
+            )
         for node in list(tree.find_all(exp.Anonymous)):
             if (number := call_number(node)) is not None:
                 node.meta[FUNCTION] = self.calls[number].function
@@ -162,7 +176,7 @@ def named_like(put: exp.Expr, node: exp.Expr) -> exp.Expr:
 
 def to_sql(node: exp.Expr) -> str:
     """An expression as DuckDB reads it."""
-    return node.sql(dialect=DIALECT, comments=False)
+    return node.sql(dialect=Reading, comments=False)
 
 
 def readable(node: exp.Expr) -> str:

@@ -21,10 +21,21 @@ class _Tokenizer(DuckDB.Tokenizer):
     COMMANDS: ClassVar[set[TokenType]] = set()
 
 
-class _Reading(DuckDB):
-    """DuckDB's dialect, in which `DATE '2024-01-31'::VARCHAR` casts the date, not its text."""
+# Metadata of what is sorted by: whether NULLS LAST is written, which a setting may differ from.
+_NULLS_LAST = "nulls last"
+
+
+class Reading(DuckDB):
+    """DuckDB's dialect, in which `DATE '2024-01-31'::VARCHAR` casts the date, not its text, and
+    NULLS LAST stays."""
 
     class Parser(DuckDB.Parser):  # type: ignore[misc, valid-type]
+        # `JSON '[1, 2]'` is a cast, which keeps the text.
+        TYPE_LITERAL_PARSERS: ClassVar[dict[Any, Any]] = {
+            kind: parser
+            for kind, parser in DuckDB.Parser.TYPE_LITERAL_PARSERS.items()
+            if kind is not exp.DataType.Type.JSON
+        }
         _after_type = -1  # index of the token after the last type that was read
         _is_literal = False  # whether a literal of a type was just read
 
@@ -49,10 +60,23 @@ class _Reading(DuckDB):
             self._is_literal = False
             return super()._parse_column_ops(found) if is_literal else found
 
+        def _parse_ordered(self, *given: Any, **named: Any) -> Any:
+            found = super()._parse_ordered(*given, **named)
+            words = [token.text.upper() for token in self._tokens[self._index - 2 : self._index]]
+            if found is not None and words == ["NULLS", "LAST"]:
+                found.meta[_NULLS_LAST] = True
+            return found
+
+    class Generator(DuckDB.Generator):  # type: ignore[misc, valid-type]
+        def ordered_sql(self, expression: exp.Ordered) -> str:
+            """Also with NULLS LAST, where it was written."""
+            sql: str = super().ordered_sql(expression)
+            return f"{sql} NULLS LAST" if expression.meta_get(_NULLS_LAST) else sql
+
 
 def parse(sql: str) -> exp.Expression:
     """The tree of one statement. Raises ParseError and TokenError."""
-    tree = sqlglot.parse_one(sql, dialect=_Reading, error_level=ErrorLevel.IMMEDIATE)
+    tree = sqlglot.parse_one(sql, dialect=Reading, error_level=ErrorLevel.IMMEDIATE)
     tree = tree.transform(_called, copy=False)
     assert isinstance(tree, exp.Expression)
     return tree
