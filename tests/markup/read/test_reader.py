@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from relquery.errors import MarkupError
 from relquery.markup.read import reader
@@ -23,6 +27,22 @@ def test_elements_and_texts_know_where_they_are() -> None:
     )
 
 
+@given(st.text(st.sampled_from("ab <&!/='-\n"), min_size=1))
+def test_what_begins_no_tag_and_no_entity_is_text(text: str) -> None:
+    document = f"<a b='&lt;'>{text}<c/>&amp;{text}</a>"
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        root = read(document)
+    words = [child for child in root.children if isinstance(child, Words)]
+    assert [each.text for each in words] == [text, f"&{text}"]
+    assert root.attributes == {"b": "<"}
+    assert len(told) == (1 if "<" in text or "&" in text else 0)
+    if told:
+        before = min(text.find(sign) for sign in "<&" if sign in text)
+        line = text[:before].count("\n") + 1
+        assert f"is read as text (line {line}," in str(told[0].message)
+
+
 BOMB = """<!DOCTYPE a [<!ENTITY b "ha"><!ENTITY c "&b;&b;&b;&b;">]>
 <a>&c;</a>"""
 
@@ -34,7 +54,7 @@ BOMB = """<!DOCTYPE a [<!ENTITY b "ha"><!ENTITY c "&b;&b;&b;&b;">]>
         ("<!DOCTYPE a SYSTEM 'file:///etc/passwd'><a/>", "document type", 1, 1),
         ("<a>&b;</a>", "undefined entity", 1, 4),
         ("<a>\n  <b>\n</a>", "mismatched tag", 3, 3),
-        ("<a>1 < 2</a>", "Write &lt;", 1, 7),
+        ("<a>1 < \x01</a>", "invalid token", 1, 7),
         ("", "no element found", 1, 1),
         ("<a/><b/>", "junk after", 1, 5),
         ("<a>" * (MOST_LEVELS + 1), f"more than {MOST_LEVELS} levels", 1, 3 * MOST_LEVELS + 1),

@@ -1,32 +1,52 @@
-"""Schemas that others wrote load, or are refused with a reason that a person can act on."""
+"""Schemas that others wrote load, some with a warning of how they are read."""
 
 from __future__ import annotations
 
+import re
+import warnings
+
 import pytest
 
-from relquery.errors import MarkupError
+from relquery.errors import MarkupError, PromptWarning
 from relquery.markup.read.imports import MarkupPrompt
+from relquery.markup.read.parts import Text
 from relquery.markup.read.schema import Schema
 from tests.data import data_path
 
 pytestmark = pytest.mark.data
-REFUSED = {
-    "code_generation_game.xml": r"Write &lt; for <.*line 167, column 20",
-    "schema_long_task_1.xml": r"<system> is inside a module. Put the module inside.*line 26",
-    "schema_code_generation.xml": r"<system> is inside a module. Put the module inside.*line 26",
-    "prompt_mbti.xml": "begins with <schema name=",
+TOLD = {
+    "code_generation_game.xml": r"bare < is read as text \(line 167.*Write &lt; for <",
+    "schema_long_task_1.xml": r"<system> is inside a module \(line 26\).*Put the module inside",
+    "schema_code_generation.xml": r"<system> is inside a module \(line 26\).*Put the module inside",
 }
 
 
-def test_schemas_load_or_are_refused_with_a_reason() -> None:
-    files = sorted(data_path("pml").rglob("*.xml"))
-    assert len(files) > len(REFUSED)
+def test_schemas_load_and_what_is_odd_in_them_is_told_of_once() -> None:
+    files = sorted(data_path("pml").rglob("schema_*.xml")) + sorted(
+        data_path("pml/examples").iterdir()
+    )
+    assert len(files) > len(TOLD)
     for file in files:
-        if file.name in REFUSED:
-            with pytest.raises(MarkupError, match=REFUSED[file.name]):
-                Schema.load(file)
-        else:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
             assert Schema.load(file).name
+        (*said,) = [str(each.message) for each in told]
+        assert len(said) == (file.name in TOLD)
+        assert all(re.search(TOLD[file.name], each) for each in said)
+    with pytest.raises(MarkupError, match="begins with <schema name="):
+        Schema.load(data_path("pml/benchmark/schema/test/prompt_mbti.xml"))
+
+
+def test_raw_code_and_a_message_in_a_module_are_all_there() -> None:
+    code = data_path("pml/examples/code_generation_game.xml")
+    with pytest.warns(PromptWarning):
+        schema = Schema.load(code)
+    texts = {path[-1]: module for path, module in schema.modules()}
+    said = "".join(part.content for part in texts["map.py"].parts if isinstance(part, Text))
+    assert "return (0 <= position[0] < self.grid_size and" in said
+    with pytest.warns(PromptWarning):
+        schema = Schema.load(data_path("pml/benchmark/schema/test/schema_code_generation.xml"))
+    assert ("preface", "system2") in dict(schema.modules())
 
 
 def test_a_prompt_that_others_wrote_fits_its_schema() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from relquery.errors import MarkupError, did_you_mean, unknown
+from relquery.errors import MarkupError, PromptWarning, did_you_mean, unknown, warn
 from relquery.markup.read.files import find, read_text
 from relquery.markup.read.parts import Message, Module, Parameter, Part, Text, Union, named
 from relquery.markup.read.reader import Element, Words, read
@@ -59,6 +59,7 @@ class _Definition:
 
     def __init__(self, text: str, folder: Path | None) -> None:
         self._text, self._folder = text, folder
+        self._has_told = False
 
     def schema(self) -> tuple[str, tuple[Part, ...]]:
         root = read(self._text)
@@ -94,15 +95,24 @@ class _Definition:
                     if inside.message:
                         raise self._error(f"<{tag}> is inside another message.", child)
                     if inside.module:
-                        raise self._error(
-                            f"<{tag}> is inside a module. Put the module inside <{tag}>, since "
-                            "the chat template writes its marks around the whole message.",
-                            child,
-                        )
+                        self._note_message(tag, child)
+                        yield from self._parts(child, inside)
+                        continue
                     parts = self._parts(child, replace(inside, message=True))
                     yield Message(ROLES[tag], parts, child.place)
                 case tag:
                     raise self._error(f"<{tag}> must not be inside <{element.tag}>.", child)
+
+    def _note_message(self, tag: str, element: Element) -> None:
+        """Say once that a message in a module has no marks of its own."""
+        if not self._has_told:
+            self._has_told = True
+            warn(
+                f"<{tag}> is inside a module (line {element.place.line}), so its text is the "
+                f"module's, without the marks of a message. Put the module inside <{tag}>, since "
+                "the chat template writes them around whole messages.",
+                PromptWarning,
+            )
 
     def _module(self, element: Element, inside: _Inside) -> Module:
         exact = self._is_exact(element, default=inside.exact)

@@ -1,19 +1,29 @@
 """Reads XML into elements that know where they are, and nothing that could harm the reader.
 
-Documents cannot define entities or load anything, and are limited in size and depth.
+Documents cannot define entities or load anything, and are limited in size and depth. A `<` that
+begins no tag, and a `&` that begins no entity, are text, as code is often put in as it is.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from xml.parsers import expat
 
-from relquery.errors import MarkupError
+from relquery.errors import MarkupError, PromptWarning, warn
 from relquery.unicode import valid
 
 MOST_BYTES = 16 * 2**20
 MOST_LEVELS = 200
+_LESS, _AND = "\ufdd0", "\ufdd1"  # characters that no text has, for those that are text
+_AS_WRITTEN = str.maketrans({_LESS: "<", _AND: "&"})
+_ATTRIBUTE = r"""\s+[\w:.-]+\s*=\s*(?:"[^"<]*"|'[^'<]*')"""
+_TAG = re.compile(
+    rf"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|<!DOCTYPE|</?[^\W\d][\w:.-]*(?:{_ATTRIBUTE})*\s*/?>"
+    r"|&(?:#\d+|#x[\da-fA-F]+|\w+);|(?P<less><)|(?P<and>&)",
+    re.DOTALL,
+)
 
 
 class Place(NamedTuple):
@@ -78,7 +88,31 @@ def read(text: str) -> Element:
             f"The document has {len(content):,} bytes; it must have at most {MOST_BYTES:,}. "
             "Split it into several schemas, or load long texts with src=."
         )
-    return _Reader(text).read(content)
+    try:
+        return _Reader(text).read(content)
+    except MarkupError as error:
+        bare, first = _TAG.sub(_text, text), next(filter(_is_text, _TAG.finditer(text)), None)
+        if first is None:
+            raise
+        try:
+            root = _Reader(bare).read(bare.encode())
+        except MarkupError:
+            raise error from None
+        line = text.count("\n", 0, first.start()) + 1
+        warn(
+            f"A bare {first[0]} is read as text (line {line}, and maybe further ones). Write &lt; "
+            "for <, and &amp; for &; code may stand in <![CDATA[ ... ]]>.",
+            PromptWarning,
+        )
+        return root
+
+
+def _is_text(match: re.Match[str]) -> bool:
+    return match.lastgroup is not None
+
+
+def _text(match: re.Match[str]) -> str:
+    return {"less": _LESS, "and": _AND}.get(match.lastgroup or "", match[0])
 
 
 class _Reader:
@@ -100,13 +134,8 @@ class _Reader:
             self._parser.Parse(content, True)
         except expat.ExpatError as error:
             why = expat.ErrorString(error.code)
-            hint = (
-                " Write &lt; for <, and &amp; for &; code may stand in <![CDATA[ ... ]]>."
-                if why == expat.errors.XML_ERROR_INVALID_TOKEN
-                else ""
-            )
             place = Place(error.lineno, error.offset + 1)
-            raise self.error(f"This is not well-formed XML: {why}.{hint}", place) from None
+            raise self.error(f"This is not well-formed XML: {why}.", place) from None
         assert self._root is not None, "a well-formed document has a root"
         return self._root
 
@@ -122,6 +151,7 @@ class _Reader:
             raise self.error(f"Tags are nested more than {MOST_LEVELS} levels deep.", self._place)
         if self._path:
             self._path[-1].end_words()
+        attributes = {name: value.translate(_AS_WRITTEN) for name, value in attributes.items()}
         self._path.append(_Open(tag, attributes, self._place))
 
     def _end(self, tag: str) -> None:
@@ -138,7 +168,7 @@ class _Reader:
         inside = self._path[-1]
         if not inside.words:
             inside.words_at = self._place
-        inside.words.append(text)
+        inside.words.append(text.translate(_AS_WRITTEN))
 
     def _refuse_doctype(self, *declared: Any) -> None:
         before = self._text[: self._text.find("<!DOCTYPE")].split("\n")  # expat tells its end
