@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ import pytest
 from relquery.connection import Connection, connect
 from relquery.errors import TableError
 from tests.cases import values
-from tests.sql.conftest import asked_of, upper_or_length
+from tests.sql.conftest import asked_of, opened, upper_or_length
 from tests.sql.fakes import FakeBackend
 
 ROWS = {"id": [1, 2, 3], "my text": ["a", None, 'q"🎉']}
@@ -114,6 +116,43 @@ def test_registering_a_name_again_replaces_the_table(con: Connection, tmp_path: 
     con.register("t", ROWS)
     con.register("t", {"other": [7]})
     assert con.sql("SELECT * FROM t").fetchall() == [(7,)]
+
+
+def test_every_kind_of_table_replaces_every_kind(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x\n1\n")
+    (tmp_path / "bad.duckdb").write_bytes(b"no database" * 999)
+    for name in ("p", "q"):
+        with duckdb.connect(str(tmp_path / f"{name}.duckdb")) as file:
+            file.execute(
+                f"CREATE TABLE of_{name} AS SELECT '{name}' AS z; CREATE TABLE t AS FROM of_{name}"
+            )
+    kinds = {
+        "x": tmp_path / "a.csv",
+        "f": pd.DataFrame({"f": [1]}),
+        "d": {"d": [1]},
+        "p": tmp_path / "p.duckdb",
+        "q": tmp_path / "q.duckdb",
+    }
+    for one, other in itertools.product(kinds, kinds):
+        with closing(opened(setup="CREATE TABLE kept AS SELECT 1 AS k")) as con:
+            for kind in (one, other, other):
+                con.register("t", kinds[kind])
+                tables = con.tables()
+                files = {f"of_{kind}", f"t.of_{kind}", "t.t"} if kind in "pq" else set()
+                assert tables.keys() == {"kept", "t", *files}
+                assert tables["t"] == ["z" if kind in "pq" else kind]
+            with pytest.raises(TableError):
+                con.register("t", tmp_path / "bad.duckdb")
+            assert con.tables() == tables, "what cannot be read replaces nothing"
+
+
+def test_a_temporary_table_is_not_replaced(con: Connection, tmp_path: Path) -> None:
+    con.sql("CREATE TEMP TABLE mine AS SELECT 1 AS a")
+    (tmp_path / "a.csv").write_text("x\n1\n")
+    for data in ({"b": [1]}, tmp_path / "a.csv"):
+        with pytest.raises(TableError, match=r"temporary table 'mine'\. Drop it first"):
+            con.register("mine", data)
+    assert con.sql("FROM mine").fetchall() == [(1,)]
 
 
 def test_reserved_words_and_quotes_are_names(con: Connection) -> None:

@@ -56,6 +56,8 @@ def register(database: Database, name: str, data: object, *, called: str = "") -
             _register_path(database, name, Path(data), called or f"Table '{name}'")
         else:
             table = to_arrow(called or f"Table '{name}'", data)
+            _check_name(database, name)
+            _forget(database, name)
             database.register(name, table.rename_columns(distinct_names(table.column_names)))
 
 
@@ -87,8 +89,10 @@ def _register_path(database: Database, name: str, path: Path, called: str) -> No
             _check_csv(database, path)
         except RelqueryError as error:
             raise TableError(f"{called}: {error}") from error
+    _check_name(database, name)
     view = f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS SELECT * FROM {read}"
     _define(database, view, path, called)
+    _detach(database, name)
 
 
 def csv_reader(path: Path, *options: str) -> str:
@@ -176,9 +180,57 @@ def _define(database: Database, sql: str, path: Path, called: str) -> None:
         raise TableError(f"{called}: {path} cannot be read: {error}") from error
 
 
+def _check_name(database: Database, name: str) -> None:
+    """Raises TableError for a temporary table of this name, which only its maker may drop."""
+    tables = database.fetch(
+        "SELECT 1 FROM duckdb_tables() WHERE temporary AND NOT internal "
+        f"AND lower(table_name) = lower({text(name)})"
+    )
+    if tables.num_rows:
+        raise TableError(
+            f"There is a temporary table '{name}'. Drop it first (DROP TABLE {quoted(name)}), or "
+            "register under another name."
+        )
+
+
+def _forget(database: Database, name: str) -> None:
+    """Take back what was registered under a name, or is a temporary view."""
+    _detach(database, name)
+    _forget_view(database, name)
+
+
+def _forget_view(database: Database, name: str) -> None:
+    database.unregister(name)
+    views = database.fetch(
+        "SELECT view_name FROM duckdb_views() WHERE temporary AND NOT internal "
+        f"AND lower(view_name) = lower({text(name)})"
+    )
+    if views.num_rows:
+        database.execute(f"DROP VIEW temp.main.{quoted(name)}")
+
+
+def _detach(database: Database, name: str) -> Path | None:
+    """Take back a database file that was registered, and give its path."""
+    path, views = database.attached.pop(name.lower(), (None, []))
+    if path is not None:
+        for view in views:
+            if view.lower() != name.lower():
+                database.execute(f"DROP VIEW IF EXISTS temp.main.{quoted(view)}")
+        database.execute(f"DETACH {quoted(name)}")
+    return path
+
+
 def _attach(database: Database, name: str, path: Path, called: str) -> None:
-    known = {table.lower() for table in database.tables()}
-    _define(database, f"ATTACH {text(path)} AS {quoted(name)} (READ_ONLY)", path, called)
+    before = _detach(database, name)
+    try:
+        _define(database, f"ATTACH {text(path)} AS {quoted(name)} (READ_ONLY)", path, called)
+    except TableError:
+        if before is not None:
+            _attach(database, name, before, called)
+        raise
+    _forget_view(database, name)
+    known = {table.lower() for table in database.tables() if "." not in table}
+    views: list[str] = []
     tables = database.fetch(
         "SELECT DISTINCT schema_name, table_name FROM duckdb_columns() "
         f"WHERE database_name = {text(name)} AND NOT internal ORDER BY ALL"
@@ -189,6 +241,8 @@ def _attach(database: Database, name: str, path: Path, called: str) -> None:
         path_in_file = ".".join(map(quoted, (name, row["schema_name"], row["table_name"])))
         view = quoted(row["table_name"])
         database.execute(f"CREATE OR REPLACE TEMP VIEW {view} AS SELECT * FROM {path_in_file}")
+        views.append(row["table_name"])
+    database.attached[name.lower()] = path, views
 
 
 def to_arrow(called: str, data: object) -> pa.Table:

@@ -54,7 +54,8 @@ class Database:
     is_ours: whether it was opened here. kept: what DuckDB cannot keep. functions: those in Python.
         bound: values of parameters by lower-case name, for texts that are described as the user
         wrote them. preparations: of functions, which may not read tables while a statement runs.
-        most: that is read at once. catalogue: which functions there are.
+        most: that is read at once. catalogue: which functions there are. attached: of database
+        files that were registered, the path and the views of their tables, by lower-case name.
     """
 
     connection: Any
@@ -66,6 +67,9 @@ class Database:
     preparations: list[Preparation] = field(default_factory=list, repr=False, compare=False)
     most: Most | None = None
     catalogue: Catalogue = field(default_factory=Catalogue, repr=False, compare=False)
+    attached: dict[str, tuple[Path, list[str]]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @classmethod
     def open(cls, source: str | Path | duckdb.DuckDBPyConnection = ":memory:") -> Database:
