@@ -78,6 +78,8 @@ def test_a_server_that_is_not_there_is_said_at_once(url: str) -> None:
 def test_wrong_options_are_refused(server: ChatServer) -> None:
     for name, options, said in (
         ("demo", {"model": "demo"}, "Give one of them"),
+        ("demo", {"budget": "1USD"}, "budget is an option of models that a server answers for"),
+        ("demo", {"rpm": 9, "tpm": 9}, "rpm and tpm are options .* Leave them out"),
         (None, {}, "Give a model name"),
         (server.url, {"max_concurency": 2}, "Did you mean 'max_concurrency'"),
         (server.url, {"relqueries": "sglang"}, "relqueries is 'sglang'"),

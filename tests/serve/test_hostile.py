@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import socket
@@ -264,6 +265,11 @@ def test_a_body_that_is_not_json_or_not_sent_as_json_is_told_as_that(hostile: Ru
     url = f"{hostile.url}/v1/chat/completions"
     broken = post(hostile, "/v1/chat/completions", b'{"model": "demo", "messages": [{]}')
     assert "The body is not JSON" in broken.json()["error"]["message"]
+    packed = gzip.compress(json.dumps(CHAT).encode())
+    headers = {"content-type": "application/json", "content-encoding": "gzip"}
+    answer = httpx.post(url, content=packed, headers=headers)
+    assert answer.status_code == 415
+    assert "Send it as it is, without the header" in answer.json()["error"]["message"]
     plain = httpx.post(url, content=json.dumps(CHAT), headers={"content-type": "text/plain"})
     for answer in (plain, httpx.post(url, data={"model": "demo"})):
         assert answer.status_code == 400

@@ -285,6 +285,17 @@ def test_a_directory_is_said_to_be_one(con: Connection, tmp_path: Path) -> None:
             con.register("t", tmp_path / name)
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.csv.gz", "a.json", "a.jsonl"])
+@pytest.mark.parametrize("content", [b"", b"\n \n", b"\xef\xbb\xbf"])
+def test_a_file_of_nothing_is_refused(
+    name: str, content: bytes, con: Connection, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    with pytest.raises(TableError, match=f"{name} is empty: it has no line of column names"):
+        con.register("t", path)
+
+
 def test_an_empty_name_or_path_is_refused(con: Connection) -> None:
     cases: list[tuple[Any, Any, str]] = [
         ("t", "", "the path is empty"),

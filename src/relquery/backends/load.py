@@ -40,6 +40,7 @@ def load(model: str, /, **options: Any) -> Backend:
     provider, _, name = model.partition(":")
     if provider in _PROVIDERS:
         return _load_provider(provider, name, options)
+    _check_not_of_provider(model, options)
     if provider == "vllm":
         from relquery.backends.in_process import InProcessBackend
 
@@ -120,6 +121,20 @@ def _load_address(url: str, options: dict[str, Any]) -> Backend:
     _check_options(options, ["model", *known], "a server")
     others = {name: value for name, value in options.items() if name != "model"}
     return at_address(options.get("model"), ProviderConfig(base_url=url, **others))
+
+
+def _check_not_of_provider(model: str, options: dict[str, Any]) -> None:
+    """Raises ConfigError for what only calls to a server have: what they cost, for example."""
+    from relquery.backends.provider.config import ProviderConfig
+
+    known = {field.name for field in fields(ProviderConfig)}
+    if found := [option for option in options if option in known]:
+        are = "are options" if len(found) > 1 else "is an option"
+        raise ConfigError(
+            f"{' and '.join(found)} {are} of models that a server answers for; '{model}' runs on "
+            f"this machine. Leave {'them' if len(found) > 1 else 'it'} out, or ask a provider, "
+            "e.g. openai:gpt-5-mini."
+        )
 
 
 def _check_options(options: dict[str, Any], known: list[str], of: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from types import MappingProxyType
 
-from relquery.errors import ConfigError, unknown
+from relquery.errors import ConfigError, did_you_mean, unknown
 from relquery.prices.files import parse
 from relquery.prices.own import own_prices
 from relquery.prices.price import Price
@@ -62,8 +62,8 @@ def known_price(model: str) -> Price | None:
 def no_price(model: str) -> str:
     """What to say where a model's price is needed and not known. model: its name alone."""
     return (
-        f"No price is known for '{model}'. Known prices: {', '.join(all_prices())}. `relquery "
-        "prices --update FILE` adds yours."
+        f"No price is known for '{model}'.{did_you_mean(model, all_prices(), 0.75)} Known prices: "
+        f"{', '.join(all_prices())}. `relquery prices --update FILE` adds yours."
     )
 
 

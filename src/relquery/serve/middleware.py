@@ -80,6 +80,8 @@ class Front:
         for name, value in headers:
             if name == b"content-length" and value.isdigit() and int(value) > most:
                 raise _too_large(most)
+            if name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
+                raise _encoded(value)
         if scope["method"] == "POST" and "asker" in state:
             self._admit(state["asker"])
 
@@ -211,6 +213,15 @@ def _too_slow(seconds: float) -> HttpError:
         f"The request's body has not come in {seconds:g} seconds. Send it in parts.",
         "too_slow",
         headers={"connection": "close"},
+    )
+
+
+def _encoded(value: bytes) -> HttpError:
+    return HttpError(
+        415,
+        f"The body is encoded ({value.decode('latin-1')}), and this server reads plain bodies. "
+        "Send it as it is, without the header Content-Encoding.",
+        "unsupported_encoding",
     )
 
 

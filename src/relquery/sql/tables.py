@@ -82,6 +82,10 @@ def _register_path(database: Database, name: str, path: Path, called: str) -> No
         raise TableError(
             f"{called}: the format of '{path.name}' is unknown. Expected extensions: {known}."
         )
+    if _READERS[ending] != "read_parquet" and _is_empty(path):
+        raise TableError(
+            f"{called}: {path} is empty: it has no line of column names and no rows. Write it anew."
+        )
     read = f"{_READERS[ending]}({text(path)})"
     if _READERS[ending] == "read_csv":
         read = csv_reader(path)
@@ -93,6 +97,13 @@ def _register_path(database: Database, name: str, path: Path, called: str) -> No
     view = f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS SELECT * FROM {read}"
     _define(database, view, path, called)
     _detach(database, name)
+
+
+def _is_empty(path: Path) -> bool:
+    try:
+        return not _head(path).strip()
+    except (OSError, pa.ArrowException):  # DuckDB will say what is wrong with it
+        return False
 
 
 def csv_reader(path: Path, *options: str) -> str:

@@ -217,6 +217,14 @@ def test_what_all_would_meet_stops_the_query(serve: Serve, reply: Reply, message
     assert len(server.asked) <= 10
 
 
+def test_a_slip_in_a_models_name_is_told_with_the_name_that_was_meant(serve: Serve) -> None:
+    server = serve(lambda body: failure(404, "no such model"))
+    for name, hint in (("gpt-5-mimi", r" Did you mean 'gpt-5-mini'\?"), ("my-own", "")):
+        asked = ProviderBackend(name, ProviderConfig(base_url=server.url, api_key="k"))
+        with pytest.raises(ModelError, match=rf"no such model\.{hint} Check the model's name"):
+            ask(asked, ["x"])
+
+
 def test_a_server_that_is_not_there_stops_the_query() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from relquery.backends.provider.form.trouble import TroubleError
+from relquery.errors import did_you_mean
+from relquery.prices.table import all_prices
 
 # Of a prompt itself, however many others fail by it too.
 _OF_PROMPT = re.compile(
@@ -14,6 +16,7 @@ _OF_PROMPT = re.compile(
     r"|content.?(filter|policy|management)|safety|moderation|flagged|usage.polic|invalid_prompt",
     re.IGNORECASE,
 )
+_ALIKE = 0.75  # of names of models: others differ in more than a slip
 _OF_SERVER = (429, 502, 503, 529)
 _TO_LEAVE_OUT = ("temperature", "top_p", "top_k", "seed", "stop")
 # What differs between failures that are alike: ids, rows, moments; texts that are quoted.
@@ -74,9 +77,14 @@ def not_reached(trouble: TroubleError, url: object) -> str:
 def not_served(url: object, model: str, said: str) -> str:
     """Of a model that the server does not know, or not under this address."""
     return (
-        f"{url} does not serve the model '{model}'. {said} Check the model's name, whether the "
-        "key may use it, and base_url, which usually ends in /v1."
+        f"{url} does not serve the model '{model}'. {said}{_nearest(model)} Check the model's "
+        "name, whether the key may use it, and base_url, which usually ends in /v1."
     )
+
+
+def _nearest(model: str) -> str:
+    known = all_prices()
+    return "" if model in known else did_you_mean(model, known, _ALIKE)
 
 
 def _remedy(trouble: TroubleError) -> str:
