@@ -80,6 +80,15 @@ def test_a_repeated_prompt_is_read_from_the_cache(client: openai.OpenAI) -> None
     assert again.usage.prompt_tokens_details.cached_tokens > 100
 
 
+def test_choices_share_a_prompt_whose_tokens_count_once(client: openai.OpenAI) -> None:
+    text = REVIEW * 9 + "Is it?"
+    ask(client, text, max_tokens=1)
+    one, three = (ask(client, text, n=n, seed=1, max_tokens=1).usage for n in (1, 3))
+    assert three.prompt_tokens == one.prompt_tokens
+    cached = [each.prompt_tokens_details.cached_tokens for each in (one, three)]
+    assert 100 < cached[0] == cached[1] < one.prompt_tokens
+
+
 def test_a_stream_ends_with_its_usage(client: openai.OpenAI) -> None:
     given: Any = {"temperature": 0, "stream": True, "stream_options": {"include_usage": True}}
     *events, last = ask(client, **given)

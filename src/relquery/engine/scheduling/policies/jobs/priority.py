@@ -72,9 +72,8 @@ class Priorities(Generic[E]):
     estimated again whenever one of its requests has been worked on or has ended. While the relQuery
     only waits, the last estimate is kept (paper 003, eq. 12). moved: it is also kept until such a
     share of the relQuery's requests has begun or ended; 0 for no such wait. remaining: by which
-    deadlines are weighed; None if they are not. shared: charge a relQuery, by `remaining`, only its
-    part of the fixed seconds of decode steps, because all that run decode in the same steps. All
-    are charged alike, whenever they came; and those that wait are estimated again from time to
+    deadlines are weighed; None if they are not. If it is `shared`, it is the estimate, too. Then
+    all are charged alike, whenever they came, and those that wait are estimated again from time to
     time, as what is cached by now serves them, too.
     """
 
@@ -87,7 +86,6 @@ class Priorities(Generic[E]):
         fixed: bool = False,
         moved: float = 0.0,
         remaining: Remaining | None = None,
-        shared: bool = False,
     ) -> None:
         self.estimate, self._fixed, self._moved = estimate, fixed, moved
         self._starvation, self._aging = fairness.starvation, fairness.aging
@@ -104,7 +102,7 @@ class Priorities(Generic[E]):
         self._remaining = remaining
         is_bounded = remaining is not None and fairness.tail is not None
         self._tail = Tail(fairness.tail or 0.0) if is_bounded else None
-        self._shared = remaining if shared else None
+        self._shared = remaining if remaining is not None and remaining.shared else None
         self._running = 1.0  # relQueries that decode at once, of late
         self._share = 0.0 if self._shared is None else self._shared.step_seconds
         self._have_come = False  # or begun, since the last step

@@ -34,11 +34,15 @@ class Remaining:
     they waited: each with a prompt of mean length, of which as much is uncached as of those that
     have come, and with an answer of the maximum length. sample: number of requests from which the
     uncached share of its prompts is estimated (eq. 11). seed: for drawing them; the draw depends
-    only on the seed and how many wait, so equal relQueries are estimated alike.
+    only on the seed and how many wait, so equal relQueries are estimated alike. shared: whether
+    `Priorities` charges only a part of the fixed seconds of decode steps, because all running
+    relQueries decode in the same steps.
     """
 
-    def __init__(self, cost: LinearCost, sample: int = 10, seed: int = 0) -> None:
-        self._cost, self._sample, self._seed = cost, sample, seed
+    def __init__(
+        self, cost: LinearCost, sample: int = 10, seed: int = 0, *, shared: bool = False
+    ) -> None:
+        self._cost, self._sample, self._seed, self.shared = cost, sample, seed, shared
         self._own = replace(cost, decode_intercept=0.0)
         self._ratios: WeakKeyDictionary[RelQuery, _Known]
         self._ratios = WeakKeyDictionary()

@@ -62,10 +62,8 @@ class Shortest:
         return draft.plan(), priorities
 
     def _begin(self, state: State) -> Priorities[Remaining]:
-        remaining = self.remaining or Remaining(self.cost, seed=self.seed)
-        return Priorities(
-            remaining, state.limits, self.fairness, moved=_MOVED, remaining=remaining, shared=True
-        )
+        remaining = self.remaining or Remaining(self.cost, seed=self.seed, shared=True)
+        return Priorities(remaining, state.limits, self.fairness, moved=_MOVED, remaining=remaining)
 
     def _pays(
         self,
