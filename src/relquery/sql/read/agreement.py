@@ -27,6 +27,7 @@ _LEFT_OUT = (
     *("syntax_type", "is_implicit"),  # of lambdas, and of joins
 )
 _BEGIN = (TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.VALUES)
+_OF_IF = 3  # arguments
 _BESIDE = 8
 """Beginnings of a query that are tried, in a statement that is more than one."""
 _WORDS = {
@@ -37,6 +38,7 @@ _WORDS = {
     "localtime": "current_localtime",
     "localtimestamp": "current_localtimestamp",
     "session_user": "session_user",
+    "current_user": "current_user",
 }
 """Words that are calls without parentheses."""
 _NAMES = {
@@ -47,9 +49,17 @@ _NAMES = {
     "date_add": "+",
     "today": "current_date",
     "json_extract_string": "->>",
+    "json_extract_path_text": "->>",
+    "json_extract_path": "json_extract",
+    "array_append": "list_append",
+    "array_prepend": "list_prepend",
+    "list_has_any": "&&",
 }
 """Functions with two names, of which DuckDB's catalogue does not say so."""
+_PARTS = {"dow": "dayofweek", "weekday": "dayofweek", "doy": "dayofyear"}
 _OF_DATES = ("date_trunc", "date_part", "date_diff", "date_sub")
+_BARE = re.compile(r"""\."(\w+)\"""")
+"""A key in quotes that needs none."""
 _INTERVAL = re.compile(
     r"\s*(-?\d+)\s+(year|month|week|day|hour|minute|second|millisecond|microsecond)s?\s*",
     re.IGNORECASE,
@@ -139,7 +149,8 @@ def _same(node: Tree) -> Tree:
     if not isinstance(node, dict):
         return node
     found = {name: _same(value) for name, value in node.items() if name not in _LEFT_OUT}
-    rule = _RULES.get(str(found.get("type")))
+    kind = "FUNCTION" if found.get("class") == "WINDOW" else found.get("type")
+    rule = _RULES.get(str(kind))
     return found if rule is None else rule(found)
 
 
@@ -147,7 +158,11 @@ def _type(found: Tree) -> Tree:
     name = found["type_name"].upper()
     name = _types().get(name, name)
     found["type_name"] = name
-    return found | {"children": []} if name == "VARCHAR" else found  # its length means nothing
+    if name == "VARCHAR":  # its length means nothing
+        found["children"] = []
+    if name == "DECIMAL" and not found["children"]:
+        found["children"] = [_constant("INTEGER", digits) for digits in ("18", "3")]
+    return found
 
 
 def _column(found: Tree) -> Tree:
@@ -177,6 +192,11 @@ def _cast(found: Tree) -> Tree:
     return found if match is None else {"interval": match[1], "unit": match[2].lower()}
 
 
+def _array(found: Tree) -> Tree:
+    """`ARRAY[1]` is `[1]`."""
+    return {"list": found["children"]}
+
+
 def _lambda(found: Tree) -> Tree:
     """`j -> 'a'` is `j -> '$.a'`."""
     return found | {"expr": _path(found["expr"])}
@@ -188,41 +208,92 @@ def _numeral(found: Tree) -> Tree:
     if literal.get("kind") not in ("INTEGER", "NUMERIC"):
         return found
     text = literal["text"].replace("_", "")
-    return found | {"literal": literal | {"text": f"0{text}" if text.startswith(".") else text}}
+    return found | {"literal": literal | {"text": re.sub(r"^(-?)\.", r"\g<1>0.", text)}}
 
 
 def _function(found: Tree) -> Tree:
     name = found["function_name"]
     name = found["function_name"] = _functions().get(name, _NAMES.get(name, name))
     given = [each["expression"] for each in found["arguments"]]
-    alias, new = {"alias": found["alias"]}, found
-    match name, given:
-        case _, [] if name in _WORDS.values():
-            new = {"call": name}
-        case "if", [condition, then, otherwise]:
-            checks = [{"when_expr": condition, "then_expr": then}]
-            new = {"class": "CASE", "type": "CASE_EXPR", **alias}
-            new |= {"case_checks": checks, "else_expr": otherwise}
-        case (("nvl" | "ifnull"), _):
-            new = {"class": "OPERATOR", "type": "OPERATOR_COALESCE", **alias, "children": given}
-        case (("range" | "generate_series"), [first, last]) if _text(first) == "0":
-            new = found | {"arguments": _arguments([last])}
-        case "json_extract", [document, path]:
-            new = {"class": "LAMBDA", "type": "LAMBDA", **alias}
-            new |= {"lhs": document, "expr": _path(path)}
-        case "->>", [document, path]:
-            new = found | {"arguments": _arguments([document, _path(path)])}
-        case _, [part, *rest] if name in _OF_DATES and (text := _text(part)) is not None:
-            new = found | {"arguments": _arguments([{"part": text.lower()}, *rest])}
-        case (
-            ("bool_or" | "bool_and"),
-            [{"type": "OPERATOR_CAST", "type_expr": to, "child": child}],
-        ):
-            if to.get("type_name") == "BOOLEAN":
-                new = found | {"arguments": _arguments([child])}
-        case _, [count] if name.startswith("to_") and (text := _number(count)) is not None:
-            new = {"interval": text, "unit": name.removeprefix("to_").removesuffix("s")}
-    return new
+    if not given and name in _WORDS.values():
+        return {"call": name}
+    rule = _CALLS.get(name)
+    if rule is not None:
+        return rule(found, given)
+    if name.startswith("to_") and len(given) == 1 and (text := _number(given[0])) is not None:
+        return {"interval": text, "unit": name.removeprefix("to_").removesuffix("s")}
+    return found
+
+
+def _list(found: Tree, given: list[Tree]) -> Tree:
+    del found
+    return {"list": given}
+
+
+def _plus(found: Tree, given: list[Tree]) -> Tree:
+    """`+a` is `a`."""
+    return given[0] | {"alias": found["alias"]} if len(given) == 1 else found
+
+
+def _joined(found: Tree, given: list[Tree]) -> Tree:
+    """`string_agg(a)` is `string_agg(a, ',')`."""
+    return found | _arguments([*given, *[_constant("STRING", ",")] * (len(given) == 1)])
+
+
+def _if(found: Tree, given: list[Tree]) -> Tree:
+    if len(given) != _OF_IF:
+        return found
+    condition, then, otherwise = given
+    checks = [{"when_expr": condition, "then_expr": then}]
+    new = {"class": "CASE", "type": "CASE_EXPR", "alias": found["alias"]}
+    return new | {"case_checks": checks, "else_expr": otherwise}
+
+
+def _coalesced(found: Tree, given: list[Tree]) -> Tree:
+    new = {"class": "OPERATOR", "type": "OPERATOR_COALESCE", "alias": found["alias"]}
+    return new | {"children": given}
+
+
+def _from_zero(found: Tree, given: list[Tree]) -> Tree:
+    """`range(0, 9)` is `range(9)`."""
+    is_from_zero = len(given) == 2 and _text(given[0]) == "0"
+    return found | _arguments(given[1:]) if is_from_zero else found
+
+
+def _extracted(found: Tree, given: list[Tree]) -> Tree:
+    """`json_extract(j, p)` is `j -> p`."""
+    if len(given) != 2:
+        return found
+    new = {"class": "LAMBDA", "type": "LAMBDA", "alias": found["alias"]}
+    return new | {"lhs": given[0], "expr": _path(given[1])}
+
+
+def _extracted_text(found: Tree, given: list[Tree]) -> Tree:
+    return found | _arguments([given[0], *map(_path, given[1:])]) if given else found
+
+
+def _of_date(found: Tree, given: list[Tree]) -> Tree:
+    """`date_trunc('MONTH', d)` is `date_trunc('month', d)`."""
+    text = _text(given[0]) if given else None
+    if text is None:
+        return found
+    return found | _arguments([{"part": _PARTS.get(text.lower(), text.lower())}, *given[1:]])
+
+
+def _any_boolean(found: Tree, given: list[Tree]) -> Tree:
+    """`bool_or(a::BOOLEAN)` is `bool_or(a)`."""
+    match given:
+        case [{"type": "OPERATOR_CAST", "type_expr": {"type_name": "BOOLEAN"}, "child": child}]:
+            return found | _arguments([child])
+    return found
+
+
+def _quantile(found: Tree, given: list[Tree]) -> Tree:
+    """`percentile_cont(p) WITHIN GROUP (ORDER BY a)` is `quantile_cont(a, p ORDER BY a)`."""
+    match given, found.get("order_bys"):
+        case [_], {"orders": [{"expression": value}]}:
+            return found | _arguments([value, *given])
+    return found
 
 
 def _number(count: Tree) -> str | None:
@@ -235,16 +306,19 @@ def _number(count: Tree) -> str | None:
                 count = child
             case _:
                 text = _text(count)
-                return text if text is not None and re.fullmatch(r"-?\d+", text) else None
+                return text if text is not None and re.fullmatch(r"-?\d+(\.\d+)?", text) else None
     return None
 
 
 def _path(path: Tree) -> Tree:
     text = _text(path)
-    if text is None or not re.fullmatch(r"\w+", text):
+    if text is None or not text or '"' in text.lstrip("$"):
+        return path if text is None else _constant("STRING", _BARE.sub(r".\1", text))
+    if path["literal"]["kind"] == "INTEGER":
+        return _constant("STRING", f"$[{text}]")
+    if text[0] in "$/":
         return path
-    is_index = path["literal"]["kind"] == "INTEGER"
-    return _constant("STRING", f"$[{text}]" if is_index else f"$.{text}")
+    return _constant("STRING", f"$.{text}" if re.fullmatch(r"\w+", text) else f'$."{text}"')
 
 
 def _text(node: Tree) -> str | None:
@@ -253,8 +327,8 @@ def _text(node: Tree) -> str | None:
     return str(node["literal"]["text"]) if is_constant and "text" in node["literal"] else None
 
 
-def _arguments(given: list[Tree]) -> list[Tree]:
-    return [{"name": "", "expression": each} for each in given]
+def _arguments(given: list[Tree]) -> Tree:
+    return {"arguments": [{"name": "", "expression": each} for each in given]}
 
 
 def _constant(kind: str, text: str) -> Tree:
@@ -267,6 +341,24 @@ def _not(negated: Tree) -> Tree:
     return kind | {"children": [negated | {"alias": ""}]}
 
 
+_CALLS: Mapping[str, Callable[[Tree, list[Tree]], Tree]] = {
+    "list_value": _list,
+    "+": _plus,
+    "string_agg": _joined,
+    "if": _if,
+    "nvl": _coalesced,
+    "ifnull": _coalesced,
+    "range": _from_zero,
+    "generate_series": _from_zero,
+    "json_extract": _extracted,
+    "->>": _extracted_text,
+    "json_keys": _extracted_text,
+    "bool_or": _any_boolean,
+    "bool_and": _any_boolean,
+    "quantile_cont": _quantile,
+    "quantile_disc": _quantile,
+    **dict.fromkeys(_OF_DATES, _of_date),
+}
 _RULES: Mapping[str, Callable[[Tree], Tree]] = {
     "FUNCTION": _function,
     "TYPE": _type,
@@ -276,5 +368,6 @@ _RULES: Mapping[str, Callable[[Tree], Tree]] = {
     "COMPARE_DISTINCT_FROM": _is_distinct,
     "OPERATOR_CAST": _cast,
     "LAMBDA": _lambda,
+    "ARRAY_CONSTRUCTOR": _array,
     "VALUE_CONSTANT": _numeral,
 }
