@@ -103,7 +103,8 @@ def test_each_call_is_told_of_before_its_answer_is_of_use() -> None:
     assert all(answer.prompt_tokens == 100 for _, answer in refused.told)
 
     async def no_longer(question: str) -> Said:
-        await asyncio.sleep(1.0 if question == "4" else 0.1 if int(question) < 9 else 100)
+        seconds = {"4": 1.0, "10": 2.5, "11": 2.6}
+        await asyncio.sleep(seconds.get(question, 0.1 if int(question) < 9 else 100))
         if question == "4":
             raise refusal(401)
         return says(question)
@@ -112,12 +113,13 @@ def test_each_call_is_told_of_before_its_answer_is_of_use() -> None:
     assert isinstance(stopped.error, ModelError)
     told = dict(stopped.told)
     assert len(told) == len(stopped.told) == len(stopped.wire.asked) - 1 == 15
-    assert {told[number].text for number in (0, 1, 2, 3, 5, 6, 7, 8)} <= set("01235678")
+    answered = {number: answer.text for number, answer in told.items() if answer.text}
+    assert answered == {number: str(number) for number in (0, 1, 2, 3, 5, 6, 7, 8, 10, 11)}
     open_ = [answer for answer in told.values() if answer.text is None]
     assert {answer.error for answer in open_} == {
         "The query was stopped before the answer came, which may be billed."
     }
-    assert len(open_) == 7
+    assert len(open_) == 5
 
 
 FAULTS: dict[str, Said | Sent | TroubleError] = {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import inf
 from random import Random
@@ -16,14 +18,17 @@ from relquery.backends.provider.form.reply import no_answer
 from relquery.backends.provider.form.trouble import TroubleError
 from relquery.backends.provider.sending.asking import Asking, Outcome, Without
 from relquery.backends.provider.sending.circuit import Circuit
-from relquery.backends.provider.sending.door import Door, Shared, now
+from relquery.backends.provider.sending.door import Door, Shared, Ticket, now
 from relquery.backends.provider.sending.headers import retry_after, utc
 from relquery.backends.provider.sending.retries import TOO_LONG, backoff
 from relquery.backends.provider.sending.trial import Trial
+from relquery.backends.provider.wires.wire import Sent
 from relquery.errors import RequestError
 from relquery.prompt import Answer, Prompt
 
 _STOPPED = "The query was stopped before the answer came, which may be billed."
+_LAST_SECONDS = 2.0
+"""For which answers that are under way, and so paid for, are waited for once a stage has failed."""
 
 
 @dataclass(slots=True)
@@ -31,7 +36,8 @@ class Row:
     """A prompt on its way. begun: how many calls were answered when it was. calls: sent for it.
 
     took: seconds of its replies. strayed: the first answer, if it was none of the labels.
-    is_under_way: whether a call for it is.
+    is_under_way: whether a call for it is. end: when it must have an answer. is_last: whether the
+    stage has failed while its call was under way.
     """
 
     index: int
@@ -44,6 +50,8 @@ class Row:
     strayed: Answer | None = None
     has_slot: bool = True
     is_under_way: bool = False
+    end: float = inf
+    is_last: bool = False
 
     @property
     def is_billed(self) -> bool:
@@ -74,6 +82,7 @@ class Dispatch:
     door: Door = field(init=False)
     _slots: asyncio.Semaphore = field(init=False)
     _end: float = inf
+    _has_failed: bool = False
 
     def __post_init__(self) -> None:
         circuit = Circuit(self.asking.wire.url, self.config.max_retries)
@@ -85,18 +94,31 @@ class Dispatch:
         if self.config.total_timeout is not None:
             self._end = now() + self.config.total_timeout
         async with asyncio.TaskGroup() as rows:
-            while True:
-                await self.trial.opened()
-                await self._slots.acquire()
-                if not self.trial.is_open:  # closed while all slots were taken
-                    self._slots.release()
-                    continue
-                begun = self.trial.begin()
-                if begun is None:
-                    self._slots.release()
-                    break
-                rows.create_task(self._serve(*begun))
+            with self._noting_failure():
+                await self._begin_all(rows)
         self.trial.over()
+
+    async def _begin_all(self, rows: asyncio.TaskGroup) -> None:
+        while True:
+            await self.trial.opened()
+            await self._slots.acquire()
+            if not self.trial.is_open:  # closed while all slots were taken
+                self._slots.release()
+                continue
+            begun = self.trial.begin()
+            if begun is None:
+                self._slots.release()
+                return
+            rows.create_task(self._serve(*begun))
+
+    @contextmanager
+    def _noting_failure(self) -> Iterator[None]:
+        """A block whose failure stops all others."""
+        try:
+            yield
+        except Exception:
+            self._has_failed = True
+            raise
 
     async def _serve(self, index: int, prompt: Prompt) -> None:
         """One prompt, which has a slot."""
@@ -107,18 +129,19 @@ class Dispatch:
             self._conclude(index, no_answer(str(error), 0), Failure("", str(error), "prompt"))
             return
         row = Row(index, messages, self.door.circuit.answered, self.asking.without)
-        try:
-            answer, failure = await self._in_time(row)
-        except asyncio.CancelledError:
-            if row.is_billed:
-                self.heard(index, row.with_costs(no_answer(_STOPPED, row.calls)))
-            raise
-        finally:
-            if row.has_slot:
-                self._slots.release()
-        if answer.error is not None:
-            self.shared.counting.failed()
-        self._conclude(index, row.with_costs(answer), failure)
+        with self._noting_failure():
+            try:
+                answer, failure = await self._in_time(row)
+            except asyncio.CancelledError:
+                if row.is_billed:
+                    self.heard(index, row.with_costs(no_answer(_STOPPED, row.calls)))
+                raise
+            finally:
+                if row.has_slot:
+                    self._slots.release()
+            if answer.error is not None:
+                self.shared.counting.failed()
+            self._conclude(index, row.with_costs(answer), failure)
 
     def _conclude(self, index: int, answer: Answer, failure: Failure | None) -> None:
         self.heard(index, answer)
@@ -126,7 +149,7 @@ class Dispatch:
 
     async def _in_time(self, row: Row) -> Outcome:
         deadline = inf if self.config.deadline is None else now() + self.config.deadline
-        end = min(deadline, self._end)
+        end = row.end = min(deadline, self._end)
         if now() < end:
             try:
                 async with asyncio.timeout_at(None if end == inf else end):
@@ -151,13 +174,15 @@ class Dispatch:
             try:
                 row.is_under_way = True
                 with self.door.under_way(ticket):
-                    sent = await self.asking.wire.send(ticket.body)
+                    sent = await self._sent(ticket, row)
                 row.is_under_way = False
             except TroubleError as trouble:
                 row.is_under_way = False
                 spared = self.asking.spared(trouble, ticket.without)
                 refused = spared != ticket.without
                 self.door.note(trouble, ticket, is_answer=not refused)
+                if row.is_last:
+                    raise asyncio.CancelledError from trouble
                 if refused:
                     row.without = spared
                     continue
@@ -173,11 +198,28 @@ class Dispatch:
                 self.asking.learn(ticket.without)
                 self.door.conclude(ticket, was_read=True)
                 row.took += now() - begun
-                if found.strays:
+                if found.strays and not row.is_last:
                     row.without |= {TOLD}
                     row.strayed = found.answer
                     continue
                 return replace(found.answer, took=row.took), found.failure
+
+    async def _sent(self, ticket: Ticket, row: Row) -> Sent:
+        """What a call brings, for a moment after the stage has failed, too."""
+        call = asyncio.ensure_future(self.asking.wire.send(ticket.body))
+        try:
+            return await asyncio.shield(call)
+        except asyncio.CancelledError:
+            try:
+                left = row.end - now()
+                if self._has_failed and left > 0:  # else nobody waits for it, or its time is over
+                    await asyncio.wait({call}, timeout=min(_LAST_SECONDS, left))
+            finally:
+                call.cancel()  # unless it has ended
+            if not call.done() or call.cancelled():
+                raise
+            row.is_last = True
+            return call.result()
 
     async def _pause(self, row: Row, seconds: float) -> None:
         """Wait without a slot."""
