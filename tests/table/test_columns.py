@@ -81,6 +81,7 @@ WRITTEN: list[tuple[Any, list[str | None]]] = [
         ["00:00:05", "26:03:04", "-00:00:01", None],
     ),
     (pa.array([1_500_000, 0], pa.duration("us")), ["00:00:01.5", "00:00:00"]),
+    (pa.array([5, 5], pa.duration("s")).dictionary_encode(), ["00:00:05", "00:00:05"]),
     (pa.array([1, -10], pa.duration("ns")), ["00:00:00.000000001", "-00:00:00.00000001"]),
     (BIG, [None if value is None else str(value) for value in BIG]),
 ]

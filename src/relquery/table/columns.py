@@ -210,7 +210,8 @@ def _encode_column(name: str, array: pa.Array | pa.ChunkedArray) -> tuple[Int32s
     try:
         encoded = _decoded(array).dictionary_encode(null_encoding="encode")
         chunks = encoded.chunks if isinstance(encoded, pa.ChunkedArray) else [encoded]
-        distinct = _texts(_dictionary(chunks, encoded.type), array.type)
+        kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+        distinct = _texts(_dictionary(chunks, encoded.type), kind)
     except pa.ArrowException as error:
         raise TableError(
             f"Column '{name}' of type {array.type} has no text form: {error}. Cast it to text."

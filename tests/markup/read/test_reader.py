@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relquery.errors import MarkupError
+from relquery.errors import MarkupError, PromptWarning
 from relquery.markup.read import reader
 from relquery.markup.read.reader import MOST_LEVELS, Element, Place, Words, read
 
@@ -41,6 +41,13 @@ def test_what_begins_no_tag_and_no_entity_is_text(text: str) -> None:
         before = min(text.find(sign) for sign in "<&" if sign in text)
         line = text[:before].count("\n") + 1
         assert f"is read as text (line {line}," in str(told[0].message)
+
+
+def test_a_bare_sign_in_an_attribute_is_the_attributes() -> None:
+    with pytest.warns(PromptWarning, match=r"A bare < is read as text \(line 2,"):
+        root = read("<a>\n<b c='x<y' d=\"1 & 2 &lt; 3\"/></a>")
+    (made,) = [child for child in root.children if isinstance(child, Element)]
+    assert made.attributes == {"c": "x<y", "d": "1 & 2 < 3"}
 
 
 BOMB = """<!DOCTYPE a [<!ENTITY b "ha"><!ENTITY c "&b;&b;&b;&b;">]>

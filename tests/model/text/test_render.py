@@ -62,9 +62,17 @@ READING = {  # what messages say
         "{% if loop.last and messages[0]['role'] == 'system' %}{{ messages[0]['content'] }}\n\n"
         "{% endif %}{{ m['content'] }}<|end|>{% endif %}{% endfor %}"
     ),
+    "cuts what is long": "{% for m in messages %}{{ m['content'][:9] }}<|end|>{% endfor %}",
     "skips the empty": (
-        "{% for m in messages %}{% if m['content'] %}<|{{ m['role'] }}|>{{ m['content'] }}"
-        "{% endif %}{% endfor %}"
+        "{% for m in messages %}{% if m['content'] | trim | length > 0 %}<|{{ m['role'] }}|>"
+        "{{ m['content'] }}{% endif %}{% endfor %}"
+    ),
+    "trims the system's text with the user's": (
+        "{% for m in messages %}{% if m['role'] != 'system' %}<|{{ m['role'] }}|>"
+        "{% if loop.index0 == 1 and messages[0]['role'] == 'system' %}"
+        "{{ ('<<' + messages[0]['content'] + '>>' + m['content']).strip() }}"
+        "{% else %}{{ m['content'] if loop.last else m['content'] | trim }}"
+        "{% endif %}<|end|>{% endif %}{% endfor %}"
     ),
     "asks for both ends": (
         "{% for m in messages %}{% if m['content'].startswith('<tool>') and "
@@ -286,6 +294,7 @@ def test_a_template_without_a_system_role_gets_its_text_in_the_users_turn() -> N
         ("{{ messages[-1]['content'] }}", "drops, repeats or changes"),
         ("{% for m in messages %}{{ m['content'] * 2 }}{% endfor %}", "drops, repeats or changes"),
         ("{% for m in messages %}{{ m['content'] | upper }}{% endfor %}", "changes the text"),
+        ("{% for m in messages %}{{ m['content'] | tojson }}{% endfor %}", "changes the text"),
     ],
 )
 def test_a_template_that_changes_messages_is_refused(template: str, message: str) -> None:

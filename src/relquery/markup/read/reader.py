@@ -18,7 +18,9 @@ MOST_BYTES = 16 * 2**20
 MOST_LEVELS = 200
 _LESS, _AND = "\ufdd0", "\ufdd1"  # characters that no text has, for those that are text
 _AS_WRITTEN = str.maketrans({_LESS: "<", _AND: "&"})
-_ATTRIBUTE = r"""\s+[\w:.-]+\s*=\s*(?:"[^"<]*"|'[^'<]*')"""
+_ATTRIBUTE = r"""\s+[\w:.-]+\s*=\s*(?:"[^"]*"|'[^']*')"""
+_VALUE = re.compile(r"""=\s*(?:"[^"]*"|'[^']*')""")
+_SIGN = re.compile(r"<|&(?!(?:#\d+|#x[\da-fA-F]+|\w+);)")
 _TAG = re.compile(
     rf"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|<!DOCTYPE|</?[^\W\d][\w:.-]*(?:{_ATTRIBUTE})*\s*/?>"
     r"|&(?:#\d+|#x[\da-fA-F]+|\w+);|(?P<less><)|(?P<and>&)",
@@ -91,28 +93,33 @@ def read(text: str) -> Element:
     try:
         return _Reader(text).read(content)
     except MarkupError as error:
-        bare, first = _TAG.sub(_text, text), next(filter(_is_text, _TAG.finditer(text)), None)
-        if first is None:
+        bare = _TAG.sub(_text, text)
+        if bare == text:
             raise
         try:
             root = _Reader(bare).read(bare.encode())
         except MarkupError:
             raise error from None
-        line = text.count("\n", 0, first.start()) + 1
+        first = next(at for at, sign in enumerate(bare) if sign != text[at])
+        line = text.count("\n", 0, first) + 1
         warn(
-            f"A bare {first[0]} is read as text (line {line}, and maybe further ones). Write &lt; "
-            "for <, and &amp; for &; code may stand in <![CDATA[ ... ]]>.",
+            f"A bare {text[first]} is read as text (line {line}, and maybe further ones). Write "
+            "&lt; for <, and &amp; for &; code may stand in <![CDATA[ ... ]]>.",
             PromptWarning,
         )
         return root
 
 
-def _is_text(match: re.Match[str]) -> bool:
-    return match.lastgroup is not None
-
-
 def _text(match: re.Match[str]) -> str:
-    return {"less": _LESS, "and": _AND}.get(match.lastgroup or "", match[0])
+    """What stays of a tag, an entity or a sign, in as many characters."""
+    if match.lastgroup is not None:
+        return _sign(match)
+    is_tag = match[0][:2] not in ("<!", "<?")
+    return _VALUE.sub(lambda value: _SIGN.sub(_sign, value[0]), match[0]) if is_tag else match[0]
+
+
+def _sign(match: re.Match[str]) -> str:
+    return _LESS if match[0] == "<" else _AND
 
 
 class _Reader:

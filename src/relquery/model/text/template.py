@@ -8,7 +8,7 @@ probes show, once for each template, what of a text it reads.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -25,8 +25,17 @@ _OF_PROMPT = re.compile(f"{_ANY_SLOT.pattern}|{_HIDDEN_CHARACTERS.pattern}")
 _QUOTED = re.compile(r"""'((?:[^'\\\n]|\\.)+)'|"((?:[^"\\\n]|\\.)+)\"""")
 _LONGEST = 100  # characters of a text that a template may look for
 _MOST = 200
-_ANY, _BLANKS = "Ab, \u00e91.", " a\n"
-_PROBED = (Role.SYSTEM, Role.USER, Role.ASSISTANT, Role.USER)
+_ANY = ('Ab, \u00e91. "<\\&', "Ab. " * 10_000 + "z")
+_BLANKS = (" a", "\ta \n", "\n\na")
+_PROBED = (
+    (Role.SYSTEM, Role.USER, Role.ASSISTANT, Role.USER),
+    (Role.USER, Role.ASSISTANT, Role.USER),
+    (Role.SYSTEM, Role.USER),
+    (Role.USER, Role.ASSISTANT),
+    (Role.USER, Role.SYSTEM, Role.USER),
+    (Role.USER,),
+)
+"""Chats in which messages of each role are first and last, and some between others."""
 _CHANGES = (
     "The model's chat template drops, repeats or changes the text of a message. Use another "
     "template."
@@ -48,24 +57,31 @@ class _Around:
 class _Reading:
     """What of a message a template reads, by the message's role.
 
-    all: any text. trims: whether it leaves out blanks around the text; blanks: whether these matter
-    in another way. none: a message without text. words: texts in the message.
+    all: any text. blanks: those around the text. none: a message without text. words: texts in the
+    message.
     """
 
     all: bool = False
-    trims: bool = False
     blanks: bool = False
     none: bool = False
-    words: tuple[str, ...] = ()
+    words: frozenset[str] = frozenset()
 
     def matters(self, text: str) -> bool:
         """Whether what is around this text depends on it."""
-        has_blanks = self.blanks and text != text.strip()
+        bare = text.strip()
         return (
             self.all
-            or has_blanks
-            or (self.none and not text)
+            or (self.blanks and bare != text)
+            or (self.none and not bare)
             or any(word in text for word in self.words)
+        )
+
+    def __or__(self, other: _Reading) -> _Reading:
+        return _Reading(
+            self.all or other.all,
+            self.blanks or other.blanks,
+            self.none or other.none,
+            self.words | other.words,
         )
 
 
@@ -99,13 +115,12 @@ class ChatTemplate:
             around = self._around(_roles_of(said))
             assert around is not None, "neighbours of one role are left"
         readings = self._readings() if self._tokenizer.chat_template else {}
-        if any(readings.get(role, _NOTHING) != _NOTHING for role, _ in said):
-            said = [
-                (role, _trimmed(spans)) if readings[role].trims else (role, spans)
-                for role, spans in said
-            ]
-            if any(readings[role].matters(_text_of(spans)) for role, spans in said):
-                return self._around_texts(said, readings)
+        if any(
+            reading != _NOTHING and reading.matters(_text_of(spans))
+            for role, spans in said
+            if (reading := readings.get(role, _NOTHING))
+        ):
+            return self._around_texts(said, readings)
         return [said[turn] for turn in around.order], around.literals
 
     def _around_open(self, prompt: Prompt) -> tuple[list[Message], tuple[str, ...]]:
@@ -180,39 +195,36 @@ class ChatTemplate:
         return _READINGS[source]
 
     def _probed(self, words: Sequence[str]) -> dict[Role, _Reading]:
-        chats = (_PROBED, _PROBED[1:], _PROBED[1:2])
-        roles = next((some for some in chats if self._takes(some)), ())
-        slots = _slots(len(roles))
-        empty = self._filled(roles, slots) if roles else ""
+        found: dict[Role, _Reading] = {}
+        for roles in filter(self._takes, _PROBED):
+            for turn, role in enumerate(roles):
+                found[role] = found.get(role, _NOTHING) | self._probed_at(roles, turn, words)
+        of_user = found.get(Role.USER, _Reading(all=True))
+        return {role: found.get(role, of_user) for role in Role}
 
-        def is_said(turn: int, text: str, becomes: str) -> bool:
+    def _probed_at(self, roles: Sequence[Role], turn: int, words: Sequence[str]) -> _Reading:
+        """What is read of the message at a place in a chat."""
+        slots = _slots(len(roles))
+        empty = self._filled(roles, slots)
+
+        def holds(text: str) -> bool:
+            """Whether the text stands in the place of its slot, and nothing else changes."""
             said = [*slots[:turn], text, *slots[turn + 1 :]]
             try:
-                return self._filled(roles, said) == empty.replace(slots[turn], becomes)
+                return self._filled(roles, said) == empty.replace(slots[turn], text)
             except RequestError:
                 return False
 
-        found: dict[Role, _Reading] = {}
-        for turn, role in enumerate(roles):
-
-            def holds(text: str, turn: int = turn) -> bool:
-                return is_said(turn, text, text)
-
-            has_blanks = holds(_BLANKS)
-            trims = not has_blanks and is_said(turn, _BLANKS, _BLANKS.strip())
-            read = {word for word in words if not holds(word)}
-            for word in words:  # where a template asks for both ends, one alone changes nothing
-                if word.startswith("</") and not holds(f"<{word[2:]}a{word}"):
-                    read |= {word, f"<{word[2:]}"}
-            found[role] = _Reading(
-                not holds(_ANY),
-                trims,
-                not (has_blanks or trims),
-                not holds(""),
-                tuple(sorted(read)),
-            )
-        of_user = found.get(Role.USER, _Reading(all=True))
-        return {role: found.get(role, of_user) for role in Role}
+        read = {word for word in words if not holds(word)}
+        for word in words:  # where a template asks for both ends, one alone changes nothing
+            if word.startswith("</") and not holds(f"<{word[2:]}a{word}"):
+                read |= {word, f"<{word[2:]}"}
+        return _Reading(
+            all=not all(map(holds, _ANY)),
+            blanks=not all(map(holds, _BLANKS)),
+            none=not (holds("") and holds(" \n")),
+            words=frozenset(read),
+        )
 
     def _takes(self, roles: tuple[Role, ...]) -> bool:
         try:
@@ -290,22 +302,6 @@ def _text_of(spans: Iterable[Span]) -> str:
     return "".join(str(span.content) if _is_text(span) else _SLOT for span in spans)
 
 
-def _trimmed(spans: list[Span]) -> list[Span]:
-    """A message without blanks around it."""
-    text = _text_of(spans)
-    if text == text.strip():
-        return spans
-    kept = list(spans)
-    for turn, cut in ((range(len(kept)), str.lstrip), (reversed(range(len(kept))), str.rstrip)):
-        for at in turn:
-            if not _is_text(kept[at]):
-                break
-            kept[at] = replace(kept[at], content=cut(str(kept[at].content)))
-            if kept[at].content:
-                break
-    return kept
-
-
 def _parts(spans: Iterable[Span], apart: list[Span]) -> Iterator[str | int]:
     """Texts, and places in `apart`, where all goes that is more than text."""
     for span in spans:
@@ -331,11 +327,12 @@ def _shown(part: str | int) -> str:
     return part if isinstance(part, str) else _SLOT.format(part)
 
 
-def _hidden(part: str | int, words: Sequence[str]) -> str:
+def _hidden(part: str | int, words: Collection[str]) -> str:
     """A text in the private plane, but for blanks and these words."""
     if isinstance(part, int):
         return _shown(part)
-    pieces = re.split(f"({'|'.join(map(re.escape, words))})", part) if words else [part]
+    longest = sorted(words, key=len, reverse=True)
+    pieces = re.split(f"({'|'.join(map(re.escape, longest))})", part) if words else [part]
     pieces[::2] = [piece.translate(_HIDING) for piece in pieces[::2]]
     return "".join(pieces)
 

@@ -60,6 +60,38 @@ class Reading(DuckDB):
             self._is_literal = False
             return super()._parse_column_ops(found) if is_literal else found
 
+        def _parse_lambda(self, *given: Any, **named: Any) -> Any:
+            """`f(j -> 'key')` reads from a document: a lambda would use its parameter."""
+            index, found = self._index, super()._parse_lambda(*given, **named)
+            if not isinstance(found, exp.Lambda) or found.args.get("colon"):
+                return found
+            names = {each.name.lower() for each in found.expressions}
+            used = {each.name.lower() for each in found.this.find_all(exp.Identifier)}
+            if names & used:
+                return found
+            self._retreat(index)
+            own: Any = self
+            own.LAMBDAS = {
+                kind: parser for kind, parser in own.LAMBDAS.items() if kind is not TokenType.ARROW
+            }
+            try:
+                return super()._parse_lambda(*given, **named)
+            finally:
+                del own.LAMBDAS
+
+        def _parse_primary(self) -> Any:
+            """A number as it is written: `.5` has another type than `0.5`."""
+            found = super()._parse_primary()
+            before = self._tokens[self._index - 2] if self._index > 1 else None
+            if (
+                type(found) is exp.Literal
+                and before is not None
+                and before.token_type == TokenType.DOT
+                and found.this.startswith("0.")
+            ):
+                found.set("this", found.this[1:])
+            return found
+
         def _parse_ordered(self, *given: Any, **named: Any) -> Any:
             found = super()._parse_ordered(*given, **named)
             words = [token.text.upper() for token in self._tokens[self._index - 2 : self._index]]
