@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -144,6 +145,15 @@ def test_every_kind_of_table_replaces_every_kind(tmp_path: Path) -> None:
             with pytest.raises(TableError):
                 con.register("t", tmp_path / "bad.duckdb")
             assert con.tables() == tables, "what cannot be read replaces nothing"
+
+
+def test_half_floats_are_single_ones_with_the_same_digits(con: Connection) -> None:
+    halves = np.array([0.1, 65504, -0.5, np.nan], np.float16)
+    for data in ({"a": halves}, pd.DataFrame({"a": halves}), pa.table({"a": halves})):
+        con.register("t", data)
+        assert con.sql("SELECT a::VARCHAR FROM t WHERE a < 70000 AND NOT isnan(a)").fetchall() == [
+            ("0.1",), ("65504.0",), ("-0.5",)
+        ]  # fmt: skip
 
 
 def test_a_temporary_table_is_not_replaced(con: Connection, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from relquery.errors import QueryError, RelqueryError, TableError
 from relquery.sql.exchange.distinct import distinct_names
 from relquery.sql.host.database import Database
+from relquery.table.columns import shortest
 
 _READERS = {
     ".csv": "read_csv",
@@ -269,7 +270,16 @@ def to_arrow(called: str, data: object) -> pa.Table:
         )
     if not table.num_columns:
         raise TableError(f"{called} has no columns. Give at least one.")
+    for at, field in enumerate(table.schema):
+        if pa.types.is_float16(field.type):  # which DuckDB does not have
+            table = table.set_column(at, field.name, _as_single(table.column(at)))
     return table.rename_columns([str(column) for column in table.column_names])
+
+
+def _as_single(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Half floats as single ones of the same digits."""
+    numbers = [shortest(number) for number in column.to_pylist()]
+    return pa.chunked_array([pa.array(numbers, pa.float32())])
 
 
 def _arrow_of(data: object) -> pa.Table | None:

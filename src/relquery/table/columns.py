@@ -235,11 +235,12 @@ def _texts(values: pa.Array, kind: pa.DataType) -> pa.Array:
         unit = 10 ** {"s": 0, "ms": 3, "us": 6, "ns": 9}[kind.unit]
         return pa.array([_hours(count, unit) for count in values.to_pylist()], pa.large_string())
     if pa.types.is_float16(kind):  # in the fewest digits that are that number
-        values = pa.array([_shortest(number) for number in values.to_pylist()], pa.float64())
+        values = pa.array([shortest(number) for number in values.to_pylist()], pa.float64())
     return values.cast(pa.large_string())
 
 
-def _shortest(number: float | None) -> float | None:
+def shortest(number: float | None) -> float | None:
+    """A half float as the number in fewest digits that is the same one: 0.1, not 0.099975586."""
     if number is None or number % 1 == 0:
         return number
     return float(str(np.float16(number)))
