@@ -154,15 +154,17 @@ def ask(
     rows: int,
     sampling: Sampling | None = None,
     usd: Usd | None = None,
+    shared: Shared | None = None,
     **config: Any,
 ) -> Outcome:
-    """Ask about so many prompts, "0", "1", ..."""
+    """Ask about so many prompts, "0", "1", ... shared: with an earlier stage."""
     wire = FakeWire(answering)
     answers: dict[int, Answer] = {}
     told: list[tuple[int, Answer]] = []
     given = ProviderConfig(api_key="k", **config)
     budget = given.budget if isinstance(given.budget, Amount) else None
-    shared = Shared(Limiter(given.rpm, given.tpm), Purse(budget, usd, "m"), Counting(usd))
+    if shared is None:
+        shared = Shared(Limiter(given.rpm, given.tpm), Purse(budget, usd, "m"), Counting(usd))
 
     def heard(index: int, answer: Answer) -> None:
         told.append((index, answer))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -53,7 +54,7 @@ class Billing:
         return said
 
 
-def spend(server: Billing, budget: str, **config: object) -> Outcome:
+def spend(server: Billing, budget: str, **config: Any) -> Outcome:
     return ask(server, 3_000, SHORT, usd, budget=budget, **config)
 
 
@@ -82,6 +83,27 @@ def test_reasoning_beyond_the_limit_of_answers_is_set_aside_too(budget: str, mos
     used = {"USD": server.billed, "tokens": server.tokens}[Amount.of(budget).unit]
     assert 0.8 * most < used <= most
     assert used == pytest.approx(outcome.shared.purse.spent)
+
+
+def test_each_stage_learns_anew_what_its_calls_take() -> None:
+    """Also beyond the bytes of a prompt, where a server adds its own."""
+    for thinks, more in ((3_000, 0), (0, 5_000)):
+        billed = 0
+
+        async def answer(question: str, thinks: int = thinks, more: int = more) -> Said:
+            nonlocal billed
+            await asyncio.sleep(0.1)
+            said = says("yes", 20 + more, 5 + thinks)
+            billed += said.usage.prompt + said.usage.output
+            return said
+
+        first = ask(Billing(), 20, SHORT, budget="40000 tokens", max_concurrency=64)
+        spent = first.shared.purse.spent
+        second = ask(
+            answer, 99, SHORT, shared=first.shared, budget="40000 tokens", max_concurrency=64
+        )
+        assert isinstance(second.error, BudgetError)
+        assert 20_000 < spent + billed <= 40_000
 
 
 def test_what_contradicts_itself_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -16,7 +16,7 @@ from relquery.backends.provider.form.reply import Said
 from relquery.backends.provider.form.trouble import TroubleError
 from relquery.backends.provider.sending.trial import AllAlikeError
 from relquery.backends.provider.wires.wire import Sent
-from relquery.errors import ModelError
+from relquery.errors import BudgetError, ModelError
 from relquery.prompt import Sampling
 
 SECONDS = 0.05
@@ -120,6 +120,16 @@ def test_each_call_is_told_of_before_its_answer_is_of_use() -> None:
         "The query was stopped before the answer came, which may be billed."
     }
     assert len(open_) == 5
+
+
+def test_calls_whose_replies_were_lost_are_told_of_where_their_row_ends_otherwise() -> None:
+    async def lost(question: str) -> Said:
+        await asyncio.sleep(SECONDS)
+        raise TroubleError("lost", "The connection failed: reset.")
+
+    outcome = ask(lost, 20, budget="2 calls")
+    assert isinstance(outcome.error, BudgetError)
+    assert sum(answer.attempts for _, answer in outcome.told) == len(outcome.wire.asked) == 2
 
 
 FAULTS: dict[str, Said | Sent | TroubleError] = {

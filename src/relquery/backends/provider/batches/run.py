@@ -312,7 +312,7 @@ class Batching:
 
     def _lose(self, row: _Row) -> None:
         """An answer cannot be read. It is paid for, so its request is not submitted again."""
-        self.shared.purse.settle(self._held.pop(row.custom, 0.0), None, self.asking.limit)
+        self.shared.purse.settle(self._held.pop(row.custom, 0.0), None)
         self.shared.counting.failed()
         trouble = TroubleError(
             "broken",
@@ -323,8 +323,7 @@ class Batching:
 
     def _take(self, row: _Row, text: str) -> None:
         found = self.asking.read(text, row.tries + 1, self.asking.without)
-        held = self._held.pop(row.custom, 0.0)
-        self.shared.purse.settle(held, found.usage, self.asking.limit)
+        self.shared.purse.settle(self._held.pop(row.custom, 0.0), found.usage)
         if found.usage is not None:
             self.shared.counting.used(found.usage)
         self._end(row, found.answer)

@@ -49,16 +49,17 @@ def warn_if_unpriced(model: str) -> None:
 class Purse:
     """Shared by all threads that ask one server. Raises ConfigError for USD without a price.
 
-    budget: None for no end. usd: what calls cost. model: for messages. beyond: most tokens by
-    which an answer exceeded what it was allowed: some servers do not count reasoning there.
+    budget: None for no end. usd: what calls cost. model: for messages. beyond_output: most tokens
+    by which an answer exceeded what it was allowed: some servers do not count reasoning there.
+    beyond_prompt: the same of prompts, to which some servers add their own.
     """
 
     budget: Amount | None
     usd: Usd | None
     model: str
     spent: float = 0.0
-    beyond: int = 0
-    _has_learnt: bool = False
+    beyond_output: int = 0
+    beyond_prompt: int = 0
     _held: float = 0.0
     _open: int = 0
     _lock: Lock = field(default_factory=Lock)
@@ -88,25 +89,25 @@ class Purse:
             raise BudgetError(self._words(most))
 
     @property
-    def must_wait(self) -> bool:
-        """Whether to wait for a first reply, which tells what answers take beyond their limit."""
-        is_counted = self.budget is not None and self.budget.unit != "calls"
-        return is_counted and self._open > 0 and not self._has_learnt
+    def is_of_tokens(self) -> bool:
+        """Whether what a call takes is known only from its reply."""
+        return self.budget is not None and self.budget.unit != "calls"
 
     def give_back(self, held: float) -> None:
         """A call was not sent, or cost nothing."""
         self._close(held, 0.0)
 
-    def settle(self, held: float, usage: Usage | None, limit: int) -> None:
-        """A call has ended. usage: None if it is not known what it cost: then the most. limit:
-        tokens that the answer was allowed.
+    def settle(self, held: float, usage: Usage | None, need: Need | None = None) -> None:
+        """A call has ended. usage: None if it is not known what it cost: then the most. need: what
+        it was expected to take; None if nothing is to be learnt from it.
         """
         if self.budget is None:
             return
         cost = held
         if usage is not None:
-            self._has_learnt = True
-            self.beyond = max(self.beyond, usage.output - limit)
+            if need is not None:
+                self.beyond_output = max(self.beyond_output, usage.output - need.output)
+                self.beyond_prompt = max(self.beyond_prompt, usage.prompt - need.prompt)
             if usage.prompt and usage.tells_output:
                 cost = self._cost(usage)
         self._close(held, cost)
@@ -125,14 +126,14 @@ class Purse:
             self.spent += cost
 
     def _most(self, need: Need) -> float:
-        output = need.output + _MARGIN * self.beyond
+        prompt = need.prompt + self.beyond_prompt
+        output = need.output + _MARGIN * self.beyond_output
         match self.budget, self.usd:
             case Amount(unit="calls"), _:
                 return 1.0
             case Amount(unit="USD"), usd if usd is not None:
-                tokens = need.prompt, output
-                return max(usd(*tokens, 0, 0), usd(*tokens, 0, need.prompt))
-        return float(need.prompt + output)
+                return max(usd(prompt, output, 0, 0), usd(prompt, output, 0, prompt))
+        return float(prompt + output)
 
     def _cost(self, usage: Usage) -> float:
         match self.budget, self.usd:

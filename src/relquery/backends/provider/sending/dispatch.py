@@ -36,8 +36,8 @@ class Row:
     """A prompt on its way. begun: how many calls were answered when it was. calls: sent for it.
 
     took: seconds of its replies. strayed: the first answer, if it was none of the labels.
-    is_under_way: whether a call for it is. end: when it must have an answer. is_last: whether the
-    stage has failed while its call was under way.
+    is_under_way: whether a call for it is. has_lost: whether a reply to one was lost. end: when it
+    must have an answer. is_last: whether the stage has failed while its call was under way.
     """
 
     index: int
@@ -50,13 +50,14 @@ class Row:
     strayed: Answer | None = None
     has_slot: bool = True
     is_under_way: bool = False
+    has_lost: bool = False
     end: float = inf
     is_last: bool = False
 
     @property
     def is_billed(self) -> bool:
         """Whether a call for it has been answered, or may yet be."""
-        return self.is_under_way or self.strayed is not None
+        return self.is_under_way or self.has_lost or self.strayed is not None
 
     def with_costs(self, answer: Answer) -> Answer:
         """An answer with what the first one took."""
@@ -132,7 +133,7 @@ class Dispatch:
         with self._noting_failure():
             try:
                 answer, failure = await self._in_time(row)
-            except asyncio.CancelledError:
+            except BaseException:  # stopped by others or by itself
                 if row.is_billed:
                     self.heard(index, row.with_costs(no_answer(_STOPPED, row.calls)))
                 raise
@@ -178,6 +179,7 @@ class Dispatch:
                 row.is_under_way = False
             except TroubleError as trouble:
                 row.is_under_way = False
+                row.has_lost |= trouble.may_be_billed
                 spared = self.asking.spared(trouble, ticket.without)
                 refused = spared != ticket.without
                 self.door.note(trouble, ticket, is_answer=not refused)

@@ -68,6 +68,8 @@ class Door:
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _ended: asyncio.Event = field(default_factory=asyncio.Event)
     _scouting_since: float | None = None
+    _open: int = 0
+    _has_learnt: bool = False
 
     async def enter(self, messages: Messages, without: Without, *, is_ahead: bool) -> Ticket:
         """Wait until a request may be sent.
@@ -116,7 +118,9 @@ class Door:
         """A request has ended, and may have cost something."""
         shared, moment = self.shared, now()
         self.circuit.end()
-        shared.purse.settle(ticket.held, usage, ticket.need.output)
+        shared.purse.settle(ticket.held, usage, ticket.need)
+        self._open -= 1
+        self._has_learnt |= usage is not None and usage.prompt > 0 and usage.tells_output
         shared.limiter.settle(ticket.need, ticket.reserved, usage, headers, moment)
         if is_answered:
             self.asking.reached = True
@@ -143,8 +147,9 @@ class Door:
         """
         shared, moment = self.shared, now()
         self.circuit.end()
+        self._open -= 1
         if trouble.may_be_billed:
-            shared.purse.settle(ticket.held, None, ticket.need.output)
+            shared.purse.settle(ticket.held, None)
         else:
             shared.purse.refused(ticket.held)
         shared.limiter.settle(ticket.need, ticket.reserved, None, trouble.headers, moment)
@@ -185,12 +190,17 @@ class Door:
     async def _held(self, need: Need) -> AsyncIterator[float]:
         """What is set aside of the budget, given back if the block fails."""
         purse = self.shared.purse
-        while purse.must_wait or (held := purse.hold(need)) is None:
+        # The first call of a stage goes alone: its reply tells what calls take.
+        while (self._open and not self._has_learnt and purse.is_of_tokens) or (
+            held := purse.hold(need)
+        ) is None:
             await self._look(_LOOK_SECONDS)
+        self._open += 1
         try:
             yield held
         except BaseException:
             purse.give_back(held)
+            self._open -= 1
             raise
 
     async def _look(self, seconds: float) -> None:
