@@ -20,10 +20,11 @@ _LESS, _AND = "\ufdd0", "\ufdd1"  # characters that no text has, for those that 
 _AS_WRITTEN = str.maketrans({_LESS: "<", _AND: "&"})
 _ATTRIBUTE = r"""\s+[\w:.-]+\s*=\s*(?:"[^"]*"|'[^']*')"""
 _VALUE = re.compile(r"""=\s*(?:"[^"]*"|'[^']*')""")
-_SIGN = re.compile(r"<|&(?!(?:#\d+|#x[\da-fA-F]+|\w+);)")
+_ENTITY = r"&(?:#\d+|#x[\da-fA-F]+|\w+);"
+_SIGN = re.compile(rf"<|(?!{_ENTITY})&")
 _TAG = re.compile(
     rf"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|<!DOCTYPE|</?[^\W\d][\w:.-]*(?:{_ATTRIBUTE})*\s*/?>"
-    r"|&(?:#\d+|#x[\da-fA-F]+|\w+);|(?P<less><)|(?P<and>&)",
+    rf"|{_ENTITY}|(?P<less><)|(?P<and>&)",
     re.DOTALL,
 )
 

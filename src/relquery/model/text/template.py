@@ -160,8 +160,9 @@ class ChatTemplate:
     ) -> tuple[list[Message], tuple[str, ...]]:
         """As `around`, of a template that reads what is said.
 
-        It is filled with texts whose characters tell that they are the prompt's, but for those that
-        it reads, and with slots for spans that are no text.
+        The template is filled with the texts, their characters moved to a private plane. So what is
+        the prompt's can be told from what is the template's. Words that the template looks for stay
+        as they are. Spans that are not text are placeholders.
         """
         roles, spans = _roles_of(said), list[Span]()
         parts = [(role, list(_parts(of_one, spans))) for role, of_one in said]
