@@ -1,0 +1,69 @@
+/// Arrays that come from Python and go back to it.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace relquery {
+
+namespace nb = nanobind;
+
+/// A NumPy array that C++ reads (const) or writes in place. In a signature, give arrays that are
+/// written `nb::arg("name").noconvert()`: what is converted would be a copy.
+template <typename T>
+using Array = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <typename T>
+using Array2 = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+/// Rows of numbers, one behind the other: `matrix[row][column]`.
+template <typename T>
+struct Matrix {
+    T* data = nullptr;
+    int64_t rows = 0, columns = 0;
+
+    std::span<T> operator[](int64_t row) const {
+        return {data + row * columns, static_cast<size_t>(columns)};
+    }
+    int64_t size() const { return rows * columns; }
+};
+
+template <typename T>
+std::span<T> view(const Array<T>& array) {
+    return {array.data(), array.shape(0)};
+}
+
+template <typename T>
+Matrix<T> view(const Array2<T>& array) {
+    return {array.data(), static_cast<int64_t>(array.shape(0)),
+            static_cast<int64_t>(array.shape(1))};
+}
+
+/// A NumPy array that owns the numbers of a vector.
+template <typename T>
+nb::ndarray<nb::numpy, T, nb::ndim<1>> to_numpy(std::vector<T> numbers) {
+    auto kept = std::make_unique<std::vector<T>>(std::move(numbers));
+    T* data = kept->data();
+    size_t size = kept->size();
+    nb::capsule owner(kept.release(),
+                      [](void* each) noexcept { delete static_cast<std::vector<T>*>(each); });
+    return nb::ndarray<nb::numpy, T, nb::ndim<1>>(data, {size}, owner);
+}
+
+/// The same with so many columns; the vector has whole rows.
+template <typename T>
+nb::ndarray<nb::numpy, T, nb::ndim<2>> to_numpy(std::vector<T> numbers, size_t rows,
+                                                size_t columns) {
+    auto kept = std::make_unique<std::vector<T>>(std::move(numbers));
+    T* data = kept->data();
+    nb::capsule owner(kept.release(),
+                      [](void* each) noexcept { delete static_cast<std::vector<T>*>(each); });
+    return nb::ndarray<nb::numpy, T, nb::ndim<2>>(data, {rows, columns}, owner);
+}
+
+}  // namespace relquery

@@ -1,0 +1,8 @@
+/// The extension `relquery._native`: what each part binds.
+#include "arrays.hpp"
+#include "solvers/partition.hpp"
+
+NB_MODULE(_native, module) {
+    relquery::nb::set_leak_warnings(false);
+    relquery::bind_partition(module);
+}
