@@ -196,7 +196,7 @@ rows = st.dictionaries(st.text("abc de\n", min_size=1, max_size=6), cells, min_s
 words = st.text(st.sampled_from('ab,."\n {é'), min_size=1, max_size=6)
 pieces = st.lists(words, min_size=1, max_size=3)
 read_by_some = words | st.sampled_from(
-    ["<think>", "</think>", "\n\n", " ", "", "<tool>", "</tool>"]
+    ["<think>", "</think>", "\n\n", " ", "", "<tool>", "</tool>", "\U00100000", "\U0010d801 \ue000"]
 )
 conversations = st.lists(st.tuples(st.sampled_from(SPEAKERS), pieces), min_size=1, max_size=5).map(
     lambda messages: said(*messages)

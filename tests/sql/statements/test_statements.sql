@@ -300,7 +300,7 @@ $ {'of': ['DUNE', 'OTHER'], 'id': 6}
 SELECT id FROM films WHERE LLM('up', title) = $name
 = [(6,)]
 $ {'name': 'DUNE'}
-SELECT LLM('up', title) FROM films WHERE info.year > $y::DATE.year()
+SELECT LLM('up', title) FROM films WHERE info.year > ($y::DATE).year()
 = [('DUNE',)]
 $ {'y': '2020-01-01'}
 SELECT LLM('up', title, $no) FROM films WHERE id = 6

@@ -8,7 +8,7 @@ probes show, once for each template, what of a text it reads.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -22,6 +22,8 @@ _ANY_SLOT = re.compile(_SLOT.format(r"(\d+)"))
 _HIDDEN = 0x100000  # where the last private plane begins: text that is no template's own
 _HIDDEN_CHARACTERS = re.compile(f"([{chr(_HIDDEN)}-{chr(_HIDDEN + 0xFFFF)}]+)")
 _OF_PROMPT = re.compile(f"{_ANY_SLOT.pattern}|{_HIDDEN_CHARACTERS.pattern}")
+_SPARE = range(_HIDDEN + 0xD800, _HIDDEN + 0xE000)
+"""Of that plane, where halves of surrogate pairs would go: for texts that have its characters."""
 _QUOTED = re.compile(r"""'((?:[^'\\\n]|\\.)+)'|"((?:[^"\\\n]|\\.)+)\"""")
 _LONGEST = 100  # characters of a text that a template may look for
 _MOST = 200
@@ -165,7 +167,11 @@ class ChatTemplate:
         as they are. Spans that are not text are placeholders.
         """
         roles, spans = _roles_of(said), list[Span]()
-        parts = [(role, list(_parts(of_one, spans))) for role, of_one in said]
+        odd = sorted({ord(each) for _, of_one in said for each in _odd(of_one)})
+        if len(odd) > len(_SPARE):
+            raise RequestError(f"A prompt has {len(odd):,} different private-use characters.")
+        spare = dict(zip(odd, _SPARE, strict=False))
+        parts = [(role, list(_parts(of_one, spans, spare))) for role, of_one in said]
         hidden = self._filled(
             roles,
             ["".join(_hidden(part, readings[role].words) for part in some) for role, some in parts],
@@ -178,10 +184,12 @@ class ChatTemplate:
         if sorted(found) != list(range(len(spans))) or _unhidden(hidden) != plain:
             raise RequestError(_CHANGES)
         new, literals, end = list[Message](), list[str](), 0
+        own = dict(zip(_SPARE, odd, strict=False))
         for match in _OF_PROMPT.finditer(hidden):
             literals.append(hidden[end : match.start()])
             slot = match[1]
-            span = Span(_unhidden(match[0])) if slot is None else spans[int(slot)]
+            text = _unhidden(match[0]).translate(own)
+            span = Span(text) if slot is None else spans[int(slot)]
             new.append((span.role, [span]))
             end = match.end()
         return new, (*literals, hidden[end:])
@@ -303,7 +311,16 @@ def _text_of(spans: Iterable[Span]) -> str:
     return "".join(str(span.content) if _is_text(span) else _SLOT for span in spans)
 
 
-def _parts(spans: Iterable[Span], apart: list[Span]) -> Iterator[str | int]:
+def _odd(spans: Iterable[Span]) -> Iterator[str]:
+    """Characters of texts that are in the plane where texts are hidden."""
+    for span in spans:
+        if _is_text(span):
+            yield from "".join(_HIDDEN_CHARACTERS.findall(str(span.content)))
+
+
+def _parts(
+    spans: Iterable[Span], apart: list[Span], spare: Mapping[int, int]
+) -> Iterator[str | int]:
     """Texts, and places in `apart`, where all goes that is more than text."""
     for span in spans:
         if not _is_text(span):
@@ -313,12 +330,7 @@ def _parts(spans: Iterable[Span], apart: list[Span]) -> Iterator[str | int]:
         if span.position is not None:
             yield len(apart)
             apart.append(replace(span, content="", keep=0))
-        for at, piece in enumerate(_HIDDEN_CHARACTERS.split(str(span.content))):
-            if at % 2:
-                yield len(apart)
-                apart.append(replace(span, content=piece, position=None, keep=0))
-            else:
-                yield piece
+        yield str(span.content).translate(spare)
         if span.keep > 0:
             yield len(apart)
             apart.append(replace(span, content="", position=None))
@@ -351,7 +363,7 @@ class _Hiding(dict[int, int]):
 
 class _Showing(dict[int, int]):
     def __missing__(self, code: int) -> int:
-        return code - _HIDDEN if code >= _HIDDEN else code
+        return code - _HIDDEN if code >= _HIDDEN and code not in _SPARE else code
 
 
 _HIDING, _SHOWING = _Hiding(), _Showing()
