@@ -1,8 +1,9 @@
 /// The extension `relquery._native`: what each part binds.
-#include "arrays.hpp"
+#include "kernels/runtime.hpp"
 #include "solvers/partition.hpp"
 
 NB_MODULE(_native, module) {
     relquery::nb::set_leak_warnings(false);
+    relquery::bind_kernels(module);
     relquery::bind_partition(module);
 }

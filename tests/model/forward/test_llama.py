@@ -23,8 +23,7 @@ from relquery.model.forward.linear import PackedLinear, pack, pack_all, packed_b
 from relquery.model.forward.llama import LlamaForward
 from relquery.model.forward.packed import PackedWeight, can_pack, padded_rows
 from relquery.model.forward.stock import StockForward
-from relquery.model.kernels.elementwise import GELU_TANH, SILU
-from relquery.model.kernels.instructions import amx
+from relquery.model.kernels.rows import GELU_TANH, SILU
 from relquery.model.networks.load import prepare
 from relquery.model.networks.random import byte_tokenizer
 from relquery.model.networks.stock import parameters
@@ -115,7 +114,7 @@ def layers(dtype: torch.dtype, biases: tuple[bool, ...]) -> list[nn.Linear]:
 def with_tiles(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """AMX where the machine has it, and without it."""
     if not request.param:
-        monkeypatch.setattr(amx, "can_tile", lambda: False)
+        monkeypatch.setattr(weights_in_order, "has_tiles", lambda: False)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
@@ -201,7 +200,7 @@ def test_gated_products_are_the_products_gated_afterwards(
 def test_our_own_kernel_computes_all_products_where_the_processor_has_no_bfloat16(
     monkeypatch: pytest.MonkeyPatch, outputs: int, inputs: int, bias: bool, is_fast: bool
 ) -> None:
-    monkeypatch.setattr(weights_in_order, "FAST_BFLOAT16", is_fast)
+    monkeypatch.setattr(weights_in_order, "has_pairs", lambda: is_fast)
     torch.manual_seed(outputs)
     weight = torch.randn(outputs, inputs).bfloat16()
     biases = torch.randn(outputs).bfloat16() if bias else None

@@ -1,8 +1,8 @@
-"""The kernels in numba and the instructions below them, against torch and numpy."""
+"""The kernels, against torch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from math import isfinite
 from typing import Any
 
@@ -10,19 +10,17 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from numba import njit
 from torch import Tensor
 from torch.nn.functional import gelu, silu
 
 from relquery.engine.executor import NOT_FINITE
-from relquery.model.kernels import elementwise
+from relquery.model.kernels import panels
 from relquery.model.kernels import rows as kernel
 from relquery.model.kernels.arguments import KINDS, Arguments, bits
-from relquery.model.kernels.attention import softmax
-from relquery.model.kernels.instructions import llvm, tiles, vectors
 from relquery.model.kernels.largest import find_largest
 from relquery.model.kernels.program import Program, can_run
 from relquery.model.kernels.threads import Body
+from tests.model.oracle.targets import TARGETS, on_target
 
 pytestmark = pytest.mark.long
 
@@ -35,27 +33,16 @@ UNIT = {torch.float32: 2e-6, torch.bfloat16: 2**-7, torch.float16: 2**-10}
 """In the last place, relative."""
 HALVES = 1 + np.arange(64) * 2.0**-9  # every other one is halfway between two bfloat16 numbers
 ODD = [0.0, -0.0, np.inf, -np.inf, np.nan, 3.4e38, 65_519.0, 65_520.0, 6e-8, 2e-38]
-NUMBERS = np.array([*HALVES, *-HALVES, *ODD, *np.random.default_rng(0).normal(size=64)])
 SMALLEST = 2.0**-126
 
 needs_program = pytest.mark.skipif(not can_run(), reason="torch has no OpenMP")
 
 
-@pytest.fixture(params=[False, True])
-def instructions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether the processor's own instructions round and multiply bfloat16 numbers."""
-    if request.param and not llvm.PAIRS:
-        pytest.skip("the processor has no such instruction")
-    monkeypatch.setattr(llvm, "PAIRS", request.param)
-
-
-def compiled(intrinsic: Any, arguments: int, *literals: int) -> Callable[..., None]:
-    """An instruction as a function of so many arguments. literals: given after them."""
-    names = ", ".join(f"a{number}" for number in range(arguments))
-    made: dict[str, Any] = {"call": intrinsic}
-    exec(f"def run({names}):\n    call({', '.join([names, *map(str, literals)])})", made)
-    function: Callable[..., None] = njit(made["run"])
-    return function
+@pytest.fixture(params=TARGETS, autouse=True)
+def target(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Every target that this machine can run."""
+    with on_target(request.param):
+        yield request.param
 
 
 # ---- what a decoder computes between its products
@@ -100,6 +87,55 @@ def test_rows_are_normalized_after_what_is_added(
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+def test_sums_are_rounded_like_those_of_torch(dtype: torch.dtype) -> None:
+    """Also halves, infinities, NaN, and numbers at the ends of what a type holds."""
+    pairs = [(1.0, half - 1) for half in HALVES] + [(odd, 0.0) for odd in ODD]
+    pairs += [(odd, odd) for odd in ODD] + [(65_472.0, 47.0), (65_472.0, 48.0), (6e-8, 9e-8)]
+    states, added = torch.tensor(pairs).T.contiguous().to(dtype).unsqueeze(1)
+    states, added = torch.cat([states, -states], -1), torch.cat([added, -added], -1)
+    result, weight = torch.empty_like(states), torch.ones(states.shape[1])
+    expected = (states.float() + added.float()).to(dtype)
+    given = {"ADDED": added.data_ptr(), "WEIGHT": weight.data_ptr()}
+    run(kernel.NORMALIZE, states, result, states.shape[1], 1, **given)
+    torch.testing.assert_close(states, expected, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (64, 32), (96, 160), (200, 150)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("gated", [False, True])
+def test_products_with_panels_are_those_of_the_matrix(
+    dtype: torch.dtype, sizes: tuple[int, int], gated: bool
+) -> None:
+    """Of every number of rows up to 70: tiles of all sizes, and more rows than fit at a time."""
+    width, inputs, outputs = panels.PANEL, *sizes
+    inputs, outputs = 2 * inputs, outputs * (2 * width if gated else 1)
+    torch.manual_seed(inputs)
+    weight = torch.randn(outputs, inputs).to(dtype)
+    bias, states = torch.randn(outputs).to(dtype), torch.randn(70, inputs).to(dtype)
+    together = 1 if dtype == torch.float32 else 2
+    filled = torch.zeros(-(-outputs // width) * width, inputs, dtype=dtype)
+    filled[:outputs] = weight
+    packed = filled.view(-1, width, inputs // together, together).transpose(1, 2).contiguous()
+    work = torch.empty(2 * panels.WORK_BYTES, dtype=torch.uint8)
+    expected = states.double() @ weight.double().T + bias.double()
+    if gated:
+        gate, up = expected.to(dtype).chunk(2, -1)
+        expected = silu(gate.double()).to(dtype).double() * up.double()
+    for rows in (*range(1, 25), 63, 64, 65, 70):
+        result = torch.full((rows + 1, expected.shape[1]), 7.0, dtype=dtype)
+        a = Arguments(panels.ARGUMENTS)
+        a[panels.KIND], a[panels.ROWS], a[panels.WIDTH] = KINDS[dtype], rows, width
+        a[panels.INPUTS], a[panels.OUTPUTS], a[panels.GATED] = inputs, outputs, gated
+        a[panels.SOURCE], a[panels.MATRIX] = states.data_ptr(), packed.data_ptr()
+        a[panels.BIAS], a[panels.RESULT] = bias.data_ptr(), result.data_ptr()
+        a[panels.WORK] = work.data_ptr()
+        panels.MULTIPLY.run(a, 1 + rows % 2)
+        room = 4 * UNIT[dtype] * float(expected.abs().max())
+        assert (result[:rows].double() - expected[:rows]).abs().max() <= room
+        assert (result[rows:] == 7).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("width", "threads"), [(width, threads) for width, _, threads in SHAPES])
 @pytest.mark.parametrize("name", ["SILU", "GELU_TANH"])
 def test_gates_are_activated(dtype: torch.dtype, width: int, threads: int, name: str) -> None:
@@ -109,7 +145,7 @@ def test_gates_are_activated(dtype: torch.dtype, width: int, threads: int, name:
     gated[-2] = 1
     gated[-2, :width] = torch.finfo(dtype).max / 2 * (-1) ** torch.arange(width)
     result = torch.empty(70, width, dtype=dtype)
-    number = getattr(elementwise, name)
+    number = getattr(kernel, name)
     run(kernel.ACTIVATE, gated, result, width, threads, ACTIVATION=number)
     gate, up = gated.chunk(2, -1)
     wide = gate.double()  # torch's own loses digits where the result is small
@@ -231,127 +267,3 @@ def test_one_input_can_be_told_to_several_bodies() -> None:
         program.run([rows])
         assert torch.equal(results[:, :rows], source[:rows].expand(2, -1, -1))
         assert not results[:, rows:].any()
-
-
-# ---- instructions
-
-
-@pytest.mark.usefixtures("instructions")
-@pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_numbers_are_rounded_and_read_like_those_of_torch(kind: torch.dtype) -> None:
-    narrow, widen = compiled(vectors.narrow, 4), compiled(vectors.widen, 4)
-    given = torch.from_numpy(NUMBERS.astype(np.float32))
-    exact: dict[str, Any] = {"rtol": 0, "atol": 0, "equal_nan": True}
-    for count in (1, 15, 16, 17, len(given)):
-        rounded, read = torch.zeros(len(given), dtype=kind), torch.zeros(len(given))
-        narrow(rounded.data_ptr(), given.data_ptr(), KINDS[kind], count)
-        widen(read.data_ptr(), rounded.data_ptr(), KINDS[kind], count)
-        torch.testing.assert_close(rounded[:count], given.to(kind)[:count], **exact)
-        torch.testing.assert_close(read, rounded.float(), **exact)
-        assert not rounded[count:].any()
-
-
-@pytest.mark.usefixtures("instructions")
-def test_numbers_below_the_smallest_normal_one_are_rounded_or_become_zero() -> None:
-    given, rounded = torch.tensor([0.75 * SMALLEST, -0.75 * SMALLEST]), torch.ones(2).bfloat16()
-    compiled(vectors.narrow, 4)(rounded.data_ptr(), given.data_ptr(), llvm.BFLOAT16, 2)
-    assert rounded.tolist() in (given.bfloat16().tolist(), [0.0, 0.0])
-
-
-@pytest.mark.usefixtures("instructions")
-@pytest.mark.parametrize("width", [32, 64, 160])
-@pytest.mark.parametrize("rows", [4, 8])
-def test_dot_products_of_pairs_are_those_of_their_numbers(width: int, rows: int) -> None:
-    generator = torch.Generator().manual_seed(width + rows)
-    query = torch.randn(width, generator=generator).bfloat16()
-    keys = torch.randn(rows, width, generator=generator).bfloat16()
-    places = np.array([key.data_ptr() for key in keys])
-    wide, scores = query.float(), torch.full((2, rows, 2), 7.0)  # every other one is another's
-    given = places.ctypes.data, width
-    compiled(vectors.dots_of_pairs, 5, rows)(scores[0].data_ptr(), 8, query.data_ptr(), *given)
-    compiled(vectors.dots, 6, rows)(scores[1].data_ptr(), 8, wide.data_ptr(), *given, llvm.BFLOAT16)
-    for found in scores:
-        expected = keys.double() @ query.double()
-        torch.testing.assert_close(found[:, 0].double(), expected, rtol=0, atol=1e-4)
-        assert (found[:, 1] == 7).all()
-
-
-def numbers(seed: int, *shape: int) -> Array:
-    drawn: Array = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
-    return drawn
-
-
-def as_pairs(matrix: Array, axis: int) -> tuple[Array, Array]:
-    """Neighbours along an axis as pairs of bfloat16, and the matrix rounded so."""
-    rounded = torch.from_numpy(matrix).bfloat16()
-    bits = np.moveaxis(rounded.view(torch.int16).numpy().view(np.uint16).astype(np.uint32), axis, 0)
-    pairs = np.moveaxis(bits[0::2] | bits[1::2] << np.uint32(16), 0, axis)
-    return np.ascontiguousarray(pairs), rounded.float().numpy()
-
-
-def addresses(lines: Array) -> npt.NDArray[np.int64]:
-    return lines.ctypes.data + lines.strides[0] * np.arange(len(lines))
-
-
-@pytest.mark.usefixtures("instructions")
-@pytest.mark.parametrize("paired", [False, True])
-@pytest.mark.parametrize(
-    ("rows", "across", "count", "fetched", "adds"),
-    [
-        (4, 64, 32, tiles.NOTHING, 1),
-        (7, 112, 6, tiles.LINE, 0),
-        (1, 16, 2, tiles.LINE, 1),
-        (17, 64, 8, tiles.ONE, 1),
-    ],
-)
-def test_scores_and_outputs_are_matrix_products(
-    paired: bool, rows: int, across: int, count: int, fetched: int, adds: int
-) -> None:
-    one, many, before = numbers(0, rows, count), numbers(1, count, across), numbers(2, rows, across)
-    left, right = one, many
-    if paired:
-        (left, one), (right, many) = as_pairs(one, 1), as_pairs(many, 0)
-    turned = np.ascontiguousarray(left.T)
-    expected = before + one.astype(float) @ many.astype(float)
-    steps = count // 2 if paired else count
-    scores, outputs = before.copy(), before.copy()
-    into, source = (scores.ctypes.data, scores.strides[0]), (right.ctypes.data, right.strides[0])
-    compiled(tiles.add_scores, 11, fetched, adds)(
-        *into, addresses(left).ctypes.data, rows, *source, across, steps, paired, source[0], 16
-    )
-    target = outputs.ctypes.data, outputs.strides[0], rows, turned.ctypes.data, turned.strides[0]
-    places = addresses(right)
-    compiled(tiles.add_outputs, 9)(*target, places.ctypes.data, across, steps, paired)
-    alone = expected if adds else expected - before
-    np.testing.assert_allclose(scores, alone, atol=1e-4, rtol=1e-5)
-    np.testing.assert_allclose(outputs, expected, atol=1e-4, rtol=1e-5)
-
-
-@pytest.mark.parametrize("paired", [False, True])
-@pytest.mark.parametrize(("count", "across"), [(2, 16), (64, 112)])
-def test_softmax_over_blocks_is_that_over_all(count: int, across: int, paired: bool) -> None:
-    blocks = [4 * numbers(seed, count, across) for seed in (0, 1)]
-    blocks[0][:, 0] = -np.inf  # a row that sees nothing in the first block
-    blocks[1][0] = -np.inf
-    blocks[1][1, 3] = np.nan
-    maxima = np.full(across, -np.inf, dtype=np.float32)
-    sums, factors = np.zeros((2, across), dtype=np.float32)
-    soften, weights = compiled(softmax.soften, 7), np.zeros((0, across))
-    for block in blocks:
-        scores = block.copy()
-        state = [each.ctypes.data for each in (maxima, sums, factors)]
-        soften(scores.ctypes.data, count, across, *state, paired)
-        found = scores
-        if paired:
-            bits, found = scores[: count // 2].view(np.uint32), np.empty_like(scores)
-            found[0::2] = (bits << np.uint32(16)).view(np.float32)
-            found[1::2] = (bits & np.uint32(0xFFFF0000)).view(np.float32)
-        weights = np.concatenate([weights * factors, found])
-    whole = np.concatenate(blocks).astype(float)
-    largest = np.nanmax(whole, axis=0)
-    expected = np.exp(whole - largest)
-    room = 2**-8 if paired else 2e-6  # differences of up to 20 are rounded to 1e-6
-    np.testing.assert_allclose(weights, expected, rtol=room, atol=1e-30)
-    np.testing.assert_allclose(sums, expected.sum(0), rtol=1e-5)
-    assert np.isnan(weights[:, 3]).sum() == 1  # NaN is not hidden
-    np.testing.assert_array_equal(maxima, largest.astype(np.float32))

@@ -13,12 +13,9 @@ from relquery.engine.executor import SCRATCH, Chunk
 from relquery.errors import ModelError
 from relquery.model.attention.plan import Plan, plan_step
 from relquery.model.cache.rotary import PositionScheme, Rotary
-from relquery.model.kernels.arguments import KINDS, Arguments, Stored, bits, places
+from relquery.model.kernels.arguments import KINDS, Arguments, Stored, bits, padded, places
 from relquery.model.kernels.attention import arguments as kernel
-from relquery.model.kernels.attention.tasks import ATTEND, MERGE
-from relquery.model.kernels.compiled import padded
-from relquery.model.kernels.instructions.amx import can_tile
-from relquery.model.kernels.instructions.llvm import PAIRS
+from relquery.model.kernels.attention.arguments import ATTEND, MERGE
 from relquery.model.kernels.threads import threads
 
 ALONE = 1 << 16
@@ -186,11 +183,11 @@ class CompiledAttention:
         a[kernel.SCRATCH_FROM] = SCRATCH
         a[kernel.SHIFT_VALUES] = plan.shift_values.ctypes.data
         a[kernel.TURN_KEYS] = self._turn_keys
-        a[kernel.PAIRED], a[kernel.TILED] = PAIRS, can_tile()
+        a[kernel.PAIRED] = a[kernel.TILED] = True
         a[kernel.MERGED], a[kernel.MERGED_COUNT] = plan.merged.ctypes.data, len(plan.merged)
         a[kernel.WORK_BYTES] = kernel.work_bytes(heads // kv_heads, width, value_width)
         if plan.places:
-            length = 2 + int(padded(value_width))
+            length = 2 + padded(value_width)
             prepared.partials = torch.empty(plan.places * heads * length)
             a[kernel.PARTIALS] = prepared.partials.data_ptr()
         return prepared

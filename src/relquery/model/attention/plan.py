@@ -22,7 +22,7 @@ import numpy as np
 from relquery.arrays import Int64s
 from relquery.engine.executor import Chunk, Segment
 from relquery.model.kernels.attention.arguments import BLOCK, NO_SHIFT, OWN_SHIFTS, ROWS
-from relquery.model.kernels.compiled import compiled
+from relquery.table.compiled import compiled
 
 SHARE_LEAST = 16
 """Keys that sharing must save reading, for one more visit."""

@@ -28,7 +28,7 @@ from relquery.model.forward.packed import padded_rows
 from relquery.model.forward.recorded import RecordedStep, can_record
 from relquery.model.forward.run import Layer, Norm, Run, Tables
 from relquery.model.forward.stock import Logits
-from relquery.model.kernels import elementwise
+from relquery.model.kernels import rows
 from relquery.model.kernels.arguments import KINDS, bits
 
 KNOWN = (LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM)
@@ -36,9 +36,9 @@ KNOWN = (LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalL
 FIXED = {"default", "linear", "llama3", "yarn"}
 """Kinds of rotary embeddings whose frequencies do not change with the length."""
 ACTIVATIONS = {
-    "silu": elementwise.SILU,
-    "swish": elementwise.SILU,
-    "gelu_pytorch_tanh": elementwise.GELU_TANH,
+    "silu": rows.SILU,
+    "swish": rows.SILU,
+    "gelu_pytorch_tanh": rows.GELU_TANH,
 }
 
 

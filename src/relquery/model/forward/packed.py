@@ -16,9 +16,8 @@ from torch import Tensor, nn
 
 from relquery.model.kernels import panels as kernel
 from relquery.model.kernels.arguments import KINDS, Arguments
-from relquery.model.kernels.instructions import amx
-from relquery.model.kernels.instructions.llvm import FAST_BFLOAT16
 from relquery.model.kernels.threads import threads
+from relquery.native import has_pairs, has_tiles
 
 _ONEDNN: Any = torch.ops.mkldnn
 FEW = 4
@@ -58,8 +57,8 @@ class PackedWeight:
         self._stored: _Stored = _order_of(weight)(weight)
         self.bias = bias
         self.outputs, self.count, self.nbytes = len(weight), weight.numel(), self._stored.nbytes
-        fits = self._stored.width == amx.WIDTH and weight.shape[1] % amx.DEEP == 0
-        self._in_tiles = fits and weight.dtype == torch.bfloat16 and amx.can_tile()
+        fits = self._stored.width == kernel.TILE_WIDTH and weight.shape[1] % kernel.TILE_DEEP == 0
+        self._in_tiles = fits and weight.dtype == torch.bfloat16 and has_tiles()
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Products (..., outputs) of rows (..., inputs)."""
@@ -192,7 +191,7 @@ def _order_of(weight: Tensor) -> type[_Plain | _OneDNN | _Panels]:
     """The order in which a weight is read fastest here."""
     if weight.device.type != "cpu" or not weight.numel():
         return _Plain
-    is_slow = weight.dtype == torch.bfloat16 and not (FAST_BFLOAT16 and _packs(weight.dtype))
+    is_slow = weight.dtype == torch.bfloat16 and not (has_pairs() and _packs(weight.dtype))
     if is_slow and weight.shape[1] % 2 == 0:
         return _Panels
     return _OneDNN if _packs(weight.dtype) else _Plain

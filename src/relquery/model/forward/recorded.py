@@ -27,7 +27,7 @@ from relquery.model.kernels import largest, panels
 from relquery.model.kernels import rows as row_passes
 from relquery.model.kernels.arguments import Stored, places
 from relquery.model.kernels.attention import arguments as attention
-from relquery.model.kernels.attention.tasks import ATTEND, MERGE
+from relquery.model.kernels.attention.arguments import ATTEND, MERGE
 from relquery.model.kernels.program import Program, can_run
 from relquery.model.kernels.threads import Body, threads
 
@@ -291,8 +291,7 @@ class Recorder(Run):
     def find_largest(self, logits: Tensor) -> Int64s:
         """The place (rows,) of each row's largest number. See relquery.model.kernels.largest."""
         result = np.zeros(len(logits), dtype=np.int64)
-        work = self._work(largest.WORK_BYTES)
-        self._note(largest.FIND, largest.arguments(logits, result, work).numbers)
+        self._note(largest.FIND, largest.arguments(logits, result).numbers)
         return result
 
     def _stores(self, number: int, keys: Tensor, values: Tensor) -> tuple[Stored | None, ...]:

@@ -1,1 +1,1 @@
-"""Loops in machine code that torch has no operation for, on torch's own threads."""
+"""Kernels of relquery.native: their arguments, and the threads that they run on."""

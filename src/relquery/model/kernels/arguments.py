@@ -1,4 +1,4 @@
-"""Tensors and numbers as arguments of compiled bodies."""
+"""Tensors and numbers as arguments of kernels."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ import torch
 from torch import Tensor
 
 from relquery.arrays import Int64s
-from relquery.model.kernels.instructions.llvm import BFLOAT16, FLOAT16, FLOAT32
 
-KINDS = {torch.float32: FLOAT32, torch.bfloat16: BFLOAT16, torch.float16: FLOAT16}
-"""Types of numbers that compiled bodies read and write."""
+KINDS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
+"""Types of numbers that kernels read and write; see native/kernels/arguments.hpp."""
+LANES = 16
+"""A multiple of these is what widths are padded to."""
 
 Stored = tuple[Tensor, Tensor]
 """Keys and values of one layer in one store, each (kv_heads, slots, width)."""
 
 
 class Arguments:
-    """int64 arguments of a body, by number."""
+    """int64 arguments of a kernel, by number."""
 
     __slots__ = ("numbers", "place")
 
@@ -33,6 +34,11 @@ class Arguments:
 
     def __setitem__(self, number: int, value: int) -> None:
         self.numbers[number] = value
+
+
+def padded(width: int) -> int:
+    """The next multiple of LANES."""
+    return -(-width // LANES) * LANES
 
 
 def places(stored: Stored | None) -> tuple[int, int, int]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from relquery.model.kernels.compiled import padded
-from relquery.model.kernels.instructions.llvm import LANES
+from relquery import _native
+from relquery.model.kernels.threads import Body
 
 BLOCK = 64
 """Keys that are read at a time."""
@@ -83,10 +83,7 @@ OWN = OWN_KEYS, OWN_VALUES, OWN_STORE
 ROTATION = COSINES, SINES, HALF, INTERLEAVED
 
 
-def work_bytes(group: int, width: int, value_width: int) -> int:
-    """Memory that a thread needs, for so many heads that share keys."""
-    wide, deep = padded(width), padded(value_width)
-    rows = max(ROWS, group)
-    across = padded(rows) + LANES
-    numbers = (BLOCK + rows) * (wide + deep) + rows * wide + (wide + BLOCK + 7) * across
-    return 6 * 8 * BLOCK + 4 * padded(numbers)
+ATTEND, MERGE = Body("attend"), Body("merge")
+work_bytes = _native.attention_work
+"""Memory that a thread needs, for so many heads that share keys, and the widths of keys and
+values."""

@@ -1,0 +1,168 @@
+/// What kernels are told: numbers and addresses, all of eight bytes, in the order in which
+/// relquery.model.kernels names them. Strides are in bytes.
+#pragma once
+
+#include <cstdint>
+
+namespace relquery {
+
+using Address = char*;
+
+/// Numbers are in memory as one of these, and in registers as float32.
+enum Kind : int64_t { FLOAT32, BFLOAT16, FLOAT16 };
+enum Activation : int64_t { SILU, GELU_TANH };
+
+/// A multiple of these is what widths are padded to.
+constexpr int64_t LANES = 16;
+
+constexpr int64_t padded(int64_t width) { return (width + LANES - 1) / LANES * LANES; }
+constexpr int64_t divided_up(int64_t all, int64_t by) { return (all + by - 1) / by; }
+constexpr int64_t bytes_of(Kind kind) { return kind == FLOAT32 ? 4 : 2; }
+
+/// The counters that threads share the work by.
+struct Counters {
+    int64_t next;
+    int64_t ticket;  // the next thread's number
+
+    int64_t take() { return __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED); }
+    int64_t enter() { return __atomic_fetch_add(&ticket, 1, __ATOMIC_RELAXED); }
+};
+
+/// Passes over rows: look up, normalize, rotate, activate.
+struct RowArguments : Counters {
+    Kind kind;
+    int64_t rows;
+    int64_t width;  // of a row
+    Address work;   // of the threads, padded(width) float32 each
+    Address source;
+    Address result;
+    float epsilon;
+    // look up
+    const int64_t* tokens;  // (rows,): which rows of the source
+    // normalize
+    Address added;        // to the source, in place, before; null for nothing
+    const float* weight;  // (width,)
+    // rotate
+    int64_t heads;
+    int64_t kv_heads;
+    const float* query_weight;  // (head's width,); null if heads are not normalized
+    const float* key_weight;
+    const float* cosines;  // (positions, half)
+    const float* sines;
+    int64_t half;              // of the rotated dimensions; 0 for none
+    const int64_t* positions;  // (rows,)
+    const int64_t* slots;      // (rows,); from scratch_from on in the step's own store
+    int64_t scratch_from;
+    Address keys;  // (kv heads, store, width)
+    Address values;
+    int64_t store;
+    Address own_keys;
+    Address own_values;
+    int64_t own_store;
+    // activate
+    Activation activation;
+};
+
+/// The largest number of each row.
+struct LargestArguments : Counters {
+    Kind kind;
+    int64_t rows;
+    int64_t width;
+    Address source;   // (rows, width)
+    int64_t* result;  // (rows,)
+    int64_t nothing;  // the result where no number is finite
+};
+
+/// Products of rows with a matrix in panels.
+struct ProductArguments : Counters {
+    Kind kind;
+    int64_t rows;
+    int64_t inputs;  // of a row
+    int64_t outputs;
+    Address source;  // (rows, inputs)
+    Address matrix;  // panels (inputs, width), the last filled up; bfloat16: two inputs are a pair
+    int64_t width;   // outputs of a panel
+    Address bias;    // (outputs,), null for none
+    Address result;  // (rows, outputs)
+    Address work;    // of the threads, PRODUCT_WORK each
+    int64_t tiled;   // whether AMX multiplies
+    int64_t gated;   // whether the result is activation(first half) * second half
+    Activation activation;
+};
+
+/// Attention over segments of the caches, and the merging of partial results.
+struct AttentionArguments : Counters {
+    Kind kind;  // of queries, keys, values and outputs
+    int64_t heads;
+    int64_t kv_heads;
+    int64_t width;  // of a key
+    int64_t value_width;
+    const int64_t* tasks;  // (tasks, 4): rows from, to, visits from, to
+    int64_t task_count;
+    const int64_t* visits;     // (visits, 5): tokens of the task from, to, keys from, to, shift
+    const int64_t* tokens;     // of tasks: (rows,) tokens of the packed batch
+    const int64_t* positions;  // of tasks: (rows,)
+    const int64_t* shifts;     // of tasks: (rows,) shift numbers where visits say OWN_SHIFTS
+    const int64_t* targets;    // of tasks: (rows,) places for partial results, -1 for the output
+    const int64_t* slots;      // (keys,); from scratch_from on in the step's own store
+    const int64_t* key_positions;  // (keys,)
+    int64_t scratch_from;
+    Address queries;
+    int64_t query_token;
+    int64_t query_head;
+    Address outputs;  // (tokens, heads, value width)
+    Address keys;     // (kv heads, slots, width)
+    Address values;
+    int64_t store;     // slots in them
+    Address own_keys;  // the same of the step's own store
+    Address own_values;
+    int64_t own_store;
+    float* partials;  // (places, heads, 2 + padded value width): maximum, sum, output
+    const int64_t* merged;  // (merged, 3): token, places from, to
+    int64_t merged_count;
+    Address work;        // of the threads
+    int64_t work_bytes;  // of each
+    float scale;         // a power of two
+    alignas(8) float rest;  // of the scale
+    alignas(8) float cap;   // 0 for none
+    int64_t window;         // 0 for none
+    const float* slopes;    // (heads,) of ALiBi; null for none
+    const int64_t* shift_values;  // (shift numbers,)
+    const float* cosines;         // (shift numbers, half); null if keys carry no position
+    const float* sines;
+    int64_t half;         // of the rotated dimensions
+    int64_t interleaved;  // whether neighbours are a pair
+    int64_t turn_keys;    // whether keys are rotated instead of queries
+    int64_t paired;       // whether products may be of pairs of bfloat16 numbers
+    int64_t tiled;        // whether AMX may multiply these
+};
+
+/// Keys that are read at a time, and rows of a task at most.
+constexpr int64_t BLOCK = 64, ROWS = 64;
+/// Shift numbers of a visit: none, or each token its own.
+constexpr int64_t NO_SHIFT = -1, OWN_SHIFTS = -2;
+
+/// Bytes of attention that a thread needs, for so many heads that share keys.
+constexpr int64_t attention_work(int64_t group, int64_t width, int64_t value_width) {
+    const int64_t wide = padded(width), deep = padded(value_width);
+    const int64_t rows = group > ROWS ? group : ROWS, across = padded(rows) + LANES;
+    const int64_t numbers =
+        (BLOCK + rows) * (wide + deep) + rows * wide + (wide + BLOCK + 7) * across;
+    return 6 * 8 * BLOCK + 4 * padded(numbers);
+}
+
+/// Outputs of a panel at most, rows of a product at a time, and the bytes that a thread needs:
+/// sums, and two panels' products that have not been written.
+constexpr int64_t PANEL = 64, MOST_ROWS = 64;
+constexpr int64_t PRODUCT_SUMS = MOST_ROWS * PANEL * 4 + MOST_ROWS * 8 + PANEL * 4;
+constexpr int64_t PRODUCT_WORK = PRODUCT_SUMS + 2 * MOST_ROWS * PANEL * 4;
+
+/// What one thread does, by the address of its arguments.
+using Body = void (*)(void*);
+
+/// The kernels of a target.
+struct Kernels {
+    Body attend, merge, multiply, look_up, normalize, rotate, activate, find_largest;
+};
+
+}  // namespace relquery

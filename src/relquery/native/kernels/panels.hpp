@@ -1,0 +1,173 @@
+/// Products with a matrix in panels, as oneDNN packs it: of few rows at the speed of reading it.
+#pragma once
+
+#include "kernels/products.hpp"
+#include "kernels/rows.hpp"
+#include "kernels/tiles.hpp"
+
+namespace relquery::RELQUERY_TARGET {
+
+/// Rows of one tile, and of at least three. While the former are multiplied, what follows in the
+/// panel begins to be read; while the latter are, a part of the next panel with each tile.
+constexpr int64_t FEW_ROWS = 4, MANY_ROWS = 12;
+/// Lines of a panel that the first-level cache holds while more than FEW_ROWS need them.
+constexpr int64_t DEEP = 64;
+/// Bytes of panels that a thread goes through, with AMX, for some of the rows before it does for
+/// others: the rows' numbers stay in the first-level cache then.
+constexpr int64_t TOGETHER_BYTES = 1 << 16;
+/// Bytes of a page of memory, at whose end processors stop to read ahead by themselves.
+constexpr int64_t PAGE = 4096;
+
+/// A thread that multiplies rows with panels.
+template <Kind kind>
+class PanelProducts {
+    static constexpr bool PAIRED = kind == BFLOAT16;
+    static constexpr int64_t SIZE = bytes_of(kind);
+
+    ProductArguments& a;
+    Address work;
+    float* sums;      // (MOST_ROWS, PANEL)
+    Address* listed;  // (MOST_ROWS,), where rows are
+    float* bias;      // (PANEL,)
+    Address gates, ups;
+    int64_t panels, row_of_result;
+
+public:
+    explicit PanelProducts(ProductArguments& arguments) : a(arguments) {
+        work = a.work + a.enter() * PRODUCT_WORK;
+        sums = reinterpret_cast<float*>(work);
+        listed = reinterpret_cast<Address*>(work + MOST_ROWS * PANEL * 4);
+        bias = reinterpret_cast<float*>(listed + MOST_ROWS);
+        gates = work + PRODUCT_SUMS;
+        ups = gates + MOST_ROWS * PANEL * 4;
+        panels = divided_up(a.outputs, a.width) / (a.gated ? 2 : 1);
+        row_of_result = (a.gated ? a.outputs / 2 : a.outputs) * SIZE;
+    }
+
+    /// Takes panels of the result until none is left.
+    void run() {
+#if defined(__AMX_BF16__)
+        if constexpr (PAIRED)
+            if (a.tiled) return multiply_in_tiles();
+#endif
+        multiply_in_vectors();
+    }
+
+private:
+    void multiply_in_vectors() {
+        const int64_t line = a.width * SIZE;
+        for (int64_t panel = a.take(), following; panel < panels; panel = following) {
+            following = a.take();
+            const int64_t then = least(following, panels - 1);
+            const int64_t wanted = least(a.width, a.outputs - panel * a.width);
+            for (int64_t first = 0; first < a.rows; first += MOST_ROWS) {
+                const int64_t rows = least(MOST_ROWS, a.rows - first);
+                Address target = a.result + first * row_of_result + panel * line;
+                if (!a.gated) {
+                    multiply_rows(panel, then, first, rows, target, row_of_result, wanted);
+                    continue;
+                }
+                const int64_t up = panel + panels;
+                multiply_rows(panel, up, first, rows, gates, line, wanted);
+                multiply_rows(up, then, first, rows, ups, line, wanted);
+                gate_rows(rows, target, wanted);
+            }
+        }
+    }
+
+    /// The products of some rows with the `wanted` first outputs of a panel. following: the next
+    /// panel of this thread. target: where they go, `step` bytes from row to row.
+    void multiply_rows(int64_t panel, int64_t following, int64_t first, int64_t rows,
+                       Address target, int64_t step, int64_t wanted) {
+        const int64_t begin = panel * a.width, lines = PAIRED ? a.inputs / 2 : a.inputs;
+        const int64_t line = a.width * 4;
+        std::memset(sums, 0, rows * PANEL * 4);
+        if (a.bias) {
+            widen<kind>(bias, a.bias + begin * SIZE, wanted);
+            for (int64_t row = 0; row < rows; ++row)
+                std::memcpy(sums + row * PANEL, bias, wanted * 4);
+        }
+        const char* weights = a.matrix + begin * a.inputs * SIZE;
+        const char* next = a.matrix + following * line * lines;
+        const int64_t deep = rows > FEW_ROWS ? DEEP : lines;
+        for (int64_t above = 0; above < lines; above += deep) {
+            const int64_t count = least(deep, lines - above);
+            const char* at = weights + above * line;
+            for (int64_t row = 0; row < rows; ++row)
+                listed[row] = a.source + (first + row) * a.inputs * SIZE + above * 4;
+            if (rows < MANY_ROWS)
+                add_scores<PAIRED, false, Fetched::LINE>(work, PANEL * 4, listed, rows, at, line,
+                                                         a.width, count, {at + PAGE, line});
+            else
+                add_scores<PAIRED, false, Fetched::ONE>(work, PANEL * 4, listed, rows, at, line,
+                                                        a.width, count,
+                                                        {next + above * line, line * 4 / rows});
+        }
+        for (int64_t row = 0; row < rows; ++row)
+            narrow<kind>(target + row * step, sums + row * PANEL, wanted);
+    }
+
+    /// Writes activation(gates) * ups, which are in the first-level cache still.
+    void gate_rows(int64_t rows, Address target, int64_t width) {
+        for (int64_t row = 0; row < rows; ++row) {
+            const int64_t at = row * width * SIZE;
+            gate(target + row * row_of_result, gates + at, ups + at, a.activation, kind, width);
+        }
+    }
+
+#if defined(__AMX_BF16__)
+    void multiply_in_tiles() {
+        const Tiles tiles(least(a.rows, TILE_ROWS));
+        const int64_t together =
+            most(1, TOGETHER_BYTES / (a.inputs * TILE_WIDTH * 2 * (a.gated ? 2 : 1)));
+        for (int64_t begin; (begin = a.take() * together) < panels;)
+            multiply_panels(begin, least(begin + together, panels));
+    }
+
+    void multiply_panels(int64_t begin, int64_t end) {
+        const int64_t line = TILE_WIDTH * 2, count = least(TILE_ROWS, a.rows);
+        for (int64_t begun = 0; begun < a.rows; begun += TILE_ROWS) {
+            // All tiles are of one size; some rows are done twice.
+            const int64_t first = least(begun, a.rows - count);
+            for (int64_t panel = begin; panel < end; ++panel) {
+                Address target = a.result + first * row_of_result + panel * line;
+                if (!a.gated) {
+                    multiply_tile(panel, first, count, target, row_of_result);
+                    continue;
+                }
+                multiply_tile(panel, first, count, gates, line);
+                multiply_tile(panel + panels, first, count, ups, line);
+                gate_rows(count, target, TILE_WIDTH);
+            }
+        }
+    }
+
+    /// The products of `count` rows from `first` on with one panel.
+    void multiply_tile(int64_t panel, int64_t first, int64_t count, Address target, int64_t step) {
+        const int64_t row = a.inputs * 2, begin = panel * TILE_WIDTH;
+        const int64_t deep = a.inputs / TILE_DEEP, line = TILE_WIDTH * 4;
+        Address source = a.source + first * row, weights = a.matrix + begin * row;
+        if (a.rows > HALF)
+            add_tiles<2, 2, true>(work, line, source, row, weights, 2 * TILE_LINE, deep);
+        else
+            add_tiles<1, 2, true>(work, line, source, row, weights, 2 * TILE_LINE, deep);
+        Floats more[2] = {};
+        if (a.bias)
+            for (int64_t at : {0, 1}) more[at] = load<kind>(a.bias + (begin + at * WIDE) * SIZE);
+        for (int64_t at = 0; at < count; ++at)
+            for (int64_t side : {0, 1})
+                store<kind>(target + at * step + side * WIDE * SIZE,
+                            load<FLOAT32>(work + at * line + side * REGISTER) + more[side]);
+    }
+#endif
+};
+
+inline void multiply(void* arguments) {
+    ProductArguments& a = *static_cast<ProductArguments*>(arguments);
+    if (a.kind == BFLOAT16)
+        PanelProducts<BFLOAT16>(a).run();
+    else
+        PanelProducts<FLOAT32>(a).run();
+}
+
+}  // namespace relquery::RELQUERY_TARGET

@@ -1,0 +1,218 @@
+/// What a decoder computes before and between its matrix products, row by row, in one pass each.
+/// All that happens to a number happens in registers. Numbers are rounded to the network's type
+/// where `transformers` rounds them, except that rotation happens in float32.
+#pragma once
+
+#include "kernels/elementary.hpp"
+
+namespace relquery::RELQUERY_TARGET {
+
+/// x / (1 + e**exponent), and 0 times x where the power is too large.
+template <Kind kind>
+inline Floats divided(Floats x, Floats exponent) {
+    const Floats largest = splat(87.0f);
+    const Floats bounded = exponent > largest ? largest : exponent;
+    Floats quotient;
+    if constexpr (kind == FLOAT32)
+        quotient = x / (exponential(bounded) + splat(1.0f));
+    else
+        quotient = rough_quotient(x, rough_exponential(bounded, Floats{}) + splat(1.0f));
+    return exponent > largest ? x * Floats{} : quotient;
+}
+
+template <Kind kind>
+inline Floats silu(Floats x) {
+    return divided<kind>(x, -x);
+}
+
+/// GELU by tanh: 1 + tanh(z) = 2 / (1 + exp(-2z)).
+template <Kind kind>
+inline Floats gelu(Floats x) {
+    const Floats inner = (x * x) * x * splat(0.044715f) + x;
+    return divided<kind>(x, inner * splat(-2 * 0.7978845608028654f));  // the root of 2 / pi
+}
+
+/// Writes activation(gates), rounded, times ups.
+inline void gate(Address target, Address gates, Address ups, Activation activation, Kind kind,
+                 int64_t count) {
+    by_kind(kind, [=]<Kind k>() {
+        const auto pass = [=](auto activate) {
+            along(count, [=](int64_t at, int64_t some) {
+                const int64_t place = at * bytes_of(k);
+                const Floats activated = rounded<k>(activate(load<k>(gates + place, some)));
+                store<k>(target + place, activated * load<k>(ups + place, some), some);
+            });
+        };
+        if (activation == SILU)
+            pass([](Floats x) { return silu<k>(x); });
+        else
+            pass([](Floats x) { return gelu<k>(x); });
+    });
+}
+
+/// One over the root of the mean square (RMSNorm, Zhang and Sennrich 2019).
+inline float norm_scale(float squares, int64_t width, float epsilon) {
+    return 1.0f / __builtin_sqrtf(squares / float(width) + epsilon);
+}
+
+/// Writes a row to `numbers`; returns the sum of squares.
+template <Kind kind>
+inline float read_row(float* numbers, Address source, int64_t count) {
+    Floats squares{};
+    along(count, [&](int64_t at, int64_t some) {
+        const Floats value = load<kind>(source + at * bytes_of(kind), some);
+        store<FLOAT32>(numbers + at, value, some);
+        squares = value * value + squares;
+    });
+    return sum_of(squares);
+}
+
+/// Adds a row to a row in place. The sums go to `numbers`, too; returns the sum of their squares.
+template <Kind kind>
+inline float add_row(float* numbers, Address target, Address added, int64_t count) {
+    Floats squares{};
+    along(count, [&](int64_t at, int64_t some) {
+        const int64_t place = at * bytes_of(kind);
+        const Floats total = rounded<kind>(load<kind>(target + place, some) +
+                                           load<kind>(added + place, some));
+        store<kind>(target + place, total, some);
+        store<FLOAT32>(numbers + at, total, some);
+        squares = total * total + squares;
+    });
+    return sum_of(squares);
+}
+
+/// Writes `numbers` times `scale`, rounded, times weights.
+template <Kind kind>
+inline void weigh_row(Address target, const float* numbers, const float* weights, float scale,
+                      int64_t count) {
+    along(count, [=](int64_t at, int64_t some) {
+        const Floats scaled = load<FLOAT32>(numbers + at, some) * splat(scale);
+        const Floats weighed = rounded<kind>(scaled) * load<FLOAT32>(weights + at, some);
+        store<kind>(target + at * bytes_of(kind), weighed, some);
+    });
+}
+
+/// Passes over rows, of which a thread takes some at a time.
+template <Kind kind>
+struct RowPasses {
+    static constexpr int64_t AT_ONCE = 8, SIZE = bytes_of(kind);
+
+    RowArguments& a;
+    float* numbers;  // of this thread
+
+    explicit RowPasses(RowArguments& arguments) : a(arguments) {
+        numbers = reinterpret_cast<float*>(a.work + 4 * padded(a.width) * a.enter());
+    }
+
+    template <typename Pass>
+    void each(Pass pass) {
+        for (int64_t first; (first = a.take() * AT_ONCE) < a.rows;)
+            for (int64_t row = first; row < least(first + AT_ONCE, a.rows); ++row) pass(row);
+    }
+
+    void look_up(int64_t row) {
+        const int64_t line = a.width * SIZE;
+        std::memcpy(a.result + row * line, a.source + a.tokens[row] * line, line);
+    }
+
+    void normalize(int64_t row) {
+        const int64_t line = row * a.width * SIZE;
+        const float squares =
+            a.added ? add_row<kind>(numbers, a.source + line, a.added + line, a.width)
+                    : read_row<kind>(numbers, a.source + line, a.width);
+        const float scale = norm_scale(squares, a.width, a.epsilon);
+        weigh_row<kind>(a.result + line, numbers, a.weight, scale, a.width);
+    }
+
+    /// Of gate and up, next to each other.
+    void activate(int64_t row) {
+        const int64_t line = a.width * SIZE;
+        Address gates = a.source + 2 * row * line;
+        gate(a.result + row * line, gates, gates + line, a.activation, kind, a.width);
+    }
+
+    /// Queries to the result, keys and values to their slot.
+    void rotate(int64_t row) {
+        const int64_t all = a.heads + 2 * a.kv_heads, width = a.width / all, line = width * SIZE;
+        const int64_t angle = a.half * a.positions[row];
+        Address source = a.source + row * all * line, target = a.result + row * a.heads * line;
+        for (int64_t head = 0; head < a.heads; ++head, source += line, target += line)
+            rotate_head(target, source, a.query_weight, angle, width);
+        const bool is_own = a.slots[row] >= a.scratch_from;
+        Address keys = is_own ? a.own_keys : a.keys, values = is_own ? a.own_values : a.values;
+        const int64_t slots = is_own ? a.own_store : a.store;
+        const int64_t slot = a.slots[row] - (is_own ? a.scratch_from : 0);
+        for (int64_t head = 0; head < a.kv_heads; ++head, source += line) {
+            const int64_t offset = (head * slots + slot) * line;
+            rotate_head(keys + offset, source, a.key_weight, angle, width);
+            std::memcpy(values + offset, source + a.kv_heads * line, line);
+        }
+    }
+
+    /// Normalizes a head if there is a weight, and rotates it. angle: number of the first pair's.
+    void rotate_head(Address target, Address source, const float* weight, int64_t angle,
+                     int64_t width) {
+        if (weight) {
+            const float squares = read_row<kind>(numbers, source, width);
+            weigh_row<kind>(target, numbers, weight, norm_scale(squares, width, a.epsilon), width);
+            source = target;
+        }
+        const int64_t over = a.half * SIZE;
+        const float *cosines = a.cosines + angle, *sines = a.sines + angle;
+        along(a.half, [=](int64_t at, int64_t some) {
+            const int64_t first = at * SIZE, second = first + over;
+            const Floats x = load<kind>(source + first, some), y = load<kind>(source + second, some);
+            const Floats cosine = load<FLOAT32>(cosines + at, some);
+            const Floats sine = load<FLOAT32>(sines + at, some);
+            store<kind>(target + first, x * cosine - y * sine, some);
+            store<kind>(target + second, y * cosine + x * sine, some);
+        });
+        if (!weight) std::memcpy(target + 2 * over, source + 2 * over, width * SIZE - 2 * over);
+    }
+};
+
+template <auto pass>
+inline void go_through_rows(void* arguments) {
+    RowArguments& a = *static_cast<RowArguments*>(arguments);
+    by_kind(a.kind, [&]<Kind kind>() {
+        RowPasses<kind> passes(a);
+        passes.each([&](int64_t row) { pass(passes, row); });
+    });
+}
+
+/// The place of the largest number of each row, the first of several; NaN counts for nothing.
+template <Kind kind>
+inline int64_t first_largest(Address row, int64_t width, int64_t nothing) {
+    constexpr int64_t PART = 256;  // numbers of which the largest is known before it is looked for
+    float best = NOTHING;
+    int64_t part = 0;
+    for (int64_t first = 0; first < width; first += PART) {
+        Floats found = splat(NOTHING);
+        const int64_t stop = least(width, first + PART);
+        int64_t at = first;
+        for (; at + WIDE <= stop; at += WIDE)
+            found = larger(load<kind>(row + at * bytes_of(kind)), found);
+        for (int64_t each = at; each < stop; ++each)
+            found = larger(splat(load<kind>(row + each * bytes_of(kind), 1)[0]), found);
+        float largest = NOTHING;
+        for (int lane = 0; lane < WIDE; ++lane)
+            if (found[lane] > largest) largest = found[lane];
+        if (largest > best) best = largest, part = first;
+    }
+    if (!__builtin_isfinite(best)) return nothing;
+    int64_t at = part;
+    while (load<kind>(row + at * bytes_of(kind), 1)[0] != best) ++at;
+    return at;
+}
+
+inline void find_largest(void* arguments) {
+    LargestArguments& a = *static_cast<LargestArguments*>(arguments);
+    by_kind(a.kind, [&]<Kind kind>() {
+        for (int64_t row; (row = a.take()) < a.rows;)
+            a.result[row] = first_largest<kind>(a.source + row * a.width * bytes_of(kind), a.width,
+                                                a.nothing);
+    });
+}
+
+}  // namespace relquery::RELQUERY_TARGET

@@ -1,0 +1,20 @@
+/// The kernels for one target: compiled once for each, with its instructions.
+#include "kernels/attention.hpp"
+#include "kernels/panels.hpp"
+#include "kernels/rows.hpp"
+
+namespace relquery::RELQUERY_TARGET {
+
+extern const Kernels KERNELS;
+const Kernels KERNELS = {
+    .attend = [](void* a) { Attention(*static_cast<AttentionArguments*>(a)).attend(); },
+    .merge = [](void* a) { Attention(*static_cast<AttentionArguments*>(a)).merge(); },
+    .multiply = multiply,
+    .look_up = go_through_rows<[](auto& passes, int64_t row) { passes.look_up(row); }>,
+    .normalize = go_through_rows<[](auto& passes, int64_t row) { passes.normalize(row); }>,
+    .rotate = go_through_rows<[](auto& passes, int64_t row) { passes.rotate(row); }>,
+    .activate = go_through_rows<[](auto& passes, int64_t row) { passes.activate(row); }>,
+    .find_largest = find_largest,
+};
+
+}  // namespace relquery::RELQUERY_TARGET
