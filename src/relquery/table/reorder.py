@@ -38,7 +38,7 @@ from relquery.table.solvers.exact.polish import polish
 from relquery.table.solvers.fixed import fixed
 from relquery.table.solvers.ggr import NO_LIMIT, PAPER_LIMITS, Limits, as_in_paper
 from relquery.table.solvers.original import original
-from relquery.table.solvers.search.tree import is_compiled, tree
+from relquery.table.solvers.search.tree import tree
 from relquery.table.solvers.segment import Problem, pose
 
 Given = Literal["discover"] | Sequence[str | Sequence[str] | Dependency]
@@ -112,7 +112,7 @@ def reorder(
     _check(prefix, cache_tokens, requests_per_minute)
     encode_texts = None if tokenizer is None else as_encode(tokenizer)
     columns = table if isinstance(table, Columns) else encode(table)
-    quick = _is_quick(method, columns, settings) and not is_compiled()
+    quick = False
     with interpreted() if quick else nullcontext(), watch_compilation() as compilation:
         start = clock()
         items = itemize(columns, bags)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 from hypothesis import strategies as st
 
+from relquery._native import Trie
 from relquery.arrays import Int32s, Int64s
 from relquery.table.solvers.objective import Objective
-from relquery.table.solvers.objective import worth as worth_of_group
-from relquery.table.solvers.search.trie import ROOT, Trie
 from relquery.table.solvers.segment import Problem, pose
 
 WORTH = [0, 1, 2, 5, 9, 30]
@@ -69,15 +69,46 @@ def posed(items: Int32s, bags: Sequence[int], weights: Sequence[int] | Int64s) -
     return pose(items, np.array(bags, np.int32), np.array(weights, np.int64), nothing)
 
 
-def rows_below(trie: Trie) -> list[int]:
-    """By node."""
-    count = [0] * len(trie.parent)
-    for leaf in trie.leaf.tolist():
-        node = leaf
-        while node != ROOT:
-            count[node] += 1
-            node = int(trie.parent[node])
-    return count
+ROOT, NONE = 0, -1
+
+
+class Structure(NamedTuple):
+    """Nodes of a trie by number, their labels (nodes, m), the leaf of each row, and free nodes."""
+
+    parent: Int64s
+    children: Int64s
+    only: Int64s
+    begin: Int64s
+    end: Int64s
+    label: Int32s
+    leaf: Int64s
+    free: Int64s
+
+    @classmethod
+    def of(cls, trie: Trie) -> Structure:
+        return cls(*trie.structure())
+
+    def rows_below(self) -> list[int]:
+        """By node."""
+        count = [0] * len(self.parent)
+        for leaf in self.leaf.tolist():
+            node = leaf
+            while node != ROOT:
+                count[node] += 1
+                node = int(self.parent[node])
+        return count
+
+    def label_of(self, node: int) -> Int32s:
+        return self.label[node, self.begin[node] : self.end[node]]
+
+    def worth(self, weights: Int64s) -> int:
+        """Per node, rows below but one x weight of the label."""
+        below = enumerate(self.rows_below())
+        return sum(int(weights[self.label_of(n)].sum()) * max(rows - 1, 0) for n, rows in below)
+
+
+def new_trie(problem: Problem) -> Trie:
+    return Trie(problem.items, problem.weights, problem.stopped)
 
 
 def sequences(items: Int32s, rows: Int64s, slots: Int32s) -> list[list[int]]:
@@ -86,6 +117,18 @@ def sequences(items: Int32s, rows: Int64s, slots: Int32s) -> list[list[int]]:
     assert slots.shape == items.T.shape
     assert (np.sort(slots, axis=1) == np.arange(len(items))).all()
     return [items[slots[row], row].tolist() for row in rows]
+
+
+def cached(objective: Objective, prefix: float) -> float:
+    """How much of a prefix a cache can hold: whole steps above the minimum."""
+    steps = (prefix + objective.start - objective.minimum) // objective.granularity
+    return objective.minimum + steps * objective.granularity if steps >= 0 else 0.0
+
+
+def worth_of_group(objective: Objective, begin: float, end: float, rows: int) -> float:
+    """What rows gain by sharing a prefix from `begin` to `end`; nothing if it does not pay."""
+    saved = (rows - 1) * objective.read - objective.write
+    return max(saved, 0.0) * (cached(objective, end) - cached(objective, begin)) if rows > 1 else 0
 
 
 def worth_of(objective: Objective, weights: Int64s, sent: Sequence[Sequence[int]]) -> float:

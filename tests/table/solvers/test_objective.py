@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relquery.table.solvers.objective import Objective, cached, is_plain, total_worth, worth
+from relquery._native import total_worth
+from relquery.table.solvers.objective import Objective, is_plain
 from relquery.table.solvers.segment import Problem
 from tests.table.solvers.problems import OBJECTIVES, problems, sequences, worth_of
 
@@ -28,6 +29,16 @@ def test_a_schedule_is_worth_what_its_runs_of_equal_beginnings_are(
     assert found == pytest.approx(worth_of(objective, problem.weights, sent))
 
 
+def worth(objective: Objective, begin: int, end: int, rows: int) -> float:
+    """What rows that share two items of these weights gain by the second."""
+    items, fields = np.repeat([[0], [1]], rows, 1), np.repeat([[0, 1]], rows, 0)
+    whole, first = (
+        total_worth(objective, np.array([begin, weight]), items, np.arange(rows), fields)
+        for weight in (end - begin, 0)
+    )
+    return whole - first
+
+
 def test_a_plain_objective_counts_each_row_but_the_first() -> None:
     assert worth(Objective(), 3, 10, 5) == 4 * 7
     assert is_plain(Objective(start=9))
@@ -44,7 +55,7 @@ def test_a_group_is_worth_what_it_saves_less_the_write_and_one_of_one_nothing() 
 
 def test_a_cache_holds_whole_steps_above_the_minimum() -> None:
     objective = Objective(start=4, minimum=10, granularity=3)
-    held = [cached(objective, prefix) for prefix in (0, 5, 6, 8, 9, 11, 12)]
+    held = [worth(objective, 0, prefix, 2) for prefix in (0, 5, 6, 8, 9, 11, 12)]
     assert held == [0, 0, 10, 10, 13, 13, 16]
 
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from relquery.cli.installation import installation
 from relquery.cli.ledger.command import Shown, check_output, export
 from relquery.cli.ledger.findings import as_json, as_rows, as_view
 from relquery.cli.ledger.times import read_time
@@ -18,7 +19,10 @@ from relquery.ledger.records.reading import Filter
 
 
 def doctor(
-    path: Annotated[Path, typer.Argument(metavar="LEDGER", help="The file given to --ledger.")],
+    path: Annotated[
+        Path | None,
+        typer.Argument(metavar="[LEDGER]", help="The file given to --ledger."),
+    ] = None,
     model: Annotated[
         str | None,
         typer.Option("--model", "-m", help="Only this model, e.g. openai:gpt-5.4-mini."),
@@ -42,12 +46,20 @@ def doctor(
 ) -> None:
     """Say which tokens a provider's cache was to serve and did not, what that cost, and why.
 
+    Without a ledger, say what is installed here, and what the processor can do.
+
     [bold]Example[/bold]
+
+    relquery doctor
 
     relquery doctor run.db
 
     relquery doctor run.db --since 7d --output misses.csv
     """
+    if path is None:
+        for name, found in installation().items():
+            typer.echo(f"{name:<13} {found}")
+        return
     now = time.time()
     since_at, before_at = (
         read_time(name, text, now) for name, text in (("--since", since), ("--before", before))

@@ -1,4 +1,4 @@
-"""Groups of equal cells in a segment of rows, which the solvers count."""
+"""The rows to order, as the solvers see them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 from relquery.arrays import Bools, Int32s, Int64s
-from relquery.table.compiled import compiled
 
 
 class Problem(NamedTuple):
@@ -72,97 +71,3 @@ def pose(
         pairs=np.empty((0, 3), np.int32) if pairs is None else pairs,
         stopped=np.zeros(1, np.bool_),
     )
-
-
-class Segment(NamedTuple):
-    """Groups of equal items in a run of rows; the arrays are reused from segment to segment.
-
-    columns: (m,), the slots not yet placed, ascending; the first `live` count.
-    group: (n, m), group of the item of the segment's row i in the j-th live slot. Groups are
-        numbered in the order of first appearance, slot after slot.
-    first: (m + 1,), groups that appeared before the j-th live slot.
-    size: (groups,), rows of the group that are still in the segment.
-    worth: (groups,), total weight of their items, including those in implied slots.
-    key: (groups,), the item of the group.
-    group_of: scratch per item, -1 between calls.
-    live_at: (m,), position of a slot among the live ones; -1 if it is placed.
-    """
-
-    columns: Int32s
-    group: Int32s
-    first: Int64s
-    size: Int32s
-    worth: Int64s
-    key: Int64s
-    group_of: Int32s
-    live_at: Int64s
-
-
-def new_segment(problem: Problem) -> Segment:
-    """Space for any segment of the table."""
-    slots, rows = problem.items.shape
-    items = len(problem.weights)
-    return Segment(
-        columns=np.zeros(slots, np.int32),
-        group=np.zeros((rows, slots), np.int32),
-        first=np.zeros(slots + 1, np.int64),
-        size=np.zeros(items, np.int32),
-        worth=np.zeros(items, np.int64),
-        key=np.zeros(items, np.int64),
-        group_of=np.full(items, -1, np.int32),
-        live_at=np.full(slots, -1, np.int64),
-    )
-
-
-@compiled
-def fill_segment(segment: Segment, problem: Problem, rows: Int64s, placed: Int32s) -> int:
-    """Group the items of these rows in the slots not in `placed`. Returns the number of live slots.
-
-    O(rows x live slots). Sizes and worths start at 0: `add_row` fills them.
-    """
-    live = _find_live(segment, placed)
-    groups = 0
-    for j in range(live):
-        slot = segment.columns[j]
-        for i in range(len(rows)):
-            key = problem.items[slot, rows[i]]
-            group = segment.group_of[key]
-            if group < 0:
-                group = groups
-                groups += 1
-                segment.group_of[key] = group
-                segment.key[group] = key
-                segment.size[group] = segment.worth[group] = 0
-            segment.group[i, j] = group
-        segment.first[j + 1] = groups
-    for group in range(groups):
-        segment.group_of[segment.key[group]] = -1
-    return live
-
-
-@compiled
-def _find_live(segment: Segment, placed: Int32s) -> int:
-    segment.live_at[:] = 0
-    segment.live_at[placed] = -1
-    live = 0
-    for slot in range(len(segment.columns)):
-        if segment.live_at[slot] == 0:
-            segment.columns[live] = slot
-            segment.live_at[slot] = live
-            live += 1
-    return live
-
-
-@compiled
-def add_row(segment: Segment, problem: Problem, row: int, live: int, sign: int) -> None:
-    """Add a row of the segment to the counts of all its items (sign 1), or subtract it (-1)."""
-    for j in range(live):
-        group = segment.group[row, j]
-        worth = problem.weights[segment.key[group]]
-        slot = segment.columns[j]
-        for k in range(problem.implied_begin[slot], problem.implied_begin[slot + 1]):
-            other = segment.live_at[problem.implied[k]]
-            if other >= 0:
-                worth += problem.weights[segment.key[segment.group[row, other]]]
-        segment.size[group] += sign
-        segment.worth[group] += sign * worth

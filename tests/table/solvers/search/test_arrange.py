@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 
+from relquery._native import Trie
+from relquery.arrays import Int32s, Int64s
 from relquery.table.columns import encode
 from relquery.table.items import Items, itemize
 from relquery.table.measure import hits
 from relquery.table.solvers.objective import Objective
 from relquery.table.solvers.search.arrange import arrange, texts_of
-from relquery.table.solvers.search.climb import insert_all, new_search
-from relquery.table.solvers.search.trie import Trie, new_trie
 from relquery.table.solvers.segment import Problem, pose
 from tests.table import reference
-from tests.table.solvers.problems import rows_below, sequences, worth_of
+from tests.table.solvers.problems import Structure, new_trie, sequences, worth_of
 from tests.table.strategies import tables
 
 TOWNS = ["Aarau", "Aachen", "Bern", "Berlin", "Bergen", "Basel", "Bath", "Cork", "Como", "Cologne"]
@@ -24,20 +24,24 @@ TOWNS = ["Aarau", "Aachen", "Bern", "Berlin", "Bergen", "Basel", "Bath", "Cork",
 def grown(items: Items) -> tuple[Problem, Trie]:
     slots = len(items.slots)
     problem = pose(items.slots, items.bags, items.characters, np.eye(slots, dtype=np.bool_))
-    trie, search = new_trie(problem.items), new_search(problem.items, problem.weights)
-    insert_all(trie, search, problem.items, np.arange(problem.items.shape[1]))
+    trie = new_trie(problem)
+    trie.insert_all(np.arange(problem.items.shape[1]), 10**9)
     return problem, trie
+
+
+def arranged(items: Items, problem: Problem, trie: Trie) -> tuple[Int64s, Int32s]:
+    return arrange(trie, texts_of(items), items.slots, problem.stopped)
 
 
 def siblings_share(trie: Trie) -> bool:
     """Whether an item is in the labels of two children of one node."""
-    seen = set()
-    for node in range(1, len(trie.parent)):
-        if trie.parent[node] >= 0:
-            for item in trie.label[node, trie.begin[node] : trie.end[node]].tolist():
-                if (key := (int(trie.parent[node]), item)) in seen:
+    it, seen = Structure.of(trie), set()
+    for node, parent in enumerate(it.parent.tolist()):
+        if parent >= 0:
+            for item in it.label_of(node).tolist():
+                if (parent, item) in seen:
                     return True
-                seen.add(key)
+                seen.add((parent, item))
     return False
 
 
@@ -47,12 +51,8 @@ def test_rows_of_a_node_stand_together_and_nothing_is_lost(table: reference.Tabl
         return
     items = itemize(table.columns, table.bags)
     problem, trie = grown(items)
-    least = sum(
-        (count - 1) * problem.weights[trie.label[node, trie.begin[node] : trie.end[node]]].sum()
-        for node, count in enumerate(rows_below(trie))
-        if count > 1
-    )
-    rows, fields = arrange(trie, texts_of(items), items.slots)
+    least = Structure.of(trie).worth(problem.weights)
+    rows, fields = arranged(items, problem, trie)
     sent = sequences(items.same[items.slots], rows, fields)
     assert worth_of(Objective(), items.characters, sent) >= least
 
@@ -63,10 +63,10 @@ def test_the_previous_row_hits_as_much_as_any_earlier_row_does(table: reference.
     if not table.classes or not table.cells:
         return
     items = itemize(table.columns, table.bags)
-    _, trie = grown(items)
+    problem, trie = grown(items)
     if siblings_share(trie):
         return
-    rows, fields = arrange(trie, texts_of(items), items.slots)
+    rows, fields = arranged(items, problem, trie)
     sent = [(row, fields[row].tolist()) for row in rows.tolist()]
     of_previous = reference.hit_rate(table, sent, window=1)
     assert of_previous == pytest.approx(reference.hit_rate(table, sent))
@@ -80,7 +80,7 @@ def test_siblings_begin_with_the_column_that_agrees_most_in_alphabetical_order()
         ([f"{i}" for i in range(7)], few),
     ):
         items = itemize(encode({"key": key, "town": towns}))
-        rows, fields = arrange(grown(items)[1], texts_of(items), items.slots)
+        rows, fields = arranged(items, *grown(items))
         assert fields[:, 0].tolist() == [1] * len(towns)
         assert [towns[row] for row in rows] == sorted(towns)
 
@@ -88,6 +88,6 @@ def test_siblings_begin_with_the_column_that_agrees_most_in_alphabetical_order()
 def test_both_copies_of_a_passage_are_sent() -> None:
     data = {"p": ["same", "same"], "q": ["same", "same"], "r": ["other", "same"]}
     items = itemize(encode(data), [["p", "q", "r"]])
-    rows, fields = arrange(grown(items)[1], texts_of(items), items.slots)
+    rows, fields = arranged(items, *grown(items))
     sequences(items.slots, rows, fields)
     assert hits(items, rows, fields[rows]).hit == 2 * len("passage: same") + len("passage: ")

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from relquery.arrays import Int32s, Int64s
 from relquery.table.solvers.exact.ophr import optimum
-from relquery.table.solvers.objective import Objective, worth
-from relquery.table.solvers.search.lookahead import REACHES, look_ahead, reach_within
-from relquery.table.solvers.search.rollout import Reach
+from relquery.table.solvers.objective import Objective
+from relquery.table.solvers.search.lookahead import REACHES, Reach, look_ahead, reach_within
 from relquery.table.solvers.segment import Problem
 from tests.table.solvers.problems import (
     OBJECTIVES,
@@ -23,6 +22,7 @@ from tests.table.solvers.problems import (
     random_problem,
     sequences,
     worth_of,
+    worth_of_group,
 )
 
 FARTHEST = Reach(first=64, depth=8, width=64)
@@ -47,8 +47,8 @@ def reached(problem: Problem, objective: Objective, reach: Reach) -> float:
 
 def looked(problem: Problem, objective: Objective, reach: Reach) -> tuple[Problem, Int64s, Int32s]:
     """(problem with its passages where they were moved to, rows, slots by row id)."""
-    problem = problem._replace(items=problem.items.copy(), places=problem.places.copy())
-    return problem, *look_ahead(problem, objective, reach)
+    rows, slots, items = look_ahead(problem, objective, reach)
+    return problem._replace(items=items), rows, slots
 
 
 def best(
@@ -63,7 +63,7 @@ def best(
         total = 0.0
         for item, group in groups(problem, rows, slot):
             end = begin + float(problem.weights[item])
-            total += worth(objective, begin, end, len(group))
+            total += worth_of_group(objective, begin, end, len(group))
             total += best(problem, objective, group, others, end)
         totals.append(total)
     return max(totals)

@@ -25,10 +25,9 @@ from relquery.table.solvers.ggr import PAPER_LIMITS, ggr
 from relquery.table.solvers.objective import Objective
 from relquery.table.solvers.search.arrange import Texts, arrange
 from relquery.table.solvers.search.lookahead import REACHES, look_ahead
-from relquery.table.solvers.search.trie import new_trie, plant
 from relquery.table.solvers.segment import Problem
 from tests.table import reference
-from tests.table.solvers.problems import random_problem
+from tests.table.solvers.problems import new_trie, random_problem
 from tests.table.strategies import PAID, TEXTS, WEIGHTS, letters, tables
 
 PASSAGES = [
@@ -169,12 +168,12 @@ def test_a_search_that_is_stopped_gives_nothing() -> None:
 
 
 def plant_and_arrange(problem: Problem) -> None:
-    slots, rows = problem.items.shape
-    trie = new_trie(problem.items, problem.stopped)
-    plant(trie, problem.items, np.arange(rows), problem.places.T.copy())
+    rows = problem.items.shape[1]
+    trie = new_trie(problem)
+    trie.plant(np.arange(rows), problem.places.T.copy(), problem.items)
     nothing = np.zeros(len(problem.weights), np.int64)
-    texts = Texts(nothing.astype(np.int32), nothing, nothing[None], nothing.astype(np.int32), slots)
-    arrange(trie, texts, problem.items)
+    texts = Texts(nothing.astype(np.int32), nothing, nothing[None], nothing.astype(np.int32))
+    arrange(trie, texts, problem.items, problem.stopped)
 
 
 def test_what_breaks_off_the_waiting_thread_stops_the_others() -> None:

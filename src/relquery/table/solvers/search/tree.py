@@ -19,19 +19,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from relquery import _native
+from relquery._native import Trie
 from relquery.arrays import Int32s, Int64s
-from relquery.table.compiled import go_on, is_ready, side_by_side
+from relquery.table.compiled import go_on, side_by_side
 from relquery.table.dependencies.twins import Twins, find_twins
 from relquery.table.items import Items
 from relquery.table.solvers.fixed import fixed
 from relquery.table.solvers.ggr import NO_LIMIT, Limits, as_in_paper, ggr
-from relquery.table.solvers.objective import Objective, is_plain, total_worth
+from relquery.table.solvers.objective import Objective, is_plain
 from relquery.table.solvers.original import original
-from relquery.table.solvers.search.arrange import Texts, arrange, order_nodes, texts_of
-from relquery.table.solvers.search.climb import Search as Space
-from relquery.table.solvers.search.climb import break_groups, insert_all, move_rows, new_search
+from relquery.table.solvers.search.arrange import Texts, arrange, texts_of
 from relquery.table.solvers.search.lookahead import look_ahead, reach_within
-from relquery.table.solvers.search.trie import Trie, new_trie, plant
 from relquery.table.solvers.segment import Problem, pose
 
 VISITS_PER_SECOND = 1.5e8  # cells of a small table that lookahead visits
@@ -103,11 +102,6 @@ def _expanded(start: Start, twins: Twins) -> Schedule:
     return Schedule(rows, twins.expand(fields) if twins.any else fields)
 
 
-def is_compiled() -> bool:
-    """Whether machine code is at hand; compiling takes up to a minute."""
-    return is_ready(order_nodes)
-
-
 def _solve(solve: Callable[[Problem], tuple[Int64s, Int32s]], problem: Problem) -> Schedule:
     return Schedule(*solve(problem))
 
@@ -115,7 +109,7 @@ def _solve(solve: Callable[[Problem], tuple[Int64s, Int32s]], problem: Problem) 
 def _worth(items: Items, problem: Problem, objective: Objective, schedule: Schedule) -> float:
     same = items.same[items.slots]
     fields = np.ascontiguousarray(schedule.fields[schedule.rows])
-    return total_worth(objective, problem.weights, same, schedule.rows, fields)
+    return _native.total_worth(objective, problem.weights, same, schedule.rows, fields)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,14 +131,11 @@ class _Search:
 
     def from_lookahead(self) -> Schedule:
         """Columns and values by lookahead, which gets half of the time."""
-        items, places = self.problem.items.copy(), self.problem.places.copy()
-        problem = self.problem._replace(items=items, places=places)  # passages change slots
-        reach = reach_within(problem, self._count(VISITS_PER_SECOND) / 2)
+        reach = reach_within(self.problem, self._count(VISITS_PER_SECOND) / 2)
         reach = reach._replace(visits=self._count_to_start(VISITS_PER_SECOND))
-        order, slots = look_ahead(problem, self.objective, reach)
-        trie, search = self._new()
-        plant(trie, items, order, slots)
-        return self._climb(trie, search, self._count(STEPS_PER_SECOND) // 2)
+        trie = self._new()
+        trie.plant(*look_ahead(self.problem, self.objective, reach))
+        return self._climb(trie, self._count(STEPS_PER_SECOND) // 2)
 
     def from_groups(self) -> Schedule:
         """Algorithm 1 of paper 000, without early stopping."""
@@ -152,9 +143,9 @@ class _Search:
         order, fields = ggr(self.problem, Limits(NO_LIMIT, NO_LIMIT, 0), most)
         slot_of = np.argsort(self.problem.places, axis=0).astype(np.int32)
         slots = slot_of[fields, np.arange(len(fields))[:, None]]
-        trie, search = self._new()
-        plant(trie, self.problem.items, order, slots)
-        return self._climb(trie, search, self._count(STEPS_PER_SECOND))
+        trie = self._new()
+        trie.plant(order, slots, self.problem.items)
+        return self._climb(trie, self._count(STEPS_PER_SECOND))
 
     def from_rows(self) -> Schedule:
         """Rows inserted in their order, then in random orders while steps are left."""
@@ -164,10 +155,10 @@ class _Search:
         most = self._count_to_start(STEPS_PER_SECOND / 2)
         schedules = []
         for _ in range(MOST_STARTS if len(order) <= MOST_ROWS_SHUFFLED else 1):
-            trie, search = self._new()
-            insert_all(trie, search, self.problem.items, order, most)
-            schedules.append(self._climb(trie, search, steps))
-            steps -= int(search.counters[1]) + STEPS_PER_START
+            trie = self._new()
+            trie.insert_all(order, most)
+            schedules.append(self._climb(trie, steps))
+            steps -= trie.steps + STEPS_PER_START
             if steps <= 0:
                 break
             order = shuffle.permutation(order)
@@ -185,19 +176,17 @@ class _Search:
         least = max(LEAST_SECONDS * per_second, LEAST_PASSES * self.problem.items.size)
         return int(max(self._count(per_second), least))
 
-    def _new(self) -> tuple[Trie, Space]:
-        items = self.problem.items
-        trie = new_trie(items, self.problem.stopped)
-        return trie, new_search(items, self.problem.weights)
+    def _new(self) -> Trie:
+        return Trie(self.problem.items, self.problem.weights, self.problem.stopped)
 
-    def _climb(self, trie: Trie, search: Space, steps: int) -> Schedule:
+    def _climb(self, trie: Trie, steps: int) -> Schedule:
         """Move rows, one by one and in small groups, until little is gained or the time is up."""
-        items = self.problem.items
-        least = LEAST_GAIN * float(self.problem.weights[items].sum())
-        stop = int(search.counters[1]) + steps
+        problem = self.problem
+        least = LEAST_GAIN * float(problem.weights[problem.items].sum())
+        stop = trie.steps + steps
         gained = least + 1
-        while gained > least and search.counters[1] < stop:
-            go_on(self.problem.stopped)
-            gained = break_groups(trie, search, items, stop - int(search.counters[1]))
-            gained += move_rows(trie, search, items, stop - int(search.counters[1]))
-        return Schedule(*arrange(trie, self.texts, self.items.slots))
+        while gained > least and trie.steps < stop:
+            go_on(problem.stopped)
+            gained = trie.break_groups(stop - trie.steps)
+            gained += trie.move_rows(stop - trie.steps)
+        return Schedule(*arrange(trie, self.texts, self.items.slots, problem.stopped))

@@ -1,0 +1,411 @@
+/// Random cases for the kernels of one target, against loops in double precision.
+///
+/// It needs no Python, so it runs under sanitizers, and under emulators of other processors:
+///     c++ -std=c++20 -DRELQUERY_TARGET=v2 -I src/relquery/native kernels.cpp kernels/target.cpp
+///     kernels CASES SEED
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kernels/arguments.hpp"
+
+namespace relquery::RELQUERY_TARGET {
+extern const Kernels KERNELS;
+}
+
+namespace {
+
+using namespace relquery;
+using relquery::RELQUERY_TARGET::KERNELS;
+
+std::mt19937_64 engine;
+
+int64_t between(int64_t low, int64_t high) {
+    return std::uniform_int_distribution<int64_t>(low, high)(engine);
+}
+bool maybe() { return between(0, 1) == 1; }
+template <typename T>
+T one_of(std::initializer_list<T> all) {
+    return all.begin()[between(0, int64_t(all.size()) - 1)];
+}
+
+/// Numbers of a kind, in memory of exactly their size, which need not be aligned.
+struct Numbers {
+    Kind kind;
+    std::vector<char> bytes;
+
+    Numbers(Kind of, int64_t count, bool random = true) : kind(of), bytes(count * bytes_of(of)) {
+        for (int64_t at = 0; at < count; ++at)
+            set(at, random ? std::normal_distribution<double>()(engine) : 0.0);
+    }
+    Address data() { return bytes.data(); }
+    float* floats() { return reinterpret_cast<float*>(bytes.data()); }
+
+    double get(int64_t at) const {
+        if (kind == FLOAT32) return read<float>(at);
+        const uint16_t half = read<uint16_t>(at);
+        if (kind == BFLOAT16) {
+            const uint32_t bits = uint32_t(half) << 16;
+            float number;
+            std::memcpy(&number, &bits, 4);
+            return number;
+        }
+        const int exponent = half >> 10 & 31, fraction = half & 1023;
+        const double size = exponent == 0 ? std::ldexp(fraction, -24)
+                                          : std::ldexp(1024 + fraction, exponent - 25);
+        return half & 0x8000 ? -size : size;
+    }
+    /// Sets a number whose last bits are cut off.
+    void set(int64_t at, double number) {
+        const float near = float(number);
+        uint32_t bits;
+        std::memcpy(&bits, &near, 4);
+        if (kind == FLOAT32) return write(at, near);
+        if (kind == BFLOAT16) return write(at, uint16_t(bits >> 16));
+        int exponent;
+        const double fraction = std::frexp(std::fabs(number), &exponent);
+        if (number == 0 || exponent < -13) return write(at, uint16_t(0));
+        const auto whole = uint16_t(fraction * 2048);
+        write(at, uint16_t((number < 0 ? 0x8000 : 0) | (exponent + 14) << 10 | (whole & 1023)));
+    }
+
+private:
+    template <typename T>
+    T read(int64_t at) const {
+        T found;
+        std::memcpy(&found, bytes.data() + at * int64_t(sizeof(T)), sizeof(T));
+        return found;
+    }
+    template <typename T>
+    void write(int64_t at, T number) {
+        std::memcpy(bytes.data() + at * int64_t(sizeof(T)), &number, sizeof(T));
+    }
+};
+
+int failures = 0;
+std::string about;
+
+void near(double found, double expected, double room) {
+    if (std::fabs(found - expected) <= room || (std::isnan(found) && std::isnan(expected))) return;
+    if (++failures <= 20)
+        std::printf("%s: %.9g instead of %.9g\n", about.c_str(), found, expected);
+}
+
+double unit(Kind kind) { return kind == FLOAT32 ? 1e-6 : kind == BFLOAT16 ? 0x1p-7 : 0x1p-10; }
+
+void run(Body body, void* arguments, int64_t threads) {
+    std::vector<std::thread> all;
+    for (int64_t each = 0; each < threads; ++each) all.emplace_back(body, arguments);
+    for (auto& each : all) each.join();
+}
+
+void check_rows() {
+    const Kind kind = one_of({FLOAT32, BFLOAT16, FLOAT16});
+    const int64_t rows = between(1, 40), width = between(1, 150), threads = between(1, 4);
+    about = "rows " + std::to_string(kind) + " " + std::to_string(width);
+    Numbers source(kind, 2 * rows * width), added(kind, rows * width), weight(FLOAT32, width);
+    Numbers result(kind, rows * width, false), work(FLOAT32, padded(width) * threads, false);
+    const Numbers before = source;
+    RowArguments a{};
+    a.kind = kind, a.rows = rows, a.width = width;
+    a.work = work.data(), a.source = source.data(), a.result = result.data();
+    a.epsilon = 1e-5f, a.weight = weight.floats();
+    if (maybe()) {
+        a.activation = one_of({SILU, GELU_TANH});
+        run(KERNELS.activate, &a, threads);
+        for (int64_t at = 0; at < rows * width; ++at) {
+            const int64_t row = at / width, place = 2 * row * width + at % width;
+            const double x = source.get(place), up = source.get(place + width);
+            const double z = std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
+            const double gate = a.activation == SILU ? x / (1 + std::exp(-x))
+                                                     : x * 0.5 * (1 + std::tanh(z));
+            near(result.get(at), gate * up, 3 * unit(kind) * (std::fabs(gate * up) + 1e-3));
+        }
+        return;
+    }
+    a.added = maybe() ? added.data() : nullptr;
+    run(KERNELS.normalize, &a, threads);
+    for (int64_t row = 0; row < rows; ++row) {
+        double squares = 0;
+        for (int64_t at = row * width; at < (row + 1) * width; ++at) {
+            const double sum = before.get(at) + (a.added ? added.get(at) : 0);
+            near(source.get(at), sum, unit(kind) * std::fabs(sum));
+            squares += source.get(at) * source.get(at);
+        }
+        const double scale = 1 / std::sqrt(squares / double(width) + 1e-5);
+        for (int64_t at = 0; at < width; ++at) {
+            const double expected = source.get(row * width + at) * scale * weight.get(at);
+            near(result.get(row * width + at), expected,
+                 3 * unit(kind) * (std::fabs(expected) + 1e-3));
+        }
+    }
+}
+
+void check_rotation() {
+    const Kind kind = one_of({FLOAT32, BFLOAT16, FLOAT16});
+    const int64_t heads = between(1, 6), kv_heads = between(1, 3), width = between(1, 90);
+    const int64_t half = between(0, width / 2), rows = between(1, 30), threads = between(1, 4);
+    const int64_t store = 40, own_from = 1000, all = heads + 2 * kv_heads;
+    about = "rotation " + std::to_string(kind) + " " + std::to_string(width);
+    Numbers source(kind, rows * all * width), result(kind, rows * heads * width, false);
+    Numbers angles(FLOAT32, 50 * half + 1), cosines = angles, sines = angles;
+    for (int64_t at = 0; at < 50 * half; ++at)
+        cosines.set(at, std::cos(angles.get(at))), sines.set(at, std::sin(angles.get(at)));
+    std::vector<Numbers> stores(4, Numbers(kind, kv_heads * store * width, false));
+    std::vector<int64_t> slots, positions;
+    for (int64_t row = 0; row < rows; ++row) {
+        slots.push_back(row + (maybe() ? own_from : 0));
+        positions.push_back(between(0, 49));
+    }
+    Numbers work(FLOAT32, padded(all * width) * threads, false);
+    RowArguments a{};
+    a.kind = kind, a.rows = rows, a.width = all * width;
+    a.work = work.data(), a.source = source.data(), a.result = result.data();
+    a.heads = heads, a.kv_heads = kv_heads, a.half = half;
+    a.cosines = cosines.floats(), a.sines = sines.floats();
+    a.positions = positions.data(), a.slots = slots.data(), a.scratch_from = own_from;
+    a.keys = stores[0].data(), a.values = stores[1].data(), a.store = store;
+    a.own_keys = stores[2].data(), a.own_values = stores[3].data(), a.own_store = store;
+    run(KERNELS.rotate, &a, threads);
+    for (int64_t row = 0; row < rows; ++row)
+        for (int64_t head = 0; head < all; ++head)
+            for (int64_t at = 0; at < width; ++at) {
+                const int64_t from = (row * all + head) * width;
+                double expected = source.get(from + at), size = std::fabs(expected);
+                const int64_t pair = at % std::max<int64_t>(half, 1);
+                if (at < 2 * half && head < heads + kv_heads) {
+                    const double x = source.get(from + pair), y = source.get(from + half + pair);
+                    const double cosine = cosines.get(positions[row] * half + pair);
+                    const double sine = sines.get(positions[row] * half + pair);
+                    expected = at < half ? x * cosine - y * sine : y * cosine + x * sine;
+                    size = std::fabs(x) + std::fabs(y);
+                }
+                double found;
+                if (head < heads) {
+                    found = result.get((row * heads + head) * width + at);
+                } else {
+                    const bool is_own = slots[row] >= own_from, is_key = head < heads + kv_heads;
+                    const int64_t kv = (head - heads) % kv_heads, slot = slots[row] % own_from;
+                    const auto& kept = stores[2 * is_own + !is_key];
+                    found = kept.get((kv * store + slot) * width + at);
+                }
+                near(found, expected, unit(kind) * size);
+            }
+}
+
+void check_products() {
+    const Kind kind = one_of({FLOAT32, BFLOAT16});
+    const int64_t rows = one_of({between(1, 20), between(1, 70)}), width = one_of({32, 64});
+    const int64_t inputs = 2 * between(1, 80), threads = between(1, 4);
+    const bool gated = maybe();
+    const int64_t outputs = gated ? 2 * width * between(1, 3) : between(1, 200);
+    const int64_t panels = divided_up(outputs, width), together = kind == FLOAT32 ? 1 : 2;
+    about = "products " + std::to_string(kind) + " " + std::to_string(rows) + " " +
+            std::to_string(inputs) + " " + std::to_string(outputs);
+    Numbers source(kind, rows * inputs), matrix(kind, panels * width * inputs);
+    Numbers bias(kind, outputs), result(kind, rows * (gated ? outputs / 2 : outputs), false);
+    std::vector<char> work(PRODUCT_WORK * threads);
+    ProductArguments a{};
+    a.kind = kind, a.rows = rows, a.inputs = inputs, a.outputs = outputs, a.width = width;
+    a.source = source.data(), a.matrix = matrix.data(), a.result = result.data();
+    a.bias = maybe() ? bias.data() : nullptr, a.work = work.data();
+    a.gated = gated, a.activation = SILU;
+    a.tiled = width == 32 && inputs % 32 == 0 && outputs % 32 == 0;
+    run(KERNELS.multiply, &a, threads);
+    /// A product, and the sum of the sizes of its terms, by which it may be off.
+    const auto product = [&](int64_t row, int64_t output) {
+        double sum = a.bias ? bias.get(output) : 0, size = std::fabs(sum);
+        for (int64_t at = 0; at < inputs; ++at) {
+            const int64_t place = output / width * width * inputs + at / together * width * together +
+                                  output % width * together + at % together;
+            const double term = source.get(row * inputs + at) * matrix.get(place);
+            sum += term, size += std::fabs(term);
+        }
+        return std::pair(sum, size);
+    };
+    const int64_t all = gated ? outputs / 2 : outputs;
+    for (int64_t row = 0; row < rows; ++row)
+        for (int64_t output = 0; output < all; ++output) {
+            auto [expected, size] = product(row, output);
+            if (gated) {
+                const auto [up, up_size] = product(row, output + all);
+                size *= 2 * up_size;
+                expected = expected / (1 + std::exp(-expected)) * up;
+            }
+            near(result.get(row * all + output), expected, unit(kind) * size);
+        }
+}
+
+/// A step of random tasks: every token sees ranges of keys in one or two tasks.
+void check_attention() {
+    const Kind kind = one_of({FLOAT32, BFLOAT16, FLOAT16});
+    const int64_t kv_heads = between(1, 3), group = one_of({1, 2, 3, 8}), heads = kv_heads * group;
+    const int64_t width = one_of({8, 16, 32, 48, 64}), value_width = one_of({8, 16, 32, 48});
+    const int64_t tokens = between(1, 24), threads = between(1, 4), half = between(0, width / 2);
+    const int64_t store = 400, own_store = 60, own_from = 100000, deep = padded(value_width);
+    about = "attention " + std::to_string(kind) + " " + std::to_string(width) + " " +
+            std::to_string(group) + " " + std::to_string(tokens);
+
+    Numbers queries(kind, tokens * heads * width), outputs(kind, tokens * heads * value_width);
+    Numbers keys(kind, kv_heads * store * width), values(kind, kv_heads * store * value_width);
+    Numbers own_keys(kind, kv_heads * own_store * width);
+    Numbers own_values(kind, kv_heads * own_store * value_width);
+    Numbers slopes(FLOAT32, heads), angles(FLOAT32, 3 * half + 1), cosines = angles, sines = angles;
+    for (int64_t at = 0; at < 3 * half; ++at)
+        cosines.set(at, std::cos(angles.get(at))), sines.set(at, std::sin(angles.get(at)));
+    const std::vector<int64_t> shift_values{between(0, 20), between(-20, 0), between(0, 20)};
+    std::vector<int64_t> slots, key_positions;
+    for (int64_t key = 0; key < 500; ++key) {
+        slots.push_back(maybe() ? between(0, store - 1) : own_from + between(0, own_store - 1));
+        key_positions.push_back(between(0, 200));
+    }
+
+    struct Seen {
+        int64_t begin, end, shift;
+    };
+    std::vector<std::vector<Seen>> seen(tokens);
+    std::vector<int64_t> positions_of;
+    for (int64_t token = 0; token < tokens; ++token) positions_of.push_back(between(0, 220));
+    const int64_t most = std::max<int64_t>(1, std::min<int64_t>(tokens, ROWS / group));
+    const int64_t parts = between(1, 2);
+    std::vector<int64_t> tasks, visits, rows, positions, shifts, targets, merged;
+    for (int64_t part = 0; part < parts; ++part)
+        for (int64_t first = 0; first < tokens; first += most) {
+            const int64_t count = std::min(most, tokens - first);
+            const auto row = int64_t(rows.size()), visit = int64_t(visits.size()) / 5;
+            for (int64_t token = first; token < first + count; ++token) {
+                rows.push_back(token);
+                positions.push_back(positions_of[token]);
+                shifts.push_back(between(0, 2));
+                targets.push_back(parts > 1 ? token * parts + part : -1);
+            }
+            for (int64_t each = between(0, 3); each > 0; --each) {
+                const int64_t low = between(0, count - 1), high = between(low + 1, count);
+                const int64_t begin = between(0, 380);
+                const int64_t end = begin + one_of({between(1, 12), between(1, 120)});
+                const int64_t shift = half ? one_of<int64_t>({NO_SHIFT, NO_SHIFT, between(0, 2)})
+                                           : NO_SHIFT;
+                visits.insert(visits.end(), {low, high, begin, end, shift});
+                for (int64_t token = low; token < high; ++token)
+                    seen[first + token].push_back({begin, end, shift});
+            }
+            tasks.insert(tasks.end(), {row, int64_t(rows.size()), visit, int64_t(visits.size()) / 5});
+        }
+    if (parts > 1)
+        for (int64_t token = 0; token < tokens; ++token)
+            merged.insert(merged.end(), {token, token * parts, (token + 1) * parts});
+
+    AttentionArguments a{};
+    std::vector<float> partials(tokens * parts * heads * (2 + deep));
+    a.work_bytes = attention_work(group, width, value_width);
+    std::vector<char> work(threads * a.work_bytes);
+    a.kind = kind, a.heads = heads, a.kv_heads = kv_heads;
+    a.width = width, a.value_width = value_width;
+    a.tasks = tasks.data(), a.task_count = int64_t(tasks.size()) / 4, a.visits = visits.data();
+    a.tokens = rows.data(), a.positions = positions.data(), a.shifts = shifts.data();
+    a.targets = targets.data(), a.slots = slots.data(), a.key_positions = key_positions.data();
+    a.scratch_from = own_from, a.queries = queries.data();
+    a.query_token = heads * width * bytes_of(kind), a.query_head = width * bytes_of(kind);
+    a.outputs = outputs.data();
+    a.keys = keys.data(), a.values = values.data(), a.store = store;
+    a.own_keys = own_keys.data(), a.own_values = own_values.data(), a.own_store = own_store;
+    a.partials = partials.data(), a.merged = merged.data();
+    a.merged_count = int64_t(merged.size()) / 3, a.work = work.data();
+    a.scale = 0.25f, a.rest = one_of({1.0f, 1.5f}), a.cap = one_of({0.0f, 0.0f, 3.0f});
+    a.window = one_of<int64_t>({0, 0, 30});
+    a.slopes = between(0, 3) == 0 ? slopes.floats() : nullptr;
+    a.shift_values = shift_values.data(), a.half = half, a.interleaved = maybe();
+    a.cosines = half ? cosines.floats() : nullptr, a.sines = sines.floats();
+    a.turn_keys = maybe(), a.paired = 1, a.tiled = maybe();
+    run(KERNELS.attend, &a, threads);
+    a.next = a.ticket = 0;
+    if (parts > 1) run(KERNELS.merge, &a, threads);
+
+    const double room = kind == FLOAT32 ? 3e-4 : kind == BFLOAT16 ? 4.0 / 256 : 4.0 / 1024;
+    for (int64_t token = 0; token < tokens; ++token)
+        for (int64_t head = 0; head < heads; ++head) {
+            const int64_t kv = head / group;
+            std::vector<double> sum(value_width), size(value_width);
+            double total = 0, highest = -INFINITY;
+            std::vector<std::pair<double, int64_t>> scored;
+            for (const Seen& each : seen[token])
+                for (int64_t key = each.begin; key < each.end; ++key) {
+                    const int64_t moved = each.shift >= 0 ? shift_values[each.shift] : 0;
+                    const int64_t apart = positions_of[token] - moved - key_positions[key];
+                    if (apart < 0 || (a.window && apart >= a.window)) continue;
+                    const bool is_own = slots[key] >= own_from;
+                    const auto& kept = is_own ? own_keys : keys;
+                    const int64_t at = (kv * (is_own ? own_store : store) + slots[key] % own_from);
+                    std::vector<double> turned(width);
+                    for (int64_t i = 0; i < width; ++i) turned[i] = kept.get(at * width + i);
+                    for (int64_t pair = 0; each.shift >= 0 && pair < half; ++pair) {
+                        const int64_t one = a.interleaved ? 2 * pair : pair;
+                        const int64_t other = a.interleaved ? one + 1 : pair + half;
+                        const double c = cosines.get(each.shift * half + pair);
+                        const double s = sines.get(each.shift * half + pair);
+                        const double x = turned[one], y = turned[other];
+                        turned[one] = x * c - y * s, turned[other] = y * c + x * s;
+                    }
+                    double score = 0;
+                    for (int64_t i = 0; i < width; ++i)
+                        score += queries.get((token * heads + head) * width + i) * turned[i];
+                    score *= a.scale * a.rest;
+                    if (a.cap != 0) score = a.cap * std::tanh(score / a.cap);
+                    if (a.slopes) score -= slopes.get(head) * double(apart);
+                    scored.emplace_back(score, key);
+                    highest = std::max(highest, score);
+                }
+            for (const auto& [score, key] : scored) {
+                const double weight = std::exp(score - highest);
+                const bool is_own = slots[key] >= own_from;
+                const auto& kept = is_own ? own_values : values;
+                const int64_t at = (kv * (is_own ? own_store : store) + slots[key] % own_from);
+                total += weight;
+                for (int64_t i = 0; i < value_width; ++i) {
+                    sum[i] += weight * kept.get(at * value_width + i);
+                    size[i] += weight * std::fabs(kept.get(at * value_width + i));
+                }
+            }
+            for (int64_t i = 0; i < value_width; ++i) {
+                const double share = total > 0 ? 1 / total : 0;
+                near(outputs.get((token * heads + head) * value_width + i), sum[i] * share,
+                     room * (size[i] * share + 0.1));
+            }
+        }
+}
+
+void check_largest() {
+    const Kind kind = one_of({FLOAT32, BFLOAT16, FLOAT16});
+    const int64_t rows = between(1, 8), width = one_of({between(1, 20), between(200, 600)});
+    about = "largest " + std::to_string(kind) + " " + std::to_string(width);
+    Numbers source(kind, rows * width);
+    std::vector<int64_t> result(rows);
+    LargestArguments a{};
+    a.kind = kind, a.rows = rows, a.width = width, a.source = source.data();
+    a.result = result.data(), a.nothing = -1;
+    run(KERNELS.find_largest, &a, between(1, 4));
+    for (int64_t row = 0; row < rows; ++row) {
+        int64_t best = 0;
+        for (int64_t at = 1; at < width; ++at)
+            if (source.get(row * width + at) > source.get(row * width + best)) best = at;
+        near(double(result[row]), double(best), 0);
+    }
+}
+
+}  // namespace
+
+int main(int count, char** given) {
+    const int64_t cases = count > 1 ? std::atoll(given[1]) : 500;
+    engine.seed(count > 2 ? std::atoll(given[2]) : 0);
+    const std::vector<std::function<void()>> checks{check_rows, check_rotation, check_products,
+                                                    check_attention, check_largest};
+    for (int64_t number = 0; number < cases; ++number) checks[number % checks.size()]();
+    std::printf("%lld cases, %d failures\n", static_cast<long long>(cases), failures);
+    return failures > 0;
+}
