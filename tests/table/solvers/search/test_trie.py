@@ -193,7 +193,8 @@ def test_insertion_leaves_the_rows_that_are_in_where_they_are() -> None:
     trie = planted_at_random(problem, 3)
     before = trie.structure()
     trie.insert_all(np.arange(problem.items.shape[1]), PLENTY)
-    assert all(map(np.array_equal, before, trie.structure()))
+    after = trie.structure()
+    assert all(np.array_equal(one, other) for one, other in zip(before, after, strict=True))
 
 
 def test_a_budget_that_is_spent_stops_a_pass() -> None:
