@@ -66,4 +66,11 @@ nb::ndarray<nb::numpy, T, nb::ndim<2>> to_numpy(std::vector<T> numbers, size_t r
     return nb::ndarray<nb::numpy, T, nb::ndim<2>>(data, {rows, columns}, owner);
 }
 
+/// What a function returns that runs without the interpreter's lock.
+template <typename Function>
+auto released(Function function) {
+    nb::gil_scoped_release without_lock;
+    return function();
+}
+
 }  // namespace relquery

@@ -1,9 +1,15 @@
 /// The extension `relquery._native`: what each part binds.
 #include "kernels/runtime.hpp"
+#include "solvers/billing.hpp"
+#include "solvers/counting.hpp"
 #include "solvers/partition.hpp"
+#include "solvers/waves.hpp"
 
 NB_MODULE(_native, module) {
     relquery::nb::set_leak_warnings(false);
+    relquery::bind_billing(module);
+    relquery::bind_counting(module);
     relquery::bind_kernels(module);
     relquery::bind_partition(module);
+    relquery::bind_waves(module);
 }
