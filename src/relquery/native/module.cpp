@@ -1,4 +1,5 @@
 /// The extension `relquery._native`: what each part binds.
+#include "attention_plan.hpp"
 #include "kernels/runtime.hpp"
 #include "solvers/billing.hpp"
 #include "solvers/counting.hpp"
@@ -7,6 +8,7 @@
 
 NB_MODULE(_native, module) {
     relquery::nb::set_leak_warnings(false);
+    relquery::bind_attention_plan(module);
     relquery::bind_billing(module);
     relquery::bind_counting(module);
     relquery::bind_kernels(module);
