@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -64,6 +65,19 @@ nb::ndarray<nb::numpy, T, nb::ndim<2>> to_numpy(std::vector<T> numbers, size_t r
     nb::capsule owner(kept.release(),
                       [](void* each) noexcept { delete static_cast<std::vector<T>*>(each); });
     return nb::ndarray<nb::numpy, T, nb::ndim<2>>(data, {rows, columns}, owner);
+}
+
+/// A NumPy matrix that owns structs of whole numbers, one in each row.
+template <typename T>
+auto rows_to_numpy(std::vector<T> rows) {
+    static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(int64_t) == 0);
+    auto kept = std::make_unique<std::vector<T>>(std::move(rows));
+    auto* data = reinterpret_cast<int64_t*>(kept->data());
+    const size_t size = kept->size();
+    nb::capsule owner(kept.release(),
+                      [](void* each) noexcept { delete static_cast<std::vector<T>*>(each); });
+    return nb::ndarray<nb::numpy, int64_t, nb::ndim<2>>(data, {size, sizeof(T) / sizeof(int64_t)},
+                                                        owner);
 }
 
 /// What a function returns that runs without the interpreter's lock.

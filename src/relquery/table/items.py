@@ -17,10 +17,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from relquery._native import shared_with_previous
 from relquery.arrays import Int32s, Int64s
 from relquery.errors import ConfigError, UnknownColumnError
 from relquery.table.columns import Columns
-from relquery.table.compiled import compiled
 from relquery.table.prefixes import Beginnings, least_table
 
 BAG_LABEL = "passage"
@@ -245,20 +245,4 @@ def _common_prefixes(texts: pa.Array, order: Int64s) -> Int64s:
     """(n - 1,), leading characters that each text in order shares with the one before."""
     _, ends, data = texts.buffers()
     offsets = np.frombuffer(ends, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    return _prefixes(np.frombuffer(data or b"", np.uint8), offsets, order)
-
-
-@compiled
-def _prefixes(data: npt.NDArray[np.uint8], offsets: Int64s, order: Int64s) -> Int64s:
-    result = np.zeros(len(order) - 1, np.int64)
-    for i in range(len(result)):
-        a, b = offsets[order[i]], offsets[order[i + 1]]
-        size = min(offsets[order[i] + 1] - a, offsets[order[i + 1] + 1] - b)
-        k = 0
-        characters = 0
-        while k < size and data[a + k] == data[b + k]:
-            characters += (data[a + k] & 0xC0) != 0x80  # UTF-8: not a continuation byte
-            k += 1
-        cut = k < size and ((data[a + k] & 0xC0) == 0x80 or (data[b + k] & 0xC0) == 0x80)
-        result[i] = characters - cut  # the last character agrees in its first bytes only
-    return result
+    return shared_with_previous(np.frombuffer(data or b"", np.uint8), offsets, order)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from relquery.arrays import Int32s, Int64s
-from relquery.table.compiled import compiled
+from relquery._native import depths, prefix_hit_count
+from relquery.arrays import Int64s
 from relquery.table.items import Items
-from relquery.table.prefixes import common_prefix, least_table
+from relquery.table.prefixes import least_table
 
 Fields = npt.NDArray[np.int16] | npt.NDArray[np.int32]
 
@@ -50,7 +50,7 @@ def phc(items: Items, rows: Int64s, fields: Fields) -> int:
     """
     if items.slots.size == 0:
         return 0
-    return int(_phc(items.same[items.slots], items.lengths**2, rows, fields))
+    return prefix_hit_count(items.same[items.slots], items.lengths**2, rows, fields)
 
 
 def hits(items: Items, rows: Int64s, fields: Fields) -> Hits:
@@ -60,16 +60,13 @@ def hits(items: Items, rows: Int64s, fields: Fields) -> Hits:
     prefix that it shares with an earlier row: whole items, then leading characters of the next
     item. This is what a cache without a size limit serves, except for token boundaries.
     """
-    slots = fields.shape[1]
     if items.slots.size == 0:
         return Hits(0, 0, ())
     sent = items.rank[items.same[items.slots]]
     sequences = sent[fields, rows[:, None]]  # ranks in the order sent
     weight = np.zeros(len(items.rank), np.int64)
     weight[items.rank] = items.characters
-    prefixes, whole, characters = (np.zeros(slots, np.int64) for _ in range(3))
-    least = least_table(items.shared)
-    _share(sequences, weight, items.shared, least, prefixes, whole, characters)
+    prefixes, whole, characters = depths(sequences, weight, items.shared, least_table(items.shared))
     return Hits(
         int(characters.sum()),
         int(weight[sequences].sum()),
@@ -78,60 +75,3 @@ def hits(items: Items, rows: Int64s, fields: Fields) -> Hits:
             for p, r, c in zip(prefixes, whole, characters, strict=True)
         ),
     )
-
-
-@compiled
-def _phc(items: Int32s, weights: Int64s, rows: Int64s, fields: Fields) -> int:
-    total = 0
-    for i in range(1, len(rows)):
-        for position in range(fields.shape[1]):
-            item = items[fields[i, position], rows[i]]
-            if item != items[fields[i - 1, position], rows[i - 1]]:
-                break
-            total += weights[item]
-    return total
-
-
-@compiled
-def _share(
-    sequences: Int32s,
-    weight: Int64s,
-    shared: Int64s,
-    least: Int64s,
-    prefixes: Int64s,
-    whole: Int64s,
-    characters: Int64s,
-) -> None:
-    """Add up, per position, what rows with equal prefixes share.
-
-    Hits in an unlimited cache are all characters minus those in the trie of the rows, in any order
-    of rows. Sorting the rows gives the trie.
-    """
-    slots = sequences.shape[1]
-    order = np.arange(len(sequences))
-    todo = [(0, len(order), 0)]
-    while todo:
-        start, stop, position = todo.pop()
-        if position == slots:
-            continue
-        rows = order[start:stop]
-        if len(rows) == 1:
-            prefixes[position:] += 1
-            continue
-        keys = np.empty(len(rows), np.int64)
-        for i in range(len(rows)):
-            keys[i] = sequences[rows[i], position]
-        by_key = np.argsort(keys, kind="mergesort")
-        keys, rows = keys[by_key], rows[by_key]
-        order[start:stop] = rows
-        begin = 0
-        for i in range(1, len(keys) + 1):
-            if i < len(keys) and keys[i] == keys[begin]:
-                continue
-            prefixes[position] += 1
-            whole[position] += i - begin - 1
-            characters[position] += (i - begin - 1) * weight[keys[begin]]
-            if i < len(keys):
-                characters[position] += common_prefix(shared, least, keys[begin], keys[i])
-            todo.append((start + begin, start + i, position + 1))
-            begin = i

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relquery._native import SPLIT_LEAST
 from relquery.engine.executor import SCRATCH, Chunk, Segment
 from relquery.engine.request.request import Draw
 from relquery.model.attention.buckets import Bucket, plan_buckets
-from relquery.model.attention.plan import SPLIT_LEAST, Plan, plan_step
+from relquery.model.attention.plan import Plan, plan_step
 from relquery.model.kernels.attention.arguments import NO_SHIFT, OWN_SHIFTS, ROWS
 from tests.model.oracle.strategies import Seen, batches, chunk_of, span_chunk, to_be_seen
 

@@ -8,13 +8,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relquery._native import shuffle_within, violations, violations_of_each
 from relquery.arrays import Int32s, Int64s
 from relquery.table.dependencies.partition import (
     Partition,
     refine,
-    shuffle_within,
-    violations,
-    violations_of_each,
     whole,
 )
 from tests.table.dependencies.dependency_reference import rows_to_remove
@@ -59,7 +57,7 @@ def test_violations_are_the_rows_to_remove_up_to_the_limit(
 ) -> None:
     codes, counts = codes_of(rows), scratch()
     expected = rows_to_remove([row[:2] for row in rows], [row[2] for row in rows])
-    lost = violations(by_first_two(codes), codes[2], counts, limit)
+    lost = violations(*by_first_two(codes), codes[2], counts, limit)
     assert lost == min(expected, limit + 1)
     assert not counts.any()
 
@@ -71,9 +69,9 @@ def test_columns_counted_at_once_are_counted_as_each_alone(
     codes = codes_of(rows)
     partition = by_first_two(codes)
     distinct = np.array([len(set(column)) for column in codes.tolist()], dtype=np.int64)
-    lost = violations_of_each(partition, np.array(asked), codes, scratch(), limit, distinct)
+    lost = violations_of_each(*partition, np.array(asked), codes, scratch(), limit, distinct)
     assert lost.tolist() == [
-        violations(partition, column, scratch(), limit) if wanted else limit + 1
+        violations(*partition, column, scratch(), limit) if wanted else limit + 1
         for column, wanted in zip(codes, asked, strict=True)
     ]
 
@@ -84,7 +82,7 @@ def test_a_shuffle_keeps_each_group_and_every_row_outside_the_groups(
 ) -> None:
     partition = by_first_two(codes_of(rows))
     draws = np.random.default_rng(seed).integers(0, 2**31, len(rows))
-    source = shuffle_within(partition, draws, len(rows))
+    source = shuffle_within(*partition, draws, len(rows))
     alone = sorted(set(range(len(rows))) - set(partition.rows.tolist()))
     assert source[alone].tolist() == alone
     for group in groups_of(partition):
@@ -95,5 +93,5 @@ def test_a_shuffle_gives_each_order_of_a_pair_as_often() -> None:
     pairs = np.repeat(np.arange(1000, dtype=np.int32), 2)
     partition = refine(whole(2000), pairs, np.zeros(1000, np.int64))
     draws = np.random.default_rng(0).integers(0, 2**31, 2000)
-    stayed = np.count_nonzero(shuffle_within(partition, draws, 2000) == np.arange(2000))
+    stayed = np.count_nonzero(shuffle_within(*partition, draws, 2000) == np.arange(2000))
     assert 900 < stayed < 1100

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,14 +11,12 @@ from relquery.arrays import Int64s, TokenIds
 from relquery.backends.base import Backend
 from relquery.errors import RequestError
 from relquery.prompt import Prompt
-from relquery.table.compiled import interpreted
-from relquery.table.cost.lru import is_compiled, lru_hits
+from relquery.table.cost.lru import lru_hits
 from relquery.table.cost.tokens import Tokens
 
 _COUNTED = 4096  # at most this many prompts are counted; of more, some runs of neighbours
 _RUNS = 4
 _KEPT = 1024  # prompts of earlier stages that are looked at
-_INTERPRETED = 100_000  # tokens that are counted sooner than the counting is compiled
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +66,7 @@ class Prefixes:
             return np.zeros(len(new), np.int64)
         # The last token of a prompt is computed in any case.
         tokens = Tokens.of([ids[:-1] for ids in (*before, *new)])
-        quick = len(tokens.ids) <= _INTERPRETED and not is_compiled()
-        with interpreted() if quick else nullcontext():
-            return lru_hits(tokens, max(1, cache // size), size)[len(before) :]
+        return lru_hits(tokens, max(1, cache // size), size)[len(before) :]
 
     def _tokens(self, prompts: Sequence[Prompt]) -> list[TokenIds] | None:
         """The token ids of prompts, without those that cannot be rendered; None if one of them has

@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from relquery._native import block_tree
 from relquery.arrays import Int32s, Int64s
-from relquery.table.compiled import compiled
-from relquery.table.cost.prefix_tree import PrefixTree, prefix_tree
-from relquery.table.cost.tokens import Tokens
+from relquery.table.cost.prefix_tree import PrefixTree
 
 
 class Blocks(NamedTuple):
@@ -53,22 +52,4 @@ class Blocks(NamedTuple):
 
     def tree(self) -> PrefixTree:
         """The tree of prefixes that end where a block ends; depths and hits are in tokens."""
-        count, width = self.ids.shape
-        offsets = np.arange(count + 1, dtype=np.int64) * width
-        tree = prefix_tree(Tokens(np.ascontiguousarray(self.ids).reshape(-1), offsets))
-        ends = self.ends
-        depth = _in_tokens(tree.parent, tree.depth, tree.leaf, ends)
-        before = np.concatenate([np.zeros((count, 1), np.int64), ends], axis=1)
-        return tree._replace(depth=depth, hits=before[np.arange(count), tree.hits])
-
-
-@compiled
-def _in_tokens(parent: Int64s, depth: Int64s, leaf: Int64s, ends: Int64s) -> Int64s:
-    """(nodes,), depth in tokens. depth: in blocks."""
-    tokens = np.zeros(len(parent), np.int64)
-    for i in range(len(leaf)):
-        node = leaf[i]
-        while parent[node] != node:
-            tokens[node] = ends[i, depth[node] - 1]
-            node = parent[node]
-    return tokens
+        return PrefixTree(*block_tree(self.ids, self.ends))

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from relquery._native import hits_in_flight
 from relquery.arrays import Int64s
 from relquery.prices.price import Price
-from relquery.table.compiled import compiled
 from relquery.table.cost.billing import Bill, Marks, machines_of
 from relquery.table.cost.blocks import Blocks
-from relquery.table.cost.prefix_tree import PrefixTree, prefix_tree
+from relquery.table.cost.prefix_tree import prefix_tree
 from relquery.table.cost.tokens import Tokens
 
 NEVER = 2**62
@@ -27,7 +27,8 @@ def bill_automatic(tokens: Tokens, price: Price, gap: int = 1, rate: float | Non
     rate: requests a minute, of which a provider may take only some with one prefix to the machine
     that has it; None if that does not matter.
     """
-    hits = _hits(prefix_tree(tokens, machines_of(tokens, price, rate)), gap)
+    tree = prefix_tree(tokens, machines_of(tokens, price, rate))
+    hits = hits_in_flight(tree.parent, tree.depth, tree.leaf, gap)
     steps = (hits - price.minimum) // price.granularity * price.granularity
     read = int(np.where(hits < price.minimum, 0, price.minimum + steps).sum())
     nothing: Marks = [()] * len(tokens)
@@ -68,20 +69,3 @@ def prefixes_of(blocks: Blocks) -> Int64s:
         _, places, group = np.unique(keys, return_index=True, return_inverse=True)
         first[:, column] = places[group]
     return first
-
-
-@compiled
-def _hits(tree: PrefixTree, gap: int) -> Int64s:
-    """(n,), tokens of the longest prefix that one of those prompts had."""
-    began = np.full(len(tree.parent), -1, np.int64)
-    hits = np.zeros(len(tree.leaf), np.int64)
-    for i in range(len(tree.leaf)):
-        node = tree.leaf[i]
-        while began[node] < 0:
-            began[node] = i
-            node = tree.parent[node]
-        node = tree.leaf[i]
-        while began[node] > i - gap and tree.parent[node] != node:
-            node = tree.parent[node]
-        hits[i] = tree.depth[node] if began[node] <= i - gap else 0
-    return hits

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from relquery.arrays import Int32s, Int64s
-from relquery.table.compiled import compiled
+from relquery import _native
+from relquery.arrays import Int64s
 from relquery.table.cost.lru import lru_hits
 from relquery.table.cost.prefix_tree import prefix_tree
 from relquery.table.cost.tokens import Tokens
@@ -64,22 +62,9 @@ def measure_hits(tokens: Tokens, blocks: int | None = None, block_size: int = 16
 
 def previous_hits(tokens: Tokens) -> Int64s:
     """(n,), longest common prefix with the prompt sent just before."""
-    return _previous(tokens.ids, tokens.offsets)
+    return _native.previous_hits(tokens.ids, tokens.offsets)
 
 
 def unlimited_hits(tokens: Tokens) -> Int64s:
     """(n,), longest common prefix with any prompt sent before."""
     return prefix_tree(tokens).hits
-
-
-@compiled
-def _previous(ids: Int32s, offsets: Int64s) -> Int64s:
-    hits = np.zeros(len(offsets) - 1, np.int64)
-    for i in range(1, len(hits)):
-        before, here, end = offsets[i - 1], offsets[i], offsets[i + 1]
-        shared = 0
-        most = min(here - before, end - here)
-        while shared < most and ids[before + shared] == ids[here + shared]:
-            shared += 1
-        hits[i] = shared
-    return hits

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow.compute as pc
 
-from relquery.arrays import Int32s, Int64s
-from relquery.table.compiled import compiled
+from relquery import _native
+from relquery.arrays import Int32s
 from relquery.table.cost.tokens import Encode, Tokens, tokenize
 from relquery.table.items import Items
 from relquery.table.prefixes import Beginnings, least_table
@@ -39,7 +39,7 @@ class Pieces(NamedTuple):
         lengths = self.items.lengths[sent].sum(axis=1) + len(self.prefix)
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         ids = np.empty(offsets[-1], np.int32)
-        _join(self.prefix, self.items.ids, self.items.offsets, sent, ids)
+        _native.join(self.prefix, self.items.ids, self.items.offsets, sent, ids)
         return Tokens(ids, offsets)
 
 
@@ -73,19 +73,6 @@ def _agreement(a: list[int], b: list[int]) -> int:
     """The number of leading tokens that two items share."""
     differing = (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
     return next(differing, min(len(a), len(b)))
-
-
-@compiled
-def _join(prefix: Int32s, ids: Int32s, offsets: Int64s, sent: Int32s, out: Int32s) -> None:
-    at = 0
-    for row in range(len(sent)):
-        for token in prefix:
-            out[at] = token
-            at += 1
-        for item in sent[row]:
-            for k in range(offsets[item], offsets[item + 1]):
-                out[at] = ids[k]
-                at += 1
 
 
 class EstimatedTokens:

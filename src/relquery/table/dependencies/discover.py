@@ -32,6 +32,7 @@ from functools import cache
 
 import numpy as np
 
+from relquery import _native
 from relquery.arrays import Bools, Int32s, Int64s
 from relquery.errors import ConfigError
 from relquery.table.columns import Columns
@@ -39,9 +40,6 @@ from relquery.table.dependencies.dependencies import Dependency, check_names
 from relquery.table.dependencies.partition import (
     Partition,
     refine,
-    shuffle_within,
-    violations,
-    violations_of_each,
     whole,
 )
 
@@ -85,11 +83,11 @@ class _Survey:
         return refine(partition, self.codes[column], self.counts)
 
     def shuffle(self, partition: Partition) -> Int32s:
-        return shuffle_within(partition, self.draws, self.rows)
+        return _native.shuffle_within(*partition, self.draws, self.rows)
 
     def violations(self, partition: Partition, asked: Bools) -> Int64s:
-        return violations_of_each(
-            partition, asked, self.codes, self.counts, self.limit, self.distinct
+        return _native.violations_of_each(
+            *partition, asked, self.codes, self.counts, self.limit, self.distinct
         )
 
 
@@ -236,7 +234,8 @@ def _beyond_chance(
     for column in np.flatnonzero(lost <= survey.limit).tolist():
         bound = _least_by_chance(int(lost[column]), doubt)
         by_chance = (
-            violations(each, survey.codes[column], survey.counts, bound) for each in shuffled
+            _native.violations(*each, survey.codes[column], survey.counts, bound)
+            for each in shuffled
         )
         if all(count > bound for count in by_chance):
             breaks[column] = int(lost[column])

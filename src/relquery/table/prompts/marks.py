@@ -23,8 +23,7 @@ def prompts(
     if price is None or not price.breakpoints:
         return Prompts(source, template, rows, fields, None, None)
     blocks = blocks_of(source, template, rows, fields)
-    with source.loops():
-        charged = bill(blocks, price, requests_per_minute=source.requests_per_minute)
+    charged = bill(blocks, price, requests_per_minute=source.requests_per_minute)
     headless = 0 if source.size_of(template.prefix) else 1
     marks = _in_parts(charged.breakpoints, blocks, headless)
     return Prompts(source, template, rows, fields, marks, charged)

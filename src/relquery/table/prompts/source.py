@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -12,7 +11,6 @@ import pyarrow as pa
 
 from relquery.arrays import Int32s, Int64s
 from relquery.prices.price import Price
-from relquery.table.compiled import interpreted
 from relquery.table.cost.pieces import EstimatedTokens
 from relquery.table.cost.tokens import Encode, tokenize
 from relquery.table.items import BAG_LABEL, Items
@@ -20,7 +18,6 @@ from relquery.table.measure import Fields
 from relquery.table.prompts.template import Template
 
 AT_ONCE = 1024  # rows whose texts are in memory together
-FEW_CELLS = 50
 
 Cells = dict[int, tuple[str, str]]
 """By item: the name that is written for its column, and its text."""
@@ -38,10 +35,6 @@ class Source:
     encode: Encode | None
     price: Price | None
     requests_per_minute: float | None
-
-    def loops(self) -> AbstractContextManager[None]:
-        """A block in which loops over few cells are interpreted, as compiling takes longer."""
-        return interpreted() if self.items.slots.size <= FEW_CELLS else nullcontext()
 
     @property
     def count(self) -> int:

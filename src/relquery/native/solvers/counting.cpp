@@ -1,0 +1,465 @@
+#include "solvers/counting.hpp"
+
+#include <nanobind/stl/optional.h>
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <optional>
+
+#include "agreement.hpp"
+#include "solvers/prefixes.hpp"
+
+namespace relquery {
+
+namespace {
+
+/// Prompts as token ids, one behind the other.
+struct Prompts {
+    std::span<const int32_t> ids;
+    std::span<const int64_t> offsets;
+
+    int64_t count() const { return static_cast<int64_t>(offsets.size()) - 1; }
+    std::span<const int32_t> operator[](int64_t prompt) const {
+        return ids.subspan(offsets[prompt], offsets[prompt + 1] - offsets[prompt]);
+    }
+};
+
+uint64_t mix(uint64_t a, uint64_t b) {
+    const uint64_t mixed = (a * 0x9E3779B1 + b) * 0x85EBCA77;
+    return mixed ^ (mixed >> 23);
+}
+
+/// Slots of a hash table with open addressing that is at most half full.
+size_t table_size(int64_t entries) {
+    return std::bit_ceil(std::max<uint64_t>(16, 2 * static_cast<uint64_t>(entries)));
+}
+
+/// A radix tree of prompts under construction: there is a node wherever prompts diverge or end.
+class RadixTree {
+  public:
+    /// The edge to a node begins at `ids[start]`. last: the last prompt through it.
+    struct Node {
+        int64_t parent, depth = 0, start = 0, last = -1;
+    };
+
+    RadixTree(Prompts prompts, int64_t roots)
+        : prompts_(prompts), table_(table_size(roots + 2 * prompts.count()), -1) {
+        nodes_.reserve(roots + 2 * prompts.count());  // a prompt adds at most a leaf and a fork
+        for (int64_t root = 0; root < roots; ++root) nodes_.push_back({root});
+    }
+
+    /// The node where a prompt ends, and its hit: the longest prefix that one of the `window`
+    /// prompts before had. O(tokens).
+    std::pair<int64_t, int64_t> add(int64_t prompt, int64_t root, int64_t window) {
+        int64_t node = root, hit = 0, position = prompts_.offsets[prompt];
+        const int64_t end = prompts_.offsets[prompt + 1];
+        bool fresh = true;
+        while (position < end) {
+            int64_t& slot = find(node, prompts_.ids[position]);
+            if (slot < 0) {
+                slot = append(node, position, end - position);
+                position = end;
+                node = slot;
+            } else {
+                const Node& child = nodes_[slot];
+                const int64_t length = child.depth - nodes_[node].depth;
+                const int64_t shared = match(child.start, length, position, end);
+                fresh = fresh && prompt - child.last <= window;
+                if (fresh) hit += shared;
+                if (shared < length) split(slot, shared);
+                position += shared;
+                node = slot;
+            }
+            nodes_[node].last = prompt;
+        }
+        return {node, hit};
+    }
+
+    const std::vector<Node>& nodes() const { return nodes_; }
+
+  private:
+    Prompts prompts_;
+    std::vector<Node> nodes_;
+    std::vector<int64_t> table_;  // nodes by parent and first token
+
+    /// The place of the child whose edge begins with a token: below 0 if there is none yet.
+    int64_t& find(int64_t parent, int32_t token) {
+        const size_t last = table_.size() - 1;
+        size_t slot = mix(parent, token) & last;
+        while (table_[slot] >= 0) {
+            const Node& child = nodes_[table_[slot]];
+            if (child.parent == parent && prompts_.ids[child.start] == token) break;
+            slot = (slot + 1) & last;
+        }
+        return table_[slot];
+    }
+
+    int64_t append(int64_t parent, int64_t start, int64_t length) {
+        nodes_.push_back({parent, nodes_[parent].depth + length, start});
+        return static_cast<int64_t>(nodes_.size()) - 1;
+    }
+
+    /// Tokens that an edge shares with the prompt at a position, at least 1.
+    int64_t match(int64_t start, int64_t length, int64_t position, int64_t end) const {
+        const int64_t most = std::min(end - position, length);
+        return agreement(prompts_.ids.subspan(start, most), prompts_.ids.subspan(position, most));
+    }
+
+    /// Put a fork after `length` tokens of the edge to the node in a slot.
+    void split(int64_t& slot, int64_t length) {
+        const int64_t child = slot;
+        const auto [parent, depth, start, last] = nodes_[child];
+        const int64_t fork = slot = append(parent, start, length);
+        nodes_[child].parent = fork;
+        nodes_[child].start += length;
+        find(fork, prompts_.ids[start + length]) = child;
+    }
+};
+
+/// The arrays of relquery.table.cost.prefix_tree.PrefixTree.
+struct PrefixTree {
+    std::vector<int64_t> parent, depth, leaf, hits;
+};
+
+/// roots: of each prompt; one for all if there are none.
+PrefixTree prefix_tree(Prompts prompts, std::span<const int64_t> roots, int64_t window) {
+    const int64_t count = prompts.count();
+    RadixTree growing(prompts,
+                      roots.empty() ? 1 : *std::max_element(roots.begin(), roots.end()) + 1);
+    PrefixTree tree;
+    tree.leaf.resize(count);
+    tree.hits.resize(count);
+    for (int64_t i = 0; i < count; ++i)
+        std::tie(tree.leaf[i], tree.hits[i]) =
+            growing.add(i, roots.empty() ? 0 : roots[i], window);
+    for (const auto& node : growing.nodes()) {
+        tree.parent.push_back(node.parent);
+        tree.depth.push_back(node.depth);
+    }
+    return tree;
+}
+
+/// The tree of prompts in blocks, with depths and hits in tokens. ends: tokens up to each block's
+/// end.
+PrefixTree block_tree(Matrix<const int32_t> blocks, Matrix<const int64_t> ends) {
+    std::vector<int64_t> offsets(blocks.rows + 1);
+    for (int64_t i = 0; i <= blocks.rows; ++i) offsets[i] = i * blocks.columns;
+    PrefixTree tree = prefix_tree({{blocks.data, static_cast<size_t>(blocks.size())}, offsets}, {},
+                                  std::numeric_limits<int64_t>::max());
+    std::vector<int64_t> depth(tree.depth.size());
+    for (int64_t i = 0; i < blocks.rows; ++i) {
+        const auto tokens = ends[i];
+        for (int64_t node = tree.leaf[i]; tree.parent[node] != node; node = tree.parent[node])
+            depth[node] = tokens[tree.depth[node] - 1];
+        if (tree.hits[i] > 0) tree.hits[i] = tokens[tree.hits[i] - 1];
+    }
+    tree.depth = std::move(depth);
+    return tree;
+}
+
+/// Tokens of the longest prefix that a prompt shares with one at least `gap` before it.
+std::vector<int64_t> hits_in_flight(std::span<const int64_t> parent, std::span<const int64_t> depth,
+                                    std::span<const int64_t> leaf, int64_t gap) {
+    std::vector<int64_t> began(parent.size(), -1), hits(leaf.size());
+    for (int64_t i = 0; i < static_cast<int64_t>(leaf.size()); ++i) {
+        for (int64_t node = leaf[i]; began[node] < 0; node = parent[node]) began[node] = i;
+        int64_t node = leaf[i];
+        while (began[node] > i - gap && parent[node] != node) node = parent[node];
+        if (began[node] <= i - gap) hits[i] = depth[node];
+    }
+    return hits;
+}
+
+std::vector<int64_t> previous_hits(Prompts prompts) {
+    std::vector<int64_t> hits(prompts.count());
+    for (int64_t i = 1; i < prompts.count(); ++i) hits[i] = agreement(prompts[i - 1], prompts[i]);
+    return hits;
+}
+
+/// A paged cache that evicts the least recently used pages first. Pages are numbered from 1.
+class PagedCache {
+  public:
+    PagedCache(std::span<const int32_t> ids, int64_t block_size, int64_t most_pages)
+        : ids_(ids), block_size_(block_size), pages_(1), table_(table_size(most_pages)) {
+        pages_.reserve(most_pages + 1);
+    }
+
+    /// The page of the block at a position that comes after another page, or after none (0).
+    int64_t page(int64_t parent, int64_t position) {
+        const auto block = ids_.subspan(position, block_size_);
+        uint64_t mixed = parent;
+        for (int32_t token : block) mixed = mix(mixed, token);
+        size_t slot = mixed & (table_.size() - 1);
+        while (table_[slot] && !is_page(pages_[table_[slot]], parent, block))
+            slot = (slot + 1) & (table_.size() - 1);
+        if (!table_[slot]) {
+            table_[slot] = static_cast<int64_t>(pages_.size());
+            pages_.push_back({parent, position});
+        }
+        return table_[slot];
+    }
+
+    bool holds(int64_t page) const { return pages_[page].cached; }
+
+    /// Make a page the most recently used one.
+    void use(int64_t page) {
+        if (holds(page)) drop(page);
+        const int64_t newest = std::exchange(pages_[0].older, page);
+        pages_[newest].newer = page;
+        pages_[page].older = newest;
+        pages_[page].newer = 0;
+        pages_[page].cached = true;
+        ++held_;
+    }
+
+    void evict_beyond(int64_t pages) {
+        while (held_ > pages) drop(pages_[0].newer);
+    }
+
+  private:
+    /// start: where its block occurred first. older, newer: the list of those in the cache, closed
+    /// by page 0.
+    struct Page {
+        int64_t parent = 0, start = 0, older = 0, newer = 0;
+        bool cached = false;
+    };
+
+    std::span<const int32_t> ids_;
+    int64_t block_size_, held_ = 0;
+    std::vector<Page> pages_;
+    std::vector<int64_t> table_;  // open addressing
+
+    bool is_page(const Page& page, int64_t parent, std::span<const int32_t> block) const {
+        return page.parent == parent &&
+               std::equal(block.begin(), block.end(), ids_.begin() + page.start);
+    }
+
+    void drop(int64_t page) {
+        const auto [parent, start, older, newer, cached] = pages_[page];
+        pages_[older].newer = newer;
+        pages_[newer].older = older;
+        pages_[page].cached = false;
+        --held_;
+    }
+};
+
+/// Tokens in the leading whole blocks that a cache of `blocks` blocks holds of each prompt.
+std::vector<int64_t> lru_hits(Prompts prompts, int64_t blocks, int64_t block_size) {
+    std::vector<int64_t> wanted(prompts.count()), hits(prompts.count()), path;
+    for (int64_t i = 0; i < prompts.count(); ++i)
+        wanted[i] = std::min(static_cast<int64_t>(prompts[i].size()) / block_size, blocks);
+    PagedCache cache(prompts.ids, block_size,
+                     std::accumulate(wanted.begin(), wanted.end(), int64_t{0}));
+    for (int64_t i = 0; i < prompts.count(); ++i) {
+        path.assign(1, 0);
+        bool hitting = true;
+        for (int64_t k = 0; k < wanted[i]; ++k) {
+            path.push_back(cache.page(path.back(), prompts.offsets[i] + k * block_size));
+            hitting = hitting && cache.holds(path.back());
+            if (hitting) hits[i] += block_size;
+        }
+        for (; path.back(); path.pop_back()) cache.use(path.back());
+        cache.evict_beyond(blocks);
+    }
+    return hits;
+}
+
+/// Write the prompts of rows: a prefix, then the tokens of each item in the order sent.
+void join(std::span<const int32_t> prefix, Prompts items, Matrix<const int32_t> sent,
+          std::span<int32_t> ids) {
+    int32_t* at = ids.data();
+    for (int64_t row = 0; row < sent.rows; ++row) {
+        at = std::copy(prefix.begin(), prefix.end(), at);
+        for (int32_t item : sent[row])
+            for (int32_t token : items[item]) *at++ = token;
+    }
+}
+
+/// Whether a byte of UTF-8 continues a character.
+bool continues(uint8_t byte) { return (byte & 0xC0) == 0x80; }
+
+/// Characters that two texts in UTF-8 share at their beginnings.
+int64_t shared_characters(std::span<const uint8_t> a, std::span<const uint8_t> b) {
+    const int64_t bytes = agreement(a, b), size = static_cast<int64_t>(std::min(a.size(), b.size()));
+    const int64_t characters =
+        bytes - std::count_if(a.begin(), a.begin() + bytes, continues);
+    const bool cut = bytes < size && (continues(a[bytes]) || continues(b[bytes]));
+    return characters - cut;  // the last character agrees in its first bytes only
+}
+
+/// What each text in an order shares with the one before, without the first.
+std::vector<int64_t> shared_with_previous(std::span<const uint8_t> data,
+                                          std::span<const int64_t> offsets,
+                                          std::span<const int64_t> order) {
+    const auto text = [&](int64_t number) {
+        return data.subspan(offsets[number], offsets[number + 1] - offsets[number]);
+    };
+    std::vector<int64_t> shared(order.size() - 1);
+    for (size_t i = 0; i < shared.size(); ++i)
+        shared[i] = shared_characters(text(order[i]), text(order[i + 1]));
+    return shared;
+}
+
+int64_t prefix_hit_count(Matrix<const int32_t> items, std::span<const int64_t> weights,
+                         std::span<const int64_t> rows, Matrix<const int32_t> fields) {
+    int64_t total = 0;
+    for (int64_t i = 1; i < static_cast<int64_t>(rows.size()); ++i) {
+        const auto own = fields[i], before = fields[i - 1];
+        for (int64_t position = 0; position < fields.columns; ++position) {
+            const int32_t item = items[own[position]][rows[i]];
+            if (item != items[before[position]][rows[i - 1]]) break;
+            total += weights[item];
+        }
+    }
+    return total;
+}
+
+/// Per position, what relquery.table.measure.Depth describes.
+struct Depths {
+    std::vector<int64_t> prefixes, rows, characters;
+};
+
+/// Hits in an unlimited cache are all characters minus those in the trie of the rows, in any order
+/// of rows. Sorting the rows, position by position, gives the trie. sequences: ranks of items.
+Depths depths(Matrix<const int32_t> sequences, std::span<const int64_t> weight,
+              std::span<const int64_t> shared, Matrix<const int64_t> least) {
+    const int64_t slots = sequences.columns;
+    Depths found{std::vector<int64_t>(slots), std::vector<int64_t>(slots),
+                 std::vector<int64_t>(slots)};
+    struct Keyed {
+        int32_t key, row;
+        bool operator<(const Keyed& other) const { return key < other.key; }
+    };
+    std::vector<Keyed> order(sequences.rows);
+    for (int64_t row = 0; row < sequences.rows; ++row) order[row].row = static_cast<int32_t>(row);
+    struct Run {
+        int64_t start, stop, position;
+    };
+    std::vector<Run> todo{{0, sequences.rows, 0}};
+    while (!todo.empty()) {
+        const auto [start, stop, position] = todo.back();
+        todo.pop_back();
+        if (position == slots) continue;
+        if (stop - start == 1) {
+            for (int64_t later = position; later < slots; ++later) ++found.prefixes[later];
+            continue;
+        }
+        const auto run = std::span(order).subspan(start, stop - start);
+        for (auto& [key, row] : run) key = sequences[row][position];
+        if (!std::is_sorted(run.begin(), run.end())) std::sort(run.begin(), run.end());
+        for (auto begin = run.begin(); begin != run.end();) {
+            const auto end = std::find_if(begin, run.end(),
+                                          [&](const Keyed& each) { return each.key != begin->key; });
+            ++found.prefixes[position];
+            found.rows[position] += end - begin - 1;
+            found.characters[position] += (end - begin - 1) * weight[begin->key];
+            if (end != run.end())
+                found.characters[position] += common_prefix(shared, least, begin->key, end->key);
+            todo.push_back({start + (begin - run.begin()), start + (end - run.begin()),
+                            position + 1});
+            begin = end;
+        }
+    }
+    return found;
+}
+
+nb::tuple as_tuple(PrefixTree tree) {
+    return nb::make_tuple(to_numpy(std::move(tree.parent)), to_numpy(std::move(tree.depth)),
+                          to_numpy(std::move(tree.leaf)), to_numpy(std::move(tree.hits)));
+}
+
+void bind_caches(nb::module_& module) {
+    module.def(
+        "prefix_tree",
+        [](Array<const int32_t> ids, Array<const int64_t> offsets,
+           std::optional<Array<const int64_t>> roots, int64_t window) {
+            return as_tuple(released([&] {
+                return prefix_tree({view(ids), view(offsets)},
+                                   roots ? view(*roots) : std::span<const int64_t>{}, window);
+            }));
+        },
+        nb::arg("ids"), nb::arg("offsets"), nb::arg("roots").none(), nb::arg("window"));
+    module.def(
+        "block_tree",
+        [](Array2<const int32_t> ids, Array2<const int64_t> ends) {
+            return as_tuple(released([&] { return block_tree(view(ids), view(ends)); }));
+        },
+        nb::arg("ids"), nb::arg("ends"));
+    module.def(
+        "hits_in_flight",
+        [](Array<const int64_t> parent, Array<const int64_t> depth, Array<const int64_t> leaf,
+           int64_t gap) {
+            return to_numpy(released(
+                [&] { return hits_in_flight(view(parent), view(depth), view(leaf), gap); }));
+        },
+        nb::arg("parent"), nb::arg("depth"), nb::arg("leaf"), nb::arg("gap"));
+    module.def(
+        "previous_hits",
+        [](Array<const int32_t> ids, Array<const int64_t> offsets) {
+            return to_numpy(released([&] { return previous_hits({view(ids), view(offsets)}); }));
+        },
+        nb::arg("ids"), nb::arg("offsets"));
+    module.def(
+        "lru_hits",
+        [](Array<const int32_t> ids, Array<const int64_t> offsets, int64_t blocks,
+           int64_t block_size) {
+            return to_numpy(released(
+                [&] { return lru_hits({view(ids), view(offsets)}, blocks, block_size); }));
+        },
+        nb::arg("ids"), nb::arg("offsets"), nb::arg("blocks"), nb::arg("block_size"));
+}
+
+void bind_items(nb::module_& module) {
+    module.def(
+        "common_prefix",
+        [](Array<const int64_t> shared, Array2<const int64_t> least, int64_t a, int64_t b) {
+            return common_prefix(view(shared), view(least), a, b);
+        },
+        nb::arg("shared"), nb::arg("least"), nb::arg("a"), nb::arg("b"));
+    module.def(
+        "shared_with_previous",
+        [](Array<const uint8_t> data, Array<const int64_t> offsets, Array<const int64_t> order) {
+            return to_numpy(released(
+                [&] { return shared_with_previous(view(data), view(offsets), view(order)); }));
+        },
+        nb::arg("data"), nb::arg("offsets"), nb::arg("order"));
+    module.def(
+        "prefix_hit_count",
+        [](Array2<const int32_t> items, Array<const int64_t> weights, Array<const int64_t> rows,
+           Array2<const int32_t> fields) {
+            return released([&] {
+                return prefix_hit_count(view(items), view(weights), view(rows), view(fields));
+            });
+        },
+        nb::arg("items"), nb::arg("weights"), nb::arg("rows"), nb::arg("fields"));
+    module.def(
+        "depths",
+        [](Array2<const int32_t> sequences, Array<const int64_t> weight,
+           Array<const int64_t> shared, Array2<const int64_t> least) {
+            auto found = released(
+                [&] { return depths(view(sequences), view(weight), view(shared), view(least)); });
+            return nb::make_tuple(to_numpy(std::move(found.prefixes)),
+                                  to_numpy(std::move(found.rows)),
+                                  to_numpy(std::move(found.characters)));
+        },
+        nb::arg("sequences"), nb::arg("weight"), nb::arg("shared"), nb::arg("least"));
+    module.def(
+        "join",
+        [](Array<const int32_t> prefix, Array<const int32_t> ids, Array<const int64_t> offsets,
+           Array2<const int32_t> sent, Array<int32_t> out) {
+            nb::gil_scoped_release without_lock;
+            join(view(prefix), {view(ids), view(offsets)}, view(sent), view(out));
+        },
+        nb::arg("prefix"), nb::arg("ids"), nb::arg("offsets"), nb::arg("sent"),
+        nb::arg("out").noconvert());
+}
+
+}  // namespace
+
+void bind_counting(nb::module_& module) {
+    bind_caches(module);
+    bind_items(module);
+}
+
+}  // namespace relquery
