@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relquery import native
 from relquery.errors import ConfigError, unknown
 
 if TYPE_CHECKING:
@@ -138,7 +139,8 @@ def machine(threads: int) -> dict[str, Any]:
         "processor": _processor(),
         "threads": threads,
         "python": platform.python_version(),
-        **{name: _version(name) for name in ("relquery", "torch", "transformers", "numba")},
+        "target": native.target(),
+        **{name: _version(name) for name in ("relquery", "torch", "transformers")},
     }
 
 

@@ -30,7 +30,7 @@ def measured(run: dict[str, Any], seed: int) -> Iterator[str]:
     machine = run["machine"]
     yield f"{run['date']}, `{run['command']}`, seed {seed}, on {machine['processor']},"
     yield f"threads: {machine['threads']}, Python {machine['python']}, torch {machine['torch']},"
-    yield f"numba {machine['numba']}. Written by that command."
+    yield f"kernels for {machine['target']}. Written by that command."
     yield ""
 
 

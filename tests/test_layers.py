@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-BASE = {"arrays", "compilation", "interrupts", "errors", "config", "prompt", "redaction", "unicode"}
+BASE = {"arrays", "native", "interrupts", "errors", "config", "prompt", "redaction", "unicode"}
 WHAT = {"ir", "table", "markup", "retrieval", "sql"}
 WHEN = {"engine", "model"}
 RECORDS = {"report", "ledger"}
@@ -22,7 +22,7 @@ LAYERS: dict[str, set[str]] = {
     "redaction": set(),
     "unicode": set(),
     "interrupts": set(),
-    "compilation": {"interrupts"},
+    "native": {"errors"},
     "config": {"errors"},
     "prompt": {"errors"},
     "html": set(),
@@ -80,7 +80,7 @@ ROOMS: dict[str, list[str]] = {
     "table": [
         "columns", "compiled", "prefixes", "items", "measure", "dependencies",
         "solvers.segment", "solvers.objective", "solvers.original", "solvers.fixed",
-        "solvers.groups", "solvers.ggr", "solvers.search", "solvers.exact", "cost", "prompts",
+        "solvers.ggr", "solvers.search", "solvers.exact", "cost", "prompts",
         "schedule",
     ],
     "ir": ["tree", "nodes", "paths", "rebuild", "verify", "rewrite", "rules", "optimize", "forms"],

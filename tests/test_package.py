@@ -19,7 +19,6 @@ HEAVY = {
     "torch",
     "transformers",
     "duckdb",
-    "numba",
     "pyarrow",
     "sqlglot",
     "numpy",

@@ -83,7 +83,6 @@ def _optimum(settings: Settings, say: Say, results: Results) -> Iterator[Figure]
         if rows is None:
             say(f"{settings.data / table.file} is absent")
             continue
-        compare(table, rows, 2)  # compiles
         for size in table.small[: 1 if settings.quick else None]:
             small = compare(table, rows, size)
             results.small.append(small)

@@ -72,8 +72,7 @@ def _texts(name: str, codes: Codes, length: int) -> pa.Array:
 
 
 def measure(rows: int, seed: int) -> Growth:
-    """One size, after compilation."""
-    reorder(synthetic(1_000, seed), weight="tokens")  # compiles
+    """One size."""
     table = synthetic(rows, seed)
     start = time.perf_counter()
     columns = encode(table)

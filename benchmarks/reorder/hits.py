@@ -17,7 +17,6 @@ from relquery.table.reorder import reorder
 from relquery.table.schedule import Schedule
 
 METHODS: tuple[Order, ...] = ("original", "fixed", "ggr", "tree")
-WARM_UP = 200  # rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +35,11 @@ class Reached:
 
 
 def measure(table: RealTable, rows: pa.Table, repeats: int) -> list[Reached]:
-    """All methods on one table, after compilation; median times of `repeats` runs."""
+    """All methods on one table; median times of `repeats` runs."""
     return [_measure(table, rows, method, repeats) for method in METHODS]
 
 
 def _measure(table: RealTable, rows: pa.Table, method: Order, repeats: int) -> Reached:
-    reorder_as_told(table, rows.slice(0, WARM_UP), method)  # compiles
     columns = encode(rows)
     seconds, walls = [], []
     for _ in range(repeats):

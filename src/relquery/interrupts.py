@@ -15,20 +15,11 @@ _SIGNALS = [
 ]
 
 
-Waits = Callable[[FrameType | None], bool]
-"""Whether a signal waits that comes while this frame runs."""
-
-
-def _always(frame: FrameType | None) -> bool:
-    return True
-
-
 @contextmanager
-def postponed(waits: Waits = _always) -> Iterator[None]:
+def postponed() -> Iterator[None]:
     """Run a block whole: Python's handlers of signals, such as Ctrl-C's, run after it.
 
     They run in the main thread alone, so nothing needs to be done in another.
-    waits: for which frames; elsewhere in the block a handler runs as ever.
     """
     # `_signal` is what `signal` wraps. Each step comes here twice, and `signal` tries to make an
     # Enum of every handler, which takes 12 us.
@@ -40,10 +31,7 @@ def postponed(waits: Waits = _always) -> Iterator[None]:
     handled = {number: handler for number, handler in before.items() if callable(handler)}
 
     def handle(number: int, frame: FrameType | None) -> None:
-        if waits(frame):
-            came.append((number, frame))
-        else:
-            handled[signal.Signals(number)](number, frame)
+        came.append((number, frame))
 
     for number in handled:
         _signal.signal(number, handle)
@@ -62,12 +50,3 @@ def postponed(waits: Waits = _always) -> Iterator[None]:
 def _restore(handlers: Mapping[signal.Signals, Callable[[int, FrameType | None], Any]]) -> None:
     for number, handler in handlers.items():
         _signal.signal(number, handler)
-
-
-def unwrapped(error: BaseException) -> BaseException:
-    """The exception that a handler raised: compiled code wraps it if it called Python meanwhile,
-    once for each compiled function that it passes."""
-    inner: BaseException | None = error
-    while isinstance(inner, SystemError):
-        inner = inner.__cause__ or inner.__context__
-    return inner if isinstance(inner, KeyboardInterrupt) else error

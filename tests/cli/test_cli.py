@@ -15,7 +15,6 @@ from relquery.cli.sql.kept import Came, what_is_kept
 from relquery.cli.terminal.show import Lines
 from relquery.ledger import Ledger
 from relquery.progress.watch import Watch
-from relquery.table.compiled import Compiled
 from tests.cases import cases
 from tests.cli.conftest import Run
 
@@ -62,7 +61,6 @@ def test_a_model_that_cannot_be_asked_is_told_with_its_remedy(
 
 def test_a_missing_extra_is_told_first(relquery: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "relquery.model.networks.load", None)
-    monkeypatch.setattr(Compiled, "__call__", lambda *given: pytest.fail("compiled"))
     query = ("sql", "SELECT LLM('Good?', movies.*) FROM movies", "-t", "demo:movies")
     for arguments in (("demo",), query, ("calibrate", MODEL)):
         assert "pip install 'relquery[local]'" in relquery(*arguments, code=1)[1]

@@ -22,7 +22,7 @@ from relquery.serve.operation.listening import Listener
 from relquery.serve.operation.logs import QUIET, JsonLines
 from relquery.serve.settings import ServeConfig
 
-STARTING = 300.0  # seconds that a server has to take requests: the first in a tree compiles
+STARTING = 60.0  # seconds that a server has to take requests
 
 
 class _Outbox(host._Outbox):
@@ -125,7 +125,6 @@ def in_threads(config: ServeConfig, lines: list[str]) -> Iterator[int]:
         for module, name, stand_in in (
             (run, "Listener", Kept),
             (run, "set_up", lambda *given: None),
-            (run, "warm", lambda: None),  # what is compiled is kept for all tests
             (run, "settle", lambda: None),
             (link, "EngineProcess", EngineThread),
         ):

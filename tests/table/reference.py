@@ -1,4 +1,4 @@
-"""Slow, readable counterparts of the compiled code: what it must agree with."""
+"""Slow, readable counterparts of the code in C++: what it must agree with."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -42,7 +41,6 @@ class InProcessBackend(Backend):
             from vllm import LLM
         except ImportError as error:
             raise MissingExtraError(f"The model 'vllm:{model}'", "vllm") from error
-        _give_llvmlite_attributes()
         try:
             self._llm = LLM(model=model, **{**_DEFAULTS, **options})
         except (TypeError, ValueError) as error:
@@ -307,27 +305,6 @@ def _params(sampling: Sampling, schema: str | None = None) -> Any:
         output_kind=RequestOutputKind.FINAL_ONLY,
         structured_outputs=None if schema is None else StructuredOutputsParams(json=schema),
     )
-
-
-def _give_llvmlite_attributes() -> None:
-    """Let vLLM read the attributes of everything that is imported.
-
-    On a CPU vLLM 0.32 looks through all modules. The library object of llvmlite, which numba
-    imports, answers every attribute with a function, `__dict__` too, and vLLM ends with an error.
-    """
-    ffi: Any = sys.modules.get("llvmlite.binding.ffi")
-    if ffi is not None and not isinstance(ffi.lib, _Attributed):
-        ffi.lib = _Attributed(ffi.lib)
-
-
-class _Attributed:
-    """An object with attributes of its own, and otherwise those of another."""
-
-    def __init__(self, other: Any) -> None:
-        self._other = other
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._other, name)
 
 
 def _normalized(logs: Sequence[float]) -> tuple[float, ...]:

@@ -59,7 +59,7 @@ def _warm_up(connection: Connection) -> None:
 def _run(order: Order, model: str) -> Result:
     """Run the query on its own engine, whose cache is empty.
 
-    The model is loaded first, so that a missing extra is reported before anything is compiled.
+    The model is loaded first, so that a missing extra is reported before the query runs.
     """
     with errors_console().status(f"loading {model}"):
         connection = connect(model, order=order, ledger=None)

@@ -31,7 +31,7 @@ from relquery.engine.step.offload import Offload
 from relquery.engine.step.room import room_for
 from relquery.engine.step.shelf import Shelf, States
 from relquery.errors import RequestError
-from relquery.interrupts import postponed, unwrapped
+from relquery.interrupts import postponed
 from relquery.prompt import Finish
 
 _LOG = logging.getLogger(__name__)
@@ -212,10 +212,10 @@ class Loop:
         """Run one batch, and note what finished in it."""
         try:
             apply = self._decode_on() or self._compute_next()
-        except BaseException as error:
+        except BaseException:
             with postponed():
                 self._undo()
-            raise unwrapped(error) from None
+            raise
         finally:
             self._offload.release()
         with postponed():

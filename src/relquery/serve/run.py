@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, suppress
 from functools import partial
-from threading import Thread
 from typing import Any
 
 from fastapi import FastAPI
@@ -23,7 +22,6 @@ from relquery.serve.operation.listening import Listener, bind
 from relquery.serve.operation.logs import set_up
 from relquery.serve.operation.tracing import Tracing, open_tracing
 from relquery.serve.ours.opening import opened
-from relquery.serve.ours.warming import warm
 from relquery.serve.server import Server
 from relquery.serve.settings import ServeConfig
 from relquery.serve.wire.openai.batches.batches import batching
@@ -44,8 +42,6 @@ def serve(config: ServeConfig, told: Callable[[Server, int], None] | None = None
     with closing(bind(config.host, config.port)) as listening, opened(config) as kept:
         traces = None if config.otlp is None else open_tracing(config.otlp, _name_of(config))
         logs = partial(set_up, config.log, config.log_level)
-        warming = Thread(target=warm, name="relquery-warming", daemon=True)
-        warming.start()  # while the engine's process loads the model
         link = Link(config.model, _options(config), prepare=logs)
         try:
             server = Server(config, link, gate)
@@ -54,7 +50,6 @@ def serve(config: ServeConfig, told: Callable[[Server, int], None] | None = None
             app = make_app(_lifespan(server), needs_keys=config.keys is not None)
             front = with_cors(Front(app, server, traces), config.origins)
             listener = Listener(front, server, told)
-            warming.join()
             settle()
             listener.run([listening])
         finally:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from functools import partial
 from numbers import Real
 from operator import index
@@ -16,8 +15,7 @@ from relquery.arrays import Bools, Int32s, Int64s
 from relquery.config import ORDERS, Order
 from relquery.errors import ConfigError, unknown
 from relquery.table.columns import Columns, encode
-from relquery.table.compilation import watch_compilation
-from relquery.table.compiled import interpreted, side_by_side
+from relquery.table.compiled import side_by_side
 from relquery.table.cost.meter import BLOCK_SIZE, Meter, Sent
 from relquery.table.cost.tokenizers import as_encode
 from relquery.table.cost.weigh import Weight, beginnings_of, weigh
@@ -52,7 +50,6 @@ SHARE = 0.0025  # share of the predicted inference time that `tree` may search
 CHARACTERS_PER_SECOND = 40_000  # predicted reading speed of inference
 LEAST_SECONDS, MOST_SECONDS = 0.05, 3.0
 MOST_CELLS_POLISHED = 50_000
-MOST_CELLS_INTERPRETED = 50  # under a second; compiling takes up to a minute
 POLISH_SECONDS = 1.0  # default minimum: a lattice of 100 rows needs this long to help
 
 
@@ -112,38 +109,30 @@ def reorder(
     _check(prefix, cache_tokens, requests_per_minute)
     encode_texts = None if tokenizer is None else as_encode(tokenizer)
     columns = table if isinstance(table, Columns) else encode(table)
-    quick = False
-    with interpreted() if quick else nullcontext(), watch_compilation() as compilation:
-        start = clock()
-        items = itemize(columns, bags)
-        known = _dependencies(columns, items, dependencies)
-        weighting = weigh(items, weight, encode_texts, prefix)
-        problem = pose(items.slots, items.bags, weighting.weights, *_rules(items, known))
-        meter = Meter(items, weighting, encode_texts, prefix, cache_tokens, requests_per_minute)
-        found = _solve(method, items, problem, meter, settings)
-        rows, fields = meter.best(found)
-        seconds = max(0.0, clock() - start - compilation.seconds)
-        shared = hits(items, rows, fields)
-        tokens, charged = meter.read(rows, fields)
-        report = Report(
-            method=method,
-            weight=weighting.name,
-            seconds=seconds,
-            phc=phc(items, rows, fields),
-            phr=shared.rate,
-            depths=shared.depths,
-            dependencies=known,
-            tokens=tokens,
-            bill=charged,
-        )
+    start = clock()
+    items = itemize(columns, bags)
+    known = _dependencies(columns, items, dependencies)
+    weighting = weigh(items, weight, encode_texts, prefix)
+    problem = pose(items.slots, items.bags, weighting.weights, *_rules(items, known))
+    meter = Meter(items, weighting, encode_texts, prefix, cache_tokens, requests_per_minute)
+    found = _solve(method, items, problem, meter, settings)
+    rows, fields = meter.best(found)
+    seconds = clock() - start
+    shared = hits(items, rows, fields)
+    tokens, charged = meter.read(rows, fields)
+    report = Report(
+        method=method,
+        weight=weighting.name,
+        seconds=seconds,
+        phc=phc(items, rows, fields),
+        phr=shared.rate,
+        depths=shared.depths,
+        dependencies=known,
+        tokens=tokens,
+        bill=charged,
+    )
     source = Source(items, encode_texts, weighting.price, requests_per_minute)
     return Schedule(rows, fields, report, source)
-
-
-def _is_quick(method: Order, columns: Columns, settings: dict[str, float | None]) -> bool:
-    """Whether solving takes less time in Python than compiling does."""
-    few = columns.codes.size <= MOST_CELLS_INTERPRETED
-    return few and method != "ophr" and settings.get("seconds") is None
 
 
 def _solve(

@@ -27,7 +27,7 @@ OWN_TERMINAL = (
 )
 """Lets a process hear the Ctrl-C of its terminal."""
 READY = r"relquery> ?$"
-PATIENCE = 120.0  # the first query of an installation compiles
+PATIENCE = 60.0
 _CONTROLS = re.compile(rb"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[=>]|\r")
 
 

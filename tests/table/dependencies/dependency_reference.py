@@ -1,4 +1,4 @@
-"""Dependencies counted with dictionaries: slow, readable, and what the compiled code must equal."""
+"""Dependencies counted with dictionaries: slow, readable, and what the code in C++ must equal."""
 
 from __future__ import annotations
 

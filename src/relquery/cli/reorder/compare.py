@@ -18,8 +18,6 @@ from relquery.table.schedule import Report, Schedule
 ALL = "all"
 METHODS: tuple[Order, ...] = ("original", "fixed", "ggr", "tree", "ophr")
 OPHR_ROWS = 100  # of a table that `all` tries `ophr` on: about a minute at worst
-WARM_UP_ROWS = 4
-DISCOVERY_WARM_UP_ROWS = 1000
 
 Say = Callable[[str], None]
 
@@ -73,7 +71,7 @@ def compare(
     The dependencies are found once for all. say: told what is being done. seconds: for `tree`.
     """
     columns = encode(table)
-    known, discovery_seconds = _find_dependencies(table, columns, dependencies, settings, say)
+    known, discovery_seconds = _find_dependencies(columns, dependencies, settings, say)
     schedules: dict[Order, Schedule] = {}
     left_out: dict[Order, str] = {}
     for method in methods:
@@ -83,7 +81,8 @@ def compare(
         try:
             if len(methods) > 1:
                 _check_size(method, table.num_rows)
-            schedules[method] = _solve(table, columns, method, options, say)
+            say(method)
+            schedules[method] = reorder(columns, method, **options)
         except ConfigError as error:
             if method != "ophr" or len(methods) == 1:
                 raise
@@ -99,18 +98,7 @@ def _check_size(method: Order, rows: int) -> None:
         )
 
 
-def _solve(
-    table: pa.Table, columns: Columns, method: Order, options: dict[str, Any], say: Say
-) -> Schedule:
-    """A few rows go first, so that reading compiled code does not count."""
-    say(f"warming up {method}")
-    reorder(table.slice(0, WARM_UP_ROWS), method, **options)
-    say(method)
-    return reorder(columns, method, **options)
-
-
 def _find_dependencies(
-    table: pa.Table,
     columns: Columns,
     given: Sequence[str | Sequence[str] | Dependency],
     settings: dict[str, Any],
@@ -121,6 +109,5 @@ def _find_dependencies(
     if DISCOVER not in given:
         return reorder(columns, "original", **options).report.dependencies, None
     say("dependencies")
-    reorder(table.slice(0, DISCOVERY_WARM_UP_ROWS), "original", **options)
     report = reorder(columns, "original", **options).report
     return report.dependencies, report.seconds

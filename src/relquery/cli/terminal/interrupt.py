@@ -19,9 +19,9 @@ LOST = 1.0
 def interruptible(patience: float = 0.0) -> Iterator[None]:
     """What Ctrl-C breaks in this block ends it as KeyboardInterrupt; for the main thread.
 
-    DuckDB turns the interrupt into a RuntimeError, compiled code into a SystemError, and an import
-    that it stops half-way fails later for a reason of its own. Others drop it, such as libraries
-    that import pandas if they can: then it is raised again.
+    DuckDB turns the interrupt into a RuntimeError, and an import that it stops half-way fails later
+    for a reason of its own. Others drop it, such as libraries that import pandas if they can: then
+    it is raised again.
     patience: seconds in which a Ctrl-C after another does nothing, so that what the first one ends
     is cleaned up.
     """

@@ -10,7 +10,7 @@ from typing import IO
 
 from relquery.errors import ConfigError, unknown
 
-QUIET = ("uvicorn", "asyncio", "numba", "httpx", "httpcore")
+QUIET = ("uvicorn", "asyncio", "httpx", "httpcore")
 """Loggers whose lines below warnings, such as those on each connection, say nothing of requests."""
 LEVELS = ("debug", "info", "warning", "error")
 
