@@ -78,7 +78,7 @@ ROOMS: dict[str, list[str]] = {
         "walk", "explain", "analyze", "preview",
     ],
     "table": [
-        "columns", "compiled", "prefixes", "items", "measure", "dependencies",
+        "columns", "side_by_side", "prefixes", "items", "measure", "dependencies",
         "solvers.segment", "solvers.objective", "solvers.original", "solvers.fixed",
         "solvers.ggr", "solvers.search", "solvers.exact", "cost", "prompts",
         "schedule",

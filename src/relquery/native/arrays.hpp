@@ -45,39 +45,46 @@ Matrix<T> view(const Array2<T>& array) {
             static_cast<int64_t>(array.shape(1))};
 }
 
-/// A NumPy array that owns the numbers of a vector.
+/// What a vector holds, and its owner from now on.
 template <typename T>
-nb::ndarray<nb::numpy, T, nb::ndim<1>> to_numpy(std::vector<T> numbers) {
+std::pair<T*, nb::capsule> kept(std::vector<T> numbers) {
     auto kept = std::make_unique<std::vector<T>>(std::move(numbers));
     T* data = kept->data();
-    size_t size = kept->size();
-    nb::capsule owner(kept.release(),
-                      [](void* each) noexcept { delete static_cast<std::vector<T>*>(each); });
+    return {data, nb::capsule(kept.release(), [](void* each) noexcept {
+                delete static_cast<std::vector<T>*>(each);
+            })};
+}
+
+/// A NumPy array that owns the numbers of a vector.
+template <typename T>
+auto to_numpy(std::vector<T> numbers) {
+    const size_t size = numbers.size();
+    const auto [data, owner] = kept(std::move(numbers));
     return nb::ndarray<nb::numpy, T, nb::ndim<1>>(data, {size}, owner);
 }
 
 /// The same with so many columns; the vector has whole rows.
 template <typename T>
-nb::ndarray<nb::numpy, T, nb::ndim<2>> to_numpy(std::vector<T> numbers, size_t rows,
-                                                size_t columns) {
-    auto kept = std::make_unique<std::vector<T>>(std::move(numbers));
-    T* data = kept->data();
-    nb::capsule owner(kept.release(),
-                      [](void* each) noexcept { delete static_cast<std::vector<T>*>(each); });
+auto to_numpy(std::vector<T> numbers, size_t rows, size_t columns) {
+    const auto [data, owner] = kept(std::move(numbers));
     return nb::ndarray<nb::numpy, T, nb::ndim<2>>(data, {rows, columns}, owner);
 }
 
-/// A NumPy matrix that owns structs of whole numbers, one in each row.
+/// The same for flags, of which a vector of bool has no array.
+inline auto flags_to_numpy(std::vector<char> flags) {
+    const size_t size = flags.size();
+    const auto [data, owner] = kept(std::move(flags));
+    return nb::ndarray<nb::numpy, bool, nb::ndim<1>>(reinterpret_cast<bool*>(data), {size}, owner);
+}
+
+/// The same for structs of whole numbers, one in each row.
 template <typename T>
 auto rows_to_numpy(std::vector<T> rows) {
     static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(int64_t) == 0);
-    auto kept = std::make_unique<std::vector<T>>(std::move(rows));
-    auto* data = reinterpret_cast<int64_t*>(kept->data());
-    const size_t size = kept->size();
-    nb::capsule owner(kept.release(),
-                      [](void* each) noexcept { delete static_cast<std::vector<T>*>(each); });
-    return nb::ndarray<nb::numpy, int64_t, nb::ndim<2>>(data, {size, sizeof(T) / sizeof(int64_t)},
-                                                        owner);
+    const size_t size = rows.size();
+    const auto [data, owner] = kept(std::move(rows));
+    return nb::ndarray<nb::numpy, int64_t, nb::ndim<2>>(
+        reinterpret_cast<int64_t*>(data), {size, sizeof(T) / sizeof(int64_t)}, owner);
 }
 
 /// What a function returns that runs without the interpreter's lock.

@@ -2,18 +2,22 @@
 #include "attention_plan.hpp"
 #include "kernels/runtime.hpp"
 #include "solvers/billing.hpp"
+#include "solvers/concepts.hpp"
 #include "solvers/counting.hpp"
 #include "solvers/partition.hpp"
 #include "solvers/segment.hpp"
+#include "solvers/steiner.hpp"
 #include "solvers/waves.hpp"
 
 NB_MODULE(_native, module) {
     relquery::nb::set_leak_warnings(false);
     relquery::bind_attention_plan(module);
     relquery::bind_billing(module);
+    relquery::bind_concepts(module);
     relquery::bind_counting(module);
     relquery::bind_kernels(module);
     relquery::bind_partition(module);
     relquery::bind_solvers(module);
+    relquery::bind_steiner(module);
     relquery::bind_waves(module);
 }

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 from relquery.arrays import Int32s, Int64s
-from relquery.table.compiled import compiled
 
 BLOCK = 16
 
@@ -37,25 +36,3 @@ def least_table(shared: Int64s) -> Int64s:
         last[:-half] = np.minimum(last[:-half], last[half:])
         levels.append(last)
     return np.array(levels)
-
-
-@compiled
-def common_prefix(shared: Int64s, table: Int64s, a: int, b: int) -> int:
-    """Length of the prefix shared by ranks a < b: the minimum of `shared[a + 1 : b + 1]`."""
-    first, last = a + 1, b + 1  # the range as a half-open interval
-    from_block, to_block = -(-first // BLOCK), last // BLOCK
-    least = int(shared[b])
-    if to_block <= from_block:
-        for k in range(first, b):
-            least = min(least, shared[k])
-        return least
-    for k in range(first, from_block * BLOCK):
-        least = min(least, shared[k])
-    for k in range(to_block * BLOCK, last):
-        least = min(least, shared[k])
-    level = 0
-    while 2 << level <= to_block - from_block:
-        level += 1
-    for k in (from_block, to_block - (1 << level)):
-        least = min(least, table[level, k])
-    return least

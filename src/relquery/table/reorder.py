@@ -15,7 +15,6 @@ from relquery.arrays import Bools, Int32s, Int64s
 from relquery.config import ORDERS, Order
 from relquery.errors import ConfigError, unknown
 from relquery.table.columns import Columns, encode
-from relquery.table.compiled import side_by_side
 from relquery.table.cost.meter import BLOCK_SIZE, Meter, Sent
 from relquery.table.cost.tokenizers import as_encode
 from relquery.table.cost.weigh import Weight, beginnings_of, weigh
@@ -31,6 +30,7 @@ from relquery.table.items import Items, itemize
 from relquery.table.measure import Fields, hits, phc
 from relquery.table.prompts.source import Source
 from relquery.table.schedule import Report, Schedule
+from relquery.table.side_by_side import side_by_side
 from relquery.table.solvers.exact.ophr import ophr
 from relquery.table.solvers.exact.polish import polish
 from relquery.table.solvers.fixed import fixed

@@ -10,7 +10,6 @@ import numpy as np
 
 from relquery.arrays import Int64s
 from relquery.prices.price import Price
-from relquery.table.compiled import side_by_side
 from relquery.table.cost.billing import Bill, bill
 from relquery.table.cost.blocks import Blocks
 from relquery.table.cost.hits import HitReport, measure_hits, unlimited_hits
@@ -20,6 +19,7 @@ from relquery.table.cost.tokens import Encode, Tokens, tokenize
 from relquery.table.cost.weigh import Weighting
 from relquery.table.items import Items
 from relquery.table.measure import Fields, hits, phc
+from relquery.table.side_by_side import side_by_side
 
 BLOCK_SIZE = 16
 # Up to this many characters, schedules are compared on whole prompts. Tokenising larger tables

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from relquery import _native
 from relquery.arrays import Int32s, Int64s
-from relquery.table.compiled import go_on
+from relquery.table.side_by_side import go_on
 from relquery.table.solvers.segment import Problem
 
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from relquery import _native
 from relquery.arrays import Int32s, Int64s
-from relquery.table.compiled import go_on
 from relquery.table.items import Items
+from relquery.table.side_by_side import go_on
 from relquery.table.solvers.segment import Problem
 
 NO_LIMIT = 2**62

@@ -20,7 +20,7 @@ class Problem(NamedTuple):
     implied_begin: (m + 1,), implied: slots that slot c alone determines are
         `implied[implied_begin[c]:implied_begin[c + 1]]`.
     pairs: (p, 3), two slots that together determine the third.
-    stopped: (1,), set to end every search on this problem (see relquery.table.compiled).
+    stopped: (1,), set to end every search on this problem (see relquery.table.side_by_side).
     """
 
     items: Int32s

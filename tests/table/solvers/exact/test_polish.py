@@ -6,13 +6,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relquery._native import Graph, find_parents
 from relquery.arrays import Int32s, Int64s
 from relquery.table.columns import encode
 from relquery.table.cost.weigh import beginnings_of, weigh
 from relquery.table.items import Items, itemize
 from relquery.table.prefixes import Beginnings
-from relquery.table.solvers.exact.bounds import build_graph, parents_in
-from relquery.table.solvers.exact.improve import find_parents
 from relquery.table.solvers.exact.lattice import build_lattice
 from relquery.table.solvers.exact.ophr import optimum
 from relquery.table.solvers.exact.polish import least_cost, polish
@@ -75,7 +74,7 @@ def test_arcs_lead_to_the_same_parents_as_a_look_at_all_nodes(table: Posed, seed
     random = np.random.default_rng(seed)
     opened = random.random(len(lattice.weight)) < random.random()
     opened[0] = True
-    found = parents_in(build_graph(lattice, opened), opened)
+    found = Graph(lattice, opened).parents_in(opened)
     assert found.tolist() == find_parents(lattice, opened).tolist()
 
 

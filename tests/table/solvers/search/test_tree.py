@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from relquery.config import Order
 from relquery.table.columns import encode
-from relquery.table.compiled import StoppedError, side_by_side
 from relquery.table.cost.tokens import Encode
 from relquery.table.cost.weigh import Weight
 from relquery.table.reorder import reorder
 from relquery.table.schedule import Report
+from relquery.table.side_by_side import StoppedError, side_by_side
 from relquery.table.solvers.fixed import fixed
 from relquery.table.solvers.ggr import PAPER_LIMITS, ggr
 from relquery.table.solvers.objective import Objective

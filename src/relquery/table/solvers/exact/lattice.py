@@ -1,8 +1,8 @@
 """The lattice of everything that rows share, i.e. of all possible prefixes in a trie.
 
 A node is a set of items that some rows have in common (concepts.py). If beginnings of texts count,
-a node may also be such a set plus the beginning of one more item (beginnings.py). A row with unique
-items is then a separate node, as these items may share beginnings with others.
+a node may also be such a set plus the beginning of one more item. A row with unique items is then a
+separate node, as these items may share beginnings with others.
 """
 
 from __future__ import annotations
@@ -11,20 +11,25 @@ from typing import NamedTuple
 
 import numpy as np
 
+from relquery._native import find_beginnings, find_classes, intersect
 from relquery.arrays import Bools, Floats, Int32s, Int64s
 from relquery.errors import ConfigError
-from relquery.table.compiled import compiled
 from relquery.table.prefixes import Beginnings
-from relquery.table.solvers.exact.beginnings import Started, find_beginnings
-from relquery.table.solvers.exact.concepts import (
-    Classes,
-    find_classes,
-    intersect,
-    unpack,
-    whole_numbers,
-)
+from relquery.table.solvers.exact.concepts import Classes, unpack, whole_numbers
 
 MOST_SETS, MOST_NODES = 2048, 12_000
+
+
+class Started(NamedTuple):
+    """Sets with beginnings: the set, the weight of the beginning, and the lowest and highest rank
+    of the items with this beginning."""
+
+    of: Int64s
+    begin: Int64s
+    low: Int64s
+    high: Int64s
+
+
 NOTHING = Started(*np.empty((4, 0), np.int64))
 
 
@@ -59,7 +64,7 @@ def build_lattice(
     Raises ConfigError if it has more than MOST_SETS sets, or more than `most` nodes.
     """
     whole = whole_numbers(items, weights)
-    classes = find_classes(items, whole)
+    classes = Classes(*find_classes(items, whole))
     sets = intersect(classes.rows, MOST_SETS)
     if len(sets) > MOST_SETS:
         raise _too_entangled(MOST_SETS, "different sets of values")
@@ -70,7 +75,7 @@ def build_lattice(
         weight = has @ classes.weight
         return _sort(weight, has, NOTHING, _parts(has, has), source_of)
     own = np.flatnonzero(((classes.of[items] < 0) & (whole[items] > 0)).any(axis=0))
-    started = find_beginnings(items, whole, texts, classes, sets, most)
+    started = Started(*find_beginnings(items, whole, *texts, *classes, sets, most))
     if len(sets) + len(own) + len(started.of) > most:
         raise _too_entangled(most, "sets of values and beginnings of values")
     source_of[own] = len(sets) + np.arange(len(own))
@@ -151,18 +156,4 @@ def restrict(lattice: Lattice, nodes: Int64s) -> Lattice:
         low=lattice.low[nodes],
         high=lattice.high[nodes],
         above=lattice.above[nodes],
-    )
-
-
-@compiled
-def is_above(lattice: Lattice, i: int, j: int) -> bool:
-    """Whether node i can come before the later node j, i.e. be a prefix of it."""
-    if lattice.source[i] != lattice.source[j]:
-        return bool(lattice.above[i, lattice.source[j]])
-    if lattice.begin[i] == 0:
-        return i != j
-    return bool(
-        lattice.begin[j] > lattice.begin[i]
-        and lattice.low[i] <= lattice.low[j]
-        and lattice.high[j] <= lattice.high[i]
     )

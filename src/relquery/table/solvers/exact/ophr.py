@@ -5,7 +5,7 @@ node, the weight of its items times the rows through it minus one. A depth-first
 reaches this worth. So we look for the best trie. Its nodes can be taken from a lattice. They are
 *sets* of items that some rows have in common, plus the beginning of one more item if beginnings
 count. Each node is used once: merging two nodes of one set gains. Nodes left out of the lattice are
-not needed for the best tree (beginnings.py). If each node costs what it adds to its parent, and
+not needed for the best tree. If each node costs what it adds to its parent, and
 every row is at a node whose items it all has,
 
     worth = summed weight of all rows - cost of the trie,
@@ -27,10 +27,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from relquery._native import find_parents
 from relquery.arrays import Floats, Int32s, Int64s
 from relquery.errors import ConfigError
 from relquery.table.prefixes import Beginnings
-from relquery.table.solvers.exact.improve import find_parents
 from relquery.table.solvers.exact.lattice import Lattice, build_lattice
 from relquery.table.solvers.exact.search import MOST_ARCS, Tree, cheapest_tree
 from relquery.table.solvers.segment import Problem

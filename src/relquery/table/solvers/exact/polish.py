@@ -15,13 +15,12 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from relquery._native import Graph, common_prefix, improve
 from relquery.arrays import Bools, Int32s, Int64s
 from relquery.errors import ConfigError
-from relquery.table.compiled import go_on
-from relquery.table.prefixes import Beginnings, common_prefix
-from relquery.table.solvers.exact.bounds import ascend, build_graph, paid_nodes, parents_in
+from relquery.table.prefixes import Beginnings
+from relquery.table.side_by_side import go_on
 from relquery.table.solvers.exact.concepts import whole_numbers
-from relquery.table.solvers.exact.improve import improve
 from relquery.table.solvers.exact.lattice import MOST_NODES, Lattice, build_lattice
 from relquery.table.solvers.exact.ophr import MOST_ROWS, Order, walk
 from relquery.table.solvers.exact.search import Tree, cheapest_tree
@@ -48,7 +47,7 @@ def polish(
     is the best one but for LEAST_GAIN.
 
     items: (m, n). sent: rows, and by position the columns of each in the order sent. seconds: the
-    approximate time limit. stopped: see relquery.table.compiled.
+    approximate time limit. stopped: see relquery.table.side_by_side.
     """
     steps = int(seconds * STEPS_PER_SECOND)
     most = min(MOST_NODES, steps // STEPS_PER_NODE)
@@ -109,7 +108,7 @@ def _shared(sent: Int32s, weights: Int64s, texts: Beginnings | None) -> int:
     first = leading.sum(axis=1)
     for place in np.flatnonzero(first < sent.shape[1]).tolist():
         ranks = texts.rank[sent[place : place + 2, first[place]]]
-        total += common_prefix(texts.shared, texts.least, ranks.min(), ranks.max())
+        total += common_prefix(texts.shared, texts.least, int(ranks.min()), int(ranks.max()))
     return total
 
 
@@ -193,10 +192,10 @@ class _Search:
         if pairs > self.steps:
             return None
         self.steps -= pairs
-        graph = build_graph(self.lattice, self.terminal)
-        bound, left = ascend(graph, parents_in(graph, opened | self.terminal))
+        graph = Graph(self.lattice, self.terminal)
+        bound, left = graph.ascend(graph.parents_in(opened | self.terminal))
         self.bound = max(self.bound, bound)
-        return paid_nodes(graph, left)
+        return graph.paid_nodes(left)
 
     def branch(self) -> None:
         """Search for the cheapest tree of a small lattice with half of the remaining steps."""

@@ -13,21 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from relquery._native import Graph, find_parents, improve
 from relquery.arrays import Bools, Int64s
-from relquery.interrupts import unwrapped
-from relquery.table.solvers.exact.bounds import (
-    Graph,
-    ascend,
-    branch_costs,
-    build_graph,
-    label_parts,
-    paid_nodes,
-)
-from relquery.table.solvers.exact.improve import NO_LIMIT, find_parents, improve
 from relquery.table.solvers.exact.lattice import Lattice, restrict
 
 MOST_ARCS = 50_000_000  # limit for all lower bounds together: about a minute
 MOST_DEPTH = 200
+NO_LIMIT = 2**62
 ROUNDS = 4  # ascents per task, each guided by the best tree of the previous one
 CANDIDATES = 8  # nodes whose two cases are compared
 
@@ -89,8 +81,6 @@ def cheapest_tree(lattice: Lattice, most_arcs: int) -> Found:
     except _SpentError:
         assert search.best is not None
         return Found(search.best, search.bound)
-    except SystemError as error:
-        raise unwrapped(error) from None  # Ctrl-C, wrapped if it comes while a result returns
     assert tree is not None  # opening all nodes costs less
     return Found(tree, tree.cost)
 
@@ -174,20 +164,21 @@ class _Search:
     def _view(self, task: Task) -> View:
         lattice, graph = self._part(task)
         bound, left = self._ascend(graph, np.full(len(task.alive), -1, np.int64))
-        at_least = bound + branch_costs(graph, left)
-        opened = paid_nodes(graph, left)
-        cost, parent, _ = improve(lattice, graph.terminal, opened, NO_LIMIT)
+        at_least = bound + graph.branch_costs(left)
+        opened = graph.paid_nodes(left)
+        terminal = task.terminal[task.alive]
+        cost, parent, _ = improve(lattice, terminal, opened, NO_LIMIT)
         for _ in range(ROUNDS - 1):
             higher, paid = self._ascend(graph, parent)
-            at_least = np.maximum(at_least, higher + branch_costs(graph, paid))
+            at_least = np.maximum(at_least, higher + graph.branch_costs(paid))
             if higher > bound:
                 bound, left = higher, paid
-            others = paid_nodes(graph, paid)
-            less, parent, _ = improve(lattice, graph.terminal, others, NO_LIMIT)
+            others = graph.paid_nodes(paid)
+            less, parent, _ = improve(lattice, terminal, others, NO_LIMIT)
             if less >= cost:
                 break
             cost, opened = less, others
-        rank = 2 * np.bincount(graph.tails[left == 0], minlength=len(task.alive)) + opened
+        rank = 2 * graph.paid_arcs(left) + opened
         chosen = np.zeros(len(self.lattice.weight), np.bool_)
         chosen[task.alive[opened]] = True
         return View(graph, bound, at_least, rank, Tree(cost, chosen))
@@ -198,20 +189,20 @@ class _Search:
         bound, _ = self._ascend(graph, np.full(len(task.alive), -1, np.int64))
         if opened is None:
             return bound
-        lead = opened[task.alive] | graph.terminal
+        lead = opened[task.alive] | task.terminal[task.alive]
         lead[0] = True
         higher, _ = self._ascend(graph, find_parents(lattice, lead))
         return max(bound, higher)
 
     def _part(self, task: Task) -> tuple[Lattice, Graph]:
         lattice = restrict(self.lattice, task.alive)
-        return lattice, build_graph(lattice, task.terminal[task.alive])
+        return lattice, Graph(lattice, task.terminal[task.alive])
 
     def _ascend(self, graph: Graph, parent: Int64s) -> tuple[int, Int64s]:
-        self.arcs += len(graph.tails)
+        self.arcs += graph.arcs
         if self.arcs > self.most_arcs and self.best is not None:
             raise _SpentError
-        return ascend(graph, parent)
+        return graph.ascend(parent)
 
 
 def _drop(task: Task, keep: Bools) -> Task:
@@ -233,7 +224,7 @@ def _open(task: Task, place: int) -> Task:
 
 def _split(task: Task, graph: Graph) -> list[Task]:
     """The parts that only the root connects, each with the root, smallest first."""
-    label = label_parts(graph)
+    label = graph.label_parts()
     parts = [
         Task(task.alive[(label == part) | (label == 0)], task.terminal)
         for part in np.unique(label[1:])

@@ -8,9 +8,9 @@ import numpy as np
 
 from relquery._native import Trie
 from relquery.arrays import Bools, Int32s, Int64s
-from relquery.table.compiled import go_on
 from relquery.table.items import Items
 from relquery.table.prefixes import least_table
+from relquery.table.side_by_side import go_on
 
 
 class Texts(NamedTuple):

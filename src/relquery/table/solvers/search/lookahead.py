@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from relquery import _native
 from relquery.arrays import Int32s, Int64s
-from relquery.table.compiled import go_on
+from relquery.table.side_by_side import go_on
 from relquery.table.solvers.objective import Objective
 from relquery.table.solvers.segment import Problem
 

@@ -22,9 +22,9 @@ import numpy as np
 from relquery import _native
 from relquery._native import Trie
 from relquery.arrays import Int32s, Int64s
-from relquery.table.compiled import go_on, side_by_side
 from relquery.table.dependencies.twins import Twins, find_twins
 from relquery.table.items import Items
+from relquery.table.side_by_side import go_on, side_by_side
 from relquery.table.solvers.fixed import fixed
 from relquery.table.solvers.ggr import NO_LIMIT, Limits, as_in_paper, ggr
 from relquery.table.solvers.objective import Objective, is_plain
