@@ -10,7 +10,17 @@ from pathlib import Path
 
 import pytest
 
-BASE = {"arrays", "native", "interrupts", "errors", "config", "prompt", "redaction", "unicode"}
+BASE = {
+    "_native",
+    "arrays",
+    "native",
+    "interrupts",
+    "errors",
+    "config",
+    "prompt",
+    "redaction",
+    "unicode",
+}
 WHAT = {"ir", "table", "markup", "retrieval", "sql"}
 WHEN = {"engine", "model"}
 RECORDS = {"report", "ledger"}
@@ -22,7 +32,8 @@ LAYERS: dict[str, set[str]] = {
     "redaction": set(),
     "unicode": set(),
     "interrupts": set(),
-    "native": {"errors"},
+    "_native": set(),
+    "native": {"_native", "errors"},
     "config": {"errors"},
     "prompt": {"errors"},
     "html": set(),
@@ -115,7 +126,7 @@ ROOMS: dict[str, list[str]] = {
     ],
     "evaluation": ["labels", "matching", "columns", "comparison", "shown", "evaluation"],
     "cli": [
-        "terminal", "reorder", "sql.explained", "sql.formats", "sql.kept", "sql.params",
+        "terminal", "installation", "reorder", "sql.explained", "sql.formats", "sql.kept", "sql.params",
         "sql.setup", "shell", "sql", "ledger", "span", "traces", "serve",
     ],
 }  # fmt: skip
@@ -157,6 +168,7 @@ def imports(path: Path) -> Iterator[str]:
 
 
 IMPORTS = {module: list(imports(path)) for module, path in MODULES.items()}
+MODULES["_native"], IMPORTS["_native"] = SOURCE / "native", []  # the extension
 
 
 def own_imports(module: str) -> set[str]:
