@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from relquery import span
+    from relquery import native, span
     from relquery.backends.embedding.load import load_embedder
     from relquery.backends.scoring.calibration import fit_temperature
     from relquery.backends.scoring.scores import Scores
@@ -70,6 +70,7 @@ _HOMES = {
     "schema": "relquery.markup.program:schema",
     "PromptResult": "relquery.markup.schemas:PromptResult",
     "span": "relquery.span",
+    "native": "relquery.native",
     "Sampling": "relquery.prompt:Sampling",
     "Embedder": "relquery.retrieval.embedder:Embedder",
     "load_embedder": "relquery.backends.embedding.load:load_embedder",
@@ -109,6 +110,7 @@ __all__ = [
     "fit_temperature",
     "frame",
     "load_embedder",
+    "native",
     "optimize",
     "reorder",
     "schema",
