@@ -1,13 +1,7 @@
 /// The extension `relquery._native`: what each part binds.
-#include "attention_plan.hpp"
+#include "bindings.hpp"
 #include "kernels/runtime.hpp"
-#include "solvers/billing.hpp"
-#include "solvers/concepts.hpp"
-#include "solvers/counting.hpp"
-#include "solvers/partition.hpp"
 #include "solvers/segment.hpp"
-#include "solvers/steiner.hpp"
-#include "solvers/waves.hpp"
 
 NB_MODULE(_native, module) {
     relquery::nb::set_leak_warnings(false);
