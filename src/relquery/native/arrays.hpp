@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -87,6 +88,22 @@ auto rows_to_numpy(std::vector<T> rows) {
         reinterpret_cast<int64_t*>(data), {size, sizeof(T) / sizeof(int64_t)}, owner);
 }
 
+template <typename T>
+    requires std::is_arithmetic_v<T>
+T to_python(T number) {
+    return number;
+}
+template <typename T>
+auto to_python(std::vector<T> numbers) {
+    return to_numpy(std::move(numbers));
+}
+inline auto to_python(std::vector<char> flags) { return flags_to_numpy(std::move(flags)); }
+template <typename... T>
+nb::tuple to_python(std::tuple<T...> results) {
+    return std::apply([](auto&... each) { return nb::make_tuple(to_python(std::move(each))...); },
+                      results);
+}
+
 /// What a function returns that runs without the interpreter's lock.
 template <typename Function>
 auto released(Function function) {
@@ -94,4 +111,48 @@ auto released(Function function) {
     return function();
 }
 
+/// A function to be bound that runs without the interpreter's lock, its results as arrays.
+template <typename Result, typename... Given>
+auto unlocked(Result (*function)(Given...)) {
+    return [function](Given... given) {
+        return to_python(released([&] { return function(given...); }));
+    };
+}
+template <typename Result, typename Class, typename... Given>
+auto unlocked(Result (Class::*method)(Given...) const) {
+    return [method](const Class& self, Given... given) {
+        return to_python(released([&] { return (self.*method)(given...); }));
+    };
+}
+
+/// Views as arguments of bound functions; what is written must not be a converted copy.
+template <typename View, typename Array>
+struct ViewCaster {
+    nanobind::detail::make_caster<Array> array;
+
+    static constexpr auto Name = nanobind::detail::make_caster<Array>::Name;
+    template <typename>
+    using Cast = View;
+    template <typename>
+    static constexpr bool can_cast() {
+        return true;
+    }
+
+    template <typename Flags>
+    bool from_python(nanobind::handle given, Flags flags,
+                     nanobind::detail::cleanup_list* cleanup) noexcept {
+        if (!std::is_const_v<typename Array::Scalar>)
+            flags &= ~static_cast<Flags>(nanobind::detail::cast_flags::convert);
+        return array.from_python(given, flags, cleanup);
+    }
+    operator View() { return view(array.value); }
+};
+
 }  // namespace relquery
+
+template <typename T>
+struct nanobind::detail::type_caster<std::span<T>>
+    : relquery::ViewCaster<std::span<T>, relquery::Array<T>> {};
+template <typename T>
+struct nanobind::detail::type_caster<relquery::Matrix<T>>
+    : relquery::ViewCaster<relquery::Matrix<T>, relquery::Array2<T>> {};

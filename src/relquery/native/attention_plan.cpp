@@ -1,4 +1,4 @@
-#include "attention_plan.hpp"
+#include "bindings.hpp"
 
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/vector.h>
@@ -347,12 +347,11 @@ std::vector<int64_t> number_shifts(std::span<Span> spans) {
 /// See relquery.model.attention.plan.Plan. lengths, starts: of the parts of the step's keys, keys
 /// and the position of the first; the last parts are the spans'. most: tokens of a task. wanted:
 /// tasks at least, if keys suffice.
-nb::tuple plan_attention(Array<const int64_t> keys, const std::vector<int64_t>& lengths,
+nb::tuple plan_attention(std::span<const int64_t> slots, const std::vector<int64_t>& lengths,
                          const std::vector<int64_t>& starts,
                          const std::vector<ChunkParts>& of_chunks,
                          const std::vector<SpanUse>& uses, bool share, bool by_shift, int64_t most,
                          int64_t wanted) {
-    const auto slots = view(keys);
     std::vector<int64_t> positions, ends, shift_values, tokens, at, shifts, targets;
     std::vector<Merged> merged;
     std::vector<Chunk> chunks;
@@ -424,18 +423,8 @@ bool grow(Matrix<const int64_t> tasks, Matrix<int64_t> visits, std::span<int64_t
 
 void bind_attention_plan(nb::module_& module) {
     module.attr("SPLIT_LEAST") = SPLIT_LEAST;
-    module.def("plan_attention", plan_attention, nb::arg("slots"), nb::arg("lengths"),
-               nb::arg("starts"), nb::arg("chunks"), nb::arg("spans"), nb::arg("share"),
-               nb::arg("by_shift"), nb::arg("most"), nb::arg("wanted"));
-    module.def(
-        "grow_attention",
-        [](Array2<const int64_t> tasks, Array2<int64_t> visits, Array<int64_t> ends,
-           Array<int64_t> at, Array<int64_t> slots, Array<const int64_t> written) {
-            return grow(view(tasks), view(visits), view(ends), view(at), view(slots),
-                        view(written));
-        },
-        nb::arg("tasks"), nb::arg("visits").noconvert(), nb::arg("ends").noconvert(),
-        nb::arg("at").noconvert(), nb::arg("slots").noconvert(), nb::arg("written"));
+    module.def("plan_attention", plan_attention);
+    module.def("grow_attention", grow);
 }
 
 }  // namespace relquery

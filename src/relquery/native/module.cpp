@@ -1,13 +1,5 @@
 /// The extension `relquery._native`: what each part binds.
-#include "attention_plan.hpp"
-#include "kernels/runtime.hpp"
-#include "solvers/billing.hpp"
-#include "solvers/concepts.hpp"
-#include "solvers/counting.hpp"
-#include "solvers/partition.hpp"
-#include "solvers/segment.hpp"
-#include "solvers/steiner.hpp"
-#include "solvers/waves.hpp"
+#include "bindings.hpp"
 
 NB_MODULE(_native, module) {
     relquery::nb::set_leak_warnings(false);
@@ -16,8 +8,10 @@ NB_MODULE(_native, module) {
     relquery::bind_concepts(module);
     relquery::bind_counting(module);
     relquery::bind_kernels(module);
+    relquery::bind_look_ahead(module);
     relquery::bind_partition(module);
     relquery::bind_solvers(module);
     relquery::bind_steiner(module);
+    relquery::bind_trie(module);
     relquery::bind_waves(module);
 }

@@ -160,6 +160,26 @@ constexpr int64_t PRODUCT_WORK = PRODUCT_SUMS + 2 * MOST_ROWS * PANEL * 4;
 /// What one thread does, by the address of its arguments.
 using Body = void (*)(void*);
 
+/// Kernels that run one after another on all threads, without Python in between: starting one from
+/// Python costs ten to fifteen microseconds, as much as many a kernel of a decode step takes.
+struct ProgramArguments {
+    struct Step {
+        Body body;
+        Counters* arguments;
+    };
+    struct Link {
+        int64_t* argument;
+        int64_t input;
+    };
+    int64_t ticket;   // the next thread's number
+    int64_t arrived;  // how often threads have ended a step
+    const Step* steps;
+    int64_t count;
+    const int64_t* inputs;
+    const Link* links;  // which arguments are which inputs
+    int64_t link_count;
+};
+
 /// The kernels of a target.
 struct Kernels {
     Body attend, merge, multiply, look_up, normalize, rotate, activate, find_largest;

@@ -1,4 +1,5 @@
-#include "kernels/runtime.hpp"
+/// Kernels of the target that was chosen, on threads, one by one or as a program.
+#include "kernels/arguments.hpp"
 
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -9,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "bindings.hpp"
 #include "cpu.hpp"
 
 namespace relquery {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "bindings.hpp"
 #include "solvers/prefixes.hpp"
 #include "solvers/trie.hpp"
 

@@ -1,4 +1,4 @@
-#include "solvers/billing.hpp"
+#include "bindings.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -18,15 +18,19 @@ struct Tree {
     int64_t requests() const { return static_cast<int64_t>(leaf.size()); }
 };
 
-/// A provider's prices in USD per million tokens, and its rules.
+/// A provider's prices in USD per million tokens, and tokens of the shortest prefix it caches.
 struct Price {
     double uncached, write, read;
-    int64_t minimum, breakpoints;
+    int64_t minimum;
 };
+
+using Numbers = std::span<const int64_t>;
 
 /// The machine of each request, rate a minute, where one takes `limit` a minute with one prefix of
 /// `minimum` tokens; machine 0 keeps its cache.
-std::vector<int64_t> machines(const Tree& tree, int64_t minimum, double rate, double limit) {
+std::vector<int64_t> machines(Numbers parent, Numbers depth, Numbers leaf, int64_t minimum,
+                              double rate, double limit) {
+    const Tree tree{parent, depth, leaf};
     struct Load {
         int64_t minute = -1, sent = 0;
     };
@@ -223,20 +227,18 @@ class Choice {
 };
 
 /// Tokens written and read, and the marks of all requests: positions, and where each one's end.
-struct Marks {
-    int64_t written = 0, read = 0;
-    std::vector<int64_t> positions, ends;
-};
-
+///
 /// Each request marks its `limit` deepest groups, ascending. The prefixes that it must write are
 /// its deepest ones, so these marks include them and the prefix that it reads.
-Marks cheapest_marks(const Tree& tree, int64_t window, const Price& price) {
-    const int64_t limit = price.breakpoints;
-    const Forest forest(Groups(tree, window), price);
+std::tuple<int64_t, int64_t, std::vector<int64_t>, std::vector<int64_t>> cheapest_marks(
+    Numbers parent, Numbers depth, Numbers leaf, int64_t window, double uncached, double write,
+    double read, int64_t minimum, int64_t limit) {
+    const Forest forest(Groups({parent, depth, leaf}, window), {uncached, write, read, minimum});
     const auto marked = forest.fits(limit)  // avoids the table, which may be large
                             ? std::vector<char>(forest.size(), 1)
                             : Choice(forest, limit).marked();
-    Marks found;
+    int64_t written = 0, again = 0;
+    std::vector<int64_t> positions, ends;
     std::vector<int64_t> marked_above(forest.size());  // the position of the next mark above
     for (int64_t j = 0; j < forest.size(); ++j) {
         const Candidate& group = forest.all[j];
@@ -244,51 +246,28 @@ Marks cheapest_marks(const Tree& tree, int64_t window, const Price& price) {
             marked_above[j] =
                 marked[group.above] ? forest.all[group.above].position : marked_above[group.above];
         if (!marked[j]) continue;
-        found.written += group.position - marked_above[j];
-        found.read += (group.position - marked_above[j]) * group.again;
+        written += group.position - marked_above[j];
+        again += (group.position - marked_above[j]) * group.again;
     }
     for (int64_t group : forest.bottom) {
-        const auto start = static_cast<int64_t>(found.positions.size());
+        const auto start = static_cast<int64_t>(positions.size());
         int64_t end = start;
         for (; group >= 0 && end < start + limit; group = forest.all[group].above) {
             if (!marked[group]) continue;
-            found.positions.push_back(forest.all[group].position);
+            positions.push_back(forest.all[group].position);
             ++end;
         }
-        std::reverse(found.positions.begin() + start, found.positions.end());
-        found.ends.push_back(end);
+        std::reverse(positions.begin() + start, positions.end());
+        ends.push_back(end);
     }
-    return found;
+    return {written, again, std::move(positions), std::move(ends)};
 }
 
 }  // namespace
 
 void bind_billing(nb::module_& module) {
-    module.def(
-        "machines",
-        [](Array<const int64_t> parent, Array<const int64_t> depth, Array<const int64_t> leaf,
-           int64_t minimum, double rate, double limit) {
-            return to_numpy(released([&] {
-                return machines({view(parent), view(depth), view(leaf)}, minimum, rate, limit);
-            }));
-        },
-        nb::arg("parent"), nb::arg("depth"), nb::arg("leaf"), nb::arg("minimum"), nb::arg("rate"),
-        nb::arg("limit"));
-    module.def(
-        "cheapest_marks",
-        [](Array<const int64_t> parent, Array<const int64_t> depth, Array<const int64_t> leaf,
-           int64_t window, double uncached, double write, double read, int64_t minimum,
-           int64_t breakpoints) {
-            auto found = released([&] {
-                return cheapest_marks({view(parent), view(depth), view(leaf)}, window,
-                                      {uncached, write, read, minimum, breakpoints});
-            });
-            return nb::make_tuple(found.written, found.read, to_numpy(std::move(found.positions)),
-                                  to_numpy(std::move(found.ends)));
-        },
-        nb::arg("parent"), nb::arg("depth"), nb::arg("leaf"), nb::arg("window"),
-        nb::arg("uncached"), nb::arg("write"), nb::arg("read"), nb::arg("minimum"),
-        nb::arg("breakpoints"));
+    module.def("machines", unlocked(machines));
+    module.def("cheapest_marks", unlocked(cheapest_marks));
 }
 
 }  // namespace relquery

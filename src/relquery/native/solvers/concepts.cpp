@@ -1,4 +1,4 @@
-#include "solvers/concepts.hpp"
+#include "bindings.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -20,14 +20,26 @@ bool has_all(Bits set, Bits part) {
                       [](uint64_t all, uint64_t some) { return !(some & ~all); });
 }
 
-/// Classes of items that occur in the same rows: of each item, or -1, and their weights.
-struct Classes {
-    std::vector<int64_t> of, weight;
+using Items = Matrix<const int32_t>;
+using Numbers = std::span<const int64_t>;
+
+/// Rows of 64-bit words, a set in each.
+struct SetRows {
+    std::vector<uint64_t> bits;
+    int64_t words;
 };
 
-/// Classes of the items that occur in several rows and have a weight above 0, numbered in the order
-/// of first appearance.
-Classes find_classes(Matrix<const int32_t> items, std::span<const int64_t> weights) {
+auto to_python(SetRows sets) {
+    const size_t rows = sets.bits.size() / sets.words;
+    return to_numpy(std::move(sets.bits), rows, sets.words);
+}
+
+/// Classes of items that occur in the same rows: of each item, or -1; their weights; and those that
+/// each row has.
+///
+/// They are of the items that occur in several rows and have a weight above 0, numbered in the
+/// order of first appearance.
+nb::tuple find_classes(Items items, Numbers weights) {
     std::vector<std::vector<int32_t>> rows(weights.size());
     std::vector<int32_t> appeared;
     for (int64_t slot = 0; slot < items.rows; ++slot) {
@@ -37,31 +49,25 @@ Classes find_classes(Matrix<const int32_t> items, std::span<const int64_t> weigh
             rows[item].push_back(static_cast<int32_t>(row));
         }
     }
-    Classes classes{std::vector<int64_t>(weights.size(), -1), {}};
+    std::vector<int64_t> of(weights.size(), -1), weight;
     std::map<std::vector<int32_t>, int64_t> numbers;
     for (int32_t item : appeared) {
         auto& having = rows[item];
         std::sort(having.begin(), having.end());  // an item of a bag may be in several columns
-        having.erase(std::unique(having.begin(), having.end()), having.end());
-        if (weights[item] <= 0 || having.size() < 2) continue;
+        if (weights[item] <= 0 || having.front() == having.back()) continue;
         const auto next = static_cast<int64_t>(numbers.size());
-        const int64_t number = numbers.try_emplace(std::move(having), next).first->second;
-        if (number == next) classes.weight.push_back(0);
-        classes.of[item] = number;
-        classes.weight[number] += weights[item];
+        of[item] = numbers.try_emplace(std::move(having), next).first->second;
+        weight.resize(numbers.size());
+        weight[of[item]] += weights[item];
     }
-    return classes;
-}
-
-/// The classes that each row has.
-std::vector<uint64_t> classes_of_rows(Matrix<const int32_t> items, const Classes& classes) {
-    const int64_t words = static_cast<int64_t>(classes.weight.size()) / 64 + 1;
+    const auto words = static_cast<int64_t>(weight.size()) / 64 + 1;
     std::vector<uint64_t> bits(items.columns * words);
     for (int64_t slot = 0; slot < items.rows; ++slot)
         for (int64_t row = 0; row < items.columns; ++row)
-            if (const int64_t number = classes.of[items[slot][row]]; number >= 0)
+            if (const int64_t number = of[items[slot][row]]; number >= 0)
                 bits[row * words + (number >> 6)] |= uint64_t{1} << (number & 63);
-    return bits;
+    return nb::make_tuple(to_numpy(std::move(of)), to_numpy(std::move(weight)),
+                          to_python(SetRows{std::move(bits), words}));
 }
 
 /// Distinct sets in the order added.
@@ -98,27 +104,26 @@ class Sets {
 };
 
 /// All intersections of the rows' sets, including the sets; not all if more than `most`.
-std::vector<uint64_t> intersect(Matrix<const uint64_t> rows, int64_t most) {
+SetRows intersect(Matrix<const uint64_t> rows, int64_t most) {
     Sets sets(rows.columns, most + 2);
     std::vector<uint64_t> both(rows.columns);
     for (int64_t row = 0; row < rows.rows; ++row) {
         const int64_t known = sets.count();
         if (!sets.add(rows[row])) continue;
         for (int64_t k = 0; k < known; ++k) {
-            if (sets.count() > most) return sets.take();
+            if (sets.count() > most) return {sets.take(), rows.columns};
             std::transform(rows[row].begin(), rows[row].end(), sets[k].begin(), both.begin(),
                            std::bit_and{});
             sets.add(both);
         }
     }
-    return sets.take();
+    return {sets.take(), rows.columns};
 }
 
 /// Sets with beginnings: the number of the set, the weight of the beginning, and the lowest and
 /// highest rank of the items with this beginning.
-struct Started {
-    std::vector<int64_t> of, begin, low, high;
-};
+using Started = std::tuple<std::vector<int64_t>, std::vector<int64_t>, std::vector<int64_t>,
+                           std::vector<int64_t>>;
 
 /// Entries whose texts share a beginning of this length.
 struct Run {
@@ -139,10 +144,9 @@ struct Run {
 /// shared item has the same beginning itself, that whole item is the better node.
 class BeginningFinder {
   public:
-    BeginningFinder(Matrix<const int32_t> items, std::span<const int64_t> weights,
-                    std::span<const int32_t> rank, std::span<const int64_t> shared,
-                    Matrix<const int64_t> least, std::span<const int64_t> class_of,
-                    std::span<const int64_t> class_weight, Matrix<const uint64_t> rows)
+    BeginningFinder(Items items, Numbers weights, std::span<const int32_t> rank, Numbers shared,
+                    Matrix<const int64_t> least, Numbers class_of, Numbers class_weight,
+                    Matrix<const uint64_t> rows)
         : items_(items), weights_(weights), rank_(rank), shared_(shared), least_(least),
           class_of_(class_of), class_weight_(class_weight), rows_(rows),
           class_at_(class_of.size()) {
@@ -152,6 +156,7 @@ class BeginningFinder {
     /// All sets with beginnings that can be useful; not all if there are more than `most`.
     Started find(Matrix<const uint64_t> sets, int64_t most) {
         Started found;
+        auto& [of, begin, low, high] = found;
         std::vector<Run> around;
         for (int64_t k = 0; k < sets.rows; ++k) {
             list_left(sets[k]);
@@ -160,14 +165,15 @@ class BeginningFinder {
             for (auto run = runs.rbegin(); run != runs.rend(); ++run) {  // those around come first
                 while (!around.empty() && run->start < around.back().start) around.pop_back();
                 const int64_t before = around.empty() ? 0 : around.back().length;
-                const auto members = std::span(entries_).subspan(run->start, run->stop - run->start);
-                if (static_cast<int64_t>(found.of.size()) > most) return found;
+                if (static_cast<int64_t>(of.size()) > most) return found;
+                const auto members =
+                    std::span(entries_).subspan(run->start, run->stop - run->start);
                 if (!is_of_use(members, sets[k], before)) continue;
                 around.push_back(*run);
-                found.of.push_back(k);
-                found.begin.push_back(run->length);
-                found.low.push_back(members.front().rank);
-                found.high.push_back(members.back().rank);
+                of.push_back(k);
+                begin.push_back(run->length);
+                low.push_back(members.front().rank);
+                high.push_back(members.back().rank);
             }
         }
         return found;
@@ -179,12 +185,12 @@ class BeginningFinder {
         auto operator<=>(const Entry&) const = default;
     };
 
-    Matrix<const int32_t> items_;
-    std::span<const int64_t> weights_;
+    Items items_;
+    Numbers weights_;
     std::span<const int32_t> rank_;
-    std::span<const int64_t> shared_;
+    Numbers shared_;
     Matrix<const int64_t> least_;
-    std::span<const int64_t> class_of_, class_weight_;
+    Numbers class_of_, class_weight_;
     Matrix<const uint64_t> rows_;
     std::vector<int64_t> class_at_;  // by rank
     std::vector<Entry> entries_;     // ascending
@@ -244,58 +250,25 @@ class BeginningFinder {
         for (size_t k = 0; k < class_weight_.size(); ++k)
             if (has(both_, k) && !has(chosen, k)) more += class_weight_[k];
         if (more == 0) return true;
-        return more < before && std::none_of(members.begin(), members.end(), [&](const Entry& each) {
-                   return has(both_, class_at_[each.rank]);
-               });
+        const auto has_it = [&](const Entry& each) { return has(both_, class_at_[each.rank]); };
+        return more < before && std::none_of(members.begin(), members.end(), has_it);
     }
 };
 
-auto bits_to_numpy(std::vector<uint64_t> bits, size_t words) {
-    const size_t rows = bits.size() / words;
-    return to_numpy(std::move(bits), rows, words);
+Started find_beginnings(Items items, Numbers weights, std::span<const int32_t> rank,
+                        Numbers shared, Matrix<const int64_t> least, Numbers class_of,
+                        Numbers class_weight, Matrix<const uint64_t> rows,
+                        Matrix<const uint64_t> sets, int64_t most) {
+    return BeginningFinder(items, weights, rank, shared, least, class_of, class_weight, rows)
+        .find(sets, most);
 }
 
 }  // namespace
 
 void bind_concepts(nb::module_& module) {
-    module.def(
-        "find_classes",
-        [](Array2<const int32_t> items, Array<const int64_t> weights) {
-            Classes classes;
-            auto bits = released([&] {
-                classes = find_classes(view(items), view(weights));
-                return classes_of_rows(view(items), classes);
-            });
-            const size_t words = classes.weight.size() / 64 + 1;
-            return nb::make_tuple(to_numpy(std::move(classes.of)),
-                                  to_numpy(std::move(classes.weight)),
-                                  bits_to_numpy(std::move(bits), words));
-        },
-        nb::arg("items"), nb::arg("weights"));
-    module.def(
-        "intersect",
-        [](Array2<const uint64_t> rows, int64_t most) {
-            return bits_to_numpy(released([&] { return intersect(view(rows), most); }),
-                                 rows.shape(1));
-        },
-        nb::arg("rows"), nb::arg("most"));
-    module.def(
-        "find_beginnings",
-        [](Array2<const int32_t> items, Array<const int64_t> weights, Array<const int32_t> rank,
-           Array<const int64_t> shared, Array2<const int64_t> least, Array<const int64_t> class_of,
-           Array<const int64_t> class_weight, Array2<const uint64_t> rows,
-           Array2<const uint64_t> sets, int64_t most) {
-            auto found = released([&] {
-                return BeginningFinder(view(items), view(weights), view(rank), view(shared),
-                                       view(least), view(class_of), view(class_weight), view(rows))
-                    .find(view(sets), most);
-            });
-            return nb::make_tuple(to_numpy(std::move(found.of)), to_numpy(std::move(found.begin)),
-                                  to_numpy(std::move(found.low)), to_numpy(std::move(found.high)));
-        },
-        nb::arg("items"), nb::arg("weights"), nb::arg("rank"), nb::arg("shared"),
-        nb::arg("least"), nb::arg("class_of"), nb::arg("class_weight"), nb::arg("rows"),
-        nb::arg("sets"), nb::arg("most"));
+    module.def("find_classes", find_classes);
+    module.def("intersect", unlocked(intersect));
+    module.def("find_beginnings", unlocked(find_beginnings));
 }
 
 }  // namespace relquery

@@ -1,11 +1,9 @@
-#include "solvers/counting.hpp"
-
-#include <nanobind/stl/optional.h>
+#include "bindings.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <numeric>
-#include <optional>
+#include <tuple>
 
 #include "agreement.hpp"
 #include "solvers/prefixes.hpp"
@@ -13,6 +11,9 @@
 namespace relquery {
 
 namespace {
+
+using Ids = std::span<const int32_t>;
+using Numbers = std::span<const int64_t>;
 
 /// Prompts as token ids, one behind the other.
 struct Prompts {
@@ -117,27 +118,21 @@ class RadixTree {
     }
 };
 
-/// The arrays of relquery.table.cost.prefix_tree.PrefixTree.
-struct PrefixTree {
-    std::vector<int64_t> parent, depth, leaf, hits;
-};
+/// The arrays of relquery.table.cost.prefix_tree.PrefixTree: parent, depth, leaf, hits.
+using PrefixTree = std::tuple<std::vector<int64_t>, std::vector<int64_t>, std::vector<int64_t>,
+                              std::vector<int64_t>>;
 
-/// roots: of each prompt; one for all if there are none.
-PrefixTree prefix_tree(Prompts prompts, std::span<const int64_t> roots, int64_t window) {
-    const int64_t count = prompts.count();
-    RadixTree growing(prompts,
-                      roots.empty() ? 1 : *std::max_element(roots.begin(), roots.end()) + 1);
-    PrefixTree tree;
-    tree.leaf.resize(count);
-    tree.hits.resize(count);
+PrefixTree prefix_tree(Ids ids, Numbers offsets, Numbers roots, int64_t window) {
+    const auto count = static_cast<int64_t>(roots.size());
+    RadixTree tree({ids, offsets}, count ? *std::max_element(roots.begin(), roots.end()) + 1 : 1);
+    std::vector<int64_t> parent, depth, leaf(count), hits(count);
     for (int64_t i = 0; i < count; ++i)
-        std::tie(tree.leaf[i], tree.hits[i]) =
-            growing.add(i, roots.empty() ? 0 : roots[i], window);
-    for (const auto& node : growing.nodes()) {
-        tree.parent.push_back(node.parent);
-        tree.depth.push_back(node.depth);
+        std::tie(leaf[i], hits[i]) = tree.add(i, roots[i], window);
+    for (const auto& node : tree.nodes()) {
+        parent.push_back(node.parent);
+        depth.push_back(node.depth);
     }
-    return tree;
+    return {std::move(parent), std::move(depth), std::move(leaf), std::move(hits)};
 }
 
 /// The tree of prompts in blocks, with depths and hits in tokens. ends: tokens up to each block's
@@ -145,22 +140,22 @@ PrefixTree prefix_tree(Prompts prompts, std::span<const int64_t> roots, int64_t 
 PrefixTree block_tree(Matrix<const int32_t> blocks, Matrix<const int64_t> ends) {
     std::vector<int64_t> offsets(blocks.rows + 1);
     for (int64_t i = 0; i <= blocks.rows; ++i) offsets[i] = i * blocks.columns;
-    PrefixTree tree = prefix_tree({{blocks.data, static_cast<size_t>(blocks.size())}, offsets}, {},
-                                  std::numeric_limits<int64_t>::max());
-    std::vector<int64_t> depth(tree.depth.size());
+    auto tree = prefix_tree({blocks.data, static_cast<size_t>(blocks.size())}, offsets,
+                            std::vector<int64_t>(blocks.rows), blocks.rows);
+    auto& [parent, depth, leaf, hits] = tree;
+    std::vector<int64_t> in_tokens(depth.size());
     for (int64_t i = 0; i < blocks.rows; ++i) {
         const auto tokens = ends[i];
-        for (int64_t node = tree.leaf[i]; tree.parent[node] != node; node = tree.parent[node])
-            depth[node] = tokens[tree.depth[node] - 1];
-        if (tree.hits[i] > 0) tree.hits[i] = tokens[tree.hits[i] - 1];
+        for (int64_t node = leaf[i]; parent[node] != node; node = parent[node])
+            in_tokens[node] = tokens[depth[node] - 1];
+        if (hits[i] > 0) hits[i] = tokens[hits[i] - 1];
     }
-    tree.depth = std::move(depth);
+    depth = std::move(in_tokens);
     return tree;
 }
 
 /// Tokens of the longest prefix that a prompt shares with one at least `gap` before it.
-std::vector<int64_t> hits_in_flight(std::span<const int64_t> parent, std::span<const int64_t> depth,
-                                    std::span<const int64_t> leaf, int64_t gap) {
+std::vector<int64_t> hits_in_flight(Numbers parent, Numbers depth, Numbers leaf, int64_t gap) {
     std::vector<int64_t> began(parent.size(), -1), hits(leaf.size());
     for (int64_t i = 0; i < static_cast<int64_t>(leaf.size()); ++i) {
         for (int64_t node = leaf[i]; began[node] < 0; node = parent[node]) began[node] = i;
@@ -171,7 +166,9 @@ std::vector<int64_t> hits_in_flight(std::span<const int64_t> parent, std::span<c
     return hits;
 }
 
-std::vector<int64_t> previous_hits(Prompts prompts) {
+/// Tokens that each prompt shares with the one before.
+std::vector<int64_t> previous_hits(Ids ids, Numbers offsets) {
+    const Prompts prompts{ids, offsets};
     std::vector<int64_t> hits(prompts.count());
     for (int64_t i = 1; i < prompts.count(); ++i) hits[i] = agreement(prompts[i - 1], prompts[i]);
     return hits;
@@ -245,7 +242,8 @@ class PagedCache {
 };
 
 /// Tokens in the leading whole blocks that a cache of `blocks` blocks holds of each prompt.
-std::vector<int64_t> lru_hits(Prompts prompts, int64_t blocks, int64_t block_size) {
+std::vector<int64_t> lru_hits(Ids ids, Numbers offsets, int64_t blocks, int64_t block_size) {
+    const Prompts prompts{ids, offsets};
     std::vector<int64_t> wanted(prompts.count()), hits(prompts.count()), path;
     for (int64_t i = 0; i < prompts.count(); ++i)
         wanted[i] = std::min(static_cast<int64_t>(prompts[i].size()) / block_size, blocks);
@@ -266,9 +264,10 @@ std::vector<int64_t> lru_hits(Prompts prompts, int64_t blocks, int64_t block_siz
 }
 
 /// Write the prompts of rows: a prefix, then the tokens of each item in the order sent.
-void join(std::span<const int32_t> prefix, Prompts items, Matrix<const int32_t> sent,
-          std::span<int32_t> ids) {
-    int32_t* at = ids.data();
+void join(Ids prefix, Ids ids, Numbers offsets, Matrix<const int32_t> sent,
+          std::span<int32_t> out) {
+    const Prompts items{ids, offsets};
+    int32_t* at = out.data();
     for (int64_t row = 0; row < sent.rows; ++row) {
         at = std::copy(prefix.begin(), prefix.end(), at);
         for (int32_t item : sent[row])
@@ -281,28 +280,27 @@ bool continues(uint8_t byte) { return (byte & 0xC0) == 0x80; }
 
 /// Characters that two texts in UTF-8 share at their beginnings.
 int64_t shared_characters(std::span<const uint8_t> a, std::span<const uint8_t> b) {
-    const int64_t bytes = agreement(a, b), size = static_cast<int64_t>(std::min(a.size(), b.size()));
-    const int64_t characters =
-        bytes - std::count_if(a.begin(), a.begin() + bytes, continues);
-    const bool cut = bytes < size && (continues(a[bytes]) || continues(b[bytes]));
-    return characters - cut;  // the last character agrees in its first bytes only
+    const int64_t bytes = agreement(a, b);
+    const bool is_whole = bytes == static_cast<int64_t>(std::min(a.size(), b.size()));
+    const bool cut = !is_whole && (continues(a[bytes]) || continues(b[bytes]));
+    // If cut, the last character agrees in its first bytes only.
+    return bytes - std::count_if(a.begin(), a.begin() + bytes, continues) - cut;
 }
 
 /// What each text in an order shares with the one before, without the first.
-std::vector<int64_t> shared_with_previous(std::span<const uint8_t> data,
-                                          std::span<const int64_t> offsets,
-                                          std::span<const int64_t> order) {
+std::vector<int64_t> shared_with_previous(std::span<const uint8_t> data, Numbers offsets,
+                                          Numbers order) {
     const auto text = [&](int64_t number) {
         return data.subspan(offsets[number], offsets[number + 1] - offsets[number]);
     };
-    std::vector<int64_t> shared(order.size() - 1);
+    std::vector<int64_t> shared(order.empty() ? 0 : order.size() - 1);
     for (size_t i = 0; i < shared.size(); ++i)
         shared[i] = shared_characters(text(order[i]), text(order[i + 1]));
     return shared;
 }
 
-int64_t prefix_hit_count(Matrix<const int32_t> items, std::span<const int64_t> weights,
-                         std::span<const int64_t> rows, Matrix<const int32_t> fields) {
+int64_t prefix_hit_count(Matrix<const int32_t> items, Numbers weights, Numbers rows,
+                         Matrix<const int32_t> fields) {
     int64_t total = 0;
     for (int64_t i = 1; i < static_cast<int64_t>(rows.size()); ++i) {
         const auto own = fields[i], before = fields[i - 1];
@@ -315,18 +313,14 @@ int64_t prefix_hit_count(Matrix<const int32_t> items, std::span<const int64_t> w
     return total;
 }
 
-/// Per position, what relquery.table.measure.Depth describes.
-struct Depths {
-    std::vector<int64_t> prefixes, rows, characters;
-};
-
+/// Per position, distinct prefixes, rows that hit and characters hit: relquery.table.measure.Depth.
+///
 /// Hits in an unlimited cache are all characters minus those in the trie of the rows, in any order
 /// of rows. Sorting the rows, position by position, gives the trie. sequences: ranks of items.
-Depths depths(Matrix<const int32_t> sequences, std::span<const int64_t> weight,
-              std::span<const int64_t> shared, Matrix<const int64_t> least) {
+std::tuple<std::vector<int64_t>, std::vector<int64_t>, std::vector<int64_t>> depths(
+    Matrix<const int32_t> sequences, Numbers weight, Numbers shared, Matrix<const int64_t> least) {
     const int64_t slots = sequences.columns;
-    Depths found{std::vector<int64_t>(slots), std::vector<int64_t>(slots),
-                 std::vector<int64_t>(slots)};
+    std::vector<int64_t> prefixes(slots), whole(slots), characters(slots);
     struct Keyed {
         int32_t key, row;
         bool operator<(const Keyed& other) const { return key < other.key; }
@@ -342,124 +336,41 @@ Depths depths(Matrix<const int32_t> sequences, std::span<const int64_t> weight,
         todo.pop_back();
         if (position == slots) continue;
         if (stop - start == 1) {
-            for (int64_t later = position; later < slots; ++later) ++found.prefixes[later];
+            for (int64_t later = position; later < slots; ++later) ++prefixes[later];
             continue;
         }
         const auto run = std::span(order).subspan(start, stop - start);
         for (auto& [key, row] : run) key = sequences[row][position];
         if (!std::is_sorted(run.begin(), run.end())) std::sort(run.begin(), run.end());
         for (auto begin = run.begin(); begin != run.end();) {
-            const auto end = std::find_if(begin, run.end(),
-                                          [&](const Keyed& each) { return each.key != begin->key; });
-            ++found.prefixes[position];
-            found.rows[position] += end - begin - 1;
-            found.characters[position] += (end - begin - 1) * weight[begin->key];
+            const auto end =
+                std::find_if(begin, run.end(), [&](Keyed each) { return each.key != begin->key; });
+            ++prefixes[position];
+            whole[position] += end - begin - 1;
+            characters[position] += (end - begin - 1) * weight[begin->key];
             if (end != run.end())
-                found.characters[position] += common_prefix(shared, least, begin->key, end->key);
+                characters[position] += common_prefix(shared, least, begin->key, end->key);
             todo.push_back({start + (begin - run.begin()), start + (end - run.begin()),
                             position + 1});
             begin = end;
         }
     }
-    return found;
-}
-
-nb::tuple as_tuple(PrefixTree tree) {
-    return nb::make_tuple(to_numpy(std::move(tree.parent)), to_numpy(std::move(tree.depth)),
-                          to_numpy(std::move(tree.leaf)), to_numpy(std::move(tree.hits)));
-}
-
-void bind_caches(nb::module_& module) {
-    module.def(
-        "prefix_tree",
-        [](Array<const int32_t> ids, Array<const int64_t> offsets,
-           std::optional<Array<const int64_t>> roots, int64_t window) {
-            return as_tuple(released([&] {
-                return prefix_tree({view(ids), view(offsets)},
-                                   roots ? view(*roots) : std::span<const int64_t>{}, window);
-            }));
-        },
-        nb::arg("ids"), nb::arg("offsets"), nb::arg("roots").none(), nb::arg("window"));
-    module.def(
-        "block_tree",
-        [](Array2<const int32_t> ids, Array2<const int64_t> ends) {
-            return as_tuple(released([&] { return block_tree(view(ids), view(ends)); }));
-        },
-        nb::arg("ids"), nb::arg("ends"));
-    module.def(
-        "hits_in_flight",
-        [](Array<const int64_t> parent, Array<const int64_t> depth, Array<const int64_t> leaf,
-           int64_t gap) {
-            return to_numpy(released(
-                [&] { return hits_in_flight(view(parent), view(depth), view(leaf), gap); }));
-        },
-        nb::arg("parent"), nb::arg("depth"), nb::arg("leaf"), nb::arg("gap"));
-    module.def(
-        "previous_hits",
-        [](Array<const int32_t> ids, Array<const int64_t> offsets) {
-            return to_numpy(released([&] { return previous_hits({view(ids), view(offsets)}); }));
-        },
-        nb::arg("ids"), nb::arg("offsets"));
-    module.def(
-        "lru_hits",
-        [](Array<const int32_t> ids, Array<const int64_t> offsets, int64_t blocks,
-           int64_t block_size) {
-            return to_numpy(released(
-                [&] { return lru_hits({view(ids), view(offsets)}, blocks, block_size); }));
-        },
-        nb::arg("ids"), nb::arg("offsets"), nb::arg("blocks"), nb::arg("block_size"));
-}
-
-void bind_items(nb::module_& module) {
-    module.def(
-        "common_prefix",
-        [](Array<const int64_t> shared, Array2<const int64_t> least, int64_t a, int64_t b) {
-            return common_prefix(view(shared), view(least), a, b);
-        },
-        nb::arg("shared"), nb::arg("least"), nb::arg("a"), nb::arg("b"));
-    module.def(
-        "shared_with_previous",
-        [](Array<const uint8_t> data, Array<const int64_t> offsets, Array<const int64_t> order) {
-            return to_numpy(released(
-                [&] { return shared_with_previous(view(data), view(offsets), view(order)); }));
-        },
-        nb::arg("data"), nb::arg("offsets"), nb::arg("order"));
-    module.def(
-        "prefix_hit_count",
-        [](Array2<const int32_t> items, Array<const int64_t> weights, Array<const int64_t> rows,
-           Array2<const int32_t> fields) {
-            return released([&] {
-                return prefix_hit_count(view(items), view(weights), view(rows), view(fields));
-            });
-        },
-        nb::arg("items"), nb::arg("weights"), nb::arg("rows"), nb::arg("fields"));
-    module.def(
-        "depths",
-        [](Array2<const int32_t> sequences, Array<const int64_t> weight,
-           Array<const int64_t> shared, Array2<const int64_t> least) {
-            auto found = released(
-                [&] { return depths(view(sequences), view(weight), view(shared), view(least)); });
-            return nb::make_tuple(to_numpy(std::move(found.prefixes)),
-                                  to_numpy(std::move(found.rows)),
-                                  to_numpy(std::move(found.characters)));
-        },
-        nb::arg("sequences"), nb::arg("weight"), nb::arg("shared"), nb::arg("least"));
-    module.def(
-        "join",
-        [](Array<const int32_t> prefix, Array<const int32_t> ids, Array<const int64_t> offsets,
-           Array2<const int32_t> sent, Array<int32_t> out) {
-            nb::gil_scoped_release without_lock;
-            join(view(prefix), {view(ids), view(offsets)}, view(sent), view(out));
-        },
-        nb::arg("prefix"), nb::arg("ids"), nb::arg("offsets"), nb::arg("sent"),
-        nb::arg("out").noconvert());
+    return {std::move(prefixes), std::move(whole), std::move(characters)};
 }
 
 }  // namespace
 
 void bind_counting(nb::module_& module) {
-    bind_caches(module);
-    bind_items(module);
+    module.def("prefix_tree", unlocked(prefix_tree));
+    module.def("block_tree", unlocked(block_tree));
+    module.def("hits_in_flight", unlocked(hits_in_flight));
+    module.def("previous_hits", unlocked(previous_hits));
+    module.def("lru_hits", unlocked(lru_hits));
+    module.def("join", join, nb::call_guard<nb::gil_scoped_release>());
+    module.def("common_prefix", common_prefix);
+    module.def("shared_with_previous", unlocked(shared_with_previous));
+    module.def("prefix_hit_count", unlocked(prefix_hit_count));
+    module.def("depths", unlocked(depths));
 }
 
 }  // namespace relquery

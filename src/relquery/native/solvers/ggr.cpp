@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "bindings.hpp"
 #include "solvers/segment.hpp"
 
 namespace relquery {
@@ -216,9 +217,6 @@ double total_worth(const Objective& objective, std::span<const int64_t> weights,
 
 }  // namespace
 
-void bind_look_ahead(nb::module_& module);
-void bind_trie(nb::module_& module);
-
 void bind_solvers(nb::module_& module) {
     module.def("fixed", fixed, nb::arg("problem"));
     module.def("ggr", ggr, nb::arg("problem"), nb::arg("limits"), nb::arg("visits"));
@@ -233,8 +231,6 @@ void bind_solvers(nb::module_& module) {
         },
         nb::arg("objective"), nb::arg("weights"), nb::arg("items"), nb::arg("rows"),
         nb::arg("fields"));
-    bind_look_ahead(module);
-    bind_trie(module);
 }
 
 }  // namespace relquery

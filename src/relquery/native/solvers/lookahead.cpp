@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "bindings.hpp"
 #include "solvers/segment.hpp"
 
 namespace relquery {

@@ -74,6 +74,4 @@ struct Sorted {
 };
 Sorted sort_by_statistics(Segment& segment, std::span<const int64_t> rows);
 
-void bind_solvers(nb::module_& module);
-
 }  // namespace relquery

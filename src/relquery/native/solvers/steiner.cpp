@@ -1,4 +1,4 @@
-#include "solvers/steiner.hpp"
+#include "bindings.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -7,6 +7,9 @@
 namespace relquery {
 
 namespace {
+
+using Numbers = std::span<const int64_t>;
+using Flags = std::span<const bool>;
 
 constexpr int64_t UNREACHABLE = int64_t{1} << 61;
 
@@ -17,7 +20,7 @@ auto view_of(nb::handle array) {
 
 /// The arrays of relquery.table.solvers.exact.lattice.Lattice.
 struct Lattice {
-    std::span<const int64_t> weight, source, begin, low, high;
+    Numbers weight, source, begin, low, high;
     Matrix<const bool> above;
 
     explicit Lattice(const nb::tuple& arrays)
@@ -44,7 +47,7 @@ struct Lattice {
 /// longer steps are chains of arcs.
 class Graph {
   public:
-    Graph(const Lattice& lattice, std::span<const bool> terminal)
+    Graph(const Lattice& lattice, Flags terminal)
         : weight_(lattice.weight.begin(), lattice.weight.end()),
           terminal_(terminal.begin(), terminal.end()) {
         for (int64_t j = 1; j < size(); ++j)
@@ -55,7 +58,7 @@ class Graph {
     int64_t arcs() const { return static_cast<int64_t>(tails_.size()); }
 
     /// As `find_parents` finds them, by the arcs alone.
-    std::vector<int64_t> parents_in(std::span<const bool> opened) const {
+    std::vector<int64_t> parents_in(Flags opened) const {
         std::vector<int64_t> nearest(size());  // the heaviest opened node above
         for (int64_t j = 1; j < size(); ++j)
             for (int64_t tail : tails_of(j))
@@ -75,7 +78,7 @@ class Graph {
     /// parent: as in a good tree, -1 if closed. Sets entered by few steps of that tree come first,
     /// then sets with few arcs: if more than one step enters a set, the payment for the others is
     /// wasted.
-    std::pair<int64_t, std::vector<int64_t>> ascend(std::span<const int64_t> parent) const {
+    std::tuple<int64_t, std::vector<int64_t>> ascend(Numbers parent) const {
         std::vector<int64_t> left(arcs());
         for (int64_t j = 0; j < size(); ++j)
             for (int64_t arc = start_[j]; arc < start_[j + 1]; ++arc)
@@ -110,7 +113,7 @@ class Graph {
 
     /// Per node, the least remaining cost of a tree in which the node has two children. A node with
     /// fewer children can be closed at no cost.
-    std::vector<int64_t> branch_costs(std::span<const int64_t> left) const {
+    std::vector<int64_t> branch_costs(Numbers left) const {
         std::vector<int64_t> down(size(), UNREACHABLE), near(down), second(down);
         down[0] = 0;
         for (int64_t j = 1; j < size(); ++j)
@@ -133,7 +136,7 @@ class Graph {
     }
 
     /// The terminals, and the nodes reached from the root along fully paid arcs.
-    std::vector<char> paid_nodes(std::span<const int64_t> left) const {
+    std::vector<char> paid_nodes(Numbers left) const {
         std::vector<char> reached(size());
         reached[0] = true;
         for (int64_t j = 1; j < size(); ++j)
@@ -144,7 +147,7 @@ class Graph {
     }
 
     /// Per node, how many fully paid arcs lead from it.
-    std::vector<int64_t> paid_arcs(std::span<const int64_t> left) const {
+    std::vector<int64_t> paid_arcs(Numbers left) const {
         std::vector<int64_t> paid(size());
         for (int64_t arc = 0; arc < arcs(); ++arc) paid[tails_[arc]] += left[arc] == 0;
         return paid;
@@ -188,7 +191,7 @@ class Graph {
 
     int64_t size() const { return static_cast<int64_t>(weight_.size()); }
 
-    std::span<const int64_t> tails_of(int64_t node) const {
+    Numbers tails_of(int64_t node) const {
         return std::span(tails_).subspan(start_[node], start_[node + 1] - start_[node]);
     }
 
@@ -212,7 +215,7 @@ class Graph {
 
     /// Whether a terminal's cut is worth paying for: it lacks the root, and every other terminal
     /// that is not reached yet, as reaching that one then also reaches this one.
-    bool collect(Cut& cut, std::span<const int64_t> left, std::span<const char> waits,
+    bool collect(Cut& cut, Numbers left, std::span<const char> waits,
                  int64_t terminal) const {
         ++cut.number;
         cut.members.clear();
@@ -237,8 +240,8 @@ class Graph {
     }
 
     /// The score of a cut, and the least left to pay of the arcs into it.
-    std::pair<int64_t, int64_t> measure(const Cut& cut, std::span<const int64_t> left,
-                                        std::span<const int64_t> parent) const {
+    std::pair<int64_t, int64_t> measure(const Cut& cut, Numbers left,
+                                        Numbers parent) const {
         int64_t score = 0, least = UNREACHABLE;
         for (int64_t j : cut.members)
             if (parent[j] >= 0 && !cut.has(parent[j])) score += arcs();
@@ -266,7 +269,7 @@ class Tree {
 
     /// Open and close nodes, one at a time, while that gains. Returns about how many pairs of nodes
     /// it has looked at; `most` of them are allowed.
-    int64_t improve(std::span<const bool> terminal, int64_t most) {
+    int64_t improve(Flags terminal, int64_t most) {
         int64_t looks = 0;
         for (bool gaining = true; gaining;) {
             gaining = false;
@@ -342,64 +345,33 @@ class Tree {
 }  // namespace
 
 void bind_steiner(nb::module_& module) {
-    using Numbers = Array<const int64_t>;
-    using Flags = Array<const bool>;
     nb::class_<Graph>(module, "Graph")
-        .def(
-            "__init__",
-            [](Graph* self, nb::tuple arrays, Flags terminal) {
-                const Lattice lattice(arrays);
-                nb::gil_scoped_release without_lock;
-                new (self) Graph(lattice, view(terminal));
-            },
-            nb::arg("lattice"), nb::arg("terminal"))
+        .def("__init__",
+             [](Graph* self, const nb::tuple& arrays, Flags terminal) {
+                 const Lattice lattice(arrays);
+                 nb::gil_scoped_release without_lock;
+                 new (self) Graph(lattice, terminal);
+             })
         .def_prop_ro("arcs", &Graph::arcs)
-        .def(
-            "parents_in",
-            [](const Graph& graph, Flags opened) { return to_numpy(graph.parents_in(view(opened))); },
-            nb::arg("opened"))
-        .def(
-            "ascend",
-            [](const Graph& graph, Numbers parent) {
-                auto [bound, left] = released([&] { return graph.ascend(view(parent)); });
-                return nb::make_tuple(bound, to_numpy(std::move(left)));
-            },
-            nb::arg("parent"))
-        .def(
-            "branch_costs",
-            [](const Graph& graph, Numbers left) { return to_numpy(graph.branch_costs(view(left))); },
-            nb::arg("left"))
-        .def(
-            "paid_nodes",
-            [](const Graph& graph, Numbers left) {
-                return flags_to_numpy(graph.paid_nodes(view(left)));
-            },
-            nb::arg("left"))
-        .def(
-            "paid_arcs",
-            [](const Graph& graph, Numbers left) { return to_numpy(graph.paid_arcs(view(left))); },
-            nb::arg("left"))
-        .def("label_parts", [](const Graph& graph) { return to_numpy(graph.label_parts()); });
-    module.def(
-        "find_parents",
-        [](nb::tuple lattice, Array<bool> opened) {
-            return to_numpy(Tree(Lattice(lattice), view(opened)).parent);
-        },
-        nb::arg("lattice"), nb::arg("opened"));
-    module.def(
-        "improve",
-        [](nb::tuple arrays, Flags terminal, Array<bool> opened, int64_t most) {
-            const Lattice lattice(arrays);
-            int64_t looks = 0;
-            auto tree = released([&] {
-                Tree tree(lattice, view(opened));
-                looks = tree.improve(view(terminal), most);
-                return tree;
-            });
-            const int64_t cost = tree.cost();
-            return nb::make_tuple(cost, to_numpy(std::move(tree.parent)), looks);
-        },
-        nb::arg("lattice"), nb::arg("terminal"), nb::arg("opened").noconvert(), nb::arg("most"));
+        .def("parents_in", unlocked(&Graph::parents_in))
+        .def("ascend", unlocked(&Graph::ascend))
+        .def("branch_costs", unlocked(&Graph::branch_costs))
+        .def("paid_nodes", unlocked(&Graph::paid_nodes))
+        .def("paid_arcs", unlocked(&Graph::paid_arcs))
+        .def("label_parts", unlocked(&Graph::label_parts));
+    module.def("find_parents", [](const nb::tuple& arrays, std::span<bool> opened) {
+        const Lattice lattice(arrays);
+        return to_numpy(Tree(lattice, opened).parent);
+    });
+    module.def("improve", [](const nb::tuple& arrays, Flags terminal, std::span<bool> opened,
+                             int64_t most) {
+        const Lattice lattice(arrays);
+        return to_python(released([&] {
+            Tree tree(lattice, opened);
+            const int64_t looks = tree.improve(terminal, most), cost = tree.cost();
+            return std::tuple(cost, std::move(tree.parent), looks);
+        }));
+    });
 }
 
 }  // namespace relquery

@@ -1,9 +1,6 @@
-#include "solvers/waves.hpp"
-
-#include <nanobind/stl/optional.h>
+#include "bindings.hpp"
 
 #include <algorithm>
-#include <optional>
 
 namespace relquery {
 
@@ -33,10 +30,10 @@ struct Readings {
     explicit Readings(const Sharing& sharing)
         : source(sharing.first.rows, -1), level(sharing.first.rows), number(source) {
         for (int64_t i = 0; i < sharing.first.rows; ++i) {
-            for (int64_t k = 0; k < sharing.first.columns; ++k)
-                if (sharing.is_written(i, k)) source[i] = sharing.first[i][k];
-            const int64_t above = source[i];
-            if (above < 0) continue;
+            int64_t k = sharing.first.columns - 1;
+            while (k >= 0 && !sharing.is_written(i, k)) --k;
+            if (k < 0) continue;
+            const int64_t above = source[i] = sharing.first[i][k];
             level[i] = level[above] + 1;
             levels = std::max(levels, level[i] + 1);
             if (number[above] < 0) number[above] = numbered++;
@@ -48,11 +45,12 @@ struct Readings {
 int64_t served(const Sharing& sharing, std::span<const int64_t> waves) {
     int64_t total = 0;
     for (int64_t i = 0; i < sharing.first.rows; ++i) {
-        int64_t read = 0;
-        for (int64_t k = 0; k < sharing.first.columns; ++k)
-            if (sharing.cached[i][k] && waves[sharing.first[i][k]] < waves[i])
-                read = sharing.ends[i][k];
-        total += read;
+        const auto is_read = [&](int64_t k) {
+            return sharing.cached[i][k] && waves[sharing.first[i][k]] < waves[i];
+        };
+        int64_t k = sharing.first.columns - 1;
+        while (k >= 0 && !is_read(k)) --k;
+        if (k >= 0) total += sharing.ends[i][k];
     }
     return total;
 }
@@ -118,10 +116,12 @@ class Arrangement {
     void read_above(int64_t request) {
         const int64_t level = readings_.level[request];
         std::fill_n(tokens_.begin(), level + 1, 0);
-        for (int64_t k = 0; k < sharing_.first.columns; ++k)
-            if (sharing_.is_written(request, k))
-                tokens_[readings_.level[sharing_.first[request][k]] + 1] =
-                    sharing_.ends[request][k];
+        for (int64_t k = 0; k < sharing_.first.columns; ++k) {
+            if (!sharing_.is_written(request, k)) continue;
+            // With marks of its own, it may miss the level of one whose shorter prefix it has.
+            const int64_t above = readings_.level[sharing_.first[request][k]];
+            if (above < level) tokens_[above + 1] = sharing_.ends[request][k];
+        }
         for (int64_t above = 0; above < level; ++above)
             tokens_[above + 1] = std::max(tokens_[above + 1], tokens_[above]);
     }
@@ -138,15 +138,18 @@ class Arrangement {
     }
 };
 
-/// The wave of each request. most: the highest number of waves; by default the fewest that read
-/// ENOUGH.
-std::vector<int64_t> arrange(const Sharing& sharing, std::optional<int64_t> most) {
+using Places = Matrix<const int64_t>;
+using Flags = Matrix<const bool>;
+
+/// The wave of each request. most: the highest number of waves; 0: the fewest that read ENOUGH.
+std::vector<int64_t> arrange(Places first, Flags cached, Places ends, int64_t most) {
+    const Sharing sharing{first, cached, ends};
     Readings readings(sharing);
     const auto in_waves = [&](int64_t waves) {
-        return waves == 1 ? std::vector<int64_t>(sharing.first.rows)
+        return waves == 1 ? std::vector<int64_t>(first.rows)
                           : Arrangement(sharing, readings, waves).waves();
     };
-    if (most) return in_waves(std::min(*most, readings.levels));
+    if (most) return in_waves(std::min(most, readings.levels));
     const double goal = ENOUGH * static_cast<double>(served(sharing, readings.level));
     for (int64_t waves = 1; waves < readings.levels; ++waves) {
         auto found = in_waves(waves);
@@ -155,32 +158,20 @@ std::vector<int64_t> arrange(const Sharing& sharing, std::optional<int64_t> most
     return std::move(readings.level);
 }
 
+std::vector<int64_t> writers(Places first, Flags cached, Places ends) {
+    return Readings({first, cached, ends}).source;
+}
+
+int64_t served_in(Places first, Flags cached, Places ends, std::span<const int64_t> waves) {
+    return served({first, cached, ends}, waves);
+}
+
 }  // namespace
 
 void bind_waves(nb::module_& module) {
-    using Places = Array2<const int64_t>;
-    using Flags = Array2<const bool>;
-    module.def(
-        "writers",
-        [](Places first, Flags cached, Places ends) {
-            const Sharing sharing{view(first), view(cached), view(ends)};
-            return to_numpy(released([&] { return Readings(sharing).source; }));
-        },
-        nb::arg("first"), nb::arg("cached"), nb::arg("ends"));
-    module.def(
-        "arrange",
-        [](Places first, Flags cached, Places ends, std::optional<int64_t> most) {
-            const Sharing sharing{view(first), view(cached), view(ends)};
-            return to_numpy(released([&] { return arrange(sharing, most); }));
-        },
-        nb::arg("first"), nb::arg("cached"), nb::arg("ends"), nb::arg("most").none());
-    module.def(
-        "served",
-        [](Places first, Flags cached, Places ends, Array<const int64_t> waves) {
-            const Sharing sharing{view(first), view(cached), view(ends)};
-            return released([&] { return served(sharing, view(waves)); });
-        },
-        nb::arg("first"), nb::arg("cached"), nb::arg("ends"), nb::arg("waves"));
+    module.def("writers", unlocked(writers));
+    module.def("arrange", unlocked(arrange));
+    module.def("served", unlocked(served_in));
 }
 
 }  // namespace relquery

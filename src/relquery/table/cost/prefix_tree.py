@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from relquery import _native
 from relquery.arrays import Int64s
 from relquery.table.cost.tokens import Tokens
@@ -30,4 +32,6 @@ def prefix_tree(tokens: Tokens, roots: Int64s | None = None, window: int = FOREV
     roots: (n,), which cache each prompt is sent to, counted from 0; None: one for all.
     window: a prefix counts as a hit if one of the `window` prompts before had it.
     """
+    if roots is None:
+        roots = np.zeros(len(tokens), np.int64)
     return PrefixTree(*_native.prefix_tree(tokens.ids, tokens.offsets, roots, window))

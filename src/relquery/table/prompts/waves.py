@@ -95,7 +95,7 @@ def arrange(sharing: Sharing, most: int | None) -> Int64s:
 
     most: the highest number of waves. None: the fewest that read 99% of what is read one by one.
     """
-    return _native.arrange(*sharing, most)
+    return _native.arrange(*sharing, most or 0)
 
 
 def served(sharing: Sharing, waves: Int64s) -> int:
