@@ -31,7 +31,7 @@ Count = Callable[[list[str]], int]
 
 
 def demo_tokens(texts: list[str]) -> int:
-    path = Path(relquery.__path__[0]) / "demo" / "model" / "tokenizer.json"
+    path = Path(relquery.__file__).parent / "demo" / "model" / "tokenizer.json"
     tokenizer = Tokenizer.from_file(str(path))
     return sum(len(one.ids) for one in tokenizer.encode_batch(texts, add_special_tokens=False))
 

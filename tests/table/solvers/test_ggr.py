@@ -5,13 +5,19 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.table.columns import encode
 from relquery.table.reorder import reorder
+from relquery.table.solvers.ggr import PAPER_LIMITS, ggr
+from relquery.table.solvers.objective import Objective
+from relquery.table.solvers.search.lookahead import REACHES, look_ahead
+from relquery.table.solvers.segment import pose
 from tests.table import reference
+from tests.table.solvers.problems import random_problem
 from tests.table.strategies import rules, tables
 
 LIMITS: list[dict[str, Any]] = [{}, {"threshold": 5}, {"threshold": None}, {"row_depth": 0}]
@@ -76,3 +82,13 @@ def test_a_passage_is_a_group_whatever_its_column() -> None:
     }
     schedule = reorder(encode(data), "ggr", bags=[["p", "q", "r"]])
     assert schedule.report.phc == 3 * len("a passage") ** 2
+
+
+def test_problems_without_rows_and_arrays_that_would_be_converted() -> None:
+    none = np.empty((2, 0), np.int32)
+    problem = pose(none, np.arange(2, dtype=np.int32), np.empty(0, np.int64), np.eye(2, dtype=bool))
+    for rows, *_ in (ggr(problem, PAPER_LIMITS), look_ahead(problem, Objective(), REACHES[0])):
+        assert len(rows) == 0
+    problem = random_problem(0, 5, 3, 2)
+    with pytest.raises((TypeError, RuntimeError)):
+        ggr(problem._replace(weights=problem.weights.astype(np.int32)), PAPER_LIMITS)

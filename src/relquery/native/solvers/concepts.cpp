@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <compare>
+#include <functional>
 #include <map>
 
 #include "solvers/prefixes.hpp"

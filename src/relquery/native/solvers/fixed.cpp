@@ -71,13 +71,19 @@ private:
             gain[which] += more;
             most[which] = std::max(most[which], double(distinct));
         }
-        choices_.resize(segment_.live());
-        std::iota(choices_.begin(), choices_.end(), 0);
-        std::stable_sort(choices_.begin(), choices_.end(), [&](int64_t one, int64_t other) {
+        const auto comes_before = [&](int64_t one, int64_t other) {
             const int32_t a = class_of(one), b = class_of(other);
             const double left = gain[a] * most[b], right = gain[b] * most[a];
             return left > right || (left == right && a < b);
-        });
+        };
+        // Insertion: rounded products may order three columns in a circle, which a sort must not.
+        for (int64_t j = 0; j < segment_.live(); ++j) {
+            choices_.push_back(j);
+            for (size_t k = choices_.size() - 1; k > 0; --k) {
+                if (!comes_before(choices_[k], choices_[k - 1])) break;
+                std::swap(choices_[k], choices_[k - 1]);
+            }
+        }
     }
 
     int64_t class_end(int64_t start) const {

@@ -41,7 +41,7 @@ public:
 
     /// visits: cells to count; after that, each remaining segment falls back to its statistics.
     void solve(int64_t visits) {
-        todo_.push_back({0, problem_.rows(), 0, 0});
+        if (problem_.rows() > 0) todo_.push_back({0, problem_.rows(), 0, 0});
         while (!todo_.empty()) {
             const Task task = todo_.back();
             todo_.pop_back();

@@ -75,7 +75,8 @@ public:
             double begin;  // weight of the placed fields
         };
         const int64_t count = problem_.slots();
-        std::vector<Task> todo{{0, problem_.rows(), 0, 0.0}};
+        std::vector<Task> todo;
+        if (problem_.rows() > 0) todo.push_back({0, problem_.rows(), 0, 0.0});
         while (!todo.empty() && !problem_.is_stopped()) {
             auto [start, stop, placed, begin] = todo.back();
             todo.pop_back();

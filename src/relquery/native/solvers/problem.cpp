@@ -4,9 +4,10 @@ namespace relquery {
 
 namespace {
 
+/// An attribute as it is: the view of a converted copy would outlive it.
 template <typename T>
 T attribute(nb::handle object, const char* name) {
-    return nb::cast<T>(object.attr(name));
+    return nb::cast<T>(object.attr(name), false);
 }
 
 }  // namespace
@@ -28,9 +29,9 @@ OwnedProblem::OwnedProblem(nb::handle problem) {
 }
 
 Objective objective_of(nb::handle objective) {
+    const auto number = [&](const char* name) { return nb::cast<double>(objective.attr(name)); };
     return {attribute<int64_t>(objective, "start"), attribute<int64_t>(objective, "minimum"),
-            attribute<int64_t>(objective, "granularity"), attribute<double>(objective, "read"),
-            attribute<double>(objective, "write")};
+            attribute<int64_t>(objective, "granularity"), number("read"), number("write")};
 }
 
 }  // namespace relquery

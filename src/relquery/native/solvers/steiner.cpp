@@ -1,6 +1,7 @@
 #include "bindings.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <queue>
 
