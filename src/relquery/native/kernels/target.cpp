@@ -1,5 +1,5 @@
 /// The kernels for one target: compiled once for each, with its instructions.
-#include "kernels/attention.hpp"
+#include "kernels/attention/attention.hpp"
 #include "kernels/panels.hpp"
 #include "kernels/rows.hpp"
 
