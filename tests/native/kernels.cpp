@@ -57,8 +57,8 @@ struct Numbers {
             return number;
         }
         const int exponent = half >> 10 & 31, fraction = half & 1023;
-        const double size = exponent == 0 ? std::ldexp(fraction, -24)
-                                          : std::ldexp(1024 + fraction, exponent - 25);
+        const double size =
+            exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
         return half & 0x8000 ? -size : size;
     }
     /// Sets a number whose last bits are cut off.
@@ -93,8 +93,7 @@ std::string about;
 
 void near(double found, double expected, double room) {
     if (std::fabs(found - expected) <= room || (std::isnan(found) && std::isnan(expected))) return;
-    if (++failures <= 20)
-        std::printf("%s: %.9g instead of %.9g\n", about.c_str(), found, expected);
+    if (++failures <= 20) std::printf("%s: %.9g instead of %.9g\n", about.c_str(), found, expected);
 }
 
 double unit(Kind kind) { return kind == FLOAT32 ? 1e-6 : kind == BFLOAT16 ? 0x1p-7 : 0x1p-10; }
@@ -123,8 +122,8 @@ void check_rows() {
             const int64_t row = at / width, place = 2 * row * width + at % width;
             const double x = source.get(place), up = source.get(place + width);
             const double z = std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
-            const double gate = a.activation == SILU ? x / (1 + std::exp(-x))
-                                                     : x * 0.5 * (1 + std::tanh(z));
+            const double gate =
+                a.activation == SILU ? x / (1 + std::exp(-x)) : x * 0.5 * (1 + std::tanh(z));
             near(result.get(at), gate * up, 3 * unit(kind) * (std::fabs(gate * up) + 1e-3));
         }
         return;
@@ -222,8 +221,9 @@ void check_products() {
     const auto product = [&](int64_t row, int64_t output) {
         double sum = a.bias ? bias.get(output) : 0, size = std::fabs(sum);
         for (int64_t at = 0; at < inputs; ++at) {
-            const int64_t place = output / width * width * inputs + at / together * width * together +
-                                  output % width * together + at % together;
+            const int64_t place = output / width * width * inputs +
+                                  at / together * width * together + output % width * together +
+                                  at % together;
             const double term = source.get(row * inputs + at) * matrix.get(place);
             sum += term, size += std::fabs(term);
         }
@@ -289,13 +289,14 @@ void check_attention() {
                 const int64_t low = between(0, count - 1), high = between(low + 1, count);
                 const int64_t begin = between(0, 380);
                 const int64_t end = begin + one_of({between(1, 12), between(1, 120)});
-                const int64_t shift = half ? one_of<int64_t>({NO_SHIFT, NO_SHIFT, between(0, 2)})
-                                           : NO_SHIFT;
+                const int64_t shift =
+                    half ? one_of<int64_t>({NO_SHIFT, NO_SHIFT, between(0, 2)}) : NO_SHIFT;
                 visits.insert(visits.end(), {low, high, begin, end, shift});
                 for (int64_t token = low; token < high; ++token)
                     seen[first + token].push_back({begin, end, shift});
             }
-            tasks.insert(tasks.end(), {row, int64_t(rows.size()), visit, int64_t(visits.size()) / 5});
+            tasks.insert(tasks.end(),
+                         {row, int64_t(rows.size()), visit, int64_t(visits.size()) / 5});
         }
     if (parts > 1)
         for (int64_t token = 0; token < tokens; ++token)

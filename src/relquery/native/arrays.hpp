@@ -84,8 +84,8 @@ auto rows_to_numpy(std::vector<T> rows) {
     static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(int64_t) == 0);
     const size_t size = rows.size();
     const auto [data, owner] = kept(std::move(rows));
-    return nb::ndarray<nb::numpy, int64_t, nb::ndim<2>>(
-        reinterpret_cast<int64_t*>(data), {size, sizeof(T) / sizeof(int64_t)}, owner);
+    return nb::ndarray<nb::numpy, int64_t, nb::ndim<2>>(reinterpret_cast<int64_t*>(data),
+                                                        {size, sizeof(T) / sizeof(int64_t)}, owner);
 }
 
 template <typename T>

@@ -1,5 +1,3 @@
-#include "bindings.hpp"
-
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/vector.h>
 
@@ -8,6 +6,7 @@
 #include <numeric>
 
 #include "agreement.hpp"
+#include "bindings.hpp"
 #include "kernels/arguments.hpp"
 
 namespace relquery {
@@ -59,7 +58,7 @@ struct Piece {
 };
 
 class Planner {
-  public:
+public:
     std::vector<Task> tasks;
     std::vector<Visit> visits;
     std::vector<Row> rows;
@@ -121,7 +120,7 @@ class Planner {
         return used;
     }
 
-  private:
+private:
     std::span<const int64_t> slots_;
     std::span<const Chunk> chunks_;
     std::span<Span> spans_;
@@ -171,9 +170,9 @@ class Planner {
         std::vector<int64_t> distinct;
         for (int64_t number = 0; number < static_cast<int64_t>(spans_.size()); ++number) {
             Span& span = spans_[number];
-            const auto found =
-                std::find_if(distinct.begin(), distinct.end(),
-                             [&](int64_t other) { return are_same(spans_[other], span); });
+            const auto found = std::find_if(distinct.begin(), distinct.end(), [&](int64_t other) {
+                return are_same(spans_[other], span);
+            });
             span.same = found == distinct.end() ? number : *found;
             if (found == distinct.end()) distinct.push_back(number);
             ++users[span.same].count;
@@ -349,9 +348,8 @@ std::vector<int64_t> number_shifts(std::span<Span> spans) {
 /// tasks at least, if keys suffice.
 nb::tuple plan_attention(std::span<const int64_t> slots, const std::vector<int64_t>& lengths,
                          const std::vector<int64_t>& starts,
-                         const std::vector<ChunkParts>& of_chunks,
-                         const std::vector<SpanUse>& uses, bool share, bool by_shift, int64_t most,
-                         int64_t wanted) {
+                         const std::vector<ChunkParts>& of_chunks, const std::vector<SpanUse>& uses,
+                         bool share, bool by_shift, int64_t most, int64_t wanted) {
     std::vector<int64_t> positions, ends, shift_values, tokens, at, shifts, targets;
     std::vector<Merged> merged;
     std::vector<Chunk> chunks;
@@ -390,12 +388,12 @@ nb::tuple plan_attention(std::span<const int64_t> slots, const std::vector<int64
         }
         return planner;
     });
-    return nb::make_tuple(
-        rows_to_numpy(std::move(planner.tasks)), rows_to_numpy(std::move(planner.visits)),
-        to_numpy(std::move(tokens)), to_numpy(std::move(at)), to_numpy(std::move(shifts)),
-        to_numpy(std::move(targets)), to_numpy(std::move(positions)),
-        rows_to_numpy(std::move(merged)), to_numpy(std::move(shift_values)), places, pairs,
-        to_numpy(std::move(ends)));
+    return nb::make_tuple(rows_to_numpy(std::move(planner.tasks)),
+                          rows_to_numpy(std::move(planner.visits)), to_numpy(std::move(tokens)),
+                          to_numpy(std::move(at)), to_numpy(std::move(shifts)),
+                          to_numpy(std::move(targets)), to_numpy(std::move(positions)),
+                          rows_to_numpy(std::move(merged)), to_numpy(std::move(shift_values)),
+                          places, pairs, to_numpy(std::move(ends)));
 }
 
 /// See relquery.model.attention.plan.Plan.grow. Nothing is changed if it returns false.

@@ -117,16 +117,16 @@ struct AttentionArguments : Counters {
     Address own_keys;  // the same of the step's own store
     Address own_values;
     int64_t own_store;
-    float* partials;  // (places, heads, 2 + padded value width): maximum, sum, output
+    float* partials;        // (places, heads, 2 + padded value width): maximum, sum, output
     const int64_t* merged;  // (merged, 3): token, places from, to
     int64_t merged_count;
-    Address work;        // of the threads
-    int64_t work_bytes;  // of each
-    float scale;         // a power of two
-    alignas(8) float rest;  // of the scale
-    alignas(8) float cap;   // 0 for none
-    int64_t window;         // 0 for none
-    const float* slopes;    // (heads,) of ALiBi; null for none
+    Address work;                 // of the threads
+    int64_t work_bytes;           // of each
+    float scale;                  // a power of two
+    alignas(8) float rest;        // of the scale
+    alignas(8) float cap;         // 0 for none
+    int64_t window;               // 0 for none
+    const float* slopes;          // (heads,) of ALiBi; null for none
     const int64_t* shift_values;  // (shift numbers,)
     const float* cosines;         // (shift numbers, half); null if keys carry no position
     const float* sines;

@@ -18,8 +18,8 @@ inline Floats exponential(Floats x) {
     Floats rest = whole * splat(-0.693359375f) + bounded;
     rest = whole * splat(2.12194440e-4f) + rest;
     Floats series = splat(1.9875691500e-4f);
-    for (float coefficient : {1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f,
-                              1.6666665459e-1f, 5.0000001201e-1f})
+    for (float coefficient :
+         {1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f})
         series = series * rest + splat(coefficient);
     const Floats result = (series * rest) * rest + rest + splat(1.0f);
     const Words power = (bits_as<Words>(shifted) - (0x4B400000 - 127)) << 23;

@@ -30,9 +30,8 @@ inline __attribute__((always_inline)) void add_tile(Address sums, int64_t step, 
     for (int64_t index = 0; index < count; ++index) {
         const char* first = line(index);
         Floats many[across];
-        repeat<across>([&](auto vector) {
-            many[vector] = load<FLOAT32>(first + vector * REGISTER);
-        });
+        repeat<across>(
+            [&](auto vector) { many[vector] = load<FLOAT32>(first + vector * REGISTER); });
         soon(index);
         repeat<down>([&](auto row) {
             const Floats single = splat(read<float>(one(row, index)));
@@ -125,7 +124,9 @@ inline void add_outputs(Address outputs, int64_t output_row, int64_t rows, const
     fill_tiles<pairs>(rows, across, [=](auto down, auto registers, int64_t row, int64_t at) {
         add_tile<down, registers, pairs, false>(
             outputs + row * output_row + 4 * at, output_row, count,
-            [=](int64_t one, int64_t index) { return weights + index * weight_row + 4 * (row + one); },
+            [=](int64_t one, int64_t index) {
+                return weights + index * weight_row + 4 * (row + one);
+            },
             [=](int64_t index) { return values[index] + 4 * at; }, [](int64_t) {});
     });
 }

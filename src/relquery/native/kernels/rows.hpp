@@ -73,8 +73,8 @@ inline float add_row(float* numbers, Address target, Address added, int64_t coun
     Floats squares{};
     along(count, [&](int64_t at, int64_t some) {
         const int64_t place = at * bytes_of(kind);
-        const Floats total = rounded<kind>(load<kind>(target + place, some) +
-                                           load<kind>(added + place, some));
+        const Floats total =
+            rounded<kind>(load<kind>(target + place, some) + load<kind>(added + place, some));
         store<kind>(target + place, total, some);
         store<FLOAT32>(numbers + at, total, some);
         squares = total * total + squares;
@@ -118,9 +118,9 @@ struct RowPasses {
 
     void normalize(int64_t row) {
         const int64_t line = row * a.width * SIZE;
-        const float squares =
-            a.added ? add_row<kind>(numbers, a.source + line, a.added + line, a.width)
-                    : read_row<kind>(numbers, a.source + line, a.width);
+        const float squares = a.added
+                                  ? add_row<kind>(numbers, a.source + line, a.added + line, a.width)
+                                  : read_row<kind>(numbers, a.source + line, a.width);
         const float scale = norm_scale(squares, a.width, a.epsilon);
         weigh_row<kind>(a.result + line, numbers, a.weight, scale, a.width);
     }
@@ -162,7 +162,8 @@ struct RowPasses {
         const float *cosines = a.cosines + angle, *sines = a.sines + angle;
         along(a.half, [=](int64_t at, int64_t some) {
             const int64_t first = at * SIZE, second = first + over;
-            const Floats x = load<kind>(source + first, some), y = load<kind>(source + second, some);
+            const Floats x = load<kind>(source + first, some),
+                         y = load<kind>(source + second, some);
             const Floats cosine = load<FLOAT32>(cosines + at, some);
             const Floats sine = load<FLOAT32>(sines + at, some);
             store<kind>(target + first, x * cosine - y * sine, some);
@@ -210,8 +211,8 @@ inline void find_largest(void* arguments) {
     LargestArguments& a = *static_cast<LargestArguments*>(arguments);
     by_kind(a.kind, [&]<Kind kind>() {
         for (int64_t row; (row = a.take()) < a.rows;)
-            a.result[row] = first_largest<kind>(a.source + row * a.width * bytes_of(kind), a.width,
-                                                a.nothing);
+            a.result[row] =
+                first_largest<kind>(a.source + row * a.width * bytes_of(kind), a.width, a.nothing);
     });
 }
 

@@ -1,6 +1,4 @@
 /// Kernels of the target that was chosen, on threads, one by one or as a program.
-#include "kernels/arguments.hpp"
-
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -12,12 +10,13 @@
 
 #include "bindings.hpp"
 #include "cpu.hpp"
+#include "kernels/arguments.hpp"
 
 namespace relquery {
 
-#define RELQUERY_DECLARE(name)      \
-    namespace name {                \
-    extern const Kernels KERNELS;   \
+#define RELQUERY_DECLARE(name)    \
+    namespace name {              \
+    extern const Kernels KERNELS; \
     }
 #if defined(__x86_64__)
 RELQUERY_DECLARE(v2)

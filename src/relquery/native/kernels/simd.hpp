@@ -83,8 +83,7 @@ inline uint16_t float_to_half(float number) {
     if (size > 0x7F800000) return uint16_t(sign | 0x7E00);
     if (size >= 0x477FF000) return uint16_t(sign | 0x7C00);
     if (size < 0x38800000)  // below the normal numbers: adding 0.5 rounds to their steps
-        return uint16_t(sign |
-                        (bits_as<uint32_t>(bits_as<float>(size) + 0.5f) - 0x3F000000));
+        return uint16_t(sign | (bits_as<uint32_t>(bits_as<float>(size) + 0.5f) - 0x3F000000));
     return uint16_t(sign | (size - 0x38000000 + 0xFFF + (size >> 13 & 1)) >> 13);
 }
 #endif

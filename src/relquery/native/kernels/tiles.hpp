@@ -20,7 +20,8 @@ constexpr int64_t HALF = 16, TILE_LINE = 64;
 
 #if defined(__AMX_BF16__)
 
-/// How large each register's tile is. Volatile: gcc 12 drops stores that only the instruction reads.
+/// How large each register's tile is. Volatile: gcc 12 drops stores that only the instruction
+/// reads.
 struct TileShapes {
     volatile uint8_t palette = 1, start = 0, rest[14] = {};
     volatile uint16_t bytes[16] = {};
@@ -91,9 +92,8 @@ inline void add_tiles(Address sums, int64_t sum_row, const char* left, int64_t l
 
 /// `add_tiles` where the numbers of tiles are known when it runs.
 template <bool from_zero>
-inline void add_tiles(int64_t down, int64_t across, Address sums, int64_t sum_row,
-                      const char* left, int64_t left_row, const char* right, int64_t right_row,
-                      int64_t deep) {
+inline void add_tiles(int64_t down, int64_t across, Address sums, int64_t sum_row, const char* left,
+                      int64_t left_row, const char* right, int64_t right_row, int64_t deep) {
     const auto add = [=]<int d, int s>() {
         add_tiles<d, s, from_zero>(sums, sum_row, left, left_row, right, right_row, deep);
     };

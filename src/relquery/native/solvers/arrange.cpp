@@ -46,9 +46,8 @@ struct Siblings {
 
     bool bring_forward(int64_t node, int64_t column) {
         const auto own = label(node);
-        const auto found = std::find_if(own.begin(), own.end(), [&](int32_t item) {
-            return texts.column[item] == column;
-        });
+        const auto found = std::find_if(own.begin(), own.end(),
+                                        [&](int32_t item) { return texts.column[item] == column; });
         if (found == own.end()) return false;
         std::swap(*found, own.front());
         return true;
@@ -166,9 +165,8 @@ nb::tuple Arrangement::structure() const {
         for (const Node& node : nodes_) numbers.push_back(node.*member);
         return to_numpy(std::move(numbers));
     };
-    return nb::make_tuple(of(&Node::parent), of(&Node::children), of(&Node::only),
-                          of(&Node::begin), of(&Node::end),
-                          to_numpy(std::vector(labels_), nodes_.size(), slots_),
+    return nb::make_tuple(of(&Node::parent), of(&Node::children), of(&Node::only), of(&Node::begin),
+                          of(&Node::end), to_numpy(std::vector(labels_), nodes_.size(), slots_),
                           to_numpy(std::vector(leaf_)), to_numpy(std::vector(free_)));
 }
 

@@ -1,8 +1,8 @@
-#include "bindings.hpp"
-
 #include <algorithm>
 #include <numeric>
 #include <tuple>
+
+#include "bindings.hpp"
 
 namespace relquery {
 
@@ -134,8 +134,8 @@ struct Forest {
         for (int64_t number : groups.from_the_top()) {
             const Group& group = groups.all[number];
             const int64_t again = group.requests - 1;
-            const double gain = static_cast<double>(group.requests) * price.uncached -
-                                price.write - static_cast<double>(again) * price.read;
+            const double gain = static_cast<double>(group.requests) * price.uncached - price.write -
+                                static_cast<double>(again) * price.read;
             nearest[number] = nearest[group.parent];
             // Blocks without tokens end where the one before them does: nothing to mark there.
             if (gain > NOTHING && group.depth >= std::max<int64_t>(price.minimum, 1) &&
@@ -164,7 +164,7 @@ struct Forest {
 /// A group has one row of the table for each place where the next mark above it may be: nowhere
 /// (0), at its ancestors from the top (1, 2, ...), and last at the group itself, for its children.
 class Choice {
-  public:
+public:
     Choice(const Forest& forest, int64_t limit)
         : groups_(forest.all), limit_(limit), level_(groups_.size()), first_(groups_.size() + 1) {
         for (size_t j = 0; j < groups_.size(); ++j) {
@@ -192,7 +192,7 @@ class Choice {
         return marked;
     }
 
-  private:
+private:
     const std::vector<Candidate>& groups_;
     int64_t limit_;
     std::vector<int64_t> level_, first_;  // ancestors of each group, where its rows begin

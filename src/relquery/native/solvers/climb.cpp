@@ -7,7 +7,7 @@ namespace relquery {
 
 namespace {
 
-constexpr int64_t LARGEST_GROUP = 8;   // rows of a group that is broken up
+constexpr int64_t LARGEST_GROUP = 8;    // rows of a group that is broken up
 constexpr int64_t ITEMS_PER_STEP = 16;  // of a label compared; shorter labels are free
 constexpr int64_t SHORT_LOOK = 2;       // entries per slot
 constexpr int64_t MOST_ENTRIES = 64;    // checked per node and item: common items have very many
@@ -126,8 +126,8 @@ LocalSearch::Place LocalSearch::find(int64_t row, int64_t except, int64_t most) 
                 ++looked;
                 const Entry& entry = entries_[at];
                 const int64_t child = entry.node;
-                if (entry.parent != node || entry.item != wanted ||
-                    nodes_[child].parent != node || seen_[child] == number)
+                if (entry.parent != node || entry.item != wanted || nodes_[child].parent != node ||
+                    seen_[child] == number)
                     continue;
                 seen_[child] = number;
                 const auto [more, whole] = overlap(child);

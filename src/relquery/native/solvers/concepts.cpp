@@ -1,11 +1,10 @@
-#include "bindings.hpp"
-
 #include <algorithm>
 #include <bit>
 #include <compare>
 #include <functional>
 #include <map>
 
+#include "bindings.hpp"
 #include "solvers/prefixes.hpp"
 
 namespace relquery {
@@ -74,14 +73,12 @@ nb::tuple find_classes(Items items, Numbers weights) {
 
 /// Distinct sets in the order added.
 class Sets {
-  public:
+public:
     Sets(int64_t words, int64_t most)
         : words_(words), table_(std::bit_ceil<uint64_t>(std::max<int64_t>(16, 4 * most)), -1) {}
 
     int64_t count() const { return static_cast<int64_t>(bits_.size()) / words_; }
-    Bits operator[](int64_t number) const {
-        return Bits(bits_).subspan(number * words_, words_);
-    }
+    Bits operator[](int64_t number) const { return Bits(bits_).subspan(number * words_, words_); }
     std::vector<uint64_t> take() { return std::move(bits_); }
 
     /// Whether the set is new.
@@ -99,7 +96,7 @@ class Sets {
         return true;
     }
 
-  private:
+private:
     int64_t words_;
     std::vector<uint64_t> bits_;
     std::vector<int64_t> table_;  // open addressing
@@ -145,12 +142,18 @@ struct Run {
 /// the node is useful only if the extra part weighs less than the shorter beginning. And if a
 /// shared item has the same beginning itself, that whole item is the better node.
 class BeginningFinder {
-  public:
+public:
     BeginningFinder(Items items, Numbers weights, std::span<const int32_t> rank, Numbers shared,
                     Matrix<const int64_t> least, Numbers class_of, Numbers class_weight,
                     Matrix<const uint64_t> rows)
-        : items_(items), weights_(weights), rank_(rank), shared_(shared), least_(least),
-          class_of_(class_of), class_weight_(class_weight), rows_(rows),
+        : items_(items),
+          weights_(weights),
+          rank_(rank),
+          shared_(shared),
+          least_(least),
+          class_of_(class_of),
+          class_weight_(class_weight),
+          rows_(rows),
           class_at_(class_of.size()) {
         for (size_t item = 0; item < rank.size(); ++item) class_at_[rank[item]] = class_of[item];
     }
@@ -181,7 +184,7 @@ class BeginningFinder {
         return found;
     }
 
-  private:
+private:
     struct Entry {
         int32_t rank, row;
         auto operator<=>(const Entry&) const = default;
@@ -257,10 +260,9 @@ class BeginningFinder {
     }
 };
 
-Started find_beginnings(Items items, Numbers weights, std::span<const int32_t> rank,
-                        Numbers shared, Matrix<const int64_t> least, Numbers class_of,
-                        Numbers class_weight, Matrix<const uint64_t> rows,
-                        Matrix<const uint64_t> sets, int64_t most) {
+Started find_beginnings(Items items, Numbers weights, std::span<const int32_t> rank, Numbers shared,
+                        Matrix<const int64_t> least, Numbers class_of, Numbers class_weight,
+                        Matrix<const uint64_t> rows, Matrix<const uint64_t> sets, int64_t most) {
     return BeginningFinder(items, weights, rank, shared, least, class_of, class_weight, rows)
         .find(sets, most);
 }

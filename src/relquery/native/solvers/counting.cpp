@@ -1,11 +1,10 @@
-#include "bindings.hpp"
-
 #include <algorithm>
 #include <bit>
 #include <numeric>
 #include <tuple>
 
 #include "agreement.hpp"
+#include "bindings.hpp"
 #include "solvers/prefixes.hpp"
 
 namespace relquery {
@@ -38,7 +37,7 @@ size_t table_size(int64_t entries) {
 
 /// A radix tree of prompts under construction: there is a node wherever prompts diverge or end.
 class RadixTree {
-  public:
+public:
     /// The edge to a node begins at `ids[start]`. last: the last prompt through it.
     struct Node {
         int64_t parent, depth = 0, start = 0, last = -1;
@@ -79,7 +78,7 @@ class RadixTree {
 
     const std::vector<Node>& nodes() const { return nodes_; }
 
-  private:
+private:
     Prompts prompts_;
     std::vector<Node> nodes_;
     std::vector<int64_t> table_;  // nodes by parent and first token
@@ -126,8 +125,7 @@ PrefixTree prefix_tree(Ids ids, Numbers offsets, Numbers roots, int64_t window) 
     const auto count = static_cast<int64_t>(roots.size());
     RadixTree tree({ids, offsets}, count ? *std::max_element(roots.begin(), roots.end()) + 1 : 1);
     std::vector<int64_t> parent, depth, leaf(count), hits(count);
-    for (int64_t i = 0; i < count; ++i)
-        std::tie(leaf[i], hits[i]) = tree.add(i, roots[i], window);
+    for (int64_t i = 0; i < count; ++i) std::tie(leaf[i], hits[i]) = tree.add(i, roots[i], window);
     for (const auto& node : tree.nodes()) {
         parent.push_back(node.parent);
         depth.push_back(node.depth);
@@ -176,7 +174,7 @@ std::vector<int64_t> previous_hits(Ids ids, Numbers offsets) {
 
 /// A paged cache that evicts the least recently used pages first. Pages are numbered from 1.
 class PagedCache {
-  public:
+public:
     PagedCache(std::span<const int32_t> ids, int64_t block_size, int64_t most_pages)
         : ids_(ids), block_size_(block_size), pages_(1), table_(table_size(most_pages)) {
         pages_.reserve(most_pages + 1);
@@ -214,7 +212,7 @@ class PagedCache {
         while (held_ > pages) drop(pages_[0].newer);
     }
 
-  private:
+private:
     /// start: where its block occurred first. older, newer: the list of those in the cache, closed
     /// by page 0.
     struct Page {
@@ -350,8 +348,8 @@ std::tuple<std::vector<int64_t>, std::vector<int64_t>, std::vector<int64_t>> dep
             characters[position] += (end - begin - 1) * weight[begin->key];
             if (end != run.end())
                 characters[position] += common_prefix(shared, least, begin->key, end->key);
-            todo.push_back({start + (begin - run.begin()), start + (end - run.begin()),
-                            position + 1});
+            todo.push_back(
+                {start + (begin - run.begin()), start + (end - run.begin()), position + 1});
             begin = end;
         }
     }

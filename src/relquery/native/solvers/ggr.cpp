@@ -112,7 +112,8 @@ private:
             for (int64_t k = 0; k < count; ++k)
                 place(at + k, rows_[members[k]], task.placed, taken);
             const int64_t placed = task.placed + static_cast<int64_t>(taken.size());
-            if (placed < problem_.slots()) todo_.push_back({at, at + count, placed, task.depth + 1});
+            if (placed < problem_.slots())
+                todo_.push_back({at, at + count, placed, task.depth + 1});
             at += count;
             for (int32_t i : members) {
                 alive[i] = false;

@@ -103,9 +103,10 @@ public:
             std::copy(split.rows.begin(), split.rows.end(), order.begin() + start);
             for (size_t k = 0; k < split.slots.size(); ++k) {
                 const int64_t a = start + split.starts[k], b = start + split.starts[k + 1];
-                for (int64_t at = a; at < b; ++at) slots[order[at] * count + placed] = split.slots[k];
-                todo.push_back({a, b, placed + 1,
-                                begin + double(problem_.weight(split.slots[k], order[a]))});
+                for (int64_t at = a; at < b; ++at)
+                    slots[order[at] * count + placed] = split.slots[k];
+                todo.push_back(
+                    {a, b, placed + 1, begin + double(problem_.weight(split.slots[k], order[a]))});
             }
         }
     }
@@ -117,8 +118,9 @@ private:
     Segment segment_;
     int64_t stamp_ = 0;          // counts up, so that `seen_` does not have to be cleared
     std::vector<int64_t> seen_;  // per item
-    std::vector<int32_t> tally_, place_;  // per item: rows that have it, its number among those seen
-    std::vector<int32_t> found_;          // items seen
+    std::vector<int32_t> tally_,
+        place_;                   // per item: rows that have it, its number among those seen
+    std::vector<int32_t> found_;  // items seen
     std::vector<std::vector<int64_t>> rows_, starts_;  // per depth: rows by group, where they start
     int64_t visits_ = 0;                               // cells looked at, a measure of time
 
@@ -160,8 +162,8 @@ private:
             }
             for (int32_t item : found_)
                 if (tally_[item] > 1)
-                    gains.gain[k] += objective_.worth(
-                        begin, begin + double(problem_.weights[item]), tally_[item]);
+                    gains.gain[k] += objective_.worth(begin, begin + double(problem_.weights[item]),
+                                                      tally_[item]);
             gains.distinct[k] = static_cast<int64_t>(found_.size());
         }
         return gains;
@@ -199,7 +201,8 @@ private:
             ++starts[place_[item]];
         }
         int64_t total = 0;
-        for (int32_t group = 0; group < groups; ++group) total += std::exchange(starts[group], total);
+        for (int32_t group = 0; group < groups; ++group)
+            total += std::exchange(starts[group], total);
         for (int64_t row : rows) out[starts[place_[problem_.item(slot, row)]]++] = row;
         std::copy_backward(starts.begin(), starts.begin() + groups, starts.begin() + groups + 1);
         starts[0] = 0;
@@ -260,8 +263,8 @@ private:
     double value_of_groups(const Split& split, Slots left, double begin) {
         double total = 0.0;
         for (size_t k = 0; k < split.slots.size(); ++k) {
-            const Rows members = Rows(split.rows).subspan(split.starts[k],
-                                                          split.starts[k + 1] - split.starts[k]);
+            const Rows members =
+                Rows(split.rows).subspan(split.starts[k], split.starts[k + 1] - split.starts[k]);
             const double end = begin + double(problem_.weight(split.slots[k], members[0]));
             total += objective_.worth(begin, end, static_cast<int64_t>(members.size()));
             total += roll_out(members, without(left, split.slots[k]), end, reach_.depth - 1);
@@ -334,8 +337,8 @@ private:
             const double own = std::exchange(gain[k], -1.0);
             if (gains.distinct[k] == static_cast<int64_t>(rows.size())) break;
             const int64_t groups = split_by_slot(rows, of[k], depth);
-            best = std::max(best,
-                            roll_out_groups(own, groups, of[k], without(of, of[k]), end, depth));
+            best =
+                std::max(best, roll_out_groups(own, groups, of[k], without(of, of[k]), end, depth));
         }
         return base + best;
     }

@@ -1,9 +1,9 @@
-#include "bindings.hpp"
-
 #include <algorithm>
 #include <functional>
 #include <numeric>
 #include <queue>
+
+#include "bindings.hpp"
 
 namespace relquery {
 
@@ -47,7 +47,7 @@ struct Lattice {
 /// Arcs lead from a node to the nodes that cover it. An arc costs the difference of the weights;
 /// longer steps are chains of arcs.
 class Graph {
-  public:
+public:
     Graph(const Lattice& lattice, Flags terminal)
         : weight_(lattice.weight.begin(), lattice.weight.end()),
           terminal_(terminal.begin(), terminal.end()) {
@@ -173,7 +173,7 @@ class Graph {
         return label;
     }
 
-  private:
+private:
     std::vector<int64_t> weight_, ends_;  // ends: the terminals without the root
     std::vector<char> terminal_;
     std::vector<int64_t> start_{0}, tails_;  // into node j from `tails[start[j]:start[j + 1]]`
@@ -216,8 +216,7 @@ class Graph {
 
     /// Whether a terminal's cut is worth paying for: it lacks the root, and every other terminal
     /// that is not reached yet, as reaching that one then also reaches this one.
-    bool collect(Cut& cut, Numbers left, std::span<const char> waits,
-                 int64_t terminal) const {
+    bool collect(Cut& cut, Numbers left, std::span<const char> waits, int64_t terminal) const {
         ++cut.number;
         cut.members.clear();
         cut.add(terminal);
@@ -241,8 +240,7 @@ class Graph {
     }
 
     /// The score of a cut, and the least left to pay of the arcs into it.
-    std::pair<int64_t, int64_t> measure(const Cut& cut, Numbers left,
-                                        Numbers parent) const {
+    std::pair<int64_t, int64_t> measure(const Cut& cut, Numbers left, Numbers parent) const {
         int64_t score = 0, least = UNREACHABLE;
         for (int64_t j : cut.members)
             if (parent[j] >= 0 && !cut.has(parent[j])) score += arcs();
@@ -257,7 +255,7 @@ class Graph {
 /// A tree in the lattice: its opened nodes, ascending, and the parent of each, the heaviest opened
 /// node above it; -1 for the root and closed nodes.
 class Tree {
-  public:
+public:
     std::vector<int64_t> parent;
 
     Tree(const Lattice& lattice, std::span<bool> opened)
@@ -295,7 +293,7 @@ class Tree {
         return cost;
     }
 
-  private:
+private:
     const Lattice& lattice_;
     std::span<bool> opened_;
     std::vector<int64_t> members_;
@@ -364,15 +362,15 @@ void bind_steiner(nb::module_& module) {
         const Lattice lattice(arrays);
         return to_numpy(Tree(lattice, opened).parent);
     });
-    module.def("improve", [](const nb::tuple& arrays, Flags terminal, std::span<bool> opened,
-                             int64_t most) {
-        const Lattice lattice(arrays);
-        return to_python(released([&] {
-            Tree tree(lattice, opened);
-            const int64_t looks = tree.improve(terminal, most), cost = tree.cost();
-            return std::tuple(cost, std::move(tree.parent), looks);
-        }));
-    });
+    module.def("improve",
+               [](const nb::tuple& arrays, Flags terminal, std::span<bool> opened, int64_t most) {
+                   const Lattice lattice(arrays);
+                   return to_python(released([&] {
+                       Tree tree(lattice, opened);
+                       const int64_t looks = tree.improve(terminal, most), cost = tree.cost();
+                       return std::tuple(cost, std::move(tree.parent), looks);
+                   }));
+               });
 }
 
 }  // namespace relquery

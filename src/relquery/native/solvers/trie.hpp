@@ -115,9 +115,9 @@ private:
     };
 
     std::vector<int64_t> weights_;
-    std::vector<int64_t> in_row_;   // per item, the number of the search whose row has it
-    std::vector<int64_t> seen_;     // the same for nodes compared
-    std::vector<char> settled_;     // first rows of groups that gained nothing when broken up
+    std::vector<int64_t> in_row_;  // per item, the number of the search whose row has it
+    std::vector<int64_t> seen_;    // the same for nodes compared
+    std::vector<char> settled_;    // first rows of groups that gained nothing when broken up
     std::vector<std::pair<int64_t, int64_t>> todo_;  // nodes, and the hit down to them
     int64_t number_ = 0;                             // of the search
     int64_t steps_ = 0;

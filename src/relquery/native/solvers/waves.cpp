@@ -1,6 +1,6 @@
-#include "bindings.hpp"
-
 #include <algorithm>
+
+#include "bindings.hpp"
 
 namespace relquery {
 
@@ -57,7 +57,7 @@ int64_t served(const Sharing& sharing, std::span<const int64_t> waves) {
 
 /// The dynamic program over the tree of who reads from whom, for so many waves.
 class Arrangement {
-  public:
+public:
     Arrangement(const Sharing& sharing, const Readings& readings, int64_t waves)
         : sharing_(sharing),
           readings_(readings),
@@ -84,7 +84,7 @@ class Arrangement {
         return waves;
     }
 
-  private:
+private:
     const Sharing& sharing_;
     const Readings& readings_;
     int64_t waves_;

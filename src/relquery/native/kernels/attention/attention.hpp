@@ -159,8 +159,8 @@ private:
                 score(visit, block, asked, columns_used, in_place ? kind : FLOAT32, in_pairs);
             }
             finish_scores(length * columns_used);
-            const bool hides = farthest > visit.earliest ||
-                               (a.window > 0 && visit.latest - nearest >= a.window);
+            const bool hides =
+                farthest > visit.earliest || (a.window > 0 && visit.latest - nearest >= a.window);
             if (hides || a.slopes) {
                 if (!is_known) set_reached(visit);
                 is_known = true;

@@ -35,7 +35,7 @@ protected:
             known = following;
         }
         const Address *listed = places + 2 * here * BLOCK, *next = places + 2 * (1 - here) * BLOCK;
-        return {length,       listed, listed + BLOCK, next,
+        return {length,       listed, listed + BLOCK,           next,
                 next + BLOCK, ahead,  divided_up(ahead, length)};
     }
 
@@ -125,7 +125,8 @@ protected:
         }
         const int64_t used = divided_up(block.length, 2);
         pair_block(block);
-        if (block.length % 2)  // the last value is there twice; a weight of 0 must not meet infinity
+        if (block.length %
+            2)  // the last value is there twice; a weight of 0 must not meet infinity
             for (int64_t at = 0; at < deep; ++at) {
                 float* pair = values + (used - 1) * deep + at;
                 write(pair, read<uint32_t>(pair) & 0xFFFF);

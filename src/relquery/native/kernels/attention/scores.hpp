@@ -29,8 +29,8 @@ protected:
                Kind as, bool in_pairs) {
         const bool is_product = visit.rows >= MANY;
         // Queries that are not turned are bfloat16 numbers, times a power of two.
-        const bool of_pairs = paired && as == BFLOAT16 && asked == queries && !is_product &&
-                              wide % (2 * LANES) == 0;
+        const bool of_pairs =
+            paired && as == BFLOAT16 && asked == queries && !is_product && wide % (2 * LANES) == 0;
         const float* first = asked + visit.first * wide;
         // The memory of keys is not needed: they are read in place.
         if (of_pairs) narrow<BFLOAT16>(keys, first, visit.rows * wide);
@@ -115,7 +115,8 @@ protected:
         int64_t at = 0;
         for (; at + WIDE <= length; at += WIDE) found = larger(load<FLOAT32>(scores + at), found);
         for (; at < length; ++at) highest = scores[at] > highest ? scores[at] : highest;
-        for (int lane = 0; lane < WIDE; ++lane) highest = found[lane] > highest ? found[lane] : highest;
+        for (int lane = 0; lane < WIDE; ++lane)
+            highest = found[lane] > highest ? found[lane] : highest;
         const float before = std::exchange(largest[0], highest);
         if (highest == NOTHING) highest = 0;
         factors[0] = exponential(before - highest);
@@ -171,12 +172,10 @@ protected:
         const int64_t row = 2 * wide, line = 4 * columns_used;
         for (int64_t key = 0; key < block.length; key += 2 * LANES)
             for (int64_t at = 0; at < columns_used; at += 2 * LANES)
-                add_tiles<true>(block.length - key > LANES ? 2 : 1,
-                                columns_used - at > LANES ? 2 : 1,
-                                at_byte(scores, key * line + 4 * at), line,
-                                at_byte(keys, key * row), row,
-                                at_byte(columns + visit.first, 4 * at), 4 * across,
-                                wide / TILE_DEEP);
+                add_tiles<true>(
+                    block.length - key > LANES ? 2 : 1, columns_used - at > LANES ? 2 : 1,
+                    at_byte(scores, key * line + 4 * at), line, at_byte(keys, key * row), row,
+                    at_byte(columns + visit.first, 4 * at), 4 * across, wide / TILE_DEEP);
     }
 
     /// Adds a block's weighted values. Its weights are pairs of keys for each row; they are turned
@@ -215,8 +214,8 @@ protected:
         for (int64_t row = 0; row < left_over; ++row)
             for (int64_t at = 0; at < width; at += WIDE) {
                 Address target = sums_at + row * 4 * deep + 4 * at;
-                store<FLOAT32>(target, load<FLOAT32>(target) +
-                                           load<FLOAT32>(own + row * line + 4 * at));
+                store<FLOAT32>(target,
+                               load<FLOAT32>(target) + load<FLOAT32>(own + row * line + 4 * at));
             }
     }
 #else

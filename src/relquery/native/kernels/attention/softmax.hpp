@@ -15,9 +15,7 @@ template <bool pairs, int vectors>
 inline void soften_registers(float* scores, int64_t count, int64_t across, float* maxima,
                              float* sums, float* factors) {
     Floats before[vectors], largest[vectors], total[vectors];
-    repeat<vectors>([&](auto v) {
-        largest[v] = before[v] = load<FLOAT32>(maxima + v * WIDE);
-    });
+    repeat<vectors>([&](auto v) { largest[v] = before[v] = load<FLOAT32>(maxima + v * WIDE); });
     for (int64_t key = 0; key < count; ++key)
         repeat<vectors>([&](auto v) {
             largest[v] = larger(load<FLOAT32>(scores + key * across + v * WIDE), largest[v]);

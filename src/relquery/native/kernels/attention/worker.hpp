@@ -16,9 +16,9 @@ struct Visit {
     int64_t low, high, begin, end, step;
     int64_t then_begin, then_end, then_step;  // the keys of the task's next visit, if there is one
     int64_t shift;
-    int64_t first, rows;              // of the task's rows
-    int64_t moved;                    // what is subtracted from all their positions
-    int64_t earliest, latest;         // of them then
+    int64_t first, rows;       // of the task's rows
+    int64_t moved;             // what is subtracted from all their positions
+    int64_t earliest, latest;  // of them then
 };
 
 /// A thread that attends: what it knows of the network's shape, its memory, and its task.
@@ -35,19 +35,19 @@ protected:
     const bool paired;         // products are of pairs
     const bool tiled;          // by AMX
 
-    Address* places;    // (6, BLOCK): keys and values of two blocks in the caches, and where copied
-    float* keys;        // (BLOCK, wide)
-    float* values;      // (BLOCK, deep); pairs: half as many lines, as of columns and weights
-    float* queries;     // (rows, wide)
-    float* turned;      // (rows, wide), rotated queries
-    float* columns;     // (wide, across), of queries
-    float* scores;      // (BLOCK, up to across)
-    float* outputs;     // (rows, deep)
-    float *maxima, *sums;      // (across,), of the task's rows
-    float *largest, *totals;   // (across,), of the visit's rows, with padding after them
-    float* factors;            // (across,), by which outputs shrink at a block
-    int32_t* reached;          // (across,), positions of the visit's rows, counted as the keys' are
-    float* slopes;             // (across,), of their heads
+    Address* places;  // (6, BLOCK): keys and values of two blocks in the caches, and where copied
+    float* keys;      // (BLOCK, wide)
+    float* values;    // (BLOCK, deep); pairs: half as many lines, as of columns and weights
+    float* queries;   // (rows, wide)
+    float* turned;    // (rows, wide), rotated queries
+    float* columns;   // (wide, across), of queries
+    float* scores;    // (BLOCK, up to across)
+    float* outputs;   // (rows, deep)
+    float *maxima, *sums;     // (across,), of the task's rows
+    float *largest, *totals;  // (across,), of the visit's rows, with padding after them
+    float* factors;           // (across,), by which outputs shrink at a block
+    int32_t* reached;         // (across,), positions of the visit's rows, counted as the keys' are
+    float* slopes;            // (across,), of their heads
 
     // The task and head that it attends for.
     const int64_t* tokens = nullptr;
