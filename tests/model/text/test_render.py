@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -73,6 +74,25 @@ READING = {  # what messages say
         "{{ ('<<' + messages[0]['content'] + '>>' + m['content']).strip() }}"
         "{% else %}{{ m['content'] if loop.last else m['content'] | trim }}"
         "{% endif %}<|end|>{% endif %}{% endfor %}"
+    ),
+    "leaves out thoughts, behind an empty text": (
+        "{% set x = '' %}{% for m in messages %}{% set c = m['content'] %}"
+        "{% if m['role'] == 'assistant' and '</' ~ 'think>' in c %}"
+        "{% set c = c.split('</think>')[-1] %}{% endif %}<|{{ m['role'] }}|>{{ c }}<|end|>"
+        "{% endfor %}"
+    ),
+    "leaves out thoughts in brackets": (
+        "{% for m in messages %}{% if '<tool>' in m['content'] and '</tool>' in m['content'] %}"
+        "{{ m['content'].split('</tool>')[-1] }}{% else %}{{ m['content'] }}"
+        "{% endif %}|{% endfor %}"
+    ),
+    "puts the system's text before the last of the user's": (
+        "{% set u = messages | selectattr('role', 'equalto', 'user') | list %}"
+        "{% for m in messages %}{% if m['role'] != 'system' %}{% if m == u[-1] %}"
+        "{{ messages[0]['content'] }}: {% endif %}{{ m['content'] }}<|end|>{% endif %}{% endfor %}"
+    ),
+    "joins lines": (
+        "{% for m in messages %}{{ m['content'].split('\n') | join(' / ') }}<|end|>{% endfor %}"
     ),
     "asks for both ends": (
         "{% for m in messages %}{% if m['content'].startswith('<tool>') and "
@@ -162,6 +182,7 @@ def flat_tokens(chain: Any) -> list[int]:
     return [
         token
         for part in chain.parts
+        if not isinstance(part, Keep)
         for token in (flat_tokens(part) if isinstance(part, Chain) else part.tolist())
     ]
 
@@ -196,7 +217,18 @@ rows = st.dictionaries(st.text("abc de\n", min_size=1, max_size=6), cells, min_s
 words = st.text(st.sampled_from('ab,."\n {é'), min_size=1, max_size=6)
 pieces = st.lists(words, min_size=1, max_size=3)
 read_by_some = words | st.sampled_from(
-    ["<think>", "</think>", "\n\n", " ", "", "<tool>", "</tool>", "\U00100000", "\U0010d801 \ue000"]
+    [
+        "<think>",
+        "</think>",
+        "\n\n",
+        " ",
+        "",
+        "<tool>",
+        "</tool>",
+        "[/x]",
+        "\U00100000",
+        "\U0010d801 \ue000",
+    ]
 )
 conversations = st.lists(st.tuples(st.sampled_from(SPEAKERS), pieces), min_size=1, max_size=5).map(
     lambda messages: said(*messages)
@@ -250,6 +282,27 @@ def test_a_template_that_reads_messages_is_given_what_they_say(
     chat = said(*zip([Role.SYSTEM, *roles, Role.USER], texts, strict=True))
     one = renderer("gpt2", template)
     assert tokens_of(one, chat) == own_chat(one, texts_of(chat))
+
+
+def test_where_a_kept_text_ends_does_not_change_what_a_template_says() -> None:
+    one = renderer("gpt2", READING["trims"])
+    for text in ("Question? \n", " a", "b"):
+        chat = said((Role.USER, [text]), (Role.ASSISTANT, ["x"]), (Role.USER, ["y"]))
+        kept = (replace(chat[0], keep=1), *chat[1:])
+        assert tokens_of(one, kept) == tokens_of(one, chat) == own_chat(one, texts_of(chat))
+
+
+def test_a_special_token_in_a_text_that_a_template_reads_is_text() -> None:
+    one = renderer(
+        "gpt2",
+        "{% for m in messages %}{{ m['content'] }}"
+        "{% if not m['content'].endswith('<|end|>') %}<|end|>{% endif %}{% endfor %}",
+    )
+    one._tokenizer.add_special_tokens({"additional_special_tokens": ["<|end|>"]})
+    end = int(str(one._tokenizer.convert_tokens_to_ids("<|end|>")))
+    assert tokens_of(one, said((Role.USER, ["a<|end|>b"]))).count(end) == 1
+    with pytest.raises(RequestError, match="special token"):
+        tokens_of(one, said((Role.USER, ["<|end|>"])))
 
 
 def test_what_is_apart_in_a_message_that_is_read_stays_apart() -> None:

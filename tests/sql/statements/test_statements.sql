@@ -303,6 +303,12 @@ $ {'name': 'DUNE'}
 SELECT LLM('up', title) FROM films WHERE info.year > ($y::DATE).year()
 = [('DUNE',)]
 $ {'y': '2020-01-01'}
+SELECT LLM('up', title), tags[?], title[?::INT], tags[1 + 1] FROM films WHERE id = 1
+= [('ALIEN', 'ship', 'A', 'ship')]
+$ [2, '1']
+SELECT LLM('up', tags[$n]), title[1 + length(LLM('len', title))] FROM films WHERE id = 1
+= [('SHIP', 'l')]
+$ {'n': 2}
 SELECT LLM('up', title, $no) FROM films WHERE id = 6
 = [('NULL|DUNE',)]
 $ {'no': None}

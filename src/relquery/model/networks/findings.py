@@ -21,6 +21,7 @@ import torch
 import transformers
 from transformers import PreTrainedModel
 
+from relquery import native
 from relquery.model.attention.function import AttentionOptions, Watched
 
 FOLDER = "RELQUERY_CACHE"
@@ -50,6 +51,7 @@ def name_of(network: PreTrainedModel) -> str:
         transformers.__version__,
         torch.__version__,
         torch.backends.cpu.get_cpu_capability(),
+        native.target(),
         platform.machine(),
         _own_code(),
         _sample(network),

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from jinja2 import Environment
 from transformers import PreTrainedTokenizerBase
 
 from relquery.errors import RequestError
@@ -21,10 +22,8 @@ _SLOT = "\ue000{}\ue001"  # private-use characters, which no chat template conta
 _ANY_SLOT = re.compile(_SLOT.format(r"(\d+)"))
 _HIDDEN = 0x100000  # where the last private plane begins: text that is no template's own
 _HIDDEN_CHARACTERS = re.compile(f"([{chr(_HIDDEN)}-{chr(_HIDDEN + 0xFFFF)}]+)")
-_OF_PROMPT = re.compile(f"{_ANY_SLOT.pattern}|{_HIDDEN_CHARACTERS.pattern}")
 _SPARE = range(_HIDDEN + 0xD800, _HIDDEN + 0xE000)
 """Of that plane, where halves of surrogate pairs would go: for texts that have its characters."""
-_QUOTED = re.compile(r"""'((?:[^'\\\n]|\\.)+)'|"((?:[^"\\\n]|\\.)+)\"""")
 _LONGEST = 100  # characters of a text that a template may look for
 _MOST = 200
 _ANY = ('Ab, \u00e91. "<\\&', "Ab. " * 10_000 + "z")
@@ -117,10 +116,11 @@ class ChatTemplate:
             around = self._around(_roles_of(said))
             assert around is not None, "neighbours of one role are left"
         readings = self._readings() if self._tokenizer.chat_template else {}
-        if any(
-            reading != _NOTHING and reading.matters(_text_of(spans))
-            for role, spans in said
-            if (reading := readings.get(role, _NOTHING))
+        texts = [_text_of(spans) for _, spans in said]
+        is_alike = bool(readings) and len(set(texts)) < len(texts)  # templates compare messages
+        if is_alike or any(
+            readings.get(role, _NOTHING).matters(text)
+            for (role, _), text in zip(said, texts, strict=True)
         ):
             return self._around_texts(said, readings)
         return [said[turn] for turn in around.order], around.literals
@@ -164,35 +164,40 @@ class ChatTemplate:
 
         The template is filled with the texts, their characters moved to a private plane. So what is
         the prompt's can be told from what is the template's. Words that the template looks for stay
-        as they are. Spans that are not text are placeholders.
+        as they are. Spans that are not text are placeholders. Where a text ends that is kept in a
+        cache is one, too, unless the template would then say something else, as one that trims.
         """
-        roles, spans = _roles_of(said), list[Span]()
         odd = sorted({ord(each) for _, of_one in said for each in _odd(of_one)})
         if len(odd) > len(_SPARE):
             raise RequestError(f"A prompt has {len(odd):,} different private-use characters.")
         spare = dict(zip(odd, _SPARE, strict=False))
-        parts = [(role, list(_parts(of_one, spans, spare))) for role, of_one in said]
-        hidden = self._filled(
-            roles,
-            ["".join(_hidden(part, readings[role].words) for part in some) for role, some in parts],
-        )
-        plain = self._filled(
-            roles,
-            ["".join(_shown(part) for part in some) for _, some in parts],
-        )
-        found = [int(slot) for slot in _ANY_SLOT.findall(hidden)]
-        if sorted(found) != list(range(len(spans))) or _unhidden(hidden) != plain:
-            raise RequestError(_CHANGES)
-        new, literals, end = list[Message](), list[str](), 0
-        own = dict(zip(_SPARE, odd, strict=False))
-        for match in _OF_PROMPT.finditer(hidden):
-            literals.append(hidden[end : match.start()])
-            slot = match[1]
-            text = _unhidden(match[0]).translate(own)
-            span = Span(text) if slot is None else spans[int(slot)]
-            new.append((span.role, [span]))
-            end = match.end()
-        return new, (*literals, hidden[end:])
+        parts = [(role, list(_parts(of_one, spare))) for role, of_one in said]
+        bare = [(role, [part for part in some if not _is_end(part)]) for role, some in parts]
+        plain = self._filled(_roles_of(said), ["".join(map(_shown, some)) for _, some in bare])
+        special = self._tokenizer.all_special_tokens
+        for each in (parts, bare):
+            apart = [part for _, some in each for part in some if isinstance(part, Span)]
+            texts, whole = list[str](), list[str]()
+            numbers = iter(range(len(apart)))
+            for role, some in each:
+                words = readings[role].words
+                hidden = [_hidden(part, words, numbers) for part in some]
+                texts.append("".join(hidden))
+                whole += [text for text in hidden if _HIDDEN_CHARACTERS.search(text)]
+                if any(text in special for text in hidden):
+                    raise RequestError(
+                        "A text is a special token, for which the model's chat template looks. "
+                        "Use another template, or another text."
+                    )
+            said_hidden = self._filled(_roles_of(said), texts)
+            pieces = _ANY_SLOT.split(said_hidden)
+            found = list(map(int, pieces[1::2]))
+            pieces[1::2] = [_shown(apart[slot]) for slot in found if slot < len(apart)]
+            told = "".join(pieces)
+            if sorted(found) == list(range(len(apart))) and _unhidden(told) == plain:
+                own = dict(zip(_SPARE, odd, strict=False))
+                return _taken_apart(said_hidden, apart, whole, own)
+        raise RequestError(_CHANGES)
 
     def _readings(self) -> dict[Role, _Reading]:
         """What the template reads of messages, by role."""
@@ -225,9 +230,12 @@ class ChatTemplate:
                 return False
 
         read = {word for word in words if not holds(word)}
-        for word in words:  # where a template asks for both ends, one alone changes nothing
-            if word.startswith("</") and not holds(f"<{word[2:]}a{word}"):
-                read |= {word, f"<{word[2:]}"}
+        pairs = {(f"{word[0]}{word[2:]}", word) for word in words if word[1:2] == "/"}
+        for pair in pairs.union(pairwise(words)):  # of both ends, one alone changes nothing
+            if not read.issuperset(pair) and not holds("a".join(pair)):
+                read.update(pair)
+        if not holds("a\nb"):
+            read.add("\n")
         return _Reading(
             all=not all(map(holds, _ANY)),
             blanks=not all(map(holds, _BLANKS)),
@@ -296,10 +304,17 @@ def _slots(count: int) -> list[str]:
 
 
 def _words_in(source: str) -> list[str]:
-    """Texts that a template may look for."""
-    found = [one or other for one, other in _QUOTED.findall(source)]
-    words = [word.replace("\\n", "\n") for word in dict.fromkeys(found) if word.strip()]
-    return [word for word in words if len(word) <= _LONGEST][:_MOST]
+    """Texts that a template may look for; those that it joins are one."""
+    words, joined, before = list[str](), "", ""
+    for _, kind, value in Environment().lex(source):
+        if kind == "string":
+            # As jinja reads it, which lets it hold a line break.
+            text = value[1:-1].encode("ascii", "backslashreplace").decode("unicode-escape")
+            joined = joined + text if before in ("~", "+") else text
+            words += [text, joined]
+        if kind != "whitespace":
+            before = value
+    return [word for word in dict.fromkeys(words) if word.strip() and len(word) <= _LONGEST][:_MOST]
 
 
 def _is_text(span: Span) -> bool:
@@ -318,36 +333,57 @@ def _odd(spans: Iterable[Span]) -> Iterator[str]:
             yield from "".join(_HIDDEN_CHARACTERS.findall(str(span.content)))
 
 
-def _parts(
-    spans: Iterable[Span], apart: list[Span], spare: Mapping[int, int]
-) -> Iterator[str | int]:
-    """Texts, and places in `apart`, where all goes that is more than text."""
+def _parts(spans: Iterable[Span], spare: Mapping[int, int]) -> Iterator[str | Span]:
+    """Texts, and spans of all that is more than text."""
     for span in spans:
         if not _is_text(span):
-            yield len(apart)
-            apart.append(span)
+            yield span
             continue
         if span.position is not None:
-            yield len(apart)
-            apart.append(replace(span, content="", keep=0))
+            yield replace(span, content="", keep=0)
         yield str(span.content).translate(spare)
         if span.keep > 0:
-            yield len(apart)
-            apart.append(replace(span, content="", position=None))
+            yield replace(span, content="", position=None)
 
 
-def _shown(part: str | int) -> str:
-    return part if isinstance(part, str) else _SLOT.format(part)
+def _is_end(part: str | Span) -> bool:
+    """Whether it says only that the text before it is kept."""
+    return isinstance(part, Span) and part.keep > 0 and _is_text(part) and not part.content
 
 
-def _hidden(part: str | int, words: Collection[str]) -> str:
-    """A text in the private plane, but for blanks and these words."""
-    if isinstance(part, int):
-        return _shown(part)
+def _shown(part: str | Span) -> str:
+    """The text of a part; a character for what is none, and nothing for an end."""
+    if isinstance(part, str):
+        return part
+    return "" if _is_end(part) else _SLOT
+
+
+def _hidden(part: str | Span, words: Collection[str], numbers: Iterator[int]) -> str:
+    """A text in the private plane, but for blanks and these words; a placeholder for a span."""
+    if isinstance(part, Span):
+        return _SLOT.format(next(numbers))
     longest = sorted(words, key=len, reverse=True)
     pieces = re.split(f"({'|'.join(map(re.escape, longest))})", part) if words else [part]
     pieces[::2] = [piece.translate(_HIDING) for piece in pieces[::2]]
     return "".join(pieces)
+
+
+def _taken_apart(
+    text: str, apart: Sequence[Span], whole: Iterable[str], own: Mapping[int, int]
+) -> tuple[list[Message], tuple[str, ...]]:
+    """What is said in the text of a chat, and what is around it. whole: texts that are the
+    prompt's, with the words in them. own: the characters that stand for others."""
+    longest = sorted(map(re.escape, set(whole)), key=len, reverse=True)
+    of_prompt = re.compile("|".join([_ANY_SLOT.pattern, *longest, _HIDDEN_CHARACTERS.pattern]))
+    new, literals, end = list[Message](), list[str](), 0
+    for match in of_prompt.finditer(text):
+        literals.append(text[end : match.start()])
+        span = (
+            Span(_unhidden(match[0]).translate(own)) if match[1] is None else apart[int(match[1])]
+        )
+        new.append((span.role, [span]))
+        end = match.end()
+    return new, (*literals, text[end:])
 
 
 def _unhidden(text: str) -> str:

@@ -19,6 +19,9 @@ class _Tokenizer(DuckDB.Tokenizer):
     """Also takes apart what follows EXPLAIN, PREPARE and the like."""
 
     COMMANDS: ClassVar[set[TokenType]] = set()
+    KEYWORDS: ClassVar[dict[str, TokenType]] = {
+        word: kind for word, kind in DuckDB.Tokenizer.KEYWORDS.items() if word != "?::"
+    }
 
 
 # Metadata of what is sorted by: whether NULLS LAST is written, which a setting may differ from.
@@ -26,8 +29,16 @@ _NULLS_LAST = "nulls last"
 
 
 class Reading(DuckDB):
-    """DuckDB's dialect, in which `DATE '2024-01-31'::VARCHAR` casts the date, not its text, and
-    NULLS LAST stays."""
+    """DuckDB's dialect, in which `DATE '2024-01-31'::VARCHAR` casts the date, not its text,
+    NULLS LAST stays, and so do subscripts."""
+
+    INDEX_OFFSET = 0  # sqlglot counts from 0, but only what it knows for a number: not `l[?]`
+
+    class Tokenizer(DuckDB.Tokenizer):
+        # `?::INT` casts a parameter; another dialect has an operator `?::`.
+        KEYWORDS: ClassVar[dict[str, TokenType]] = {
+            word: kind for word, kind in DuckDB.Tokenizer.KEYWORDS.items() if word != "?::"
+        }
 
     class Parser(DuckDB.Parser):  # type: ignore[misc, valid-type]
         # `JSON '[1, 2]'` is a cast, which keeps the text.
