@@ -87,3 +87,17 @@ def test_a_block_in_an_error_handler_is_interrupted_too(monkeypatch: pytest.Monk
     except ValueError:
         with pytest.raises(KeyboardInterrupt):
             handle()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_what_ends_a_process_ends_the_block_like_ctrl_c(number: signal.Signals) -> None:
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        with pytest.raises(KeyboardInterrupt), interruptible():
+            signal.raise_signal(number)
+        assert signal.getsignal(number) is signal.SIG_DFL
+        signal.signal(number, signal.SIG_IGN)  # nohup
+        with interruptible():
+            signal.raise_signal(number)
+    finally:
+        signal.signal(number, before)

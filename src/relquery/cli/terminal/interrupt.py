@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from time import monotonic
 from types import FrameType
 
+_ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 LOST = 1.0
 """Seconds after which what Ctrl-C raised is taken for lost, if nothing is handling it."""
 
@@ -22,6 +23,7 @@ def interruptible(patience: float = 0.0) -> Iterator[None]:
     DuckDB turns the interrupt into a RuntimeError, and an import that it stops half-way fails later
     for a reason of its own. Others drop it, such as libraries that import pandas if they can: then
     it is raised again.
+    So do the signals by which others end a process, so that calls under way are noted.
     patience: seconds in which a Ctrl-C after another does nothing, so that what the first one ends
     is cleaned up.
     """
@@ -44,6 +46,9 @@ def interruptible(patience: float = 0.0) -> Iterator[None]:
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGINT, press)
+    ending = [number for number in _ENDING if signal.getsignal(number) is signal.SIG_DFL]
+    for number in ending:
+        signal.signal(number, press)
     try:
         yield
     except Exception as error:
@@ -55,6 +60,8 @@ def interruptible(patience: float = 0.0) -> Iterator[None]:
             again.stop()
         finally:
             signal.signal(signal.SIGINT, before)
+            for number in ending:
+                signal.signal(number, signal.SIG_DFL)
 
 
 class _Again(threading.Thread):
