@@ -61,7 +61,8 @@ int64_t LocalSearch::break_groups(int64_t most) {
     auto filled = begin;
     for (int64_t row = 0; row < rows(); ++row) members[filled[nodes_[leaf_[row]].parent]++] = row;
     for (size_t node = 1; node < nodes_.size() && steps_ <= stop && !is_stopped(); ++node) {
-        const std::span<const int64_t> group(&members[begin[node]], begin[node + 1] - begin[node]);
+        const auto group =
+            std::span<const int64_t>(members).subspan(begin[node], begin[node + 1] - begin[node]);
         const auto own = static_cast<int64_t>(node);
         if (!is_group(own, group) || settled_[group[0]]) continue;
         int64_t apart = 0;

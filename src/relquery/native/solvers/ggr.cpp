@@ -84,7 +84,7 @@ public:
     std::vector<int32_t> slots;  // (rows, slots), by row
 
 private:
-    int32_t* slots_of(int64_t row) { return &slots[row * problem_.slots()]; }
+    int32_t* slots_of(int64_t row) { return slots.data() + row * problem_.slots(); }
 
     /// Puts a row at a place in the order, and the taken columns after its first `placed`.
     void place(int64_t at, int64_t row, int64_t placed, const std::vector<int64_t>& taken) {

@@ -88,7 +88,7 @@ public:
                 const int64_t live = put_agreed_last(left, gains);
                 const auto agreed = static_cast<int64_t>(left.size()) - live;
                 for (int64_t row : rows)
-                    std::copy(left.begin() + live, left.end(), &slots[row * count + placed]);
+                    std::copy(left.begin() + live, left.end(), slots.data() + row * count + placed);
                 placed += agreed;
                 begin += weight_of(rows[0], Slots(left).subspan(live));
                 left.resize(live);
@@ -232,7 +232,8 @@ private:
     /// Groups of equal items, most valuable first, each in any slot; passages change slots. Rows
     /// that share nothing with the remaining rows come last.
     Split split_by_value(Rows rows, int64_t placed) {
-        segment_.fill(rows, {&slots[rows[0] * problem_.slots()], static_cast<size_t>(placed)});
+        segment_.fill(rows,
+                      {slots.data() + rows[0] * problem_.slots(), static_cast<size_t>(placed)});
         const auto count = static_cast<int64_t>(rows.size());
         for (int64_t i = 0; i < count; ++i) {
             if (problem_.is_stopped())

@@ -77,7 +77,7 @@ std::span<const int32_t> Segment::members_of(int64_t group, const std::vector<ch
 void Segment::align(std::span<const int32_t> members, int64_t group) {
     const int64_t chosen = place_of(group), slot = columns_[chosen];
     for (int64_t i : members) {
-        int32_t* groups = &group_[i * slots_];
+        int32_t* groups = group_.data() + i * slots_;
         int64_t j = chosen;
         while (groups[j] != group) ++j;
         if (j == chosen) continue;

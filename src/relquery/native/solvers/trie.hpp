@@ -57,8 +57,8 @@ protected:
     size_t most_entries_;
     std::vector<int32_t> buckets_;
 
-    int32_t* label(int64_t node) { return &labels_[node * slots_]; }
-    const int32_t* label(int64_t node) const { return &labels_[node * slots_]; }
+    int32_t* label(int64_t node) { return labels_.data() + node * slots_; }
+    const int32_t* label(int64_t node) const { return labels_.data() + node * slots_; }
     bool is_stopped() const { return *stopped_; }
 
     /// Moves the items of a node's label before `middle` to a new node above it.
