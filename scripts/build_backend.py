@@ -49,22 +49,14 @@ def get_requires_for_build_editable(config_settings: Settings | None = None) -> 
     return [*backend.get_requires_for_build_editable(config_settings), *_compiler()]
 
 
-def build_wheel(
-    wheel_directory: str,
-    config_settings: Settings | None = None,
-    metadata_directory: str | None = None,
-) -> str:
+def build_wheel(folder: str, config_settings: Settings | None = None, *given: str | None) -> str:
     with _settings(config_settings) as settings:
-        return str(backend.build_wheel(wheel_directory, settings, metadata_directory))
+        return str(backend.build_wheel(folder, settings, *given))
 
 
-def build_editable(
-    wheel_directory: str,
-    config_settings: Settings | None = None,
-    metadata_directory: str | None = None,
-) -> str:
+def build_editable(folder: str, config_settings: Settings | None = None, *given: str | None) -> str:
     with _settings(config_settings) as settings:
-        return str(backend.build_editable(wheel_directory, settings, metadata_directory))
+        return str(backend.build_editable(folder, settings, *given))
 
 
 def _compiler() -> list[str]:
