@@ -76,6 +76,8 @@ class Container:
                 ignored = shutil.ignore_patterns("__pycache__")
                 shutil.copytree(path, self._folder / target, ignore=ignored, dirs_exist_ok=True)
             else:
+                if target.endswith("/"):  # a folder, which need not be there
+                    (self._folder / target).mkdir(parents=True, exist_ok=True)
                 shutil.copy(path, self._folder / target)
 
 
