@@ -7,19 +7,20 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 import sqlglot
-from sqlglot import exp
 
 from relquery import errors
 from relquery.errors import UnsupportedQueryError
 from relquery.spark.planning.dialect import to_spark
 from relquery.spark.planning.failures import _of_task
 from relquery.spark.planning.hoist import Hoisted
+from relquery.sql.binder.functions import FunctionCatalog
 from relquery.sql.names import DECIMAL
-from relquery.sql.read.aggregates import Aggregates
-from relquery.sql.read.tokens import parse
+from relquery.sql.parser.parse import parser
+from relquery.sql.parser.tree import Select
 from tests.cases import values
 
-AGGREGATES = Aggregates(frozenset({"count", "sum", "string_agg", "list", "any_value"}))
+AGGREGATES = ("avg", "count", "count_star", "list", "quantile_cont", "string_agg", "sum")
+FUNCTIONS = FunctionCatalog(frozenset(AGGREGATES))
 SETUP = """
     CREATE TABLE _rq_rows AS
     SELECT i % 3 AS _rq_a, 'x' || (i * 7 % 5) AS _rq_b, i * 1.5 AS _rq_c FROM range(20) r(i);
@@ -32,10 +33,15 @@ ORDERED = [
     "SELECT a, c FROM t QUALIFY rank() OVER (PARTITION BY a ORDER BY c) = 2 ORDER BY c LIMIT 2",
     "WITH w AS (SELECT a, c FROM t WHERE c > 3) SELECT DISTINCT ON (a) a, c FROM w ORDER BY a, c",
     "SELECT count(*) FROM (SELECT DISTINCT ON (b) b FROM t ORDER BY b, c LIMIT 3)",
+    "SELECT DISTINCT ON (1) a, c FROM t ORDER BY 1, 2 DESC LIMIT 2",
+    "SELECT a FROM (SELECT DISTINCT ON (a) a, c FROM t ORDER BY a, c) "
+    "QUALIFY rank() OVER (ORDER BY c) < 3 ORDER BY a DESC LIMIT 1",
 ]
 REFUSED = [
     ("SELECT DISTINCT ON (a) a FROM t QUALIFY rank() OVER (ORDER BY b) > 1", "in a subquery"),
     ("SELECT DISTINCT ON (a) * FROM t", "Name the columns"),
+    ("SELECT DISTINCT ON (a) a FROM t ORDER BY ALL", "Name the columns"),
+    ("SELECT list(a ORDER BY b) FROM t", "order inside of list"),
     ("SELECT * FROM range(3)", r"Make a view of Spark"),
     (f"SELECT {DECIMAL}('3')", "Cast it where it is asked for"),
 ]
@@ -52,12 +58,12 @@ def database() -> Iterator[duckdb.DuckDBPyConnection]:
 def test_what_rows_have_by_themselves_is_computed_beforehand(
     database: duckdb.DuckDBPyConnection, query: str, count: int
 ) -> None:
-    select = parse(query)
-    assert isinstance(select, exp.Select)
-    hoisted = Hoisted(AGGREGATES)
-    rest = hoisted.select(select).sql("duckdb")
+    select = parser().query(query)
+    assert isinstance(select, Select)
+    hoisted = Hoisted(FUNCTIONS)
+    rest = parser().sql(hoisted.select(select))
     assert len(hoisted.columns) == count
-    added = [f"{node.sql('duckdb')} AS {name}" for name, node in hoisted.columns.items()]
+    added = [f"{parser().sql(node)} AS {name}" for name, node in hoisted.columns.items()]
     rows = f"(SELECT {', '.join(['*', *added])} FROM _rq_rows) AS _rq_rows"
     found = database.execute(rest.replace("FROM _rq_rows", f"FROM {rows}", 1)).fetchall()
     assert found == database.execute(query).fetchall()
@@ -67,7 +73,7 @@ def test_what_rows_have_by_themselves_is_computed_beforehand(
 def test_rows_are_ordered_and_cut_after_they_are_chosen(
     database: duckdb.DuckDBPyConnection, query: str
 ) -> None:
-    (found,) = sqlglot.transpile(to_spark(query), read="spark", write="duckdb")
+    (found,) = sqlglot.transpile(to_spark(parser().query(query)), read="spark", write="duckdb")
     assert "DISTINCT ON" not in found
     assert database.execute(found).fetchall() == database.execute(query).fetchall()
 
@@ -75,7 +81,7 @@ def test_rows_are_ordered_and_cut_after_they_are_chosen(
 @pytest.mark.parametrize(("query", "message"), REFUSED)
 def test_what_cannot_be_written_for_spark_is_refused(query: str, message: str) -> None:
     with pytest.raises(UnsupportedQueryError, match=message):
-        to_spark(query)
+        to_spark(parser().query(query))
 
 
 @pytest.mark.parametrize(

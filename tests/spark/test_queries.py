@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import time
 from decimal import Decimal
 from pathlib import Path
@@ -17,6 +18,7 @@ from relquery.errors import (
     PartialResultWarning,
     QueryError,
     RequestError,
+    UnsupportedQueryError,
 )
 from relquery.spark import SparkConnection, connect
 from relquery.spark.planning.failures import translated
@@ -85,6 +87,20 @@ def test_names_are_those_of_duckdb(con: SparkConnection) -> None:
 def test_a_limit_asks_no_more_than_it_needs(con: SparkConnection, server: StandIn) -> None:
     con.sql("SELECT id FROM films WHERE LLM('up', id) <> '' ORDER BY id LIMIT 2").collect()
     assert len(server.asked) == 2
+
+
+@pytest.mark.long
+def test_parameters_have_one_value_for_both_databases(con: SparkConnection) -> None:
+    query = (
+        "SELECT id, $day AS day, LLM('up', title, $day AS day) AS u FROM films "
+        "WHERE genre = $genre AND stars < $most ORDER BY id LIMIT $n"
+    )
+    day = datetime.date(2020, 1, 31)
+    found = con.sql(query, {"day": day, "genre": "comedy", "most": 4.0, "n": 2})
+    assert found.columns == ["id", "day", "u"]
+    assert found.collect() == [(3, day, "2020-01-31|BRAZIL")]
+    with pytest.raises(UnsupportedQueryError, match="has bytes"):
+        con.sql("SELECT LLM('up', title) FROM films WHERE title <> $x", {"x": b"x"})
 
 
 def test_a_query_without_calls_is_run_by_spark(con: SparkConnection, server: StandIn) -> None:

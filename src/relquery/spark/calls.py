@@ -42,9 +42,9 @@ from relquery.spark.tasks.asks import (
 from relquery.spark.tasks.items import DRAWN, PLACE, Items, Placing, sample_of
 from relquery.spark.tasks.partitions import Partitions, sampled
 from relquery.sql import names as ours
-from relquery.sql.execute.asker import failed
+from relquery.sql.executor.asker import failed
 from relquery.sql.inputs.prompt import Form, pinned_in
-from relquery.sql.plan.planner import PlannedCall
+from relquery.sql.planner.plan import PlannedCall
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -8,7 +8,6 @@ import shutil
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, fields, replace
@@ -32,28 +31,28 @@ from relquery.errors import (
     unknown,
     warn,
 )
-from relquery.progress.watch import Progress, Watch, check_progress, watching
+from relquery.progress.watch import Progress, check_progress, watching
 from relquery.prompt import Sampling
 from relquery.report import Report
 from relquery.spark.calls import Settings
-from relquery.spark.planning.dialect import to_spark
 from relquery.spark.planning.failures import translated
 from relquery.spark.planning.shadow import Shadow
 from relquery.spark.record import ERRORS, Record
-from relquery.spark.selects import SparkSelects, check_query
+from relquery.spark.selects import run
 from relquery.spark.store import Store, remove_left
 from relquery.sql import names as ours
+from relquery.sql.binder.statement import Calling, Plain, read_statement
+from relquery.sql.executor.dry_run import dry_run
 from relquery.sql.host.database import Scratch
+from relquery.sql.parser.parameters import read_parameters
+from relquery.sql.parser.parse import parser
+from relquery.sql.parser.statements import split
+from relquery.sql.parser.tree import Show
+from relquery.sql.planner.statement import Plan, plan
 from relquery.sql.query import naming
-from relquery.sql.read.aggregates import Aggregates
-from relquery.sql.read.macros import Macros
 from relquery.sql.result import missing_values
-from relquery.sql.run import ready, rehearsed
+from relquery.sql.run import ready, samplings_of
 from relquery.sql.settings import keywords_of, read_sampling
-from relquery.sql.statements.parameters import read_parameters
-from relquery.sql.statements.statement import Calling, Plain, read_statement
-from relquery.sql.statements.texts import Text, split
-from relquery.sql.walk.statement import Walk
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -166,19 +165,19 @@ class SparkConnection:
         record = Record(self.clock, self.settings.config.order)
         self._report, self._errors = None, []
         with translated(), Shadow.open(self.settings.spark) as shadow, shadow.database.held():
-            shadow.mirror(query)
             (text, *others) = split(query, shadow.database)
             if others:
                 raise UnsupportedQueryError(
                     f"The text has {len(others) + 1} statements; over Spark, run one at a time."
                 )
+            shadow.mirror(text.query)
             parameters = read_parameters(params, [text], shadow.database)
             with _of_spark(self.settings.spark), naming(text, shadow.database):
                 read = read_statement(text, shadow.database.kept, parameters)
                 if isinstance(read, Calling):
                     frame = self._run(read, shadow, record, defaults)
                 elif isinstance(read, Plain):
-                    frame = self._plain(read.text, read.values, shadow)
+                    frame = self._plain(read, shadow)
                 else:
                     raise UnsupportedQueryError(
                         "Over Spark a view or macro cannot contain calls. Write them in the query."
@@ -201,51 +200,51 @@ class SparkConnection:
                 "EXPLAIN is not supported over Spark yet. Explain the query on one machine, over a "
                 "sample of the rows: relquery.connect(...).sql('EXPLAIN ...')."
             )
-        check_query(calling.tree)
-        with ready(calling, database, defaults) as tree, Scratch(database) as scratch:
-            aggregates = Aggregates.of(database, tree)
-            macros = Macros(database, aggregates)
-            notes, samplings = rehearsed(calling, tree, database, defaults, scratch, macros)
-            for note in notes:
-                warn(note, PromptWarning)
-            self._check(samplings)
-
-            def run(store: Store, watch: Watch | None) -> DataFrame:
-                settings = replace(self.settings, progress=watch)
-                selects = SparkSelects(settings, shadow, aggregates, record, store)
-                walk = Walk(calling.source, database, macros, defaults, selects, Counter())
-                done = walk.statement(tree.copy())
-                if done.checks:
-                    raise UnsupportedQueryError(
-                        "An outer SELECT reads an answer as a number or another type, which is not "
-                        "supported over Spark. Cast it in the SELECT that has the call."
-                    )
-                frame = self.settings.spark.sql(to_spark(done.sql))
-                return frame if done.names is None else frame.toDF(*done.names)
-
-            run(Store(None), None)  # what Spark does not like is said before anything is asked
-            store = Store.under(self.settings.folder)
-            self._open.append(store)
-            try:
-                with watching(self.progress, self.clock) as watch:
-                    frame = run(store, watch)
-                store.tidy()
-            except BaseException:
-                store.remove()
-                raise
+        kind = "DESCRIBE" if calling.tree.find(Show) else calling.shell.kind
+        if kind != "QUERY":
+            raise UnsupportedQueryError(
+                f"Over Spark a statement with LLM calls must be a query, not {kind}. Write the "
+                "DataFrame: con.sql('SELECT ...').write.saveAsTable('answers')."
+            )
+        with ready(calling, database, defaults) as bound, Scratch(database) as scratch:
+            written = replace(bound, query=shadow.with_values(bound.query))
+            found = plan(written, database, scratch)
+            dry_run(found, database, scratch)
+        for note in bound.notes:
+            warn(note, PromptWarning)
+        self._check(found)
+        # What Spark does not like is said before anything is asked.
+        run(found, self.settings, shadow, record, Store(None))
+        store = Store.under(self.settings.folder)
+        self._open.append(store)
+        try:
+            with watching(self.progress, self.clock) as watch:
+                frame = run(found, replace(self.settings, progress=watch), shadow, record, store)
+            store.tidy()
+        except BaseException:
+            store.remove()
+            raise
         return frame
 
-    def _plain(self, text: Text, values: Mapping[str, Any], shadow: Shadow) -> DataFrame:
+    def _plain(self, read: Plain, shadow: Shadow) -> DataFrame:
         """The rows of a query without calls."""
-        if text.kind != "SELECT" or values:
+        if read.text.kind != "SELECT" or read.values:
             raise UnsupportedQueryError(
                 "Only queries run here. Give other statements to Spark: spark.sql(...)."
             )
-        shadow.database.bind(text.given)
-        return self.settings.spark.sql(to_spark(text.given))
+        columns = shadow.database.describe(read.text.query)
+        return shadow.run(parser().query(read.text.query)).toDF(*(name for name, _ in columns))
 
-    def _check(self, samplings: list[Sampling]) -> None:
-        """Raises ConfigError for what the model cannot do."""
+    def _check(self, found: Plan) -> None:
+        """Raises ConfigError for what the model cannot do, UnsupportedQueryError for what is not
+        done over Spark.
+        """
+        if found.checks:
+            raise UnsupportedQueryError(
+                "An outer SELECT reads an answer as a number or another type, which is not "
+                "supported over Spark. Cast it in the SELECT that has the call."
+            )
+        samplings = samplings_of(found)
         if any(one.schema is not None or one.stop for one in samplings):
             with closing(load(self.settings.model, **dict(self.settings.options))) as backend:
                 for sampling in samplings:

@@ -12,9 +12,9 @@ from relquery.report import Report, StageReport
 from relquery.spark.state import ANSWERED, INVALID, LOST, State, state_of
 from relquery.spark.tasks.asks import COUNTS, FINISH, KEY, TEXT, TROUBLE
 from relquery.sql import names as ours
-from relquery.sql.answers.checks import Check
-from relquery.sql.plan.planner import PlannedCall
-from relquery.sql.read.source import to_sql
+from relquery.sql.parser.parse import parser
+from relquery.sql.planner.checks import Check
+from relquery.sql.planner.plan import PlannedCall
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -127,9 +127,10 @@ class Record:
             call = before.plan.calls[check.calls[-1]]
             state = state_of(call.index)
             texts = [text for text, _ in before.texts(call.fields)]
+            value, failing = parser().print([check.value, check.failed])
             sql = (
-                f"SELECT {ours.ROW} AS row, {_inputs(call, texts)}, {to_sql(check.value)} AS "
-                f"{_VALUE} FROM {ours.ROWS} WHERE {state} = {ANSWERED} AND ({to_sql(check.failed)})"
+                f"SELECT {ours.ROW} AS row, {_inputs(call, texts)}, {value} AS "
+                f"{_VALUE} FROM {ours.ROWS} WHERE {state} = {ANSWERED} AND ({failing})"
             )
             failed = before.over(sql).mapInArrow(_Troubles(name, check).over, ERRORS)
             others = self._invalid.get((name, call.index))

@@ -1,67 +1,53 @@
-"""Runs the SELECTs of a statement that have calls over Spark, the inner ones first."""
+"""Runs the plan of a statement over Spark, the inner SELECTs first."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from sqlglot import exp
-
-from relquery.errors import UnsupportedQueryError
 from relquery.spark.calls import Calls, Settings
-from relquery.spark.planning.dialect import to_spark
 from relquery.spark.planning.shadow import Shadow
 from relquery.spark.record import Record
 from relquery.spark.state import State
 from relquery.spark.store import Store
 from relquery.sql import names as ours
-from relquery.sql.plan.asking import Part, Step, steps_of
-from relquery.sql.plan.planner import Filter, PlannedCall, SelectPlan
-from relquery.sql.read.aggregates import Aggregates
-from relquery.sql.read.scopes import Context
-from relquery.sql.read.source import to_sql
-from relquery.sql.walk.choices import SAMPLE, SEED, Seen, rank, rows_to_limit
-from relquery.sql.walk.costs import cost_of_text
+from relquery.sql.executor.choices import SAMPLE, SEED, Seen, rank, rows_to_limit
+from relquery.sql.executor.costs import cost_of_text
+from relquery.sql.parser import build
+from relquery.sql.parser.tree import Constant, Expression, Limit, Order, Select
+from relquery.sql.planner.asking import Step, steps_of
+from relquery.sql.planner.plan import Filter, Part, PlannedCall, SelectPlan
+from relquery.sql.planner.statement import Plan
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _CHARACTERS = 200  # of the fields of an input, as long as they are not known
 
 
-@dataclass(slots=True)
-class SparkSelects:
-    """See walk.selecting.Selects.
+def run(plan: Plan, settings: Settings, shadow: Shadow, record: Record, store: Store) -> DataFrame:
+    """The rows of a statement.
 
-    store: one without a folder asks nothing and runs nothing, but has Spark check all of it.
+    store: with one without a folder nothing is asked and nothing runs, but Spark checks all of it.
     """
-
-    settings: Settings
-    shadow: Shadow
-    aggregates: Aggregates
-    record: Record
-    store: Store
-
-    def select(self, plan: SelectPlan, context: Context, kinds: Counter[str]) -> State:
-        """See Selects."""
-        base = self.settings.spark.sql(to_spark(context.sql(to_sql(plan.base))))
-        state = State.of(plan, context, self.shadow, self.aggregates, base, self.store)
-        if self.store.folder is None:
-            return _checked(state)
-        run = _Run(Calls(self.settings, self.record, self.store.folder), plan, kinds)
-        done = run.all(state)
-        self.store.keep(done.frame)
-        return done
-
-    def table(self, rows: State) -> str:
-        """See Selects."""
-        spark = self.settings.spark
-        frame = spark.sql(to_spark(self.final(rows)))
-        if self.store.folder is None:
-            return self.shadow.publish(spark.createDataFrame([], frame.schema))
-        # Spark joins no rows that tasks of Python make.
-        return self.shadow.publish(self.store.keep(self.store.written(frame)))
-
-    def final(self, rows: State) -> str:
-        """See Selects."""
-        return rows.view(rows.plan.final)
+    kinds: Counter[str] = Counter()
+    for select in plan.selects:
+        state = State.of(select, plan.bound.functions, shadow, store)
+        if store.folder is None:
+            state = _checked(state)
+        else:
+            state = _Run(Calls(settings, record, store.folder), select, kinds).all(state)
+            store.keep(state.frame)
+        frame = state.view(select.final)
+        if select.table:
+            if store.folder is None:
+                frame = shadow.spark.createDataFrame([], frame.schema)
+            # Spark joins no rows that tasks of Python make.
+            shadow.tables[select.table] = shadow.publish(store.keep(store.written(frame)))
+    if plan.outer is not None:
+        frame = shadow.run(plan.outer)
+    return frame.toDF(*(name for name, _ in plan.bound.columns))
 
 
 def _checked(state: State) -> State:
@@ -74,7 +60,7 @@ def _checked(state: State) -> State:
     for one in plan.filters:
         state = state.where(one.predicate)
     if plan.cut is not None:
-        state.shadow.spark.sql(to_spark(state.view(plan.cut.select)))
+        state.view(plan.cut.select)
     return state
 
 
@@ -160,10 +146,11 @@ class _Run:
         filters, total = self._in_order(state), state.frame.count()
         seen = Seen()
         size = min(total, rows_to_limit(enough, seen))
-        order = exp.select("*").from_(ours.ROWS).limit(size)
-        order.set("order", cut.select.args["order"])
+        first = build.select([build.star()], ours.ROWS)
+        build.set_modifier(first, Order, cut.select.order)
         while True:
-            some = self._over(order.limit(size), state).held()
+            build.set_modifier(first, Limit, Limit(limit=build.number(size)))
+            some = replace(state, frame=state.view(first)).held()
             passed = self._filtered(some, filters).held()
             seen = Seen(size, passed.frame.count())
             if size >= total or seen.passed >= enough:
@@ -173,25 +160,20 @@ class _Run:
     def _cut(self, state: State) -> State:
         """The rows that the SELECT returns, of those that pass the filters."""
         assert self.plan.cut is not None
-        spark = self.calls.settings.spark
-        kept = spark.sql(to_spark(state.view(self.plan.cut.select)))
+        kept = state.view(self.plan.cut.select)
         return replace(state, frame=state.frame.join(kept, ours.ROW, "left_semi")).held()
-
-    def _over(self, select: exp.Select, state: State) -> State:
-        spark = self.calls.settings.spark
-        return replace(state, frame=spark.sql(to_spark(state.view(select))))
 
 
 @dataclass(frozen=True, slots=True)
 class _Costs:
-    """What calls cost by their texts; see plan.asking.Costs."""
+    """What calls cost by their texts; see planner.asking.Costs."""
 
     calls: tuple[PlannedCall, ...]
 
     def of(self, call: int) -> float:
         return _cost(self.calls[call])
 
-    def share(self, condition: exp.Expr, call: int) -> float:
+    def share(self, condition: Expression, call: int) -> float:
         del condition, call
         return Seen().selectivity
 
@@ -200,28 +182,12 @@ def _cost(call: PlannedCall) -> float:
     return cost_of_text(call, _CHARACTERS * len(call.fields))
 
 
-def _rows_needed(cut: exp.Select) -> int | None:
+def _rows_needed(cut: Select) -> int | None:
     """How many rows must pass the filters for LIMIT and OFFSET; None if this is not written."""
-    count = 0
-    for name in ("limit", "offset"):
-        node = cut.args.get(name)
-        if node is None:
-            if name == "limit":
-                return None
-            continue
-        number = node.expression
-        if node.args.get("limit_options") or not isinstance(number, exp.Literal):
-            return None
-        if number.is_string or not number.this.isdigit():
-            return None
-        count += int(number.this)
-    return count
-
-
-def check_query(tree: exp.Expr) -> None:
-    """Raises UnsupportedQueryError for a statement with calls that is no query."""
-    if not isinstance(tree, exp.Query):
-        raise UnsupportedQueryError(
-            f"Over Spark a statement with LLM calls must be a query, not {tree.key.upper()}. Write "
-            "the DataFrame: con.sql('SELECT ...').write.saveAsTable('answers')."
-        )
+    limit = cut.limit
+    if limit is None or limit.limit is None or limit.is_share:
+        return None
+    numbers = [one for one in (limit.limit, limit.offset) if one is not None]
+    if not all(isinstance(one, Constant) and one.text.isdigit() for one in numbers):
+        return None
+    return sum(int(one.text) for one in numbers if isinstance(one, Constant))

@@ -7,22 +7,21 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from sqlglot import exp
 
-from relquery.spark.planning.dialect import to_spark
 from relquery.spark.planning.hoist import Hoisted, check_alone
 from relquery.spark.planning.shadow import Shadow
 from relquery.spark.store import Store
 from relquery.spark.tasks.asks import KEY
 from relquery.spark.tasks.local import Local
 from relquery.sql import names as ours
-from relquery.sql.answers.checks import Check
+from relquery.sql.binder.functions import FunctionCatalog
 from relquery.sql.inputs.prompt import Form, as_text, bag_as_text
-from relquery.sql.plan.fields import Field
-from relquery.sql.plan.planner import PlannedCall, SelectPlan
-from relquery.sql.read.aggregates import Aggregates
-from relquery.sql.read.scopes import Context
-from relquery.sql.read.source import to_sql
+from relquery.sql.parser import build
+from relquery.sql.parser.parse import parser
+from relquery.sql.parser.tree import Expression, Select
+from relquery.sql.planner.checks import Check
+from relquery.sql.planner.fields import Field
+from relquery.sql.planner.plan import PlannedCall, SelectPlan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -44,26 +43,20 @@ class State:
     """
 
     plan: SelectPlan
-    context: Context
+    functions: FunctionCatalog
     shadow: Shadow
-    aggregates: Aggregates
     frame: DataFrame
     store: Store
 
     @classmethod
     def of(
-        cls,
-        plan: SelectPlan,
-        context: Context,
-        shadow: Shadow,
-        aggregates: Aggregates,
-        base: DataFrame,
-        store: Store,
+        cls, plan: SelectPlan, functions: FunctionCatalog, shadow: Shadow, store: Store
     ) -> State:
-        """Nothing asked. base: the rows of the plan's base."""
+        """The base rows of a plan, nothing asked."""
         from pyspark.sql import functions as F
         from pyspark.sql.pandas.types import from_arrow_type
 
+        base = shadow.run(plan.context.around(plan.base))
         columns = {
             # As in DuckDB's tables, NULL without a type is an INTEGER.
             one.name: F.col(f"`{one.name}`").cast("int")
@@ -76,7 +69,7 @@ class State:
             columns[ours.answer(call.index)] = F.lit(None).cast(kind)
             columns[state_of(call.index)] = F.lit(None).cast("int")
         frame = base.withColumns(columns)
-        return cls(plan, context, shadow, aggregates, frame, store).written()
+        return cls(plan, functions, shadow, frame, store).written()
 
     @property
     def schema(self) -> pa.Schema:
@@ -95,13 +88,9 @@ class State:
         """What DuckDB gives for a query over ours.ROWS that treats each row by itself."""
         return computed(self.frame, sql, self.shadow)
 
-    def where(self, predicate: exp.Expr) -> State:
+    def where(self, predicate: Expression) -> State:
         """The rows for which a predicate over answers is true."""
-        if predicate.find(exp.Query) is None:
-            sql = f"SELECT * FROM {ours.ROWS} WHERE {to_sql(predicate)}"
-            return replace(self, frame=self.over(sql))
-        select = exp.select("*").from_(ours.ROWS).where(predicate)
-        frame = self.shadow.spark.sql(to_spark(self.view(select)))
+        frame = self.view(build.select([build.star()], ours.ROWS, predicate.copy()))
         return replace(self, frame=frame.select(*self.frame.columns))
 
     def texts(self, fields: Iterable[Field]) -> list[tuple[str, Form]]:
@@ -117,7 +106,7 @@ class State:
             for one, kind in zip(fields, types, strict=True)
         ]
 
-    def asked(self, call: PlannedCall, where: exp.Expr | None, texts: list[str]) -> str:
+    def asked(self, call: PlannedCall, where: Expression | None, texts: list[str]) -> str:
         """The rows with KEY where a call is to be asked, as SQL over ours.ROWS.
 
         Its state is noted where an answer that its fields read is missing. texts: of the fields.
@@ -126,10 +115,10 @@ class State:
         wanted = f"{state} IS NULL"
         if where is not None:
             check_alone(where)
-            wanted += f" AND coalesce(({to_sql(where)}), false)"
+            wanted += f" AND coalesce(({parser().sql(where)}), false)"
         lost = " OR ".join(
             f"{state_of(need.call)} IN ({LOST}, {UNDETERMINED}) "
-            f"AND coalesce(({to_sql(need.reads)}), false)"
+            f"AND coalesce(({parser().sql(need.reads)}), false)"
             for need in call.needs
         )
         marked = f"SELECT *, {wanted} AS {_WANTED}, {lost or 'false'} AS {_LOST} FROM {ours.ROWS}"
@@ -144,28 +133,26 @@ class State:
         frame = self.frame
         for check in checks:
             check_alone(check.failed)
-            state = state_of(check.calls[-1])
+            state, wrong = state_of(check.calls[-1]), parser().sql(check.failed)
             sql = (
-                f"SELECT * REPLACE (CASE WHEN {state} = {ANSWERED} AND coalesce("
-                f"({to_sql(check.failed)}), false) THEN {INVALID} ELSE {state} END AS {state}) "
-                f"FROM {ours.ROWS}"
+                f"SELECT * REPLACE (CASE WHEN {state} = {ANSWERED} AND coalesce(({wrong}), false) "
+                f"THEN {INVALID} ELSE {state} END AS {state}) FROM {ours.ROWS}"
             )
             frame = computed(frame, sql, self.shadow)
         return replace(self, frame=frame)
 
-    def view(self, select: exp.Select) -> str:
-        """A SELECT over the rows, as SQL of DuckDB over views of Spark.
-
-        Raises UnsupportedQueryError.
-        """
-        hoisted = Hoisted(self.aggregates)
+    def view(self, select: Select) -> DataFrame:
+        """What Spark gives for a SELECT over the rows. Raises UnsupportedQueryError."""
+        hoisted = Hoisted(self.functions)
         found = hoisted.select(select)
         frame = self.frame
         if hoisted.columns:
-            more = ", ".join(f"{to_sql(node)} AS {name}" for name, node in hoisted.columns.items())
+            pairs = zip(parser().print(hoisted.columns.values()), hoisted.columns, strict=True)
+            more = ", ".join(f"{text} AS {name}" for text, name in pairs)
             frame = self.over(f"SELECT *, {more} FROM {ours.ROWS}")
-        name = self.shadow.publish(frame)
-        return self.context.sql(to_sql(found), f"{ours.ROWS} AS (SELECT * FROM {name})")
+        rows = build.select([build.star()], self.shadow.publish(frame))
+        found.entries = [build.entry(ours.ROWS, rows)]
+        return self.shadow.run(self.plan.context.around(found))
 
 
 _WANTED, _LOST = f"{ours.PREFIX}wanted", f"{ours.PREFIX}lost"

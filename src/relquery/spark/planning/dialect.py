@@ -2,125 +2,195 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
+from typing import Any, ClassVar
 
-from sqlglot import exp
-from sqlglot.errors import ErrorLevel, SqlglotError
+from sqlglot import ErrorLevel, TokenType, exp, parse_one
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import SqlglotError
 
 from relquery.errors import UnsupportedQueryError
 from relquery.sql import names as ours
-from relquery.sql.read.source import to_sql
-from relquery.sql.read.tokens import parse
+from relquery.sql.binder.normalize import item_at, name_of, unnamed
+from relquery.sql.parser import build
+from relquery.sql.parser.parse import parser
+from relquery.sql.parser.tree import (
+    Column,
+    Distinct,
+    Expression,
+    Function,
+    Node,
+    Order,
+    Query,
+    Select,
+    Star,
+    TableFunction,
+    Window,
+)
+from relquery.sql.planner.readings import is_macro
 
-_CUTS = ("order", "limit", "offset")
-_ITEM = f"{ours.PREFIX}out_"
-_KEY = f"{ours.PREFIX}by_"
-_MACROS = {ours.TRIMMED, ours.DECIMAL, ours.FINITE}
+_KEPT = f"{ours.PREFIX}kept"
+_LISTS = ("list", "array_agg")
 
 
-def to_spark(sql: str) -> str:
+def to_spark(query: Query) -> str:
     """A query as Spark reads it. Raises UnsupportedQueryError for what Spark does not have."""
-    tree = parse(sql)
-    for node in tree.find_all(exp.Anonymous):
-        if str(node.this).lower() in _MACROS:
+    whole = Node(node=query.copy())
+    for node in reversed(list(whole.walk())):
+        if isinstance(node, Function):
+            _check(node)
+        elif isinstance(node, TableFunction) and node.function.name != "unnest":
             raise UnsupportedQueryError(
-                "An answer is read as a number or another type outside the rows that it belongs "
-                "to, which Spark does not do by DuckDB's rules. Cast it where it is asked for, "
-                "in a subquery: SELECT ... FROM (SELECT CAST(LLM('...', x) AS INTEGER) AS n FROM t)"
-                "."
-            )
-    for table in tree.find_all(exp.Table):
-        if isinstance(table.this, exp.Func):
-            raise UnsupportedQueryError(
-                f"The table {to_sql(table)[:80]} is a function of DuckDB, which Spark does not "
-                "have. Make a view of Spark, and name that: "
+                f"The table {parser().sql(node.function)[:80]} is a function of DuckDB, which "
+                "Spark does not have. Make a view of Spark, and name that: "
                 "spark.range(3).createOrReplaceTempView('numbers')."
             )
-    for select in list(tree.find_all(exp.Select)):
-        _cut_last(select)
+        elif isinstance(node, Select):
+            _cut_last(node)
     try:
+        tree = parse_one(parser().sql(whole.args["node"]), dialect=_Printed)
+        _rephrase(tree)
         return tree.sql("spark", unsupported_level=ErrorLevel.RAISE)
     except SqlglotError as error:
+        raise _unwritable(str(error)) from error
+
+
+def _check(node: Function) -> None:
+    """Raises UnsupportedQueryError for a function that Spark would compute in another way."""
+    if is_macro(node):
         raise UnsupportedQueryError(
-            f"A part of the query cannot be written for Spark ({error}). Compute that part "
-            "beforehand, in a view of Spark."
-        ) from error
+            "An answer is read as a number or another type outside the rows that it belongs to, "
+            "which Spark does not do by DuckDB's rules. Cast it where it is asked for, in a "
+            "subquery: SELECT ... FROM (SELECT CAST(LLM('...', x) AS INTEGER) AS n FROM t)."
+        )
+    if node.name in _LISTS and node.orders and not isinstance(node, Window):
+        raise _unwritable(f"the order inside of {node.name}")
 
 
-def _cut_last(select: exp.Select) -> None:
+def _unwritable(what: str) -> UnsupportedQueryError:
+    return UnsupportedQueryError(
+        f"A part of the query cannot be written for Spark ({what}). Compute that part beforehand, "
+        "in a view of Spark."
+    )
+
+
+def _cut_last(select: Select) -> None:
     """Let rows be ordered and limited after QUALIFY and DISTINCT ON, not before, as in Spark.
 
     SELECT DISTINCT ON (a) a, b FROM t ORDER BY a, c LIMIT 3
     => SELECT a, b FROM (SELECT a, b, c, ... FROM t QUALIFY row_number() OVER
        (PARTITION BY a ORDER BY a, c) = 1) ORDER BY a, c LIMIT 3
     """
-    distinct = select.args.get("distinct")
-    keys = None if distinct is None else distinct.args.get("on")
-    if keys is None and not select.args.get("qualify"):
+    chosen = [] if select.distinct is None else select.distinct.on
+    if not chosen and (select.qualify is None or not select.modifiers):
         return
-    if keys is not None and select.args.get("qualify"):
+    if chosen and select.qualify is not None:
         raise UnsupportedQueryError(
             "DISTINCT ON and QUALIFY in one SELECT are not supported over Spark. Put the SELECT "
             "with QUALIFY in a subquery."
         )
-    cuts = {name: select.args[name].copy() for name in _CUTS if select.args.get(name)}
-    if keys is None and not cuts:
-        return
-    inner = select.copy()
-    inner.set("with_", None)
-    for name in (*_CUTS, "distinct"):
-        inner.set(name, None)
-    items = []
-    for at, item in enumerate(list(inner.expressions)):
-        if item.is_star:
-            raise UnsupportedQueryError(
-                "SELECT * with DISTINCT ON or QUALIFY is not supported here. Name the columns."
-            )
-        bare = item.this if isinstance(item, exp.Alias) else item
-        items.append((bare, item.alias_or_name, f"{_ITEM}{at}"))
-    columns = [exp.alias_(bare.copy(), name) for bare, _, name in items]
-    named = {shown.lower(): bare for bare, shown, _ in items}
-    order = cuts.get("order")
-    for key in [] if order is None else order.expressions:
-        key.set("this", _without_name(key.this, named))
-    if keys is not None:
-        by = [_without_name(key, named) for key in _expressions(keys)]
-        over = exp.Window(
-            this=exp.RowNumber(),
-            partition_by=by,
-            order=exp.Order(expressions=by) if order is None else order.copy(),
+    order = [] if select.order is None else select.order.copy().keys
+    if any(isinstance(one, Star) for one in (*select.items, *(key.value for key in order))):
+        raise UnsupportedQueryError(
+            "SELECT * with DISTINCT ON or QUALIFY is not supported here. Name the columns."
         )
-        first: exp.Expr = exp.EQ(this=over, expression=exp.Literal.number(1))
-        inner.set("qualify", exp.Qualify(this=first))
-    for at, key in enumerate([] if order is None else order.expressions):
-        columns.append(exp.alias_(key.this.copy(), f"{_KEY}{at}"))
-        key.set("this", exp.column(f"{_KEY}{at}"))
-    inner.set("expressions", columns)
-    outer = exp.select(
-        *(exp.alias_(exp.column(name), shown, quoted=True) for _, shown, name in items)
+    for key in order:
+        key.value = _meant(key.value, select)
+    inner = select.copy()
+    inner.set("modifiers", None)
+    if chosen:
+        first = parser().expression("row_number() OVER ()")
+        by = [_meant(key, select) for key in chosen]
+        first.set("orders", [key.copy() for key in order or map(build.ordered, by)])
+        first.set("partitions", by)
+        inner.qualify = build.compared(build.EQUAL, first, build.number(1))
+    values = [*inner.items, *(key.value for key in order)]
+    inner.items = [one.named(f"{_KEPT}_{at}") for at, one in enumerate(values)]
+    columns = [build.column(f"{_KEPT}_{at}") for at in range(len(values))]
+    count = len(select.items)
+    for key, column in zip(order, columns[count:], strict=True):
+        key.value = column
+    pairs = zip(columns[:count], select.items, strict=True)
+    outer = build.select(
+        [column.named(name_of(item)) for column, item in pairs], build.derived(inner, _KEPT)
     )
-    outer = outer.from_(inner.subquery(f"{ours.PREFIX}kept"))
-    for name, node in cuts.items():
-        outer.set(name, node)
-    if select.args.get("with_"):
-        outer.set("with_", select.args["with_"].copy())
-    select.replace(outer) if select.parent is not None else _become(select, outer)
+    outer.set("modifiers", list(select.modifiers))
+    build.set_modifier(outer, Order, Order(orders=order) if order else None)
+    build.set_modifier(outer, Distinct, None if chosen else select.distinct)
+    select.replace(outer)
 
 
-def _without_name(key: exp.Expr, named: Mapping[str, exp.Expr]) -> exp.Expr:
-    """A key of ORDER BY or DISTINCT ON; that of an item, if it is the item's name."""
-    is_name = isinstance(key, exp.Column) and not key.table
-    return (named.get(key.name.lower(), key) if is_name else key).copy()
+def _meant(key: Expression, select: Select) -> Expression:
+    """A key of ORDER BY or DISTINCT ON; that of an item, if it is the item's name or place."""
+    if isinstance(key, Column) and len(key.names) == 1:
+        for item in select.items:
+            if name_of(item).lower() == key.name.lower():
+                return unnamed(item)
+    return item_at(key.copy(), select)
 
 
-def _expressions(node: exp.Expr) -> list[exp.Expr]:
-    return (
-        [each.copy() for each in node.expressions] if isinstance(node, exp.Tuple) else [node.copy()]
-    )
+def _interval(unit: str, arguments: list[exp.Expr]) -> exp.Expr:
+    """`INTERVAL 3 DAY`, printed as `to_days(CAST(trunc(CAST(3 AS DOUBLE)) AS INTEGER))`."""
+    number = arguments[0]
+    while isinstance(number, exp.Cast | exp.Trunc):
+        number = number.this
+    text = number.sql().strip("'")
+    if not text.removeprefix("-").isdigit():
+        return exp.Anonymous(this=f"to_{unit}s", expressions=arguments)
+    return exp.Interval(this=exp.Literal.string(text), unit=exp.var(unit))
 
 
-def _become(node: exp.Expr, other: exp.Expr) -> None:
-    for name in list(node.args):
-        node.set(name, None)
-    for name, value in other.args.items():
-        node.set(name, value)
+def _row(arguments: list[exp.Expr]) -> exp.Expr:
+    several = len(arguments) > 1
+    return exp.Tuple(expressions=arguments) if several else exp.func("struct", *arguments)
+
+
+def _rephrase(tree: exp.Expr) -> None:
+    """Write what DuckDB prints in words of its own as the standard does."""
+    for node in list(tree.walk()):
+        if isinstance(node, exp.Count) and node.this is None:
+            node.set("this", exp.Star())
+        elif isinstance(node, exp.EQ) and isinstance(node.expression, exp.Any):
+            node.replace(exp.In(this=node.this, query=node.expression.this))
+        elif isinstance(node, exp.Bracket) and not isinstance(at := node.expressions[0], exp.Slice):
+            if not at.is_string:  # in brackets Spark counts from 0, and fails beyond the end
+                node.replace(exp.Anonymous(this="try_element_at", expressions=[node.this, at]))
+        elif isinstance(node, exp.PercentileCont | exp.PercentileDisc):
+            if isinstance(given := node.this, exp.Order):
+                # By its name, as sqlglot has Spark approximate what it knows.
+                share = exp.Anonymous(this=node.sql_name(), expressions=[given.this])
+                order = exp.Order(expressions=given.expressions)
+                node.replace(exp.WithinGroup(this=share, expression=order))
+        elif isinstance(node, exp.Ordered) and node.this.sql() == "COLUMNS(*)":
+            node.set("this", exp.var("ALL"))
+
+
+_UNITS = ("YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
+
+
+class _Printed(DuckDB):
+    """DuckDB's SQL as DuckDB prints it."""
+
+    INDEX_OFFSET = 0
+
+    class Parser(DuckDB.Parser):  # type: ignore[misc, valid-type]
+        FUNCTIONS: ClassVar[dict[str, Any]] = {
+            **DuckDB.Parser.FUNCTIONS,
+            **{f"TO_{unit}S": partial(_interval, unit) for unit in _UNITS},
+            "COUNT_STAR": exp.Count.from_arg_list,
+            "POSITION": DuckDB.Parser.FUNCTIONS["STRPOS"],
+            "ROW": _row,
+        }
+        FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+            name: one for name, one in DuckDB.Parser.FUNCTION_PARSERS.items() if name != "POSITION"
+        }
+
+        def _parse_lambda(self, *given: Any, **named: Any) -> Any:
+            """Also one in parentheses: `(lambda x: ...)`."""
+            before = self._index
+            if self._match(TokenType.L_PAREN) and self._match_text_seq("LAMBDA", advance=False):
+                found = super()._parse_lambda(*given, **named)
+                self._match_r_paren()
+                return found
+            self._retreat(before)
+            return super()._parse_lambda(*given, **named)

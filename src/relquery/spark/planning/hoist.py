@@ -10,85 +10,75 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sqlglot import exp
-
 from relquery.errors import UnsupportedQueryError
 from relquery.sql import names as ours
-from relquery.sql.form.normalize import group_keys
-from relquery.sql.read.aggregates import Aggregates
-from relquery.sql.read.source import to_sql
+from relquery.sql.binder.functions import FunctionCatalog, is_lambda, is_variable
+from relquery.sql.binder.normalize import keys_of, unnamed
+from relquery.sql.parser import build
+from relquery.sql.parser.parse import parser
+from relquery.sql.parser.tree import Column, Expression, Node, Query, Select, Window
 
 _NAME = f"{ours.PREFIX}hoisted_"
-_PLACES = (exp.Alias, exp.Ordered, exp.Tuple, exp.Paren)
 
 
 @dataclass(slots=True)
 class Hoisted:
     """columns: what DuckDB computes for each row, by name; filled by `select`."""
 
-    aggregates: Aggregates
-    columns: dict[str, exp.Expr] = field(default_factory=dict)
-    _known: dict[str, str] = field(default_factory=dict)
+    functions: FunctionCatalog
+    columns: dict[str, Expression] = field(default_factory=dict)
+    _names: dict[str, str] = field(default_factory=dict)
 
-    def select(self, select: exp.Select) -> exp.Select:
+    def select(self, select: Select) -> Select:
         """A copy of a SELECT over ours.ROWS that reads those columns."""
         found = select.copy()
-        keys = [key for key in group_keys(found) if _is_computed(key)]
-        names = {to_sql(key.unnest()): self._column(key.unnest()) for key in keys}
-        if names:
-            for node in list(found.walk()):
-                if to_sql(node) in names and node.parent is not None:
-                    node.replace(names[to_sql(node)].copy())
-        is_grouped = self.aggregates.in_select(found)
-        for child in list(found.iter_expressions()):
+        keys = [key for key in keys_of(found, self.functions) if _is_computed(key)]
+        names = {key.key: self._column(key).name for key in keys}
+        for node in list(found.walk()) if names else []:
+            if isinstance(node, Expression) and node.key in names:
+                node.replace(build.column(names[node.key]).named(node.alias))
+        is_grouped = self.functions.in_select(found)
+        for child in list(found.children()):
             self._lower(child, is_row=not is_grouped)
         return found
 
-    def _lower(self, node: exp.Expr, is_row: bool) -> None:
+    def _lower(self, node: Node, is_row: bool) -> None:
         """Take out of a tree what rows have by themselves. is_row: whether it is read by row."""
-        if not _is_computed(node):
+        if isinstance(node, Query) or not _is_computed(node):
             return
-        folded = node
-        while isinstance(folded, exp.Filter | exp.WithinGroup):
-            folded = folded.this
-        is_row = is_row or self.aggregates.is_aggregate(folded) or isinstance(node, exp.Group)
-        is_value = isinstance(node, exp.Condition | exp.Cast | exp.TryCast | exp.Try)
-        is_place = isinstance(node, _PLACES) or self._folds(node)
-        if is_row and is_value and not is_place and self._is_row(node):
-            node.replace(self._column(node))
+        if is_row and isinstance(node, Expression) and self._is_row(node):
+            node.replace(self._column(node).named(node.alias))
             return
-        for child in list(node.iter_expressions()):
+        is_row = is_row or self.functions.is_aggregate(node)
+        for child in list(node.children()):
             self._lower(child, is_row)
 
-    def _is_row(self, node: exp.Expr) -> bool:
+    def _is_row(self, node: Expression) -> bool:
         """Whether each row has a value of its own, which its columns decide."""
-        columns = (column.name.lower() for column in node.find_all(exp.Column))
-        if not all(name.startswith(ours.PREFIX) for name in columns):
-            return False  # ORDER BY may name a column of the result
-        return not any(isinstance(part, exp.Query) or self._folds(part) for part in node.walk())
+        alone = node.copy()  # outside of the lambdas around it
+        return not is_lambda(node) and all(
+            is_variable(part) or part.name.startswith(ours.PREFIX)  # ORDER BY may name an item
+            if isinstance(part, Column)
+            else not (isinstance(part, Query | Window) or self.functions.is_aggregate(part))
+            for part in alone.walk()
+        )
 
-    def _folds(self, node: exp.Expr) -> bool:
-        named = isinstance(node, exp.Anonymous) and str(node.this).lower() in self.aggregates.names
-        return isinstance(node, exp.AggFunc | exp.Window | exp.Filter | exp.WithinGroup) or named
-
-    def _column(self, node: exp.Expr) -> exp.Column:
-        text = to_sql(node)
-        if text not in self._known:
-            name = self._known[text] = f"{_NAME}{len(self._known)}"
-            self.columns[name] = node.copy()
-        return exp.column(self._known[text])
+    def _column(self, node: Expression) -> Column:
+        name = self._names.setdefault(node.key, f"{_NAME}{len(self._names)}")
+        self.columns.setdefault(name, unnamed(node))
+        return build.column(name)
 
 
-def _is_computed(node: exp.Expr) -> bool:
+def _is_computed(node: Node) -> bool:
     """Whether a node computes something from columns."""
-    return not isinstance(node.unnest(), exp.Column) and node.find(exp.Column) is not None
+    return not isinstance(node, Column) and node.find(Column) is not None
 
 
-def check_alone(node: exp.Expr) -> None:
+def check_alone(node: Node) -> None:
     """Raises UnsupportedQueryError if an expression over answers contains a subquery."""
-    query = node.find(exp.Query)
+    query = node.find(Query)
     if query is not None:
         raise UnsupportedQueryError(
-            f"An answer is read beside a subquery ({to_sql(query)[:80]}), which Spark cannot "
+            f"An answer is read beside a subquery ({parser().sql(query)[:80]}), which Spark cannot "
             "compute for each row. Join the subquery in FROM instead."
         )

@@ -14,31 +14,41 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pyarrow as pa
-from sqlglot import exp
 
-from relquery.errors import ConfigError, QueryError, SqlSyntaxError, UnsupportedQueryError
+from relquery.errors import ConfigError, QueryError, UnsupportedQueryError
+from relquery.spark.planning.dialect import to_spark
 from relquery.spark.tasks.types import plain
 from relquery.sql import names as ours
-from relquery.sql.answers import readings
+from relquery.sql.binder.arguments import VALUE
+from relquery.sql.binder.bind import read
+from relquery.sql.binder.definitions import Numbering
+from relquery.sql.binder.scopes import entry_of
 from relquery.sql.host.database import Database
-from relquery.sql.read import check as stub
-from relquery.sql.read.source import read_source
-from relquery.sql.read.tokens import UnbalancedError
+from relquery.sql.parser import build
+from relquery.sql.parser.parse import parser
+from relquery.sql.parser.statements import read_shell
+from relquery.sql.parser.tree import Expression, Parameter, Query, Table
+from relquery.sql.planner import readings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 _EMPTY = f"{ours.PREFIX}empty"
+_SCRATCH = re.compile(rf"\b{ours.PREFIX}table_\d+\b")
 
 
 @dataclass(frozen=True, slots=True)
 class Shadow:
-    """spark: whose tables. database: which has them without rows. zone: the session's time zone."""
+    """spark: whose tables. database: which has them without rows. zone: the session's time zone.
+
+    tables: Spark's views with the rows of the plan's scratch tables, by the names of these.
+    """
 
     spark: SparkSession
     database: Database
     zone: str
+    tables: dict[str, str] = field(default_factory=dict)
     _views: list[str] = field(default_factory=list)
 
     @classmethod
@@ -55,7 +65,6 @@ class Shadow:
                     f"spark.sql.session.timeZone is {zone!r}, which DuckDB does not know. Set it "
                     "to a name such as UTC, Europe/Berlin or Etc/GMT-2."
                 ) from None
-            stub.install(database)
             readings.install(database)
             shadow = cls(spark, database, zone)
             try:
@@ -70,27 +79,21 @@ class Shadow:
         Raises UnsupportedQueryError for a column of a type that DuckDB does not have.
         """
         try:
-            tree = read_source(sql).parse()
-        except (SqlSyntaxError, UnbalancedError):  # what is wrong is said when it is read
+            tree = read(read_shell(sql), {}, Numbering())
+        except QueryError:  # what is wrong is said when it is read
             return
-        entries = {entry.alias.lower() for entry in tree.find_all(exp.CTE)}
-        for table in tree.find_all(exp.Table):
-            path = [part.name for part in table.parts if isinstance(part, exp.Identifier)]
-            if not path or (len(path) == 1 and path[0].lower() in entries):
-                continue
+        tables = (one for one in tree.find_all(Table) if entry_of(one) is None)
+        for path in dict.fromkeys(one.path for one in tables):
             name = ".".join(f"`{part.replace('`', '``')}`" for part in path)
-            if self.spark.catalog.tableExists(name):
-                self._make(path, self.spark.table(name).schema)
-
-    def _make(self, path: list[str], schema: StructType) -> None:
-        if len(path) == 3:
-            self.database.execute(f"ATTACH IF NOT EXISTS ':memory:' AS {_quoted(path[0])}")
-        if len(path) > 1:
-            self.database.execute(f"CREATE SCHEMA IF NOT EXISTS {_path(path[:-1])}")
-        empty = self.arrow(schema, ".".join(path)).empty_table()
-        self.database.register(_EMPTY, empty)
-        self.database.execute(f"CREATE OR REPLACE TABLE {_path(path)} AS FROM {_EMPTY}")
-        self.database.unregister(_EMPTY)
+            if not self.spark.catalog.tableExists(name):
+                continue
+            if len(path) == 3:
+                self.database.execute(f"ATTACH IF NOT EXISTS ':memory:' AS {_path(path[:1])}")
+            if len(path) > 1:
+                self.database.execute(f"CREATE SCHEMA IF NOT EXISTS {_path(path[:-1])}")
+            schema = self.arrow(self.spark.table(name).schema, ".".join(path))
+            with self._empty(_EMPTY, schema):
+                self.database.execute(f"CREATE OR REPLACE TABLE {_path(path)} AS FROM {_EMPTY}")
 
     def arrow(self, schema: StructType, of: str = "the query") -> pa.Schema:
         """A schema of Spark as Arrow has it. of: whose, for the error.
@@ -127,31 +130,56 @@ class Shadow:
 
         rows: the schema of ours.ROWS. Raises QueryError.
         """
-        self.database.register(ours.ROWS, rows.empty_table())
-        try:
+        with self._empty(ours.ROWS, rows):
             found = self.database.fetch(sql).schema
-        finally:
-            self.database.unregister(ours.ROWS)
         return pa.schema([(field.name, plain(field.type)) for field in found])
 
     def types_of(self, items: str, rows: pa.Schema) -> list[str]:
         """The types of some items over ours.ROWS, as DuckDB names them. Raises QueryError."""
-        self.database.register(ours.ROWS, rows.empty_table())
-        try:
+        with self._empty(ours.ROWS, rows):
             found = self.database.describe(f"SELECT {items} FROM {ours.ROWS}")
-        finally:
-            self.database.unregister(ours.ROWS)
         return [kind for _, kind in found]
 
-    def publish(self, frame: DataFrame) -> str:
-        """Make a frame a view of Spark, and a table without rows here, for this statement.
+    @contextmanager
+    def _empty(self, name: str, schema: pa.Schema) -> Iterator[None]:
+        self.database.register(name, schema.empty_table())
+        try:
+            yield
+        finally:
+            self.database.unregister(name)
 
-        Returns its name.
-        """
+    def with_values(self, query: Query) -> Query:
+        """A copy of a query with literals in place of its parameters, whose values are bound."""
+        copy = query.copy()
+        for one in list(copy.find_all(Parameter)):
+            value = self._literal(one)
+            value.meta.update(one.meta)
+            one.replace(value.named(one.alias))
+        return copy
+
+    def _literal(self, parameter: Parameter) -> Expression:
+        value, name = parameter.meta[VALUE], f"${parameter.name}"
+        if value is None or type(value) is int:
+            return build.null() if value is None else build.number(value)
+        if isinstance(value, bytes | bytearray | memoryview):
+            raise UnsupportedQueryError(
+                f"The parameter {name} has bytes, which is not supported over Spark. Give their "
+                "hexadecimal digits, and write unhex(...)."
+            )
+        found = self.database.fetch(f"SELECT typeof({name}), CAST({name} AS VARCHAR)")
+        kind, text = (column[0].as_py() for column in found.columns)
+        return build.cast(build.text(text), parser().type(kind))
+
+    def run(self, query: Query) -> DataFrame:
+        """What Spark gives for a query. Raises UnsupportedQueryError."""
+        sql = _SCRATCH.sub(lambda one: self.tables.get(one[0], one[0]), to_spark(query))
+        return self.spark.sql(sql)
+
+    def publish(self, frame: DataFrame) -> str:
+        """Make a frame a view of Spark for this statement. Returns its name."""
         name = f"{ours.PREFIX}frame_{uuid4().hex}"
         frame.createOrReplaceTempView(name)
         self._views.append(name)
-        self._make([name], frame.schema)
         return name
 
 
@@ -168,9 +196,5 @@ def _zone(name: str) -> str:
     return f"Etc/GMT{'-' if found[1] == '+' else '+'}{found[2]}"
 
 
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _path(names: list[str]) -> str:
-    return ".".join(map(_quoted, names))
+def _path(names: tuple[str, ...]) -> str:
+    return ".".join('"' + name.replace('"', '""') + '"' for name in names)

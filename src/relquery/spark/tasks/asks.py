@@ -22,12 +22,12 @@ from relquery.ledger.folder import FolderLedger
 from relquery.prompt import Answer
 from relquery.spark.tasks.types import plain
 from relquery.sql import names as ours
+from relquery.sql.binder.task import Task
 from relquery.sql.caching.ordered import ordered
-from relquery.sql.execute.asker import Asker
-from relquery.sql.execute.reading import read_answer
-from relquery.sql.execute.retry import asked_again
-from relquery.sql.execute.sending import Sending
-from relquery.sql.functions.task import Task
+from relquery.sql.executor.asker import Asker
+from relquery.sql.executor.reading import read_answer
+from relquery.sql.executor.retry import asked_again
+from relquery.sql.executor.sending import Sending
 from relquery.sql.inputs.cells import Cells
 from relquery.sql.inputs.inputs import Inputs, Question
 from relquery.sql.inputs.prompt import Form

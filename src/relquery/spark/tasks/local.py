@@ -12,8 +12,8 @@ from functools import lru_cache
 import pyarrow as pa
 
 from relquery.sql import names as ours
-from relquery.sql.answers import readings
 from relquery.sql.host.database import Database
+from relquery.sql.planner import readings
 
 
 @dataclass(frozen=True, slots=True)
