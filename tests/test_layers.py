@@ -84,9 +84,9 @@ LAYERS: dict[str, set[str]] = {
 # is a folder or a module; what no entry names stands on top.
 ROOMS: dict[str, list[str]] = {
     "sql": [
-        "names", "exchange", "host", "read", "types", "functions", "statements", "form", "answers",
-        "retrieval", "rewrite", "plan", "inputs", "caching", "record", "execute", "shown", "page",
-        "walk", "explain", "analyze", "preview",
+        "names", "exchange", "host", "parser", "types", "binder", "retrieval", "optimizer",
+        "planner", "inputs", "caching", "record", "shown", "page", "result", "executor",
+        "explain", "analyze", "preview",
     ],
     "table": [
         "columns", "side_by_side", "prefixes", "items", "measure", "dependencies",

@@ -22,15 +22,14 @@ from relquery.progress.watch import Progress, Watch, check_progress, watching
 from relquery.retrieval.embedder import Embedder
 from relquery.retrieval.shelf import Shelf
 from relquery.spans.orders import Orders
+from relquery.sql import count_tokens as tokens
 from relquery.sql import tables as hosts
-from relquery.sql.answers import readings
-from relquery.sql.execute.asker import Asker
-from relquery.sql.functions import tokens
+from relquery.sql.executor.asker import Asker
 from relquery.sql.host.database import Database
 from relquery.sql.lending.lent import LentTables
+from relquery.sql.planner import readings
 from relquery.sql.previewing import Preview, preview_query
 from relquery.sql.query import explain_query, run_query
-from relquery.sql.read import check as stub
 from relquery.sql.record.recording import Recording
 from relquery.sql.result import Result
 from relquery.sql.retrieval import install as retrieval
@@ -99,7 +98,6 @@ def connect(
         options = {"batches": ledger} | options
     with ExitStack() as opened:  # closes what is open if the rest fails
         host = opened.enter_context(closing(Database.open(database)))
-        stub.install(host)
         readings.install(host)
         known = None if ledger is None else opened.enter_context(closing(Ledger.open(ledger)))
         owned = isinstance(answering, str)

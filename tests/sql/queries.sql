@@ -107,6 +107,9 @@ SELECT f.id, r.text, LLM('up', title) FROM films f ASOF JOIN reviews r ON f.id >
 SELECT f.title, LLM('up', r.text) FROM films f JOIN reviews r ON f.id = r.film ORDER BY r.id
 
 -- subqueries, WITH, set operations
+SELECT * FROM (VALUES (LLM('up', 'b')), (LLM('up', 'a'))) v(x) ORDER BY x
+SELECT x, LLM('up', x) FROM (SELECT title AS x FROM films UNION SELECT genre FROM films) ORDER BY
+  ALL
 SELECT (SELECT max(LLM('up', title)) FROM films), id FROM reviews ORDER BY id
 SELECT LLM('up', (SELECT max(text) FROM reviews r WHERE r.film = f.id)) FROM films f ORDER BY f.id
 WITH a AS (SELECT id, LLM('up', title) AS t FROM films), b AS (SELECT t, LLM('up', id) AS u FROM a

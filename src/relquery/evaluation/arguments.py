@@ -8,7 +8,7 @@ from typing import Any
 from relquery.connection import Connection
 from relquery.errors import ConfigError, QueryError, type_of
 from relquery.evaluation.columns import find_places, right_answers
-from relquery.sql.statements.texts import split
+from relquery.sql.parser.statements import split
 
 _USE = "Write rq.evaluate(con, query, truth='column')."
 

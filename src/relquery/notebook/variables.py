@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlglot import exp
-
 from relquery.connection import Connection
-from relquery.errors import QueryError, SqlSyntaxError
-from relquery.sql.read.source import read_source
-from relquery.sql.statements.texts import Text, split
+from relquery.errors import QueryError
+from relquery.sql.parser.parse import parser
+from relquery.sql.parser.statements import Text, read_shell, split
+from relquery.sql.parser.tokens import tokenize, without_field_names
+from relquery.sql.parser.tree import Query, Table
 
 _KINDS = {
     "pandas": ("DataFrame",),
@@ -74,14 +74,15 @@ def _read(texts: Sequence[Text]) -> list[str]:
     """Tables that statements read, without those that they write to or define in WITH."""
     read, others = dict[str, None](), set[str]()
     for text in texts:
-        try:
-            tree = read_source(text.query).parse()
-        except SqlSyntaxError:  # a statement of DuckDB alone, which reads no frame
+        shell = read_shell(text.query)
+        if shell.kind == "OTHER":
             continue
-        others |= {one.alias.lower() for one in tree.find_all(exp.CTE)}
-        if isinstance(tree, exp.Create | exp.Insert | exp.Drop) and (
-            target := tree.find(exp.Table)
-        ):
-            others.add(target.name.lower())
-        read |= {one.name: None for one in tree.find_all(exp.Table) if not one.args.get("db")}
+        try:
+            tree = parser().query(without_field_names(shell.query, tokenize(shell.query)))
+        except QueryError:  # a statement of DuckDB alone, which reads no frame
+            continue
+        others |= {entry.name.lower() for one in tree.find_all(Query) for entry in one.entries}
+        if shell.path:
+            others.add(shell.path[-1].lower())
+        read |= {one.table: None for one in tree.find_all(Table) if len(one.path) == 1}
     return [name for name in read if name.lower() not in others]

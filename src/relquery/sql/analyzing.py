@@ -15,33 +15,33 @@ import pyarrow as pa
 
 from relquery.sql.analyze.analysis import compared
 from relquery.sql.analyze.measured import Measuring
-from relquery.sql.asked import Asked
-from relquery.sql.explain.explain import Foretelling
-from relquery.sql.explain.rehearse import Rehearsal
+from relquery.sql.executor.execute import Execution
+from relquery.sql.explain.explain import Explainer
 from relquery.sql.explain.shares import Shares
 
 
 @dataclass(slots=True)
 class Analysis:
-    """What is measured of a statement. asked: runs its stages. kinds: how many stages of each kind
-    there were before.
+    """What is measured of a statement. execution: runs its stages.
+
+    kinds: how many stages of each kind there were before.
     """
 
-    asked: Asked
+    execution: Execution
     kinds: Counter[str] = field(init=False)
     _before: frozenset[str] = field(init=False)
     _stored: set[bytes] = field(default_factory=set)
     _measuring: Measuring = field(default_factory=Measuring)
 
     def __post_init__(self) -> None:
-        self.kinds = Counter(self.asked.paid.kinds)
-        self._before = frozenset(self.asked.paid.stages)
+        self.kinds = Counter(self.execution.paid.kinds)
+        self._before = frozenset(self.execution.paid.stages)
 
     @contextmanager
     def measured(self) -> Iterator[None]:
         """A block in which the stages run."""
-        self.asked.start = self._measuring.start
-        ledger = self.asked.asker.ledger
+        self.execution.start = self._measuring.start
+        ledger = self.execution.asker.ledger
         if ledger is not None:
             ledger.noted = self._stored
         try:
@@ -50,17 +50,21 @@ class Analysis:
             if ledger is not None:
                 ledger.noted = None
 
-    def foretelling(self, rehearsal: Rehearsal) -> Foretelling:
+    def explainer(self) -> Explainer:
         """Predicts the stages from what was measured, with the ledger as it was."""
         lengths = {
             stage.name: stage.output_tokens / stage.calls
-            for stage in self.asked.paid.stages.values()
+            for stage in self.execution.paid.stages.values()
             if stage.calls
         }
         shares = Shares(measured=self._measuring.counts, lengths=lengths)
-        return Foretelling(rehearsal, self.asked.asker, shares, self._stored)
+        execution = self.execution
+        return Explainer(
+            execution.database, execution.scratch, execution.asker, shares, self._stored,
+            kinds=self.kinds,
+        )  # fmt: skip
 
-    def table(self, foretold: Foretelling) -> pa.Table:
+    def table(self, foretold: Explainer) -> pa.Table:
         """What was predicted beside what was measured."""
-        stages = self.asked.paid.stages.values()
+        stages = self.execution.paid.stages.values()
         return compared(foretold.calls, (one for one in stages if one.name not in self._before))

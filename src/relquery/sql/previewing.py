@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from sqlglot import exp
-
 from relquery.errors import ConfigError, QueryError
 from relquery.html.table import boxed, lines
 from relquery.prompt import Sampling
-from relquery.sql.asked import Paid
-from relquery.sql.execute.asker import Asker
+from relquery.sql.binder.statement import Calling, read_statement
+from relquery.sql.executor.asker import Asker
+from relquery.sql.executor.execute import Paid
 from relquery.sql.explain.explanation import SqlExplanation
 from relquery.sql.explain.shares import Shares
 from relquery.sql.host.database import Database
+from relquery.sql.parser.parameters import read_parameters
+from relquery.sql.parser.statements import split
 from relquery.sql.preview.passing import Passed, measured, passed
 from relquery.sql.preview.sampled import Sample, SampledRows
 from relquery.sql.query import finished, naming
 from relquery.sql.result import Result
 from relquery.sql.run import explain, run
-from relquery.sql.statements.parameters import read_parameters
-from relquery.sql.statements.statement import Calling, read_statement
-from relquery.sql.statements.texts import split
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -82,7 +80,7 @@ def _query(read: object) -> Calling:
     """The statement, if it is a query with calls."""
     if not isinstance(read, Calling):
         raise QueryError("The statement makes no LLM calls, so con.sql runs it at no cost.")
-    if read.text.option is not None or not isinstance(read.tree, exp.Query):
+    if read.text.option is not None or read.shell.kind != "QUERY":
         raise QueryError(
             "preview runs a query, and writes nothing. Give the SELECT inside this statement."
         )

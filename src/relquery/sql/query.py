@@ -11,20 +11,21 @@ import pyarrow as pa
 from relquery.errors import OrderWarning, PartialResultWarning, QueryError, UnknownColumnError, warn
 from relquery.prompt import Sampling
 from relquery.report import Report
-from relquery.sql.asked import Paid
-from relquery.sql.execute.asker import Asker
+from relquery.sql.binder.statement import Keeping, Plain, read_statement
+from relquery.sql.define import define
+from relquery.sql.executor.asker import Asker
+from relquery.sql.executor.execute import Paid
 from relquery.sql.explain.explanation import SqlExplanation
 from relquery.sql.explain.shares import read_shares
-from relquery.sql.foresee import foresee
 from relquery.sql.host.database import Database
 from relquery.sql.host.kept import Kept
-from relquery.sql.read.from_clause import in_scope
+from relquery.sql.parser.parameters import Parameters, read_parameters
+from relquery.sql.parser.statements import Text, split
 from relquery.sql.result import Result, RowError, missing_values
 from relquery.sql.retrieval.named import unquoted_table
-from relquery.sql.run import check_option, define, explain, place, run
-from relquery.sql.statements.parameters import Parameters, read_parameters
-from relquery.sql.statements.statement import Keeping, Plain, read_statement
-from relquery.sql.statements.texts import Text, split
+from relquery.sql.run import check_option, explain, place, run
+from relquery.sql.unknown_column import in_scope
+from relquery.sql.validate import validate_script
 
 
 def run_query(
@@ -47,7 +48,7 @@ def run_query(
         _check_explains(texts)
         parameters = read_parameters(params, texts, database)
         if len(texts) > 1:
-            foresee(texts, parameters, database, defaults)
+            validate_script(texts, parameters, database, defaults)
         for text in texts:
             paid.reasons = {}
             with paid.noted(), place(text), naming(text, database):

@@ -18,8 +18,7 @@ from relquery.sql.exchange.python import to_python
 from relquery.sql.page.page import page
 from relquery.sql.record.recording import Recording
 from relquery.sql.shown.floats import rounded
-from relquery.sql.shown.missing import Reasons
-from relquery.sql.shown.tables import result_html, result_table
+from relquery.sql.shown.tables import Reasons, result_html, result_table
 from relquery.sql.shown.text import aligned, terminal_width
 from relquery.unicode import valid
 

@@ -4,40 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 import pyarrow as pa
-from sqlglot import exp
 
-from relquery.errors import PromptWarning, QueryError, RelqueryError, UnsupportedQueryError, warn
+from relquery.errors import PromptWarning, RelqueryError, UnsupportedQueryError, warn
 from relquery.prompt import Sampling
-from relquery.sql import names as ours
 from relquery.sql.analyzing import Analysis
-from relquery.sql.asked import Asked, Paid, Start
-from relquery.sql.execute.asker import Asker
-from relquery.sql.execute.rows import Rows
+from relquery.sql.binder.bind import Bound, bind
+from relquery.sql.binder.stand_ins import stubbed
+from relquery.sql.binder.statement import Calling
+from relquery.sql.executor.asker import Asker
+from relquery.sql.executor.dry_run import dry_run
+from relquery.sql.executor.execute import Execution, Paid, Start
+from relquery.sql.executor.rows import Rows
 from relquery.sql.explain.effort import unpriced
-from relquery.sql.explain.explain import Foretelling
+from relquery.sql.explain.explain import Explainer
 from relquery.sql.explain.explanation import SqlExplanation
-from relquery.sql.explain.inserts import check_insert
-from relquery.sql.explain.rehearse import Rehearsal
 from relquery.sql.explain.shares import Shares, check_stages
-from relquery.sql.form.normalize import check_forms
-from relquery.sql.functions.expand import Expansion
 from relquery.sql.host.database import Database, Scratch
-from relquery.sql.host.kept import Definition
-from relquery.sql.read.aggregates import Aggregates
-from relquery.sql.read.check import column_names, stubbed
-from relquery.sql.read.macros import Macros
-from relquery.sql.read.scopes import calls_in, context_of, next_select
-from relquery.sql.statements.expand import Expanded
-from relquery.sql.statements.parameters import variables_set
-from relquery.sql.statements.stand_ins import check_defined, stand_ins, typed
-from relquery.sql.statements.statement import Calling, Defined
-from relquery.sql.statements.texts import Text
-from relquery.sql.statements.unnamed import with_names
-from relquery.sql.walk.selecting import InStages
-from relquery.sql.walk.statement import Walk, check_statement
+from relquery.sql.parser.parse import parser
+from relquery.sql.parser.statements import Text
+from relquery.sql.parser.tree import Query, Select, Show
+from relquery.sql.planner.statement import Plan, plan
+from relquery.sql.targets import check_target, has_nothing_to_do, with_nulls
 
 
 def run(
@@ -46,57 +35,46 @@ def run(
     asker: Asker,
     defaults: Sampling,
     paid: Paid,
-    start: Start = Rows.of,
+    start: Start | None = None,
 ) -> pa.Table:
-    """The rows of a statement. paid: adds up what its calls cost. start: see Asked.
+    """The rows of a statement. paid: adds up what its calls cost. start: see Execution.
 
     With EXPLAIN ANALYZE: what was predicted of its stages, and what they took.
     Raises QueryError if it is wrong: before its first call, as far as that can be known.
     """
-    source, text = calling.source, calling.text
-    with ready(calling, database, defaults) as tree:
-        if isinstance(tree, exp.Describe):
-            return _described(tree, source, database, defaults)
+    with ready(calling, database, defaults) as bound:
+        if (query := _described(bound.query)) is not None:
+            return describe_query(query, database)
+        if (done := _done(bound, database)) is not None:
+            return database.result(done)
         with Scratch(database) as scratch:
-            macros = Macros(database, Aggregates.of(database, tree))
-            notes, samplings = rehearsed(calling, tree, database, defaults, scratch, macros)
-            for note in notes:
+            found = plan(bound, database, scratch)
+            rows = dry_run(found, database, scratch)
+            if start is not None or calling.text.analyzes:
+                rows = {}
+            for note in bound.notes:
                 warn(note, PromptWarning)
-            for sampling in samplings:
-                if sampling.schema is not None or sampling.stop:  # opens the backend
-                    asker.backend.check(sampling)
-            number = text.number if text.of > 1 else None
-            asked = Asked(database, scratch, asker, paid, number, start)
-            walk = Walk(source, database, macros, defaults, InStages(asked), paid.kinds)
-            if text.analyzes:
-                return _analyzed(tree, walk, asked, Rehearsal(database, scratch, macros.aggregates))
-            done = walk.statement(tree.copy())
-            asked.check_outer(done.checks)
-            table = asked.result(done.sql)
-    return table if done.names is None else table.rename_columns(done.names)
+            check_samplings(found, asker)
+            number = calling.text.number if calling.text.of > 1 else None
+            execution = Execution(database, scratch, asker, paid, number, rows, start or Rows.of)
+            if calling.text.analyzes:
+                return _analyzed(found, execution)
+            table = execution.run(found)
+    if bound.shell.kind == "QUERY":
+        table = table.rename_columns([name for name, _ in bound.columns])
+    return table
 
 
-def _analyzed(tree: exp.Expr, walk: Walk[Rows], asked: Asked, rehearsal: Rehearsal) -> pa.Table:
+def _analyzed(found: Plan, execution: Execution) -> pa.Table:
     """Run a statement; what was predicted of its stages, and what they took."""
-    analysis = Analysis(asked)
+    analysis = Analysis(execution)
     with analysis.measured():
-        done = walk.statement(tree.copy())
-        asked.check_outer(done.checks)
-    foretold = analysis.foretelling(rehearsal)
-    selects = InStages(foretold)
-    again = Walk(walk.source, walk.database, walk.macros, walk.defaults, selects, analysis.kinds)
-    again.statement(tree.copy())
-    walk.database.execute(done.sql)
-    return analysis.table(foretold)
-
-
-def rehearse(calling: Calling, database: Database, defaults: Sampling) -> None:
-    """Run a statement on stand-ins for its answers. Raises QueryError if it is bound to fail."""
-    with ready(calling, database, defaults) as tree:
-        if not isinstance(tree, exp.Describe):
-            with Scratch(database) as scratch:
-                macros = Macros(database, Aggregates.of(database, tree))
-                rehearsed(calling, tree, database, defaults, scratch, macros)
+        sql, _ = execution.answered(found)
+    explainer = analysis.explainer()
+    with execution.scratch.kept(one.table for one in found.selects if one.table):
+        explainer.run(found)
+    execution.database.execute(sql)
+    return analysis.table(explainer)
 
 
 def explain(
@@ -112,49 +90,62 @@ def explain(
 
     Raises QueryError as `run` does.
     """
-    with ready(calling, database, defaults) as tree, Scratch(database) as scratch:
-        macros = Macros(database, Aggregates.of(database, tree))
+    with ready(calling, database, defaults) as bound, Scratch(database) as scratch:
+        if _described(bound.query) is not None or _done(bound, database) is not None:
+            return SqlExplanation((), warnings=bound.notes, tells_costs=costs)
+        found = plan(bound, database, scratch)
+        dry_run(found, database, scratch)
         while True:
             before = None if shares is None else len(shares.missed)
-            rehearsal = Rehearsal(database, scratch, macros.aggregates)
-            foretold = Foretelling(rehearsal, asker, shares, costs=costs)
-            walk = Walk(calling.source, database, macros, defaults, InStages(foretold))
-            walk.statement(tree.copy())
+            explainer = Explainer(database, scratch, asker, shares, costs=costs)
+            explainer.run(found)
             if shares is None or before == len(shares.missed):
                 break
         if shares is not None:
-            check_stages(shares, list(foretold.calls))
+            check_stages(shares, list(explainer.calls))
         return SqlExplanation(
-            tuple(foretold.calls.values()),
+            tuple(explainer.calls.values()),
             unpriced=unpriced(asker.backend),
-            warnings=tuple(walk.notes),
+            warnings=bound.notes,
             tells_costs=costs,
         )
 
 
-def define(defined: Defined, database: Database, defaults: Sampling) -> Definition:
-    """A view or macro that DuckDB has checked, and that the connection may keep."""
-    check_defined_calls(defined, database, defaults)
-    return replace(defined.definition, columns=check_defined(database, defined, defaults))
+def check_samplings(found: Plan, asker: Asker) -> None:
+    """Have the backend check how answers are to be drawn. It may open the backend."""
+    for sampling in samplings_of(found):
+        if sampling.schema is not None or sampling.stop:
+            asker.backend.check(sampling)
 
 
-def check_defined_calls(defined: Defined, database: Database, defaults: Sampling) -> None:
-    """Check what can be said of the calls of a view or macro by themselves. Raises QueryError."""
-    _, body = defined.expanded.used[-1]
-    next_select(exp.select(body.copy()) if defined.definition.kind == "MACRO" else body)
-    names = set(map(str.lower, defined.definition.names))
-    if defined.definition.kind == "VIEW" or not _decide(names, body):
-        check_forms(Expansion(defined.expanded, database, defaults).expand(body.copy()))
+def samplings_of(found: Plan) -> list[Sampling]:
+    """How the answers of a statement are drawn."""
+    calls = (call for select in found.selects for call in select.calls)
+    return list(dict.fromkeys(call.sampling for call in calls))
 
 
-def _decide(names: set[str], body: exp.Expr) -> bool:
-    """Whether parameters of a macro are prompts or options of a call."""
-    for call in calls_in(body):
-        prompts = [one for one in call.expressions if isinstance(one, exp.PropertyEQ | exp.Kwarg)]
-        for argument in [*call.expressions[:1], *prompts]:
-            if any(column.name.lower() in names for column in argument.find_all(exp.Column)):
-                return True
-    return False
+def rehearse(calling: Calling, database: Database, defaults: Sampling) -> None:
+    """Run a statement on stand-ins for its answers. Raises QueryError if it is bound to fail."""
+    with ready(calling, database, defaults) as bound:
+        if _described(bound.query) is None and _done(bound, database) is None:
+            with Scratch(database) as scratch:
+                dry_run(plan(bound, database, scratch), database, scratch)
+
+
+@contextmanager
+def ready(calling: Calling, database: Database, defaults: Sampling) -> Iterator[Bound]:
+    """A block in which a statement is bound and its parameters have their values."""
+    values = {name: value for name, value in calling.values.items() if name not in calling.objects}
+    with database.binding(values):
+        yield bind(
+            calling.shell,
+            calling.tree.copy(),
+            calling.expansion(),
+            calling.values,
+            calling.objects,
+            database,
+            defaults,
+        )
 
 
 @contextmanager
@@ -168,17 +159,6 @@ def place(text: Text) -> Iterator[None]:
         raise
 
 
-def check_form(calling: Calling, database: Database, defaults: Sampling) -> None:
-    """Check a statement as far as that is possible without its tables. Raises QueryError."""
-    check_option(calling)
-    if not isinstance(calling.tree, exp.Describe):
-        check_statement(calling.tree)
-        next_select(calling.tree)
-    tree = Expansion(calling.source, database, defaults).expand(calling.tree.copy())
-    _check_objects(tree, calling)
-    check_forms(tree)
-
-
 def check_option(calling: Calling) -> None:
     """Raises UnsupportedQueryError for EXPLAIN with an option other than ANALYZE."""
     if calling.text.option and not calling.text.only_analyzes:
@@ -189,51 +169,23 @@ def check_option(calling: Calling) -> None:
         )
 
 
-@contextmanager
-def ready(calling: Calling, database: Database, defaults: Sampling) -> Iterator[exp.Expr]:
-    """A block in which DuckDB can read a statement's tree and describe it as written."""
-    with (
-        database.binding(calling.parameters.known()),
-        stand_ins(database, calling.source, defaults),
-        variables_set(database, calling.variables),
-    ):
-        written = typed(calling.written, calling.source, database, defaults)
-        yield with_names(calling.tree, written, calling.definitions, calling.source, database)
+def _done(bound: Bound, database: Database) -> str | None:
+    """The statement itself where it asks nothing: its table exists, or gets no rows."""
+    check_target(bound.shell, database)
+    if has_nothing_to_do(bound.shell, database):
+        return bound.shell.around(parser().sql(stubbed(bound.query)))
+    if not bound.shell.has_data:
+        return f"{bound.shell.around(with_nulls(bound))} WITH NO DATA"
+    return None
 
 
-def rehearsed(
-    calling: Calling,
-    tree: exp.Expr,
-    database: Database,
-    defaults: Sampling,
-    scratch: Scratch,
-    macros: Macros,
-) -> tuple[list[str], list[Sampling]]:
-    """Run a statement on stand-ins for answers. Returns (warnings about prompts, samplings)."""
-    rehearsal = Rehearsal(database, scratch, macros.aggregates)
-    walk = Walk(calling.source, database, macros, defaults, InStages(rehearsal))
-    done = walk.statement(tree.copy())
-    database.bind(done.sql)
-    rehearsal.outer(done.outer)
-    check_insert(database, done.sql, rehearsal.stand_ins)
-    return walk.notes, rehearsal.samplings
+def _described(query: Query) -> Query | None:
+    """The query that a DESCRIBE is about."""
+    if not isinstance(query, Select) or not isinstance(query.source, Show):
+        return None
+    return query.source.query if query.source.args.get("show_type") == "DESCRIBE" else None
 
 
-def _described(
-    tree: exp.Describe, source: Expanded, database: Database, defaults: Sampling
-) -> pa.Table:
+def describe_query(query: Query, database: Database) -> pa.Table:
     """What DESCRIBE says of a query, with its calls as they are written."""
-    query = tree.this
-    if not isinstance(query, exp.Select) or query.args.get("with_"):
-        query = exp.select("*").from_(query.subquery(ours.ROWS))
-    query = typed(query, source, database, defaults)
-    assert isinstance(query, exp.Select)
-    names = column_names(database, source, query, context_of(query))
-    table = database.fetch(f"DESCRIBE {stubbed(query)}")
-    return table.set_column(0, table.schema.field(0), pa.array(names, pa.string()))
-
-
-def _check_objects(tree: exp.Expr, calling: Calling) -> None:
-    """Raises QueryError for a Python object that no function has taken as its argument."""
-    for left in tree.find_all(exp.Placeholder):
-        raise QueryError(calling.parameters.objects[left.name.lower()])
+    return database.fetch(f"DESCRIBE {parser().sql(stubbed(query))}")

@@ -13,7 +13,7 @@ LLM('?', id, labels := ['Yes', 'No']) = 'Yes'  ? told[0]["hint"] == None
 
 -- labels are suggested for what all places compare with
 EXPLAIN SELECT CASE LLM('?', id) WHEN 'a' THEN 1 END FROM films WHERE LLM('?', id) != 'b'
-? told[0]["hint"] is None
+? told[0]["hint"] == "add labels := ['a', 'b']"
 EXPLAIN SELECT LLM('?', id) FROM films WHERE LLM('?', id) = 'Yes'
 ? told[0]["hint"] is None
 EXPLAIN SELECT LLM('!', LLM('?', id)) FROM films WHERE LLM('?', id) = 'Yes'

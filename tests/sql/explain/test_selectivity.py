@@ -9,9 +9,9 @@ import pytest
 
 from relquery.connection import Connection, connect
 from relquery.errors import ConfigError
+from relquery.sql.executor.criteria import Count
 from relquery.sql.explain.cost.ranges import ONE
 from relquery.sql.explain.shares import Passing, Shares
-from relquery.sql.walk.criteria import Count
 from tests.sql.explain.readers import Reader
 
 TWO = "SELECT LLM('c', b) FROM t WHERE LLM('a', a) = 'Yes'"

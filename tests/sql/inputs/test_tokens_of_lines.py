@@ -17,7 +17,7 @@ from benchmarks.reorder.tokens import llama3
 from relquery.config import PromptForm
 from relquery.demo.files import table_path
 from relquery.prompt import Role
-from relquery.sql.functions.task import Task
+from relquery.sql.binder.task import Task
 from relquery.sql.inputs.cells import Cells
 from relquery.sql.inputs.inputs import Inputs, Question
 from relquery.sql.inputs.prompt import Form

@@ -16,7 +16,7 @@ from relquery.cli.sql.setup import Setup, load_shown
 from relquery.cli.terminal.interrupt import deferred
 from relquery.connection import Connection
 from relquery.errors import QueryError
-from relquery.sql.functions import tokens
+from relquery.sql import count_tokens as tokens
 from relquery.sql.result import Result
 
 Ask = Callable[[str], bool]

@@ -42,7 +42,7 @@ from relquery.cli.terminal.options import CacheTokens, Cost
 from relquery.cli.terminal.show import say
 from relquery.cli.terminal.tables import find_tables
 from relquery.errors import ConfigError
-from relquery.sql.statements.texts import is_explain
+from relquery.sql.parser.statements import is_explain
 
 _ONLY_DEMO = (
     "Note: without --model the demo model answers. It only knows the bundled tables; for your own, "

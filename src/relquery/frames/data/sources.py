@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from sqlglot import exp, parse_one
-from sqlglot.errors import SqlglotError
-
 from relquery.connection import Connection
 from relquery.errors import TableError, UnknownTableError
 from relquery.sql.exchange.export import quoted
 from relquery.sql.exchange.export import to_arrow as export
 from relquery.sql.lending.lent import Lent
+from relquery.sql.parser.statements import read_path
+from relquery.sql.parser.tokens import tokenize
 from relquery.sql.tables import FILES, to_arrow
 
 Library = Literal["pandas", "polars", "arrow", "duckdb", "rows", "columns", "relquery"]
@@ -97,15 +96,10 @@ def _named(name: str, connection: Connection) -> tuple[Source, tuple[str, ...]]:
 
 def _path(name: str) -> tuple[str, str]:
     """SQL of a table's name, and its parts with points between."""
-    try:
-        table = parse_one(name, into=exp.Table, dialect="duckdb")
-    except SqlglotError:
+    tokens = tokenize(name)
+    names, end = read_path(tokens, 0)
+    if end < len(tokens) or not all(token.is_name or token.text == "." for token in tokens):
         return quoted(name), name
-    if not isinstance(table, exp.Table) or not all(
-        isinstance(part, exp.Identifier) for part in table.parts
-    ):
-        return quoted(name), name
-    names = [part.name for part in table.parts]
     return ".".join(map(quoted, names)), ".".join(names)
 
 

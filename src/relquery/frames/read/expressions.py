@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlglot import exp, parse_one
-from sqlglot.errors import SqlglotError
-
 from relquery.errors import ConfigError, RelqueryError, UnknownColumnError, type_of
 from relquery.frames.read.langex import THE_FRAME
+from relquery.sql import names as ours
+from relquery.sql.binder.functions import FunctionCatalog
 from relquery.sql.exchange.export import quoted
 from relquery.sql.host.database import Database
+from relquery.sql.parser.parse import parser
+from relquery.sql.parser.tokens import tokenize, without_field_names
+from relquery.sql.parser.tree import Column, Function, Lambda, Node, Query, Star, Window
 
 Reads = frozenset[str] | None
 """The columns that an expression reads; None if it may read any."""
@@ -19,7 +21,7 @@ _EXAMPLES = {
     "filter": "e.g. filter('year > 2000')",
     "with_columns": "e.g. with_columns(total='price * 2')",
 }
-_OF_MANY = (exp.Window, exp.AggFunc, exp.Query, exp.Rand, exp.Star, exp.Lambda)
+_OF_GROUPS = {*ours.AGGREGATES, "ai_rank"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +46,27 @@ def read_expression(
         raise ConfigError(f"{verb} was given {what}; it takes SQL as text, {_EXAMPLES[verb]}.")
     sql = f"{given}\n" if "--" in given else given  # a comment must not reach what follows
     try:
-        tree = parse_one(given, dialect="duckdb")
-    except SqlglotError:
+        tree = parser().expression(without_field_names(given, tokenize(given)))
+    except (RelqueryError, ValueError):
         return Expression(sql, None, is_of_row=False)
     names = {name.lower(): name for name in columns}
-    found = list(tree.find_all(exp.Column))
-    if any(one.name.lower() not in names and not one.table for one in found):
+    found = list(tree.find_all(Column))
+    are_plain = all(len(one.names) == 1 and one.name.lower() in names for one in found)
+    if any(one.name.lower() not in names and len(one.names) == 1 for one in found):
         _check_columns(sql, columns, database)
-    calls = [one.name.lower() for one in tree.find_all(exp.Anonymous)]
-    if any(tree.find_all(*_OF_MANY)) or not set(calls) <= _OF_A_ROW:
-        return Expression(sql, None, is_of_row=False)
-    if not all(one.name.lower() in names and not one.table for one in found):
-        return Expression(sql, None, is_of_row=True)
+    is_of_row = _is_of_row(tree, FunctionCatalog.of(database))
+    if not (is_of_row and are_plain):
+        return Expression(sql, None, is_of_row=is_of_row)
     return Expression(sql, frozenset(names[one.name.lower()] for one in found), is_of_row=True)
+
+
+def _is_of_row(tree: Node, functions: FunctionCatalog) -> bool:
+    """Whether other rows have no part in the value of an expression, and chance has none."""
+    many = tree.find(Window, Query, Star, Lambda) is not None
+    if many or functions.has_aggregate(tree) or functions.is_volatile(tree):
+        return False
+    called = {one.name.lower() for one in tree.find_all(Function)}
+    return called.isdisjoint(_OF_GROUPS | functions.macros)
 
 
 def _check_columns(sql: str, columns: Sequence[str], database: Database) -> None:
@@ -71,7 +81,3 @@ def _check_columns(sql: str, columns: Sequence[str], database: Database) -> None
         raise UnknownColumnError(error.column, THE_FRAME, columns) from error
     except RelqueryError:  # it has no types here, and no calls
         return
-
-
-_OF_A_ROW = {"llm", "ai_complete", "ai_filter", "ai_classify", "ai_extract", "ai_score"}
-"""Functions that sqlglot does not know and that are about one row; of others this is not known."""

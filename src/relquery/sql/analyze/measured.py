@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from sqlglot import exp
 
 from relquery.arrays import Int64s
 from relquery.errors import QueryError
-from relquery.sql.execute.rows import Rows
+from relquery.sql.executor.criteria import Count, Criterion, Tallies, criteria_in
+from relquery.sql.executor.rows import Rows
 from relquery.sql.explain.shares import Place
 from relquery.sql.host.database import Database, Scratch
 from relquery.sql.inputs.inputs import distinct_rows
-from relquery.sql.plan.planner import SelectPlan
-from relquery.sql.read.scopes import Context
-from relquery.sql.walk.criteria import Count, Criterion, Tallies, criteria_in
+from relquery.sql.parser import build
+from relquery.sql.parser.tree import Expression
+from relquery.sql.planner.plan import SelectPlan
 from relquery.table.columns import encode
 
 
@@ -26,14 +26,16 @@ class MeasuredRows(Rows):
 
     tallies: Tallies = field(default_factory=Tallies)
 
-    def matching(self, predicate: exp.Expr, rows: Int64s | None = None) -> Int64s:
+    def matching(self, predicate: Expression, rows: Int64s | None = None) -> Int64s:
         """See Rows. Also tallies the criteria of the predicate."""
         found = Rows.matching(self, predicate, rows)
         for one in criteria_in(predicate):
             new = self.tallies.new(one, self, self.alive if rows is None else rows)
             if len(new):
                 tally = self.tallies.of(one, self)
-                holds = exp.not_(one.node.copy()) if tally.inverted else one.node
+                holds: Expression = one.node
+                if tally.inverted:
+                    holds = build.operation(build.NOT, one.node.copy())
                 try:
                     passed = Rows.matching(self, holds, new)
                 except QueryError:  # it may fail for a row in which the predicate does not read it
@@ -59,11 +61,9 @@ class Measuring:
 
     selects: list[MeasuredRows] = field(default_factory=list)
 
-    def start(
-        self, plan: SelectPlan, context: Context, database: Database, scratch: Scratch
-    ) -> Rows:
+    def start(self, plan: SelectPlan, database: Database, scratch: Scratch) -> Rows:
         """The rows that a SELECT starts with."""
-        rows = MeasuredRows.of(plan, context, database, scratch)
+        rows = MeasuredRows.of(plan, database, scratch)
         assert isinstance(rows, MeasuredRows)
         self.selects.append(rows)
         return rows

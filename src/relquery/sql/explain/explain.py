@@ -1,6 +1,6 @@
 """EXPLAIN of a query with LLM calls: what each call would ask and for how many rows.
 
-It goes through the SELECTs as if they were run (see sql.walk.statement), with NULL for all
+It goes through the SELECTs as if they were run (see executor.execute), with NULL for all
 answers. Rows that have not passed a filter are counted exactly. Rows that a filter may drop are
 still counted, so the counts for later stages are upper bounds. If it is known which share of the
 rows passes, a random part of them goes on, and the counts are what is expected.
@@ -8,21 +8,23 @@ rows passes, a random part of them goes on, and the counts are what is expected.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from sqlglot import exp
 
 from relquery.arrays import Int64s
 from relquery.errors import QueryError
 from relquery.ledger import has_one_answer, look_up
 from relquery.prompt import Answer, Compared, Finish, Prompt, Sampling
-from relquery.sql.answers.checks import Check
-from relquery.sql.execute.asker import Asker
-from relquery.sql.execute.groups import Grouped
+from relquery.sql.executor.asker import Asker
+from relquery.sql.executor.groups import Grouped
+from relquery.sql.executor.stages import run_select
+from relquery.sql.explain.bounds import Known as KnownRows
+from relquery.sql.explain.bounds import known_rows
 from relquery.sql.explain.cost.charges import Charge, Charges
 from relquery.sql.explain.cost.estimate import Known
 from relquery.sql.explain.cost.ranges import ONE, Range
@@ -31,15 +33,17 @@ from relquery.sql.explain.explanation import Counted, ExplainedCall
 from relquery.sql.explain.guarded import AskedTwice, asked_twice
 from relquery.sql.explain.labels import hint
 from relquery.sql.explain.prefixes import HitRate
-from relquery.sql.explain.rehearse import Rehearsal
-from relquery.sql.explain.rows import ForeseenRows
+from relquery.sql.explain.rows import EstimatedRows
 from relquery.sql.explain.shares import Shares
+from relquery.sql.host.database import Database, Scratch
 from relquery.sql.inputs.cells import Cells
 from relquery.sql.inputs.inputs import Inputs, Question
 from relquery.sql.inputs.matches import Matches
-from relquery.sql.plan.fields import Field
-from relquery.sql.plan.planner import PlannedCall, SelectPlan
-from relquery.sql.read.scopes import Context
+from relquery.sql.parser.tree import Expression
+from relquery.sql.planner.checks import Check
+from relquery.sql.planner.fields import Field
+from relquery.sql.planner.plan import PlannedCall, SelectPlan
+from relquery.sql.planner.statement import Plan
 
 _SHOWN = 60  # characters of a prompt
 _ORDERED = 100_000  # at most this many inputs are put in order
@@ -74,20 +78,23 @@ class _Missing(NamedTuple):
 
 
 @dataclass(slots=True)
-class Foretelling:
-    """Describes stages instead of running them; see walk.stages.
+class Explainer:
+    """Describes stages instead of running them; see executor.stages.
 
     shares: of the rows that pass; None if nothing is known. hidden: keys in the ledger that are
     taken not to be there. calls: those described so far, by stage. costs: whether to tell what the
     calls cost in any case; else only where a price is known.
     """
 
-    rehearsal: Rehearsal
+    database: Database
+    scratch: Scratch
     asker: Asker
     shares: Shares | None = None
     hidden: Set[bytes] = frozenset()
     calls: dict[str, ExplainedCall] = field(default_factory=dict)
     costs: bool = False
+    kinds: Counter[str] = field(default_factory=Counter)
+    _stand_ins: dict[str, KnownRows] = field(default_factory=dict)
     _selects: int = 0
     _stage: str = ""
     _keys: set[bytes] = field(default_factory=set)
@@ -96,39 +103,54 @@ class Foretelling:
     def __post_init__(self) -> None:
         self._charges = Charges(self.asker.backend, self.costs)
 
-    def rows(self, plan: SelectPlan, context: Context) -> ForeseenRows:
+    def run(self, plan: Plan) -> None:
+        """Go through the stages of a plan."""
+        for select in plan.selects:
+            rows = self.rows(select)
+            run_select(rows, self, self.kinds)
+            if select.table:
+                self._stand_ins[select.table] = self._fill(select.table, rows, plan)
+
+    def rows(self, plan: SelectPlan) -> EstimatedRows:
         """Base rows, as far as they are known."""
-        rows = self.rehearsal.rows(plan, context)
+        rows = EstimatedRows.foresee(plan, self.database, self.scratch, self._stand_ins)
         rows.shares, rows.select = self.shares, self._selects
         self._selects += 1
         return rows
 
-    def table(self, rows: ForeseenRows) -> str:
-        """A stand-in; see sql.explain.bounds."""
-        return self.rehearsal.table(rows)
+    def _fill(self, table: str, rows: EstimatedRows, plan: Plan) -> KnownRows:
+        """Put a stand-in for the rows of a SELECT in its table; see explain.bounds."""
+        known = known_rows(rows.plan.final, rows.at_hand, plan.bound.functions)
+        sql = rows.final()
+        try:
+            self.scratch.fill(table, sql if known.held else f"SELECT * FROM ({sql}) WHERE false")
+        except QueryError:  # due to rows that a filter would drop, or to NULL for an answer
+            self.scratch.fill(table, f"SELECT * FROM {table}")
+            known = replace(known, exact=False, held=False)
+        return known
 
     def check(
-        self, name: str, checks: tuple[Check, ...], rows: ForeseenRows, among: Int64s
+        self, name: str, checks: tuple[Check, ...], rows: EstimatedRows, among: Int64s
     ) -> None:
         """Nothing: there are no answers to check."""
 
-    def cut(self, rows: ForeseenRows) -> None:
+    def cut(self, rows: EstimatedRows) -> None:
         """Drop rows if this is known; else note how many are left at most."""
-        self.rehearsal.cut(rows)
+        rows.cut()
 
     def ask(
         self,
         name: str,
         call: PlannedCall,
-        rows: ForeseenRows,
+        rows: EstimatedRows,
         wanted: Int64s,
-        where: exp.Expr | None,
+        where: Expression | None,
     ) -> None:
         """Record what a call would ask."""
         self._stage = name
         rows.stages.setdefault(call.index, name)
         new = wanted if self.shares is None else rows.new_inputs(call, wanted)
-        self.rehearsal.ask(name, call, rows, wanted, where)
+        rows.of_call(call.index).asked[wanted] = True
         call = call.in_form(self.asker.config.form)
         counts = self._counts(call, rows, new)
         is_open = bool(call.needs) or (where is not None and rows.is_open(where))
@@ -165,7 +187,7 @@ class Foretelling:
         self.calls[name] = told if earlier is None else earlier.plus(told)
         self._note(call, rows, wanted, told, name)
 
-    def _is_expected(self, rows: ForeseenRows) -> bool:
+    def _is_expected(self, rows: EstimatedRows) -> bool:
         return self.shares is not None and rows.known.is_at_hand
 
     def _part(self, counts: Counted) -> Range:
@@ -177,7 +199,7 @@ class Foretelling:
     def _note(
         self,
         call: PlannedCall,
-        rows: ForeseenRows,
+        rows: EstimatedRows,
         wanted: Int64s,
         told: ExplainedCall,
         name: str,
@@ -192,11 +214,7 @@ class Foretelling:
             answer = Answer(None, Finish.STOP, prompt_tokens=mean, output_tokens=round(length))
             rows.of_call(call.index).answers[wanted] = answer
 
-    def final(self, rows: ForeseenRows) -> str:
-        """Required by the protocol; its result is not used."""
-        return self.rehearsal.final(rows)
-
-    def _counts(self, call: PlannedCall, rows: ForeseenRows, wanted: Int64s) -> _Counts:
+    def _counts(self, call: PlannedCall, rows: EstimatedRows, wanted: Int64s) -> _Counts:
         if not rows.known.held and call.fields:
             return _Counts(rows.known.most, None, False, None)
         if any(rows.is_open(part.value) for part in call.fields):
@@ -277,7 +295,7 @@ class Foretelling:
         return effort(prompts, sampling, self.asker.backend, hits.rate if hits else 0.0)
 
     def _of_groups(
-        self, call: PlannedCall, rows: ForeseenRows, wanted: Int64s, lists: pa.ChunkedArray
+        self, call: PlannedCall, rows: EstimatedRows, wanted: Int64s, lists: pa.ChunkedArray
     ) -> _Counts:
         """The calls about groups. Those that read answers of others are never in the ledger yet."""
         grouped = Grouped.of(call.task, lists, self.asker.backend)
@@ -301,7 +319,7 @@ class Foretelling:
         return _Counts(calls, len(first) - len(missing), not repeats, work, charge)
 
     def _of_matches(
-        self, call: PlannedCall, rows: ForeseenRows, wanted: Int64s, cells: Cells
+        self, call: PlannedCall, rows: EstimatedRows, wanted: Int64s, cells: Cells
     ) -> _Counts:
         """The calls that each decide about many pairs of rows."""
         matches = Matches.of(call.task, cells, self.asker.backend)

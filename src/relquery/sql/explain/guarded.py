@@ -9,9 +9,9 @@ import numpy as np
 from relquery.arrays import Int64s
 from relquery.ledger import has_one_answer
 from relquery.sql.caching.ordered import ordered
-from relquery.sql.execute.asker import Asker
-from relquery.sql.execute.guard.both import judged, sample
-from relquery.sql.execute.sending import AS_WRITTEN, REORDERED, Sending
+from relquery.sql.executor.asker import Asker
+from relquery.sql.executor.guard.both import judged, sample
+from relquery.sql.executor.sending import AS_WRITTEN, REORDERED, Sending
 from relquery.sql.inputs.inputs import Inputs, Question
 
 

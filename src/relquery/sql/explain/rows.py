@@ -7,31 +7,31 @@ from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
-from sqlglot import exp
 
 from relquery.arrays import Bools, Int64s
 from relquery.errors import QueryError
 from relquery.sql import names as ours
-from relquery.sql.execute.rows import Rows
+from relquery.sql.executor.choices import SAMPLE, SEED
+from relquery.sql.executor.criteria import Criterion, Tallies, Tally, criteria_in, with_columns
+from relquery.sql.executor.rows import Rows
 from relquery.sql.explain.bounds import ALL, Known, known_base
 from relquery.sql.explain.shares import Passing, Shares
 from relquery.sql.host.database import Database, Scratch
 from relquery.sql.inputs.inputs import distinct_rows
-from relquery.sql.plan.asking import has_sides
-from relquery.sql.plan.fields import Field
-from relquery.sql.plan.planner import PlannedCall, SelectPlan
-from relquery.sql.read.scopes import Context
-from relquery.sql.read.source import to_sql
+from relquery.sql.parser import build
+from relquery.sql.parser.parse import parser
+from relquery.sql.parser.tree import Column, Expression, Node
+from relquery.sql.planner.asking import has_sides
+from relquery.sql.planner.fields import Field
+from relquery.sql.planner.plan import PlannedCall, SelectPlan
 from relquery.sql.retrieval.blocking import without_similarity
-from relquery.sql.walk.choices import SAMPLE, SEED
-from relquery.sql.walk.criteria import Criterion, Tallies, Tally, criteria_in, with_columns
 from relquery.table.columns import encode
 
 _CHOICES = 16  # of units that pass, of which the most typical one is taken
 
 
 @dataclass(slots=True)
-class ForeseenRows(Rows):
+class EstimatedRows(Rows):
     """Base rows of a plan whose calls are not answered.
 
     known: what is known about the rows that are alive. inputs: by call, an array (rows,) with one
@@ -55,22 +55,21 @@ class ForeseenRows(Rows):
     def foresee(
         cls,
         plan: SelectPlan,
-        context: Context,
         database: Database,
         scratch: Scratch,
         stand_ins: dict[str, Known],
-    ) -> ForeseenRows:
+    ) -> EstimatedRows:
         """Run the base query as far as its rows are known."""
-        known = known_base(plan.base, context, stand_ins)
+        known = known_base(plan.base, plan.context, stand_ins)
         try:
-            rows = cls.of(plan if known.held else _emptied(plan), context, database, scratch)
+            rows = cls.of(plan if known.held else _emptied(plan), database, scratch)
         except QueryError:
             if known == ALL:  # the run would fail too
                 raise
             # The cause may be rows that a filter would drop, or NULL for an answer.
             known = replace(known, exact=False, held=False)
-            rows = cls.of(_emptied(plan), context, database, scratch)
-        assert isinstance(rows, ForeseenRows)
+            rows = cls.of(_emptied(plan), database, scratch)
+        assert isinstance(rows, EstimatedRows)
         if known.held:
             rows.known = replace(known, most=rows.count)
             rows.near = rows.left_by_similarity()
@@ -83,18 +82,19 @@ class ForeseenRows(Rows):
         whole = without_similarity(self.plan.base)
         if whole is None:
             return None
-        count = self.context.sql(f"SELECT count(*) FROM ({to_sql(whole)}) AS {ours.BASE}")
-        return self.count, int(self.database.fetch(count).column(0)[0].as_py())
+        query = parser().sql(self.plan.context.around(whole))
+        count = self.database.fetch(f"SELECT count(*) FROM ({query}) AS {ours.BASE}")
+        return self.count, int(count.column(0)[0].as_py())
 
-    def matching(self, predicate: exp.Expr, rows: Int64s | None = None) -> Int64s:
+    def matching(self, predicate: Expression, rows: Int64s | None = None) -> Int64s:
         """The matching rows. If the predicate depends on answers, those expected to match, or all.
 
         Raises QueryError for a predicate that DuckDB cannot run.
         """
         if not self.is_open(predicate):
             return Rows.matching(self, predicate, rows)
-        read = f"SELECT {to_sql(predicate)} FROM {ours.ROWS}"
-        self.database.describe(self.sql(read, self.alive[:0]))
+        read = f"SELECT {parser().sql(predicate)} FROM {ours.ROWS}"
+        self.database.columns(self.sql(read, self.alive[:0]))
         among = self.alive if rows is None else rows
         if self.shares is None or not self.known.held:
             return among
@@ -102,7 +102,7 @@ class ForeseenRows(Rows):
         for one in criteria:
             self._decide(one, among)
         numbers = {text: at for at, text in enumerate(self.tallies.by_text)}
-        guessed = with_columns(predicate, lambda text: exp.column(ours.criterion(numbers[text])))
+        guessed = with_columns(predicate, lambda text: build.column(ours.criterion(numbers[text])))
         if self.is_open(guessed):
             return among
         return Rows.matching(self, guessed, among) if len(among) else among
@@ -134,7 +134,7 @@ class ForeseenRows(Rows):
         """
         return self.shares is not None and not self.shares.missed and self.known.held
 
-    def passing(self, predicate: exp.Expr, rows: Int64s) -> Int64s:
+    def passing(self, predicate: Expression, rows: Int64s) -> Int64s:
         """The rows that are expected to pass a filter, or all, since it may keep any of them."""
         passed, known = self.matching(predicate, rows), self.known
         is_expected = self.shares is not None and known.held and (known.exact or known.expected)
@@ -172,7 +172,7 @@ class ForeseenRows(Rows):
             Rows.cut(self)
             self.known = replace(self.known, most=len(self.alive))
             return
-        self.database.describe(self.sql(to_sql(select), self.alive[:0]))
+        self.database.columns(self.sql(parser().sql(select), self.alive[:0]))
         count = self.count if self.known.held else self.known.most
         kept = None if count is None else self.window(select, count)
         if self.shares is not None and self.known.is_at_hand and self._cut_expected(kept):
@@ -185,18 +185,18 @@ class ForeseenRows(Rows):
     def _cut_expected(self, kept: slice | None) -> bool:
         """Keep as many random rows as a cut by answers does, if it only orders them."""
         assert self.plan.cut is not None
-        if kept is None or any(
-            self.plan.cut.select.args.get(key) for key in ("distinct", "qualify")
-        ):
+        select = self.plan.cut.select
+        if kept is None or select.distinct is not None or select.qualify is not None:
             return False
         shuffled = np.random.default_rng(SEED).permutation(self.alive)
         self.alive = np.sort(shuffled[kept])
         self.known = replace(self.known, most=len(self.alive), exact=False, expected=True)
         return True
 
-    def is_open(self, node: exp.Expr) -> bool:
+    def is_open(self, node: Node) -> bool:
         """Whether an expression over ours.ROWS depends on answers."""
-        return any(self.known.is_open_column(name.name) for name in node.find_all(exp.Identifier))
+        columns = node.find_all(Column)
+        return any(self.known.is_open_column(name) for column in columns for name in column.names)
 
     def number_inputs(self, call: PlannedCall, wanted: Int64s) -> int:
         """Number the inputs of a call that may differ. Returns the maximum number of inputs."""
@@ -237,7 +237,7 @@ class ForeseenRows(Rows):
 
     def _codes(self, part: Field, wanted: Int64s) -> list[Int64s]:
         """Numbers for a field's values; values that may differ get different numbers."""
-        whole = part.value.name if isinstance(part.value, exp.Column) else ""
+        whole = part.value.name if isinstance(part.value, Column) else ""
         answer = ours.call_of(whole)
         if answer in self.units:
             return [self.units[answer][wanted]]
@@ -289,4 +289,5 @@ def _choice(rng: np.random.Generator, sizes: Int64s, wanted: int) -> Bools:
 
 
 def _emptied(plan: SelectPlan) -> SelectPlan:
-    return replace(plan, base=exp.select("*").from_(plan.base.subquery(ours.BASE)).where("false"))
+    base = build.derived(plan.base, ours.BASE)
+    return replace(plan, base=build.select([build.star()], base, build.boolean(False)))

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from relquery.errors import ConfigError, unknown
 from relquery.report import wilson_interval
+from relquery.sql.executor.criteria import Count
 from relquery.sql.explain.cost.ranges import ONE, Range
-from relquery.sql.walk.criteria import Count
 
 Place = tuple[int, str]
 """A criterion over answers: the number of its SELECT, in the order in which they run; its text."""

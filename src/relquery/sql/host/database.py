@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -142,13 +142,20 @@ class Database:
         """Run a statement for its effect."""
         self.catalogue.note(sql)
         with _translated(sql, self):
-            self.connection.execute(sql).fetchall()  # a partly read result blocks the next
+            # A partly read result blocks the next.
+            self.connection.execute(sql, self._values(sql)).fetchall()
+
+    def create(self, sql: str) -> int:
+        """Run a statement that makes a table of a query's rows. Returns how many there are."""
+        with _translated(sql, self):
+            ((count,),) = self.connection.execute(sql, self._values(sql)).fetchall()
+        return int(count)
 
     def fetch(self, sql: str) -> pa.Table:
         """Run a statement and read its rows; a table without columns if it has none."""
         self.catalogue.note(sql)
         with _translated(sql, self):
-            relation = self.connection.sql(sql)
+            relation = self.connection.sql(sql, params=self._values(sql))
             return pa.table({}) if relation is None else read(relation, self.most)
 
     def result(self, sql: str, values: Mapping[str, Any] | None = None) -> pa.Table:
@@ -158,19 +165,25 @@ class Database:
         """
         self.catalogue.note(sql)
         with _translated(sql, self):
-            relation = self.connection.sql(sql, params=dict(values) if values else None)
+            given = dict(values) if values else self._values(sql)
+            relation = self.connection.sql(sql, params=given)
             return pa.table({}) if relation is None else to_arrow(relation, self.most)
 
     def describe(self, query: str) -> list[tuple[str, str]]:
         """(name, type) of every column of the query, without running it."""
-        values = None
         with _translated(query, self):
-            if self.bound:
-                (parsed,) = self.connection.extract_statements(query)
-                values = {name: self.bound[name.lower()] for name in parsed.named_parameters}
             # As a relation: an error of `execute` would end the user's transaction.
-            rows = self.connection.sql(f"DESCRIBE {query}", params=values or None).fetchall()
+            described = f"DESCRIBE {query}"
+            rows = self.connection.sql(described, params=self._values(query)).fetchall()
         return [(row[0], row[1]) for row in rows]
+
+    def columns(self, query: str) -> list[tuple[str, str]]:
+        """(name, type) of every column of the query, without running it."""
+        with _translated(query, self):
+            if self._values(query):
+                return self.describe(query)
+            relation = self.connection.sql(query)
+            return list(zip(relation.columns, map(str, relation.types), strict=True))
 
     def install_function(
         self, name: str, function: Callable[..., Any], kind: str, rows: str = ""
@@ -191,13 +204,21 @@ class Database:
     def bind(self, statement: str, values: Mapping[str, Any] | None = None) -> None:
         """Have DuckDB check a statement for errors without running it."""
         with _translated(statement, self):
-            given = dict(values) if values else None
+            given = dict(values) if values else self._values(statement)
             self.connection.execute(f"EXPLAIN {statement}", given).fetchall()
+
+    def _values(self, sql: str) -> dict[str, Any] | None:
+        """The values of the parameters of a statement; None if it has none."""
+        if not self.bound:
+            return None
+        (parsed,) = self.connection.extract_statements(sql)
+        values = {name: self.bound[name.lower()] for name in parsed.named_parameters}
+        return values or None
 
     @contextlib.contextmanager
     def binding(self, values: Mapping[str, Any]) -> Iterator[None]:
-        """A block in which parameters of described texts have these values."""
-        self.bound.update(values)
+        """A block in which parameters have these values, by lower-case name."""
+        self.bound.update((name.lower(), value) for name, value in values.items())
         try:
             yield
         finally:
@@ -368,6 +389,34 @@ class Scratch:
                 raise
         return self._tables[select]
 
+    def rows(self, select: str) -> tuple[str, int]:
+        """Run a query into a table. Returns the table's name and how many rows it has."""
+        name = f"{ours.PREFIX}table_{len(self._tables)}"
+        count = self.database.create(f"CREATE TEMP TABLE {name} AS {select}")
+        self._tables[name] = name
+        return name, count
+
+    def reserve(self, columns: Sequence[tuple[str, str]]) -> str:
+        """Make an empty table for rows to come. Returns its name."""
+        name = f"{ours.PREFIX}table_{len(self._tables)}"
+        self._tables[name] = name
+        nulls = (f"CAST(NULL AS {kind}) AS {_quoted(column)}" for column, kind in columns)
+        self.database.execute(f"CREATE TEMP TABLE {name} AS SELECT {', '.join(nulls)} LIMIT 0")
+        return name
+
+    def fill(self, name: str, select: str) -> None:
+        """Put the rows of a query into a reserved table, in place of others."""
+        self.database.execute(f"DELETE FROM {name}")
+        self.database.execute(f"INSERT INTO {name} {select}")
+
+    @contextlib.contextmanager
+    def kept(self, names: Iterable[str]) -> Iterator[None]:
+        """A block after which reserved tables have the rows again that they have now."""
+        copies = {name: self.rows(f"FROM {name}")[0] for name in names}
+        yield
+        for name, copy in copies.items():
+            self.fill(name, f"FROM {copy}")
+
     def view(self, data: pa.Table) -> str:
         """Make an Arrow table readable. Returns its name."""
         name = f"{ours.PREFIX}view_{len(self._views)}"
@@ -389,3 +438,7 @@ class Scratch:
         for name in self._tables.values():
             with contextlib.suppress(RelqueryError):
                 self.database.execute(f"DROP TABLE IF EXISTS temp.{name}")
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

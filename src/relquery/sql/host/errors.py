@@ -1,4 +1,4 @@
-"""Translates errors of DuckDB and sqlglot to ours. No other module does this."""
+"""Translates errors of DuckDB to ours. No other module does this."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import unicodedata
 from collections.abc import Mapping
 
 import duckdb
-from sqlglot.errors import ParseError, TokenError
 
 from relquery.errors import (
     QueryError,
@@ -164,18 +163,6 @@ def _unknown_name(message: str, used: Tables, known: list[str]) -> QueryError | 
         sources = _candidates(message)
         return QueryError(unknown("table", found[1], sources, of="this FROM clause"))
     return None
-
-
-def from_sqlglot(error: ParseError | TokenError, sql: str) -> SqlSyntaxError:
-    """The error for SQL that DuckDB can parse but sqlglot cannot."""
-    places = error.errors if isinstance(error, ParseError) else []
-    place = places[0] if places else {}
-    line, column = place.get("line") or 1, place.get("col") or 1
-    column = max(1, column - len(place.get("highlight") or "") + 1)
-    said = place.get("description") or "the text cannot be split into words"
-    if sql.lstrip()[:5].upper() == "PIVOT":
-        said += ". Write SELECT * FROM (PIVOT ...), and other clauses after it"
-    return SqlSyntaxError(f"This SQL cannot be planned with LLM calls: {said}", sql, line, column)
 
 
 def _syntax_error(message: str, sql: str) -> QueryError:

@@ -10,7 +10,7 @@ import numpy as np
 
 from relquery.arrays import Int32s, Int64s
 from relquery.config import Order
-from relquery.sql.functions.task import Task
+from relquery.sql.binder.task import Task
 from relquery.sql.inputs.cells import Cells
 from relquery.sql.inputs.lines import LinesTemplate
 from relquery.sql.inputs.pieces import Pieces

@@ -29,7 +29,7 @@ import numpy as np
 from relquery.ir.lower import lower
 from relquery.ir.nodes import Text
 from relquery.prompt import Prompt, Span
-from relquery.sql.functions.naming import label_of, quoted
+from relquery.sql.binder.naming import label_of, quoted
 from relquery.sql.inputs.prompt import (
     OF_ITEM,
     Form,

@@ -20,7 +20,7 @@ from relquery.backends.base import Backend
 from relquery.ir.lower import lower
 from relquery.ir.nodes import Seq, Text
 from relquery.prompt import Prompt, Role
-from relquery.sql.functions.task import Task
+from relquery.sql.binder.task import Task
 from relquery.sql.inputs.cells import Cells
 from relquery.sql.inputs.inputs import distinct_rows
 from relquery.sql.inputs.prompt import SEPARATOR, SYSTEM, piece

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from relquery.arrays import Int32s
-from relquery.sql.functions.task import Task
+from relquery.sql.binder.task import Task
 from relquery.sql.inputs.bags import Bag
 from relquery.sql.inputs.cells import Cells
 from relquery.sql.inputs.lines import Lines, LinesTemplate

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from relquery.report import wilson_interval
 from relquery.sql import names as ours
+from relquery.sql.executor.criteria import Count
 from relquery.sql.explain.shares import Place
 from relquery.sql.preview.sampled import SampledRows
-from relquery.sql.walk.criteria import Count
 
 _CALL = re.compile(rf"{ours.TEXT_STAND_IN}_(\d+)")
 

@@ -12,15 +12,14 @@ import pyarrow as pa
 from relquery.arrays import Int64s
 from relquery.sql import names as ours
 from relquery.sql.analyze.measured import MeasuredRows
-from relquery.sql.execute.rows import Rows
+from relquery.sql.executor.choices import SEED
+from relquery.sql.executor.rows import Rows
 from relquery.sql.host.database import Database, Scratch
 from relquery.sql.inputs.cells import Cells
-from relquery.sql.plan.fields import Field
-from relquery.sql.plan.planner import SelectPlan
-from relquery.sql.read.scopes import Context
-from relquery.sql.read.source import to_sql
+from relquery.sql.parser.parse import parser
+from relquery.sql.planner.fields import Field
+from relquery.sql.planner.plan import SelectPlan
 from relquery.sql.types.leaves import Number, dumped
-from relquery.sql.walk.choices import SEED
 
 
 @dataclass(slots=True)
@@ -63,14 +62,10 @@ class Sample:
     most: int
     selects: list[SampledRows] = field(default_factory=list)
 
-    def start(
-        self, plan: SelectPlan, context: Context, database: Database, scratch: Scratch
-    ) -> Rows:
+    def start(self, plan: SelectPlan, database: Database, scratch: Scratch) -> Rows:
         """The rows that a SELECT starts with."""
-        base = context.sql(
-            f"SELECT row_number() OVER () - 1 AS {ours.PLACE}, * FROM ({to_sql(plan.base)}) "
-            f"AS {ours.BASE}"
-        )
+        query = parser().sql(plan.context.around(plan.base))
+        base = f"SELECT row_number() OVER () - 1 AS {ours.PLACE}, * FROM ({query}) AS {ours.BASE}"
         counted = f"SELECT count(*) FROM ({base})"
         total = database.fetch(counted).column(0)[0].as_py()
         chosen = scratch.view(pa.table({ours.PLACE: drawn(total, self.most)}))
@@ -78,10 +73,8 @@ class Sample:
             f"SELECT row_number() OVER (ORDER BY {ours.PLACE}) - 1 AS {ours.ROW}, "
             f"* EXCLUDE ({ours.PLACE}) FROM ({base}) SEMI JOIN {chosen} USING ({ours.PLACE})"
         )
-        count = min(total, self.most)
-        rows = SampledRows(
-            plan, context, database, scratch, scratch.table(some), count, np.arange(count)
-        )
+        table, count = scratch.rows(some)
+        rows = SampledRows(plan, database, scratch, table, count, np.arange(count))
         rows.total, rows.most = total, self.most
         self.selects.append(rows)
         return rows

@@ -7,18 +7,16 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from sqlglot import Token, TokenType
-
 from relquery.errors import QueryError
 from relquery.sql import names as ours
-from relquery.sql.read.tokens import between_commas, closing, tokenize
+from relquery.sql.parser.tokens import Token, between_commas, closing, tokenize
 
 OF_TABLES = (ours.PASSAGES, ours.SEARCH, ours.DEDUP)
 """Functions whose first argument names a table, and whose fourth may name a column of it."""
 
 _WORD = re.compile(r"\w+")
 _THIRD, _COLUMN = 2, 3
-_NAMING = (TokenType.COLON_EQ, TokenType.FARROW)
+_NAMING = (":=", "=>")
 _WRITTEN = {
     ours.PASSAGES: "passages('{}', question, 5, '{}')",
     ours.SEARCH: "AI_SEARCH('{}', question, 5, '{}')",
@@ -72,7 +70,7 @@ def unquoted_table(sql: str, column: str, functions: Collection[str]) -> QueryEr
     """
     for function, arguments in _calls(sql, [name for name in OF_TABLES if name in functions]):
         first = arguments[0] if arguments else []
-        if len(first) == 1 and first[0].text.lower() == column.lower() and _text(first) is None:
+        if len(first) == 1 and first[0].name.lower() == column.lower() and _text(first) is None:
             usage = ours.USAGES[function].replace("'table'", f"'{column}'")
             return QueryError(f"The table to search must be a text, in quotes: {usage}.")
     return None
@@ -82,8 +80,8 @@ def _calls(sql: str, functions: Collection[str]) -> Iterator[tuple[str, list[lis
     """The calls of some functions, and their arguments."""
     tokens = tokenize(sql)
     for at, (name, opening) in enumerate(pairwise(tokens)):
-        if name.text.lower() in functions and opening.token_type is TokenType.L_PAREN:
-            yield name.text.lower(), between_commas(tokens[at + 2 : closing(tokens, at + 1)])
+        if name.name.lower() in functions and opening.text == "(":
+            yield name.name.lower(), between_commas(tokens[at + 2 : closing(tokens, at + 1)])
 
 
 def _named(function: str, arguments: Sequence[Sequence[Token]]) -> Named | None:
@@ -109,8 +107,8 @@ def _check_places(function: str, arguments: Sequence[Sequence[Token]]) -> None:
     name = ours.USAGES[function].partition("(")[0]
     table = next((found for one in arguments[:1] if (found := _text(one)) is not None), "table")
     for argument in arguments:
-        if len(argument) > 2 and argument[1].token_type in _NAMING:
-            value = argument[2].text if argument[2].token_type is TokenType.NUMBER else "5"
+        if len(argument) > 2 and argument[1].text in _NAMING:
+            value = argument[2].text if _is_number(argument[2:]) else "5"
             text = "text" if function == ours.DEDUP else "question"
             raise QueryError(
                 f"{name} takes no named arguments; write the number third: "
@@ -118,7 +116,7 @@ def _check_places(function: str, arguments: Sequence[Sequence[Token]]) -> None:
             )
     if function == ours.DEDUP and len(arguments) > 1 and _is_number(arguments[1]):
         other = arguments[2] if len(arguments) > 2 else arguments[0]
-        column = other[0].text if len(other) == 1 and _text(other) is None else "text"
+        column = other[0].name if len(other) == 1 and _text(other) is None else "text"
         raise QueryError(
             "The table comes first, the text second and the threshold third: "
             f"{name}('{table}', {column}, {arguments[1][0].text})."
@@ -126,21 +124,20 @@ def _check_places(function: str, arguments: Sequence[Sequence[Token]]) -> None:
 
 
 def _is_number(argument: Sequence[Token]) -> bool:
-    return len(argument) == 1 and argument[0].token_type is TokenType.NUMBER
+    return len(argument) == 1 and argument[0].text.lstrip(".")[:1].isdigit()
 
 
 def is_entry(sql: str, table: str) -> bool:
     """Whether a name is that of a WITH entry of a statement. table: in lower case."""
     tokens = tokenize(sql)
     return any(
-        name.text.lower() == table
-        and alias.token_type is TokenType.ALIAS
-        and opening.token_type is TokenType.L_PAREN
+        name.name.lower() == table and alias.word == "AS" and opening.text == "("
         for name, alias, opening in zip(tokens, tokens[1:], tokens[2:], strict=False)
     )
 
 
 def _text(argument: Sequence[Token]) -> str | None:
     """The value of an argument that is a text; None for any other."""
-    is_text = len(argument) == 1 and argument[0].token_type is TokenType.STRING
-    return argument[0].text if is_text else None
+    if len(argument) != 1 or not argument[0].text.startswith("'"):
+        return None
+    return argument[0].text[1:-1].replace("''", "'")

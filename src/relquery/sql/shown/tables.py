@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from relquery.html.table import WHOLE, Cell, boxed, cut, details, lines, table
 from relquery.sql.shown.floats import rounded, short
-from relquery.sql.shown.missing import Reasons
+
+Reasons = Mapping[tuple[int, int], str]
+"""Why a cell has no value, by (row of the result, column)."""
 
 _LISTED = 10
 

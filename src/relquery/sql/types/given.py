@@ -8,34 +8,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Protocol
-
-from sqlglot import exp
-from sqlglot.dialects.duckdb import DuckDB
-from sqlglot.errors import SqlglotError
+from typing import Any, Protocol
 
 from relquery.errors import QueryError
+from relquery.sql import names as ours
 from relquery.sql.host.database import Database
-from relquery.sql.read.source import DIALECT
+from relquery.sql.parser.parse import parser
+from relquery.sql.parser.tokens import Token, step, tokenize, words
+from relquery.sql.parser.tree import Cast, Constant, Node
 from relquery.sql.types.json_schema import shape_of_schema
 from relquery.sql.types.leaves import Leaf, is_leaf
 from relquery.sql.types.shape import ListOf, Output, Part, Shape, StructOf, check_names, kind_of
 
 _EXAMPLE = "'name VARCHAR, amount DECIMAL(10,2)'"
 Path = tuple[str, ...]
-_ANY = (Part("any", Leaf("")),)
 _ITEM = ""  # the part of a path that stands for the items of a list
-
-
-class _WithLengths(DuckDB):
-    """DuckDB's dialect, with the length of VARCHAR(20), which DuckDB ignores."""
-
-    class Parser(DuckDB.Parser):  # type: ignore[misc, valid-type]
-        TYPE_CONVERTERS: ClassVar[dict[Any, Any]] = {
-            kind: convert
-            for kind, convert in DuckDB.Parser.TYPE_CONVERTERS.items()
-            if kind not in exp.DataType.TEXT_TYPES
-        }
+_REQUIRED = f"{ours.PREFIX}required_"
+"""What a field's name begins with while DuckDB reads the type, if it is NOT NULL."""
 
 
 class _Kind(Protocol):
@@ -58,82 +47,93 @@ def output_of(given: object, database: Database) -> Output:
 
 
 def _of_text(text: str, database: Database) -> Shape:
-    built = _parsed(text)
-    if built is None:
-        raise _unknown(text)
-    _check_names(built)
-    bare = built.copy()
-    for column in bare.find_all(exp.ColumnDef):
-        column.set("constraints", None)
+    for sql in (text, f"STRUCT({_marked(text)})"):
+        tree = _parsed(sql)
+        if tree is None:
+            continue
+        _check_names(tree)
+        try:
+            kind = database.type(sql)
+        except QueryError as error:
+            raise _unknown(text) from error
+        return _Reader(dict(_lengths(tree, ()))).shape(kind, ())
+    raise _unknown(text)
+
+
+def _marked(text: str) -> str:
+    """Fields without NOT NULL; the names of those that had it begin with _REQUIRED."""
+    tokens = tokenize(text)
+    firsts: list[Token | None] = [None]
+    marked, dropped = list[Token](), list[Token]()
+    for at, token in enumerate(tokens):
+        if step(token) < 0:
+            firsts.pop()
+        elif step(token) > 0:
+            firsts.append(None)
+        elif token.text == ",":
+            firsts[-1] = None
+        elif firsts and firsts[-1] is None:
+            firsts[-1] = token
+        elif words(tokens, at, 2) == ["NOT", "NULL"] and firsts and (first := firsts[-1]):
+            marked.append(first)
+            dropped += tokens[at : at + 2]
+        if not firsts:
+            return text
+    for token in sorted([*marked, *dropped], key=lambda one: -one.start):
+        name = token.name.replace('"', '""')
+        put = f'"{_REQUIRED}{name}"' if token in marked else ""
+        text = text[: token.start] + put + text[token.end :]
+    return text
+
+
+def _parsed(sql: str) -> Node | None:
+    """The tree of a type; None if the text is none."""
     try:
-        kind = database.type(bare.sql(dialect=DIALECT))
-    except QueryError as error:
-        raise _unknown(text) from error
-    return _Reader(_not_null(built, ()), dict(_lengths(built, ()))).shape(kind, ())
-
-
-def _parsed(text: str) -> exp.DataType | None:
-    """A single type, or several fields as a struct; None if the text is neither."""
-    single = _struct(f"_ {text}")
-    if single is not None and len(single.expressions) == 1:
-        (part,) = single.expressions
-        if isinstance(part.kind, exp.DataType) and not part.args.get("constraints"):
-            return part.kind
-    return _struct(text)
-
-
-def _struct(fields: str) -> exp.DataType | None:
-    """A struct of some fields; None if they are not written as `name type, ...`."""
-    try:
-        built = exp.DataType.build(f"STRUCT({fields})", dialect=_WithLengths)
-    except (SqlglotError, ValueError):
+        cast = parser().expression(f"CAST(NULL AS {sql})")
+    except (QueryError, AssertionError, ValueError):
         return None
-    named = all(isinstance(part, exp.ColumnDef) and part.kind for part in built.expressions)
-    return built if named and built.expressions else None
+    is_whole = isinstance(cast, Cast) and isinstance(cast.value, Constant)
+    return cast.to if isinstance(cast, Cast) and is_whole else None
 
 
-def _check_names(kind: exp.DataType) -> None:
+def _plain(name: str) -> str:
+    return name.removeprefix(_REQUIRED)
+
+
+def _check_names(kind: Node) -> None:
     """Raises QueryError for fields of one name, which DuckDB refuses with another message."""
-    parts = list(_inner(kind))
-    check_names(tuple(Part(name, Leaf("")) for name, _, column in parts if column) or _ANY)
-    for _, inner, _ in parts:
-        _check_names(inner)
+    inner = list(_inner(kind))
+    parts = tuple(Part(name, Leaf("")) for name, _ in inner if name != _ITEM)
+    if parts:
+        check_names(parts)
+    for _, one in inner:
+        _check_names(one)
 
 
-def _not_null(kind: exp.DataType, path: Path) -> set[Path]:
-    """The paths of the fields that may not be NULL."""
-    found: set[Path] = set()
-    for name, inner, column in _inner(kind):
-        where = (*path, name)
-        constraints = column.args.get("constraints") or () if column is not None else ()
-        if any(isinstance(one.kind, exp.NotNullColumnConstraint) for one in constraints):
-            found.add(where)
-        found |= _not_null(inner, where)
-    return found
-
-
-def _lengths(kind: exp.DataType, path: Path) -> Iterator[tuple[Path, int]]:
+def _lengths(kind: Node, path: Path) -> Iterator[tuple[Path, int]]:
     """The paths of VARCHAR(n), and n, which DuckDB ignores."""
-    if kind.is_type(*exp.DataType.TEXT_TYPES) and kind.expressions:
-        yield path, int(kind.expressions[0].name)
-    for name, inner, _ in _inner(kind):
+    for child in kind.args.get("children", ()):
+        if isinstance(child, Constant) and kind.args["type_name"].upper() in _TEXTS:
+            yield path, int(child.text)
+    for name, inner in _inner(kind):
         yield from _lengths(inner, (*path, name))
 
 
-def _inner(kind: exp.DataType) -> Iterator[tuple[str, exp.DataType, exp.ColumnDef | None]]:
-    """(name, type, definition) of the parts of a nested type."""
-    for part in kind.expressions:
-        if isinstance(part, exp.ColumnDef) and isinstance(part.kind, exp.DataType):
-            yield part.name.lower(), part.kind, part
-        elif isinstance(part, exp.DataType):
-            yield _ITEM, part, None
+_TEXTS = ("VARCHAR", "CHAR", "BPCHAR", "TEXT", "STRING")
+
+
+def _inner(kind: Node) -> Iterator[tuple[str, Node]]:
+    """(name, type) of the parts of a nested type; without a name for the items of a list."""
+    for part in kind.args.get("children", ()):
+        if part.args.get("class") == "TYPE":
+            yield _plain(part.args.get("alias", _ITEM)).lower(), part
 
 
 class _Reader:
-    """Builds the shape of a type. not_null, lengths: by path; see above."""
+    """Builds the shape of a type. lengths: by path; see above."""
 
-    def __init__(self, not_null: set[Path], lengths: dict[Path, int]) -> None:
-        self._not_null, self._lengths = not_null, lengths
+    def __init__(self, lengths: dict[Path, int]) -> None:
+        self._lengths = lengths
 
     def shape(self, kind: _Kind, path: Path) -> Shape:
         """The shape of a type. Raises QueryError for types that answers cannot have."""
@@ -158,8 +158,8 @@ class _Reader:
         return Leaf(name, length=self._lengths.get(path))
 
     def _part(self, name: str, kind: _Kind, path: Path) -> Part:
-        where = (*path, name.lower())
-        return Part(name, self.shape(kind, where), where in self._not_null)
+        plain = _plain(name)
+        return Part(plain, self.shape(kind, (*path, plain.lower())), name != plain)
 
 
 def _unknown(text: str) -> QueryError:

@@ -1,0 +1,1 @@
+"""What the names and calls of a statement mean."""

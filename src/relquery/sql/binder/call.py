@@ -1,0 +1,170 @@
+"""A call in a tree: what is asked, and its fields. Every function that calls a model becomes one.
+
+Before that, a function such as AI_FILTER is a function of DuckDB's tree whose name is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import ClassVar
+
+from relquery.sql import names as ours
+from relquery.sql.binder.task import Task
+from relquery.sql.parser import build
+from relquery.sql.parser.parse import parser
+from relquery.sql.parser.tokens import closing, tokenize
+from relquery.sql.parser.tree import (
+    Argument,
+    Column,
+    Expression,
+    Function,
+    Node,
+    Select,
+    Star,
+    _Arg,
+)
+
+# Notes on nodes; see Node.meta.
+FIELD_NAME = "field name"
+"""The name that the model sees for what replaced a name."""
+NAMED = "named"
+"""Whether AS gives an argument its name: then it is a field, even if it is a text."""
+WRITTEN = "written"
+"""A function that calls a model, or what stands for it, as the user wrote it."""
+NUMBER = "number"
+"""Of such a function, its place in the statement."""
+OF_BRANCH = "of a branch"
+"""Whether a comparison was moved into a branch of a set operation, where it may be about the values
+of the other branch."""
+RANKS = "ranks"
+"""Whether an expression is AI_RANK of a row."""
+
+
+class Call(Expression):
+    """A call. fields: its fields, in their order. modules, bags: which of them are one."""
+
+    __slots__ = ()
+    given: ClassVar = {"class": "CALL", "type": "CALL"}
+    arguments: _Arg[list[Argument]] = _Arg("fields", [])
+
+    @classmethod
+    def of(
+        cls,
+        task: Task,
+        fields: Sequence[Expression],
+        function: Node,
+        modules: frozenset[int],
+        bags: frozenset[int],
+    ) -> Call:
+        """A call in the place of a function."""
+        made = cls(task=task.text, fields=[Argument(expression=one) for one in fields])
+        made.meta = {"task": task, "modules": modules, "bags": bags}
+        made.meta[NUMBER], made.meta["text"] = function.meta[NUMBER], function.meta[WRITTEN]
+        return made
+
+    @property
+    def fields(self) -> list[Expression]:
+        """Its fields."""
+        return [one.value for one in self.arguments]
+
+    @property
+    def task(self) -> Task:
+        """What is asked."""
+        found: Task = self.meta["task"]
+        return found
+
+    @property
+    def number(self) -> int:
+        """Its place in the statement."""
+        return int(self.meta.get(NUMBER, 0))
+
+    @property
+    def written(self) -> str:
+        """As the user wrote it, its name in lower case like those of DuckDB's functions."""
+        return str(self.meta["text"])
+
+    @property
+    def modules(self) -> frozenset[int]:
+        """Which fields are modules, by their place."""
+        found: frozenset[int] = self.meta["modules"]
+        return found
+
+    @property
+    def bags(self) -> frozenset[int]:
+        """Which fields are bags, by their place."""
+        found: frozenset[int] = self.meta["bags"]
+        return found
+
+
+def is_asking(node: Node) -> bool:
+    """Whether a node is one of the functions that call a model, as the user writes them."""
+    return isinstance(node, Function) and not node.schema and node.name.lower() in ours.FUNCTIONS
+
+
+def asking_in(node: Node) -> Iterator[Function]:
+    """These functions in a tree, outer before inner."""
+    return (one for one in node.find_all(Function) if is_asking(one))
+
+
+def calls_in(node: Node) -> Iterator[Call]:
+    """The calls in a tree, outer before inner."""
+    return node.find_all(Call)
+
+
+def has_call(node: Node | None) -> bool:
+    """Whether a tree contains a call."""
+    return node is not None and any(isinstance(one, Call) for one in node.walk())
+
+
+def calls_directly(select: Select) -> bool:
+    """Whether a SELECT has a call that is not in a query inside it."""
+    return any(call.ancestor(Select) is select for call in calls_in(select))
+
+
+def named_like(put: Node, node: Node) -> None:
+    """Give what is put in the place of a field the name that the field was given."""
+    put.meta.update({key: node.meta[key] for key in (FIELD_NAME, NAMED) if key in node.meta})
+
+
+def readable(node: Node) -> str:
+    """An expression for people to read: calls and columns have their own names again."""
+    return _bare(readable_all([node])[0])
+
+
+def readable_all(nodes: Iterable[Node]) -> list[str]:
+    """The same for several."""
+    texts: dict[str, str] = {}
+
+    def place(text: str) -> Column:
+        name = f"{ours.PREFIX}{len(texts)}_"
+        texts[name] = text
+        return build.column(name)
+
+    def change(node: Node) -> Node | None:
+        if WRITTEN in node.meta:
+            return place(str(node.meta[WRITTEN]))
+        if isinstance(node, Call):
+            return place("LLM(...)")
+        if isinstance(node, Column):
+            if node.name.startswith(ours.PREFIX) and FIELD_NAME in node.meta:
+                return place(str(node.meta[FIELD_NAME]))
+            if node.names[0] == ours.OUTER:
+                return build.column(*reversed(node.names[1:]))
+        return None
+
+    printed = parser().print([node.rebuilt(change) for node in nodes])
+    for name, text in reversed(texts.items()):
+        printed = [one.replace(name, text) for one in printed]
+    return printed
+
+
+def _bare(text: str) -> str:
+    """A text without parentheses around all of it."""
+    tokens = tokenize(text)
+    is_whole = tokens and tokens[0].text == "(" and closing(tokens, 0) == len(tokens) - 1
+    return text[tokens[0].end : tokens[-1].start] if is_whole else text
+
+
+def is_star(node: Node) -> bool:
+    """Whether an argument or an item of the select list stands for several columns."""
+    return isinstance(node, Star)

@@ -1,0 +1,266 @@
+"""Writes out the views and macros with LLM calls that a statement reads.
+
+FROM v                  =>  FROM (SELECT LLM('...', a) AS x FROM t) AS v
+WHERE is_nice(review)   =>  WHERE (LLM('Is it nice?', review) = 'Yes')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from relquery.errors import QueryError, UnsupportedQueryError
+from relquery.sql.binder.call import (
+    FIELD_NAME,
+    NAMED,
+    NUMBER,
+    WRITTEN,
+    asking_in,
+    named_like,
+    readable_all,
+)
+from relquery.sql.binder.functions import is_variable
+from relquery.sql.binder.scopes import visible_entries
+from relquery.sql.host.kept import Definition, Key, Kind
+from relquery.sql.parser import build
+from relquery.sql.parser.parse import parser
+from relquery.sql.parser.tokens import field_names, tokenize, without_field_names
+from relquery.sql.parser.tree import (
+    Column,
+    Expression,
+    Function,
+    Node,
+    Query,
+    Select,
+    SetOperation,
+    Source,
+    Star,
+    Table,
+    TableFunction,
+)
+
+_Definitions = Mapping[Key, Definition]
+
+
+@dataclass(slots=True)
+class Numbering:
+    """Numbers the functions of ours in a statement, and notes how each is written."""
+
+    count: int = 0
+
+    def mark(self, tree: Node, sql: str) -> None:
+        """Note numbers and texts on the functions of a tree that was parsed from a text, and the
+        names that AS gives to fields."""
+        data, names = sql.encode(), {}
+        for one in field_names(tokenize(sql)):
+            start = len(sql[: one.call].encode())
+            names[start, one.argument] = one.name
+        for node in sorted(asking_in(tree), key=lambda one: (one.span or (0, 0))[0]):
+            start, end = node.span or (0, 0)
+            text = data[start:end].decode(errors="replace")
+            self.number(node, node.name.lower() + text[text.find("(") :])
+            for at, argument in enumerate(node.arguments):
+                if (name := names.get((start, at))) is not None:
+                    argument.value.meta.update({FIELD_NAME: name, NAMED: True})
+
+    def number(self, node: Function, written: str) -> None:
+        """Give a function the next number."""
+        node.meta[NUMBER], node.meta[WRITTEN] = self.count, written
+        self.count += 1
+
+
+def parsed(sql: str, numbering: Numbering) -> Query:
+    """The tree of a query with its functions numbered. Raises SqlSyntaxError."""
+    tree = parser().query(without_field_names(sql, tokenize(sql)))
+    numbering.mark(tree, sql)
+    return tree
+
+
+def reads_any(tree: Node, definitions: _Definitions) -> bool:
+    """Whether a statement reads a view or macro of these."""
+    return any(macro_called(node, definitions) for node in tree.find_all(Function)) or any(
+        view_read(node, definitions) for node in tree.find_all(Source)
+    )
+
+
+def macro_called(call: Node, definitions: _Definitions) -> Definition | None:
+    """The scalar macro that a function call means; None if it is not a macro with calls."""
+    if not isinstance(call, Function) or call.schema or isinstance(call.parent, TableFunction):
+        return None
+    return definitions.get(("MACRO", call.name.lower()))
+
+
+def view_read(source: Node, definitions: _Definitions) -> Definition | None:
+    """The view or table macro that a source means; None if it is an ordinary one."""
+    if isinstance(source, TableFunction):
+        is_plain = not source.function.schema
+        key: tuple[Kind, str] = ("TABLE MACRO", source.function.name.lower())
+        return definitions.get(key) if is_plain else None
+    if not isinstance(source, Table) or len(source.path) > 1:
+        return None
+    found = definitions.get(("VIEW", source.table.lower()))
+    return None if found and source.table.lower() in _entries_around(source) else found
+
+
+@dataclass(slots=True)
+class Expansion:
+    """definitions: all there are. used: those that a statement reads, innermost first, with their
+    bodies. within: those that are being written out, from the outside in.
+    """
+
+    definitions: _Definitions
+    numbering: Numbering
+    used: dict[Key, tuple[Definition, Query]] = field(default_factory=dict)
+    within: list[Definition] = field(default_factory=list)
+
+    def write_out(self, tree: Node) -> None:
+        """Write out the views and macros of a tree, in place.
+
+        Raises QueryError for wrong arguments and for definitions that read themselves,
+        UnsupportedQueryError where a view cannot be written out.
+        """
+        for node in reversed(list(tree.walk())):
+            if isinstance(node, Source):
+                if (view := view_read(node, self.definitions)) is not None:
+                    _put_query(node, view, self._of_source(node, view))
+            elif (macro := macro_called(node, self.definitions)) is not None:
+                assert isinstance(node, Function)
+                put = self._applied(macro, node)
+                assert isinstance(put, Select)
+                (item,) = put.items
+                named_like(item, node)
+                node.replace(item.named(node.alias))
+
+    def _of_source(self, source: Source, definition: Definition) -> Query:
+        """The query behind a name in FROM."""
+        if definition.kind == "VIEW":
+            query = self._body(definition).copy()
+        else:
+            assert isinstance(source, TableFunction)
+            query = self._applied(definition, source.function)
+        if hidden := _entries_around(source) & set(_tables_read(query)):
+            entry = sorted(hidden)[0]
+            raise UnsupportedQueryError(
+                f"The WITH entry '{entry}' has the name of a table that {definition.name} reads. "
+                "Rename the entry."
+            )
+        return query
+
+    def _applied(self, macro: Definition, call: Function) -> Query:
+        """The body of a macro for the arguments of a call, its functions with numbers of their
+        own."""
+        put = put_arguments(self._body(macro), self._arguments(macro, call))
+        for inner in reversed(list(asking_in(put))):
+            if "own" in inner.meta:
+                listing = ", ".join(readable_all(inner.values))
+                self.numbering.number(inner, f"{inner.name.lower()}({listing})")
+        assert isinstance(put, Query)
+        return put
+
+    def _arguments(self, macro: Definition, call: Function) -> dict[str, Expression]:
+        """The values of a macro's parameters by lower-case name."""
+        values = {name: parser().expression(text) for name, text in macro.defaults.items()}
+        names = [name.lower() for name in macro.names]
+        given: list[Expression] = []
+        for argument in call.arguments:
+            name = argument.name.lower()
+            if not name:
+                given.append(argument.value)
+            elif name not in names:
+                raise _wrong_arguments(macro, f"has no parameter {name}")
+            else:
+                values[name] = argument.value
+        if len(given) > len(names):
+            raise _wrong_arguments(macro, f"is given {len(given)} values")
+        values |= dict(zip(names, given, strict=False))
+        if missing := [name for name in names if name not in values]:
+            raise _wrong_arguments(macro, f"is given no value for {', '.join(missing)}")
+        return values
+
+    def _body(self, definition: Definition) -> Query:
+        """The query of a definition, or a SELECT of its expression, written out."""
+        if definition in self.within:
+            path = " reads ".join(one.name for one in [*self.within, definition])
+            raise QueryError(f"{definition.name} reads itself: {path}. Break the circle.")
+        if definition.key not in self.used:
+            body = definition.body
+            sql = f"SELECT {body}" if definition.kind == "MACRO" else body
+            tree = parsed(sql, self.numbering)
+            for call in asking_in(tree):
+                call.meta["own"] = True
+            self.within.append(definition)
+            self.write_out(tree)
+            self.within.pop()
+            if definition.kind == "VIEW":
+                _name_items(tree, definition.columns)
+            self.used[definition.key] = (definition, tree)
+        return self.used[definition.key][1]
+
+
+def put_arguments(body: Node, values: Mapping[str, Expression]) -> Node:
+    """A macro body with its parameters replaced by values, by lower-case name."""
+
+    def put(node: Node) -> Node | None:
+        if not isinstance(node, Column) or is_variable(node):
+            return None
+        value = values.get(node.names[0].lower())
+        if value is None:
+            return None
+        found: Expression = value.copy()
+        for name in node.names[1:]:
+            found = build.operation("STRUCT_EXTRACT", found, build.text(name))
+        named_like(found, node)
+        return found.named(node.alias)
+
+    return body.rebuilt(put)
+
+
+def _put_query(source: Source, view: Definition, query: Query) -> None:
+    """Put a query in the place of the view that a statement reads."""
+    names = list(source.columns)
+    if view.kind == "VIEW":
+        names += view.names[len(names) :]
+    alias = source.alias or view.name
+    put = build.derived(query, alias, names)
+    if source.sample is not None:
+        put.sample = source.sample
+    if source.args.get("at_clause") is not None or source.args.get("with_ordinality"):
+        raise UnsupportedQueryError(
+            f"{view.name} is read with AT or WITH ORDINALITY, which a view with LLM calls does not "
+            f"support. Read it in a subquery: FROM (SELECT * FROM {view.name})."
+        )
+    source.replace(put)
+
+
+def _name_items(query: Query, names: tuple[str, ...]) -> None:
+    """Give the items of a view's query the names that they had when it was created, in place."""
+    while isinstance(query, SetOperation):
+        query = query.branches[0]
+    if not isinstance(query, Select):
+        return
+    items = query.items
+    stars = [at for at, item in enumerate(items) if isinstance(item, Star)]
+    before = min(stars, default=len(items))
+    after = len(items) - 1 - max(stars, default=len(items))
+    pairs = [*zip(items[:before], names, strict=False)]
+    pairs += zip(items[::-1][: max(after, 0)], names[::-1], strict=False)
+    for item, name in pairs:
+        if not item.alias and not isinstance(item, Column):
+            item.alias = name
+
+
+def _entries_around(node: Node) -> set[str]:
+    """Lower-case names of the WITH entries that a node can read."""
+    return {entry.name.lower() for entry in visible_entries(node)}
+
+
+def _tables_read(query: Query) -> Iterator[str]:
+    """Lower-case names of the tables that a query reads, without its own WITH entries."""
+    for table in query.find_all(Table):
+        name = table.table.lower()
+        if len(table.path) == 1 and name not in _entries_around(table):
+            yield name
+
+
+def _wrong_arguments(macro: Definition, what: str) -> QueryError:
+    return QueryError(f"The macro {macro.name}({', '.join(macro.names)}) {what}.")

@@ -1,0 +1,177 @@
+"""Which of DuckDB's functions are aggregates, volatile, or the user's macros; and lambdas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from relquery.sql.host.catalogue import Function as Listed
+from relquery.sql.host.database import Database
+from relquery.sql.parser.tokens import tokenize
+from relquery.sql.parser.tree import (
+    Argument,
+    Column,
+    Function,
+    Lambda,
+    Node,
+    Query,
+    Select,
+    Source,
+    Window,
+)
+
+_MAKES_ROWS = ("unnest", "unlist", "generate_subscripts")
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCatalog:
+    """names: lower-case names of all aggregate functions. volatile: of functions like random().
+
+    macros: names of the user's macros. querying: of macros that contain a subquery, or call one
+    that does.
+    """
+
+    names: frozenset[str]
+    volatile: frozenset[str] = frozenset()
+    macros: frozenset[str] = frozenset()
+    querying: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, database: Database) -> FunctionCatalog:
+        """Read the lists from the database."""
+        listed = database.listed_functions()
+        macros = frozenset(one.name for one in listed if one.is_users and one.kind == "macro")
+        return cls(
+            frozenset(one.name for one in listed if one.kind == "aggregate"),
+            frozenset(one.name for one in listed if one.is_volatile and one.kind != "aggregate"),
+            macros,
+            _querying(listed) if macros else frozenset(),
+        )
+
+    def is_volatile(self, node: Node) -> bool:
+        """Whether an expression may have a different value each time it is computed."""
+        return any(one.name.lower() in self.volatile for one in node.find_all(Function))
+
+    def has_query(self, node: Node) -> bool:
+        """Whether an expression, or a macro that it calls, contains a subquery."""
+        return any(
+            isinstance(one, Query)
+            or (isinstance(one, Function) and one.name.lower() in self.querying)
+            for one in node.walk()
+        )
+
+    def is_aggregate(self, node: Node) -> bool:
+        """Whether a node aggregates rows into one value and is not a window function."""
+        is_plain = isinstance(node, Function) and not isinstance(node, Window)
+        return is_plain and isinstance(node, Function) and node.name.lower() in self.names
+
+    def around(self, node: Node, top: Node) -> bool:
+        """Whether a node is in an aggregate below `top`, or in its FILTER or ORDER BY."""
+        for parent in node.ancestors():
+            if parent is top:
+                return False
+            if self.is_aggregate(parent):
+                return True
+        return False
+
+    def inside(self, node: Node) -> Iterator[Node]:
+        """The aggregates in an expression, except those in subqueries."""
+        for found in node.walk(prune=lambda part: isinstance(part, Query)):
+            if self.is_aggregate(found):
+                yield found
+
+    def has_aggregate(self, node: Node | None) -> bool:
+        """Whether an expression has one, except in subqueries."""
+        return node is not None and next(self.inside(node), None) is not None
+
+    def in_select(self, select: Select) -> bool:
+        """Whether a SELECT returns groups instead of rows."""
+        if select.keys or select.sets or select.is_grouped_by_all or select.having is not None:
+            return True
+        clauses = [*select.items, select.qualify, select.order]
+        return any(self.has_aggregate(node) for node in clauses)
+
+
+def _querying(listed: Sequence[Listed]) -> frozenset[str]:
+    """Macros with a subquery, and those that call them."""
+    macros = [one for one in listed if one.kind == "macro" and not one.is_internal and one.body]
+    bodies = [
+        (one.name, {token.name.lower() for token in tokenize(str(one.body))}) for one in macros
+    ]
+    found = {"select"}
+    while more := {name for name, words in bodies if found & words} - found:
+        found |= more
+    return frozenset(found - {"select"})
+
+
+def has_window(node: Node) -> bool:
+    """Whether an expression has a window function, except in subqueries."""
+    return any(isinstance(one, Window) for one in own_nodes(node))
+
+
+def own_nodes(node: Node) -> Iterator[Node]:
+    """The nodes of an expression, except those in subqueries."""
+    return node.walk(prune=lambda part: isinstance(part, Query))
+
+
+def makes_rows(node: Node) -> bool:
+    """Whether an expression gives several rows for one."""
+    return any(
+        isinstance(one, Function) and one.name.lower() in _MAKES_ROWS for one in own_nodes(node)
+    )
+
+
+def is_lambda(node: Node) -> bool:
+    """Whether a lambda is one, and not the arrow that reads from a JSON document."""
+    if not isinstance(node, Lambda):
+        return False
+    if node.args.get("syntax_type") == "LAMBDA_KEYWORD":
+        return True
+    used = {column.names[0].lower() for column in node.body.find_all(Column)}
+    return isinstance(node.parent, Argument) and bool(used & node.names)
+
+
+def is_variable(column: Column) -> bool:
+    """Whether a column is a variable of a lambda: where it is declared, or where it is used.
+
+    If a table has a column of the same name, the variable takes precedence.
+    """
+    return declares(column, column.names[0])
+
+
+def declares(node: Node, name: str) -> bool:
+    """Whether a lambda around a node has a variable of a name."""
+    name = name.lower()
+    return any(
+        isinstance(parent, Lambda) and is_lambda(parent) and name in parent.names
+        for parent in node.ancestors()
+    )
+
+
+def has_lambda(node: Node) -> bool:
+    """Whether an expression has a lambda."""
+    return any(map(is_lambda, node.find_all(Lambda)))
+
+
+def columns_in(node: Node) -> Iterator[Column]:
+    """The columns of an expression, except those in subqueries, and variables."""
+    for one in own_nodes(node):
+        if isinstance(one, Column) and not is_variable(one):
+            yield one
+
+
+def clauses_of(select: Select) -> Iterator[Node]:
+    """The parts of a SELECT but for its FROM clause and WITH entries."""
+    for key, value in select.args.items():
+        if key in ("cte_map", "from_table", "sample"):
+            continue
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, Node):
+                yield one
+
+
+def is_in_source(node: Node, select: Select) -> bool:
+    """Whether a node is in the FROM clause of a SELECT."""
+    return any(
+        isinstance(one, Source) and one.parent is select for one in (node, *node.ancestors())
+    )

@@ -1,0 +1,282 @@
+"""Reads one statement: what DuckDB runs, what has calls, and what the connection keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from relquery.errors import QueryError, UnsupportedQueryError
+from relquery.sql import names as ours
+from relquery.sql.binder.bind import has_asking, read
+from relquery.sql.binder.definitions import Expansion, Numbering, parsed, reads_any
+from relquery.sql.host.kept import Definition, Kept, Key
+from relquery.sql.parser import build
+from relquery.sql.parser.definitions import (
+    Head,
+    Prepared,
+    executed,
+    read_definition,
+    read_head,
+    read_prepared,
+)
+from relquery.sql.parser.parameters import Parameters
+from relquery.sql.parser.parse import NoTreeError
+from relquery.sql.parser.statements import Shell, Text, read_shell
+from relquery.sql.parser.tokens import blank, tokenize
+from relquery.sql.parser.tree import Query, TableFunction
+
+Effect = Callable[[Kept], None]
+"""What a statement changes in what the connection keeps."""
+
+
+def no_effect(kept: Kept) -> None:
+    """Change nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A statement that DuckDB runs as it is. values: of its parameters."""
+
+    text: Text
+    values: dict[str, Any] = field(default_factory=dict)
+    effect: Effect = no_effect
+
+
+@dataclass(frozen=True, slots=True)
+class Calling:
+    """A statement with calls.
+
+    tree: its query as written, with functions, parameters, views and macros. definitions: what it
+    may read. values: of its parameters, by name; objects: why DuckDB cannot take some.
+    """
+
+    text: Text
+    shell: Shell
+    tree: Query
+    definitions: Mapping[Key, Definition]
+    numbering: Numbering
+    values: dict[str, Any]
+    objects: dict[str, str]
+    effect: Effect = no_effect
+
+    def expansion(self) -> Expansion:
+        """What writes out its views and macros."""
+        return Expansion(self.definitions, Numbering(self.numbering.count))
+
+
+@dataclass(frozen=True, slots=True)
+class Defined:
+    """A view or macro with calls to create. definitions: what it may read, and itself."""
+
+    head: Head
+    definition: Definition
+    definitions: Mapping[Key, Definition]
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """A statement that changes only what the connection keeps.
+
+    defined: a view or macro with calls, to be checked first.
+    """
+
+    text: Text
+    effect: Effect = no_effect
+    defined: Defined | None = None
+
+
+Statement = Plain | Calling | Keeping
+
+
+def read_statement(text: Text, kept: Kept, parameters: Parameters) -> Statement:
+    """Read one statement. kept: what the connection keeps at its turn. Raises QueryError."""
+    found = read_prepared(text.query)
+    if found is not None and (found.name in kept.prepared or _is_kept(found.body, kept)):
+        return _read_prepared(text, found, kept, parameters)
+    if text.kind == "TRANSACTION":
+        first = tokenize(text.query)[0].word
+        return Plain(text, effect=_TRANSACTIONS.get(first, no_effect))
+    if not _may_ask(text.query, kept):
+        return Plain(text, parameters.plain(text))
+    head = read_head(text.query)
+    if head is not None and text.option is None:
+        named = _named_again(text, head, kept)
+        if named is not None:
+            return named
+        if head.is_create and head.kind != "TABLE":
+            return _read_create(text, head, kept)
+    return _read_query(text, kept, parameters)
+
+
+def _read_prepared(text: Text, found: Prepared, kept: Kept, parameters: Parameters) -> Statement:
+    """PREPARE, EXECUTE or DEALLOCATE of a statement that the connection keeps."""
+    if found.verb == "EXECUTE":
+        body = executed(kept.prepared[found.name], found)
+        given = body if text.option is None else f"EXPLAIN {text.option} {body}"
+        return read_statement(replace(text, given=given, query=body), kept, parameters)
+    if found.verb == "PREPARE":
+        if _asks(found.body, kept):
+            parsed(read_shell(found.body).query, Numbering())
+        return Keeping(text, lambda kept: kept.prepared.update({found.name: found.body}))
+    return Keeping(text, lambda kept: _deallocate(kept, found.name))
+
+
+def _read_query(text: Text, kept: Kept, parameters: Parameters) -> Statement:
+    """A statement that is neither about definitions nor about prepared statements."""
+    shell, numbering = read_shell(text.query), Numbering()
+    _check_written(shell, kept)
+    if shell.kind == "OTHER":
+        if _names_function(text.query) or _names_definition(text.query, kept):
+            raise _no_calls_in(shell.word)
+        return Plain(text, parameters.plain(text))
+    try:
+        tree = read(shell, kept.definitions, numbering)
+    except NoTreeError:
+        if not _names_function(text.query):
+            return Plain(text, parameters.plain(text))
+        raise
+    if not has_asking(tree) and not reads_any(tree, kept.definitions):
+        return Plain(text, parameters.plain(text))
+    return Calling(
+        text,
+        shell,
+        tree,
+        kept.definitions,
+        numbering,
+        parameters.of(text),
+        parameters.objects_of(text),
+    )
+
+
+def _check_written(shell: Shell, kept: Kept) -> None:
+    """Raises QueryError for a statement that writes to a view with calls."""
+    name = shell.path[-1] if shell.path else ""
+    if shell.kind == "OTHER" and shell.word in ("UPDATE", "DELETE"):
+        tokens = tokenize(shell.query)
+        name = tokens[2 if tokens[1].word == "FROM" else 1].name
+    view = kept.definitions.get(("VIEW", name.lower()))
+    if view is not None and shell.kind != "CREATE TABLE":
+        raise QueryError(f"{view.name} is a view. Only tables can be written to.")
+
+
+def _read_create(text: Text, head: Head, kept: Kept) -> Statement:
+    """CREATE of a view or macro; DuckDB keeps those without calls."""
+    plain = Plain(text, effect=lambda kept: kept.forget(head.keys))
+    definition, start = read_definition(text.query, head)
+    if not _asks(definition.body, kept, is_expression=head.kind == "MACRO"):
+        return plain
+    _check_name(head)
+    select = "SELECT " if head.kind == "MACRO" else ""
+    before = blank(text.query[:start])
+    parsed(before[: len(before) - len(select)] + select + definition.body, Numbering())
+    trial = kept.copy()
+    trial.define(definition)
+    expansion = Expansion(trial.definitions, Numbering())
+    expansion.write_out(reading(definition))
+    if not any(has_asking(tree) for _, tree in expansion.used.values()):
+        return plain
+    defined = Defined(head, definition, trial.definitions)
+    return Keeping(text, lambda kept: kept.define(definition), defined)
+
+
+def _check_name(head: Head) -> None:
+    if len(head.path) > 1:
+        raise UnsupportedQueryError(
+            f"{'.'.join(head.path)} has LLM calls, so the connection keeps it, in no schema. "
+            f"Leave the schema out: {head.name}."
+        )
+
+
+def reading(definition: Definition) -> Query:
+    """A query that reads a definition, with its parameters as arguments."""
+    if definition.kind == "VIEW":
+        return build.select([build.star()], definition.name)
+    call = build.function(definition.name, *(build.column(name) for name in definition.names))
+    if definition.kind == "MACRO":
+        return build.select([call])
+    return build.select([build.star()], TableFunction(function=call))
+
+
+def _named_again(text: Text, head: Head, kept: Kept) -> Statement | None:
+    """A statement that creates or drops what has the name of a definition; None for others."""
+    views = [("VIEW", head.name.lower())] if head.kind == "TABLE" else []
+    known = [key for key in (*head.keys, *views) if key in kept.definitions]
+    if not known or len(head.path) > 1:
+        return None
+    kind = "view" if known[0][0] == "VIEW" else "macro"
+    if not head.is_create:
+        if head.kind == "TABLE":
+            raise QueryError(f"{head.name} is a view. Write DROP VIEW {head.name}.")
+        return Keeping(text, lambda kept: kept.forget(known[:1]))
+    if head.is_there:
+        return Keeping(text)
+    if head.kind == "TABLE" or not head.replaces:
+        also = f", or replace it: CREATE OR REPLACE {head.kind}" if head.kind != "TABLE" else ""
+        raise QueryError(f"The {kind} {head.name} already exists. Use another name{also}.")
+    return None
+
+
+def _may_ask(sql: str, kept: Kept) -> bool:
+    """Whether a text may have a call or name a definition."""
+    lower = sql.lower()
+    if any(name in lower for name in ours.FUNCTIONS) and _names_function(sql):
+        return True
+    return any(name in lower for _, name in kept.definitions)
+
+
+def _names_function(sql: str) -> bool:
+    """Whether one of the words of a text is the name of a function of ours."""
+    tokens = tokenize(sql)
+    return any(one.is_name and one.name.lower() in ours.FUNCTIONS for one in tokens)
+
+
+def _names_definition(sql: str, kept: Kept) -> bool:
+    """Whether one of the words of a text is the name of a view or macro with calls."""
+    names = {name for _, name in kept.definitions}
+    return any(one.name.lower() in names for one in tokenize(sql) if one.is_name)
+
+
+def _asks(sql: str, kept: Kept, *, is_expression: bool = False) -> bool:
+    """Whether a text has a call or reads a definition."""
+    if not sql or not _may_ask(sql, kept):
+        return False
+    shell = Shell("QUERY", f"SELECT {sql}") if is_expression else read_shell(sql)
+    if shell.kind == "OTHER":
+        return False
+    tree = parsed(shell.query, Numbering())
+    return has_asking(tree) or reads_any(tree, kept.definitions)
+
+
+def _is_kept(body: str, kept: Kept) -> bool:
+    """Whether a statement is not prepared by DuckDB. body: "" for EXECUTE and DEALLOCATE."""
+    return bool(body) and (_asks(body, kept) or kept.prepares(body))
+
+
+def _deallocate(kept: Kept, name: str) -> None:
+    kept.prepared.pop(name, None)
+
+
+_TRANSACTIONS: dict[str, Effect] = {
+    "BEGIN": Kept.begin,
+    "START": Kept.begin,
+    "COMMIT": Kept.commit,
+    "END": Kept.commit,
+    "ROLLBACK": Kept.rollback,
+    "ABORT": Kept.rollback,
+}
+
+_TO_TABLE = "Write the answers to a table first: CREATE TABLE answers AS SELECT ..., LLM(...)."
+_REMEDIES = {
+    "CREATE VIEW": "It asks nothing by itself. Explain a query that reads the view.",
+    "CREATE MACRO": "It asks nothing by itself. Explain a query that uses the macro.",
+    "CREATE FUNCTION": "It asks nothing by itself. Explain a query that uses the macro.",
+    "UPDATE": f"{_TO_TABLE} Then UPDATE t SET ... FROM answers WHERE ...",
+    "DELETE": f"{_TO_TABLE} Then DELETE FROM t USING answers WHERE ...",
+}
+
+
+def _no_calls_in(kind: str) -> UnsupportedQueryError:
+    return UnsupportedQueryError(
+        f"{kind} with LLM calls is not supported. {_REMEDIES.get(kind, _TO_TABLE)}"
+    )

@@ -1,0 +1,124 @@
+"""What a call asks, apart from its fields. Every function that calls a model becomes such a call.
+
+    AI_FILTER('Is it late?', message)  =>  a call with labels Yes and No, compared with 'Yes'
+
+In the tree of a statement it is a `Call`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
+from typing import Literal
+
+import pyarrow as pa
+
+from relquery.config import PromptForm
+from relquery.prompt import Sampling
+from relquery.sql.binder.naming import label_of
+from relquery.sql.types.shape import Output
+
+Kind = Literal["row", "score", "group", "match"]
+
+
+@dataclass(frozen=True, slots=True)
+class Worded:
+    """A text of a prompt that each form words in its own way."""
+
+    json: str
+    lines: str
+
+    def in_form(self, form: PromptForm) -> str:
+        """As it is sent."""
+        return self.lines if form == "lines" else self.json
+
+    @classmethod
+    def name(cls, name: str) -> Worded:
+        """The name of a field, as it stands in the data."""
+        return cls(f'"{name}"', label_of(name))
+
+
+Query = tuple[str | int | Worded, ...]
+"""The text of a prompt; a number stands for the text of that field."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a call asks.
+
+    query: the prompt's text. Fields that have no place in it are sent as data after it, in any
+        order.
+    output: the type of the answers; None for text.
+    kind: "row": one answer for the fields. "score": the probability of the first label, or the
+        mean of labels that are numbers. "group": one answer for the list that the field holds,
+        which may take several calls. "match": whether two rows match, one of each side; a call
+        decides about one row and many of the other side.
+    sides: with "match", the side that each field is of, 0 or 1; known once the call is planned.
+    retry: whether an invalid answer is asked for once more, with the reason.
+    form: how fields are written; None for the connection's default. See in_form.
+    function: the name as the user wrote it, in lower case.
+    """
+
+    query: Query
+    sampling: Sampling = field(default_factory=Sampling)
+    output: Output | None = None
+    kind: Kind = "row"
+    retry: bool = False
+    sides: tuple[int, ...] = ()
+    form: PromptForm | None = None
+    function: str = field(default="llm", compare=False)
+
+    @property
+    def sent(self) -> tuple[str | int, ...]:
+        """The query in the words of the form."""
+        form = self.form or "json"
+        return tuple(one.in_form(form) if isinstance(one, Worded) else one for one in self.query)
+
+    @property
+    def prompt(self) -> str:
+        """The prompt to show; `{0}` stands for the first field."""
+        return "".join(part if isinstance(part, str) else f"{{{part}}}" for part in self.sent)
+
+    @property
+    def has_places(self) -> bool:
+        """Whether fields have a place in the prompt's text."""
+        return any(isinstance(part, int) for part in self.query)
+
+    @property
+    def transport(self) -> pa.DataType:
+        """The Arrow type that keeps the values of answers until DuckDB reads them."""
+        is_text = self.output is None or self.kind == "match"
+        return pa.large_string() if is_text or self.output is None else self.output.transport
+
+    @property
+    def text(self) -> str:
+        """A text that differs for different tasks; it begins with the prompt."""
+        default = Sampling()
+        settings = [
+            f"{one.name} := {getattr(self.sampling, one.name)!r}"
+            for one in fields(self.sampling)
+            if getattr(self.sampling, one.name) != getattr(default, one.name, None)
+        ]
+        settings += [] if self.output is None else [f"output := {self.output}"]
+        settings += [] if self.kind == "row" else [self.kind]
+        settings += ["retry"] if self.retry else []
+        settings += [] if self.form is None else [f"form := {self.form!r}"]
+        return f"{self.prompt} ({', '.join(settings)})" if settings else self.prompt
+
+    def in_form(self, default: PromptForm) -> Task:
+        """The task as it is sent: in its form, which is the default if the call does not say.
+
+        Where lines are sent, and labels are not weighed, it is left to the prompt to tell them if
+        it names them all.
+        """
+        form: PromptForm = "json" if self.kind == "match" else self.form or default
+        sampling = self.sampling
+        if form == "lines" and sampling.labels and not sampling.scored:
+            sampling = replace(sampling, told=names_all(self.sent, sampling.labels))
+        return replace(self, sampling=sampling, form=form)
+
+
+def names_all(query: Iterable[str | int], labels: Iterable[str]) -> bool:
+    """Whether the text of a query has all of some labels, in capital or small letters."""
+    text = "".join(part for part in query if isinstance(part, str)).lower()
+    return all(label.lower() in text for label in labels)

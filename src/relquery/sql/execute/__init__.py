@@ -1,1 +1,0 @@
-"""Runs a plan: fetches rows, makes calls, and stores the answers by row."""

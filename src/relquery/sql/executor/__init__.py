@@ -1,0 +1,1 @@
+"""Runs a plan, or tries it on stand-ins for its answers."""

@@ -1,0 +1,116 @@
+"""Whether the order of the fields changes answers, shown by inputs that are asked in both orders.
+
+Paper 000 (section 6.4) finds that answers to reordered prompts are as accurate as those to prompts
+as written, for most models within 5%. A guard looks whether this holds for a call: it compares the
+answers to a sample of the inputs whose fields the solver has moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from relquery.arrays import Int64s
+from relquery.prompt import Answer, Compared
+from relquery.report import in_digits
+from relquery.sql.binder.task import Task
+from relquery.sql.executor.reading import read_answer
+from relquery.sql.types.leaves import Leaf
+from relquery.sql.types.shape import ListOf, Shape, StructOf
+from relquery.table.schedule import Schedule
+
+TOLERANCE = 0.05
+"""Scores agree if they differ by no more than this share of the labels' range."""
+
+_SEED = 0
+_NUMERIC = ("DECIMAL", "DOUBLE", "FLOAT")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How many of the compared answers were the same, and which share of them must be."""
+
+    agreed: int
+    compared: int
+    least: float
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[Answer, Answer]], task: Task, least: float) -> Verdict:
+        """Compare the two answers to each of some inputs."""
+        found = [agree(one, other, task) for one, other in pairs]
+        return cls(sum(found), len(found), least)
+
+    @property
+    def agreement(self) -> float:
+        """The share of answers that are the same, 0 to 1."""
+        return self.agreed / self.compared
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether fields must be sent as written."""
+        return self.agreement < self.least
+
+    @property
+    def order(self) -> str:
+        """The order of a stage whose fields are sent as written, for its report."""
+        return f"pinned: agreement {in_digits(self.agreement)} of {self.compared}"
+
+
+def sample_of(schedule: Schedule, most: int) -> Int64s:
+    """Some places in a schedule whose fields are not as written, at random but always the same."""
+    moved = np.flatnonzero((np.diff(schedule.fields, axis=1) < 0).any(axis=1))
+    if len(moved) > most:
+        moved = np.sort(np.random.default_rng(_SEED).choice(moved, most, replace=False))
+    return moved
+
+
+def agree(one: Answer, other: Answer, task: Task) -> bool:
+    """Whether two answers have the same value.
+
+    Numbers are compared as numbers, several labels without their order, texts without the white
+    space around them, and texts that a query compares with others only by which of them they equal.
+    An answer without a value agrees only with another one.
+    """
+    (value, trouble), (second, problem) = read_answer(one, task), read_answer(other, task)
+    if trouble is not None or problem is not None:
+        return trouble is not None and problem is not None
+    if task.kind == "score":
+        return abs(float(value) - float(second)) <= TOLERANCE * _range(task.sampling.labels)
+    if task.output is not None:
+        return _is_same(task.output.shape, value, second)
+    if isinstance(task.sampling, Compared):
+        wanted = task.sampling.texts
+        return bool(value == second) or (value not in wanted and second not in wanted)
+    return bool(value.strip() == second.strip())
+
+
+def _range(labels: tuple[str, ...]) -> float:
+    """How far scores can be apart: 1 for probabilities."""
+    try:
+        numbers = [float(label) for label in labels]
+    except ValueError:
+        return 1.0
+    return max(numbers) - min(numbers)
+
+
+def _is_same(shape: Shape, value: Any, other: Any) -> bool:
+    if value is None or other is None:
+        return value is other
+    if isinstance(shape, StructOf):
+        return all(_is_same(part.shape, value[part.name], other[part.name]) for part in shape.parts)
+    if isinstance(shape, ListOf) and shape.distinct:
+        return set(value) == set(other)
+    if isinstance(shape, ListOf):
+        pairs = zip(value, other, strict=False)
+        return len(value) == len(other) and all(_is_same(shape.item, *pair) for pair in pairs)
+    return _is_same_leaf(shape, value, other)
+
+
+def _is_same_leaf(leaf: Leaf, value: str, other: str) -> bool:
+    if value.strip() == other.strip():
+        return True
+    return leaf.kind.startswith(_NUMERIC) and Decimal(value) == Decimal(other)

@@ -1,0 +1,276 @@
+"""The rows of one SELECT while it runs: the rows still needed, and the answers so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from relquery.arrays import Int64s
+from relquery.errors import QueryError
+from relquery.sql import names as ours
+from relquery.sql.executor.answers import Failure, Values
+from relquery.sql.host.database import Database, Scratch
+from relquery.sql.inputs.cells import Cells
+from relquery.sql.inputs.prompt import Form, as_text, bag_as_text
+from relquery.sql.parser import build
+from relquery.sql.parser.parse import parser
+from relquery.sql.parser.tree import Expression, Node, Select
+from relquery.sql.planner.checks import Check, answers_in
+from relquery.sql.planner.fields import Field
+from relquery.sql.planner.plan import PlannedCall, SelectPlan
+
+
+@dataclass(slots=True)
+class Rows:
+    """Base rows of a plan, materialised and numbered from 0.
+
+    alive: the rows still needed.
+    """
+
+    plan: SelectPlan
+    database: Database
+    scratch: Scratch
+    base: str
+    count: int
+    alive: Int64s
+    values: dict[int, Values] = field(default_factory=dict)
+    _entries: str | None = None
+    _types: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, plan: SelectPlan, database: Database, scratch: Scratch) -> Rows:
+        """Run the base query."""
+        query, *_ = parser().print([plan.context.around(plan.base), *_fragments(plan)])
+        # Numbered from 0 in the order in which DuckDB returns the rows.
+        numbered = f"SELECT row_number() OVER () - 1 AS {ours.ROW}, *"
+        base, count = scratch.rows(f"{numbered} FROM ({query}) AS {ours.BASE}")
+        return cls(plan, database, scratch, base, count, np.arange(count, dtype=np.int64))
+
+    def again(self) -> Rows:
+        """The same rows with nothing answered."""
+        alive = np.arange(self.count, dtype=np.int64)
+        return type(self)(self.plan, self.database, self.scratch, self.base, self.count, alive)
+
+    def of_call(self, index: int) -> Values:
+        """Where the answers to a call are kept."""
+        if index not in self.values:
+            self.values[index] = Values.none_yet(index, self.count)
+        return self.values[index]
+
+    def sql(self, select: str, rows: Int64s | None = None) -> str:
+        """`select` over the table ours.ROWS: base rows `rows`, or all that are alive."""
+        wanted = self.alive if rows is None else rows
+        view = self.scratch.view(self._answers(wanted))
+        join = f"SELECT * FROM {self.base} JOIN {view} USING ({ours.ROW}) ORDER BY {ours.ROW}"
+        return self._over(join, select)
+
+    def _over(self, rows: str, select: str) -> str:
+        """A SELECT over ours.ROWS, which are those of a query."""
+        if self._entries is None:
+            self._entries = self._with_entries()
+        return f"{self._entries or 'WITH'} {ours.ROWS} AS ({rows}) {select}"
+
+    def _with_entries(self) -> str:
+        """The WITH entries that the plan's parts read, as the beginning of a query."""
+        needed = self.plan.context.needed_by(_fragments(self.plan))
+        if not needed:
+            return ""
+        query = build.select([build.number(1)])
+        query.entries = [entry.copy() for entry in needed]
+        return f"{parser().sql(query).removesuffix('SELECT 1').rstrip()},"
+
+    def final(self, rows: Int64s | None = None) -> str:
+        """The final SELECT of the plan over base rows `rows` (all alive ones if None)."""
+        return self.sql(parser().sql(self.plan.final), rows)
+
+    def matching(self, predicate: Expression, rows: Int64s | None = None) -> Int64s:
+        """The rows (all alive if None) for which a predicate over ours.ROWS is true."""
+        where = f"WHERE {parser().sql(predicate)} ORDER BY {ours.ROW}"
+        found = self.database.fetch(self.sql(f"SELECT {ours.ROW} FROM {ours.ROWS} {where}", rows))
+        ids: Int64s = found.column(0).to_numpy()
+        return ids
+
+    @property
+    def learns(self) -> bool:
+        """Whether answers tell which rows pass a filter, so that it can run on a few rows first."""
+        return True
+
+    def passing(self, predicate: Expression, rows: Int64s) -> Int64s:
+        """The rows for which a filter is true. Its calls are already answered."""
+        return self.matching(predicate, rows)
+
+    def cut(self) -> None:
+        """Drop the rows that the SELECT does not return. The calls of the cut are answered."""
+        if self.plan.cut is not None:
+            self.alive = np.sort(self._numbers(parser().sql(self.plan.cut.select)))
+
+    def sequence(self, cut: Select) -> Int64s | None:
+        """All rows in the order of a cut; None if it cannot be computed for a row.
+
+        That may be a row that the filters drop.
+        """
+        assert cut.order is not None
+        order = build.select([build.column(ours.ROW)], ours.ROWS)
+        order.set("modifiers", [cut.order.copy()])
+        try:
+            return self._numbers(parser().sql(order))
+        except QueryError:
+            return None
+
+    def window(self, cut: Select, count: int) -> slice | None:
+        """Which of `count` rows that pass LIMIT and OFFSET of a cut keep.
+
+        None if this depends on how many pass.
+        """
+        if cut.limit is not None and cut.limit.is_share:
+            return None
+        kept = build.select([build.column(ours.PLACE)], ours.ROWS)
+        if cut.limit is not None:
+            kept.set("modifiers", [cut.limit.copy()])
+        places = f"SELECT range AS {ours.PLACE} FROM range({count})"
+        read = (
+            f"SELECT coalesce(min({ours.PLACE}), 0), coalesce(max({ours.PLACE}) + 1, 0) "
+            f"FROM ({parser().sql(kept)})"
+        )
+        found = self.database.fetch(self._over(places, read))
+        first, end = (column[0].as_py() for column in found.columns)
+        return slice(first, end)
+
+    def _numbers(self, select: str) -> Int64s:
+        found: Int64s = self.database.fetch(self.sql(select)).column(0).to_numpy()
+        return found
+
+    def determined(self, call: PlannedCall, rows: Int64s) -> Int64s:
+        """The rows in which no field of a call depends on a missing answer.
+
+        In the others, the call's own answer is missing, too.
+        """
+        kept = rows
+        for need in call.needs:
+            lost = kept[self.of_call(need.call).lost[kept]]
+            if len(lost):
+                kept = np.setdiff1d(kept, self.matching(need.reads, lost))
+        if len(kept) < len(rows):
+            self.of_call(call.index).lost[np.setdiff1d(rows, kept)] = True
+        return kept
+
+    def failures(self, checks: tuple[Check, ...], rows: Int64s, stage: str) -> list[Failure]:
+        """Rows, of these, that fail a check whose calls are answered. Each is returned once."""
+        return [found for check in checks for found in self._failures_of(check, rows, stage)]
+
+    def bind_checks(self) -> None:
+        """Have DuckDB look for errors in the checks of the plan."""
+        for check in (each for part in self.plan.parts for each in part.checks):
+            self.database.columns(self.sql(_failed_rows(check), self.alive[:0]))
+
+    def _failures_of(self, check: Check, rows: Int64s, stage: str) -> list[Failure]:
+        table = self.database.fetch(self.sql(_failed_rows(check), rows))
+        values = self.of_call(check.calls[-1])
+        return [
+            values.fail(row, check.trouble(value), stage)
+            for row, value in zip(*map(pa.ChunkedArray.to_pylist, table.columns), strict=True)
+            if not values.failed[row]
+        ]
+
+    def cells(self, fields: tuple[Field, ...], rows: Int64s) -> Cells:
+        """The fields of some rows, ascending, as text to be read."""
+        written = self._as_text(fields)
+        items = ", ".join(f"{text} AS {ours.field(at)}" for at, (text, _) in enumerate(written))
+        names, forms = tuple(field.name for field in fields), tuple(form for _, form in written)
+
+        def read(wanted: Int64s) -> pa.Table:
+            select = f"SELECT {ours.ROW}, {items} FROM {ours.ROWS}"
+            fetched = self.database.fetch(self._unordered(select, fields, wanted))
+            numbers, columns = fetched.column(0).to_numpy(), fetched.columns[1:]
+            del fetched
+            if not (numbers[1:] > numbers[:-1]).all():
+                order = pa.array(np.argsort(numbers))
+                for at in range(len(columns)):  # only one column is in memory twice
+                    columns[at] = columns[at].take(order)
+            return pa.table(columns, names=[ours.field(at) for at in range(len(columns))])
+
+        return Cells(names, forms, rows, read)
+
+    def compute(self, fields: tuple[Field, ...], rows: Int64s) -> None:
+        """Have DuckDB compute the fields of some rows. Raises QueryError if that fails."""
+        items = ", ".join(text for text, _ in self._as_text(fields))
+        if items:
+            select = f"SELECT {items} FROM {ours.ROWS}"
+            self.database.execute(f"EXPLAIN ANALYZE {self._unordered(select, fields, rows)}")
+
+    def _as_text(self, fields: tuple[Field, ...]) -> list[tuple[str, Form]]:
+        """SQL that writes each field as text, and the form of that text."""
+        if not fields:
+            return []
+        texts = tuple(parser().print(field.value for field in fields))
+        if texts not in self._types:
+            select = f"SELECT {', '.join(texts)} FROM {ours.ROWS}"
+            described = self.database.columns(self.sql(select, self.alive[:0]))
+            self._types[texts] = [kind for _, kind in described]
+        return [
+            bag_as_text(field.name, text, kind) if field.is_bag else as_text(text, kind)
+            for field, text, kind in zip(fields, texts, self._types[texts], strict=True)
+        ]
+
+    def _unordered(self, select: str, fields: tuple[Field, ...], rows: Int64s) -> str:
+        """`select`, which reads fields, over some rows in any order: sorting texts takes memory."""
+        if any(answers_in(field.value) for field in fields):
+            return self.sql(select, rows)
+        source = f"SELECT * FROM {self.base}"
+        if len(rows) < self.count:
+            view = self.scratch.view(pa.table({ours.ROW: rows}))
+            source += f" SEMI JOIN {view} USING ({ours.ROW})"
+        return self._over(source, select)
+
+    def unanswered(self, call: PlannedCall, rows: Int64s) -> tuple[int, float]:
+        """How many distinct inputs of a call some rows have that are not answered yet, and the
+        mean number of characters in their fields. Counts every row if this cannot be computed.
+        """
+        asked = self.of_call(call.index).asked
+        known = pa.table({ours.ROW: np.arange(self.count), ours.ASKED: asked})
+        texts = [f"CAST({field.sql} AS VARCHAR)" for field in call.fields] or ["NULL"]
+        named = ", ".join(f"{text} AS {ours.field(at)}" for at, text in enumerate(texts))
+        size = " + ".join(f"coalesce(length({ours.field(at)}), 0)" for at in range(len(texts)))
+        inputs = f"{ours.ROWS} JOIN {self.scratch.view(known)} USING ({ours.ROW})"
+        inputs = f"SELECT {ours.ASKED}, {named} FROM {inputs}"
+        keys = ", ".join(map(ours.field, range(len(texts))))
+        distinct = f"SELECT {size} AS {ours.VALUE} FROM ({inputs}) GROUP BY {keys} "
+        distinct += f"HAVING NOT bool_or({ours.ASKED})"
+        count = f"SELECT count(*), coalesce(avg({ours.VALUE}), 0) FROM ({distinct})"
+        try:
+            found = self.database.fetch(self.sql(count, np.union1d(rows, np.flatnonzero(asked))))
+        except QueryError:  # some rows may never be asked
+            return int((~asked[rows]).sum()), 0.0
+        number, mean = (column[0].as_py() for column in found.columns)
+        return number, float(mean)
+
+    def _answers(self, rows: Int64s) -> pa.Table:
+        columns: dict[str, pa.Array] = {ours.ROW: pa.array(rows)}
+        for call in self.plan.calls:
+            values = self.of_call(call.index).values[rows]
+            kind = call.task.transport
+            columns[ours.answer(call.index)] = pa.array(values.tolist(), kind)
+        return pa.table(columns)
+
+
+def _fragments(plan: SelectPlan) -> Iterable[Node]:
+    """What is printed of a plan, besides its base."""
+    yield plan.final
+    yield from (one.predicate for one in plan.filters)
+    if plan.cut is not None:
+        yield plan.cut.select
+    for call in plan.calls:
+        yield from (field.value for field in call.fields)
+        yield from (need.reads for need in call.needs)
+    for part in plan.parts:
+        for check in part.checks:
+            yield check.value
+            yield check.failed
+
+
+def _failed_rows(check: Check) -> str:
+    value, failed = parser().print([check.value, check.failed])
+    return f"SELECT {ours.ROW}, {value} FROM {ours.ROWS} WHERE {failed} ORDER BY {ours.ROW}"

@@ -1,0 +1,135 @@
+"""LIMIT goes into the query whose rows it counts.
+
+SELECT a FROM (SELECT id, LLM('...', text) AS a FROM t) ORDER BY id LIMIT 3 OFFSET 2
+=> SELECT a FROM (SELECT id, LLM('...', text) AS a FROM t ORDER BY 1 LIMIT 5)
+   ORDER BY id LIMIT 3 OFFSET 2
+
+SELECT LLM(...) FROM t UNION ALL SELECT LLM(...) FROM u LIMIT 3
+=> (SELECT LLM(...) FROM t LIMIT 3) UNION ALL (SELECT LLM(...) FROM u LIMIT 3) LIMIT 3
+
+EXISTS (SELECT 1 FROM t WHERE LLM(...) = 'Yes')
+=> EXISTS (SELECT 1 FROM t WHERE LLM(...) = 'Yes' LIMIT 1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from relquery.sql.binder.functions import has_window, makes_rows
+from relquery.sql.optimizer.lookup import Lookup
+from relquery.sql.optimizer.reads import Read, asks, reads_in
+from relquery.sql.parser import build
+from relquery.sql.parser.tree import (
+    Column,
+    Constant,
+    Expression,
+    Limit,
+    Order,
+    Ordered,
+    Query,
+    SetOperation,
+    Subquery,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """most: rows that are read. order: keys of ORDER BY, with the numbers of columns; or none."""
+
+    most: int
+    order: tuple[Ordered, ...] = ()
+
+    def put(self, query: Query) -> bool:
+        """Limit the rows of a query, unless it has no more. Returns whether it changed."""
+        own = query.limit
+        if own is not None:
+            given = _number(own.limit)
+            if self.order or own.is_share or given is None or given <= self.most:
+                return False
+        if self.order and query.distinct is not None and query.distinct.on:
+            return False  # its ORDER BY chooses the rows
+        offset = None if own is None else own.offset
+        limit = Limit(limit=build.number(self.most), offset=offset)
+        build.set_modifier(query, Limit, limit)
+        if self.order:
+            build.set_modifier(query, Order, Order(orders=[key.copy() for key in self.order]))
+        return True
+
+
+def push_limits(tree: Query, lookup: Lookup) -> Query | None:
+    """The rule of this module; see `rules`."""
+    for read in reads_in(tree):
+        limit = _of_reader(read, lookup)
+        if limit is not None and limit.put(read.query):
+            return tree
+    for union in tree.find_all(SetOperation):
+        is_plain = union.kind == "UNION" and union.is_all
+        limit = _of_union(union, lookup) if is_plain else None
+        if limit is not None and any(limit.put(one) for one in union.branches if asks(one)):
+            return tree
+    for exists in tree.find_all(Subquery):
+        query = exists.query
+        is_open = exists.kind == "EXISTS" and query.limit is None and asks(query)
+        if is_open and lookup.stands_alone(query) and _Limit(1).put(query):
+            return tree
+    return None
+
+
+def _of_reader(read: Read, lookup: Lookup) -> _Limit | None:
+    """How many rows of a query are read by a SELECT that gives each of them as one row."""
+    if len(read.readers) != 1:
+        return None
+    (reader,) = read.readers
+    select = reader.select
+    drops_rows = any((select.where, select.distinct, select.qualify, select.sample))
+    if drops_rows or select.source is not reader.item or lookup.functions.in_select(select):
+        return None
+    if any(has_window(item) or makes_rows(item) for item in select.items):
+        return None
+    named = {item.alias.lower(): item for item in reversed(select.items) if item.alias}
+
+    def place(key: Expression) -> int | None:
+        if isinstance(key, Column) and len(key.names) == 1:
+            key = named.get(key.name.lower(), key)
+        found = read.places(reader, lookup) if isinstance(key, Column) else None
+        return found(key) if found is not None and isinstance(key, Column) else None
+
+    return _limit_of(select, place)
+
+
+def _of_union(union: SetOperation, lookup: Lookup) -> _Limit | None:
+    names = [name.lower() for name, _ in lookup.columns(union) or ()] if union.order else []
+
+    def place(key: Expression) -> int | None:
+        if isinstance(key, Column) and len(key.names) == 1:
+            name = key.name.lower()
+            return names.index(name) if names.count(name) == 1 else None
+        at = _number(key)
+        return None if at is None else at - 1
+
+    return _limit_of(union, place)
+
+
+def _limit_of(query: Query, place: Callable[[Expression], int | None]) -> _Limit | None:
+    """The limit of a query, with those rows that OFFSET skips. place: of a key of ORDER BY."""
+    limit = query.limit
+    if limit is None or limit.is_share:
+        return None
+    rows, skipped = _number(limit.limit), 0 if limit.offset is None else _number(limit.offset)
+    if rows is None or skipped is None:
+        return None
+    keys = [] if query.order is None else query.order.keys
+    places = [place(key.value) for key in keys]
+    if None in places:
+        return None
+    order = [key.copy() for key in keys]
+    for key, at in zip(order, places, strict=True):
+        assert at is not None
+        key.value = build.number(at + 1)
+    return _Limit(rows + skipped, tuple(order))
+
+
+def _number(value: Expression | None) -> int | None:
+    is_number = isinstance(value, Constant) and value.kind == "INTEGER" and value.text.isdigit()
+    return int(value.text) if isinstance(value, Constant) and is_number else None

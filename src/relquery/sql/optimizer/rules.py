@@ -1,0 +1,42 @@
+"""The rules, in order, and how they are applied: the first that fits, again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from relquery.sql.binder.functions import FunctionCatalog
+from relquery.sql.host.database import Database
+from relquery.sql.optimizer.correlated import answer_correlated
+from relquery.sql.optimizer.drop_unread import drop_unread
+from relquery.sql.optimizer.having_to_where import having_to_where
+from relquery.sql.optimizer.join_conditions import answer_join_conditions
+from relquery.sql.optimizer.lookup import Lookup
+from relquery.sql.optimizer.push_conditions import push_conditions
+from relquery.sql.optimizer.push_limits import push_limits
+from relquery.sql.parser.tree import Query
+
+Rule = Callable[[Query, Lookup], Query | None]
+"""Takes a statement, which it may change, and returns it rewritten at one place; None if no place
+fits. It neither changes the rows of the statement nor makes it ask more."""
+
+RULES: tuple[Rule, ...] = (
+    answer_join_conditions,
+    answer_correlated,
+    push_conditions,
+    having_to_where,
+    drop_unread,
+    push_limits,
+)
+_MOST = 1000  # steps; each moves one part of the statement inwards, or removes it
+
+
+def optimize(tree: Query, database: Database, functions: FunctionCatalog) -> Query:
+    """A statement to which no rule applies. Raises UnsupportedQueryError for a form without one."""
+    lookup = Lookup(database, functions)
+    for _ in range(_MOST):
+        found = (step for rule in RULES if (step := rule(tree, lookup)) is not None)
+        step = next(found, None)
+        if step is None:
+            return tree
+        tree = step
+    raise AssertionError("the rules do not end")

@@ -1,0 +1,91 @@
+"""Which conditions cannot fail, so that they may be computed for rows that were dropped before.
+
+`price < 20` cannot; `date::DATE < '2024-01-01'` can, and so can `text < 20`, which is a cast too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relquery.sql.binder.call import Call
+from relquery.sql.binder.kinds import Kinds
+from relquery.sql.parser import build
+from relquery.sql.parser.tree import (
+    Between,
+    Cast,
+    Column,
+    Comparison,
+    Conjunction,
+    Constant,
+    Expression,
+    Function,
+    Operator,
+)
+from relquery.sql.types.leaves import NUMBERS
+
+_LIKE = ("~~", "!~~", "~~*", "!~~*")
+_OF_TEXT = ("lower", "upper", "trim", "||")
+_NULL = "NULL_LITERAL"
+
+
+def never_fails(condition: Expression, kinds: Kinds) -> bool:
+    """Whether DuckDB computes a condition without an error, whatever the row."""
+    sides = _sides(condition)
+    if sides is not None:
+        return all(_is_simple(side, kinds) for side in sides) and _agree(sides, kinds)
+    if isinstance(condition, Column):
+        return kinds.of(condition) == "BOOLEAN"
+    if isinstance(condition, Conjunction):
+        return all(never_fails(part, kinds) for part in condition.operands)
+    if isinstance(condition, Operator) and len(condition.operands) == 1:
+        (part,) = condition.operands
+        if condition.kind in (build.IS_NULL, build.IS_NOT_NULL):
+            return _is_simple(part, kinds) or never_fails(part, kinds)
+        return condition.kind == build.NOT and never_fails(part, kinds)
+    return isinstance(condition, Constant) and condition.kind in ("BOOLEAN", _NULL)
+
+
+def _sides(condition: Expression) -> Sequence[Expression] | None:
+    """What a condition compares; None if it is no comparison."""
+    if isinstance(condition, Comparison):
+        return condition.left, condition.right
+    if isinstance(condition, Between):
+        return condition.value, condition.lower, condition.upper
+    if isinstance(condition, Operator) and condition.kind in (build.IN, build.NOT_IN):
+        return condition.operands
+    is_like = isinstance(condition, Function) and condition.name in _LIKE
+    return condition.values if isinstance(condition, Function) and is_like else None
+
+
+def _is_simple(node: Expression, kinds: Kinds) -> bool:
+    if isinstance(node, Cast):
+        is_open = node.is_try or kinds.of(node.value) == kinds.named(node.to)
+        return is_open and _is_simple(node.value, kinds)
+    if isinstance(node, Operator):
+        return node.kind == build.COALESCE and all(_is_simple(one, kinds) for one in node.operands)
+    if isinstance(node, Function) and node.name == "-" and len(node.arguments) == 1:
+        return isinstance(node.values[0], Constant)
+    if isinstance(node, Function):
+        is_text = all(kinds.of(one) == "VARCHAR" for one in node.values)
+        is_known = node.name.lower() in _OF_TEXT and not node.schema
+        return is_known and is_text and all(_is_simple(one, kinds) for one in node.values)
+    return isinstance(node, Column | Constant | Call)
+
+
+def _agree(sides: Sequence[Expression], kinds: Kinds) -> bool:
+    """Whether values are compared without a cast that may fail.
+
+    A text literal is cast when DuckDB reads the query, not for each row.
+    """
+    found = {_family(kinds.of(side)) for side in sides if not _is_open(side)}
+    return len(found) <= 1 and None not in found
+
+
+def _is_open(node: Expression) -> bool:
+    return isinstance(node, Constant) and node.kind in ("STRING", _NULL)
+
+
+def _family(kind: str | None) -> str | None:
+    """A type, with one name for all numbers."""
+    is_number = kind is not None and kind.startswith((*NUMBERS, "DECIMAL"))
+    return "number" if is_number and kind is not None and not kind.endswith("]") else kind

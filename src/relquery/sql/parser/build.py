@@ -1,0 +1,212 @@
+"""Makes parts of trees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from relquery.sql.parser.tree import (
+    Argument,
+    Case,
+    Cast,
+    Column,
+    Comparison,
+    Conjunction,
+    Constant,
+    Derived,
+    Distinct,
+    Empty,
+    Entry,
+    Expression,
+    Function,
+    Join,
+    Limit,
+    Modifier,
+    Node,
+    Operator,
+    Order,
+    Ordered,
+    Query,
+    Select,
+    Source,
+    Star,
+    Subquery,
+    Table,
+    Type,
+    When,
+)
+
+EQUAL, UNEQUAL = "COMPARE_EQUAL", "COMPARE_NOTEQUAL"
+SAME, DISTINCT = "COMPARE_NOT_DISTINCT_FROM", "COMPARE_DISTINCT_FROM"
+AND, OR = "CONJUNCTION_AND", "CONJUNCTION_OR"
+NOT, IS_NULL, IS_NOT_NULL = "OPERATOR_NOT", "OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL"
+IN, NOT_IN, COALESCE, TRY = "COMPARE_IN", "COMPARE_NOT_IN", "OPERATOR_COALESCE", "OPERATOR_TRY"
+DESCENDING = "DESCENDING"
+
+
+def column(name: str, *before: str) -> Column:
+    """`name`, or `table.name`. before: what is before the name, if anything."""
+    return Column(column_names=[*before, name])
+
+
+def constant(kind: str, text: str | None = None) -> Constant:
+    """A literal."""
+    literal = {"kind": kind} if text is None else {"kind": kind, "text": text}
+    return Constant(literal=Node(**literal))
+
+
+def text(value: str) -> Constant:
+    """A string literal."""
+    return constant("STRING", value)
+
+
+def number(value: int) -> Constant:
+    """An integer literal."""
+    return constant("INTEGER", str(value))
+
+
+def boolean(value: bool) -> Constant:
+    """TRUE or FALSE."""
+    return constant("BOOLEAN", "true" if value else "false")
+
+
+def null() -> Constant:
+    """NULL."""
+    return constant("NULL_LITERAL")
+
+
+def function(name: str, *values: Expression, **named: Expression) -> Function:
+    """A call of a function."""
+    arguments = [Argument(expression=value) for value in values]
+    arguments += [Argument(name=key, expression=value) for key, value in named.items()]
+    made = Function(function_name=name, arguments=arguments)
+    made.set("order_bys", Order())
+    return made
+
+
+def operator(name: str, *values: Expression) -> Function:
+    """An operator such as `+`."""
+    made = function(name, *values)
+    made.is_operator = True
+    return made
+
+
+def operation(kind: str, *operands: Expression) -> Operator:
+    """NOT, IS NULL, COALESCE, TRY and the like."""
+    return Operator(type=kind, children=list(operands))
+
+
+def compared(kind: str, left: Expression, right: Expression) -> Comparison:
+    """A comparison."""
+    return Comparison(type=kind, left=left, right=right)
+
+
+def all_of(conditions: Iterable[Expression]) -> Expression:
+    """Conditions joined with AND; TRUE for none."""
+    return _joined(AND, conditions) or boolean(True)
+
+
+def any_of(conditions: Iterable[Expression]) -> Expression:
+    """Conditions joined with OR; FALSE for none."""
+    return _joined(OR, conditions) or boolean(False)
+
+
+def _joined(kind: str, conditions: Iterable[Expression]) -> Expression | None:
+    parts: list[Expression] = []
+    for one in conditions:
+        is_same = isinstance(one, Conjunction) and one.kind == kind
+        parts += one.operands if isinstance(one, Conjunction) and is_same else [one]
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    return Conjunction(type=kind, children=parts)
+
+
+def when(condition: Expression, value: Expression, default: Expression | None = None) -> Case:
+    """`CASE WHEN condition THEN value ELSE default END`."""
+    made = Case(case_checks=[When(when_expr=condition, then_expr=value)])
+    made.set("else_expr", null() if default is None else default)
+    return made
+
+
+def cast(value: Expression, to: Node, *, is_try: bool = False) -> Cast:
+    """CAST or TRY_CAST."""
+    return Cast(child=value, type_expr=to, try_cast=True if is_try else None)
+
+
+def plain_type(name: str) -> Type:
+    """A type without parentheses, e.g. DOUBLE."""
+    return Type(type_name=name)
+
+
+def exists(query: Query) -> Subquery:
+    """`EXISTS (query)`."""
+    return Subquery(subquery_type="EXISTS", subquery=Node(node=query), comparison_type="INVALID")
+
+
+def ordered(value: Expression, direction: str = "ORDER_DEFAULT") -> Ordered:
+    """A key of ORDER BY."""
+    return Ordered(expression=value, type=direction)
+
+
+def select(
+    items: Iterable[Expression], source: Source | str | None = None, where: Expression | None = None
+) -> Select:
+    """A SELECT."""
+    made = Select(select_list=list(items), where_clause=where)
+    made.source = table(source) if isinstance(source, str) else source or Empty()
+    return made
+
+
+def star() -> Star:
+    """`*`."""
+    return Star()
+
+
+def table(name: str, alias: str = "") -> Table:
+    """A table by its name."""
+    return Table(table_name=name, alias=alias or None)
+
+
+def derived(query: Query, alias: str = "", columns: Iterable[str] = ()) -> Derived:
+    """A query in a FROM clause."""
+    listed = list(columns) or None
+    return Derived(subquery=Node(node=query), alias=alias or None, column_name_alias=listed)
+
+
+def entry(name: str, query: Query) -> Entry:
+    """A WITH entry."""
+    value = Node(materialized="CTE_MATERIALIZE_DEFAULT", query_node=query)
+    return Entry(key=name, value=value)
+
+
+def set_modifier(query: Query, kind: type[Modifier], modifier: Modifier | None) -> None:
+    """Put a modifier in the place of the query's own of its kind. DuckDB applies them in order."""
+    kept = [one for one in query.modifiers if not isinstance(one, kind)]
+    kept += [] if modifier is None else [modifier]
+    query.set("modifiers", sorted(kept, key=rank) or None)
+
+
+def rank(modifier: Modifier) -> int:
+    """Its place among the modifiers of a SELECT."""
+    ranks: list[type[Modifier]] = [Distinct, Order, Limit]
+    return ranks.index(type(modifier))
+
+
+def add_where(query: Select, *conditions: Expression) -> None:
+    """Add conditions to WHERE, after its own."""
+    own = [] if query.where is None else [query.where]
+    query.where = all_of([*own, *conditions])
+
+
+def conjuncts(condition: Expression | None) -> list[Expression]:
+    """The conditions that a condition joins with AND."""
+    if isinstance(condition, Conjunction) and condition.is_and:
+        return [part for one in condition.operands for part in conjuncts(one)]
+    return [] if condition is None else [condition]
+
+
+def joined(sources: Iterable[Source]) -> Source:
+    """Sources with commas between them."""
+    first, *others = sources
+    for one in others:
+        first = Join(left=first, right=one, ref_type="CROSS")
+    return first

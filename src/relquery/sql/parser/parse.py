@@ -1,0 +1,156 @@
+"""Has DuckDB parse queries and print trees."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import duckdb
+
+from relquery.errors import QueryError, SqlSyntaxError
+from relquery.sql.parser import build
+from relquery.sql.parser.tree import Expression, Modifier, Node, Query, Select, Type, node_of
+
+_SHORT = "skip_null := true, skip_empty := true, skip_default := true"
+_PARSE = f"SELECT list_transform($1, lambda q: json_serialize_sql(q, {_SHORT}))"
+_PRINT = "SELECT list_transform($1::JSON[], lambda tree: json_deserialize_sql(tree))"
+_ITEM = "SELECT "
+_MOST = 4096  # printed parts that are remembered
+
+
+@dataclass(slots=True)
+class Parser:
+    """DuckDB's parser and printer. They need no database, so they have an empty one."""
+
+    connection: Any
+    turn: threading.Lock = field(default_factory=threading.Lock)
+    _types: dict[str, Node] = field(default_factory=dict)
+    _printed: dict[tuple[bool, str], str] = field(default_factory=dict)
+
+    def queries(self, texts: Sequence[str]) -> list[Query]:
+        """The trees of queries. Raises SqlSyntaxError, and NoTreeError for other statements."""
+        (parsed,) = self._run(_PARSE, list(texts))
+        return [_query(json.loads(one), sql) for one, sql in zip(parsed, texts, strict=True)]
+
+    def query(self, text: str) -> Query:
+        """The tree of one query."""
+        return self.queries([text])[0]
+
+    def expression(self, text: str) -> Expression:
+        """The tree of an expression."""
+        found = self.query(f"{_ITEM}{text}")
+        assert isinstance(found, Select)
+        (item,) = found.items
+        item.parent, item.place = None, ""
+        return item
+
+    def type(self, name: str) -> Node:
+        """The tree of a type, by the name that DuckDB gives it."""
+        if name not in self._types:
+            if name.replace(" ", "").isalpha() and name.isupper():
+                self._types[name] = Type(type_name=name)
+            else:
+                cast = self.expression(f"CAST(NULL AS {name})")
+                self._types[name] = cast.args["type_expr"]
+        return self._types[name].copy()
+
+    def print(self, nodes: Iterable[Node]) -> list[str]:
+        """Queries and expressions as SQL. What an expression is called is left out."""
+        wanted = [(isinstance(node, Query), node.key, node) for node in nodes]
+        new = {
+            (is_query, key): node
+            for is_query, key, node in wanted
+            if (is_query, key) not in self._printed
+        }
+        if len(self._printed) > _MOST:
+            self._printed.clear()
+            new = {(is_query, key): node for is_query, key, node in wanted}
+        if new:
+            trees = [json.dumps(_statement(node)) for node in new.values()]
+            (printed,) = self._run(_PRINT, trees)
+            for (is_query, key), sql in zip(new, printed, strict=True):
+                self._printed[is_query, key] = sql.strip().removeprefix("" if is_query else _ITEM)
+        return [self._printed[is_query, key] for is_query, key, _ in wanted]
+
+    def sql(self, node: Node) -> str:
+        """A query or an expression as SQL."""
+        return self.print([node])[0]
+
+    def _run(self, sql: str, values: list[str]) -> tuple[Any, ...]:
+        with self.turn:
+            row = self.connection.execute(sql, [values]).fetchone()
+        assert isinstance(row, tuple)
+        return row
+
+
+def _statement(node: Node) -> dict[str, Any]:
+    data = node.data()
+    if not isinstance(node, Query):
+        data.pop("alias", None)
+        data = {**_EMPTY, "select_list": [data]}
+    return {"error": False, "statements": [{"node": data}]}
+
+
+class NoTreeError(QueryError):
+    """A statement of which DuckDB gives no tree."""
+
+
+_EMPTY: dict[str, Any] = {
+    "type": "SELECT_NODE",
+    "cte_map": {},
+    "from_table": {"type": "EMPTY"},
+    "aggregate_handling": "STANDARD_HANDLING",
+}
+
+
+@cache
+def parser() -> Parser:
+    """The parser. It is a function of its texts, so one serves all."""
+    return Parser(duckdb.connect(":memory:", config={"threads": 1}))
+
+
+def _query(found: dict[str, Any], sql: str) -> Query:
+    if not found["error"]:
+        (statement,) = found["statements"]
+        node = node_of(statement["node"], "node")
+        assert isinstance(node, Query)
+        for inner in list(node.find_all(Query))[:0:-1]:
+            if (nested := _nested(inner)) is not inner:
+                inner.replace(nested)
+        return _nested(node)
+    if found["error_type"] != "parser":
+        raise NoTreeError(found["error_message"])
+    line, column = place(sql, int(found.get("position", 0)))
+    raise SqlSyntaxError(f"The SQL has a syntax error: {found['error_message']}", sql, line, column)
+
+
+def _nested(query: Query) -> Query:
+    """A query whose modifiers after a parenthesis are those of a SELECT of their own.
+
+    (SELECT a FROM t LIMIT 3) LIMIT 2 => SELECT * FROM (SELECT a FROM t LIMIT 3) LIMIT 2
+
+    DuckDB's tree has all of them in one list, in this order, and its printer drops the parentheses.
+    """
+    runs: list[list[Modifier]] = [[]]
+    for one in query.modifiers:
+        if runs[-1] and build.rank(one) <= build.rank(runs[-1][-1]):
+            runs.append([])
+        runs[-1].append(one)
+    if len(runs) == 1:
+        return query
+    nested = query.copy()
+    nested.set("modifiers", runs[0])
+    for run in runs[1:]:
+        nested = build.select([build.star()], build.derived(nested))
+        nested.set("modifiers", run)
+    return nested
+
+
+def place(sql: str, byte: int) -> tuple[int, int]:
+    """The line and the column, both from 1, of a byte of a text."""
+    before = sql.encode()[:byte].decode(errors="ignore")
+    return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1

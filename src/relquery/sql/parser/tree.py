@@ -1,0 +1,837 @@
+"""The tree of a query, as DuckDB's `json_serialize_sql` gives it.
+
+A node is one JSON object. Its class says what it is; what no class names is kept as it came and
+goes back to DuckDB unchanged. Wrappers of DuckDB's (an argument, a WHEN, a WITH entry) are nodes,
+too, so every expression has a parent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, ClassVar, Generic, Self, TypeVar, overload
+
+N = TypeVar("N", bound="Node")
+T = TypeVar("T")
+
+_LOCATION, _LENGTH = "query_location", "query_location_length"
+_PLACES = (_LOCATION, _LENGTH)
+_NOT_OF_TOP = (*_PLACES, "alias")
+
+
+class _Arg(Generic[T]):
+    """An argument of a node, read and written as an attribute. default: where DuckDB gives none."""
+
+    __slots__ = ("default", "key")
+
+    def __init__(self, key: str, default: Any = None) -> None:
+        self.key, self.default = key, default
+
+    @overload
+    def __get__(self, node: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, node: Node, owner: type) -> T: ...
+    def __get__(self, node: Node | None, owner: type) -> Self | T:
+        if node is None:
+            return self
+        found: T = node.args.get(self.key, self.default)
+        return found
+
+    def __set__(self, node: Node, value: T) -> None:
+        node.set(self.key, value)
+
+
+class Node:
+    """One JSON object of the tree.
+
+    args: what it has, by DuckDB's names: nodes, lists of nodes, and plain values. parent: the node
+    that has it, and place: under which name. meta: notes of ours, which copies keep.
+    """
+
+    __slots__ = ("args", "meta", "parent", "place")
+
+    given: ClassVar[dict[str, Any]] = {}
+    """What DuckDB's JSON says in every node of a class."""
+
+    def __init__(self, **args: Any) -> None:
+        self.args: dict[str, Any] = {}
+        self.meta: dict[str, Any] = {}
+        self.parent: Node | None = None
+        self.place = ""
+        for key, value in (*self.given.items(), *args.items()):
+            self.set(key, value)
+
+    def set(self, key: str, value: Any) -> None:
+        """Put a value under a name; None, or an empty alias, takes it away."""
+        if value is None or (key == "alias" and not value):
+            self.args.pop(key, None)
+            return
+        self.args[key] = value
+        _adopt(self, key, value)
+
+    def add(self, key: str, *values: Any) -> None:
+        """Put values at the end of a list."""
+        self.set(key, [*self.args.get(key, ()), *values])
+
+    # Reading
+
+    def children(self) -> Iterator[Node]:
+        """The nodes right below."""
+        for value in self.args.values():
+            yield from _nodes(value)
+
+    def walk(self, prune: Callable[[Node], bool] | None = None) -> Iterator[Node]:
+        """This node and all below, outer before inner. prune: below which not to go on."""
+        stack: list[Node] = [self]
+        while stack:
+            node = stack.pop()
+            yield node
+            if prune is None or not prune(node):
+                stack.extend(reversed(list(node.children())))
+
+    def find_all(self, *kinds: type[N]) -> Iterator[N]:
+        """The nodes of some classes, outer before inner."""
+        for node in self.walk():
+            if isinstance(node, kinds):
+                yield node
+
+    def find(self, *kinds: type[N]) -> N | None:
+        """The first node of some classes."""
+        return next(self.find_all(*kinds), None)
+
+    def ancestors(self) -> Iterator[Node]:
+        """The nodes above, nearest first."""
+        parent = self.parent
+        while parent is not None:
+            yield parent
+            parent = parent.parent
+
+    def ancestor(self, *kinds: type[N]) -> N | None:
+        """The nearest node above of some classes."""
+        return next((node for node in self.ancestors() if isinstance(node, kinds)), None)
+
+    @property
+    def root(self) -> Node:
+        """The node above all others."""
+        node = self
+        while node.parent is not None:
+            node = node.parent
+        return node
+
+    @property
+    def index(self) -> int:
+        """Its place in the list that has it; -1 outside a list."""
+        siblings = None if self.parent is None else self.parent.args.get(self.place)
+        if not isinstance(siblings, list):
+            return -1
+        return next(at for at, one in enumerate(siblings) if one is self)
+
+    @property
+    def span(self) -> tuple[int, int] | None:
+        """From which byte of the text to which it stands; None for a node that was made."""
+        start, length = self.args.get(_LOCATION), self.args.get(_LENGTH)
+        return None if start is None or length is None else (start, start + length)
+
+    @property
+    def key(self) -> str:
+        """A text that is the same for equal trees, wherever they stand and whatever their alias."""
+        parts: list[str] = []
+        _write_key(self, parts, _NOT_OF_TOP)
+        return "".join(parts)
+
+    # Changing
+
+    def copy(self) -> Self:
+        """A copy without a parent; notes are shared."""
+        made = object.__new__(type(self))
+        made.meta, made.parent, made.place = dict(self.meta), None, ""
+        made.args = {key: _copied(value) for key, value in self.args.items()}
+        for key, value in made.args.items():
+            _adopt(made, key, value)
+        return made
+
+    def replace(self, *by: Node) -> None:
+        """Put nodes in the place of this one; several only where it is in a list."""
+        parent, place = self.parent, self.place
+        assert parent is not None
+        siblings = parent.args[place]
+        if isinstance(siblings, list):
+            parent.set(place, list(_put(siblings, self, by)))
+        else:
+            (one,) = by
+            parent.set(place, one)
+        if not any(one is self for one in by):
+            self.parent, self.place = None, ""
+
+    def remove(self) -> None:
+        """Take it out of its parent."""
+        parent, place = self.parent, self.place
+        assert parent is not None
+        siblings = parent.args[place]
+        left = list(_put(siblings, self, ())) if isinstance(siblings, list) else None
+        parent.set(place, left)
+        self.parent, self.place = None, ""
+
+    def rebuilt(self, change: Callable[[Node], Node | None]) -> Node:
+        """A copy in which `change` has replaced nodes, outer ones first. It returns None for a node
+        to keep; what it puts in is not looked into."""
+        copy = self.copy()
+        found = change(copy)
+        if found is not None and found is not copy:
+            return found
+        stack = list(copy.children())
+        while stack:
+            node = stack.pop()
+            found = change(node)
+            if found is None or found is node:
+                stack.extend(node.children())
+            else:
+                node.replace(found)
+        return copy
+
+    def data(self) -> dict[str, Any]:
+        """The JSON object."""
+        return {key: _data(value) for key, value in self.args.items()}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.key})"
+
+
+# Expressions
+
+
+class Expression(Node):
+    """A value. alias: its name in a select list, or as an argument."""
+
+    __slots__ = ()
+    alias: _Arg[str] = _Arg("alias", "")
+
+    def named(self, name: str) -> Self:
+        """The same node, with a name."""
+        self.set("alias", name or None)
+        return self
+
+
+class Column(Expression):
+    """A reference by name. names: of a column and what is before it: `a`, `t.a`, `s.t.a`, `a.b`."""
+
+    __slots__ = ()
+    given: ClassVar = {"class": "COLUMN_REF", "type": "COLUMN_REF"}
+    names: _Arg[list[str]] = _Arg("column_names")
+
+    @property
+    def name(self) -> str:
+        """The last part."""
+        return self.names[-1]
+
+    @property
+    def table(self) -> str:
+        """What is before the last part; "" for a single name."""
+        return self.names[-2] if len(self.names) > 1 else ""
+
+
+class Constant(Expression):
+    """A literal as it is written. literal: its kind, e.g. "STRING" or "INTEGER", and its text."""
+
+    __slots__ = ()
+    given: ClassVar = {"class": "CONSTANT", "type": "VALUE_CONSTANT"}
+    literal: _Arg[Node] = _Arg("literal")
+
+    @property
+    def kind(self) -> str:
+        """As DuckDB has it: STRING, INTEGER, NUMERIC, BOOLEAN, NULL_LITERAL, HEX."""
+        return str(self.literal.args.get("kind"))
+
+    @property
+    def text(self) -> str:
+        """As written, without quotes."""
+        return str(self.literal.args.get("text", ""))
+
+
+class Argument(Node):
+    """An argument of a function. name: as in `name := value`; "" without one."""
+
+    __slots__ = ()
+    name: _Arg[str] = _Arg("name", "")
+    value: _Arg[Expression] = _Arg("expression")
+
+
+class Function(Expression):
+    """A call of a function, an aggregate, a macro or an operator such as `+`.
+
+    schema, catalog: what is before its name; of `x.upper()` that is a column. filter: its FILTER.
+    """
+
+    __slots__ = ()
+    given: ClassVar = {"class": "FUNCTION", "type": "FUNCTION"}
+    name: _Arg[str] = _Arg("function_name")
+    schema: _Arg[str] = _Arg("schema", "")
+    catalog: _Arg[str] = _Arg("catalog", "")
+    arguments: _Arg[list[Argument]] = _Arg("arguments", [])
+    filter: _Arg[Expression | None] = _Arg("filter")
+    distinct: _Arg[bool] = _Arg("distinct", False)
+    is_operator: _Arg[bool] = _Arg("is_operator", False)
+
+    @property
+    def orders(self) -> list[Ordered]:
+        """The keys of its ORDER BY or WITHIN GROUP."""
+        clause = self.args.get("order_bys")
+        found: list[Ordered] = [] if clause is None else clause.args.get("orders", [])
+        return found
+
+    @property
+    def values(self) -> list[Expression]:
+        """The arguments without their names."""
+        return [one.value for one in self.arguments]
+
+
+class Window(Function):
+    """A function over a window."""
+
+    __slots__ = ()
+    given: ClassVar = {"class": "WINDOW"}
+    partitions: _Arg[list[Expression]] = _Arg("partitions", [])
+
+    @property
+    def orders(self) -> list[Ordered]:
+        found: list[Ordered] = self.args.get("orders", [])
+        return found
+
+
+class Operator(Expression):
+    """IN, NOT, IS NULL, COALESCE, TRY, `[...]`, GROUPING and the like. kind: as DuckDB has it."""
+
+    __slots__ = ()
+    given: ClassVar = {"class": "OPERATOR"}
+    kind: _Arg[str] = _Arg("type")
+    operands: _Arg[list[Expression]] = _Arg("children", [])
+
+
+class Conjunction(Expression):
+    """AND or OR of two or more conditions."""
+
+    __slots__ = ()
+    given: ClassVar = {"class": "CONJUNCTION"}
+    kind: _Arg[str] = _Arg("type")
+    operands: _Arg[list[Expression]] = _Arg("children", [])
+
+    @property
+    def is_and(self) -> bool:
+        """Whether it is AND."""
+        return self.kind == "CONJUNCTION_AND"
+
+
+class Comparison(Expression):
+    """`=`, `<`, IS DISTINCT FROM and the like. kind: as DuckDB has it, e.g. COMPARE_EQUAL."""
+
+    __slots__ = ()
+    given: ClassVar = {"class": "COMPARISON"}
+    kind: _Arg[str] = _Arg("type")
+    left: _Arg[Expression] = _Arg("left")
+    right: _Arg[Expression] = _Arg("right")
+
+
+class Between(Expression):
+    """`value BETWEEN lower AND upper`."""
+
+    __slots__ = ()
+    given: ClassVar = {"class": "BETWEEN", "type": "COMPARE_BETWEEN"}
+    value: _Arg[Expression] = _Arg("input")
+    lower: _Arg[Expression] = _Arg("lower")
+    upper: _Arg[Expression] = _Arg("upper")
+
+
+class When(Node):
+    """`WHEN condition THEN value`. Of `CASE x WHEN y` the condition is `x = y`."""
+
+    __slots__ = ()
+    condition: _Arg[Expression] = _Arg("when_expr")
+    value: _Arg[Expression] = _Arg("then_expr")
+
+
+class Case(Expression):
+    """CASE. default: its ELSE."""
+
+    __slots__ = ()
+    given: ClassVar = {"class": "CASE", "type": "CASE_EXPR"}
+    branches: _Arg[list[When]] = _Arg("case_checks", [])
+    default: _Arg[Expression | None] = _Arg("else_expr")
+
+
+class Cast(Expression):
+    """CAST or TRY_CAST. to: the type, a tree as well."""
+
+    __slots__ = ()
+    given: ClassVar = {"class": "CAST", "type": "OPERATOR_CAST"}
+    value: _Arg[Expression] = _Arg("child")
+    to: _Arg[Node] = _Arg("type_expr")
+    is_try: _Arg[bool] = _Arg("try_cast", False)
+
+
+class Subquery(Expression):
+    """A query as a value: SCALAR, EXISTS, NOT_EXISTS, or ANY. compared: what ANY compares."""
+
+    __slots__ = ()
+    given: ClassVar = {"class": "SUBQUERY", "type": "SUBQUERY"}
+    kind: _Arg[str] = _Arg("subquery_type")
+    compared: _Arg[Expression | None] = _Arg("child")
+
+    @property
+    def query(self) -> Query:
+        """The query in its parentheses."""
+        found: Query = self.args["subquery"].args["node"]
+        return found
+
+
+class Star(Expression):
+    """`*`, `t.*` or COLUMNS(...). table: what is before it. pattern: of COLUMNS."""
+
+    __slots__ = ()
+    given: ClassVar = {"class": "STAR", "type": "STAR"}
+    table: _Arg[str] = _Arg("relation_name", "")
+    is_columns: _Arg[bool] = _Arg("columns", False)
+    pattern: _Arg[Expression | None] = _Arg("expr")
+    replaced: _Arg[list[Entry]] = _Arg("replace_list", [])
+
+
+class Lambda(Expression):
+    """`lambda x: ...` or `x -> ...`, which may also read a JSON document."""
+
+    __slots__ = ()
+    given: ClassVar = {"class": "LAMBDA", "type": "LAMBDA"}
+    parameters: _Arg[Expression] = _Arg("lhs")
+    body: _Arg[Expression] = _Arg("expr")
+
+    @property
+    def names(self) -> set[str]:
+        """Lower-case names of its parameters; none if it cannot be a lambda."""
+        left = self.parameters
+        listed = left.values if isinstance(left, Function) and left.name == "row" else [left]
+        names = [one.names for one in listed if isinstance(one, Column)]
+        is_list = len(names) == len(listed) and all(len(one) == 1 for one in names)
+        return {one[0].lower() for one in names} if is_list else set()
+
+
+class Parameter(Expression):
+    """`$name`, `$1` or `?`. name: in lower case, or its number."""
+
+    __slots__ = ()
+    given: ClassVar = {"class": "PARAMETER", "type": "VALUE_PARAMETER"}
+    name: _Arg[str] = _Arg("identifier")
+
+
+class Position(Expression):
+    """`#1`: a column by its place in the FROM clause."""
+
+    __slots__ = ()
+    given: ClassVar = {"class": "POSITIONAL_REFERENCE", "type": "POSITIONAL_REFERENCE"}
+
+
+class Collate(Expression):
+    """`value COLLATE collation`."""
+
+    __slots__ = ()
+    given: ClassVar = {"class": "COLLATE", "type": "COLLATE"}
+    value: _Arg[Expression] = _Arg("child")
+
+
+class Type(Expression):
+    """The name of a type, with what is in its parentheses."""
+
+    __slots__ = ()
+    given: ClassVar = {"class": "TYPE", "type": "TYPE"}
+
+
+class Ordered(Node):
+    """A key of ORDER BY. direction: ORDER_DEFAULT, ASCENDING or DESCENDING. nulls: as given."""
+
+    __slots__ = ()
+    given: ClassVar = {"type": "ORDER_DEFAULT", "null_order": "ORDER_DEFAULT"}
+    direction: _Arg[str] = _Arg("type")
+    nulls: _Arg[str] = _Arg("null_order")
+    value: _Arg[Expression] = _Arg("expression")
+
+
+# Queries
+
+
+class Entry(Node):
+    """A pair of a name and what it names: a WITH entry, or an item of REPLACE."""
+
+    __slots__ = ()
+    name: _Arg[str] = _Arg("key")
+    value: _Arg[Node] = _Arg("value")
+
+    @property
+    def query(self) -> Query:
+        """The query of a WITH entry."""
+        found: Query = self.value.args["query_node"]
+        return found
+
+    @property
+    def columns(self) -> list[str]:
+        """The names that a WITH entry gives to columns."""
+        found: list[str] = self.value.args.get("aliases", [])
+        return found
+
+    @property
+    def is_materialized(self) -> bool:
+        """Whether MATERIALIZED is written."""
+        return self.value.args.get("materialized") == "CTE_MATERIALIZE_ALWAYS"
+
+
+class Modifier(Node):
+    """What a query does with its rows at the end."""
+
+    __slots__ = ()
+
+
+class Order(Modifier):
+    """ORDER BY."""
+
+    __slots__ = ()
+    given: ClassVar = {"type": "ORDER_MODIFIER"}
+    keys: _Arg[list[Ordered]] = _Arg("orders", [])
+
+
+class Limit(Modifier):
+    """LIMIT and OFFSET."""
+
+    __slots__ = ()
+    given: ClassVar = {"type": "LIMIT_MODIFIER"}
+    limit: _Arg[Expression | None] = _Arg("limit")
+    offset: _Arg[Expression | None] = _Arg("offset")
+
+    @property
+    def is_share(self) -> bool:
+        """Whether the limit is a share of the rows: LIMIT 10%."""
+        return bool(self.args.get("limit_type") == "PERCENTAGE")
+
+
+class Distinct(Modifier):
+    """DISTINCT. on: the keys of DISTINCT ON."""
+
+    __slots__ = ()
+    given: ClassVar = {"type": "DISTINCT_MODIFIER"}
+    on: _Arg[list[Expression]] = _Arg("distinct_on_targets", [])
+
+
+class Query(Node):
+    """A query: a SELECT, a set operation, or the two parts of a recursive entry."""
+
+    __slots__ = ()
+    modifiers: _Arg[list[Modifier]] = _Arg("modifiers", [])
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Its WITH entries."""
+        clause = self.args.get("cte_map")
+        found: list[Entry] = [] if clause is None else clause.args.get("map", [])
+        return found
+
+    @entries.setter
+    def entries(self, entries: Iterable[Entry]) -> None:
+        listed = list(entries)
+        self.set("cte_map", Node(map=listed) if listed else Node())
+
+    def modifier(self, kind: type[N]) -> N | None:
+        """Its ORDER BY, LIMIT or DISTINCT."""
+        return next((one for one in self.modifiers if isinstance(one, kind)), None)
+
+    @property
+    def order(self) -> Order | None:
+        """Its ORDER BY."""
+        return self.modifier(Order)
+
+    @property
+    def limit(self) -> Limit | None:
+        """Its LIMIT and OFFSET."""
+        return self.modifier(Limit)
+
+    @property
+    def distinct(self) -> Distinct | None:
+        """Its DISTINCT."""
+        return self.modifier(Distinct)
+
+
+class Select(Query):
+    """A SELECT.
+
+    keys: of GROUP BY. sets: which of them each grouping set has, by their place. is_grouped_by_all:
+    GROUP BY ALL.
+    """
+
+    __slots__ = ()
+    given: ClassVar = {"type": "SELECT_NODE", "aggregate_handling": "STANDARD_HANDLING"}
+    items: _Arg[list[Expression]] = _Arg("select_list", [])
+    source: _Arg[Source | None] = _Arg("from_table")
+    where: _Arg[Expression | None] = _Arg("where_clause")
+    keys: _Arg[list[Expression]] = _Arg("group_expressions", [])
+    sets: _Arg[list[list[int]]] = _Arg("group_sets", [])
+    having: _Arg[Expression | None] = _Arg("having")
+    qualify: _Arg[Expression | None] = _Arg("qualify")
+    sample: _Arg[Node | None] = _Arg("sample")
+
+    def __init__(self, **args: Any) -> None:
+        super().__init__(**args)
+        for key, kind in (("cte_map", Node), ("from_table", Empty)):
+            if key not in self.args:
+                self.set(key, kind())
+
+    @property
+    def is_grouped_by_all(self) -> bool:
+        """Whether it has GROUP BY ALL."""
+        return bool(self.args.get("aggregate_handling") == "FORCE_AGGREGATES")
+
+
+class SetOperation(Query):
+    """UNION, INTERSECT or EXCEPT of two or more queries. kind: e.g. UNION, UNION_BY_NAME."""
+
+    __slots__ = ()
+    given: ClassVar = {"type": "SET_OPERATION_NODE"}
+    kind: _Arg[str] = _Arg("setop_type")
+    branches: _Arg[list[Query]] = _Arg("children", [])
+    is_all: _Arg[bool] = _Arg("setop_all", True)
+
+
+class Recursive(Query):
+    """The query of a recursive WITH entry: where it begins, and what follows from its rows."""
+
+    __slots__ = ()
+    given: ClassVar = {"type": "RECURSIVE_CTE_NODE"}
+
+
+# FROM
+
+
+class Source(Node):
+    """What a FROM clause reads. alias: as it is called. columns: the names given to its columns."""
+
+    __slots__ = ()
+    alias: _Arg[str] = _Arg("alias", "")
+    columns: _Arg[list[str]] = _Arg("column_name_alias", [])
+    sample: _Arg[Node | None] = _Arg("sample")
+
+    @property
+    def name(self) -> str:
+        """How its columns are qualified; "" if they cannot be."""
+        return self.alias
+
+
+class Empty(Source):
+    """No FROM clause."""
+
+    __slots__ = ()
+    given: ClassVar = {"type": "EMPTY"}
+
+
+class Table(Source):
+    """A table, a view or a WITH entry by name. path: catalog and schema, if given, and the name."""
+
+    __slots__ = ()
+    given: ClassVar = {"type": "BASE_TABLE"}
+    table: _Arg[str] = _Arg("table_name")
+
+    @property
+    def name(self) -> str:
+        return self.alias or self.table
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        parts = (self.args.get("catalog_name"), self.args.get("schema_name"), self.table)
+        return tuple(str(part) for part in parts if part)
+
+
+class Join(Source):
+    """Two sources joined. kind: INNER, LEFT, SEMI, ... method: REGULAR, CROSS, NATURAL, ASOF,
+    POSITIONAL."""
+
+    __slots__ = ()
+    given: ClassVar = {"type": "JOIN", "join_type": "INNER", "ref_type": "REGULAR"}
+    left: _Arg[Source] = _Arg("left")
+    right: _Arg[Source] = _Arg("right")
+    condition: _Arg[Expression | None] = _Arg("condition")
+    using: _Arg[list[str]] = _Arg("using_columns", [])
+    kind: _Arg[str] = _Arg("join_type")
+    method: _Arg[str] = _Arg("ref_type")
+
+
+class Derived(Source):
+    """A query in a FROM clause."""
+
+    __slots__ = ()
+    given: ClassVar = {"type": "SUBQUERY"}
+
+    @property
+    def query(self) -> Query:
+        """The query in its parentheses."""
+        found: Query = self.args["subquery"].args["node"]
+        return found
+
+
+class TableFunction(Source):
+    """A function that gives rows."""
+
+    __slots__ = ()
+    given: ClassVar = {"type": "TABLE_FUNCTION"}
+    function: _Arg[Function] = _Arg("function")
+
+    @property
+    def name(self) -> str:
+        return self.alias or self.function.name
+
+
+class Values(Source):
+    """VALUES. rows: lists of expressions."""
+
+    __slots__ = ()
+    given: ClassVar = {"type": "EXPRESSION_LIST"}
+    rows: _Arg[list[list[Expression]]] = _Arg("values", [])
+
+
+class Pivot(Source):
+    """PIVOT or UNPIVOT of a source."""
+
+    __slots__ = ()
+    given: ClassVar = {"type": "PIVOT"}
+    source: _Arg[Source] = _Arg("source")
+
+
+class Show(Source):
+    """DESCRIBE, SUMMARIZE or SHOW. query: what it is about, if it is a query."""
+
+    __slots__ = ()
+    given: ClassVar = {"type": "SHOW_REF"}
+    query: _Arg[Query | None] = _Arg("query")
+
+
+_EXPRESSIONS: dict[str, type[Node]] = {
+    "BETWEEN": Between,
+    "CASE": Case,
+    "CAST": Cast,
+    "COLLATE": Collate,
+    "COLUMN_REF": Column,
+    "COMPARISON": Comparison,
+    "CONJUNCTION": Conjunction,
+    "CONSTANT": Constant,
+    "FUNCTION": Function,
+    "LAMBDA": Lambda,
+    "OPERATOR": Operator,
+    "PARAMETER": Parameter,
+    "POSITIONAL_REFERENCE": Position,
+    "STAR": Star,
+    "SUBQUERY": Subquery,
+    "TYPE": Type,
+    "WINDOW": Window,
+}
+_OTHERS: dict[str, type[Node]] = {
+    "BASE_TABLE": Table,
+    "DISTINCT_MODIFIER": Distinct,
+    "EMPTY": Empty,
+    "EXPRESSION_LIST": Values,
+    "JOIN": Join,
+    "LIMIT_MODIFIER": Limit,
+    "ORDER_MODIFIER": Order,
+    "PIVOT": Pivot,
+    "RECURSIVE_CTE_NODE": Recursive,
+    "SELECT_NODE": Select,
+    "SET_OPERATION_NODE": SetOperation,
+    "SHOW_REF": Show,
+    "SUBQUERY": Derived,
+    "TABLE_FUNCTION": TableFunction,
+}
+_BY_PLACE: dict[str, type[Node]] = {
+    "arguments": Argument,
+    "case_checks": When,
+    "map": Entry,
+    "orders": Ordered,
+    "replace_list": Entry,
+}
+
+
+def node_of(data: dict[str, Any], place: str = "") -> Node:
+    """The node of a JSON object that stands under a name."""
+    kind = _BY_PLACE.get(place)
+    if kind is None and (of_expression := data.get("class")) is not None:
+        kind = _EXPRESSIONS.get(of_expression, Expression)
+    if kind is None:
+        of_other = data.get("type")
+        is_node = place.endswith("_node") or place == "node"
+        is_kind = isinstance(of_other, str)  # the type of a value is an object
+        kind = _OTHERS.get(str(of_other), Query if is_node else Node) if is_kind else Node
+    made = object.__new__(kind)
+    made.meta, made.parent, made.place, made.args = {}, None, "", {}
+    for key, value in data.items():
+        if key == "qualified_name":  # says again what other names say
+            continue
+        read = _read(value, key)
+        made.args[key] = read
+        _adopt(made, key, read)
+    if kind is Argument and "name" in made.args:
+        made.args["expression"].args.pop("alias", None)  # it is the argument's name once more
+    return made
+
+
+def _read(value: Any, place: str) -> Any:
+    if isinstance(value, dict):
+        return node_of(value, place)
+    if isinstance(value, list):
+        return [_read(one, place) for one in value]
+    return value
+
+
+def _adopt(parent: Node, place: str, value: Any) -> None:
+    if isinstance(value, Node):
+        value.parent, value.place = parent, place
+    elif isinstance(value, list):
+        for one in value:
+            _adopt(parent, place, one)
+
+
+def _nodes(value: Any) -> Iterator[Node]:
+    if isinstance(value, Node):
+        yield value
+    elif isinstance(value, list):
+        for one in value:
+            yield from _nodes(one)
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Node):
+        return value.copy()
+    return [_copied(one) for one in value] if isinstance(value, list) else value
+
+
+def _data(value: Any) -> Any:
+    if isinstance(value, Node):
+        return value.data()
+    return [_data(one) for one in value] if isinstance(value, list) else value
+
+
+def _put(siblings: list[Any], node: Node, by: Iterable[Node]) -> Iterator[Any]:
+    """A list, or a list of lists, with other nodes in the place of one."""
+    for one in siblings:
+        if isinstance(one, list):
+            yield list(_put(one, node, by))
+        elif one is node:
+            yield from by
+        else:
+            yield one
+
+
+def _write_key(value: Any, parts: list[str], left_out: tuple[str, ...] = _PLACES) -> None:
+    if isinstance(value, Node):
+        parts.append("{")
+        for key in sorted(value.args):
+            if key not in left_out:
+                parts.append(f"{key}:")
+                _write_key(value.args[key], parts)
+                parts.append(",")
+        parts.append("}")
+    elif isinstance(value, list):
+        parts.append("[")
+        for one in value:
+            _write_key(one, parts)
+            parts.append(",")
+        parts.append("]")
+    else:
+        parts.append(repr(value))

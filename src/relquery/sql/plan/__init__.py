@@ -1,1 +1,0 @@
-"""Plans one SELECT: its filters and calls in order, and the query that reads their answers."""

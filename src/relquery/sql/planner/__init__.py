@@ -1,0 +1,1 @@
+"""How a statement is run: which SELECTs, which stages, and what each reads."""

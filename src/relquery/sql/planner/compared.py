@@ -1,0 +1,92 @@
+"""Calls whose answers are only compared with texts, so a few tokens decide the comparison.
+
+WHERE LLM('Positive?', review) = 'Yes'  =>  stop decoding an answer that does not start like 'Yes'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
+
+from relquery.errors import QueryError, did_you_mean
+from relquery.prompt import Compared
+from relquery.sql import names as ours
+from relquery.sql.binder.arguments import literal_of
+from relquery.sql.binder.call import OF_BRANCH
+from relquery.sql.parser import build
+from relquery.sql.parser.tree import Column, Comparison, Node, Operator
+from relquery.sql.planner.plan import PlannedCall, SelectPlan
+
+
+def note_compared(plan: SelectPlan) -> SelectPlan:
+    """The plan with `Compared` sampling for such calls; calls with labels are unchanged."""
+    return replace(plan, calls=tuple(_noted(call, plan) for call in plan.calls))
+
+
+def check_labels(plan: SelectPlan) -> None:
+    """Raises QueryError where an answer is compared with texts of which none is a label."""
+    for call in plan.calls:
+        labels = call.sampling.labels
+        for texts in _comparisons_of(call, plan, own=True) if labels else ():
+            if texts and not {"", *labels}.intersection(texts):
+                raise QueryError(
+                    f"{call.text} is compared with {', '.join(map(repr, texts))}, but its labels "
+                    f"are {', '.join(map(repr, labels))}.{did_you_mean(texts[0], labels)}"
+                )
+
+
+def _noted(call: PlannedCall, plan: SelectPlan) -> PlannedCall:
+    texts = () if call.sampling.labels or call.task.output else _texts_of(call, plan)
+    if not texts:
+        return call
+    return replace(call, task=replace(call.task, sampling=Compared.by(call.sampling, texts)))
+
+
+def _texts_of(call: PlannedCall, plan: SelectPlan) -> tuple[str, ...]:
+    """Texts that the answers to a call are compared with, in the order given.
+
+    Empty if some place reads the answer itself. A place counts as reading it unless it clearly
+    compares it.
+    """
+    compared = list(_comparisons_of(call, plan))
+    return tuple(dict.fromkeys(chain(*compared))) if all(compared) else ()
+
+
+def _comparisons_of(
+    call: PlannedCall, plan: SelectPlan, *, own: bool = False
+) -> Iterator[list[str]]:
+    """For each place that reads the answers to a call, the texts that it compares them with.
+
+    own: without comparisons with the values of a set operation.
+    """
+    read: list[Node] = [plan.base, plan.final, *(one.predicate for one in plan.filters)]
+    read += [] if plan.cut is None else [plan.cut.select]
+    places = (place for part in plan.parts for each in part.places.values() for place in each)
+    read += [condition.holds for place in places for condition in place]
+    read += [part.value for other in plan.calls for part in other.fields]
+    for tree in read:
+        for place in tree.find_all(Column):
+            if ours.call_of(place.name) == call.index and not (own and _is_of_branch(place)):
+                yield _compared_with(place)
+
+
+def _is_of_branch(place: Node) -> bool:
+    comparison = place.ancestor(Comparison, Operator)
+    return comparison is not None and OF_BRANCH in comparison.meta
+
+
+def _compared_with(column: Column) -> list[str]:
+    """The string literals that a column is compared with; empty if it is not compared."""
+    comparison = column.parent
+    if isinstance(comparison, Comparison):
+        if comparison.kind not in (build.EQUAL, build.UNEQUAL):
+            return []
+        sides = [comparison.left, comparison.right]
+    elif isinstance(comparison, Operator) and comparison.kind in (build.IN, build.NOT_IN):
+        sides = comparison.operands
+    else:
+        return []
+    others = [other for other in sides if other is not column]
+    texts = [literal_of(one) for one in others]
+    return texts if all(isinstance(text, str) for text in texts) else []

@@ -1,0 +1,185 @@
+"""The fields of a call: their expressions, names, and the answers that they read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from relquery.errors import QueryError
+from relquery.sql import names as ours
+from relquery.sql.binder.call import FIELD_NAME
+from relquery.sql.binder.functions import FunctionCatalog
+from relquery.sql.binder.naming import field_name
+from relquery.sql.binder.sources import Sources, joins_in, leaves
+from relquery.sql.exchange.distinct import distinct_names
+from relquery.sql.host.database import Database
+from relquery.sql.parser import build
+from relquery.sql.parser.parse import parser
+from relquery.sql.parser.tree import Column, Expression, Select, Table
+from relquery.sql.planner.guards import guard_of
+from relquery.table.dependencies.dependencies import Dependency
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """name: what the model sees. value: an expression over the plan's rows. is_module: whether the
+    model reads each value by itself, wherever it stands. is_bag: whether it is a list whose items
+    are fields of their own, in any order. source, column: of a plain column, the
+    alias of its table and its name there; without a source if USING has merged it."""
+
+    name: str
+    value: Expression
+    is_module: bool = False
+    is_bag: bool = False
+    source: str | None = None
+    column: str = ""
+
+    @property
+    def sql(self) -> str:
+        """The value as SQL."""
+        return parser().sql(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A field as it is written, and its value over the plan's rows. For the rest see Field."""
+
+    expression: Expression
+    value: Expression
+    is_module: bool
+    is_bag: bool
+
+
+def name_fields(
+    fields: Iterable[Given], sources: Sources, *, keep: bool = False
+) -> tuple[Field, ...]:
+    """Name fields; one given twice under one name is sent once, as a module if the first is one.
+
+    A column keeps its own name, or becomes table.column if two fields of the call would clash.
+    Other fields that would clash are numbered. keep: whether each keeps its place, even if given
+    twice.
+    """
+    distinct: dict[object, Given] = {}
+    for at, field in enumerate(fields):
+        same = field.value.key, field.expression.meta.get(FIELD_NAME), field.is_bag
+        distinct.setdefault(at if keep else same, field)
+    short = [_name(field.expression, sources) for field in distinct.values()]
+    counts = Counter(short)
+    names = [
+        name if counts[name] == 1 else _qualified(name, field.expression, sources)
+        for name, field in zip(short, distinct.values(), strict=True)
+    ]
+    return tuple(
+        Field(name, field.value, field.is_module, field.is_bag, *_origin(field.expression, sources))
+        for name, field in zip(distinct_names(names), distinct.values(), strict=True)
+    )
+
+
+def sides_of(fields: Sequence[Given], sources: Sources, call: str) -> tuple[int, ...]:
+    """For each field, which of two tables it is of. Raises QueryError unless there are two.
+
+    call: as written, for the message.
+    """
+    tables = [_tables_of(field.expression, sources) for field in fields]
+    known = list(dict.fromkeys(one for each in tables for one in each))
+    if len(known) != 2 or any(len(each) != 1 for each in tables):
+        raise QueryError(
+            f"{call} sets classify, which needs fields of two tables, each field of one. Its "
+            f"tables: {', '.join(known) or 'none'}. Leave classify out to ask about each pair."
+        )
+    return tuple(known.index(each[0]) for each in tables)
+
+
+def _tables_of(expression: Expression, sources: Sources) -> list[str]:
+    found = (sources.resolve(column) for column in expression.find_all(Column))
+    return list(dict.fromkeys(one[0] if one else "?" for one in found))
+
+
+def _name(expression: Expression, sources: Sources) -> str:
+    if FIELD_NAME in expression.meta:
+        return str(expression.meta[FIELD_NAME])
+    if isinstance(expression, Column):
+        resolved = sources.resolve(expression)
+        return resolved[1] if resolved else expression.name
+    return field_name(expression)
+
+
+def _origin(expression: Expression, sources: Sources) -> tuple[str | None, str]:
+    if not isinstance(expression, Column):
+        return None, ""
+    return sources.resolve(expression) or (None, "" if expression.table else expression.name)
+
+
+def _qualified(name: str, expression: Expression, sources: Sources) -> str:
+    if not isinstance(expression, Column):
+        return name
+    resolved = sources.resolve(expression)
+    table = resolved[0] if resolved else expression.table
+    return f"{table}.{name}" if table else name
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """call: the call whose answer is read. reads: a condition; rows where it holds read it."""
+
+    call: int
+    reads: Expression
+
+
+def needs_in(fields: Iterable[Expression], functions: FunctionCatalog) -> tuple[Need, ...]:
+    """Which inner answers fields depend on, and in which rows. Their calls have already been
+    replaced by their answer columns.
+
+    LLM('...', CASE WHEN seen THEN LLM('...', title) ELSE title END)  =>  the inner one where `seen`
+    """
+    places: dict[int, list[Expression]] = {}
+    for field in fields:
+        for column in field.find_all(Column):
+            if (call := ours.call_of(column.name)) is not None:
+                where = guard_of(column, field, functions) or build.boolean(True)
+                places.setdefault(call, []).append(where)
+    return tuple(Need(call, build.any_of(reads)) for call, reads in places.items())
+
+
+Keys = Callable[[], tuple[Dependency, ...]]
+"""Reads keys from the database; most orders of fields need none."""
+
+
+def declared_keys(
+    select: Select, fields: Sequence[Field], entries: Iterable[str], database: Database
+) -> Keys:
+    """What primary keys and UNIQUE constraints say of the other fields of their table, by name.
+
+    products(asin PRIMARY KEY, title, price)
+    LLM('...', asin, title, review)            =>  asin -> title
+
+    entries: names of the WITH entries that hide tables of their name.
+    """
+    hidden = {name.lower() for name in entries}
+    merged = {name.lower() for join in joins_in(select.source) for name in join.using}
+    found: list[tuple[tuple[str, ...], dict[str, str]]] = []
+    for table in leaves(select.source):
+        if not isinstance(table, Table):
+            continue
+        of_table = {
+            field.column.lower(): field.name
+            for field in fields
+            if (field.source or "").lower() == table.name.lower()
+            or (field.source is None and field.column.lower() in merged)
+        }
+        if len(of_table) > 1 and (len(table.path) > 1 or table.table.lower() not in hidden):
+            found.append((table.path, of_table))
+    return lambda: tuple(one for each in found for one in _dependencies(*each, database))
+
+
+def _dependencies(
+    path: tuple[str, ...], names: dict[str, str], database: Database
+) -> Iterator[Dependency]:
+    """names: of the fields, by lower-case column."""
+    catalog, schema, table = ("", "", *path)[-3:]
+    for key in database.keys(table, schema, catalog):
+        parts = tuple(names.get(column.lower(), "") for column in key)
+        others = tuple(name for name in names.values() if name not in parts)
+        if all(parts) and others:
+            yield Dependency(parts, others)

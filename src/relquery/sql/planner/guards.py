@@ -1,0 +1,166 @@
+"""The rows that read an expression at all: CASE, OR and similar operators may skip it.
+
+CASE WHEN a THEN LLM(...) WHEN b THEN x ELSE LLM(...) END
+=> the first call where a is true, the second where neither a nor b is
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from relquery.sql.binder.call import has_call
+from relquery.sql.binder.functions import FunctionCatalog, has_window, own_nodes
+from relquery.sql.binder.normalize import has_grouping_sets
+from relquery.sql.parser import build
+from relquery.sql.parser.tree import (
+    Argument,
+    Case,
+    Conjunction,
+    Expression,
+    Function,
+    Node,
+    Operator,
+    Select,
+    When,
+    Window,
+)
+
+_ONLY_TRUE = ("where_clause", "having", "qualify")
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Something that holds where a node is read.
+
+    is_side: whether it is another side of an AND or OR. Then either side may be computed first;
+    any other condition is computed before the node.
+    """
+
+    holds: Expression
+    is_side: bool = False
+
+
+def guard_of(node: Node, top: Node, functions: FunctionCatalog) -> Expression | None:
+    """The condition, without calls, under which a node is read in `top`: a SELECT or an expression.
+
+    None if it is read in every row, as far as conditions without calls can tell.
+    """
+    found = _conditions(node, top, functions, where_it_counts=False)
+    return guard([one.holds for one in found if not has_call(one.holds)])
+
+
+def guard(conditions: Sequence[Expression]) -> Expression | None:
+    """One condition for several that must all hold, outer ones first; None if there are none.
+
+    They are nested as in the query: an inner condition is computed only where the outer one holds.
+    If computing it fails, the node counts as read.
+    """
+    if not conditions:
+        return None
+    nested = conditions[-1].copy()
+    for outer in reversed(conditions[:-1]):
+        nested = build.when(outer.copy(), nested)
+    safe = build.operation(build.COALESCE, nested, build.boolean(False))
+    return build.operation(build.COALESCE, build.operation(build.TRY, safe), build.boolean(True))
+
+
+def conditions_of(node: Node, top: Node, functions: FunctionCatalog) -> list[Condition]:
+    """Conditions that all hold where the value of a node counts, outer ones first.
+
+    They may contain calls. Where NULL does the same as false, as in WHERE, a side of an AND counts
+    only if the other sides are true, not if one is NULL.
+    """
+    return _conditions(node, top, functions, where_it_counts=True)
+
+
+def _conditions(
+    node: Node, top: Node, functions: FunctionCatalog, where_it_counts: bool
+) -> list[Condition]:
+    """What holds where a node is read.
+
+    Conditions around a window function don't count: it reads rows other than its own. Neither do
+    conditions around an aggregate with ROLLUP, CUBE or GROUPING SETS, where a key in the result
+    may be NULL, nor those that depend on more than their row. Ignoring a condition only means that
+    more rows are asked.
+    """
+    found: list[list[Condition]] = []
+    has_sets = isinstance(top, Select) and has_grouping_sets(top)
+    while node.parent is not None and node is not top:
+        parent = node.parent
+        if isinstance(parent, Window) or (has_sets and functions.is_aggregate(node)):
+            break
+        found.append(list(_conditions_of(node, parent, where_it_counts)))
+        node = parent
+    return [
+        one
+        for level in reversed(found)
+        for one in level
+        if not _is_of_more_than_a_row(one.holds, functions)
+    ]
+
+
+def _conditions_of(node: Node, parent: Node, where_it_counts: bool) -> Iterator[Condition]:
+    """What holds where `parent` reads `node`. Of a WHEN, its CASE says so."""
+    if isinstance(parent, When):
+        if node.place == "then_expr":
+            yield Condition(parent.condition.copy())
+    elif isinstance(parent, Case):
+        earlier = parent.branches[: node.index] if isinstance(node, When) else parent.branches
+        yield from (Condition(_not_true(branch.condition)) for branch in earlier)
+    elif isinstance(parent, Conjunction):
+        yield from _sides(node, parent, where_it_counts)
+    elif isinstance(parent, Operator) and parent.kind == build.COALESCE:
+        for operand in parent.operands[: node.index]:
+            yield Condition(build.operation(build.IS_NULL, operand.copy()))
+    elif isinstance(parent, Argument):
+        function = parent.parent
+        if isinstance(function, Function) and function.name.lower() == "if" and parent.index:
+            condition = function.values[0]
+            is_first = parent.index == 1
+            yield Condition(condition.copy() if is_first else _not_true(condition))
+        elif isinstance(function, Function) and function.filter is not None:
+            yield Condition(function.filter.copy())
+
+
+def _sides(node: Node, parent: Conjunction, where_it_counts: bool) -> Iterator[Condition]:
+    others = [one.copy() for one in parent.operands if one is not node]
+    if not parent.is_and:
+        yield from (Condition(_not_true(one), is_side=True) for one in others)
+    elif where_it_counts and _counts_only_as_true(parent):
+        yield from (Condition(one, is_side=True) for one in others)
+    else:
+        for one in others:
+            not_false = build.compared(build.DISTINCT, one, build.boolean(False))
+            yield Condition(not_false, is_side=True)
+
+
+def _counts_only_as_true(node: Node) -> bool:
+    """Whether a condition is used where NULL does the same as false, as in WHERE."""
+    parent = node.parent
+    while isinstance(parent, Conjunction):
+        node, parent = parent, parent.parent
+    if isinstance(parent, When):
+        return node.place == "when_expr"
+    if isinstance(parent, Function):
+        return node.place == "filter"
+    return isinstance(parent, Select) and node.place in _ONLY_TRUE
+
+
+def _not_true(condition: Expression) -> Expression:
+    """Not true: false or NULL."""
+    return build.compared(build.DISTINCT, condition.copy(), build.boolean(True))
+
+
+def _is_of_more_than_a_row(condition: Expression, functions: FunctionCatalog) -> bool:
+    """Whether a condition depends on other rows or on random values."""
+    return (
+        has_window(condition)
+        or functions.has_query(condition)
+        or functions.has_aggregate(condition)
+        or functions.is_volatile(condition)
+        or any(
+            isinstance(one, Operator) and one.kind == "GROUPING_FUNCTION"
+            for one in own_nodes(condition)
+        )
+    )

@@ -1,0 +1,121 @@
+"""Finds when the rows that a SELECT returns are known before all of its calls are answered.
+
+SELECT LLM(...) FROM t ORDER BY day LIMIT 3        => the limit cuts the rows of t
+SELECT LLM(...) FROM t ORDER BY LLM(...) LIMIT 3   => the order is computed first; it cuts the rows
+SELECT AI_RANK(...) AS r, LLM(...) FROM t ORDER BY r LIMIT 3   => the same, by the scores
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from relquery.sql import names as ours
+from relquery.sql.binder.call import RANKS, has_call
+from relquery.sql.binder.functions import FunctionCatalog, has_window, makes_rows
+from relquery.sql.binder.normalize import NOT_A_NAME, as_key, is_order_name, item_at, unnamed
+from relquery.sql.parser import build
+from relquery.sql.parser.tree import (
+    Case,
+    Column,
+    Expression,
+    Operator,
+    Order,
+    Ordered,
+    Select,
+    Star,
+    Window,
+)
+
+
+def limits_early(cut: Select | None) -> bool:
+    """Whether ORDER BY, LIMIT and OFFSET of a cut need only the FROM clause, and no calls."""
+    if cut is None or cut.distinct is not None or cut.qualify is not None:
+        return False
+    return not has_call(cut.order)
+
+
+def cut_of(select: Select, names: Collection[str], functions: FunctionCatalog) -> Select | None:
+    """A SELECT without items that returns the rows that `select` returns, in their order.
+
+    select: normalized. names: of its columns. None if it returns all, or something other than rows
+    of its FROM clause.
+    """
+    distinct, limit, order = select.distinct, select.limit, select.order
+    if limit is None and select.qualify is None and distinct is None:
+        return None
+    if select.sample is not None or (distinct is not None and not distinct.on):
+        return None
+    if functions.in_select(select):
+        return None
+    keys = [] if order is None else _without_names(order, select, names)
+    if keys is None or any(has_window(key) or key.find(Star) for key in keys):
+        return None
+    for item in select.items:
+        # These create or number rows, but the rows that rank first have the same ranks without
+        # the others.
+        if (has_window(item) or makes_rows(item)) and not _ranks_first(item, keys, select):
+            return None
+    cut = Select(qualify=None if select.qualify is None else select.qualify.copy())
+    if distinct is not None:
+        distinct = distinct.copy()
+        distinct.on = [item_at(key, select) for key in distinct.on]
+    for one in (distinct, Order(orders=keys) if keys else None, limit and limit.copy()):
+        if one is not None:
+            cut.add("modifiers", one)
+    return cut
+
+
+def in_base_order(order: Order | None) -> Order:
+    """ORDER BY for rows of a plan: equal ones are in the order of the base."""
+    keys = [] if order is None else [key.copy() for key in order.keys]
+    return Order(orders=[*keys, build.ordered(build.column(ours.ROW))])
+
+
+def _without_names(order: Order, select: Select, names: Collection[str]) -> list[Ordered] | None:
+    """Keys of ORDER BY with names and positions of the select list replaced by the expressions.
+
+    None if a name is one that DuckDB gives to an expression.
+    """
+    keys = order.copy().keys
+    items = select.items
+    named: dict[str, Expression] = {
+        item.name.lower(): item for item in items if isinstance(item, Column)
+    }
+    named |= {item.alias.lower(): item for item in items if item.alias}
+    lower = frozenset(map(str.lower, names))
+    for key in keys:
+        if is_order_name(key.value, lower):
+            assert isinstance(key.value, Column)
+            if key.value.name.lower() not in named:
+                return None
+            item = as_key(unnamed(named[key.value.name.lower()]))
+        elif (item := item_at(key.value, select)) is key.value:
+            continue
+        key.value = _key_of_rank(item) or item
+        key.value.meta[NOT_A_NAME] = True
+    return keys
+
+
+def _ranks_first(item: Expression, keys: list[Ordered], select: Select) -> bool:
+    """Whether an item is the rank by which a SELECT takes its first rows."""
+    key = _key_of_rank(item)
+    has_more = select.qualify is not None or select.distinct is not None
+    limit = select.limit
+    if key is None or not keys or has_more or limit is None or limit.offset is not None:
+        return False
+    return keys[0].direction != build.DESCENDING and _bare(keys[0].value) == _bare(key)
+
+
+def _key_of_rank(item: Expression) -> Expression | None:
+    """What orders rows as AI_RANK does; None for another expression."""
+    if RANKS not in item.meta or not isinstance(item, Case):
+        return None
+    window = item.branches[0].value
+    assert isinstance(window, Window)
+    return build.operator("-", build.number(1), window.orders[0].value.copy())
+
+
+def _bare(key: Expression) -> str:
+    while isinstance(key, Operator) and key.kind == build.TRY:
+        key = key.operands[0]
+    return unnamed(key).key

@@ -1,1 +1,0 @@
-"""Reads a query: its text, its calls, its scopes, and what its names mean."""

@@ -1,0 +1,86 @@
+"""A better error for an unknown column: one that lists all columns in scope."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from relquery.errors import QueryError, RelqueryError, UnknownColumnError, unknown
+from relquery.prompt import Sampling
+from relquery.sql.binder.call import is_asking
+from relquery.sql.binder.definitions import Numbering, parsed
+from relquery.sql.binder.scopes import Context
+from relquery.sql.binder.signatures import Signatures
+from relquery.sql.binder.sources import Sources, read_sources
+from relquery.sql.host.database import Database
+from relquery.sql.parser import build
+from relquery.sql.parser.statements import read_shell
+from relquery.sql.parser.tree import Argument, Column, Comparison, Select, Star
+
+_OPTIONS = {one.name for one in fields(Sampling)}
+
+
+def in_scope(error: UnknownColumnError, sql: str, database: Database) -> QueryError:
+    """The error with all columns in scope; the given error if they are unknown."""
+    try:
+        tree = parsed(read_shell(sql).query, Numbering())
+        for column in list(tree.walk()):
+            if not isinstance(column, Column | Star):
+                continue
+            select = column.ancestor(Select)
+            if select is None or not _is_meant(column, error.column):
+                continue
+            probe = Select(from_table=None if select.source is None else select.source.copy())
+            context = Context.of(select)
+            for part in (probe, *context.entries):
+                Signatures.unbound(part)
+            sources = read_sources(database, probe, context)
+            if (better := _error_at(column, sources, sql)) is not None:
+                return better
+    except RelqueryError:
+        pass
+    return error
+
+
+def _is_meant(column: Column | Star, name: str) -> bool:
+    written = column.table if isinstance(column, Star) else column.name
+    return written.lower() == name.lower()
+
+
+def _error_at(column: Column | Star, sources: Sources, sql: str) -> QueryError | None:
+    """What is wrong with a column of this FROM clause; None if nothing is."""
+    by_alias = {alias.lower(): (alias, columns) for alias, columns in sources.columns.items()}
+    alias, columns = by_alias.get(column.table.lower(), ("", sources.names))
+    if isinstance(column, Star):
+        if alias:
+            return None
+        tables = list(sources.columns)
+        return QueryError(unknown("table", column.table, tables, of="this FROM clause"))
+    found = column.name.lower() in map(str.lower, columns)
+    if found or not columns or (column.table and not alias):
+        return None
+    if (equals := _option(column)) is not None:
+        start, end = equals.span or (0, 0)
+        written = sql.encode()[start:end].decode(errors="replace")
+        name, value = column.name, written.partition("=")[2].strip()
+        return QueryError(
+            f"'{name} = {value}' compares a column '{name}', which does not exist. To set the "
+            f"LLM option, write {name} := {value}."
+        )
+    tables = [alias] if alias else list(sources.columns)
+    where = f"table{'s' if len(tables) > 1 else ''} {', '.join(tables)}" if tables else "this query"
+    return UnknownColumnError(column.name, where, dict.fromkeys(columns))
+
+
+def _option(column: Column) -> Comparison | None:
+    """The `labels = [...]` that a column is in, if it is an argument of a call."""
+    equals = column.parent
+    if (
+        not isinstance(equals, Comparison)
+        or equals.kind != build.EQUAL
+        or equals.left is not column
+    ):
+        return None
+    argument = equals.parent
+    call = argument.parent if isinstance(argument, Argument) else None
+    is_option = call is not None and is_asking(call) and column.name.lower() in _OPTIONS
+    return equals if is_option else None

@@ -1,0 +1,36 @@
+"""A fixture that rewrites a statement as it is before it is run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from relquery.connection import Connection
+from relquery.prompt import Sampling
+from relquery.sql.binder.bind import bind, read
+from relquery.sql.binder.definitions import Expansion, Numbering
+from relquery.sql.binder.functions import FunctionCatalog
+from relquery.sql.host.database import Database
+from relquery.sql.optimizer.rules import optimize
+from relquery.sql.parser.statements import read_shell
+from relquery.sql.parser.tree import Query
+
+
+@pytest.fixture
+def rewritten(con: Connection) -> Callable[[str], str]:
+    """A query after all rules."""
+    return lambda query: optimize(*_bound(query, con)).key
+
+
+@pytest.fixture
+def plain(con: Connection) -> Callable[[str], str]:
+    """A query as it is."""
+    return lambda query: _bound(query, con)[0].key
+
+
+def _bound(query: str, con: Connection) -> tuple[Query, Database, FunctionCatalog]:
+    shell, numbering, database = read_shell(query), Numbering(), con.database
+    tree = read(shell, {}, numbering)
+    bound = bind(shell, tree, Expansion({}, numbering), {}, {}, database, Sampling())
+    return bound.query, database, bound.functions
