@@ -4,6 +4,8 @@ AI_FILTER()  ! QueryError has no prompt. Expected AI_FILTER\('prompt'
 AI_FILTER('x', title, labels := ['a'])  ! QueryError option 'labels' is not known
 AI_FILTER(MODULE(title))  ! QueryError must be a field
 AI_CLASSIFY(title)  ! QueryError has no labels
+AI_CLASSIFY(title, ['a', 'b', 'a'], multi := true)  ! ConfigError give each label once
+AI_CLASSIFY(title, ['a', ''], multi := true)  ! ConfigError must not be empty
 AI_CLASSIFY(['a', 'b'])  ! QueryError has no field
 AI_CLASSIFY(title, ['a'], {'output_mode': 'many'})  ! QueryError expected 'single' or 'multi'
 AI_EXTRACT(title)  ! QueryError does not say what to extract

@@ -34,6 +34,13 @@ SELECT * FROM (SELECT id, title FROM films WHERE LLM('yes', title) = 'Yes' AND
   COALESCE(TRY(CAST(title AS INT) > 1), TRUE)) WHERE CAST(title AS INT) > 1
 SELECT genre AS g, MAX(LLM('up', title)) FROM films GROUP BY g HAVING g > 'd' AND COUNT(*) > 1
 SELECT genre AS g, MAX(LLM('up', title)) FROM films WHERE genre > 'd' GROUP BY g HAVING COUNT(*) > 1
+SELECT a, COUNT(*) FROM (SELECT LLM('up', title) AS a FROM films) WHERE LLM('yes', a) = 'Yes' GROUP
+  BY a LIMIT 0
+SELECT a, COUNT(*) FROM (SELECT LLM('up', title) AS a FROM films WHERE false) WHERE false GROUP BY a
+  LIMIT 0
+SELECT genre FROM (SELECT DISTINCT ON (genre) genre, LLM('up', title) AS a FROM films ORDER BY id)
+SELECT genre FROM (SELECT DISTINCT ON (genre) genre, CAST(NULL AS VARCHAR) AS "a" FROM films ORDER
+  BY id)
 SELECT id FROM (SELECT id, genre, LLM('up', title) AS a FROM films)
 SELECT id FROM (SELECT id, genre, CAST(NULL AS VARCHAR) AS "a" FROM films)
 SELECT COUNT(*) FROM (SELECT MAX(LLM('up', title)) AS a FROM films)
@@ -70,6 +77,10 @@ SELECT id FROM films AS f WHERE id < 5 AND EXISTS(SELECT 1 FROM (SELECT _rq_oute
   DISTINCT FROM "f"."title")
 
 -- what would change the result is kept
+SELECT genre FROM (SELECT DISTINCT ON (a) genre, LLM('up', title) AS a FROM films)
+SELECT genre FROM (SELECT DISTINCT ON (2) genre, LLM('up', title) AS a FROM films)
+SELECT genre FROM (SELECT DISTINCT ON (genre) genre, LLM('up', title) AS a FROM films ORDER BY a)
+SELECT genre FROM (SELECT DISTINCT genre, LLM('up', title) AS a FROM films)
 SELECT * FROM (SELECT id, genre, LLM('up', title) AS a FROM films LIMIT 4) WHERE id < 3
 SELECT * FROM (SELECT DISTINCT ON (genre) id, LLM('up', title) AS a FROM films) WHERE id < 3
 SELECT * FROM (SELECT id, LLM('up', title) AS a, RANK() OVER (ORDER BY id) AS n FROM films) WHERE id

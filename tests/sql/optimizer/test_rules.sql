@@ -6,6 +6,15 @@ SELECT title, a FROM ({inner}) WHERE genre = 'drama'
 SELECT count(*) FROM ({inner})
 = DuckDB's
 # 0
+SELECT a, count(*) FROM ({inner}) WHERE LLM('yes', a) = 'Yes' GROUP BY a LIMIT 0
+= DuckDB's
+# 0
+SELECT LLM('up', count(*)), AI_AGG('all', title) FROM films LIMIT 0
+= []
+# 0
+SELECT genre FROM (SELECT DISTINCT ON (genre) genre, a FROM ({inner}) ORDER BY id) ORDER BY genre
+= DuckDB's
+# 0
 SELECT a FROM ({inner}) ORDER BY id DESC LIMIT 2 OFFSET 1
 = DuckDB's
 # 3

@@ -129,6 +129,7 @@ def classify(given: Arguments, maker: Maker) -> Made:
     given.take_config()
     labels, about = _described_labels(given)
     sampling = drawn(given, maker.defaults)
+    labelled = replace(sampling, labels=labels)  # which checks them, for `multi` too
     many = _is_multi(given)
     asked = _instructed(given, maker, "Classify the data.")
     check_done(given, "labels", "instruction", "multi")
@@ -136,7 +137,7 @@ def classify(given: Arguments, maker: Maker) -> Made:
         asked = asked.followed_by(f"{label}: {text}")
     if not many:
         asked = _asking_for_labels(asked, labels)
-        task = Task(asked.query, replace(sampling, labels=labels), function=given.function)
+        task = Task(asked.query, labelled, function=given.function)
         return maker.answered(task, asked)
     asked = asked.followed_by(f"Answer with all labels that apply. Labels: {', '.join(labels)}.")
     shape = ListOf(Leaf("VARCHAR", labels), distinct=True, most=len(labels))

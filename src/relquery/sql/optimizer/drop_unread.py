@@ -128,8 +128,8 @@ def _drop(query: Query, unread: set[int], lookup: Lookup) -> bool:
 
 
 def _drop_items(select: Select, unread: set[int], lookup: Lookup) -> bool:
-    if select.distinct is not None or _counts_columns(select):
-        return False
+    if (select.distinct is not None and not select.distinct.on) or _counts_columns(select):
+        return False  # of rows that DISTINCT compares; DISTINCT ON compares what it names
     items, columns = lookup.items(select), lookup.columns(select)
     if items is None or columns is None or len(items) != len(columns):
         return False
@@ -145,7 +145,8 @@ def _drop_items(select: Select, unread: set[int], lookup: Lookup) -> bool:
 def _counts_columns(select: Select) -> bool:
     """Whether a clause names an item of the select list by its number, or all of them."""
     ordered = [] if select.order is None else [key.value for key in select.order.keys]
-    of_number = (isinstance(key, Constant | Star) for key in [*select.keys, *ordered])
+    chosen = [] if select.distinct is None else select.distinct.on
+    of_number = (isinstance(key, Constant | Star) for key in [*select.keys, *ordered, *chosen])
     return select.is_grouped_by_all or any(of_number)
 
 

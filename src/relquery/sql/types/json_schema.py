@@ -100,6 +100,11 @@ class _Schema:
             case str(name) if name in _KINDS:
                 kind = _FORMATS.get(schema.get("format", ""), _KINDS[name])
                 bounds = schema.get("minimum"), schema.get("maximum")
+                if None not in bounds and bounds[0] > bounds[1]:
+                    raise QueryError(
+                        f"{where} has a minimum of {bounds[0]} and a maximum of {bounds[1]} in its "
+                        "JSON Schema, and no number is both. Correct one of them."
+                    )
                 if kind == "BIGINT" and any(bound and abs(bound) >= 2**63 for bound in bounds):
                     kind = "HUGEINT"
                 return Leaf(kind, (), schema.get("maxLength"), *bounds), nullable
