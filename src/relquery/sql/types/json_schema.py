@@ -99,12 +99,7 @@ class _Schema:
                 return self._list(schema, where, depth), nullable
             case str(name) if name in _KINDS:
                 kind = _FORMATS.get(schema.get("format", ""), _KINDS[name])
-                bounds = schema.get("minimum"), schema.get("maximum")
-                if None not in bounds and bounds[0] > bounds[1]:
-                    raise QueryError(
-                        f"{where} has a minimum of {bounds[0]} and a maximum of {bounds[1]} in its "
-                        "JSON Schema, and no number is both. Correct one of them."
-                    )
+                bounds = _bounds(schema, where)
                 if kind == "BIGINT" and any(bound and abs(bound) >= 2**63 for bound in bounds):
                     kind = "HUGEINT"
                 return Leaf(kind, (), schema.get("maxLength"), *bounds), nullable
@@ -173,6 +168,16 @@ class _Schema:
                 "not supported. Leave it out and check the value in SQL."
             )
         return ListOf(item, most if least else None, most=most)
+
+
+def _bounds(schema: Mapping[str, Any], where: str) -> tuple[float | None, float | None]:
+    least, most = schema.get("minimum"), schema.get("maximum")
+    if least is not None and most is not None and least > most:
+        raise QueryError(
+            f"{where} has a minimum of {least} and a maximum of {most} in its JSON Schema, and no "
+            "number is both. Correct one of them."
+        )
+    return least, most
 
 
 def _without(schema: Mapping[str, Any], *keys: str) -> dict[str, Any]:
