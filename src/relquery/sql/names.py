@@ -25,8 +25,6 @@ PASSAGES, SEARCH, DEDUP = "passages", "ai_search", "ai_dedup"
 SIMILARITY, EMBED, NEAREST = "ai_similarity", "ai_embed", "ai_nearest"
 DUPLICATES, COUNT_TOKENS = "ai_duplicates", "ai_count_tokens"
 """Functions that call no model."""
-OF_TEXTS = (PASSAGES, SEARCH, DEDUP, SIMILARITY, EMBED, NEAREST, DUPLICATES)
-"""Those that find and compare texts."""
 OWNER = f"{PREFIX}owner"
 """A macro that says which of our connections their macros serve."""
 USERS_MACRO = f"NOT internal AND NOT contains(coalesce(macro_definition, ''), '{PREFIX}')"
@@ -47,10 +45,8 @@ AGGREGATES = frozenset({"ai_agg", "ai_summarize_agg"})
 
 CALL = f"{PREFIX}llm_"
 """A call in the text of a query, before its number."""
-TEXT_STAND_IN, NUMBER_STAND_IN = f"{PREFIX}text", f"{PREFIX}number"
-TYPED_STAND_IN = f"{PREFIX}typed"
-"""Macros that replace calls while DuckDB checks a query or names its columns."""
-NULLS = f"{PREFIX}nulls"
+TEXT_STAND_IN = f"{PREFIX}text"
+"""A column of answers, before the number of its call."""
 PARAMETER = f"{PREFIX}parameter_"
 """A variable that holds the value of a parameter, before the parameter's name."""
 
@@ -58,15 +54,13 @@ ROW, ROWS = f"{PREFIX}row", f"{PREFIX}rows"
 """The number of a row, and the rows of a stage."""
 PLACE, ASKED = f"{PREFIX}place", f"{PREFIX}asked"
 """A row's place among those that pass, and whether a call has been asked for it."""
-BASE, JOINED, GROUPS = f"{PREFIX}base", f"{PREFIX}joined", f"{PREFIX}groups"
-"""Subqueries: the base rows, the rows joined beforehand, and one row per group."""
+BASE, GROUPS = f"{PREFIX}base", f"{PREFIX}groups"
+"""Subqueries: the base rows, and one row per group."""
 OUTER, PAIRS = f"{PREFIX}outer", f"{PREFIX}pairs"
 """The outer rows that a correlated subquery depends on, and its rows for each of them."""
 NOTHING, GROUP = f"{PREFIX}nothing", f"{PREFIX}group"
 """Columns of a subquery that nothing reads."""
-ITEM = f"{PREFIX}item_"
-"""An item of the select list until it gets its name, before its number."""
-WRITTEN, ITEMS = f"{PREFIX}written", f"{PREFIX}items"
+WRITTEN = f"{PREFIX}written"
 VALUE, FAILED = f"{PREFIX}value", f"{PREFIX}failed"
 """Columns of a check: the answer as read, and whether it failed."""
 TRIMMED, DECIMAL, FINITE = f"{PREFIX}trimmed", f"{PREFIX}decimal", f"{PREFIX}finite"
@@ -118,8 +112,6 @@ def field(number: int) -> str:
     """A field of a call, as text."""
     return f"{PREFIX}{number}"
 
-
-STAND_IN = re.compile(rf"(?:{TEXT_STAND_IN}|{NUMBER_STAND_IN}|{TYPED_STAND_IN})\((\d+)")
 
 IN_MESSAGES = {
     re.compile(  # the macros that stand for calls, as DuckDB writes them out

@@ -16,7 +16,6 @@ from relquery.sql.parser.tree import (
     Node,
     Query,
     Select,
-    Source,
     Window,
 )
 
@@ -168,10 +167,3 @@ def clauses_of(select: Select) -> Iterator[Node]:
         for one in value if isinstance(value, list) else [value]:
             if isinstance(one, Node):
                 yield one
-
-
-def is_in_source(node: Node, select: Select) -> bool:
-    """Whether a node is in the FROM clause of a SELECT."""
-    return any(
-        isinstance(one, Source) and one.parent is select for one in (node, *node.ancestors())
-    )

@@ -42,7 +42,10 @@ class CallCosts:
 
 @dataclass(frozen=True, slots=True)
 class EqualCosts:
-    """Costs that nobody looks up, for stages that ask nothing: calls go as they are written."""
+    """Equal costs for all calls, so that they keep the order in which they are written.
+
+    For stages that ask nothing, where looking up costs would be wasted.
+    """
 
     rows: Rows
     left: Int64s

@@ -235,16 +235,6 @@ class Database:
                 f"its value ({said}). Pass it as text and cast it in the query."
             ) from error
 
-    def set_variable(self, name: str, value: object) -> None:
-        """Set a variable of DuckDB to a Python value."""
-        with _translated("", self):
-            self.connection.execute(f'SET VARIABLE "{name}" = $value', {"value": value})
-
-    def reset_variable(self, name: str) -> None:
-        """Undo `set_variable`."""
-        with contextlib.suppress(duckdb.Error):  # the transaction may have been aborted
-            self.connection.execute(f'RESET VARIABLE "{name}"')
-
     @property
     def compares_exactly(self) -> bool:
         """Whether texts are equal only if all their characters are equal."""

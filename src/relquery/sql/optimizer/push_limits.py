@@ -9,6 +9,10 @@ SELECT LLM(...) FROM t UNION ALL SELECT LLM(...) FROM u LIMIT 3
 
 EXISTS (SELECT 1 FROM t WHERE LLM(...) = 'Yes')
 => EXISTS (SELECT 1 FROM t WHERE LLM(...) = 'Yes' LIMIT 1)
+
+SELECT a, count(*) FROM (SELECT LLM('...', text) AS a FROM t) GROUP BY a LIMIT 0
+=> SELECT a, count(*) FROM (SELECT LLM('...', text) AS a FROM t WHERE false) WHERE false
+   GROUP BY a LIMIT 0
 """
 
 from __future__ import annotations
@@ -28,9 +32,12 @@ from relquery.sql.parser.tree import (
     Order,
     Ordered,
     Query,
+    Select,
     SetOperation,
     Subquery,
 )
+
+_FALSE = build.boolean(False).key
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +66,10 @@ class _Limit:
 
 def push_limits(tree: Query, lookup: Lookup) -> Query | None:
     """The rule of this module; see `rules`."""
+    for query in tree.find_all(Query):
+        count = None if query.limit is None else _number(query.limit.limit)
+        if count == 0 and asks(query) and _empty(query):
+            return tree
     for read in reads_in(tree):
         limit = _of_reader(read, lookup)
         if limit is not None and limit.put(read.query):
@@ -74,6 +85,14 @@ def push_limits(tree: Query, lookup: Lookup) -> Query | None:
         if is_open and lookup.stands_alone(query) and _Limit(1).put(query):
             return tree
     return None
+
+
+def _empty(query: Query) -> bool:
+    """Leave no rows in any SELECT of a query. Returns whether one had some."""
+    full = [one for one in query.find_all(Select) if one.where is None or one.where.key != _FALSE]
+    for select in full:
+        select.where = build.boolean(False)
+    return bool(full)
 
 
 def _of_reader(read: Read, lookup: Lookup) -> _Limit | None:

@@ -10,7 +10,6 @@ from relquery.sql.optimizer.correlated import answer_correlated
 from relquery.sql.optimizer.drop_unread import drop_unread
 from relquery.sql.optimizer.having_to_where import having_to_where
 from relquery.sql.optimizer.join_conditions import answer_join_conditions
-from relquery.sql.optimizer.limit_zero import limit_zero
 from relquery.sql.optimizer.lookup import Lookup
 from relquery.sql.optimizer.push_conditions import push_conditions
 from relquery.sql.optimizer.push_limits import push_limits
@@ -21,7 +20,6 @@ Rule = Callable[[Query, Lookup], Query | None]
 fits. It neither changes the rows of the statement nor makes it ask more."""
 
 RULES: tuple[Rule, ...] = (
-    limit_zero,
     answer_join_conditions,
     answer_correlated,
     push_conditions,
