@@ -13,6 +13,8 @@ Order = Literal["original", "fixed", "ggr", "ophr", "tree"]
 ORDERS: tuple[Order, ...] = get_args(Order)
 PromptForm = Literal["json", "lines"]
 FORMS: tuple[PromptForm, ...] = get_args(PromptForm)
+Nulls = Literal["skip", "ask"]
+NULLS: tuple[Nulls, ...] = get_args(Nulls)
 Relocation = Literal["queries", "keys", "cidra"]
 PolicyName = Literal[
     "fcfs",
@@ -135,8 +137,8 @@ class EngineConfig:
 
 
 OF_CONNECT = (
-    "model", "database", "order", "on_error", "guard", "guard_rows", "form", "ledger", "embedder",
-    "index", "progress", "clock",
+    "model", "database", "order", "on_error", "guard", "guard_rows", "form", "nulls", "ledger",
+    "embedder", "index", "progress", "clock",
 )  # fmt: skip
 """Keywords of `relquery.connect`, which gives its other ones to the backend."""
 
@@ -167,6 +169,8 @@ class QueryConfig:
         for no comparison.
     guard_rows: for how many distinct inputs of a call answers are compared, at most.
     form: how fields are written in prompts: "json", or in "lines", which takes fewer tokens.
+    nulls: what a call with NULL in all of its fields does: "skip" gives NULL and asks nothing;
+        "ask" asks the model about them.
     """
 
     order: Order = "tree"
@@ -174,12 +178,15 @@ class QueryConfig:
     guard: float | None = None
     guard_rows: int = 50
     form: PromptForm = "json"
+    nulls: Nulls = "skip"
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
             raise ConfigError(unknown("order", self.order, ORDERS))
         if self.form not in FORMS:
             raise ConfigError(unknown("form", self.form, FORMS))
+        if self.nulls not in NULLS:
+            raise ConfigError(unknown("nulls", self.nulls, NULLS))
         if self.on_error not in ("null", "raise"):
             raise ConfigError(unknown("on_error", self.on_error, ["null", "raise"]))
         if self.guard is not None and not (_is_number(self.guard) and 0 < self.guard <= 1):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from relquery.backends.base import Answering, Backend
 from relquery.backends.embedding.load import embedder_of
 from relquery.backends.load import backend_of
-from relquery.config import Order, PromptForm, QueryConfig
+from relquery.config import Nulls, Order, PromptForm, QueryConfig
 from relquery.errors import ConfigError, MarkupError, QueryError
 from relquery.ledger import Ledger
 from relquery.markup.read.schema import Schema
@@ -60,6 +60,7 @@ def connect(
     guard: float | None = None,
     guard_rows: int = 50,
     form: PromptForm = "json",
+    nulls: Nulls = "skip",
     ledger: str | Path | None = ":memory:",
     embedder: str | Embedder | None = "tfidf",
     index: str | Path | None = None,
@@ -76,7 +77,7 @@ def connect(
     database: a DuckDB file whose tables queries can use, ":memory:", or a connection from
         duckdb.connect(...), which is used as is: its tables, views and settings are available,
         registered tables stay in it, and it is not closed.
-    order, on_error, guard, guard_rows, form: see QueryConfig.
+    order, on_error, guard, guard_rows, form, nulls: see QueryConfig.
     ledger: where answers are stored: ":memory:" for the lifetime of the connection, a file to
         reuse them later, None for nowhere (benchmarks). Only calls that would give the same
         answer again are looked up: temperature 0 or a seed.
@@ -92,7 +93,7 @@ def connect(
     Raises ConfigError, ModelError, MissingExtraError or TableError (for `database`).
     """
     check_progress(progress)
-    config = QueryConfig(order, on_error, guard, guard_rows, form)
+    config = QueryConfig(order, on_error, guard, guard_rows, form, nulls)
     answering, options = answering_of(source, model, options)
     if options.get("batch") and ledger not in (None, ":memory:"):
         options = {"batches": ledger} | options

@@ -27,6 +27,7 @@ _TOTALS = (
 )
 _SUMS = (
     "rows",
+    "skipped",
     "calls",
     "ledger_hits",
     "prompt_tokens",
@@ -48,6 +49,7 @@ class StageReport:
     rows: rows that needed an answer. calls: distinct requests sent to the backend.
     ledger_hits: distinct requests that were answered before and not sent again.
     prompt_tokens, cached_tokens, output_tokens: of the requests sent.
+    skipped: rows that were not asked because all fields of the call are NULL.
     attempts: requests made for them, including retries.
     errors: rows left without a value.
     seconds: the whole stage. solver_seconds: the part of it spent on finding the order.
@@ -77,6 +79,7 @@ class StageReport:
     statement: int | None = None
     agreement: float | None = None
     compared: int | None = None
+    skipped: int = 0
 
     @property
     def hit_rate(self) -> float:
@@ -223,6 +226,7 @@ class Report:
             "statement": [str(stage.statement or "") for stage in self.stages],
             "stage": [stage.name for stage in self.stages],
             "rows": [f"{stage.rows:,}" for stage in self.stages],
+            "only NULL": [f"{stage.skipped:,}" for stage in self.stages],
             "calls": [f"{stage.calls:,}" for stage in self.stages],
             "from ledger": [f"{stage.ledger_hits:,}" for stage in self.stages],
             "prompt": [f"{stage.prompt_tokens:,}" for stage in self.stages],
@@ -235,6 +239,7 @@ class Report:
         }
         unusual = {
             "statement": any(stage.statement for stage in self.stages),
+            "only NULL": any(stage.skipped for stage in self.stages),
             "from ledger": self.ledger_hits,
             "errors": self.errors,
             "agreement": any(stage.compared for stage in self.stages),

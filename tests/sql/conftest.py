@@ -58,13 +58,13 @@ def _written(value: Any) -> str:
 
 # The same function in SQL, for up to two fields given in the order of their names.
 MACROS = """
-CREATE MACRO llm_text(a) AS coalesce(CAST(a AS VARCHAR), 'null'),
-    (a, b) AS coalesce(CAST(a AS VARCHAR), 'null') || '|' || coalesce(CAST(b AS VARCHAR), 'null');
+CREATE MACRO llm_text(a) AS CAST(a AS VARCHAR), (a, b) AS CASE WHEN a IS NOT NULL OR b IS NOT NULL
+    THEN coalesce(CAST(a AS VARCHAR), 'null') || '|' || coalesce(CAST(b AS VARCHAR), 'null') END;
 CREATE MACRO llm_up(a) AS upper(llm_text(a)), (a, b) AS upper(llm_text(a, b));
 CREATE MACRO llm_len(a) AS CAST(length(llm_text(a)) AS DOUBLE),
     (a, b) AS CAST(length(llm_text(a, b)) AS DOUBLE);
-CREATE MACRO llm_yes(a) AS CASE WHEN length(llm_text(a)) % 2 = 0 THEN 'Yes' ELSE 'No' END,
-    (a, b) AS CASE WHEN length(llm_text(a, b)) % 2 = 0 THEN 'Yes' ELSE 'No' END;
+CREATE MACRO llm_yes(a) AS CASE length(llm_text(a)) % 2 WHEN 0 THEN 'Yes' WHEN 1 THEN 'No' END,
+    (a, b) AS CASE length(llm_text(a, b)) % 2 WHEN 0 THEN 'Yes' WHEN 1 THEN 'No' END;
 """
 
 

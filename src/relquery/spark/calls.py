@@ -25,7 +25,7 @@ from relquery.progress.watch import Advance
 from relquery.spark.paths import to_read, to_write
 from relquery.spark.progress import Answered, following
 from relquery.spark.record import Record
-from relquery.spark.state import ANSWERED, LOST, State, state_of
+from relquery.spark.state import ANSWERED, LOST, SKIPPED, State, state_of
 from relquery.spark.tasks.asks import (
     COUNTS,
     KEY,
@@ -164,7 +164,7 @@ class Calls:
         settings = self.settings
         return Asks(
             name,
-            call.task.in_form(settings.config.form),
+            call.task.in_form(settings.config),
             tuple(one.name for one in call.fields),
             tuple(forms),
             call.modules,
@@ -237,7 +237,10 @@ class Calls:
         found = self._answers(call).select(
             KEY,
             F.col(ours.VALUE).alias(_FOUND),
-            F.when(F.col(TROUBLE).isNull(), ANSWERED).otherwise(LOST).alias(_FAILED),
+            F.when(F.col(KNOWN).isNull(), SKIPPED)
+            .when(F.col(TROUBLE).isNull(), ANSWERED)
+            .otherwise(LOST)
+            .alias(_FAILED),
         )
         rows = keyed.frame.join(found, KEY, "left").withColumns(
             {
@@ -257,7 +260,7 @@ class Calls:
         known = F.coalesce(F.sum(F.col(KNOWN).cast("int")), F.lit(0))
         asked = F.when(~F.col(KNOWN), F.col(PHR))
         (row,) = answers.agg(
-            F.count("*"),
+            F.count(KNOWN),
             known,
             *sums,
             F.coalesce(F.avg(asked), F.lit(0.0)),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from relquery.report import Report, StageReport
-from relquery.spark.state import ANSWERED, INVALID, LOST, State, state_of
+from relquery.spark.state import ANSWERED, INVALID, LOST, SKIPPED, State, state_of
 from relquery.spark.tasks.asks import COUNTS, FINISH, KEY, TEXT, TROUBLE
 from relquery.sql import names as ours
 from relquery.sql.parser.parse import parser
@@ -75,13 +75,14 @@ class Record:
         """
         from pyspark.sql import functions as F
 
-        lost = F.count_if(F.col(state) == LOST)
-        (row,) = asked.agg(F.count("*"), lost).collect()
+        lost, skipped = (F.count_if(F.col(state) == one) for one in (LOST, SKIPPED))
+        (row,) = asked.agg(F.count("*"), lost, skipped).collect()
         before = self._stage(name, call)
         self._counted[name, "lost"] = row[1]
         self.stages[name] = replace(
             before,
             rows=row[0],
+            skipped=row[2],
             errors=self._errors(name),
             seconds=before.seconds + self.clock() - began,
         )

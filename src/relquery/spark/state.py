@@ -26,7 +26,7 @@ from relquery.sql.planner.plan import PlannedCall, SelectPlan
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-ANSWERED, LOST, INVALID, UNDETERMINED = range(4)
+ANSWERED, LOST, INVALID, UNDETERMINED, SKIPPED = range(5)
 """The state of a call in a row: it has a value; it was asked in vain; its value is not what the
 query needs; a field of it depends on an answer that is missing. NULL: not asked."""
 

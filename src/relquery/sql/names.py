@@ -61,6 +61,8 @@ OUTER, PAIRS = f"{PREFIX}outer", f"{PREFIX}pairs"
 NOTHING, GROUP = f"{PREFIX}nothing", f"{PREFIX}group"
 """Columns of a subquery that nothing reads."""
 WRITTEN = f"{PREFIX}written"
+NEW = f"{PREFIX}new"
+"""The rows that an UPDATE, DELETE or MERGE applies."""
 VALUE, FAILED = f"{PREFIX}value", f"{PREFIX}failed"
 """Columns of a check: the answer as read, and whether it failed."""
 TRIMMED, DECIMAL, FINITE = f"{PREFIX}trimmed", f"{PREFIX}decimal", f"{PREFIX}finite"
@@ -86,6 +88,11 @@ def call_of(name: str) -> int | None:
 def column(number: int) -> str:
     """A base column, which holds a column or expression over the user's tables."""
     return f"{PREFIX}column_{number}"
+
+
+def new(number: int) -> str:
+    """A column of what an UPDATE, DELETE or MERGE applies."""
+    return f"{NEW}_{number}"
 
 
 def group(number: int) -> str:
@@ -126,7 +133,7 @@ IN_MESSAGES = {
     re.compile(rf"{OUTER}\."): "",
     re.compile(rf"{PREFIX}(?:column|outer|inner)_\d+"): "a column of it",
     re.compile(
-        rf"{PREFIX}(?:table_\d+|view_\d+|frame_[0-9a-f]{{32}}|entry_\d+|rows|base|groups|outer|pairs)"
+        rf"{PREFIX}(?:table_\d+|view_\d+|frame_[0-9a-f]{{32}}|entry_\d+|new(?:_\d+)?|rows|base|groups|outer|pairs)"
     ): "the rows",
 }
 """Replacements for our names in messages, applied in this order."""

@@ -110,7 +110,7 @@ def _written(read: Statement) -> set[str] | None:
     shell = read_shell(read.text.query)
     if shell.kind == "QUERY":
         return set()
-    if shell.kind in ("INSERT", "CREATE TABLE"):
+    if shell.fills or shell.kind == "CREATE TABLE":
         return {shell.path[-1].lower()}
     if kind not in _WRITES and not analyzes:
         return None

@@ -19,7 +19,7 @@ from relquery.backends.load import load
 from relquery.config import QueryConfig
 from relquery.ledger import Keys
 from relquery.ledger.folder import FolderLedger
-from relquery.prompt import Answer
+from relquery.prompt import Answer, Finish
 from relquery.spark.tasks.types import plain
 from relquery.sql import names as ours
 from relquery.sql.binder.task import Task
@@ -115,7 +115,7 @@ class Asks:
                 for key, at in zip(
                     batch.column(KEY).to_pylist(), inputs.of_row.tolist(), strict=True
                 )
-                for of_ledger in keys.of_prompt(at)
+                for of_ledger in (keys.of_prompt(at) if at >= 0 else ())
             ]
             yield pa.RecordBatch.from_arrays(
                 [
@@ -224,7 +224,8 @@ class _Asking:
         return keys is not None and not self.lent.isdisjoint(keys.of_prompt(at))
 
     def answers(self) -> pa.Table:
-        """A row for each input; for inputs that were not asked there is none."""
+        """A row for each input; for inputs that nobody asked there is none. KNOWN is NULL for those
+        that must not be asked, as all of their fields are NULL."""
         of_row = self.sending.inputs.of_row.tolist()
         given = [(row, self.given[at]) for row, at in enumerate(of_row) if at in self.given]
         read = [read_answer(answer, self.asks.task) for _, answer in given]
@@ -248,13 +249,20 @@ class _Asking:
             [self.solving / max(1, len(answers))] * len(answers),
         ]
         schema = self.asks.schema
+        skipped = [row for row, at in enumerate(of_row) if at < 0]
         arrays = [
             column.combine_chunks().cast(kind)
             if isinstance(column, pa.ChunkedArray)
             else pa.array(column, kind)
             for column, kind in zip(columns, schema.types, strict=True)
         ]
-        return pa.table(arrays, schema=schema)
+        nothing = {
+            KEY: self.keys.take(pa.array(skipped, pa.int64())),
+            FINISH: [Finish.STOP.value] * len(skipped),
+            **dict.fromkeys((*COUNTS, PHR, SOLVING), [0] * len(skipped)),
+        }
+        unasked = pa.table({name: nothing.get(name, [None] * len(skipped)) for name in schema.names})
+        return pa.concat_tables([pa.table(arrays, schema=schema), unasked.cast(schema)])
 
 
 class _EnoughError(Exception):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from relquery.config import PromptForm
+from relquery.config import Nulls, PromptForm
 from relquery.errors import QueryError
 from relquery.prompt import Sampling
 from relquery.sql.binder.arguments import BAG, MODULE
@@ -34,7 +34,8 @@ class Maker:
 
     node: the function as written. defaults: sampling for calls that set nothing. knows: whether a
     FROM clause around it has a column. is_aggregate: whether a function is an aggregate. form: how
-    its fields are written, if it says so. notes: warnings.
+    its fields are written, and nulls: what is done where all are NULL, if it says so. notes:
+    warnings.
     """
 
     node: Function
@@ -43,6 +44,7 @@ class Maker:
     knows: Knows
     is_aggregate: Callable[[Function], bool]
     form: PromptForm | None = None
+    nulls: Nulls | None = None
     notes: list[str] = field(default_factory=list)
 
     def output(self, given: object) -> Output:
@@ -54,6 +56,7 @@ class Maker:
         if self.form is not None:
             _check_form(task, self.form)
             task = replace(task, form=self.form)
+        task = replace(task, nulls=self.nulls)
         modules = frozenset(at for at, one in enumerate(fields) if one.meta.get(MODULE))
         bags = frozenset(at for at, one in enumerate(fields) if one.meta.get(BAG))
         for at in bags:

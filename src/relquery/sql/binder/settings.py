@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, cast
 
-from relquery.config import FORMS, PromptForm
+from relquery.config import FORMS, NULLS, Nulls, PromptForm
 from relquery.errors import QueryError, unknown
 from relquery.prompt import Sampling
 from relquery.sql.binder.arguments import Arguments, shown
@@ -18,7 +18,7 @@ _NUMBERS: dict[str, tuple[type, ...]] = {
     "top_k": (int,),
     "seed": (int,),
 }
-OF_ALL = (*_NUMBERS, "stop", "form")
+OF_ALL = (*_NUMBERS, "stop", "form", "nulls")
 """Options of all functions."""
 
 
@@ -28,6 +28,14 @@ def take_form(given: Arguments) -> PromptForm | None:
     if form is not None and form not in FORMS:
         raise QueryError(f"{given.written}: " + unknown("form", form, FORMS))
     return cast(PromptForm | None, form)
+
+
+def take_nulls(given: Arguments) -> Nulls | None:
+    """What is done where all fields of a call are NULL; None if it does not say."""
+    nulls = given.option("nulls", (str,), "'skip' or 'ask'")
+    if nulls is not None and nulls not in NULLS:
+        raise QueryError(f"{given.written}: " + unknown("nulls", nulls, NULLS))
+    return cast(Nulls | None, nulls)
 
 
 def drawn(given: Arguments, defaults: Sampling) -> Sampling:

@@ -21,7 +21,7 @@ from relquery.sql.binder.call import FIELD_NAME, WRITTEN, asking_in
 from relquery.sql.binder.functions import FunctionCatalog
 from relquery.sql.binder.making import Made, Maker
 from relquery.sql.binder.scopes import Context
-from relquery.sql.binder.settings import take_form
+from relquery.sql.binder.settings import take_form, take_nulls
 from relquery.sql.binder.sources import Sources, joins_in, read_sources
 from relquery.sql.host.database import Database
 from relquery.sql.parser import build
@@ -77,13 +77,13 @@ class Signatures:
         defaults = self.defaults
         if function != "llm":
             defaults = replace(defaults, labels=(), schema=None)
-        form = take_form(given)
+        form, nulls = take_form(given), take_nulls(given)
         is_aggregate = self.functions.is_aggregate
 
         def knows(column: Column) -> bool:
             return self._knows(column, node)
 
-        maker = Maker(node, self.database, defaults, knows, is_aggregate, form)
+        maker = Maker(node, self.database, defaults, knows, is_aggregate, form, nulls)
         made = FUNCTIONS[function](given, maker)
         if made.kind != "VARCHAR":
             check_compared(node, made, given.written, self.database)

@@ -152,9 +152,6 @@ def _read_query(text: Text, kept: Kept, parameters: Parameters) -> Statement:
 def _check_written(shell: Shell, kept: Kept) -> None:
     """Raises QueryError for a statement that writes to a view with calls."""
     name = shell.path[-1] if shell.path else ""
-    if shell.kind == "OTHER" and shell.word in ("UPDATE", "DELETE"):
-        tokens = tokenize(shell.query)
-        name = tokens[2 if tokens[1].word == "FROM" else 1].name
     view = kept.definitions.get(("VIEW", name.lower()))
     if view is not None and shell.kind != "CREATE TABLE":
         raise QueryError(f"{view.name} is a view. Only tables can be written to.")
@@ -271,8 +268,6 @@ _REMEDIES = {
     "CREATE VIEW": "It asks nothing by itself. Explain a query that reads the view.",
     "CREATE MACRO": "It asks nothing by itself. Explain a query that uses the macro.",
     "CREATE FUNCTION": "It asks nothing by itself. Explain a query that uses the macro.",
-    "UPDATE": f"{_TO_TABLE} Then UPDATE t SET ... FROM answers WHERE ...",
-    "DELETE": f"{_TO_TABLE} Then DELETE FROM t USING answers WHERE ...",
 }
 
 

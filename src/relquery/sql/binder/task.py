@@ -13,7 +13,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from relquery.config import PromptForm
+from relquery.config import Nulls, PromptForm, QueryConfig
 from relquery.prompt import Sampling
 from relquery.sql.binder.naming import label_of
 from relquery.sql.types.shape import Output
@@ -55,7 +55,8 @@ class Task:
         decides about one row and many of the other side.
     sides: with "match", the side that each field is of, 0 or 1; known once the call is planned.
     retry: whether an invalid answer is asked for once more, with the reason.
-    form: how fields are written; None for the connection's default. See in_form.
+    form: how fields are written; nulls: what is done where all are NULL (see QueryConfig); None for
+        the connection's default. See in_form.
     function: the name as the user wrote it, in lower case.
     """
 
@@ -66,6 +67,7 @@ class Task:
     retry: bool = False
     sides: tuple[int, ...] = ()
     form: PromptForm | None = None
+    nulls: Nulls | None = None
     function: str = field(default="llm", compare=False)
 
     @property
@@ -103,19 +105,21 @@ class Task:
         settings += [] if self.kind == "row" else [self.kind]
         settings += ["retry"] if self.retry else []
         settings += [] if self.form is None else [f"form := {self.form!r}"]
+        settings += [] if self.nulls is None else [f"nulls := {self.nulls!r}"]
         return f"{self.prompt} ({', '.join(settings)})" if settings else self.prompt
 
-    def in_form(self, default: PromptForm) -> Task:
-        """The task as it is sent: in its form, which is the default if the call does not say.
+    def in_form(self, default: QueryConfig) -> Task:
+        """The task as it is sent: as the call says, or else by default.
 
         Where lines are sent, and labels are not weighed, it is left to the prompt to tell them if
         it names them all.
         """
-        form: PromptForm = "json" if self.kind == "match" else self.form or default
+        form: PromptForm = "json" if self.kind == "match" else self.form or default.form
         sampling = self.sampling
         if form == "lines" and sampling.labels and not sampling.scored:
             sampling = replace(sampling, told=names_all(self.sent, sampling.labels))
-        return replace(self, sampling=sampling, form=form)
+        nulls = self.nulls or default.nulls
+        return replace(self, sampling=sampling, form=form, nulls=nulls)
 
 
 def names_all(query: Iterable[str | int], labels: Iterable[str]) -> bool:

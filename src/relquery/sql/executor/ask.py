@@ -24,7 +24,8 @@ from relquery.table.schedule import Schedule
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replies:
-    """answers: one per distinct input; of_row: (rows,), index of each row's answer. spent: what
+    """answers: one per distinct input; of_row: (rows,), index of each row's answer, or -1 as in
+    Inputs. spent: what
     the answers have taken. sent: the number of requests. known: how many the ledger answered.
     verdict: whether fields are sent as written; None if no answers were compared.
     """

@@ -136,7 +136,7 @@ class Execution:
     ) -> None:
         """Ask one call for some rows."""
         start = self.asker.clock()
-        call = call.in_form(self.asker.config.form)
+        call = call.in_form(self.asker.config)
         cells, modules = rows.cells(call.fields, wanted), self.asker.modules(call)
         question = Question(name, call.task, len(wanted), cells, modules, call.keys)
         self.paid.kept &= self.asker.ledger is not None and has_one_answer(call.sampling)
@@ -244,4 +244,5 @@ def _report(
         phr=replies.phr,
         agreement=verdict.agreement if verdict else None,
         compared=verdict.compared if verdict else None,
+        skipped=int((replies.of_row < 0).sum()),
     )

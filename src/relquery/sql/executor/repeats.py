@@ -31,7 +31,8 @@ class Repeats:
     def split(self, question: Question) -> tuple[Int64s, Int64s, list[Answer]]:
         """(rows of a question whose input is new, the other rows, the answers to these)."""
         for earlier, replies in self._asked:
-            first = np.unique(replies.of_row, return_index=True)[1]
+            asked, first = np.unique(replies.of_row, return_index=True)
+            first = first[asked >= 0]
             inputs = _inputs(earlier, first)
             self._answers.update(zip(inputs, replies.answers, strict=True))
         self._asked = []

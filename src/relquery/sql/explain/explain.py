@@ -56,7 +56,7 @@ class _Counts:
     """calls, from_ledger: distinct inputs. exact: whether both are. effort: if known. charge: of
     all calls.
 
-    compared: how many of the calls only serve a guard.
+    compared: how many of the calls only serve a guard. skipped: rows that are not asked.
     """
 
     calls: int | None
@@ -65,6 +65,7 @@ class _Counts:
     effort: Effort | None
     charge: Charge = field(default_factory=Charge)
     compared: int = 0
+    skipped: int = 0
 
 
 class _Missing(NamedTuple):
@@ -151,7 +152,7 @@ class Explainer:
         rows.stages.setdefault(call.index, name)
         new = wanted if self.shares is None else rows.new_inputs(call, wanted)
         rows.of_call(call.index).asked[wanted] = True
-        call = call.in_form(self.asker.config.form)
+        call = call.in_form(self.asker.config)
         counts = self._counts(call, rows, new)
         is_open = bool(call.needs) or (where is not None and rows.is_open(where))
         is_known = rows.known.exact and not is_open and not rows.may_stop and counts.exact
@@ -175,6 +176,7 @@ class Explainer:
             effort=counts.effort,
             hits=counts.charge.hits,
             compared=counts.compared,
+            skipped=counts.skipped,
             near=rows.near if name not in self.calls and not call.needs else None,
         )
         if told.counts is not None and is_known:
@@ -259,7 +261,7 @@ class Explainer:
             missing = [*missing, *second]
             charge = charge.plus(self._charge(second, second, call, answered))
         work = self._effort(missing, call, charge.hits)
-        return _Counts(len(missing), known, not repeats, work, charge, len(again))
+        return _Counts(len(missing), known, not repeats, work, charge, len(again), inputs.skipped)
 
     def _asked_twice(self, question: Question, inputs: Inputs) -> AskedTwice | None:
         """See sql.explain.guarded. What the ledger has learnt since is not there."""

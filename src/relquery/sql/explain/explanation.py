@@ -29,6 +29,7 @@ class ExplainedCall:
     the calls take. order: "pinned" where the prompt's text fixes it. modules: fields whose values
     the model reads by themselves. plain: fields whose values it should, but it has no modules.
     hits: the share of the prompt tokens that the model's cache serves, if it is empty before.
+    skipped: how many of the rows are not asked because all fields are NULL.
     compared: how many of the calls ask again, with fields as written, for a guard. near: how many
     rows conditions by AI_SIMILARITY leave, and of how many. cost: what the calls cost; None where
     nothing is known of it, or it is not asked for.
@@ -51,6 +52,7 @@ class ExplainedCall:
     compared: int = 0
     near: tuple[int, int] | None = None
     cost: StageCost | None = None
+    skipped: int = 0
 
     @property
     def hit_rate(self) -> float | None:
@@ -89,6 +91,9 @@ class ExplainedCall:
                 "PROMPT pins the order of the fields, so prompts share less. Name columns in "
                 "braces instead: '... {column} ...'"
             )
+        if self.skipped:
+            rows = "1 row" if self.skipped == 1 else f"{self.skipped:,} rows"
+            found.append(f"not asked about {rows} with NULL in all fields")
         if self.compared:
             found.append(
                 f"the guard asks {self.compared:,} of them a second time, with fields as written"
@@ -110,6 +115,7 @@ class ExplainedCall:
             effort=known,
             hits=self._hits_with(more),
             compared=self.compared + more.compared,
+            skipped=self.skipped + more.skipped,
             cost=None if self.cost is None or more.cost is None else self.cost.plus(more.cost),
         )
 

@@ -233,7 +233,7 @@ class EstimatedRows(Rows):
     def note_inputs(self, call: PlannedCall, wanted: Int64s, of_row: Int64s) -> None:
         """Note which input of a call each row has."""
         numbers = self.inputs.setdefault(call.index, np.zeros(self.count, np.int64))
-        numbers[wanted] = of_row
+        numbers[wanted] = of_row + 1  # rows that are not asked have NULL
 
     def _codes(self, part: Field, wanted: Int64s) -> list[Int64s]:
         """Numbers for a field's values; values that may differ get different numbers."""

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from relquery.arrays import Int64s
+from relquery.arrays import Bools, Int64s
 from relquery.sql.inputs.prompt import Form
 
 
@@ -31,3 +32,11 @@ class Cells:
     def part(self, places: Int64s) -> Cells:
         """Some of the rows, by their place in `rows`."""
         return replace(self, rows=self.rows[places])
+
+
+def are_null(texts: pa.Array, form: Form) -> Bools:
+    """(texts,), whether cells are NULL. What is null in JSON is sent alike, and so is no less."""
+    if form == "json":
+        texts = pc.if_else(pc.equal(texts, "null"), None, texts)
+    found: Bools = texts.is_null().to_numpy(zero_copy_only=False)
+    return found

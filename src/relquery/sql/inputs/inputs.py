@@ -46,7 +46,7 @@ class Inputs:
     writing: how their fields are written. pieces: per column, the text sent for each distinct cell.
     codes: (distinct inputs, columns), index into `pieces`. A field has the column of its number;
     further items of bags have the columns after those of all fields. of_row: (rows,), index of each
-    row's input. modules: columns that are modules. bags: the columns of each bag. keys: as in
+    row's input; -1 for rows that are not asked because all of their fields are NULL. modules: columns that are modules. bags: the columns of each bag. keys: as in
     Question.
     """
 
@@ -66,7 +66,9 @@ class Inputs:
         writing = Writing.of(task, question.cells, modules)
         written = writing.write(encode(question.cells.fetch()))
         codes = written.codes.reshape(question.rows, len(written.pieces))
-        first, of_row = distinct_rows(_in_one_order(codes, written.bags))
+        asked = ~written.skipped if written.pieces else np.ones(question.rows, np.bool_)
+        codes, of_row = codes[asked], np.full(question.rows, -1)
+        first, of_row[asked] = distinct_rows(_in_one_order(codes, written.bags))
         alike = {bag[0]: bag for bag in written.bags}
         modules = tuple(one for at in modules for one in alike.get(at, (at,)))
         return cls(
@@ -89,6 +91,11 @@ class Inputs:
     def count(self) -> int:
         """How many there are."""
         return len(self.codes)
+
+    @property
+    def skipped(self) -> int:
+        """How many rows are not asked."""
+        return int((self.of_row < 0).sum())
 
     def cells(self, index: int) -> dict[str, str | None]:
         """The fields of an input by name, for messages."""

@@ -21,7 +21,7 @@ from relquery.ir.lower import lower
 from relquery.ir.nodes import Seq, Text
 from relquery.prompt import Prompt, Role
 from relquery.sql.binder.task import Task
-from relquery.sql.inputs.cells import Cells
+from relquery.sql.inputs.cells import Cells, are_null
 from relquery.sql.inputs.inputs import distinct_rows
 from relquery.sql.inputs.prompt import SEPARATOR, SYSTEM, piece
 from relquery.sql.types.leaves import Leaf
@@ -50,7 +50,8 @@ class Match:
 class Matches:
     """The calls for some pairs of rows.
 
-    calls: the distinct ones. of_row: (rows,), the distinct pair of each row. place: for each
+    calls: the distinct ones. of_row: (rows,), the distinct pair of each row; -1 for rows that are
+    not asked, as in Inputs. place: for each
     distinct pair, (its call, the number of its candidate, from 1). prompts: of the calls.
     """
 
@@ -63,9 +64,13 @@ class Matches:
     def of(cls, task: Task, cells: Cells, backend: Backend) -> Matches:
         """Lay out the calls. The side with candidates is the one that leaves the fewest calls."""
         table = cells.fetch()
+        skipped = np.full(table.num_rows, task.nulls == "skip")
+        for form, column in zip(cells.forms, table.columns, strict=True):
+            skipped &= are_null(column, form)
+        table, every = table.filter(~skipped), np.full(table.num_rows, -1)
         sides = [_Side.of(table, cells, task, side) for side in (0, 1)]
         pairs = np.stack([side.of_row for side in sides], axis=1)
-        first, of_row = distinct_rows(pairs)
+        first, every[~skipped] = distinct_rows(pairs)
         pairs = pairs[first]
         given = _side_of_candidates(pairs)
         layout = _Layout(task.prompt, sides[1 - given].texts, sides[given].texts, backend, task)
@@ -84,7 +89,7 @@ class Matches:
             for number, candidate in enumerate(call.candidates, 1)
         }
         place = [where[asked, one] for asked, one in pairs[:, [1 - given, given]].tolist()]
-        return cls(calls, of_row, place, [layout.prompt(call) for call in calls])
+        return cls(calls, every, place, [layout.prompt(call) for call in calls])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,10 +7,10 @@ from functools import partial
 
 import numpy as np
 
-from relquery.arrays import Int32s
+from relquery.arrays import Bools, Int32s
 from relquery.sql.binder.task import Task
 from relquery.sql.inputs.bags import Bag
-from relquery.sql.inputs.cells import Cells
+from relquery.sql.inputs.cells import Cells, are_null
 from relquery.sql.inputs.lines import Lines, LinesTemplate
 from relquery.sql.inputs.pieces import Pieces, Write, write_pieces
 from relquery.sql.inputs.prompt import OF_ITEM, Form, Template, cell_of, list_of, pinned_in
@@ -20,11 +20,13 @@ from relquery.table.columns import Columns
 @dataclass(frozen=True, slots=True)
 class Written:
     """pieces: per column, the text sent for each distinct cell. codes: (rows, columns), the piece
-    of each cell. bags: the columns of each bag."""
+    of each cell. bags: the columns of each bag. skipped: (rows,), whether a row is not asked because
+    all of its fields are NULL."""
 
     pieces: list[Pieces]
     codes: Int32s
     bags: tuple[tuple[int, ...], ...]
+    skipped: Bools
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ class Writing:
     """How the fields of a call are written.
 
     names, forms: of the fields. pinned: those in the query's text. modules: those that are modules.
-    lines: None for JSON.
+    lines: None for JSON. skips: whether rows with NULL in all fields are not asked.
     """
 
     names: tuple[str, ...]
@@ -40,24 +42,28 @@ class Writing:
     pinned: tuple[int, ...]
     modules: tuple[int, ...]
     lines: Lines | None
+    skips: bool
 
     @classmethod
     def of(cls, task: Task, cells: Cells, modules: tuple[int, ...]) -> Writing:
         """In the form of a task."""
-        pinned = pinned_in(task.sent)
+        pinned, skips = pinned_in(task.sent), bool(cells.names) and task.nulls == "skip"
         if task.form != "lines":
-            return cls(cells.names, cells.forms, pinned, modules, None)
+            return cls(cells.names, cells.forms, pinned, modules, None, skips)
         is_loose = bool(modules) or any(form in OF_ITEM for form in cells.forms)
         is_one = len(cells.names) - len(pinned) == 1 and not is_loose
         lines = Lines.of(cells.names, is_one=is_one)
-        return cls(cells.names, cells.forms, pinned, modules, lines)
+        return cls(cells.names, cells.forms, pinned, modules, lines, skips)
 
     def write(self, columns: Columns) -> Written:
         """The columns of the fields, which are taken apart to save memory."""
         codes, values = columns.codes, list(columns.values)
         del columns
+        skipped = np.full(len(codes), self.skips)
         pieces, more, bags = list[Pieces](), list[tuple[Pieces, Int32s]](), list[tuple[int, ...]]()
         for at, (name, form) in enumerate(zip(self.names, self.forms, strict=True)):
+            if skipped.any():
+                skipped &= are_null(values[at], form)[codes[:, at]]
             if form in OF_ITEM:
                 bag = Bag.of(name, form, values[at], self.lines)
                 items = bag.items[codes[:, at]]
@@ -75,7 +81,7 @@ class Writing:
                 codes[:, at] = merged[codes[:, at]]
         if more:
             codes = np.column_stack((codes, *(column for _, column in more)))
-        return Written(pieces + [texts for texts, _ in more], codes, tuple(bags))
+        return Written(pieces + [texts for texts, _ in more], codes, tuple(bags), skipped)
 
     def _write(self, at: int) -> Write | None:
         if self.lines is None:

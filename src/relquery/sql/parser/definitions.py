@@ -12,8 +12,14 @@ from dataclasses import dataclass, replace
 
 from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.sql.host.kept import Definition, Key, Kind
-from relquery.sql.parser.statements import read_path
-from relquery.sql.parser.tokens import Token, between_commas, closing, tokenize, words
+from relquery.sql.parser.tokens import (
+    Token,
+    between_commas,
+    closing,
+    read_path,
+    tokenize,
+    words,
+)
 
 _KINDS = {"VIEW": "VIEW", "MACRO": "MACRO", "FUNCTION": "MACRO", "TABLE": "TABLE"}
 

@@ -12,11 +12,13 @@ from typing import Literal
 
 from relquery.errors import QueryError
 from relquery.sql.host.database import Database
+from relquery.sql.parser.changes import read_change
 from relquery.sql.parser.tokens import (
     Token,
     blank,
     closing,
     on_top,
+    read_path,
     tokenize,
     without_field_names,
     words,
@@ -155,14 +157,14 @@ def _check_encoding(sql: str) -> None:
         ) from error
 
 
-Kind = Literal["QUERY", "INSERT", "CREATE TABLE", "COPY", "PIVOT", "OTHER"]
+Kind = Literal["QUERY", "INSERT", "CREATE TABLE", "COPY", "PIVOT", "CHANGE", "OTHER"]
 
 
 @dataclass(frozen=True, slots=True)
 class Shell:
     """A statement around its query.
 
-    kind: which statement. head, tail: its text before and after the query. query: the query's text,
+    kind: which statement; CHANGE for UPDATE, DELETE and MERGE. head, tail: its text before and after the query. query: the query's text,
     with blanks before it. entries: text of a WITH clause before the statement. target: the table
     that it writes to, as written, with its columns if it names them. by_name: INSERT BY NAME.
     """
@@ -182,6 +184,11 @@ class Shell:
     has_data: bool = True
     file: str | None = None
     word: str = field(default="", compare=False)
+
+    @property
+    def fills(self) -> bool:
+        """Whether it writes to columns of a table that exists."""
+        return self.kind in ("INSERT", "CHANGE")
 
     def around(self, query: str) -> str:
         """The statement with another query."""
@@ -207,6 +214,11 @@ def read_shell(sql: str) -> Shell:
     readers = {"INSERT": _insert, "CREATE": _create, "COPY": _copy}
     if pivot is not None:
         return pivot
+    if (change := read_change(sql, tokens)) is not None:
+        return Shell(
+            "CHANGE", change.query, change.head, change.tail, target=change.target,
+            columns=change.columns, path=change.path, word=word,
+        )  # fmt: skip
     if word in readers and (found := readers[word](sql, tokens)) is not None:
         return found
     return Shell("QUERY" if word in words_there else "OTHER", sql, word=word)
@@ -316,15 +328,3 @@ def _cut(sql: str, tokens: Sequence[Token], start: int, end: int) -> tuple[str, 
     """What is before the tokens of a query, the query with blanks before it, and what is after."""
     first, last = tokens[start].start, tokens[end - 1].end
     return sql[:first], blank(sql[:first]) + sql[first:last], sql[last:]
-
-
-def read_path(tokens: Sequence[Token], at: int) -> tuple[tuple[str, ...], int]:
-    """The parts of a name with dots at a token, and the place after it."""
-    parts: list[str] = []
-    while at < len(tokens):
-        parts.append(tokens[at].name)
-        at += 1
-        if at == len(tokens) or tokens[at].text != ".":
-            break
-        at += 1
-    return tuple(parts), at

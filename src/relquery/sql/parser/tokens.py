@@ -149,3 +149,15 @@ def without_field_names(sql: str, tokens: Sequence[Token]) -> str:
     for one in reversed(list(field_names(tokens))):
         sql = sql[: one.start] + blank(sql[one.start : one.end]) + sql[one.end :]
     return sql
+
+
+def read_path(tokens: Sequence[Token], at: int) -> tuple[tuple[str, ...], int]:
+    """The parts of a name with dots at a token, and the place after it."""
+    parts: list[str] = []
+    while at < len(tokens):
+        parts.append(tokens[at].name)
+        at += 1
+        if at == len(tokens) or tokens[at].text != ".":
+            break
+        at += 1
+    return tuple(parts), at

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from relquery.config import PromptForm
+from relquery.config import QueryConfig
 from relquery.prompt import Sampling
 from relquery.sql.binder.scopes import Context
 from relquery.sql.binder.task import Task
@@ -48,7 +48,7 @@ class PlannedCall:
         """How answers are drawn."""
         return self.task.sampling
 
-    def in_form(self, default: PromptForm) -> PlannedCall:
+    def in_form(self, default: QueryConfig) -> PlannedCall:
         """The call as it is sent; see Task."""
         return replace(self, task=self.task.in_form(default))
 

@@ -55,7 +55,7 @@ def plan(bound: Bound, database: Database, scratch: Scratch) -> Plan:
         if isinstance(found, Select):
             tree = _replaced(tree, select, found)
             continue
-        if select is tree and bound.shell.kind != "INSERT":
+        if select is tree and not bound.shell.fills:
             return Plan(bound, (*selects, found), None)
         found = replace(found, table=scratch.reserve(found.columns))
         selects.append(found)
@@ -76,11 +76,14 @@ class _Planner:
     scratch: Scratch
 
     def target(self) -> list[tuple[str, str]] | None:
-        """(name, type) of the columns that an INSERT writes to."""
+        """(name, type) of the columns that a statement writes to."""
         shell = self.bound.shell
-        if shell.kind != "INSERT":
+        if not shell.fills:
             return None
-        items: list[Expression] = [build.column(name) for name in shell.columns]
+        items: list[Expression] = [
+            parser().expression(name) if name.startswith("#") else build.column(name)
+            for name in shell.columns
+        ]
         query = build.select(items or [build.star()], _table(shell.path))
         return self.database.columns(parser().sql(query))
 
