@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from relquery.connection import Connection
 from relquery.errors import ConfigError, QueryError, unknown
-from relquery.sql.exchange.python import to_python
+from relquery.sql.exchange.python import to_plain
 from relquery.sql.result import Result
 
 Key = tuple[Any, ...]
@@ -125,7 +125,7 @@ def _values(result: Result, at: int) -> list[Any]:
             f"The column {result.columns[at]!r} has the type {kind}, which cannot be compared. Use "
             "booleans, numbers, text or dates, one value per row."
         )
-    return to_python(result.table.column(at), result.table.schema.field(at))
+    return to_plain(result.table.column(at), result.table.schema.field(at))
 
 
 def _keys(result: Result, places: Sequence[int]) -> list[Key]:

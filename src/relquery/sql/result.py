@@ -14,7 +14,7 @@ from relquery.prompt import Finish
 from relquery.report import Report
 from relquery.sql.exchange.distinct import distinct_names
 from relquery.sql.exchange.frames import for_polars, to_series
-from relquery.sql.exchange.python import to_python
+from relquery.sql.exchange.python import to_plain, to_python
 from relquery.sql.page.page import page
 from relquery.sql.record.recording import Recording
 from relquery.sql.shown.floats import rounded
@@ -111,8 +111,16 @@ class Result:
         return frame.lazy() if lazy else frame
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """As Python tuples."""
+        """As Python tuples, with values as DuckDB's client gives them."""
         return list(zip(*(to_python(*pair) for pair in self._columns()), strict=True))
+
+    def plain(self, rows: int | None = None) -> list[tuple[Any, ...]]:
+        """The first rows, or all, with values for tables and JSON.
+
+        Other than in `fetchall`, intervals keep their months, UUIDs are text, and tuples dicts.
+        """
+        columns = self.head(rows)._columns()
+        return list(zip(*(to_plain(*pair) for pair in columns), strict=True))
 
     def write_html(self, path: str | Path) -> None:
         """Write a page about the run: the query, its stages, the first rows, and, if `sql` was
@@ -120,7 +128,7 @@ class Result:
 
         Raises ConfigError if the file cannot be written.
         """
-        shown = self.head(_SHOWN_ROWS).fetchall()
+        shown = self.plain(_SHOWN_ROWS)
         view = result_table(self.columns, self.table.schema.types, shown, self.reasons)
         text = page(self.query, view, self._size_in_words(), self.report, self.recording)
         try:
@@ -135,8 +143,8 @@ class Result:
     def _columns(self) -> Iterator[tuple[pa.ChunkedArray, pa.Field]]:
         return zip(self.table.columns, self.table.schema, strict=True)
 
-    def head(self, rows: int) -> Result:
-        """The first rows, with the errors and report of the whole result."""
+    def head(self, rows: int | None) -> Result:
+        """The first rows, or all, with the errors and report of the whole result."""
         return replace(self, table=self.table.slice(0, rows))
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
@@ -146,14 +154,14 @@ class Result:
         return int(self.table.num_rows)
 
     def __repr__(self) -> str:
-        shown = self.head(_SHOWN_ROWS).fetchall()
+        shown = self.plain(_SHOWN_ROWS)
         cells = [[_cell(value) for value in row] for row in (self.columns, *shown)]
         lines = aligned(cells, terminal_width())
         return "\n".join([*lines, f"[{self._size_in_words()}]"])
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        shown = self.head(_SHOWN_ROWS).fetchall()
+        shown = self.plain(_SHOWN_ROWS)
         view = result_table(self.columns, self.table.schema.types, shown, self.reasons)
         return result_html(view, self._size_in_words(), self.errors, self.report.summary)
 

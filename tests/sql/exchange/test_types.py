@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import date, time, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import duckdb
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from relquery.cli.terminal.show import to_json
 from relquery.connection import Connection, connect
@@ -26,9 +28,8 @@ from tests.sql.fakes import FakeBackend
 
 # Read as DuckDB's own Python client reads them.
 AS_DUCKDB = values(__file__, "as_duckdb.txt")
-OTHERWISE: list[tuple[str, Any]] = values(
-    __file__, "otherwise.txt", UUID=UUID, date=date, pa=pa, time=time
-)
+OTHERWISE: list[tuple[str, Any]] = values(__file__, "otherwise.txt", date=date)
+PLAIN: list[tuple[str, Any]] = values(__file__, "plain.txt", pa=pa)
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +56,49 @@ def test_values_in_python_are_those_that_duckdb_gives(
     got, empty = con.sql(asked).fetchall()
     assert empty == (*[None] * len(AS_DUCKDB), "x")
     for value, one, other in zip([*AS_DUCKDB, "'7'"], got, wanted, strict=True):
-        # DuckDB's fixed-size lists are tuples; NaN is not itself.
-        assert repr(one) == repr(list(other) if isinstance(other, tuple) else other), value
+        assert same(one, other), value
+
+
+LEAVES = [
+    ["INTERVAL '14 months -1 second'", "INTERVAL '5 years'", "NULL::INTERVAL"],
+    ["'00000000-0000-0000-0000-00000000000a'::UUID", "NULL::UUID"],
+    ["5::HUGEINT", "-3::HUGEINT"],
+    ["'101'::BIT", "'0'::BIT"],
+    ["'2024-02-29'::DATE", "NULL::DATE"],
+    ["'12:30:00+02'::TIMETZ"],
+    ["1.50::DECIMAL(9, 2)", "NULL::DECIMAL(9, 2)"],
+    ["()"],
+]
+
+
+def nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Texts of values of one nested type. inner: of those of the types inside."""
+    pairs = st.tuples(inner, inner)
+    return st.one_of(
+        inner.map(
+            lambda one: st.lists(one, min_size=1, max_size=3).map(", ".join).map("[{}]".format)
+        ),
+        inner.map(lambda one: st.builds("array_value({}, {})".format, one, one)),
+        inner.map(lambda one: st.builds("union_value(u := {})".format, one)),
+        pairs.map(lambda two: st.builds("row({}, {})".format, *two)),
+        pairs.map(lambda two: st.builds("{{'size': {}, 'b b': {}}}".format, *two)),
+        pairs.map(lambda two: st.builds("MAP {{row(1, {}): {}}}".format, *two)),
+        inner.map(lambda one: st.builds("MAP {{'k': {}}}".format, one)),
+    )
+
+
+@given(
+    st.recursive(st.sampled_from(LEAVES).map(st.sampled_from), nested, max_leaves=4).flatmap(
+        lambda one: st.lists(one, min_size=2, max_size=2)
+    )
+)
+def test_nested_values_in_python_are_those_that_duckdb_gives(
+    con: Connection, plain: duckdb.DuckDBPyConnection, two: list[str]
+) -> None:
+    query = f"SELECT unnest([{two[0]}, NULL, {two[1]}])"
+    result, wanted = con.sql(query), plain.sql(query).fetchall()
+    assert result.fetchall() == wanted
+    assert replace(result, table=result.table.slice(1)).fetchall() == wanted[1:]
 
 
 def test_some_values_in_python_are_others_than_duckdbs(con: Connection) -> None:
@@ -65,15 +107,21 @@ def test_some_values_in_python_are_others_than_duckdbs(con: Connection) -> None:
     assert empty == (*[None] * len(OTHERWISE), "x")
 
 
+def test_tables_and_json_show_plain_values(con: Connection) -> None:
+    got, empty = con.sql(columns([value for value, _ in PLAIN])).plain()
+    assert list(got) == [*(wanted for _, wanted in PLAIN), "7"]
+    assert empty == (*[None] * len(PLAIN), "x")
+
+
 def test_no_form_of_a_result_fails_or_holds_bytes_that_only_duckdb_reads(
     con: Connection, tmp_path: Path
 ) -> None:
-    values = [*AS_DUCKDB, *(value for value, _ in OTHERWISE)]
+    values = [*AS_DUCKDB, *(value for value, _ in [*OTHERWISE, *PLAIN])]
     result = con.sql(columns([*values, "1"]).replace("'7' AS answer", "'7' AS c0"))
     assert len(result.df()) == len(result.pl()) == 2
     assert repr(result)
     assert result._repr_html_()
-    json.loads(to_json([list(row) for row in result.fetchall()]))
+    json.loads(to_json(result.plain()))
     names = [f"n{at}" for at in range(len(values) + 2)]
     pa_csv.write_csv(for_csv(result.table, names), tmp_path / "a.csv")
     pq.write_table(for_parquet(result.table, names), tmp_path / "a.parquet")

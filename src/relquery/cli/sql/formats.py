@@ -32,7 +32,7 @@ class Format(Enum):
 def rows_of(result: Result) -> list[dict[str, Any]]:
     """A dict per row; names that repeat get a suffix."""
     names = _names(result)
-    return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+    return [dict(zip(names, row, strict=True)) for row in result.plain()]
 
 
 def as_csv(result: Result) -> str:
@@ -49,7 +49,7 @@ def as_json(result: Result) -> str:
 
 def as_markdown(result: Result) -> str:
     """All rows as a table in Markdown."""
-    rows = [result.columns, ["---"] * len(result.columns), *result.fetchall()]
+    rows = [result.columns, ["---"] * len(result.columns), *result.plain()]
     return "".join(f"| {' | '.join(map(_in_markdown, row))} |\n" for row in rows)
 
 

@@ -23,14 +23,14 @@ _GAP = 3
 
 def fits(result: Result, rows: int, width: int) -> bool:
     """Whether a terminal has room for all columns of the first rows, each wide enough to read."""
-    columns = zip(result.columns, *result.head(rows).fetchall(), strict=True)
+    columns = zip(result.columns, *result.plain(rows), strict=True)
     return _fit([[cell(one).plain for one in column] for column in columns], width, _READABLE)
 
 
 def records(result: Result, rows: int) -> RenderableType:
     """The first rows."""
     shown: list[RenderableType] = []
-    for number, row in enumerate(result.head(rows).fetchall(), 1):
+    for number, row in enumerate(result.plain(rows), 1):
         shown.append(Text(f"row {number}", style="dim"))
         shown.append(_lines(result.columns, map(cell, row)))
     if len(result) > rows:

@@ -42,7 +42,7 @@ def result_table(result: Result, rows: int) -> RenderableType:
         view.add_column(
             Text(printable(name)), justify="right" if numeric else "left", overflow="fold"
         )
-    for row in result.head(rows).fetchall():
+    for row in result.plain(rows):
         view.add_row(*(cell(value) for value in row))
     if len(result) > rows:
         # Not the table's caption, which is wrapped at its width.

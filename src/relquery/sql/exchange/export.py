@@ -75,24 +75,24 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def parts_of(kind: Any) -> dict[str, Any]:
-    """The types inside a nested type by name; empty for other types."""
-    if kind.id == "tuple":  # Arrow has structs in place of tuples, and DuckDB names their fields so
-        return {f"element{at}": part for at, (_, part) in enumerate(kind.children, 1)}
-    nested = kind.id in _NESTED
-    return {name: part for name, part in kind.children if name != "size"} if nested else {}
+def parts_of(kind: Any) -> list[tuple[str, Any]]:
+    """(name, type) of what is inside a nested type; nothing for other types."""
+    children: list[tuple[str, Any]] = kind.children if kind.id in _NESTED else []
+    if kind.id == "array":  # its size comes last
+        return children[:-1]
+    return children[1:] if kind.id == "union" else children  # its tag comes first
 
 
 def _stated(kind: Any) -> str:
-    """A type as DuckDB reads it again, with structs in place of tuples, which it does not read."""
-    if kind.id in _NESTED:
-        return _nested(kind, _stated)
-    return str(kind)
+    """A type as DuckDB reads it again. It does not read a tuple without parts."""
+    if kind.id == "tuple" and not kind.children:
+        return "TUPLE(BOOLEAN)"
+    return _nested(kind, _stated) if kind.id in _NESTED else str(kind)
 
 
 def _is_foreign(kind: Any) -> bool:
     """Whether Arrow has no type for the values of a type."""
-    return kind.id in (*_AS_TEXT, "variant") or any(map(_is_foreign, parts_of(kind).values()))
+    return kind.id in (*_AS_TEXT, "variant") or any(_is_foreign(part) for _, part in parts_of(kind))
 
 
 def _written(kind: Any, column: str) -> str:
@@ -110,15 +110,14 @@ def _in_arrow(kind: Any) -> str:
 
 def _nested(kind: Any, written: Callable[[Any], str]) -> str:
     """written: the text of a part."""
-    parts = {name: written(part) for name, part in parts_of(kind).items()}
+    parts = [(name, written(part)) for name, part in parts_of(kind)]
+    texts = [text for _, text in parts]
     match kind.id:
         case "list":
-            return f"{parts['child']}[]"
+            return f"{texts[0]}[]"
         case "array":
-            return f"{parts['child']}[{dict(kind.children)['size']}]"
-        case "map":
-            return f"MAP({parts['key']}, {parts['value']})"
-    # The first part of a UNION is its tag and has no name.
-    members = ", ".join(f"{quoted(name)} {part}" for name, part in parts.items() if name)
-    name = "UNION" if kind.id == "union" else "STRUCT"
-    return f"{name}({members})" if members else name
+            return f"{texts[0]}[{dict(kind.children)['size']}]"
+        case "struct" | "union":
+            texts = [f"{quoted(name)} {text}" for name, text in parts]
+    name = kind.id.upper()
+    return f"{name}({', '.join(texts)})" if texts else name

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from relquery.sql.exchange.texts import (
-    as_text,
-    holds,
-    is_beyond_python,
-    is_of_duckdb_alone,
-    with_texts,
-)
+from relquery.sql.exchange.moments import is_beyond_python
+from relquery.sql.exchange.texts import as_text, holds, is_of_duckdb_alone, with_texts
 
 
 def for_csv(table: pa.Table, names: list[str]) -> pa.Table:

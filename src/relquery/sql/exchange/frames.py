@@ -7,14 +7,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relquery.sql.exchange.python import kind_of, to_python
-from relquery.sql.exchange.texts import (
-    as_text,
-    holds,
-    is_beyond_python,
-    is_of_duckdb_alone,
-    with_texts,
-)
+from relquery.sql.exchange.moments import is_beyond_python
+from relquery.sql.exchange.python import kind_of, to_plain
+from relquery.sql.exchange.texts import as_text, holds, is_of_duckdb_alone, with_texts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +28,7 @@ def to_series(column: pa.ChunkedArray, field: pa.Field) -> pd.Series:
         try:
             column = column.cast(pa.int64())
         except pa.ArrowInvalid:
-            return pd.Series(to_python(column, field), dtype=object)
+            return pd.Series(to_plain(column, field), dtype=object)
     if pa.types.is_integer(column.type) and column.null_count and not _is_exact(column):
         exact = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype()}
         return pd.Series(column.to_pandas(types_mapper=exact.get))
@@ -42,7 +37,7 @@ def to_series(column: pa.ChunkedArray, field: pa.Field) -> pd.Series:
             return pd.Series(column.to_pandas())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, OverflowError):
         pass
-    return pd.Series(to_python(column, field), dtype=object)
+    return pd.Series(to_plain(column, field), dtype=object)
 
 
 def for_polars(table: pa.Table, names: list[str]) -> pa.Table:
@@ -53,7 +48,7 @@ def for_polars(table: pa.Table, names: list[str]) -> pa.Table:
 def _text_for_polars(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray | None:
     kind = kind_of(field)
     if kind is not None and kind.id == "hugeint" and not _has_digits(column):
-        values = to_python(column, field)
+        values = to_plain(column, field)
         return pa.chunked_array([[None if value is None else str(value) for value in values]])
     is_text = holds(column.type, is_of_duckdb_alone) or is_beyond_python(column)
     return as_text(column) if is_text else None

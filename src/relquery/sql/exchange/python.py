@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from datetime import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import time, timedelta
+from itertools import accumulate, islice, pairwise, repeat
 from typing import Any
+from uuid import UUID
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from relquery.sql.exchange.export import KIND, parts_of
-from relquery.sql.exchange.values import values_of
-
-Convert = Callable[[Any], Any]
+from relquery.sql.exchange.moments import is_moment, moments
+from relquery.sql.exchange.texts import as_text
 
 
 def to_python(column: pa.ChunkedArray, field: pa.Field) -> list[Any]:
-    """The values of a column. Dates and times that Python cannot represent become text."""
-    values = values_of(column)
-    kind = kind_of(field)
-    convert = None if kind is None else _converter(kind)
-    if convert is None:
-        return values
-    return [None if value is None else convert(value) for value in values]
+    """The values of a column as DuckDB's client gives them, but for three kinds.
+
+    A BIGNUM is an integer, the nanoseconds of a time are kept, as text, and so are dates and times
+    that Python cannot represent.
+    """
+    return _values(column, field, _Reader(is_plain=False))
+
+
+def to_plain(column: pa.ChunkedArray, field: pa.Field) -> list[Any]:
+    """The values of a column for tables, JSON and frames: an interval keeps its months, a UUID is
+    text, a tuple is a dict, a fixed-size list a list, and a map with nested keys a list of pairs.
+    """
+    return _values(column, field, _Reader(is_plain=True))
 
 
 def kind_of(field: pa.Field) -> Any:
@@ -32,31 +41,86 @@ def kind_of(field: pa.Field) -> Any:
     return None if noted is None else duckdb.sqltype(noted.decode())
 
 
-def _converter(kind: Any) -> Convert | None:
-    """A function from Arrow's value to the DuckDB type's value; None if they are the same."""
-    if kind.id in _CONVERT:
-        return _CONVERT[kind.id]
-    parts = {name: _converter(part) for name, part in parts_of(kind).items()}
-    if kind.id == "map":
-        return lambda pairs: _dict(pairs, parts["key"], parts["value"])
-    if kind.id in ("list", "array") and (convert := parts["child"]):
-        return lambda values: [_converted(value, convert) for value in values]
-    if kind.id in ("struct", "tuple") and any(parts.values()):
-        return lambda struct: {key: _converted(value, parts[key]) for key, value in struct.items()}
-    return None
+def _values(column: pa.ChunkedArray, field: pa.Field, reader: _Reader) -> list[Any]:
+    kind = kind_of(field)
+    return [value for chunk in column.chunks for value in reader.values(chunk, kind)]
 
 
-def _converted(value: Any, convert: Convert | None) -> Any:
-    return value if value is None or convert is None else convert(value)
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads Arrow arrays of a DuckDB type, which may be unknown. is_plain: see to_plain."""
+
+    is_plain: bool
+
+    def values(self, array: pa.Array, kind: Any) -> list[Any]:
+        """The values of an array."""
+        if not pa.types.is_nested(array.type):
+            return self._leaves(array, kind)
+        valid = array.is_valid().to_pylist()
+        pairs = zip(self._nested(array, kind), valid, strict=True)
+        return [value if is_valid else None for value, is_valid in pairs]
+
+    def _leaves(self, array: pa.Array, kind: Any) -> list[Any]:
+        convert = _CONVERT.get(getattr(kind, "id", None))
+        if convert is None and not self.is_plain:
+            is_interval = array.type == pa.month_day_nano_interval()
+            convert = _timedelta if is_interval else _CLIENTS.get(getattr(kind, "id", None))
+        values = moments(array) if is_moment(array.type) else array.to_pylist()
+        if convert is None:
+            return values
+        return [None if value is None else convert(value) for value in values]
+
+    def _nested(self, array: pa.Array, kind: Any) -> Iterable[Any]:
+        """A value for each row, whatever it is for NULL."""
+        if pa.types.is_map(array.type):
+            return self._maps(array, *islice(_parts(kind), 2))
+        if pa.types.is_union(array.type) or pa.types.is_struct(array.type):
+            return self._rows(array, kind)
+        items = self.values(array.flatten(), next(_parts(kind)))
+        counts = pc.list_value_length(array).fill_null(0).to_pylist()
+        lists = (items[start:end] for start, end in pairwise(accumulate(counts, initial=0)))
+        is_array = pa.types.is_fixed_size_list(array.type) and not self.is_plain
+        return map(tuple, lists) if is_array else lists
+
+    def _rows(self, array: pa.Array, kind: Any) -> Iterable[Any]:
+        """Of structs, tuples and unions."""
+        names = [array.type.field(at).name for at in range(array.type.num_fields)]
+        columns = [
+            self.values(array.field(at), part)
+            for at, part in zip(range(len(names)), _parts(kind), strict=False)
+        ]
+        if pa.types.is_union(array.type):
+            codes = array.type_codes.to_pylist()
+            return (columns[code][row] for row, code in enumerate(codes))
+        rows = zip(*columns, strict=True) if columns else repeat((), len(array))
+        if getattr(kind, "id", None) == "tuple" and not self.is_plain:
+            return rows
+        return (dict(zip(names, row, strict=True)) for row in rows)
+
+    def _maps(self, array: pa.Array, key: Any, value: Any) -> Iterator[Any]:
+        offsets = array.offsets.to_pylist() or [0]
+        first, size = offsets[0], offsets[-1] - offsets[0]
+        keys = self.values(array.keys.slice(first, size), key)
+        values = self.values(array.items.slice(first, size), value)
+        is_nested = pa.types.is_nested(array.type.key_type)
+        for start, end in pairwise(offset - first for offset in offsets):
+            if is_nested and not self.is_plain:
+                yield {"key": keys[start:end], "value": values[start:end]}
+            else:
+                yield _dict(list(zip(keys[start:end], values[start:end], strict=True)))
 
 
-def _dict(pairs: list[tuple[Any, Any]], key: Convert | None, value: Convert | None) -> Any:
+def _parts(kind: Any) -> Iterator[Any]:
+    """The types inside a nested type, in order."""
+    return repeat(None) if kind is None else (part for _, part in parts_of(kind))
+
+
+def _dict(pairs: list[tuple[Any, Any]]) -> Any:
     """A dict, or the pairs themselves if a key is not hashable."""
-    converted = [(_converted(one, key), _converted(other, value)) for one, other in pairs]
     try:
-        return dict(converted)
+        return dict(pairs)
     except TypeError:
-        return converted
+        return pairs
 
 
 def _time(text: str) -> time | str:
@@ -66,10 +130,21 @@ def _time(text: str) -> time | str:
         return text
 
 
-_CONVERT: dict[str, Convert] = {
+def _timedelta(interval: pa.MonthDayNano) -> timedelta | str:
+    """A month has 30 days, as in DuckDB's client. More days than Python counts are text."""
+    days = interval.months * 30 + interval.days
+    try:
+        return timedelta(days, microseconds=interval.nanoseconds // 1000)
+    except OverflowError:
+        text: str = as_text(pa.chunked_array([[interval]]))[0].as_py()
+        return text
+
+
+_CONVERT: dict[str | None, Callable[[Any], Any]] = {
     "hugeint": int,
     "uhugeint": int,
     "bignum": int,
     "time with time zone": _time,
     "variant": json.loads,
 }
+_CLIENTS: dict[str | None, Callable[[Any], Any]] = {"uuid": lambda text: UUID(str(text))}

@@ -45,7 +45,7 @@ class Answered:
         table = self.result.table
         for start in range(0, table.num_rows, _AT_ONCE):
             part = Result(table.slice(start, _AT_ONCE), (), Report())
-            yield [list(map(plain, row)) for row in part.fetchall()]
+            yield [list(map(plain, row)) for row in part.plain()]
 
     def whole(self) -> bytes:
         """All of it as JSON."""
