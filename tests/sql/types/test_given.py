@@ -59,6 +59,11 @@ def test_a_json_schema_has_a_shape(database: Database) -> None:
     )
 
 
+def test_a_value_in_a_json_schema_has_a_type(database: Database) -> None:
+    for schema, leaf in values(__file__, "schemas.txt", Leaf=Leaf):
+        assert output_of(schema, database).shape == leaf, schema
+
+
 def test_a_schema_that_sql_cannot_hold_is_refused(database: Database) -> None:
     for schema, message in values(__file__, "schemas_refused.txt"):
         with pytest.raises(QueryError, match=message):

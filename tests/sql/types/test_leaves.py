@@ -8,11 +8,12 @@ import json
 import re
 from typing import Any
 
+import duckdb
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relquery.sql.types.leaves import Leaf, Number, dumped, whole_numbers
+from relquery.sql.types.leaves import Leaf, Number, dumped
 from tests.cases import values
 
 
@@ -29,11 +30,18 @@ def test_a_value_keeps_its_digits_or_is_no_value() -> None:
 def test_a_text_has_at_most_its_length() -> None:
     assert read("VARCHAR", '"abc"', length=3) == "abc"
     assert read("VARCHAR", '"abcd"', length=3) is None
+    assert read("VARCHAR", '"a"', shortest=2) is None
 
 
 def test_a_text_is_one_of_the_values() -> None:
     assert read("ENUM('a', 'b')", '"b"', values=("a", "b")) == "b"
     assert read("ENUM('a', 'b')", '"B"', values=("a", "b")) is None
+
+
+def test_a_number_is_one_of_the_values() -> None:
+    assert Leaf("BIGINT", ("1", "2")).schema == {"type": "integer", "enum": [1, 2]}
+    for text, value in [("2", "2"), ('"2"', "2"), ("2.0", "2"), ("3", None), ('"b"', None)]:
+        assert read("BIGINT", text, values=("1", "2")) == value
 
 
 def test_half_a_character_becomes_a_question_mark() -> None:
@@ -66,26 +74,39 @@ def test_a_number_is_within_its_bounds() -> None:
     assert read("DOUBLE", "3.5", most=3) is None
 
 
-@given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 2 * 10**6))
-def test_a_pattern_takes_the_whole_numbers_of_a_range(one: int, other: int, number: int) -> None:
-    least, most = sorted((one, other))
-    pattern = re.compile(whole_numbers(least, most))
-    for tried in (number, least, most, least - 1, most + 1):
-        is_inside = least <= tried <= most
-        assert (pattern.fullmatch(str(tried)) is not None) == is_inside
-    assert pattern.fullmatch(f"0{most}") is None
-
-
 @pytest.mark.parametrize("kind", ["BIGINT", "UBIGINT", "HUGEINT", "UHUGEINT"])
-def test_a_pattern_takes_a_large_integer_exactly_if_the_type_does(kind: str) -> None:
+def test_the_pattern_of_a_large_integer_is_short_and_takes_all_values_of_the_type(
+    kind: str,
+) -> None:
     bits = 128 if "HUGEINT" in kind else 64
     least, most = (0, 2**bits - 1) if kind[0] == "U" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-    pattern = re.compile(Leaf(kind).schema["pattern"])
+    written = Leaf(kind).schema["pattern"]
+    assert len(written) < 40
     for number in (least, most, 0, 1, most // 7):
-        assert pattern.fullmatch(str(number))
-    for number in (least - 1, most + 1, 10 * most):
-        assert not pattern.fullmatch(str(number))
-    assert not pattern.fullmatch("-0")
+        assert re.fullmatch(written, str(number))
+        assert Leaf(kind).read(str(number)) == str(number)
+    for number in (least - 10 * most, 10 * most, "", "01", "1.0", "1e3"):
+        assert not re.fullmatch(written, str(number))
+    assert Leaf(kind).read(str(most + 1)) is None
+
+
+@given(st.integers(1, 38), st.data())
+def test_a_decimal_is_rounded_as_duckdb_casts_it(
+    plain: duckdb.DuckDBPyConnection, width: int, data: st.DataObject
+) -> None:
+    scale = data.draw(st.integers(0, width))
+    text = data.draw(
+        st.from_regex(rf"-?[0-9]{{1,{width}}}(\.[0-9]{{1,{scale + 3}}})?", fullmatch=True)
+    )
+    kind = f"DECIMAL({width},{scale})"
+    cast = f"SELECT TRY_CAST($1 AS {kind}), TRY_CAST($2 AS {kind})"
+    wanted, read = plain.execute(cast, [text, Leaf(kind).read(text)]).fetchone() or ()
+    assert read == wanted
+
+
+def test_a_text_has_its_format() -> None:
+    for name, text, has in values(__file__, "formats.txt"):
+        assert (read("VARCHAR", json.dumps(text), format=name) == text) is has, (name, text)
 
 
 def test_a_pattern_takes_the_days_that_exist() -> None:

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from math import ceil, floor, inf
 from typing import Any
 
 from relquery.errors import QueryError
+from relquery.sql.types.formats import FORMATS
 from relquery.sql.types.leaves import Leaf
 from relquery.sql.types.shape import ListOf, Part, Shape, StructOf, check_names
 
+# By type and format.
 _KINDS = {
-    "integer": "BIGINT",
-    "number": "DOUBLE",
-    "boolean": "BOOLEAN",
-    "string": "VARCHAR",
-    "decimal": "DECIMAL(38,10)",
-}
-_FORMATS = {
-    "date": "DATE",
-    "time": "TIME",
-    "date-time": "TIMESTAMP WITH TIME ZONE",
-    "uuid": "UUID",
-}
+    ("integer", ""): "BIGINT",
+    ("integer", "int32"): "INTEGER",
+    ("integer", "int64"): "BIGINT",
+    ("number", ""): "DOUBLE",
+    ("number", "float"): "FLOAT",
+    ("number", "double"): "DOUBLE",
+    ("decimal", ""): "DECIMAL(38,10)",
+    ("boolean", ""): "BOOLEAN",
+    ("string", "date"): "DATE",
+    ("string", "time"): "TIME",
+    ("string", "date-time"): "TIMESTAMP WITH TIME ZONE",
+    ("string", "uuid"): "UUID",
+} | {("string", name): "VARCHAR" for name in ("", *FORMATS)}
 _MOST_DEEP = 32
 # What says nothing about the form of a value, or what we derive ourselves.
 _IGNORED = {
@@ -32,8 +36,31 @@ _IGNORED = {
 }  # fmt: skip
 _KNOWN = {
     "type", "properties", "required", "items", "enum", "const", "anyOf", "oneOf", "$ref", "format",
-    "maxLength", "minItems", "maxItems", "allOf", "minimum", "maximum",
+    "minLength", "maxLength", "minItems", "maxItems", "allOf", "minimum", "maximum",
 }  # fmt: skip
+_Form = tuple[str, Callable[[Any], bool]]
+_NUMBER: _Form = "a number", lambda value: type(value) in (int, float) and abs(value) < inf
+_COUNT: _Form = "a whole number from 0", lambda value: type(value) is int and value >= 0
+_TEXT: _Form = "a text", lambda value: isinstance(value, str)
+_OBJECT: _Form = "an object", lambda value: isinstance(value, Mapping)
+_LIST: _Form = "a list", lambda value: isinstance(value, list)
+_OBJECTS: _Form = (
+    "a list of objects",
+    lambda value: isinstance(value, list) and all(isinstance(one, Mapping) for one in value),
+)
+_FIELDS: _Form = (
+    "an object of objects",
+    lambda value: isinstance(value, Mapping) and _OBJECTS[1](list(value.values())),
+)
+_FORMS = {
+    "minimum": _NUMBER, "maximum": _NUMBER, "minLength": _COUNT, "maxLength": _COUNT,
+    "minItems": _COUNT, "maxItems": _COUNT, "format": _TEXT, "$ref": _TEXT, "enum": _LIST,
+    "properties": _FIELDS, "items": _OBJECT, "anyOf": _OBJECTS, "oneOf": _OBJECTS,
+    "allOf": _OBJECTS,
+}  # fmt: skip
+_OF_ENUM = {"string": ("string",), "integer": ("integer", "number")}
+"""Types that values of an enum can have, by what they are."""
+_BOUNDS = (("minimum", "maximum"), ("minLength", "maxLength"), ("minItems", "maxItems"))
 
 
 def shape_of_schema(given: object) -> tuple[Shape, bool]:
@@ -83,7 +110,8 @@ class _Schema:
         if depth > _MOST_DEEP:
             raise QueryError(f"{where} refers to itself, which SQL types cannot. Limit its depth.")
         schema, nullable = self._plain(schema, where)
-        if unknown := sorted(set(schema) - _KNOWN - _IGNORED):
+        known = _KNOWN - {"format"} if schema.get("type") in ("object", "array") else _KNOWN
+        if unknown := sorted(set(schema) - known - _IGNORED):
             raise QueryError(
                 f"{where} has '{unknown[0]}' in its JSON Schema, which is not supported. Leave it "
                 "out and check the value in SQL."
@@ -91,18 +119,14 @@ class _Schema:
         if "const" in schema:
             schema = {**schema, "enum": [schema["const"]]}
         if "enum" in schema:
-            return self._enum(schema["enum"], where), nullable or None in schema["enum"]
+            return _enum(schema, where), nullable or None in schema["enum"]
         match schema.get("type"):
             case "object":
                 return self._struct(schema, where, depth), nullable
             case "array":
                 return self._list(schema, where, depth), nullable
-            case str(name) if name in _KINDS:
-                kind = _FORMATS.get(schema.get("format", ""), _KINDS[name])
-                bounds = _bounds(schema, where)
-                if kind == "BIGINT" and any(bound and abs(bound) >= 2**63 for bound in bounds):
-                    kind = "HUGEINT"
-                return Leaf(kind, (), schema.get("maxLength"), *bounds), nullable
+            case str(name) if (name, "") in _KINDS:
+                return _leaf(schema, where), nullable
         raise QueryError(
             f'{where} has no type in its JSON Schema. Give one, e.g. "type": "string".'
         )
@@ -111,6 +135,7 @@ class _Schema:
         """The schema without references and alternatives, and whether NULL is one of them."""
         nullable = False
         for _ in range(_MOST_DEEP):
+            _check(schema, where)
             if "$ref" in schema:
                 schema = {**self._referred(schema["$ref"]), **_without(schema, "$ref")}
                 continue
@@ -119,8 +144,9 @@ class _Schema:
                 break
             real = [one for one in options if one.get("type") != "null"]
             nullable |= len(real) < len(options)
-            if {one.get("type") for one in real} == {"number", "string"}:  # Pydantic's Decimal
-                return {"type": "decimal"}, nullable
+            by_type = {str(one.get("type")): one for one in real}
+            if by_type.keys() == {"number", "string"}:  # Pydantic's Decimal
+                return {**by_type["number"], "type": "decimal"}, nullable
             if len(real) != 1:
                 raise QueryError(
                     f"{where} may have several types in its JSON Schema. SQL needs one; take a "
@@ -143,12 +169,6 @@ class _Schema:
             raise QueryError(f"The JSON Schema refers to {name}, which it does not define.")
         return found
 
-    def _enum(self, values: list[Any], where: str) -> Shape:
-        texts = tuple(value for value in values if value is not None)
-        if not texts or not all(isinstance(value, str) for value in texts):
-            raise QueryError(f"{where} has an enum in its JSON Schema that is not a list of texts.")
-        return Leaf("VARCHAR", texts)
-
     def _struct(self, schema: Mapping[str, Any], where: str, depth: int) -> Shape:
         parts = []
         for name, inner in (schema.get("properties") or {}).items():
@@ -170,14 +190,60 @@ class _Schema:
         return ListOf(item, most if least else None, most=most)
 
 
-def _bounds(schema: Mapping[str, Any], where: str) -> tuple[float | None, float | None]:
-    least, most = schema.get("minimum"), schema.get("maximum")
-    if least is not None and most is not None and least > most:
+def _leaf(schema: Mapping[str, Any], where: str) -> Leaf:
+    name, form = schema["type"], schema.get("format", "")
+    kind = _KINDS.get((name, form))
+    if kind is None:
+        known = ", ".join(known for of, known in _KINDS if of == name and known)
         raise QueryError(
-            f"{where} has a minimum of {least} and a maximum of {most} in its JSON Schema, and no "
-            "number is both. Correct one of them."
+            f"{where} has the format '{form}' in its JSON Schema, which is not supported. "
+            + (f"Take one of {known}, or leave it out." if known else "Leave it out.")
         )
-    return least, most
+    if kind == "VARCHAR":
+        lengths = {"length": schema.get("maxLength"), "shortest": schema.get("minLength", 0)}
+        return Leaf(kind, format=form, **lengths)
+    if name in ("string", "boolean"):
+        return Leaf(kind)
+    least, most = schema.get("minimum"), schema.get("maximum")
+    if kind == "BIGINT" and any(bound and abs(bound) >= 2**63 for bound in (least, most)):
+        kind = "HUGEINT"
+    return Leaf(kind, least=least, most=most)
+
+
+def _enum(schema: Mapping[str, Any], where: str) -> Leaf:
+    """Texts or whole numbers, of which those count that meet the rest of the schema."""
+    values = [value for value in schema["enum"] if value is not None]
+    kinds = set(map(type, values))
+    name = "string" if kinds == {str} else "integer"
+    if kinds not in ({str}, {int}) or schema.get("type", name) not in _OF_ENUM[name]:
+        raise QueryError(
+            f"{where} has an enum in its JSON Schema that is not a list of texts or of whole "
+            "numbers, as its type says. Correct it, or take a type without an enum."
+        )
+    leaf = _leaf({**schema, "type": name}, where)
+    texts = tuple(text for value in values if (text := leaf.read(str(value))) is not None)
+    if not texts:
+        raise QueryError(f"{where} has an enum in its JSON Schema of which no value is allowed.")
+    return replace(leaf, values=texts)
+
+
+def _check(schema: Mapping[str, Any], where: str) -> None:
+    """Raises QueryError for a keyword whose value has another form, and for bounds without a value
+    between them."""
+    for name, (form, is_met) in _FORMS.items():
+        if name in schema and not is_met(schema[name]):
+            shown = str(schema[name])[:60]
+            raise QueryError(f"{where} has {name} {shown} in its JSON Schema; it must be {form}.")
+    for lower, upper in _BOUNDS:
+        least, most = schema.get(lower), schema.get(upper)
+        if least is None or most is None:
+            continue
+        is_whole = schema.get("type") == "integer"
+        if ceil(least) > floor(most) if is_whole else least > most:
+            raise QueryError(
+                f"{where} has {lower} {least} and {upper} {most} in its JSON Schema, and no value "
+                "meets both. Correct one of them."
+            )
 
 
 def _without(schema: Mapping[str, Any], *keys: str) -> dict[str, Any]:

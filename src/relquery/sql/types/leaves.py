@@ -11,9 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, time
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
-from math import inf
+from math import ceil, floor, inf
 from typing import Any
 
+from relquery.sql.types.formats import has_format
 from relquery.unicode import valid
 
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
@@ -47,23 +48,30 @@ class Number(str):
 class Leaf:
     """A value without parts.
 
-    kind: the type as DuckDB names it. values: the texts allowed; empty for all. length: the most
-    characters of a text. least, most: bounds of a number.
+    kind: the type as DuckDB names it. values: those allowed, as text; empty for all. shortest,
+    length: the least and the most characters of a text. format: of a text, see FORMATS. least,
+    most: bounds of a number.
     """
 
     kind: str
     values: tuple[str, ...] = ()
     length: int | None = None
+    shortest: int = 0
+    format: str = ""
     least: float | None = None
     most: float | None = None
+
+    @property
+    def allowed(self) -> list[Any]:
+        """The values allowed, as JSON has them."""
+        return list(map(int if self.kind in _INTEGERS else str, self.values))
 
     @property
     def schema(self) -> dict[str, Any]:
         """Its JSON Schema."""
         if self.values:
-            return {"type": "string", "enum": list(self.values)}
-        if self.kind == "VARCHAR" and self.length is not None:
-            return {"type": "string", "maxLength": self.length}
+            name = "integer" if self.kind in _INTEGERS else "string"
+            return {"type": name, "enum": self.allowed}
         if self.kind in _INTEGERS:
             return self._of_integers()
         if found := _DECIMAL.fullmatch(self.kind):
@@ -71,73 +79,47 @@ class Leaf:
             whole = f"(0|[1-9][0-9]{{0,{width - scale - 1}}})" if width > scale else "0"
             fraction = f"(\\.[0-9]{{1,{scale}}})?" if scale else ""
             return {"type": "string", "pattern": f"^-?{whole}{fraction}$"}
-        bounds = {"minimum": self.least, "maximum": self.most}
-        given = {key: bound for key, bound in bounds.items() if bound is not None}
+        limits = {
+            "minLength": self.shortest or None,
+            "maxLength": self.length,
+            "format": self.format or None,
+            "minimum": self.least,
+            "maximum": self.most,
+        }
+        given = {key: limit for key, limit in limits.items() if limit is not None}
         return dict(_SCHEMAS[_family(self.kind)]) | given
 
     def _of_integers(self) -> dict[str, Any]:
         least, most = _INTEGERS[self.kind]
-        least = least if self.least is None else max(least, int(self.least))
-        most = most if self.most is None else min(most, int(self.most))
-        if max(-least, most) <= _IN_SCHEMA_EXACTLY:
+        least = least if self.least is None else max(least, ceil(self.least))
+        most = most if self.most is None else min(most, floor(self.most))
+        largest = max(-least, most)
+        if largest <= _IN_SCHEMA_EXACTLY:
             return {"type": "integer", "minimum": least, "maximum": most}
-        # Larger ones are texts, which no reader takes for floating-point numbers.
-        parts = [whole_numbers(max(least, 0), most)] if most >= 0 else []
-        parts += [f"-{whole_numbers(max(-most, 1), -least)}"] if least < 0 else []
-        return {"type": "string", "pattern": f"^({'|'.join(parts)})$"}
+        # Larger ones are texts, which no reader takes for floating-point numbers. A pattern of the
+        # exact bounds has a thousand characters, so it has their digits, and reading does the rest.
+        sign = "-?" if least < 0 else ""
+        return {"type": "string", "pattern": f"^{sign}(0|[1-9][0-9]{{0,{len(str(largest)) - 1}}})$"}
 
     def read(self, value: object) -> str | None:
         """The text of a JSON value for DuckDB to cast; None if it is not a value of the type."""
-        if _family(self.kind) == "JSON":
+        family = _family(self.kind)
+        if family == "JSON":
             return valid(dumped(value))
         text = _scalar(value)
-        if text is None:
-            return None
+        if text is not None and family in _READERS:
+            text = _READERS[family](text.strip(), self.kind)
+        return text if text is not None and self._allows(text) else None
+
+    def _allows(self, text: str) -> bool:
         if self.values:
-            return text if text in self.values else None
-        if self.kind == "VARCHAR":
-            return text if self.length is None or len(text) <= self.length else None
-        read = _READERS[_family(self.kind)](text.strip(), self.kind)
-        return None if read is None or self._is_out_of_bounds(read) else read
-
-    def _is_out_of_bounds(self, number: str) -> bool:
-        if self.least is None and self.most is None:
+            return text in self.values
+        if self.least is not None and Decimal(text) < Decimal(str(self.least)):
             return False
-        value = Decimal(number)
-        return (self.least is not None and value < Decimal(str(self.least))) or (
-            self.most is not None and value > Decimal(str(self.most))
-        )
-
-
-def whole_numbers(least: int, most: int) -> str:
-    """A regular expression for the decimal whole numbers from 0 <= least to most."""
-    parts = []
-    shortest, longest = len(str(least)), len(str(most))
-    for digits in sorted({shortest, longest}):
-        first = max(least, 10 ** (digits - 1) if digits > 1 else 0)
-        parts.append(_of_one_length(str(first), str(min(most, 10**digits - 1))))
-    if longest - shortest > 1:  # all numbers of the lengths between
-        parts.append(f"[1-9][0-9]{{{shortest},{longest - 2}}}")
-    return f"({'|'.join(parts)})"
-
-
-def _of_one_length(least: str, most: str) -> str:
-    """A regular expression for the digits from one text to another of the same length."""
-    if not least:
-        return ""
-    rest = len(least) - 1
-    if least[0] == most[0]:
-        return least[0] + _of_one_length(least[1:], most[1:])
-    first, last, parts = int(least[0]), int(most[0]), []
-    if least[1:] != "0" * rest:
-        parts.append(least[0] + _of_one_length(least[1:], "9" * rest))
-        first += 1
-    if most[1:] != "9" * rest:
-        parts.append(most[0] + _of_one_length("0" * rest, most[1:]))
-        last -= 1
-    if first <= last:
-        parts.append(f"[{first}-{last}]" + (f"[0-9]{{{rest}}}" if rest else ""))
-    return f"({'|'.join(parts)})"
+        if self.most is not None and Decimal(text) > Decimal(str(self.most)):
+            return False
+        is_long = self.length is not None and len(text) > self.length
+        return len(text) >= self.shortest and not is_long and has_format(text, self.format)
 
 
 def is_leaf(kind: str) -> bool:

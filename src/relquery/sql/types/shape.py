@@ -111,9 +111,8 @@ def described(shape: Shape) -> str:
         size = "" if shape.size is None else f"{shape.size} "
         return f"a list of {size}{described(shape.item)}"
     if shape.values:
-        texts = (json.dumps(value, ensure_ascii=False) for value in shape.values)
-        return f"one of {', '.join(texts)}"
-    return shape.kind
+        return f"one of {', '.join(json.dumps(one, ensure_ascii=False) for one in shape.allowed)}"
+    return f"{shape.kind} ({shape.format})" if shape.format else shape.kind
 
 
 def _described_part(part: Part) -> str:
@@ -196,9 +195,13 @@ def _read(shape: Shape, value: object, path: str) -> Any:
 
 def _wanted(leaf: Leaf) -> str:
     if leaf.values:
-        return f"one of {', '.join(map(repr, leaf.values))}"
-    if leaf.length is not None:
-        return f"text of at most {leaf.length} characters"
+        return f"one of {', '.join(map(repr, leaf.allowed))}"
+    if leaf.format:
+        return f"text of the format {leaf.format}"
+    limits = [f"at least {leaf.shortest}"] if leaf.shortest else []
+    limits += [] if leaf.length is None else [f"at most {leaf.length}"]
+    if limits:
+        return f"text of {' and '.join(limits)} characters"
     least = "" if leaf.least is None else f" from {leaf.least}"
     return leaf.kind + least + ("" if leaf.most is None else f" to {leaf.most}")
 
