@@ -43,14 +43,14 @@ _NUMBER: _Form = "a number", lambda value: type(value) in (int, float) and abs(v
 _COUNT: _Form = "a whole number from 0", lambda value: type(value) is int and value >= 0
 _TEXT: _Form = "a text", lambda value: isinstance(value, str)
 _OBJECT: _Form = "an object", lambda value: isinstance(value, Mapping)
-_LIST: _Form = "a list", lambda value: isinstance(value, list)
+_LIST: _Form = "a list", lambda value: isinstance(value, list | tuple)
 _OBJECTS: _Form = (
     "a list of objects",
-    lambda value: isinstance(value, list) and all(isinstance(one, Mapping) for one in value),
+    lambda value: isinstance(value, list | tuple) and all(map(_OBJECT[1], value)),
 )
 _FIELDS: _Form = (
     "an object of objects",
-    lambda value: isinstance(value, Mapping) and _OBJECTS[1](list(value.values())),
+    lambda value: isinstance(value, Mapping) and _OBJECTS[1]((*value.values(),)),
 )
 _FORMS = {
     "minimum": _NUMBER, "maximum": _NUMBER, "minLength": _COUNT, "maxLength": _COUNT,
@@ -154,7 +154,7 @@ class _Schema:
                 )
             schema = {**_without(schema, "anyOf", "oneOf", "allOf"), **real[0]}
         kinds = schema.get("type")
-        if isinstance(kinds, list):
+        if isinstance(kinds, list | tuple):
             real = [kind for kind in kinds if kind != "null"]
             nullable |= len(real) < len(kinds)
             if len(real) == 1:
@@ -221,10 +221,10 @@ def _enum(schema: Mapping[str, Any], where: str) -> Leaf:
             "numbers, as its type says. Correct it, or take a type without an enum."
         )
     leaf = _leaf({**schema, "type": name}, where)
-    texts = tuple(text for value in values if (text := leaf.read(str(value))) is not None)
+    texts = [text for value in values if (text := leaf.read(str(value))) is not None]
     if not texts:
         raise QueryError(f"{where} has an enum in its JSON Schema of which no value is allowed.")
-    return replace(leaf, values=texts)
+    return replace(leaf, values=tuple(dict.fromkeys(texts)))
 
 
 def _check(schema: Mapping[str, Any], where: str) -> None:
@@ -232,7 +232,7 @@ def _check(schema: Mapping[str, Any], where: str) -> None:
     between them."""
     for name, (form, is_met) in _FORMS.items():
         if name in schema and not is_met(schema[name]):
-            shown = str(schema[name])[:60]
+            shown = f"{schema[name]!r:.60}"
             raise QueryError(f"{where} has {name} {shown} in its JSON Schema; it must be {form}.")
     for lower, upper in _BOUNDS:
         least, most = schema.get(lower), schema.get(upper)
