@@ -66,7 +66,7 @@ def test_an_empty_answer_is_one_and_text_in_parts_is_joined_without_what_is_no_t
 
 
 def test_odd_usage_counts_as_zero_and_costs_no_answer() -> None:
-    odds: tuple[Any, ...] = ("12", None, -3, 2.5, True, [], {}, 10**30, "x")
+    odds: tuple[Any, ...] = ("12", None, -3, 2.5, True, [], {}, 10**12, 10**30, "x")
     for odd in odds:
         usage = {"prompt_tokens": odd, "completion_tokens": odd}
         assert Usage.of(usage | {"prompt_tokens_details": {"cached_tokens": odd}}) == Usage()

@@ -18,7 +18,7 @@ _NO |= {"pause_turn", "canceled", "timeout", "insufficient_system_resource"}
 _WHOLE = {"stop", "eos", "eos_token", "end_turn", "stop_sequence", "complete"}
 
 REASONING = ("reasoning_content", "reasoning")
-_MOST_TOKENS = 2**53  # what a reply may claim
+_MOST_TOKENS = 10**8  # of a prompt or an answer: no context is as long, and sums fit 32 bits
 
 
 def to_answer(
