@@ -95,7 +95,7 @@ def test_a_table_reads_the_same_from_every_source(
     con.register("my rows", SOURCES[source](tmp_path))
     for _ in range(2):  # a reader can be read once only, a table again
         result = con.sql('SELECT LLM(\'up\', "My Text") FROM "my rows" ORDER BY id')
-        assert result.fetchall() == [("A",), ("NULL",), ('Q"🎉',)]
+        assert result.fetchall() == [("A",), (None,), ('Q"🎉',)]
     assert con.tables()["my rows"] == ["id", "my text"]
 
 
@@ -202,7 +202,7 @@ def test_answers_can_be_written_to_a_file(con: Connection, tmp_path: Path) -> No
     con.register("t", ROWS)
     path = tmp_path / "out.csv"
     con.sql(f"COPY (SELECT id, LLM('up', \"my text\") AS up FROM t ORDER BY id) TO '{path}'")
-    assert path.read_text(encoding="utf-8") == 'id,up\n1,A\n2,NULL\n3,"Q""🎉"\n'
+    assert path.read_text(encoding="utf-8") == 'id,up\n1,A\n2,\n3,"Q""🎉"\n'
 
 
 def test_a_duckdb_file_is_the_database_itself(tmp_path: Path) -> None:

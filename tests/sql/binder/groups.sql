@@ -14,14 +14,14 @@ r, id LIMIT 3  = [(6, 1, "No"), (1, 2, "No"), (4, 2, "No")]
 ? queries.count("x") == 3
 2, id LIMIT 2  = [(6, 1, "No"), (1, 2, "No")]
 ? queries.count("x") == 2
-r NULLS FIRST, id LIMIT 3  = [(6, 1, "No"), (1, 2, "No"), (4, 2, "No")]
+r NULLS LAST, id LIMIT 3  = [(6, 1, "No"), (1, 2, "No"), (4, 2, "No")]
 ? queries.count("x") == 3
 AI_RANK('sandy', title), id LIMIT 3  = [(6, 1, "No"), (1, 2, "No"), (4, 2, "No")]
 ? queries.count("x") == 3
 
 -- where the ranks of the rows count all rows, all are asked
 :: SELECT id, AI_RANK('sandy', title) AS r, LLM('x', id) FROM films ORDER BY {}
-r DESC, id LIMIT 3  = [(5, 6, "No"), (3, 5, "No"), (2, 4, "No")]
+r DESC, id LIMIT 3  = [(3, 5, "No"), (2, 4, "No"), (1, 2, "No")]
 < "Is this a good match for: sandy?": by_length
 ? queries.count("x") > 3
 id, r LIMIT 3  = [(1, 2, "No"), (2, 4, "No"), (3, 5, "No")]

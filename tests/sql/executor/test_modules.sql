@@ -45,5 +45,5 @@ SELECT id, LLM('up', MODULE(r.*)) FROM reviews r WHERE LLM('yes', MODULE(text)) 
 = [(10, "1|10|GREAT"), (11, "1|11|SCARY"), (12, "2|12|SWEET")]
 ? columns == ["id", "llm('up', MODULE(r.*))"]
 SELECT genre, sum(LLM('len', MODULE(title))::INT) FROM films GROUP BY 1 ORDER BY 1
-= [("comedy", 12), ("drama", 8), ("horror", 10)]
+= [("comedy", 12), ("drama", 4), ("horror", 10)]
 ? columns == ["genre", "sum(CAST(llm('len', MODULE(title)) AS INTEGER))"]

@@ -129,4 +129,4 @@ def test_a_backend_that_forgets_a_prompt_leaves_an_error(
     monkeypatch.setattr(FakeBackend, "answer", lambda self, prompts, sampling: iter(()))
     with pytest.warns(PartialResultWarning, match="The backend gave no answer"):
         result = con.sql("SELECT LLM('up', title) FROM films")
-    assert len(result.errors) == 6
+    assert len(result.errors) == 5

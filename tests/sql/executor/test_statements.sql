@@ -62,7 +62,7 @@ SELECT LLM('up', title, genre) FROM films
 ? (stages[0].rows, result.report.calls) == (6, 5)
 
 -- inputs that send the same text are one call
-:: SELECT LLM('up', v), v FROM (SELECT unnest([{}]) AS v)
+:: SELECT LLM('up', v, nulls := 'ask'), v FROM (SELECT unnest([{}]) AS v)
 NULL::JSON, 'null', ' null '  # 1
 ? len(rows) == 3
 '[1]'::JSON, '[1]', '[2]'  # 2
@@ -77,7 +77,7 @@ NULL::VARIANT, 'null'::JSON::VARIANT, 'null'::VARIANT  # 2
 ? len(rows) == 3
 
 -- EXPLAIN counts them so, too
-:: EXPLAIN SELECT LLM('up', v) FROM (SELECT unnest([{}]) AS v)
+:: EXPLAIN SELECT LLM('up', v, nulls := 'ask') FROM (SELECT unnest([{}]) AS v)
 NULL::JSON, 'null', ' null '
 ? told[0]["calls"] == 1
 '[1]'::JSON, '[1]', '[2]'
@@ -92,7 +92,7 @@ NULL::VARIANT, 'null'::JSON::VARIANT, 'null'::VARIANT
 -- a call in several clauses is asked once
 SELECT LLM('up', title), upper(llm('up', films.TITLE)) FROM films WHERE LLM('up', title) > 'B'
   AND id > 2 ORDER BY LLM('up', title)
-? sorted(one.fields["title"] or "" for one in asked) == ["", "Alien", "Brazil", "Dune"]
+? sorted(one.fields["title"] for one in asked) == ["Alien", "Brazil", "Dune"]
 SELECT LLM('Say hi'), LLM('len', id), LLM('len', id) + 1 FROM films WHERE id < 3
 = [("Say hi", "1", 2.0)] * 2
 ? queries == ["Say hi", "len", "len"]
@@ -130,8 +130,8 @@ SELECT LLM('len', LLM('up', title), id), LLM('up', title) AS loud, LLM('len', lo
 SELECT LLM('len', LLM('up', title)) FROM films WHERE id >= 4
 < fails_for_dune
 ~ PartialResultWarning 1 LLM value is missing
-= [("5",), ("4",), (None,)]
-# 5
+= [("5",), (None,), (None,)]
+# 3
 
 -- a call on aggregates is one per group
 SELECT genre, LLM('up', genre, count(*), 'n ' || sum(id)) FROM films GROUP BY genre  # 3
@@ -223,7 +223,7 @@ SELECT LLM('up', id) FROM films WHERE id = 1
 ? repr(result).endswith("[1 row, 1 LLM value is missing]")
 
 -- null cells and broken characters are text
-SELECT LLM('up', title, tags), LLM('half') FROM films WHERE id = 5
+SELECT LLM('up', title, tags, nulls := 'ask'), LLM('half') FROM films WHERE id = 5
 < lambda query, fields: "a\ud83c" if query == "half" else str(fields)
 = [("{'title': None, 'tags': None}", "a\ufffd")]
 
@@ -250,3 +250,18 @@ SELECT id FROM films WHERE LLM('up', title) <> 'x'
 SELECT * FROM (SELECT LLM('up', title) FROM films)
 ~ PartialResultWarning .
 ? result.reasons == {}
+
+-- a call with NULL in all fields gives NULL and asks nothing
+SELECT id, LLM('up', title), LLM('len', title, info.year) FROM films WHERE id > 3 ORDER BY id
+= [(4, "ALIEN", "10"), (5, None, None), (6, "DUNE", "9")]
+# 4
+? [stage.skipped for stage in stages] == [1, 1]
+SELECT id FROM films WHERE LLM('yes', title) = 'Yes' OR id = 5
+= [(2,), (3,), (5,), (6,)]
+# 4
+SELECT LLM('up', LLM('up', NULL)), LLM('up', ''), LLM('now'), LLM('up', 'null'::JSON), LLM('up', [NULL])
+= [(None, "", "now", None, "[NONE]")]
+SELECT LLM('up', title, nulls := 'ask') FROM films WHERE id = 5
+= [("NULL",)]
+# 1
+SELECT LLM('up', title, nulls := 'drop') FROM films  ! QueryError The nulls 'drop' is not known

@@ -60,6 +60,10 @@ SELECT id FROM films WHERE EXISTS(SELECT 1 FROM films WHERE LLM('yes', title) = 
 SELECT id FROM films WHERE EXISTS(SELECT 1 FROM films WHERE LLM('yes', title) = 'Yes' LIMIT 1)
 
 -- conditions about pairs become joins
+SELECT a FROM (SELECT id, LLM('up', title) AS a FROM films) AS p JOIN reviews AS r ON p.id = r.film
+  WHERE r.id < 12
+SELECT a FROM (SELECT id, LLM('up', title) AS a FROM films WHERE id IN (SELECT r.film FROM reviews AS r
+  WHERE r.id < 12)) AS p JOIN reviews AS r ON p.id = r.film WHERE r.id < 12
 SELECT f.id FROM films AS f LEFT JOIN reviews AS r ON f.id = r.film AND LLM('yes', f.title, text) =
   'Yes'
 WITH _rq_entry_0 AS (SELECT f.title AS _rq_outer_0, r.text AS _rq_outer_1 FROM films AS f JOIN
@@ -69,8 +73,8 @@ WITH _rq_entry_0 AS (SELECT f.title AS _rq_outer_0, r.text AS _rq_outer_1 FROM f
   ELSE false END
 SELECT id FROM films AS f WHERE id < 5 AND EXISTS(SELECT LLM('up', text) FROM reviews AS r WHERE
   film = f.id AND LLM('yes', title, text) = 'Yes')
-SELECT id FROM films AS f WHERE id < 5 AND EXISTS(SELECT 1 FROM (SELECT _rq_outer."f"."id" AS
-  _rq_outer_0, _rq_outer."f"."title" AS _rq_outer_1 FROM (SELECT DISTINCT STRUCT_PACK("id" :=
+SELECT id FROM films AS f WHERE id < 5 AND EXISTS(SELECT 1 FROM (SELECT DISTINCT ON (_rq_outer_0,
+  _rq_outer_1) _rq_outer."f"."id" AS _rq_outer_0, _rq_outer."f"."title" AS _rq_outer_1 FROM (SELECT DISTINCT STRUCT_PACK("id" :=
   "f"."id", "title" := "f"."title") AS "f" FROM films AS f WHERE id < 5) AS _rq_outer, reviews AS r
   WHERE film = _rq_outer."f"."id" AND LLM('yes', _rq_outer."f"."title", text) = 'Yes') AS _rq_pairs
   WHERE _rq_pairs._rq_outer_0 IS NOT DISTINCT FROM "f"."id" AND _rq_pairs._rq_outer_1 IS NOT
@@ -95,7 +99,7 @@ SELECT * FROM (SELECT id, genre, LLM('up', title) AS a FROM films) AS p LEFT JOI
 SELECT * FROM (SELECT id, genre, LLM('up', title) AS a FROM films) AS p FULL JOIN films AS f ON p.id
   = f.id WHERE p.id < 3
 SELECT * FROM (SELECT id, genre, LLM('up', title) AS a FROM films) AS p WHERE id IN (SELECT film
-  FROM reviews)
+  FROM reviews ORDER BY random() LIMIT 1)
 WITH c AS MATERIALIZED (SELECT id, genre, LLM('up', title) AS a FROM films) SELECT * FROM c WHERE id
   < 3
 WITH c AS (SELECT id, genre, LLM('up', title) AS a FROM films) SELECT x.a FROM c AS x, c AS y WHERE
@@ -110,8 +114,6 @@ SELECT DISTINCT genre FROM (SELECT DISTINCT genre, LLM('up', title) AS a FROM fi
 SELECT p FROM (SELECT id, genre, LLM('up', title) AS a FROM films) AS p
 SELECT * FROM (SELECT id, genre, LLM('up', title) AS a FROM films) NATURAL JOIN films
 SELECT 1 FROM (SELECT genre, LLM('up', title) AS a FROM films UNION SELECT genre, title FROM films)
-SELECT a FROM (SELECT id, genre, LLM('up', title) AS a FROM films) WHERE id IN (SELECT film FROM
-  reviews) LIMIT 3
 SELECT DISTINCT a FROM (SELECT id, genre, LLM('up', title) AS a FROM films) LIMIT 3
 SELECT a, RANK() OVER (ORDER BY id) FROM (SELECT id, genre, LLM('up', title) AS a FROM films) LIMIT
   3

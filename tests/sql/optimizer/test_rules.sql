@@ -95,3 +95,59 @@ SELECT *, (SELECT max(text) FROM reviews WHERE film = f.id) FROM (SELECT id, LLM
 ? columns[:3] == ["id", "llm('up', title)", "title"] and "_rq_" not in str(columns)
 ? dict(errors[-1].inputs) == {"f.id": "1", "r.id": "10", "upper_title": "ALIEN", "year": "1979",
   "text": "great"}
+
+-- joins and filters around calls leave fewer to ask
+@c SELECT film, text, LLM('up', text) AS a FROM reviews
+SELECT a FROM ({c}) c JOIN films f ON c.film = f.id WHERE f.genre = 'comedy'
+= DuckDB's
+# 1
+WITH c AS ({c}), g AS (SELECT id AS film, stars FROM films) SELECT a, stars FROM c JOIN g USING (film)
+  WHERE stars < 3
+= DuckDB's
+# 1
+WITH c AS ({c}) SELECT count(a) FROM c, films f WHERE c.film = f.id AND f.genre = 'drama' UNION ALL
+  SELECT count(a) FROM c SEMI JOIN films f ON f.id = c.film AND f.title = 'Amelie'
+= DuckDB's
+# 2
+SELECT a FROM ({c}) WHERE film IN (SELECT id FROM films WHERE genre = 'horror')
+= DuckDB's
+# 2
+SELECT f.id FROM films f LEFT JOIN reviews r ON f.id = r.film AND LLM('yes', f.title, r.text) = 'Yes'
+  WHERE LLM('up', f.genre) = 'DRAMA'
+= DuckDB's
+# 4
+SELECT f.id FROM films f ANTI JOIN reviews r ON f.id = r.film AND LLM('yes', f.title, r.text) = 'Yes'
+  WHERE LLM('up', f.genre) = 'DRAMA'
+= DuckDB's
+# 4
+SELECT id, LLM('up', text) AS a FROM reviews QUALIFY row_number() OVER (PARTITION BY film ORDER BY id)
+  = 1 AND LLM('len', text) > 4
+= DuckDB's
+# 6
+
+-- one match is enough
+SELECT f.id FROM films f SEMI JOIN reviews r ON LLM('len', f.genre, r.text) > 3
+= DuckDB's
+# 3
+SELECT f.id FROM films f WHERE NOT EXISTS (SELECT 1 FROM reviews r WHERE LLM('len', f.genre, r.text)
+  > 3)
+= DuckDB's
+# 3
+SELECT DISTINCT ON (genre) genre, id FROM films WHERE LLM('len', genre, id) > 3 ORDER BY genre, id
+  DESC
+= DuckDB's
+# 3
+SELECT f.id FROM films f SEMI JOIN reviews r ON f.id < r.film AND LLM('len', f.genre, r.text) > 3
+= DuckDB's
+# 5
+
+-- equal calls of a statement are asked once, whatever they are for
+SELECT AI_FILTER('Late?', title), AI_SCORE('Late?', title) FROM films
+< lambda query, fields: Answer("Yes", Finish.STOP, scores={"Yes": -0.1, "No": -2.4})
+# 4
+SELECT LLM('x', title, temperature := 0.7) FROM films INTERSECT
+  SELECT LLM('x', title, temperature := 0.7) FROM films
+# 4
+SELECT (SELECT max(LLM('x', title, temperature := 0.7)) FROM films WHERE id < 4),
+  (SELECT max(LLM('x', title, temperature := 0.7)) FROM films)
+# 4

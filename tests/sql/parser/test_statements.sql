@@ -20,15 +20,15 @@ WITH answers AS (SELECT 7 AS a) SELECT * FROM answers  = [(7,)]
 SELECT b FROM named WHERE a = 6  = [('DUNE',)]
 SELECT x, u FROM partly AS w(x) WHERE x = 6  = [(6, 'DUNE')]
 SELECT n FROM over_view WHERE id = 6  = [(5.0,)]
-SELECT id FROM films WHERE even(title) ORDER BY id  = [(2,), (3,), (5,), (6,)]
-SELECT count(*) FROM over_macro  = [(4,)]
+SELECT id FROM films WHERE even(title) ORDER BY id  = [(2,), (3,), (6,)]
+SELECT count(*) FROM over_macro  = [(3,)]
 SELECT * FROM loudest(3)  = [('AMELIE',)]
 SELECT ask('up', x := ask('up', 'a')), ask('up'), shout(shout('a' || 'b')), twice(LLM('up', 'a'))
 = [('A', 'NONE', 'AB!!', 'AA')]
-SELECT count(loud) FROM passing  = [(6,)]
+SELECT count(loud) FROM passing  = [(5,)]
 SELECT * FROM answers WHERE id = 1  # 1
 SELECT * FROM answers LIMIT 2  # 2
-SELECT count(*) FROM answers WHERE loud = 'DUNE'  # 5
+SELECT count(*) FROM answers WHERE loud = 'DUNE'  # 4
 SELECT id FROM films WHERE even(title) AND id <= 2  # 2
 SELECT twice('a')
 ? con.database.connection.execute("SELECT twice('a')").fetchall() == [("aa",)]
@@ -76,17 +76,17 @@ SELECT one(1, 2)  ! QueryError given 2 values
 SELECT one()  ! QueryError no value for x
 SELECT one(x := 1, y := 2)  ! QueryError no parameter y
 WITH films AS (SELECT 1 AS a) SELECT * FROM films, v  ! QueryError Rename the entry
-UPDATE films SET title = v.u FROM v  ! QueryError UPDATE with
+UPDATE v SET u = LLM('up', u)  ! QueryError v is a view
 CREATE VIEW w AS SELECT u FROM v; CREATE OR REPLACE VIEW v AS SELECT LLM('up', u) AS u FROM w
 ! QueryError v reads w reads v
-SELECT count(u) FROM v  = [(6,)]
+SELECT count(u) FROM v  = [(5,)]
 
 -- if exists and or replace do as in DuckDB
 @answers CREATE VIEW answers AS SELECT id, title, LLM('up', title) AS loud FROM films
 {answers}
 CREATE VIEW IF NOT EXISTS answers AS SELECT LLM('up', 'no') AS loud
 CREATE TABLE IF NOT EXISTS answers (a INTEGER)
-SELECT count(loud) FROM answers  = [(6,)]
+SELECT count(loud) FROM answers  = [(5,)]
 CREATE OR REPLACE VIEW answers AS SELECT LLM('up', 'new') AS loud
 SELECT loud FROM answers  = [("NEW",)]
 CREATE OR REPLACE VIEW answers AS SELECT 'plain' AS loud
@@ -199,8 +199,8 @@ SELECT LLM('up', title)::INT FROM films WHERE id = 1;
 
 -- a later failure costs nothing
 @first CREATE TABLE t AS SELECT LLM('up', title) AS id FROM films; SELECT 1;
-{first} UPDATE films SET title = LLM('up', title)
-! UnsupportedQueryError In statement 3 of 3: .*UPDATE with
+{first} UPDATE films SET title = LLM('up', nix)
+! QueryError In statement 3 of 3: .*'nix' is not in table films
 ? "t" not in con.tables()
 {first} SELECT LLM('up', id, label := 'x') FROM t
 ! QueryError In statement 3 of 3: .*option
@@ -244,7 +244,7 @@ EXPLAIN SELECT 1; EXPLAIN SELECT 2  ! QueryError one at a time
 BEGIN; CREATE TABLE t AS SELECT LLM('up', title) AS x FROM films; ROLLBACK
 ? "t" not in con.tables()
 BEGIN; CREATE TABLE t AS SELECT LLM('up', title) AS x FROM films; COMMIT
-SELECT count(x) FROM t  = [(6,)]
+SELECT count(x) FROM t  = [(5,)]
 
 -- checks do not abort a transaction
 @both SELECT (SELECT max(r.text) FROM reviews r WHERE r.film = f.id), LLM('up', f.genre) FROM films f
@@ -271,7 +271,7 @@ SELECT LLM('up', title, max_tokens := $n, temperature := $t) FROM films WHERE id
 = [('DUNE',)]
 $ {'n': 9, 't': 0.0}
 SELECT id FROM films WHERE LLM('len', title) < $n
-= [(5,), (6,)]
+= [(6,)]
 $ {'n': 5}
 SELECT LLM('up', coalesce(title, $d)) FROM films WHERE id = 5
 = [('X',)]

@@ -127,11 +127,11 @@ SELECT passages('docs', 'x', 3, 'nope')  ! UnknownColumnError 'nope' is not in '
 SELECT * FROM (SELECT id, LLM('up', {p}, question) AS a FROM q) WHERE id = 1  # 1
 WITH w AS (SELECT id, {p} AS p, LLM('up', question) AS a FROM q) SELECT a FROM w WHERE len(p) > 9
 # 0
-SELECT coalesce({p}[1], LLM('up', question)) FROM q  # 2
+SELECT coalesce({p}[1], LLM('up', question)) FROM q  # 1
 SELECT id FROM q WHERE LLM('yes', question) = 'Yes' AND len({p}) > 0  # 2
 SELECT count(*) FROM q o WHERE EXISTS (SELECT 1 FROM q i WHERE i.id = o.id AND LLM('up',
   passages('docs', o.question), i.question) > '')
-# 4
+# 3
 SELECT count(*) FROM q LEFT JOIN docs ON q.id = 1 AND LLM('up', passages('docs', q.question),
   docs.text) > ''
 # 6
@@ -139,7 +139,7 @@ SELECT count(*) FROM q LEFT JOIN docs ON q.id = 1 AND LLM('up', passages('docs',
 -- what searches is computed before calls in other queries (long)
 SELECT count(*) FROM (SELECT id, LLM('up', {p}, question) FROM q)  # 0
 SELECT CASE WHEN len({p}) > 9 THEN LLM('up', question) END FROM q  # 0
-SELECT id FROM q WHERE len({p}) > 0 OR LLM('yes', question) = 'Yes'  # 2
+SELECT id FROM q WHERE len({p}) > 0 OR LLM('yes', question) = 'Yes'  # 1
 SELECT id FROM q ORDER BY row_number() OVER (ORDER BY {p}), LLM('up', id) LIMIT 1  # 4
 SELECT count(*) FROM q o WHERE EXISTS (SELECT 1 FROM docs i WHERE list_contains(passages('docs',
   o.question), i.text) AND LLM('up', i.text) > '')

@@ -12,8 +12,7 @@ from relquery.errors import TableError, UnknownTableError
 from relquery.sql.exchange.export import quoted
 from relquery.sql.exchange.export import to_arrow as export
 from relquery.sql.lending.lent import Lent
-from relquery.sql.parser.statements import read_path
-from relquery.sql.parser.tokens import tokenize
+from relquery.sql.parser.tokens import read_path, tokenize
 from relquery.sql.tables import FILES, to_arrow
 
 Library = Literal["pandas", "polars", "arrow", "duckdb", "rows", "columns", "relquery"]

@@ -261,7 +261,8 @@ class _Asking:
             FINISH: [Finish.STOP.value] * len(skipped),
             **dict.fromkeys((*COUNTS, PHR, SOLVING), [0] * len(skipped)),
         }
-        unasked = pa.table({name: nothing.get(name, [None] * len(skipped)) for name in schema.names})
+        none = [None] * len(skipped)
+        unasked = pa.table({name: nothing.get(name, none) for name in schema.names})
         return pa.concat_tables([pa.table(arrays, schema=schema), unasked.cast(schema)])
 
 

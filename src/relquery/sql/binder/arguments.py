@@ -11,12 +11,21 @@ from typing import Any
 
 from relquery.errors import QueryError
 from relquery.sql import names as ours
-from relquery.sql.binder.call import FIELD_NAME, NAMED, WRITTEN, named_like, readable
+from relquery.sql.binder.call import (
+    FIELD_NAME,
+    NAMED,
+    UNPACKED,
+    WRITTEN,
+    named_like,
+    readable,
+)
+from relquery.sql.parser import build
 from relquery.sql.parser.tree import (
     Constant,
     Expression,
     Function,
     Node,
+    Operator,
     Ordered,
     Parameter,
 )
@@ -131,6 +140,9 @@ _SYNONYMS = {
 
 def _field(node: Expression) -> Expression:
     """An argument. MODULE(field) and BAG(field) become the field, marked as what it is."""
+    if isinstance(node, Operator) and node.kind == build.UNPACK:
+        (node,) = node.operands
+        node.meta[UNPACKED] = True
     name = node.name.lower() if isinstance(node, Function) else ""
     if name == ours.PASSAGES:
         node.meta.setdefault(FIELD_NAME, _PASSAGE)

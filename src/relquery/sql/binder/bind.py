@@ -27,6 +27,7 @@ from relquery.sql.parser.tree import (
     Expression,
     Function,
     Node,
+    Operator,
     Parameter,
     Query,
     Select,
@@ -137,7 +138,7 @@ def _name_items(tree: Query, definitions: Mapping[Key, Definition]) -> None:
     unnamed: list[Expression] = []
     for select in tree.find_all(Select):
         for item in select.items:
-            stars = any(one is item or one.is_columns for one in item.find_all(Star))
+            stars = any(one is item or _is_pattern(one) for one in item.find_all(Star))
             if item.alias or isinstance(item, Column) or stars:
                 continue
             if any(
@@ -146,6 +147,11 @@ def _name_items(tree: Query, definitions: Mapping[Key, Definition]) -> None:
                 unnamed.append(item)
     for item, name in zip(unnamed, readable_all(unnamed), strict=True):
         item.alias = name
+
+
+def _is_pattern(star: Star) -> bool:
+    is_unpacked = isinstance(star.parent, Operator) and star.parent.kind == build.UNPACK
+    return star.is_columns and not is_unpacked
 
 
 def has_asking(tree: Node) -> bool:

@@ -36,6 +36,8 @@ NUMBER = "number"
 OF_BRANCH = "of a branch"
 """Whether a comparison was moved into a branch of a set operation, where it may be about the values
 of the other branch."""
+UNPACKED = "unpacked"
+"""Whether a star is `*COLUMNS(...)`: its columns are fields of one call, not of a call each."""
 RANKS = "ranks"
 """Whether an expression is AI_RANK of a row."""
 
@@ -163,6 +165,12 @@ def _bare(text: str) -> str:
     tokens = tokenize(text)
     is_whole = tokens and tokens[0].text == "(" and closing(tokens, 0) == len(tokens) - 1
     return text[tokens[0].end : tokens[-1].start] if is_whole else text
+
+
+def makes_items(star: Star) -> bool:
+    """Whether a star in an expression makes an item of the select list for each of its columns."""
+    is_argument = isinstance(star.parent, Argument) and not star.is_columns
+    return not is_argument and UNPACKED not in star.meta
 
 
 def is_star(node: Node) -> bool:

@@ -113,6 +113,11 @@ def own_nodes(node: Node) -> Iterator[Node]:
     return node.walk(prune=lambda part: isinstance(part, Query))
 
 
+def outermost_queries(node: Node) -> list[Query]:
+    """The subqueries of an expression, without those inside of them."""
+    return [one for one in own_nodes(node) if isinstance(one, Query)]
+
+
 def makes_rows(node: Node) -> bool:
     """Whether an expression gives several rows for one."""
     return any(

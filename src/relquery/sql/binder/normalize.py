@@ -10,7 +10,15 @@ from dataclasses import dataclass, field
 
 from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.sql import names as ours
-from relquery.sql.binder.call import FIELD_NAME, Call, asking_in, calls_in, has_call, readable
+from relquery.sql.binder.call import (
+    FIELD_NAME,
+    Call,
+    asking_in,
+    calls_in,
+    has_call,
+    makes_items,
+    readable,
+)
 from relquery.sql.binder.functions import (
     FunctionCatalog,
     declares,
@@ -18,6 +26,7 @@ from relquery.sql.binder.functions import (
     is_variable,
     makes_rows,
 )
+from relquery.sql.binder.kinds import Kinds
 from relquery.sql.binder.outer import outer_columns
 from relquery.sql.binder.scopes import Context
 from relquery.sql.binder.sources import Sources, leaves, star_columns
@@ -54,29 +63,86 @@ def normalize(
 ) -> Select:
     """A plain form of a SELECT that gives the same rows."""
     select = select.copy()
-    items: list[Expression] = []
-    for item in select.items:
-        if isinstance(item, Star) and not (item.is_columns and has_call(item)):
-            items += star_columns(item, sources, database, select, context)
-        else:
-            _check_no_star(item)
-            items.append(item)
-    select.items = items
+    expansion = _Expansion(select, sources, database, context)
+    select.items = [part for item in select.items for part in expansion.items(item)]
+    if select.where is not None:
+        parts = build.conjuncts(select.where)
+        select.where = build.all_of(one for part in parts for one in expansion.by_column(part))
     restore_columns(select, sources)
     _Aliases(sources, database, context, functions).replace(select)
     select.keys = [_as_item(key, select) for key in select.keys] or None  # type: ignore[assignment]
     return select
 
 
-def _check_no_star(item: Expression) -> None:
-    """Raises UnsupportedQueryError for a star that an expression expands to several columns."""
-    for star in item.find_all(Star):
-        is_argument = isinstance(star.parent, Argument) and not star.is_columns
-        if not is_argument and star.ancestor(Query) is item.ancestor(Query):
+@dataclass(frozen=True, slots=True)
+class _Expansion:
+    """Writes out what stands for several items of a SELECT.
+
+    *                              =>  a, b
+    LLM('...', COLUMNS('a|b'))     =>  LLM('...', a) AS a, LLM('...', b) AS b
+    unnest({'x': LLM(...)})        =>  {'x': LLM(...)}.x AS x
+    """
+
+    select: Select
+    sources: Sources
+    database: Database
+    context: Context
+
+    def items(self, item: Expression) -> Iterator[Expression]:
+        """The items that one stands for."""
+        if isinstance(item, Star) and not (item.is_columns and has_call(item)):
+            yield from star_columns(item, self.sources, self.database, self.select, self.context)
+        elif (struct := self._unnested(item)) is not None:
+            yield from self._fields(*struct)
+        else:
+            yield from self.by_column(item)
+
+    def by_column(self, node: Expression) -> Iterator[Expression]:
+        """An expression for each column that COLUMNS stands for in it."""
+        stars = [
+            star
+            for star in node.find_all(Star)
+            if star.ancestor(Query) is node.ancestor(Query) and makes_items(star)
+        ]
+        if not stars:
+            yield node
+            return
+        first, written = stars[0], readable(stars[0])
+        if any(star.key != first.key or star is node for star in stars) or has_call(first):
             raise UnsupportedQueryError(
-                f"{readable(item)} expands to several columns, which a query with LLM calls does "
+                f"{readable(node)} expands to several columns, which a query with LLM calls does "
                 "not support. Name the columns instead."
             )
+        columns = star_columns(first, self.sources, self.database, self.select, self.context)
+        for column in columns:
+
+            def put(part: Node, column: Expression = column) -> Node | None:
+                return column.copy() if isinstance(part, Star) and part.key == first.key else None
+
+            made = node.rebuilt(put)
+            assert isinstance(made, Expression)
+            for call in calls_in(made):
+                call.meta["text"] = call.written.replace(written, readable(column))
+            yield made if node.alias else made.named(name_of(column))
+
+    def _unnested(self, item: Expression) -> tuple[Expression, bool] | None:
+        """What `unnest` makes columns of, and whether also of the structs in it."""
+        if not isinstance(item, Function) or item.name.lower() not in ("unnest", "unlist"):
+            return None
+        (value, *_), named = item.values, {one.name.lower(): one.value for one in item.arguments}
+        kind = Kinds(self.database, self.context, self.select).of(value)
+        deep = named.get("recursive")
+        is_deep = isinstance(deep, Constant) and deep.text == "true"
+        return None if kind is None or not kind.startswith("STRUCT(") else (value, is_deep)
+
+    def _fields(self, value: Expression, is_deep: bool) -> Iterator[Expression]:
+        kind = Kinds(self.database, self.context, self.select).of(value)
+        for name, part in self.database.type(str(kind)).children:
+            field = build.operation("STRUCT_EXTRACT", unnamed(value), build.text(name))
+            if is_deep and part.id == "struct":
+                yield from self._fields(field, is_deep)
+            else:
+                yield field.named(name)
 
 
 def check_forms(tree: Node) -> None:

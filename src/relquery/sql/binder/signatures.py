@@ -22,7 +22,7 @@ from relquery.sql.binder.functions import FunctionCatalog
 from relquery.sql.binder.making import Made, Maker
 from relquery.sql.binder.scopes import Context
 from relquery.sql.binder.settings import take_form, take_nulls
-from relquery.sql.binder.sources import Sources, joins_in, read_sources
+from relquery.sql.binder.sources import Sources, read_sources, with_both_sides
 from relquery.sql.host.database import Database
 from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
@@ -105,10 +105,7 @@ class Signatures:
 
     def _of(self, select: Select) -> Sources | None:
         if id(select) not in self._sources:
-            probe = Select(from_table=None if select.source is None else select.source.copy())
-            for join in joins_in(probe.source):
-                if join.kind in ("SEMI", "ANTI"):  # its condition sees both tables
-                    join.kind = "INNER"
+            probe = with_both_sides(select)
             self.unbound(probe)
             context = Context.of(select)
             for entry in context.entries:

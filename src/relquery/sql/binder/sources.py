@@ -82,6 +82,15 @@ def joins_in(source: Source | None) -> Iterator[Join]:
         yield source
 
 
+def with_both_sides(select: Select) -> Select:
+    """A FROM clause with what the conditions of SEMI and ANTI joins see: both of their tables."""
+    probe = from_only(select)
+    for join in joins_in(probe.source):
+        if join.kind in ("SEMI", "ANTI"):
+            join.kind = "INNER"
+    return probe
+
+
 def from_only(select: Select, items: Sequence[Expression] = ()) -> Select:
     """Some items over a copy of a FROM clause."""
     source = select.source

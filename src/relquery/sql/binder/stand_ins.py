@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from relquery.sql.binder.call import Call
+from relquery.sql.binder.call import Call, makes_items
 from relquery.sql.binder.numbers import needs_number
 from relquery.sql.parser import build
 from relquery.sql.parser.tree import Expression, Node, Star
@@ -36,7 +36,7 @@ def stubbed(node: N) -> N:
 def _stand_in(call: Call, is_number: bool) -> Expression:
     fields: list[Expression] = [build.text(call.task.text)]
     for field in call.fields:
-        if isinstance(field, Star):
+        if isinstance(field, Star) and not makes_items(field):
             if field.table:
                 fields.append(build.column(field.table))  # the row as one value
         else:

@@ -82,6 +82,13 @@ class Task:
         return "".join(part if isinstance(part, str) else f"{{{part}}}" for part in self.sent)
 
     @property
+    def asks(self) -> object:
+        """Equal for tasks with the same requests for the same fields."""
+        kind = "row" if self.kind == "score" else self.kind
+        valid = str(self.output) if self.retry else ""
+        return self.sent, self.sampling, kind, self.form, self.nulls, self.sides, valid
+
+    @property
     def has_places(self) -> bool:
         """Whether fields have a place in the prompt's text."""
         return any(isinstance(part, int) for part in self.query)

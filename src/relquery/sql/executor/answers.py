@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,7 +12,6 @@ from relquery.prompt import Answer, Finish
 from relquery.sql.binder.task import Task
 from relquery.sql.executor.ask import Replies
 from relquery.sql.executor.reading import read_answer
-from relquery.sql.executor.repeats import Repeats
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ class Values:
     call: its index. answers: as given; None where not asked (yet). stages: names of the stages
     that asked. values: the values of valid answers: texts, or what their type's transport holds.
     asked: base rows that were asked. lost: base rows without an answer. failed: base rows without
-    a value, for this or another reason. repeats: the answers by input.
+    a value, for this or another reason.
     """
 
     call: int
@@ -43,7 +42,6 @@ class Values:
     asked: Bools
     lost: Bools
     failed: Bools
-    repeats: Repeats = field(default_factory=Repeats)
 
     @classmethod
     def none_yet(cls, call: int, rows: int) -> Values:

@@ -24,7 +24,7 @@ from relquery.sql.executor.groups import ask_groups
 from relquery.sql.executor.guard.verdict import Verdict
 from relquery.sql.executor.match import ask_matches
 from relquery.sql.executor.missing import Marked
-from relquery.sql.executor.repeats import part_of, repeated
+from relquery.sql.executor.repeats import Repeats, part_of, repeated
 from relquery.sql.executor.rows import Rows
 from relquery.sql.executor.stages import run_select
 from relquery.sql.host.database import Database, Scratch
@@ -99,6 +99,7 @@ class Execution:
     ready: Mapping[int, Rows] = field(default_factory=dict)
     start: Start = Rows.of
     _failures: list[tuple[Rows, Failure]] = field(default_factory=list)
+    _repeats: dict[object, Repeats] = field(default_factory=dict)
 
     def run(self, plan: Plan) -> pa.Table:
         """The rows of a statement."""
@@ -140,12 +141,12 @@ class Execution:
         cells, modules = rows.cells(call.fields, wanted), self.asker.modules(call)
         question = Question(name, call.task, len(wanted), cells, modules, call.keys)
         self.paid.kept &= self.asker.ledger is not None and has_one_answer(call.sampling)
-        values = rows.of_call(call.index)
-        new, known, answers = values.repeats.split(question)
+        values, repeats = rows.of_call(call.index), self._repeats_of(question, rows, call)
+        new, known, answers = repeats.split(question)
         earlier = self.paid.stages.get(name)
         asker = after(self.asker, earlier).of_stage(name)
-        replies = _answer(part_of(question, new), asker, values.repeats.verdict)
-        values.repeats.add(part_of(question, new), replies)
+        replies = _answer(part_of(question, new), asker, repeats.verdict)
+        repeats.add(part_of(question, new), replies)
         failures = values.store(replies, wanted[new], call.task, name)
         failures += values.store(repeated(answers), wanted[known], call.task, name)
         self._add(failures, rows)
@@ -153,6 +154,15 @@ class Execution:
         stage = replace(stage, statement=self.statement)
         self.paid.stages[name] = stage = stage if earlier is None else earlier.plus(stage)
         _LOG.info("%s: %d rows, %d calls, %.2f s", name, stage.rows, stage.calls, stage.seconds)
+
+    def _repeats_of(self, question: Question, rows: Rows, call: PlannedCall) -> Repeats:
+        """What equal calls have asked: those of the whole statement, unless the ledger shares
+        their answers anyway."""
+        is_kept = self.asker.ledger is not None and has_one_answer(call.sampling)
+        cells, task = question.cells, question.task
+        form = cells.names, cells.forms, question.modules
+        key = (id(rows), call.index) if is_kept else (task.asks, *form)
+        return self._repeats.setdefault(key, Repeats())
 
     def check(self, name: str, checks: tuple[Check, ...], rows: Rows, among: Int64s) -> None:
         """Report answers of some rows that are not valid values."""

@@ -26,7 +26,10 @@ def run_filters(rows: Rows, ask: Callable[[Part, Int64s], None]) -> bool:
         return False
     run = _Run(rows, ask, {id(one): Seen() for one in plan.filters})
     limit = _limit(rows) if len(rows.alive) else None
-    if limit is None:
+    groups = _groups(rows) if limit is None and len(rows.alive) else None
+    if groups is not None:
+        rows.alive = np.sort(run.until_each(*groups))
+    elif limit is None:
         rows.alive = np.sort(run.all(_shuffled(rows)))
     else:
         sequence, kept = limit
@@ -64,6 +67,22 @@ class _Run:
             waiting = waiting[size:]
         return np.concatenate(passed)
 
+    def until_each(self, waiting: Int64s, groups: Int64s) -> Int64s:
+        """The first rows of each group that pass, in the order given. groups: of all base rows."""
+        passed = [waiting[:0]]
+        while len(waiting):
+            size = rows_to_limit(1, self.whole)
+            by_group = groups[waiting].argsort(kind="stable")
+            starts = np.flatnonzero(np.diff(groups[waiting][by_group], prepend=-1))
+            sizes = np.diff(starts, append=len(waiting))
+            place = np.arange(len(waiting)) - np.repeat(starts, sizes)
+            is_next = np.zeros(len(waiting), np.bool_)
+            is_next[by_group[place < size]] = True
+            tried, waiting = waiting[is_next], waiting[~is_next]
+            passed.append(self._try(tried, len(tried)))
+            waiting = waiting[~np.isin(groups[waiting], groups[passed[-1]])]
+        return np.concatenate(passed)
+
     def _try(self, waiting: Int64s, size: int) -> Int64s:
         """The rows that pass, of the next so many."""
         batch = left = np.sort(waiting[:size])
@@ -86,13 +105,22 @@ class _Run:
         return sorted(filters, key=key)
 
 
+def _groups(rows: Rows) -> tuple[Int64s, Int64s] | None:
+    """All rows in the order of DISTINCT ON, and the group of each; None if a SELECT has none."""
+    cut = rows.plan.cut
+    if cut is None or not cut.stops or cut.select.distinct is None or not rows.learns:
+        return None
+    sequence, groups = rows.sequence(cut.select), rows.groups(cut.select)
+    return None if sequence is None or groups is None else (sequence, groups)
+
+
 def _limit(rows: Rows) -> tuple[Int64s, slice] | None:
     """All rows in the order in which the SELECT returns them, and which of those that pass it does.
 
     None if filters cannot stop early.
     """
     cut = rows.plan.cut
-    if cut is None or not cut.stops or not rows.learns:
+    if cut is None or not cut.stops or cut.select.distinct is not None or not rows.learns:
         return None
     kept = rows.window(cut.select, rows.count)
     sequence = None if kept is None else rows.sequence(cut.select)

@@ -120,6 +120,19 @@ class Rows:
         except QueryError:
             return None
 
+    def groups(self, cut: Select) -> Int64s | None:
+        """(rows,), one row of the group of DISTINCT ON that each row is in; see `sequence`."""
+        assert cut.distinct is not None
+        keys = ", ".join(parser().print(cut.distinct.on))
+        group = f"min({ours.ROW}) OVER (PARTITION BY {keys})"
+        found = np.arange(self.count)
+        try:
+            table = self.database.fetch(self.sql(f"SELECT {ours.ROW}, {group} FROM {ours.ROWS}"))
+        except QueryError:
+            return None
+        found[table.column(0).to_numpy()] = table.column(1).to_numpy()
+        return found
+
     def window(self, cut: Select, count: int) -> slice | None:
         """Which of `count` rows that pass LIMIT and OFFSET of a cut keep.
 

@@ -46,8 +46,8 @@ class Inputs:
     writing: how their fields are written. pieces: per column, the text sent for each distinct cell.
     codes: (distinct inputs, columns), index into `pieces`. A field has the column of its number;
     further items of bags have the columns after those of all fields. of_row: (rows,), index of each
-    row's input; -1 for rows that are not asked because all of their fields are NULL. modules: columns that are modules. bags: the columns of each bag. keys: as in
-    Question.
+    row's input; -1 for rows that are not asked because all of their fields are NULL. modules:
+    columns that are modules. bags: the columns of each bag. keys: as in Question.
     """
 
     writing: Writing

@@ -20,7 +20,7 @@ from relquery.table.columns import Columns
 @dataclass(frozen=True, slots=True)
 class Written:
     """pieces: per column, the text sent for each distinct cell. codes: (rows, columns), the piece
-    of each cell. bags: the columns of each bag. skipped: (rows,), whether a row is not asked because
+    of each cell. bags: the columns of each bag. skipped: (rows,), whether a row is not asked as
     all of its fields are NULL."""
 
     pieces: list[Pieces]

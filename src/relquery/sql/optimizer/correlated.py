@@ -111,8 +111,17 @@ def _answer(select: Select, outer: Select, lookup: Lookup) -> None:
     split = _Split(lookup)
     split.take(select)
     pairs = split.pairs(select, _outer_rows(outer, conditions, list(split.read), lookup))
+    if _asks_whether(select, lookup):
+        build.first_of(pairs, map(ours.outer, split.read.values()))
     select.source = build.derived(pairs, ours.PAIRS)
     select.where = split.match()
+
+
+def _asks_whether(select: Select, lookup: Lookup) -> bool:
+    """Whether a subquery is only asked whether it has a row."""
+    subquery = select.parent and select.parent.parent
+    is_exists = isinstance(subquery, Subquery) and subquery.kind == "EXISTS"
+    return is_exists and not select.modifiers and not lookup.functions.in_select(select)
 
 
 def _check_form(select: Select, lookup: Lookup) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from relquery.sql.binder.call import OF_BRANCH, calls_in, has_call, is_star
-from relquery.sql.binder.functions import FunctionCatalog, has_window, makes_rows
+from relquery.sql.binder.functions import FunctionCatalog, has_window, makes_rows, own_nodes
 from relquery.sql.binder.normalize import has_grouping_sets, keys_of, unnamed
 from relquery.sql.binder.numbers import needs_number
 from relquery.sql.binder.sources import Sources, canonical
@@ -52,7 +52,7 @@ def reads_answers(query: Query, condition: Expression) -> bool:
 
 def _read_by(condition: Expression) -> list[int]:
     """The numbers of the columns that a condition reads."""
-    names = (column.name for column in condition.find_all(Column))
+    names = (one.name for one in own_nodes(condition) if isinstance(one, Column))
     return [int(name.rpartition("_")[2]) for name in names]
 
 
@@ -91,7 +91,7 @@ def _add_to_select(select: Select, condition: Expression, lookup: Lookup) -> boo
             part.meta[_MOVED] = True
         _add(select, put, is_where=is_where)
         return True
-    if is_where and not has_call(put):
+    if is_where and not has_call(put) and put.find(Query) is None:
         safe = build.operation(build.TRY, put)
         _add(select, build.operation(build.COALESCE, safe, build.boolean(True)), is_where=True)
     return False
@@ -109,9 +109,9 @@ def _add(select: Select, condition: Expression, *, is_where: bool) -> None:
 
 
 def _put(condition: Expression, items: list[Expression]) -> Expression:
-    def put(node: Node) -> Expression | None:
+    def put(node: Node) -> Node | None:
         if not isinstance(node, Column):
-            return None
+            return node.copy() if isinstance(node, Query) else None
         return items[_read_by(node)[0]].copy().named(node.alias)
 
     found = condition.rebuilt(put)

@@ -30,7 +30,17 @@ from relquery.sql.optimizer.pairs import (
 )
 from relquery.sql.optimizer.reads import restored
 from relquery.sql.parser import build
-from relquery.sql.parser.tree import Column, Expression, Join, Query, Select
+from relquery.sql.parser.tree import (
+    Column,
+    Derived,
+    Expression,
+    Join,
+    Query,
+    Select,
+    Source,
+    Star,
+    Table,
+)
 
 
 def answer_join_conditions(tree: Query, lookup: Lookup) -> Query | None:
@@ -39,7 +49,8 @@ def answer_join_conditions(tree: Query, lookup: Lookup) -> Query | None:
         for join in joins_in(select.source):
             check_condition(join)
             if has_call(join.condition) and not may_move(join):
-                _answer(join, select, lookup)
+                if not _filter_kept(join, select, lookup):
+                    _answer(join, select, lookup)
                 return tree
     return None
 
@@ -59,12 +70,17 @@ def _answer(join: Join, select: Select, lookup: Lookup) -> None:
     plain = [part for part in parts if not has_call(part)]
     asking = [part for part in parts if has_call(part)]
     columns = columns_read(build.all_of(part.copy() for part in asking), sources, where)
+    grouped = _grouped(join, columns, plain, sources, where)
     names = [ours.outer(at) for at in range(len(columns))]
     own = [_qualified(column, sources) for column in columns]
     items = [column.copy().named(name) for column, name in zip(own, names, strict=True)]
+    items += [column.named(ours.inner(at)) for at, column in enumerate(grouped)]
     pairs.items = [*items] or [build.null().named(ours.NOTHING)]
+    if grouped:
+        build.first_of(pairs, [ours.inner(at) for at in range(len(grouped))])
     inner.condition = build.all_of(part.copy() for part in plain)
-    build.add_where(pairs, *asking, *_about_kept(join, select, lookup))
+    kept = (part for _, part in _about_kept(join, select, lookup) if not has_call(part))
+    build.add_where(pairs, *asking, *kept)
     found = build.select([build.number(1)], add_entry(pairs, select))
     same = [
         build.compared(build.SAME, build.column(name), column)
@@ -76,6 +92,18 @@ def _answer(join: Join, select: Select, lookup: Lookup) -> None:
     join.condition = build.all_of([*plain, holds])
 
 
+def _grouped(
+    join: Join, columns: list[Column], plain: list[Expression], sources: Sources, where: str
+) -> list[Column]:
+    """What a SEMI or ANTI join reads of its left side: one match is enough for equal values."""
+    if join.kind not in ("SEMI", "ANTI"):
+        return []
+    left = {one.name.lower() for one in leaves(join.left)}
+    read = [*columns, *columns_read(build.all_of(part.copy() for part in plain), sources, where)]
+    own = {column.key: column for column in (_qualified(one, sources) for one in read)}
+    return [one for one in own.values() if len(one.names) > 1 and one.names[0].lower() in left]
+
+
 def _qualified(column: Column, sources: Sources) -> Column:
     """A copy qualified with its table, because later rules may move the tables into a subquery."""
     found = sources.resolve(column)
@@ -85,25 +113,51 @@ def _qualified(column: Column, sources: Sources) -> Column:
     return copy.named("")
 
 
-def _about_kept(join: Join, select: Select, lookup: Lookup) -> Iterator[Expression]:
-    """The conditions without which a row of the side whose rows a join keeps is not in the result
-    at all."""
-    side = join.left if join.kind in ("LEFT", "SEMI", "ANTI") else join.right
+def _filter_kept(join: Join, select: Select, lookup: Lookup) -> bool:
+    """Move conditions with calls about the side whose rows a join keeps into a query there, so that
+    pairs are asked about the rows that are left. Returns whether there were some.
+
+    FROM a LEFT JOIN b ON LLM(...) = 'Yes' WHERE LLM(a.x) = 'Yes'
+    => FROM (SELECT * FROM a WHERE LLM(a.x) = 'Yes') AS a LEFT JOIN b ON LLM(...) = 'Yes'
+    """
+    side = _kept(join)
+    found = list(_about_kept(join, select, lookup))
+    is_table = isinstance(side, Derived | Table) and side.sample is None
+    if not is_table or not any(has_call(part) for _, part in found):
+        return False
+    if any(column.name.lower() == "rowid" for column in select.find_all(Column)):
+        return False  # which a query has not
+    moved = {at for at, _ in found}
+    left = [one for at, one in enumerate(build.conjuncts(select.where)) if at not in moved]
+    select.where = build.all_of(left) if left else None
+    where = build.all_of(part for _, part in found)
+    side.replace(build.derived(build.select([build.star()], side.copy(), where), side.name))
+    return True
+
+
+def _kept(join: Join) -> Source:
+    """The side of a join whose rows it keeps."""
+    return join.left if join.kind in ("LEFT", "SEMI", "ANTI") else join.right
+
+
+def _about_kept(join: Join, select: Select, lookup: Lookup) -> Iterator[tuple[int, Expression]]:
+    """The conditions of WHERE about the side whose rows a join keeps, by their place: without them
+    a row of it is not in the result at all."""
     sources = lookup.sources(select)
     if select.where is None or sources is None or join.kind in ("INNER", "FULL"):
         return
     if any(adds_rows(outer, inner) for inner, outer in joins_around(join)):
         return
-    names = {one.name.lower() for one in leaves(side)}
-    for part in build.conjuncts(restored(select.where, sources)):
+    names = {one.name.lower() for one in leaves(_kept(join))}
+    for at, part in enumerate(build.conjuncts(restored(select.where, sources))):
         found = [(column, sources.resolve(column)) for column in part.find_all(Column)]
-        is_plain = not has_call(part) and not lookup.functions.has_query(part)
-        if not is_plain or has_lambda(part) or lookup.functions.is_volatile(part):
+        is_open = lookup.functions.has_query(part) or lookup.functions.is_volatile(part)
+        if is_open or has_lambda(part) or part.find(Star):
             continue
         if found and all(one is not None and one[0].lower() in names for _, one in found):
             for column, one in found:
                 column.names = list(one or ())
-            yield part
+            yield at, part
 
 
 def _without_failure(exists: Expression, join: Join, sources: Sources) -> Expression:

@@ -13,13 +13,12 @@ from relquery.sql.binder.functions import columns_in
 from relquery.sql.binder.scopes import Context
 from relquery.sql.binder.sources import Sources, leaves
 from relquery.sql.optimizer.lookup import Lookup
-from relquery.sql.optimizer.reads import derived
+from relquery.sql.optimizer.reads import derived, is_by_chance
 from relquery.sql.parser import build
 from relquery.sql.parser.tree import (
     Column,
     Entry,
     Expression,
-    Function,
     Node,
     Query,
     Select,
@@ -48,15 +47,8 @@ def check_repeatable(node: Node, select: Select, where: str, lookup: Lookup) -> 
         raise refused(where, "a default_collation makes different texts equal")
     for top in (node, *Context.of(select).needed_by([node])):
         for part in top.walk(prune=lambda one: isinstance(one, Select) and calls_directly(one)):
-            if _is_by_chance(part, lookup):
+            if is_by_chance(part, lookup):
                 raise refused(where, "its tables have other rows whenever they are read")
-
-
-def _is_by_chance(node: Node, lookup: Lookup) -> bool:
-    if isinstance(node, Query) and node.limit is not None and node.order is None:
-        return not (isinstance(node, Select) and calls_directly(node))
-    is_volatile = isinstance(node, Function) and node.name.lower() in lookup.functions.volatile
-    return is_volatile or "sample" in node.args
 
 
 def columns_read(node: Expression, sources: Sources, where: str) -> list[Column]:

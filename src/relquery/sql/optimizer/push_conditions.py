@@ -18,11 +18,11 @@ from dataclasses import dataclass
 
 from relquery.sql import names as ours
 from relquery.sql.binder.call import has_call
-from relquery.sql.binder.functions import has_lambda
+from relquery.sql.binder.functions import has_lambda, outermost_queries, own_nodes
 from relquery.sql.optimizer.into_query import add_condition, reads_answers
 from relquery.sql.optimizer.joins import adds_rows, is_inner, joins_around
 from relquery.sql.optimizer.lookup import Lookup
-from relquery.sql.optimizer.reads import Place, Read, Reader, reads_in, restored
+from relquery.sql.optimizer.reads import Place, Read, Reader, carried, reads_in, restored
 from relquery.sql.parser import build
 from relquery.sql.parser.tree import Column, Expression, Join, Node, Query, Select
 
@@ -92,7 +92,9 @@ def _movable(read: Read, reader: Reader, lookup: Lookup) -> Iterator[_Movable]:
         return
     for holder, node in held:
         over = _over(restored(node, sources), place, lookup)
-        if over is not None:
+        queries = [] if over is None else outermost_queries(over)
+        is_same = all(carried(one, reader.select, read.query, lookup) is one for one in queries)
+        if over is not None and is_same:
             yield _Movable(holder, node, over)
 
 
@@ -115,15 +117,18 @@ def _holders(reader: Reader) -> Iterator[Select | Join]:
 def _over(node: Expression, place: Place, lookup: Lookup) -> Expression | None:
     """A condition over the columns of a query; None if it reads anything else."""
     functions = lookup.functions
-    if has_call(node) or functions.has_query(node) or functions.is_volatile(node):
+    if has_call(node) or functions.is_volatile(node):
         return None
-    places = [place(column) for column in node.find_all(Column)]
+    queries = outermost_queries(node)
+    if functions.has_query(node) and not (queries and all(map(lookup.stands_alone, queries))):
+        return None
+    places = [place(one) for one in own_nodes(node) if isinstance(one, Column)]
     if not places or None in places or has_lambda(node):
         return None
 
-    def over(part: Node) -> Expression | None:
+    def over(part: Node) -> Node | None:
         if not isinstance(part, Column) or (at := place(part)) is None:
-            return None
+            return part.copy() if isinstance(part, Query) else None
         return build.column(ours.column(at)).named(part.alias)
 
     found = node.rebuilt(over)

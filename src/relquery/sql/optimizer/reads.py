@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from relquery.sql.binder.call import has_call
+from relquery.sql.binder.call import calls_directly, has_call
 from relquery.sql.binder.normalize import restore_columns
-from relquery.sql.binder.scopes import entry_of, is_recursive
+from relquery.sql.binder.scopes import Context, entry_of, is_recursive, visible_entries
 from relquery.sql.binder.sources import Sources, leaves
 from relquery.sql.optimizer.lookup import Lookup
 from relquery.sql.parser import build
@@ -19,6 +19,7 @@ from relquery.sql.parser.tree import (
     Derived,
     Entry,
     Expression,
+    Function,
     Node,
     Query,
     Select,
@@ -98,6 +99,30 @@ def asks(node: Node) -> bool:
 def reads_calls(select: Select) -> bool:
     """Whether a table of a FROM clause has columns that may be answers."""
     return any(map(asks, leaves(select.source)))
+
+
+def is_by_chance(node: Node, lookup: Lookup) -> bool:
+    """Whether a part of a query may give other rows when it is computed again."""
+    if isinstance(node, Query) and node.limit is not None and node.order is None:
+        return not (isinstance(node, Select) and calls_directly(node))
+    is_volatile = isinstance(node, Function) and node.name.lower() in lookup.functions.volatile
+    return is_volatile or "sample" in node.args
+
+
+def carried(query: Query, before: Node, after: Node, lookup: Lookup) -> Query | None:
+    """A query that has the rows at one place of a statement that another has elsewhere; None if
+    there is none. It brings the WITH entries along that are not seen there.
+    """
+    if any(is_by_chance(part, lookup) for part in query.walk()) or has_call(query):
+        return None
+    known = {one.name.lower(): one for one in visible_entries(before)}
+    there = {one.name.lower(): one for one in visible_entries(after)}
+    named = {one.table.lower() for one in query.find_all(Table) if len(one.path) == 1}
+    if all(known.get(name) is there.get(name) for name in named):
+        return query
+    whole = Context.of(before).around(query)
+    own = {one.name.lower() for one in whole.entries}
+    return None if has_call(whole) or (named - own) & there.keys() else whole
 
 
 def derived(item: Source) -> Query | None:

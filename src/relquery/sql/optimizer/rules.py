@@ -10,6 +10,7 @@ from relquery.sql.optimizer.correlated import answer_correlated
 from relquery.sql.optimizer.drop_unread import drop_unread
 from relquery.sql.optimizer.having_to_where import having_to_where
 from relquery.sql.optimizer.join_conditions import answer_join_conditions
+from relquery.sql.optimizer.join_reductions import reduce_by_joins
 from relquery.sql.optimizer.lookup import Lookup
 from relquery.sql.optimizer.push_conditions import push_conditions
 from relquery.sql.optimizer.push_limits import push_limits
@@ -23,6 +24,7 @@ RULES: tuple[Rule, ...] = (
     answer_join_conditions,
     answer_correlated,
     push_conditions,
+    reduce_by_joins,
     having_to_where,
     drop_unread,
     push_limits,

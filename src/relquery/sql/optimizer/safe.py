@@ -26,6 +26,8 @@ from relquery.sql.types.leaves import NUMBERS
 _LIKE = ("~~", "!~~", "~~*", "!~~*")
 _OF_TEXT = ("lower", "upper", "trim", "||")
 _NULL = "NULL_LITERAL"
+MATCHES = "matches"
+"""Note on a condition that other tables have a value, of the same type."""
 
 
 def never_fails(condition: Expression, kinds: Kinds) -> bool:
@@ -42,7 +44,8 @@ def never_fails(condition: Expression, kinds: Kinds) -> bool:
         if condition.kind in (build.IS_NULL, build.IS_NOT_NULL):
             return _is_simple(part, kinds) or never_fails(part, kinds)
         return condition.kind == build.NOT and never_fails(part, kinds)
-    return isinstance(condition, Constant) and condition.kind in ("BOOLEAN", _NULL)
+    is_constant = isinstance(condition, Constant) and condition.kind in ("BOOLEAN", _NULL)
+    return is_constant or MATCHES in condition.meta
 
 
 def _sides(condition: Expression) -> Sequence[Expression] | None:

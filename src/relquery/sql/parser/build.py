@@ -39,6 +39,7 @@ EQUAL, UNEQUAL = "COMPARE_EQUAL", "COMPARE_NOTEQUAL"
 SAME, DISTINCT = "COMPARE_NOT_DISTINCT_FROM", "COMPARE_DISTINCT_FROM"
 AND, OR = "CONJUNCTION_AND", "CONJUNCTION_OR"
 NOT, IS_NULL, IS_NOT_NULL = "OPERATOR_NOT", "OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL"
+UNPACK = "OPERATOR_UNPACK"
 IN, NOT_IN, COALESCE, TRY = "COMPARE_IN", "COMPARE_NOT_IN", "OPERATOR_COALESCE", "OPERATOR_TRY"
 DESCENDING = "DESCENDING"
 
@@ -176,6 +177,11 @@ def entry(name: str, query: Query) -> Entry:
     """A WITH entry."""
     value = Node(materialized="CTE_MATERIALIZE_DEFAULT", query_node=query)
     return Entry(key=name, value=value)
+
+
+def first_of(query: Select, names: Iterable[str]) -> None:
+    """Leave one row of each group of rows with equal values in some columns."""
+    set_modifier(query, Distinct, Distinct(distinct_on_targets=list(map(column, names))))
 
 
 def set_modifier(query: Query, kind: type[Modifier], modifier: Modifier | None) -> None:

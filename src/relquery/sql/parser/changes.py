@@ -8,10 +8,11 @@ DELETE FROM t USING u WHERE c
 => SELECT t.rowid AS r FROM t, u WHERE c
    DELETE FROM t WHERE rowid IN (SELECT r FROM (...))
 
-MERGE INTO t USING s ON c WHEN MATCHED AND d THEN UPDATE SET a = e WHEN NOT MATCHED THEN INSERT ...
-=> SELECT t.rowid AS r, CASE WHEN matched AND d THEN 0 ... END AS act, CASE act WHEN 0 THEN e END AS x
-   FROM t RIGHT JOIN s ON c
-   MERGE INTO t USING (...) AS n ON t.rowid = n.r WHEN MATCHED AND n.act = 0 THEN UPDATE SET a = n.x
+MERGE INTO t USING s ON c WHEN MATCHED AND d THEN UPDATE SET a = e
+=> SELECT t.rowid AS r, CASE WHEN d THEN 0 END AS act, CASE act WHEN 0 THEN e END AS x
+   FROM t JOIN s ON c
+   MERGE INTO t USING (...) AS n ON t.rowid = n.r
+   WHEN MATCHED AND n.act = 0 THEN UPDATE SET a = n.x
 
 So all that may be asked is asked before anything changes, and one statement changes everything.
 """
@@ -34,6 +35,7 @@ from relquery.sql.parser.tokens import (
 )
 
 _ROW, _ACT = "rowid", ours.new(1)
+_QUERY = ("SELECT", "FROM", "WITH")
 _ACTIONS = ("UPDATE", "DELETE", "INSERT", "DO", "ERROR")
 
 
@@ -168,8 +170,10 @@ def _assigned(text: _Text, start: int, end: int) -> Iterator[tuple[str, str]]:
         names = [part[0].text]
         if part[0].text == "(":
             names = [one.text for one in part[1:equals] if one.text not in (",", ")")]
-            inside = part[equals + 2 : -1] if part[equals + 1].text == "(" else part[equals + 1 :]
-            values = [text.sql[one[0].start : one[-1].end] for one in between_commas(inside)]
+        if len(names) > 1:
+            is_row = words(part, equals + 1, 1) == ["("] and part[equals + 2].word not in _QUERY
+            inside = between_commas(part[equals + 2 : -1] if is_row else [])
+            values = [text.sql[one[0].start : one[-1].end] for one in inside]
         if len(names) != len(values):
             raise UnsupportedQueryError(
                 f"SET ({', '.join(names)}) takes its values from one expression, which does not go "

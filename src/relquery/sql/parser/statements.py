@@ -164,9 +164,10 @@ Kind = Literal["QUERY", "INSERT", "CREATE TABLE", "COPY", "PIVOT", "CHANGE", "OT
 class Shell:
     """A statement around its query.
 
-    kind: which statement; CHANGE for UPDATE, DELETE and MERGE. head, tail: its text before and after the query. query: the query's text,
-    with blanks before it. entries: text of a WITH clause before the statement. target: the table
-    that it writes to, as written, with its columns if it names them. by_name: INSERT BY NAME.
+    kind: which statement; CHANGE for UPDATE, DELETE and MERGE. head, tail: its text before and
+    after the query. query: the query's text, with blanks before it. entries: text of a WITH clause
+    before the statement. target: the table that it writes to, as written, with its columns if it
+    names them. by_name: INSERT BY NAME.
     """
 
     kind: Kind

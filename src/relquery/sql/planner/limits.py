@@ -34,6 +34,13 @@ def limits_early(cut: Select | None) -> bool:
     return not has_call(cut.order)
 
 
+def stops_by_group(cut: Select | None) -> bool:
+    """Whether a cut returns the first row of each group, and needs no calls for that."""
+    if cut is None or cut.distinct is None or cut.qualify is not None or cut.limit is not None:
+        return False
+    return not has_call(cut)
+
+
 def cut_of(select: Select, names: Collection[str], functions: FunctionCatalog) -> Select | None:
     """A SELECT without items that returns the rows that `select` returns, in their order.
 

@@ -87,8 +87,8 @@ class Filter:
 class Cut:
     """Which rows a SELECT returns. select: their numbers, from all rows that passed the filters.
 
-    part: the calls that decide it. stops: whether the filters can stop at a limit, because the
-    rows can be ordered beforehand.
+    part: the calls that decide it. stops: whether the filters can stop at a limit, or in
+    each group of DISTINCT ON at its first row, because the rows can be ordered beforehand.
     """
 
     select: Select

@@ -5,10 +5,10 @@ Calls with equal prompt, fields and sampling are one call, wherever they appear,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from relquery.errors import UnsupportedQueryError
+from relquery.errors import ConfigError, UnsupportedQueryError
 from relquery.sql import names as ours
 from relquery.sql.binder.call import FIELD_NAME, Call, calls_in, has_call, readable
 from relquery.sql.binder.functions import FunctionCatalog, has_window
@@ -28,7 +28,7 @@ from relquery.sql.planner.fields import (
 )
 from relquery.sql.planner.guards import Condition, conditions_of
 from relquery.sql.planner.lift import Lifter, note_wholes
-from relquery.sql.planner.limits import cut_of, in_base_order, limits_early
+from relquery.sql.planner.limits import cut_of, in_base_order, limits_early, stops_by_group
 from relquery.sql.planner.plan import Cut, Filter, Part, PlannedCall, SelectPlan
 
 
@@ -53,6 +53,7 @@ def plan_select(select: Select, scope: Scope) -> SelectPlan:
 
     Raises QueryError for a malformed call, UnsupportedQueryError for an unsupported form.
     """
+    qualified = _take_qualify(select, scope.functions)
     _name_calls(select)
     note_wholes(select, scope.functions)
     calls = _Calls(select, scope)
@@ -61,12 +62,13 @@ def plan_select(select: Select, scope: Scope) -> SelectPlan:
     given = cut_of(select, scope.names, scope.functions)
     is_early = limits_early(given)
     limits = given if is_early and not filters else None
-    cut = None if limits is not None else _cut(select, given, calls, stops=is_early)
+    stops = is_early or (bool(filters) and stops_by_group(given))
+    cut = None if limits is not None else _cut(select, given, calls, stops=stops)
     final = _final(select, scope, calls, cut=cut is not None, limited=limits is not None)
     plain = [part for part in predicates if not has_call(part)]
     return SelectPlan(
-        base=_base(select, calls.lifter, plain, limits),
-        calls=tuple(calls.planned),
+        base=_base(select, calls.lifter, plain, qualified, limits),
+        calls=tuple(_weighed(calls.planned)),
         filters=filters,
         cut=cut,
         outputs=calls.part(_left(select, cut is not None, limits is not None), select, [final]),
@@ -76,6 +78,25 @@ def plan_select(select: Select, scope: Scope) -> SelectPlan:
         context=scope.context,
         columns=scope.columns,
     )
+
+
+def _take_qualify(select: Select, functions: FunctionCatalog) -> list[Expression]:
+    """Take QUALIFY apart, in place: conditions without calls, which then go first, are returned,
+    and those with calls become conditions of WHERE.
+
+    That needs window functions that see no answers, and nothing else that sees dropped rows.
+    """
+    parts = build.conjuncts(select.qualify)
+    asking = [part for part in parts if has_call(part)]
+    plain = [part for part in parts if not has_call(part)]
+    others = [*asking, *select.items, *select.modifiers]
+    if not asking or not any(map(has_window, plain)) or any(map(has_window, others)):
+        return []
+    if has_call(select.where) or functions.in_select(select) or functions.is_volatile(select):
+        return []
+    select.qualify = None
+    build.add_where(select, *asking)
+    return plain
 
 
 def _name_calls(select: Select) -> None:
@@ -145,12 +166,18 @@ def _final(select: Select, scope: Scope, calls: _Calls, *, cut: bool, limited: b
 
 
 def _base(
-    select: Select, lifter: Lifter, predicates: list[Expression], limits: Select | None
+    select: Select,
+    lifter: Lifter,
+    predicates: list[Expression],
+    qualified: list[Expression],
+    limits: Select | None,
 ) -> Select:
     items = [node.named(name) for name, node in lifter.base.items()]
     base = from_only(select, items or [build.null().named(ours.NOTHING)])
     if predicates:
         base.where = build.all_of(part.copy() for part in predicates)
+    if qualified:
+        base.qualify = build.all_of(part.copy() for part in qualified)
     if limits is not None:
         base.set("modifiers", [one.copy() for one in limits.modifiers])
     return base
@@ -163,6 +190,27 @@ def _distinct(checks: list[Check]) -> tuple[Check, ...]:
         for one in reversed(checks)
     }
     return tuple(reversed(found.values()))
+
+
+def _weighed(calls: Sequence[PlannedCall]) -> Iterator[PlannedCall]:
+    """The calls, where those that ask for a label take it from one that weighs the same labels.
+
+    AI_FILTER('Late?', a), AI_SCORE('Late?', a)  =>  one request gives both
+    """
+    weighing = [
+        (one.task.query, _read_by(one), one.sampling) for one in calls if one.task.kind == "score"
+    ]
+    for call in calls:
+        try:
+            sampling = replace(call.sampling, scored=bool(call.sampling.labels))
+        except ConfigError:  # labels that are drawn at random are not weighed
+            sampling = call.sampling
+        is_same = (call.task.query, _read_by(call), sampling) in weighing
+        yield replace(call, task=replace(call.task, sampling=sampling)) if is_same else call
+
+
+def _read_by(call: PlannedCall) -> list[tuple[str, str, bool, bool]]:
+    return [(one.name, one.value.key, one.is_module, one.is_bag) for one in call.fields]
 
 
 @dataclass(slots=True)

@@ -1,0 +1,83 @@
+"""UPDATE, DELETE and MERGE with calls change what DuckDB changes with the model as SQL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from relquery.errors import UnknownColumnError, UnsupportedQueryError
+from relquery.prompt import Answer, Finish
+from tests.sql.conftest import MACROS, asked_of, opened, reference_sql, upper_or_length
+from tests.sql.fakes import FakeBackend, Fields
+
+_TABLES = """
+CREATE TABLE t (id INTEGER, a VARCHAR, n DOUBLE, s VARCHAR DEFAULT 'd');
+INSERT INTO t VALUES (1, 'ab', 10, 'x'), (2, 'abc', 20, 'y'), (3, 'abcd', 30, 'z'),
+    (4, NULL, 40, 'w');
+CREATE TABLE u (id INTEGER, b VARCHAR);
+INSERT INTO u VALUES (1, 'one'), (2, 'two'), (5, 'five'), (6, 'sixx');
+"""
+_CASES = (Path(__file__).parent / "changes.sql").read_text().splitlines()
+
+
+@pytest.mark.parametrize("case", _CASES)
+def test_a_change_is_that_of_duckdb(case: str) -> None:
+    statement, _, calls = (part.strip() for part in case.rpartition("#"))
+    con, plain = opened(setup=_TABLES), duckdb.connect()
+    plain.execute(_TABLES + MACROS)
+    asked = asked_of(con)
+    given = con.sql(statement).fetchall()
+    assert sorted(map(repr, given)) == sorted(
+        map(repr, plain.execute(reference_sql(statement)).fetchall())
+    )
+    assert len(asked) == int(calls)
+    everything = "FROM t ORDER BY ALL"
+    assert con.sql(everything).fetchall() == plain.execute(everything).fetchall()
+
+
+def test_parameters_keep_their_places() -> None:
+    con = opened(setup=_TABLES)
+    con.sql("UPDATE t SET a = LLM(?, a), n = ? WHERE id = ?", ["up", 7, 1])
+    con.sql(
+        "MERGE INTO t USING u ON t.id = u.id AND u.id > ? WHEN MATCHED AND LLM(?, u.b) = ? "
+        "THEN UPDATE SET a = LLM(?, u.b)",
+        [1, "yes", "No", "up"],
+    )
+    found = con.sql("SELECT a, n FROM t WHERE id < 3 ORDER BY id").fetchall()
+    assert found == [("AB", 7.0), ("TWO", 20.0)]
+
+
+def test_nothing_changes_where_something_is_wrong() -> None:
+    con = opened(setup=_TABLES)
+    asked, before = asked_of(con), con.sql("FROM t").fetchall()
+    with pytest.raises(UnknownColumnError, match="Column 'nix' is not in table t"):
+        con.sql("UPDATE t SET a = LLM('up', a), s = nix")
+    with pytest.raises(UnsupportedQueryError, match="MERGE with LLM calls names the columns"):
+        con.sql("MERGE INTO t USING u USING (id) WHEN MATCHED AND LLM('yes', b) = '' THEN UPDATE")
+    with pytest.raises(UnsupportedQueryError, match="each column by itself"):
+        con.sql("UPDATE t SET (a, s) = (SELECT LLM('up', 'x'), 'y')")
+    assert not asked
+    assert con.sql("FROM t").fetchall() == before
+
+
+def test_a_change_is_interrupted_before_it_begins() -> None:
+    def stops(query: str, fields: Fields) -> str | Answer:
+        if fields["a"] == "abcd":
+            raise KeyboardInterrupt
+        return upper_or_length(query, fields)
+
+    con = opened(FakeBackend(stops), _TABLES)
+    before = con.sql("FROM t").fetchall()
+    for statement in ("UPDATE t SET a = LLM('up', a)", "DELETE FROM t WHERE LLM('yes', a) = 'Yes'"):
+        with pytest.raises(KeyboardInterrupt):
+            con.sql(statement)
+        assert con.sql("FROM t").fetchall() == before
+
+
+def test_an_answer_that_is_no_value_is_null_in_the_table() -> None:
+    con = opened(FakeBackend(lambda query, fields: Answer("ten", Finish.STOP)), _TABLES)
+    with pytest.warns(match="needs a number"):
+        con.sql("UPDATE t SET n = LLM('How many?', a) WHERE id = 1")
+    assert con.sql("SELECT n FROM t WHERE id = 1").fetchall() == [(None,)]
