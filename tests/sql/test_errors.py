@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 
 import pytest
 from rich.cells import cell_len
@@ -44,6 +45,13 @@ def test_a_query_that_is_not_text_is_refused(con: Connection) -> None:
         con.sql(5)  # type: ignore[arg-type]
     with pytest.raises(QueryError, match="lone surrogate"):
         con.sql("SELECT LLM('\ud83c', id) FROM films")
+
+
+def test_a_value_that_duckdb_cannot_take_is_named_in_plain_words(con: Connection) -> None:
+    for value, kind in [(con.database.connection, "DuckDBPyConnection"), ({1}, "set")]:
+        with pytest.raises(QueryError, match=f"type {kind}.*of type '{kind}'") as caught:
+            con.sql("SET VARIABLE v = $x", {"x": value})
+        assert not re.search("<class|_duckdb", str(caught.value))
 
 
 def test_sql_that_does_not_parse_is_shown_with_line_column_and_caret(con: Connection) -> None:

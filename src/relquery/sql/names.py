@@ -123,8 +123,10 @@ def field(number: int) -> str:
 IN_MESSAGES = {
     re.compile(  # the macros that stand for calls, as DuckDB writes them out
         r"CASE\s+WHEN \(\((?:\"row\"\(.*?|NULL) IS NULL\)\) THEN \(CAST\(\S+ AS \w+\)\) "
-        r"ELSE CAST\(NULL AS \w+\) END"
+        r"ELSE CAST\(NULL AS \w+\) END",
+        re.DOTALL,
     ): "LLM(...)",
+    re.compile(r"<class '(?:\w+\.)*(\w+)'>"): r"\1",
     re.compile(rf"getvariable\('{PARAMETER}(\w+)'\)"): r"$\1",
     re.compile(rf" when casting from source column {PREFIX}column_\d+"): "",
     re.compile(rf"{PREFIX}(?:text|number)_\d+"): "LLM(...)",

@@ -20,6 +20,12 @@ SELECT f.id FROM films f SEMI JOIN reviews r
   ON f.id = r.film AND AI_FILTER('Is {r.text} about {f.title}?') ORDER BY f.id
 ? {frozenset(one.fields) for one in asked} == {frozenset({"r.text", "f.title"})}
 
+-- an alias keeps its name beside a column of that name
+SELECT LLM('x', genre AS title, title) FROM films WHERE id = 1
+? fields == {"title": "horror", "films.title": "Alien"}
+SELECT LLM('x', genre AS title, title, stars AS title) FROM films WHERE id = 1
+? fields == {"title": "horror", "films.title": "Alien", "title_1": 4.5}
+
 -- a number in braces is the field at that place, with and without a name
 SELECT AI_FILTER('Is {1} of {0}?', title, genre) FROM films WHERE id = 1
 ? query.startswith('Is "genre" of "title"?')

@@ -17,7 +17,7 @@ from relquery.errors import ConfigError, QueryError, RelqueryError
 from relquery.sql import names as ours
 from relquery.sql.exchange.export import Most, read, to_arrow
 from relquery.sql.host.catalogue import Catalogue, Function
-from relquery.sql.host.errors import Tables, busy, from_duckdb
+from relquery.sql.host.errors import Tables, busy, first_line, from_duckdb
 from relquery.sql.host.functions import Functions
 from relquery.sql.host.kept import Kept
 from relquery.sql.host.preparation import Preparation
@@ -229,7 +229,7 @@ class Database:
         try:
             self.connection.execute("SELECT $value", {"value": value}).fetchall()
         except (duckdb.Error, RuntimeError, ValueError, TypeError, OverflowError) as error:
-            said = str(error).splitlines()[0].rstrip(".")
+            said = first_line(str(error)).rstrip(".")
             raise QueryError(
                 f"The parameter ${name} is of type {type(value).__name__}, and DuckDB cannot take "
                 f"its value ({said}). Pass it as text and cast it in the query."

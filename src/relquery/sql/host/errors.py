@@ -60,7 +60,7 @@ def from_duckdb(error: Exception, sql: str, used: Tables, known: list[str]) -> R
     """
     message = str(error)
     if (found := _OF_PYTHON.search(message)) is not None:
-        return QueryError(_first_line(found[1]))
+        return QueryError(first_line(found[1]))
     if isinstance(error, duckdb.ParserException):
         return _syntax_error(message, sql)
     return (
@@ -69,7 +69,7 @@ def from_duckdb(error: Exception, sql: str, used: Tables, known: list[str]) -> R
         or _file_error(error)
         or _misused_search(message)
         or _misused_call(message)
-        or QueryError(_first_line(message))
+        or QueryError(first_line(message))
     )
 
 
@@ -91,7 +91,7 @@ _EXAMPLES = {
 def _file_error(error: Exception) -> TableError | None:
     message = str(error)
     if isinstance(error, duckdb.IOException | duckdb.HTTPException):
-        return TableError(_first_line(message))
+        return TableError(first_line(message))
     return TableError(_csv_error(message)) if _CSV.search(message) else None
 
 
@@ -135,7 +135,7 @@ def _misused_call(message: str) -> QueryError | None:
         )
     if _TEXT_ARGUMENT.search(message):
         return QueryError(
-            f"{_first_line(message)} An LLM answer is text. If a number is needed, write "
+            f"{first_line(message)} An LLM answer is text. If a number is needed, write "
             "CAST(LLM(...) AS DOUBLE)."
         )
     return None
@@ -171,7 +171,7 @@ def _syntax_error(message: str, sql: str) -> QueryError:
         line = int(found[1])
         at = len(found[3]) - len(f"LINE {line}: ")
         column = _column_in_source(sql, line, found[2], at) + 1
-    said = _first_line(message).removesuffix(".")
+    said = first_line(message).removesuffix(".")
     if "unterminated string" in said:
         said += ". An apostrophe inside a text is written twice: 'What''s new?'"
     if ours.PREFIX in sql.lower():  # text that we rewrote: its positions mean nothing to the user
@@ -205,12 +205,11 @@ def _width(char: str) -> int:
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
-def _first_line(message: str) -> str:
+def first_line(message: str) -> str:
     """The sentence that states the error, without DuckDB's prefix, its listings or our names."""
-    sentence = re.sub(r"^[A-Z]\w*(?: \w+)? Error: ", "", message.split("\n", 1)[0])
-    for name, in_words in ours.IN_MESSAGES.items():
-        sentence = name.sub(in_words, sentence)
-    return sentence.strip()
+    for name, in_words in ours.IN_MESSAGES.items():  # texts in our calls may have many lines
+        message = name.sub(in_words, message)
+    return re.sub(r"^[A-Z]\w*(?: \w+)? Error: ", "", message.split("\n", 1)[0]).strip()
 
 
 def _csv_error(message: str) -> str:

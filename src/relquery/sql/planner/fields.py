@@ -114,9 +114,8 @@ def _origin(expression: Expression, sources: Sources) -> tuple[str | None, str]:
 def _qualified(name: str, expression: Expression, sources: Sources) -> str:
     if not isinstance(expression, Column):
         return name
-    resolved = sources.resolve(expression)
-    table = resolved[0] if resolved else expression.table
-    return f"{table}.{name}" if table else name
+    table, column = sources.resolve(expression) or (expression.table, expression.name)
+    return f"{table}.{name}" if table and column == name else name  # else it is an alias
 
 
 @dataclass(frozen=True, slots=True)
