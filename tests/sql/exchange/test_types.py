@@ -172,6 +172,13 @@ def test_an_answer_of_such_a_type_reads_alike(con: Connection) -> None:
     assert con.sql("SELECT n, v, LLM('?')::HUGEINT FROM o").fetchall() == [(7, "7", 7)]
 
 
+def test_an_answer_in_json_keeps_every_digit() -> None:
+    number = '{"z":2512292042121000001.123456789,"e":1.50e3}'
+    with connect(FakeBackend(lambda query, fields: f'{{"a": {number}}}'), ledger=None) as con:
+        result = con.sql("SELECT LLM('?', output := 'a JSON'), [LLM('?', output := 'JSON')]")
+    assert result.fetchall() == [({"a": number}, [f'{{"a":{number}}}'])]
+
+
 def test_times_with_a_zone_keep_it(con: Connection) -> None:
     zone = timezone(timedelta(hours=2))
     assert con.sql("SELECT '12:30:00+02'::TIMETZ").fetchall() == [(time(12, 30, tzinfo=zone),)]
