@@ -77,6 +77,8 @@ inline __attribute__((always_inline)) void fill_tiles(int64_t rows, int64_t numb
     if constexpr (!pairs) row = fill_rows<6, 2>(row, rows, numbers, fill);
     row = fill_rows<4, 2>(row, rows, numbers, fill);
     row = fill_rows<2, 4, 2>(row, rows, numbers, fill);
+    // A row that is alone reads memory as fast as it can: in whole lines of a panel.
+    if constexpr (!pairs) row = fill_rows<1, 8, 4, 2>(row, rows, numbers, fill);
     fill_rows<1, 4, 2>(row, rows, numbers, fill);
 #endif
 }
