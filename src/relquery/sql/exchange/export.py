@@ -119,5 +119,4 @@ def _nested(kind: Any, written: Callable[[Any], str]) -> str:
             return f"{texts[0]}[{dict(kind.children)['size']}]"
         case "struct" | "union":
             texts = [f"{quoted(name)} {text}" for name, text in parts]
-    name = kind.id.upper()
-    return f"{name}({', '.join(texts)})" if texts else name
+    return f"{kind.id.upper()}({', '.join(texts)})" if texts else "STRUCT"
