@@ -96,10 +96,9 @@ class Leaf:
         largest = max(-least, most)
         if largest <= _IN_SCHEMA_EXACTLY:
             return {"type": "integer", "minimum": least, "maximum": most}
-        # Larger ones are texts, which no reader takes for floating-point numbers. A pattern of the
-        # exact bounds has a thousand characters, so it has their digits, and reading does the rest.
-        sign = "-?" if least < 0 else ""
-        return {"type": "string", "pattern": f"^{sign}(0|[1-9][0-9]{{0,{len(str(largest)) - 1}}})$"}
+        # Larger ones are texts, which no reader takes for floating-point numbers.
+        sign = "" if least >= 0 else "-" if most < 0 else "-?"
+        return {"type": "string", "pattern": f"^{sign}({_up_to(largest)})$"}
 
     def read(self, value: object) -> str | None:
         """The text of a JSON value for DuckDB to cast; None if it is not a value of the type."""
@@ -120,6 +119,17 @@ class Leaf:
             return False
         is_long = self.length is not None and len(text) > self.length
         return len(text) >= self.shortest and not is_long and has_format(text, self.format)
+
+
+def _up_to(most: int) -> str:
+    """A regular expression for the whole numbers up to about `most`, which has many digits.
+
+    Only the first two digits of the longest ones are held to it: all of them would take a thousand
+    characters of each prompt, and an answer is checked when it is read.
+    """
+    first, second, rest = str(most)[0], str(most)[1], len(str(most)) - 2
+    below = f"[1-{int(first) - 1}][0-9]|" if first > "1" else ""
+    return f"0|[1-9][0-9]{{0,{rest}}}|({below}{first}[0-{second}])[0-9]{{{rest}}}"
 
 
 def is_leaf(kind: str) -> bool:
