@@ -107,6 +107,8 @@ def test_a_decimal_is_rounded_as_duckdb_casts_it(
 def test_a_text_has_its_format() -> None:
     for name, text, has in values(__file__, "formats.txt"):
         assert (read("VARCHAR", json.dumps(text), format=name) == text) is has, (name, text)
+    assert Leaf("VARCHAR", format="email").schema == {"type": "string", "format": "email"}
+    assert Leaf("VARCHAR", format="uri").schema == {"type": "string"}
 
 
 def test_a_pattern_takes_the_days_that_exist() -> None:

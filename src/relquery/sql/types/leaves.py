@@ -82,7 +82,8 @@ class Leaf:
         limits = {
             "minLength": self.shortest or None,
             "maxLength": self.length,
-            "format": self.format or None,
+            # OpenAI's API refuses schemas with this format.
+            "format": None if self.format in ("", "uri") else self.format,
             "minimum": self.least,
             "maximum": self.most,
         }
