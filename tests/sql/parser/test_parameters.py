@@ -54,7 +54,7 @@ def test_a_value_and_its_type_are_those_that_duckdb_gives_it(start: int, own: Ow
         found, kind = with_calls[2 * at], with_calls[2 * at + 1]
         assert without[2 * at + 1] == kind == wanted[at], value
         assert repr(found) == repr(without[2 * at]), value
-        if type(value) in (bool, int, str, bytes, Decimal, dt.date, dt.datetime):
+        if type(value) in (bool, int, str, bytes, Decimal, dt.date, dt.datetime, dt.timedelta):
             assert found == value
 
 
@@ -103,6 +103,20 @@ def test_parameters_may_touch_what_follows(own: Own) -> None:
         assert con.sql(query, ["a", "B"]).fetchall() == wanted, query
     query, values = "SELECT LLM('up', $a,$b),$a FROM films LIMIT 1", {"a": "x", "b": "y"}
     assert con.sql(query, values).fetchall() == [("X|Y", "x")]
+
+
+def test_a_variable_can_be_set_to_a_parameter(own: Own) -> None:
+    con, plain = own
+    cases: list[tuple[str, Any]] = [
+        ("$x", {"x": "it's"}), ("?", [5]), ("(SELECT $1 || 'b')", ["a"])
+    ]  # fmt: skip
+    for value, params in cases:
+        query = f"SET VARIABLE v = {value}"
+        con.sql(query, params)
+        plain.execute(query, params)
+        read = "SELECT getvariable('v'), upper(getvariable('v')::VARCHAR)"
+        wanted = plain.execute(read).fetchall()
+        assert con.sql(read.replace("upper(", "LLM('up', ")).fetchall() == wanted
 
 
 def test_columns_are_named_as_in_duckdb(own: Own) -> None:
