@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from math import log
+from math import inf, log
 from typing import Any
 
 from relquery.prompt import Answer, Finish
@@ -60,17 +60,32 @@ def claim(langex: str) -> str:
     return langex if langex.endswith("?") else f"Is this true? {langex}"
 
 
+def is_asked(fields: Mapping[str, Any]) -> bool:
+    """Whether a row is asked about: not where all is NULL."""
+    return not fields or any(value is not None for value in fields.values())
+
+
 def sem_filter(rows: list[Row], langex: str) -> list[Row]:
-    return [row for row in rows if says_yes(*asked(claim(langex), row))]
+    return [
+        row
+        for row in rows
+        if is_asked(asked(langex, row)[1]) and says_yes(*asked(claim(langex), row))
+    ]
 
 
 def sem_map(rows: list[Row], langex: str, name: str) -> list[Row]:
-    return [row | {name: mapped(*asked(langex, row))} for row in rows]
+    def said(row: Row) -> str | None:
+        query, fields = asked(langex, row)
+        return mapped(query, fields) if is_asked(fields) else None
+
+    return [row | {name: said(row)} for row in rows]
 
 
 def sem_classify(rows: list[Row], langex: str, labels: list[str], name: str) -> list[Row]:
-    def label(row: Row) -> str:
+    def label(row: Row) -> str | None:
         query, fields = asked(langex, row)
+        if not is_asked(fields):
+            return None
         return str(answer(f"{query}\nAnswer {' or '.join(labels)}.", fields))
 
     return [row | {name: label(row)} for row in rows]
@@ -82,6 +97,8 @@ def sem_extract(rows: list[Row], column: str) -> list[Row]:
 
 def extracted(fields: object) -> Row:
     """What the model reads out of values, whatever it is asked."""
+    if isinstance(fields, Mapping) and not is_asked(fields):
+        return {"tag": None, "stars": None}
     luck = chance("", fields)
     return {"tag": f"t{int(luck * 5)}", "stars": int(luck * 10)}
 
@@ -89,7 +106,7 @@ def extracted(fields: object) -> Row:
 def sem_topk(rows: list[Row], langex: str, k: int, by: str | None = None) -> list[Row]:
     def score(row: Row) -> float:
         query, fields = asked(f"Is this a good match for: {langex.removesuffix('?')}?", row)
-        return -chance(f"{query}\nAnswer Yes or No.", fields)
+        return -chance(f"{query}\nAnswer Yes or No.", fields) if is_asked(fields) else inf
 
     if by is None:
         return sorted(rows, key=score)[:k]

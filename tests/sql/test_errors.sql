@@ -80,7 +80,7 @@ SELECT LLM('up', id), * LIKE 't%' FROM films  ! UnsupportedQueryError Name the c
 SELECT LLM('up', id), COLUMNS('^(id|stars)$') + COLUMNS('^i') FROM films
 ! QueryError Multiple different STAR/COLUMNS
 SELECT LLM('up', id), * RENAME (id AS key) FROM films  ! UnsupportedQueryError Name the columns
-TRUNCATE films; DELETE FROM films RETURNING LLM('up', title)
+DELETE FROM films RETURNING LLM('up', title)
 ! UnsupportedQueryError cannot be read in FROM or RETURNING
 SELECT * FROM range(CAST(LLM('len', 'x') AS INTEGER))  ! UnsupportedQueryError FROM clause
 SELECT main.LLM('up', title) FROM films  ! UnsupportedQueryError without a schema

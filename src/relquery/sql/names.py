@@ -135,7 +135,7 @@ IN_MESSAGES = {
     re.compile(rf"{OUTER}\."): "",
     re.compile(rf"{PREFIX}(?:column|outer|inner)_\d+"): "a column of it",
     re.compile(
-        rf"{PREFIX}(?:table_\d+|view_\d+|frame_[0-9a-f]{{32}}|entry_\d+|new(?:_\d+)?|rows|base|groups|outer|pairs)"
+        rf"{PREFIX}(?:table_\d+|view_\w+|frame_[0-9a-f]{{32}}|entry_\d+|new(?:_\d+)?|rows|base|groups|outer|pairs)"
     ): "the rows",
 }
 """Replacements for our names in messages, applied in this order."""

@@ -26,6 +26,10 @@ class MeasuredRows(Rows):
 
     tallies: Tallies = field(default_factory=Tallies)
 
+    def leave(self, predicate: Expression) -> bool:
+        """Not possible: what passes the filter is counted."""
+        return False
+
     def matching(self, predicate: Expression, rows: Int64s | None = None) -> Int64s:
         """See Rows. Also tallies the criteria of the predicate."""
         found = Rows.matching(self, predicate, rows)

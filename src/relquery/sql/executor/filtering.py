@@ -25,6 +25,11 @@ def run_filters(rows: Rows, ask: Callable[[Part, Int64s], None]) -> bool:
     if not plan.filters:
         return False
     run = _Run(rows, ask, {id(one): Seen() for one in plan.filters})
+    if len(plan.filters) == 1 and plan.cut is None and not plan.outputs.calls:
+        (last,) = plan.filters
+        ask(last.part, rows.alive)
+        if rows.leave(last.predicate):
+            return False
     limit = _limit(rows) if len(rows.alive) else None
     groups = _groups(rows) if limit is None and len(rows.alive) else None
     if groups is not None:

@@ -27,7 +27,7 @@ from relquery.sql.planner.plan import PlannedCall, SelectPlan
 class Rows:
     """Base rows of a plan, materialised and numbered from 0.
 
-    alive: the rows still needed.
+    alive: the rows still needed. where: a filter that they have still to pass.
     """
 
     plan: SelectPlan
@@ -37,6 +37,7 @@ class Rows:
     count: int
     alive: Int64s
     values: dict[int, Values] = field(default_factory=dict)
+    where: Expression | None = None
     _entries: str | None = None
     _types: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
 
@@ -63,9 +64,10 @@ class Rows:
     def sql(self, select: str, rows: Int64s | None = None) -> str:
         """`select` over the table ours.ROWS: base rows `rows`, or all that are alive."""
         wanted = self.alive if rows is None else rows
-        view = self.scratch.view(self._answers(wanted))
-        join = f"SELECT * FROM {self.base} JOIN {view} USING ({ours.ROW}) ORDER BY {ours.ROW}"
-        return self._over(join, select)
+        view = self.scratch.view(self._answers(wanted), f"answers_{self.base}")
+        join = f"SELECT * FROM {self.base} JOIN {view} USING ({ours.ROW})"
+        where = "" if self.where is None else f" WHERE {parser().sql(self.where)}"
+        return self._over(f"{join}{where} ORDER BY {ours.ROW}", select)
 
     def _over(self, rows: str, select: str) -> str:
         """A SELECT over ours.ROWS, which are those of a query."""
@@ -96,6 +98,12 @@ class Rows:
     @property
     def learns(self) -> bool:
         """Whether answers tell which rows pass a filter, so that it can run on a few rows first."""
+        return True
+
+    def leave(self, predicate: Expression) -> bool:
+        """Leave a filter, the last thing that needs answers, to the final SELECT. Returns whether
+        that is possible."""
+        self.where = predicate
         return True
 
     def passing(self, predicate: Expression, rows: Int64s) -> Int64s:
@@ -221,7 +229,9 @@ class Rows:
         texts = tuple(parser().print(field.value for field in fields))
         if texts not in self._types:
             select = f"SELECT {', '.join(texts)} FROM {ours.ROWS}"
-            described = self.database.columns(self.sql(select, self.alive[:0]))
+            reads = any(answers_in(field.value) for field in fields)
+            over = self.sql(select, self.alive[:0]) if reads else self._over_base(select)
+            described = self.database.columns(over)
             self._types[texts] = [kind for _, kind in described]
         return [
             bag_as_text(field.name, text, kind) if field.is_bag else as_text(text, kind)
@@ -232,11 +242,13 @@ class Rows:
         """`select`, which reads fields, over some rows in any order: sorting texts takes memory."""
         if any(answers_in(field.value) for field in fields):
             return self.sql(select, rows)
-        source = f"SELECT * FROM {self.base}"
-        if len(rows) < self.count:
-            view = self.scratch.view(pa.table({ours.ROW: rows}))
-            source += f" SEMI JOIN {view} USING ({ours.ROW})"
-        return self._over(source, select)
+        if len(rows) == self.count:
+            return self._over_base(select)
+        view = self.scratch.view(pa.table({ours.ROW: rows}), f"some_{self.base}")
+        return self._over_base(select, f" SEMI JOIN {view} USING ({ours.ROW})")
+
+    def _over_base(self, select: str, join: str = "") -> str:
+        return self._over(f"SELECT * FROM {self.base}{join}", select)
 
     def unanswered(self, call: PlannedCall, rows: Int64s) -> tuple[int, float]:
         """How many distinct inputs of a call some rows have that are not answered yet, and the
@@ -247,7 +259,9 @@ class Rows:
         texts = [f"CAST({field.sql} AS VARCHAR)" for field in call.fields] or ["NULL"]
         named = ", ".join(f"{text} AS {ours.field(at)}" for at, text in enumerate(texts))
         size = " + ".join(f"coalesce(length({ours.field(at)}), 0)" for at in range(len(texts)))
-        inputs = f"{ours.ROWS} JOIN {self.scratch.view(known)} USING ({ours.ROW})"
+        inputs = (
+            f"{ours.ROWS} JOIN {self.scratch.view(known, f'asked_{self.base}')} USING ({ours.ROW})"
+        )
         inputs = f"SELECT {ours.ASKED}, {named} FROM {inputs}"
         keys = ", ".join(map(ours.field, range(len(texts))))
         distinct = f"SELECT {size} AS {ours.VALUE} FROM ({inputs}) GROUP BY {keys} "

@@ -127,6 +127,10 @@ class EstimatedRows(Rows):
         codes = [self.units.get(call, np.arange(self.count)) for call in calls]
         return codes[0] if len(codes) == 1 else distinct_rows(np.stack(codes, axis=1))[1]
 
+    def leave(self, predicate: Expression) -> bool:
+        """Not possible: the rows that are left are counted."""
+        return False
+
     @property
     def learns(self) -> bool:
         """Whether it is known which rows are expected to pass. If not, a filter runs once, for all

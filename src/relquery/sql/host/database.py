@@ -359,7 +359,7 @@ class Scratch:
 
     database: Database
     _tables: dict[str, str] = field(default_factory=dict)
-    _views: list[str] = field(default_factory=list)
+    _views: set[str] = field(default_factory=set)
 
     def __enter__(self) -> Scratch:
         if self.database._turn.has_scratch:
@@ -407,10 +407,10 @@ class Scratch:
         for name, copy in copies.items():
             self.fill(name, f"FROM {copy}")
 
-    def view(self, data: pa.Table) -> str:
-        """Make an Arrow table readable. Returns its name."""
-        name = f"{ours.PREFIX}view_{len(self._views)}"
-        self._views.append(name)
+    def view(self, data: pa.Table, place: str) -> str:
+        """Make an Arrow table readable until another one takes its place. Returns its name."""
+        name = f"{ours.PREFIX}view_{place}"
+        self._views.add(name)
         self.database.register(name, data)
         return name
 

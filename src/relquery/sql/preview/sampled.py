@@ -68,7 +68,7 @@ class Sample:
         base = f"SELECT row_number() OVER () - 1 AS {ours.PLACE}, * FROM ({query}) AS {ours.BASE}"
         counted = f"SELECT count(*) FROM ({base})"
         total = database.fetch(counted).column(0)[0].as_py()
-        chosen = scratch.view(pa.table({ours.PLACE: drawn(total, self.most)}))
+        chosen = scratch.view(pa.table({ours.PLACE: drawn(total, self.most)}), "drawn")
         some = (
             f"SELECT row_number() OVER (ORDER BY {ours.PLACE}) - 1 AS {ours.ROW}, "
             f"* EXCLUDE ({ours.PLACE}) FROM ({base}) SEMI JOIN {chosen} USING ({ours.PLACE})"
