@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from enum import IntEnum
 
 import pytest
 
@@ -91,6 +92,11 @@ def test_a_class_with_a_schema_is_a_type(database: Database) -> None:
                 "required": ["age"],
             }
 
+    class Stars(IntEnum):
+        FEW = 1
+        MANY = 5
+
     assert output_of(Person, database).shape == StructOf(
         (Part("age", Leaf("BIGINT"), required=True),)
     )
+    assert output_of(Stars, database).shape == Leaf("BIGINT", ("1", "5"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from enum import Enum, EnumType
 from math import ceil, floor, inf
 from typing import Any
 
@@ -91,10 +92,13 @@ def _loaded(given: object) -> Mapping[str, Any]:
             given = by_class()
         except Exception as error:  # whatever the user's class raises
             raise QueryError(f"{given!r} gives no JSON Schema: {error}") from error
+    if isinstance(given, EnumType):
+        members: list[Enum] = list(given)
+        given = {"enum": [one.value for one in members]}
     if not isinstance(given, Mapping):
         raise QueryError(
-            f"The type of an answer is {type(given).__name__}. Give a type as text, a JSON Schema "
-            "or a Pydantic class."
+            f"The type of an answer is {type(given).__name__}. Give a type as text, a JSON Schema, "
+            "an Enum or a Pydantic class."
         )
     return given
 
