@@ -151,3 +151,37 @@ SELECT LLM('x', title, temperature := 0.7) FROM films INTERSECT
 SELECT (SELECT max(LLM('x', title, temperature := 0.7)) FROM films WHERE id < 4),
   (SELECT max(LLM('x', title, temperature := 0.7)) FROM films)
 # 4
+
+-- an outer limit stops calls in what is joined, united and searched
+SELECT c.a, f.stars FROM ({c}) c JOIN films f ON c.film = f.id LIMIT 2
+# 2
+? len(rows) == 2
+WITH c AS ({c}) SELECT a FROM c, films f WHERE c.film = f.id AND f.id > 1 LIMIT 1 OFFSET 1
+# 2
+? rows == [("LONG",)]
+SELECT LLM('up', title) FROM films WHERE id < 3 UNION ALL SELECT LLM('up', text) FROM reviews LIMIT 4
+# 4
+? len(rows) == 4
+SELECT id FROM films f WHERE EXISTS (SELECT 1 FROM reviews r WHERE r.film = f.id AND LLM('len', f.id,
+  r.text) > 0) LIMIT 1
+# 1
+? len(rows) == 1
+SELECT f.id FROM films f SEMI JOIN reviews r ON f.id < r.film AND LLM('len', f.id, r.text) > 0 LIMIT 2
+# 2
+? len(rows) == 2
+SELECT id FROM reviews WHERE upper(text) IN (SELECT LLM('up', text) FROM reviews) LIMIT 1
+# 1
+? len(rows) == 1
+SELECT id FROM films f WHERE NOT EXISTS (SELECT 1 FROM reviews r WHERE LLM('len', f.genre, r.text)
+  < 3) LIMIT 1
+# 15
+? len(rows) == 1
+SELECT a FROM ({c}) c JOIN films f ON c.film = f.id ORDER BY a LIMIT 1
+= [("GREAT",)]
+# 4
+SELECT max(a) FROM ({c}) c JOIN films f ON c.film = f.id LIMIT 1
+= [("SWEET",)]
+# 4
+SELECT c.a FROM ({c}) c JOIN (SELECT id FROM films WHERE false) f ON c.film = f.id LIMIT 1
+= []
+# 0

@@ -20,13 +20,14 @@ from relquery.sql import names as ours
 from relquery.sql.executor.answers import Failure
 from relquery.sql.executor.ask import Replies, ask
 from relquery.sql.executor.asker import Asker, after, failed
+from relquery.sql.executor.choices import Seen, rows_to_limit
 from relquery.sql.executor.groups import ask_groups
 from relquery.sql.executor.guard.verdict import Verdict
 from relquery.sql.executor.match import ask_matches
 from relquery.sql.executor.missing import Marked
 from relquery.sql.executor.repeats import Repeats, part_of, repeated
 from relquery.sql.executor.rows import Rows
-from relquery.sql.executor.stages import run_select
+from relquery.sql.executor.stages import Asking, run_select
 from relquery.sql.host.database import Database, Scratch
 from relquery.sql.inputs.inputs import Question
 from relquery.sql.parser.parse import parser
@@ -113,8 +114,14 @@ class Execution:
         """What is left of a statement once its calls are answered."""
         marked: Marked | None = None
         sql = ""
+        if plan.enough is not None:  # the dry run has filled the tables
+            for select in plan.selects:
+                self.scratch.clear(select.table)
         for at, select in enumerate(plan.selects):
             rows = self.ready[at] if at in self.ready else self.rows(select)
+            if plan.enough is not None:
+                self._run_until(rows, plan, plan.enough)
+                continue
             run_select(rows, self, self.paid.kinds)
             if select.table:
                 self.scratch.fill(select.table, rows.final())
@@ -127,6 +134,26 @@ class Execution:
             self._check_outer(plan.checks)
             sql = parser().sql(plan.outer)
         return plan.bound.shell.around(sql), marked
+
+    def _run_until(self, rows: Rows, plan: Plan, enough: int) -> None:
+        """Go through the stages of a SELECT for some of its rows at a time, until the statement has
+        enough."""
+        asking, number = Asking(rows, self, self.paid.kinds), rows.together()
+        before = found = self._found(plan)
+        begin = end = 0
+        while found < enough and begin <= number.max(initial=0):
+            end += rows_to_limit(enough - found, Seen(begin, found - before))
+            rows.alive = np.flatnonzero((number >= begin) & (number < end))
+            begin = end
+            asking.run()
+            self.scratch.add(rows.plan.table, rows.final())
+            found = self._found(plan)
+
+    def _found(self, plan: Plan) -> int:
+        """How many rows a statement returns so far."""
+        assert plan.outer is not None
+        found = self.database.fetch(f"SELECT count(*) FROM ({parser().sql(plan.outer)})")
+        return int(found.column(0)[0].as_py())
 
     def rows(self, plan: SelectPlan) -> Rows:
         """The rows that the stages of a SELECT start with."""

@@ -11,6 +11,7 @@ import pyarrow as pa
 from relquery.arrays import Int64s
 from relquery.errors import QueryError
 from relquery.sql import names as ours
+from relquery.sql.binder.functions import has_window
 from relquery.sql.executor.answers import Failure, Values
 from relquery.sql.host.database import Database, Scratch
 from relquery.sql.inputs.cells import Cells
@@ -140,6 +141,21 @@ class Rows:
             return None
         found[table.column(0).to_numpy()] = table.column(1).to_numpy()
         return found
+
+    def together(self) -> Int64s:
+        """(rows,), numbers from 0 on, equal for base rows that must go through the stages at once:
+        those of a group of DISTINCT ON, or all where the SELECT sees several rows."""
+        plan, cut = self.plan, self.plan.cut
+        sees_several = cut is not None or plan.aggregated or plan.final.distinct is not None
+        groups: Int64s | None = np.arange(self.count)
+        if cut is not None and cut.select.distinct is not None and cut.stops:
+            groups = self.groups(cut.select)
+        elif sees_several or any(has_window(item) for item in plan.final.items):
+            groups = None
+        if groups is None:
+            return np.zeros(self.count, np.int64)
+        _, first, number = np.unique(groups, return_index=True, return_inverse=True)
+        return np.argsort(np.argsort(first))[number]
 
     def window(self, cut: Select, count: int) -> slice | None:
         """Which of `count` rows that pass LIMIT and OFFSET of a cut keep.

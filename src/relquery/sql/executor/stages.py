@@ -56,13 +56,7 @@ def run_select(
 
     kinds: how many stages of each kind there are in the statement so far. costs: of some rows.
     """
-    plan = rows.plan
-    asking = Asking(rows, stages, kinds, costs)
-    is_cut = run_filters(rows, lambda part, among: asking.ask(part, among, "filter"))
-    if plan.cut is not None and not is_cut:
-        asking.ask(plan.cut.part, rows.alive, plan.kind)
-        stages.cut(rows)
-    asking.ask(plan.outputs, rows.alive, plan.kind)
+    Asking(rows, stages, kinds, costs).run()
 
 
 @dataclass(slots=True)
@@ -74,9 +68,18 @@ class Asking(Generic[R]):
     rows: R
     stages: Stages[R]
     kinds: Counter[str]
-    costs: Callable[[Rows, Int64s], Costs]
+    costs: Callable[[Rows, Int64s], Costs] = CallCosts
     _names: dict[tuple[int, int], str] = field(default_factory=dict)
     _last: dict[int, str] = field(default_factory=dict)
+
+    def run(self) -> None:
+        """Go through the stages for the rows that are alive."""
+        rows, plan = self.rows, self.rows.plan
+        is_cut = run_filters(rows, lambda part, among: self.ask(part, among, "filter"))
+        if plan.cut is not None and not is_cut:
+            self.ask(plan.cut.part, rows.alive, plan.kind)
+            self.stages.cut(rows)
+        self.ask(plan.outputs, rows.alive, plan.kind)
 
     def ask(self, part: Part, among: Int64s, kind: str) -> None:
         """Ask the calls of a part for those of some rows that need them."""

@@ -156,7 +156,7 @@ class EstimatedRows(Rows):
         plan = self.plan
         stops = plan.cut is not None and plan.cut.stops and bool(plan.filters)
         learns = len(plan.filters) > 1 or any(map(has_sides, plan.parts))
-        return stops or (learns and len(self.alive) > SAMPLE)
+        return plan.stops or stops or (learns and len(self.alive) > SAMPLE)
 
     @property
     def at_hand(self) -> Known:

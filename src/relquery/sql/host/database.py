@@ -396,7 +396,15 @@ class Scratch:
 
     def fill(self, name: str, select: str) -> None:
         """Put the rows of a query into a reserved table, in place of others."""
+        self.clear(name)
+        self.add(name, select)
+
+    def clear(self, name: str) -> None:
+        """Leave no rows in a reserved table."""
         self.database.execute(f"DELETE FROM {name}")
+
+    def add(self, name: str, select: str) -> None:
+        """Put the rows of a query into a reserved table, after others."""
         self.database.execute(f"INSERT INTO {name} {select}")
 
     @contextlib.contextmanager

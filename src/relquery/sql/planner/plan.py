@@ -104,7 +104,8 @@ class SelectPlan:
     returns. final: the SELECT itself, without what `cut` does. written: for each column of the
     final SELECT, how it is cast when written to a table; None if DuckDB casts it by itself.
     context: the WITH entries that it sees. columns: (name, type) of its result. table: the name of
-    the scratch table for it; "" for the outermost SELECT.
+    the scratch table for it; "" for the outermost SELECT. stops: whether the statement may need
+    only some of its rows.
     """
 
     base: Select
@@ -118,6 +119,7 @@ class SelectPlan:
     context: Context
     columns: tuple[tuple[str, str], ...]
     table: str = ""
+    stops: bool = False
 
     @property
     def kind(self) -> str:

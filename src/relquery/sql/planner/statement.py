@@ -26,6 +26,7 @@ from relquery.sql.planner.groups import asks_about_groups, over_groups
 from relquery.sql.planner.outer import OuterCheck, OuterReader
 from relquery.sql.planner.plan import SelectPlan
 from relquery.sql.planner.select import Scope, plan_select
+from relquery.sql.planner.stops import enough_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,8 @@ class Plan:
     """How a statement is run.
 
     selects: its SELECTs with calls, inner ones first. outer: the query around them, which reads
-    their tables; None if the last SELECT is the whole query. checks: for answers that are read
+    their tables; None if the last SELECT is the whole query. enough: how many rows it returns at
+    most, if it only gains rows as these tables do; else None. checks: for answers that are read
     outside the SELECT with their call.
     """
 
@@ -41,6 +43,7 @@ class Plan:
     selects: tuple[SelectPlan, ...]
     outer: Query | None
     checks: tuple[OuterCheck, ...] = ()
+    enough: int | None = None
 
 
 def plan(bound: Bound, database: Database, scratch: Scratch) -> Plan:
@@ -66,7 +69,10 @@ def plan(bound: Bound, database: Database, scratch: Scratch) -> Plan:
         tree = _replaced(tree, select, _rows_of(found))
     reader = OuterReader(database, bound.functions, texts)
     tree = reader.read(tree, target, bound.shell.by_name)
-    return Plan(bound, tuple(selects), tree, tuple(reader.checks))
+    enough = enough_of(tree, texts, bound.functions)
+    if enough is not None:
+        selects = [replace(one, stops=True) for one in selects]
+    return Plan(bound, tuple(selects), tree, tuple(reader.checks), enough)
 
 
 @dataclass(frozen=True, slots=True)
