@@ -80,8 +80,8 @@ SELECT LLM('up', id), * LIKE 't%' FROM films  ! UnsupportedQueryError Name the c
 SELECT LLM('up', id), COLUMNS('^(id|stars)$') + COLUMNS('^i') FROM films
 ! QueryError Multiple different STAR/COLUMNS
 SELECT LLM('up', id), * RENAME (id AS key) FROM films  ! UnsupportedQueryError Name the columns
-DELETE FROM films RETURNING LLM('up', title)
-! UnsupportedQueryError cannot be read in FROM or RETURNING
+TRUNCATE empty; DELETE FROM films RETURNING LLM('up', title)
+! UnsupportedQueryError In statement 2 of 2: An LLM call is in RETURNING
 SELECT * FROM range(CAST(LLM('len', 'x') AS INTEGER))  ! UnsupportedQueryError FROM clause
 SELECT main.LLM('up', title) FROM films  ! UnsupportedQueryError without a schema
 SELECT LLM('up', title) OVER () FROM films  ! UnsupportedQueryError Remove OVER
@@ -127,3 +127,8 @@ SELECT LLM('up', title) FROM films WHERE id = 1  = [("ALIEN",)]
 -- a call inside of an expression of DuckDB is shown as one, whatever its answers are read as
 SELECT LLM('up', title, output := 'INTEGER').foo FROM films
 ! QueryError from expression "CAST\(LLM\(\.\.\.\) AS INTEGER\)" because
+
+-- what names no column, or has no tree, says so
+SELECT LLM('up', title) FROM films LIMIT id  ! QueryError LIMIT and OFFSET take a number
+PIVOT films ON genre USING first(LLM('up', title))
+! UnsupportedQueryError in a PIVOT that.*Answer it in a subquery

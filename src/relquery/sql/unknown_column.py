@@ -14,7 +14,7 @@ from relquery.sql.binder.sources import Sources, read_sources
 from relquery.sql.host.database import Database
 from relquery.sql.parser import build
 from relquery.sql.parser.statements import read_shell
-from relquery.sql.parser.tree import Argument, Column, Comparison, Select, Star
+from relquery.sql.parser.tree import Argument, Column, Comparison, Limit, Select, Star
 
 _OPTIONS = {one.name for one in fields(Sampling)}
 
@@ -29,6 +29,10 @@ def in_scope(error: UnknownColumnError, sql: str, database: Database) -> QueryEr
             select = column.ancestor(Select)
             if select is None or not _is_meant(column, error.column):
                 continue
+            if column.ancestor(Limit, Select) is not select:
+                return QueryError(
+                    f"LIMIT and OFFSET take a number, not the column '{error.column}'."
+                )
             probe = Select(from_table=None if select.source is None else select.source.copy())
             context = Context.of(select)
             for part in (probe, *context.entries):

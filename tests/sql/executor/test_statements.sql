@@ -265,3 +265,7 @@ SELECT LLM('up', title, nulls := 'ask') FROM films WHERE id = 5
 = [("NULL",)]
 # 1
 SELECT LLM('up', title, nulls := 'drop') FROM films  ! QueryError The nulls 'drop' is not known
+
+-- a JSON column keeps every digit
+SELECT LLM('x', j) FROM (SELECT ' {"z": 2512292042121000001.123456789}'::JSON AS j)
+? '"j": {"z": 2512292042121000001.123456789}' in "".join(map(text_of, first.prompt))

@@ -17,6 +17,7 @@ from relquery.sql.binder.prompts import Asked, of_text
 from relquery.sql.binder.rows import score
 from relquery.sql.binder.settings import check_done, drawn
 from relquery.sql.binder.task import Task
+from relquery.sql.exchange.distinct import distinct_names
 from relquery.sql.parser import build
 from relquery.sql.parser.tree import (
     Argument,
@@ -144,10 +145,11 @@ def _items(given: Arguments) -> Expression:
         raise QueryError(f"{given.written} has no field. Expected AI_AGG('question', column).")
     if len(fields) == 1:
         return _whole(fields[0])
+    names = distinct_names([one.meta.get(FIELD_NAME) or field_name(one) for one in fields])
     made = build.function("struct_pack")
     made.arguments = [
-        Argument(name=field.meta.get(FIELD_NAME) or field_name(field), expression=field.copy())
-        for field in fields
+        Argument(name=name, expression=field.copy())
+        for name, field in zip(names, fields, strict=True)
     ]
     return made
 

@@ -126,6 +126,11 @@ def _read_query(text: Text, kept: Kept, parameters: Parameters) -> Statement:
     """A statement that is neither about definitions nor about prepared statements."""
     shell, numbering = read_shell(text.query), Numbering()
     _check_written(shell, kept)
+    if shell.fills and _names_function(shell.tail):
+        raise UnsupportedQueryError(
+            "An LLM call is in RETURNING, where it would be asked after the rows are written. "
+            "Write the answers to a table first."
+        )
     if shell.kind == "OTHER":
         if _names_function(text.query) or _names_definition(text.query, kept):
             raise _no_calls_in(shell.word)
@@ -135,7 +140,10 @@ def _read_query(text: Text, kept: Kept, parameters: Parameters) -> Statement:
     except NoTreeError:
         if not _names_function(text.query):
             return Plain(text, parameters.plain(text))
-        raise
+        raise UnsupportedQueryError(
+            f"An LLM call is in a {shell.word or 'statement'} that DuckDB gives no tree of. Answer "
+            "it in a subquery: PIVOT (SELECT *, LLM(...) AS a FROM t) ON a."
+        ) from None
     if not has_asking(tree) and not reads_any(tree, kept.definitions):
         return Plain(text, parameters.plain(text))
     return Calling(

@@ -37,6 +37,7 @@ Query = tuple[str | int, ...]
 """The text of a query; a number stands for the text of that field."""
 
 _TAIL = Text("\n}")
+_BLANKS = "e' \\t\\n\\r'"
 _NOT_JSON = {"nan", "inf", "-inf"}
 _MOST_PARTS = 1 << 14  # that a template keeps: cells of many rows, not those of a million texts
 _dump = json.JSONEncoder(ensure_ascii=False).encode
@@ -196,7 +197,9 @@ def as_text(expression: str, sql_type: str) -> tuple[str, Form]:
     """SQL that writes a value of DuckDB type `sql_type` as text, and the form of that text."""
     if sql_type in (*NUMBERS, "BOOLEAN"):
         return f"CAST({expression} AS VARCHAR)", "json"
-    if sql_type in ("JSON", "VARIANT") or _is_nested(sql_type):
+    if sql_type == "JSON":  # as written: to_json would round numbers
+        return f"trim(CAST({expression} AS VARCHAR), {_BLANKS})", "json"
+    if sql_type == "VARIANT" or _is_nested(sql_type):
         return f"CAST(to_json({expression}) AS VARCHAR)", "json"
     return f"CAST({expression} AS VARCHAR)", "string"
 
