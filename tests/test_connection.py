@@ -148,10 +148,10 @@ def test_a_result_reads_as_pandas_polars_arrow_and_tuples() -> None:
         con.register("t", {"id": [1, 2], "text": ["a", None]})
         result = con.sql("SELECT id, LLM('up', text), id FROM t ORDER BY id")
     assert result.columns == ["id", "llm('up', text)", "id"]
-    assert result.fetchall() == [(1, "A", 1), (2, "?", 2)]
+    assert result.fetchall() == [(1, "A", 1), (2, None, 2)]
     assert list(result.df().columns) == result.columns
     assert isinstance(result.df(), pd.DataFrame)
-    assert result.df().iloc[1, 1] == "?"
+    assert pd.isna(result.df().iloc[1, 1])
     assert result.pl().columns == ["id", "llm('up', text)", "id_1"]
     assert result.arrow().num_rows == len(result) == 2
 

@@ -269,3 +269,18 @@ SELECT LLM('up', title, nulls := 'drop') FROM films  ! QueryError The nulls 'dro
 -- a JSON column keeps every digit
 SELECT LLM('x', j) FROM (SELECT ' {"z": 2512292042121000001.123456789}'::JSON AS j)
 ? '"j": {"z": 2512292042121000001.123456789}' in "".join(map(text_of, first.prompt))
+
+-- stars and patterns beside a call and in it
+SELECT * RENAME (id AS key), LLM('up', text) AS u FROM reviews WHERE id = 10
+? rows == [(10, 1, "great", "GREAT")] and columns == ["key", "film", "text", "u"]
+SELECT * LIKE 't%', LLM('up', text) AS u FROM reviews WHERE id = 10
+? rows == [("great", "GREAT")] and columns == ["text", "u"]
+SELECT LLM('up', COLUMNS('t.*t|film')) FROM reviews WHERE id = 10
+? rows == [("1", "GREAT")] and columns == ["film", "text"]
+SELECT LLM('up', *COLUMNS('t.*t|film')) FROM reviews WHERE id = 10
+= [("1|GREAT",)]
+SELECT id FROM reviews WHERE LLM('len', COLUMNS('text|film')) < 5 ORDER BY id
+= [(13,), (14,)]
+SELECT unnest({'a': LLM('up', text), 'b': {'c': id}}, recursive := true) FROM reviews WHERE id = 10
+? rows == [("GREAT", 10)] and columns == ["a", "c"]
+SELECT unnest(tags) AS e, LLM('up', e) FROM films  ! UnsupportedQueryError unnest\(items\)

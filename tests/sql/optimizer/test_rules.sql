@@ -185,3 +185,10 @@ SELECT max(a) FROM ({c}) c JOIN films f ON c.film = f.id LIMIT 1
 SELECT c.a FROM ({c}) c JOIN (SELECT id FROM films WHERE false) f ON c.film = f.id LIMIT 1
 = []
 # 0
+
+-- answers at random are the same wherever a statement reads them
+SELECT count(*) FROM (SELECT id FROM films WHERE LLM('x', title, temperature := 0.7) = 'Yes') a JOIN
+  (SELECT id FROM films WHERE LLM('x', title, temperature := 0.7) = 'No') b USING (id)
+< lambda query, fields, said=[0]: ["Yes", "No"][said.append(0) or len(said) % 2]
+= [(0,)]
+# 4

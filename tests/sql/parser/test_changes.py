@@ -7,7 +7,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from relquery.errors import UnknownColumnError, UnsupportedQueryError
+from relquery.errors import QueryError, UnknownColumnError, UnsupportedQueryError
 from relquery.prompt import Answer, Finish
 from tests.sql.conftest import MACROS, asked_of, opened, reference_sql, upper_or_length
 from tests.sql.fakes import FakeBackend, Fields
@@ -47,6 +47,33 @@ def test_parameters_keep_their_places() -> None:
     )
     found = con.sql("SELECT a, n FROM t WHERE id < 3 ORDER BY id").fetchall()
     assert found == [("AB", 7.0), ("TWO", 20.0)]
+
+
+def test_parameters_of_a_with_clause_are_those_of_the_whole_statement() -> None:
+    con = opened(setup=_TABLES)
+    entry = "WITH e AS (SELECT id, LLM('up', b) AS z FROM u WHERE id = ?)"
+    con.sql(f"{entry} UPDATE t SET a = e.z || ? FROM e WHERE e.id = t.id", [1, "!"])
+    con.sql(f"{entry} INSERT INTO t (id, a) SELECT id, z || ? FROM e", [5, "?"])
+    found = con.sql("SELECT id, a FROM t WHERE id IN (1, 5) ORDER BY id").fetchall()
+    assert found == [(1, "ONE!"), (5, "FIVE?")]
+
+
+def test_rows_that_cannot_be_told_apart_are_left_alone() -> None:
+    con = opened(
+        setup=_TABLES + "CREATE TABLE r (rowid INTEGER, a VARCHAR); CREATE VIEW v AS FROM t"
+    )
+    with pytest.raises(UnsupportedQueryError, match="r has a column rowid"):
+        con.sql("UPDATE r SET a = LLM('up', a)")
+    with pytest.raises(QueryError, match="v is a view"):
+        con.sql("DELETE FROM v WHERE LLM('yes', a) = 'Yes'")
+
+
+def test_a_wrong_change_says_why_within_a_transaction() -> None:
+    con = opened(setup=_TABLES)
+    con.sql("BEGIN")
+    with pytest.raises(QueryError, match="Multiple assignments to same column"):
+        con.sql("UPDATE t SET a = LLM('up', a), a = 'x'")
+    con.sql("ROLLBACK")
 
 
 def test_nothing_changes_where_something_is_wrong() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from relquery.errors import QueryError
+from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.prompt import Sampling
 from relquery.sql.binder.arguments import VALUE
 from relquery.sql.binder.call import FIELD_NAME, asking_in, has_call, is_asking, readable_all
@@ -76,6 +76,8 @@ def bind(
 
     parameters: values by name. objects: for those that only a call can take, why.
     """
+    if shell.kind == "CHANGE":
+        _check_changed(shell, database)
     _give_values(tree, parameters)
     expansion.write_out(tree)
     functions = FunctionCatalog.of(database)
@@ -94,11 +96,30 @@ def bind(
     return Bound(shell, tree, columns, functions, tuple(signatures.notes))
 
 
+def _check_changed(shell: Shell, database: Database) -> None:
+    """Raises QueryError for a table whose rows cannot be told apart."""
+    names = [name.lower() for name, _ in database.columns(f"SELECT * FROM {shell.target}")]
+    if "rowid" in names:
+        raise UnsupportedQueryError(
+            f"{shell.path[-1]} has a column rowid, which hides DuckDB's number of each row. Rename "
+            "the column to change rows by LLM calls."
+        )
+    try:
+        database.columns(f"SELECT rowid FROM {shell.target}")
+    except QueryError:
+        raise QueryError(f"{shell.path[-1]} is a view. Only tables can be written to.") from None
+
+
 def _values_as_queries(tree: Query) -> None:
     """`VALUES (LLM('...', 1)), (2)` as `SELECT LLM('...', 1) UNION ALL SELECT 2`, in place."""
     for values in list(tree.find_all(Values)):
         if not has_call(values):
             continue
+        if any(one.args.get("class") == "DEFAULT" for one in values.walk()):
+            raise UnsupportedQueryError(
+                "DEFAULT stands beside an LLM call in VALUES. Leave the column out of the INSERT, "
+                "or write its value."
+            )
         branches: list[Query] = [build.select([one.copy() for one in row]) for row in values.rows]
         names = values.columns or [f"col{at}" for at in range(len(values.rows[0]))]
         query = branches[0]

@@ -92,6 +92,10 @@ class _Expansion:
         """The items that one stands for."""
         if isinstance(item, Star) and not (item.is_columns and has_call(item)):
             yield from star_columns(item, self.sources, self.database, self.select, self.context)
+        elif isinstance(star := _star_of(item), Star):
+            yield from star_columns(
+                star, self.sources, self.database, self.select, self.context, item
+            )
         elif (struct := self._unnested(item)) is not None:
             yield from self._fields(*struct)
         else:
@@ -133,7 +137,8 @@ class _Expansion:
         kind = Kinds(self.database, self.context, self.select).of(value)
         deep = named.get("recursive")
         is_deep = isinstance(deep, Constant) and deep.text == "true"
-        return None if kind is None or not kind.startswith("STRUCT(") else (value, is_deep)
+        is_struct = kind is not None and kind.startswith("STRUCT(") and kind.endswith(")")
+        return (value, is_deep) if is_struct else None
 
     def _fields(self, value: Expression, is_deep: bool) -> Iterator[Expression]:
         kind = Kinds(self.database, self.context, self.select).of(value)
@@ -143,6 +148,12 @@ class _Expansion:
                 yield from self._fields(field, is_deep)
             else:
                 yield field.named(name)
+
+
+def _star_of(item: Expression) -> Expression | None:
+    """The star of `* LIKE 'k%'`."""
+    is_match = isinstance(item, Function) and item.is_operator and len(item.arguments) == 2
+    return item.values[0] if isinstance(item, Function) and is_match else None
 
 
 def check_forms(tree: Node) -> None:
@@ -190,16 +201,20 @@ def check_places(select: Select) -> None:
                 "An LLM call is inside a lambda or list comprehension. Call it per row: "
                 "SELECT LLM('...', item) FROM t, unnest(items) AS u(item)."
             )
-        if makes_rows(call):
-            raise UnsupportedQueryError(
-                "A field of an LLM call expands to several rows (unnest). Expand them first: "
-                "SELECT LLM('...', item) FROM t, unnest(items) AS u(item)."
-            )
         if _is_condition(call):
             raise QueryError(
                 "An LLM call is used where true or false is needed, but its answer is text. "
                 "Compare it: LLM(...) = 'Yes'."
             )
+
+
+def check_fields(select: Select) -> None:
+    """Raises UnsupportedQueryError for a call with a field that gives several rows."""
+    if any(map(makes_rows, calls_in(select))):
+        raise UnsupportedQueryError(
+            "A field of an LLM call expands to several rows (unnest). Expand them first: "
+            "SELECT LLM('...', item) FROM t, unnest(items) AS u(item)."
+        )
 
 
 def _is_condition(call: Call) -> bool:

@@ -144,14 +144,21 @@ def _names(item: Expression, select: Select, context: Context, database: Databas
 
 
 def star_columns(
-    star: Star, sources: Sources, database: Database, select: Select, context: Context
+    star: Star,
+    sources: Sources,
+    database: Database,
+    select: Select,
+    context: Context,
+    chosen: Expression | None = None,
 ) -> list[Expression]:
     """The columns of a star: references that name exactly one source each, if possible.
 
+    chosen: what takes some of them, such as `* LIKE 'k%'`.
     Raises UnsupportedQueryError if names alone do not identify the columns.
     """
-    plain = star.copy()
+    plain = (chosen or star).copy()
     plain.set("replace_list", None)  # the same names, and no calls
+    plain.set("rename_list", None)
     names = _names(plain, select, context, database)
     wanted = star.table.lower()
     candidates = [
@@ -164,7 +171,7 @@ def star_columns(
     listing = [name.lower() for name in names]
     if [name.lower() for _, name in candidates] == listing:
         columns = [build.column(name, source) for source, name in candidates]
-    elif len(set(listing)) == len(listing) and not star.args.get("rename_list"):
+    elif len(set(listing)) == len(listing):
         columns = [_unique_reference(name, candidates, star) for name in names]
     else:
         raise UnsupportedQueryError(
@@ -178,6 +185,13 @@ def star_columns(
             assert isinstance(value, Expression)
             value.meta[FIELD_NAME] = replaced[name].name
             columns[at] = value.named(names[at])
+    for renamed in star.args.get("rename_list") or ():
+        old = str(renamed.args["key"].args["column"]).lower()
+        new = str(renamed.args["value"])
+        columns = [
+            one.named(new) if name == old else one
+            for one, name in zip(columns, listing, strict=True)
+        ]
     return columns
 
 

@@ -128,8 +128,8 @@ def _read_query(text: Text, kept: Kept, parameters: Parameters) -> Statement:
     _check_written(shell, kept)
     if shell.fills and _names_function(shell.tail):
         raise UnsupportedQueryError(
-            "An LLM call is in RETURNING, where it would be asked after the rows are written. "
-            "Write the answers to a table first."
+            "An LLM call is in RETURNING or ON CONFLICT, where it would be asked while rows are "
+            "written. Write the answers to a table first."
         )
     if shell.kind == "OTHER":
         if _names_function(text.query) or _names_definition(text.query, kept):

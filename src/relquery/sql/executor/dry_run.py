@@ -20,6 +20,7 @@ from relquery.sql.executor.costs import EqualCosts
 from relquery.sql.executor.rows import Rows
 from relquery.sql.executor.stages import run_select
 from relquery.sql.host.database import Database, Scratch
+from relquery.sql.host.errors import is_aborted
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tree import Expression, Node, Table
 from relquery.sql.planner.checks import Check
@@ -37,14 +38,14 @@ def dry_run(plan: Plan, database: Database, scratch: Scratch) -> dict[int, Rows]
     first = DryRun(database, scratch)
     try:
         first.run(plan)
-    except QueryError:
+    except QueryError as reason:
         if not first.depends:
             raise
         second = DryRun(database, scratch, valid=True)
         try:
             second.run(plan)
         except QueryError as error:
-            raise error from None
+            raise (reason if is_aborted(error) else error) from None
     return {at: rows.again() for at, rows in first.kept.items()}
 
 

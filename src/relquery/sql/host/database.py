@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -318,13 +319,13 @@ class Database:
             ]
 
     def columns_used(self, sql: str) -> Tables:
-        """Columns of the tables that a text names, by lower-case name; empty if unknown."""
-        try:
-            names = {name.lower() for name in self.connection.get_table_names(sql)}
-        except duckdb.Error:
-            return {}
+        """Columns of the tables that a text names, by lower-case name."""
+        # DuckDB would say which tables, but where it cannot it ends the user's transaction.
+        text, starts = sql.encode(errors="replace"), [at for at, _ in duckdb.tokenize(sql)]
+        tokens = (text[at:end].decode() for at, end in pairwise([*starts, len(text)]))
+        words = {token.strip().strip('"').lower() for token in tokens}
         tables = {name.lower(): columns for name, columns in self.tables().items()}
-        return {name: tables[name] for name in tables if name in names}
+        return {name: tables[name] for name in tables if name in words}
 
     def close(self) -> None:
         """Close the connection if it was opened here; else leave it without our functions."""

@@ -141,6 +141,11 @@ def _misused_call(message: str) -> QueryError | None:
     return None
 
 
+def is_aborted(error: RelqueryError) -> bool:
+    """Whether an error only says that one before it has ended the transaction."""
+    return isinstance(error.__cause__, duckdb.TransactionException)
+
+
 def busy() -> QueryError:
     """The error for a connection that is already in use."""
     return QueryError(

@@ -28,9 +28,9 @@ from relquery.sql.parser.tokens import (
     Token,
     between_commas,
     closing,
+    numbered,
     on_top,
     read_path,
-    tokenize,
     words,
 )
 
@@ -55,11 +55,11 @@ class Change:
     columns: tuple[str, ...]
 
 
-def read_change(sql: str, tokens: Sequence[Token]) -> Change | None:
+def read_change(sql: str, tokens: list[Token]) -> Change | None:
     """The parts of an UPDATE, DELETE or MERGE; None for any other statement."""
     if words(tokens, 0, 1) not in (["UPDATE"], ["DELETE"], ["MERGE"]):
         return None
-    sql, tokens = _numbered(sql, tokens)
+    sql, tokens = numbered(sql, tokens)
     if words(tokens, 0, 1) == ["UPDATE"]:
         return _update(_Text(sql, tokens, 1, ("SET",)))
     if words(tokens, 0, 2) == ["DELETE", "FROM"]:
@@ -67,14 +67,6 @@ def read_change(sql: str, tokens: Sequence[Token]) -> Change | None:
     if words(tokens, 0, 2) == ["MERGE", "INTO"]:
         return _merge(_Text(sql, tokens, 2, ("USING",)))
     return None
-
-
-def _numbered(sql: str, tokens: Sequence[Token]) -> tuple[str, Sequence[Token]]:
-    """The statement with `$1` for its first `?` and so on, as its parts change their places."""
-    marks = [one for one in tokens if one.text == "?" and not sql[one.end : one.end + 1].isdigit()]
-    for number, one in reversed(list(enumerate(marks, 1))):
-        sql = f"{sql[: one.start]}${number}{sql[one.end :]}"
-    return (sql, tokenize(sql)) if marks else (sql, tokens)
 
 
 @dataclass(slots=True)
@@ -96,7 +88,7 @@ class _Text:
     def __post_init__(self) -> None:
         first = self.at
         self.path, end = read_path(self.tokens, first)
-        self.name = self.tokens[end - 1].text
+        self.name = self.text(first, end)
         end += words(self.tokens, end, 1) == ["AS"]
         if end < len(self.tokens) and self.tokens[end].word not in self.after:
             self.name = self.tokens[end].text

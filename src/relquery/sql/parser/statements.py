@@ -17,6 +17,7 @@ from relquery.sql.parser.tokens import (
     Token,
     blank,
     closing,
+    numbered,
     on_top,
     read_path,
     tokenize,
@@ -207,8 +208,10 @@ def read_shell(sql: str) -> Shell:
     first = words(tokens, 0, 1)
     at = _after_with(tokens)
     if at is not None and tokens[at].word not in _QUERIES:
-        entries = sql[: tokens[at].start]
-        inner = read_shell(blank(entries) + sql[tokens[at].start :])
+        sql, tokens = numbered(sql, tokens)
+        start = tokens[_after_with(tokens) or 0].start
+        entries = sql[:start]
+        inner = read_shell(blank(entries) + sql[start:])
         return replace(inner, entries=entries)
     pivot, words_there = _pivot(sql, tokens), (*_QUERIES, "(", "SUMMARIZE")
     word = first[0] if first else ""

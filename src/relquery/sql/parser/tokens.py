@@ -161,3 +161,11 @@ def read_path(tokens: Sequence[Token], at: int) -> tuple[tuple[str, ...], int]:
             break
         at += 1
     return tuple(parts), at
+
+
+def numbered(sql: str, tokens: list[Token]) -> tuple[str, list[Token]]:
+    """The statement with `$1` for its first `?` and so on, as its parts change their places."""
+    marks = [one for one in tokens if one.text == "?" and not sql[one.end : one.end + 1].isdigit()]
+    for number, one in reversed(list(enumerate(marks, 1))):
+        sql = f"{sql[: one.start]}${number}{sql[one.end :]}"
+    return (sql, tokenize(sql)) if marks else (sql, tokens)

@@ -5,11 +5,12 @@ WHERE LLM('Positive?', review) = 'Yes'  =>  stop decoding an answer that does no
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
 from relquery.errors import QueryError, did_you_mean
+from relquery.ledger import has_one_answer
 from relquery.prompt import Compared
 from relquery.sql import names as ours
 from relquery.sql.binder.arguments import literal_of
@@ -22,6 +23,35 @@ from relquery.sql.planner.plan import PlannedCall, SelectPlan
 def note_compared(plan: SelectPlan) -> SelectPlan:
     """The plan with `Compared` sampling for such calls; calls with labels are unchanged."""
     return replace(plan, calls=tuple(_noted(call, plan) for call in plan.calls))
+
+
+def with_equal_texts(plans: Sequence[SelectPlan]) -> list[SelectPlan]:
+    """The plans of a statement, in which calls that ask the same are compared with the same texts,
+    so that equal inputs are asked once. Where answers are drawn at random, they are read whole.
+    """
+    calls = [call for plan in plans for call in plan.calls]
+    texts: dict[object, tuple[str, ...]] = {}
+    for call in calls:
+        known = texts.setdefault(_asks(call), ())
+        if isinstance(call.sampling, Compared):
+            texts[_asks(call)] = tuple(dict.fromkeys((*known, *call.sampling.texts)))
+
+    def equal(call: PlannedCall) -> PlannedCall:
+        if not isinstance(call.sampling, Compared):
+            return call
+        sampling = call.sampling.whole
+        if has_one_answer(sampling):
+            sampling = Compared.by(sampling, texts[_asks(call)])
+        return replace(call, task=replace(call.task, sampling=sampling))
+
+    return [replace(plan, calls=tuple(map(equal, plan.calls))) for plan in plans]
+
+
+def _asks(call: PlannedCall) -> object:
+    """Equal for calls that differ at most in what their answers are compared with."""
+    sampling = call.sampling
+    plain = sampling.whole if isinstance(sampling, Compared) else sampling
+    return call.task.query, plain, call.task.kind, tuple(one.name for one in call.fields)
 
 
 def check_labels(plan: SelectPlan) -> None:

@@ -10,7 +10,7 @@ from relquery.sql.binder.bind import Bound
 from relquery.sql.binder.call import FIELD_NAME, calls_in, has_call
 from relquery.sql.binder.kinds import Kinds
 from relquery.sql.binder.naming import field_name
-from relquery.sql.binder.normalize import check_places, normalize
+from relquery.sql.binder.normalize import check_fields, check_places, normalize
 from relquery.sql.binder.scopes import Context, next_select
 from relquery.sql.binder.sources import describe, read_sources
 from relquery.sql.host.database import Database, Scratch
@@ -20,7 +20,7 @@ from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tree import Expression, Query, Select, SetOperation, Table
 from relquery.sql.planner.checks import Note, answers_in
-from relquery.sql.planner.compared import check_labels, note_compared
+from relquery.sql.planner.compared import check_labels, note_compared, with_equal_texts
 from relquery.sql.planner.conversions import convert
 from relquery.sql.planner.groups import asks_about_groups, over_groups
 from relquery.sql.planner.outer import OuterCheck, OuterReader
@@ -59,7 +59,7 @@ def plan(bound: Bound, database: Database, scratch: Scratch) -> Plan:
             tree = _replaced(tree, select, found)
             continue
         if select is tree and not bound.shell.fills:
-            return Plan(bound, (*selects, found), None)
+            return Plan(bound, tuple(with_equal_texts([*selects, found])), None)
         found = replace(found, table=scratch.reserve(found.columns))
         selects.append(found)
         pairs = zip(found.columns, found.final.items, strict=True)
@@ -72,6 +72,7 @@ def plan(bound: Bound, database: Database, scratch: Scratch) -> Plan:
     enough = enough_of(tree, texts, bound.functions)
     if enough is not None:
         selects = [replace(one, stops=True) for one in selects]
+    selects = with_equal_texts(selects)
     return Plan(bound, tuple(selects), tree, tuple(reader.checks), enough)
 
 
@@ -110,6 +111,7 @@ class _Planner:
         check_places(plain)
         sources = read_sources(database, plain, context)
         normal = normalize(plain, sources, database, context, functions)
+        check_fields(normal)
         names = [name for name, _ in columns]
         if len(normal.items) != len(names):
             raise UnsupportedQueryError(
