@@ -170,7 +170,7 @@ def test_a_wrong_parameter_is_an_error(relquery: Run) -> None:
 
 
 def test_explain_shows_what_is_expected_of_later_stages(sql: Run) -> None:
-    query = "SELECT LLM('Why?', coalesce(b, '-')) FROM t WHERE LLM('Good?', a) = 'Yes'"
+    query = "SELECT LLM('Why?', a, b) FROM t WHERE LLM('Good?', a) = 'Yes'"
     for share in ("0.34", "filter 1=0.34"):
         out, _ = sql(query, "--explain", "--selectivity", share)
         assert " ".join(out.splitlines()[-1].split()).startswith("projection 1 about 1 about 1 ")
