@@ -275,6 +275,8 @@ SELECT * RENAME (id AS key), LLM('up', text) AS u FROM reviews WHERE id = 10
 ? rows == [(10, 1, "great", "GREAT")] and columns == ["key", "film", "text", "u"]
 SELECT * LIKE 't%', LLM('up', text) AS u FROM reviews WHERE id = 10
 ? rows == [("great", "GREAT")] and columns == ["text", "u"]
+SELECT COLUMNS('film') + 1, LLM('up', text) AS u FROM reviews WHERE id = 10
+? rows == [(2, "GREAT")] and columns == ["film", "u"]
 SELECT LLM('up', COLUMNS('t.*t|film')) FROM reviews WHERE id = 10
 ? rows == [("1", "GREAT")] and columns == ["film", "text"]
 SELECT LLM('up', *COLUMNS('t.*t|film')) FROM reviews WHERE id = 10

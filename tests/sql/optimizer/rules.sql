@@ -5,9 +5,9 @@ SELECT * FROM (SELECT id, genre, LLM('up', title) AS a FROM films) WHERE id < 3 
 SELECT * FROM (SELECT id, genre, LLM('up', title) AS a FROM films WHERE id < 3 AND LLM('up', title)
   = 'DUNE')
 SELECT p.a FROM films AS f LEFT JOIN (SELECT id, genre, LLM('up', title) AS a FROM films) AS p ON
-  p.id = f.id AND p.id < 3
+  p.id > f.id AND p.id < 3
 SELECT p.a FROM films AS f LEFT JOIN (SELECT id, genre, LLM('up', title) AS a FROM films WHERE id <
-  3) AS p ON p.id = f.id
+  3) AS p ON p.id > f.id
 SELECT * FROM (SELECT id, genre, LLM('up', title) AS a FROM films) AS p(x, y, z) WHERE x < 3
 SELECT * FROM (SELECT id, genre, LLM('up', title) AS a FROM films WHERE id < 3) AS p(x, y, z)
 WITH c AS (SELECT id, genre, LLM('up', title) AS a FROM films) SELECT * FROM c WHERE id < 3
@@ -93,7 +93,7 @@ SELECT * FROM (SELECT id, LLM('up', title) AS a, RANDOM() AS r FROM films) WHERE
 SELECT * FROM (SELECT id, genre, LLM('up', title) AS a FROM films) WHERE id < 3 * RANDOM()
 SELECT * FROM (SELECT UNNEST(tags) AS tag, LLM('up', title) AS a FROM films) WHERE tag > 'b'
 SELECT * FROM films AS f LEFT JOIN (SELECT id, genre, LLM('up', title) AS a FROM films) AS p ON p.id
-  = f.id WHERE p.id IS NULL
+  > f.id WHERE p.id IS NULL
 SELECT * FROM (SELECT id, genre, LLM('up', title) AS a FROM films) AS p LEFT JOIN films AS f ON p.id
   = f.id AND p.id < 3
 SELECT * FROM (SELECT id, genre, LLM('up', title) AS a FROM films) AS p FULL JOIN films AS f ON p.id

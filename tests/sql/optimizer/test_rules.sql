@@ -192,3 +192,28 @@ SELECT count(*) FROM (SELECT id FROM films WHERE LLM('x', title, temperature := 
 < lambda query, fields, said=[0]: ["Yes", "No"][said.append(0) or len(said) % 2]
 = [(0,)]
 # 4
+
+-- what joins leave out is not asked in other joins
+SELECT c.a FROM films f LEFT JOIN (SELECT film AS id, LLM('up', text) AS a FROM reviews) c USING (id)
+  WHERE id = 2
+= DuckDB's
+# 1
+SELECT c.a FROM films f NATURAL JOIN (SELECT film AS id, LLM('up', text) AS a FROM reviews) c
+  WHERE genre = 'comedy'
+= DuckDB's
+# 1
+SELECT f.id FROM films f ANTI JOIN (SELECT film, LLM('up', text) AS a FROM reviews) c ON c.film = f.id
+  AND c.a = 'SWEET' WHERE genre = 'comedy'
+= DuckDB's
+# 1
+SELECT f.id, c.a FROM films f FULL JOIN (SELECT film, LLM('up', text) AS a FROM reviews) c ON c.film =
+  f.id WHERE f.genre = 'comedy' OR f.id IS NULL
+= DuckDB's
+# 5
+SELECT f.id FROM films f WHERE f.id IN (SELECT film FROM reviews r WHERE LLM('len', f.title, text) > 3)
+= DuckDB's
+# 3
+SELECT f.id FROM films f WHERE f.id NOT IN (SELECT film FROM reviews r WHERE LLM('len', f.title, text)
+  > 3)
+= DuckDB's
+# 25

@@ -86,6 +86,11 @@ def bind(
     signatures = Signatures(database, functions, defaults)
     holder = Node(node=tree)
     signatures.bind(holder)
+    if shell.kind == "CHANGE" and isinstance(tree, Select) and functions.in_select(tree):
+        raise QueryError(
+            f"An aggregate is in {shell.word}, which is about single rows. Compute it in a "
+            "subquery: SET a = (SELECT AI_AGG(...) FROM t)."
+        )
     for one in tree.find_all(Parameter):
         if one.name.lower() in objects:
             raise QueryError(objects[one.name.lower()])

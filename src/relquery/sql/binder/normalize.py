@@ -151,9 +151,14 @@ class _Expansion:
 
 
 def _star_of(item: Expression) -> Expression | None:
-    """The star of `* LIKE 'k%'`."""
-    is_match = isinstance(item, Function) and item.is_operator and len(item.arguments) == 2
-    return item.values[0] if isinstance(item, Function) and is_match else None
+    """The star of `* LIKE 'k%'` and `* SIMILAR TO 'k|n'`."""
+    if not isinstance(item, Function) or item.name not in _OF_NAMES or not item.arguments:
+        return None
+    star = item.values[0]
+    return None if isinstance(star, Star) and star.is_columns else star
+
+
+_OF_NAMES = ("~~", "!~~", "~~*", "!~~*", "~~~", "regexp_full_match")
 
 
 def check_forms(tree: Node) -> None:

@@ -28,7 +28,10 @@ def next_select(tree: Node) -> Select | None:
         inner = (found for found in select.find_all(Select) if found is not select)
         if not any(map(calls_directly, inner)) and not any(map(has_call, visible_entries(select))):
             return select
-    raise AssertionError("some SELECT is innermost")
+    raise UnsupportedQueryError(
+        "An LLM call is in a WITH entry that changes rows. Run the change as a statement of its "
+        "own."
+    )
 
 
 def visible_entries(node: Node) -> list[Entry]:

@@ -61,6 +61,7 @@ def answer_correlated(tree: Query, lookup: Lookup) -> Query | None:
             check_not_recursive(call)
         if not lookup.stands_alone(select):
             outer = _outer(select)
+            _as_exists(select, outer, lookup)
             _ask_nothing_unread(select, lookup)
             if has_call(select):
                 _answer(select, outer, lookup)
@@ -79,6 +80,30 @@ def _outer(select: Select) -> Select:
         clause = "the FROM clause" if node.place == "from_table" else "WITH"
         raise refused(WHERE, f"the subquery is in {clause}")
     return node.parent
+
+
+def _as_exists(select: Select, outer: Select, lookup: Lookup) -> None:
+    """A condition of WHERE, in place: `a.k IN (SELECT b.k FROM b WHERE LLM(a.t, b.t) = 'Yes')` as
+    `EXISTS (SELECT 1 FROM b WHERE b.k = a.k AND LLM(a.t, b.t) = 'Yes')`."""
+    subquery = select.parent and select.parent.parent
+    if not isinstance(subquery, Subquery) or subquery.kind != "ANY" or subquery.compared is None:
+        return
+    is_plain = not select.modifiers and not lookup.functions.in_select(select)
+    is_equal = subquery.args.get("comparison_type") == build.EQUAL
+    is_condition = any(one is subquery for one in build.conjuncts(outer.where))
+    sources = lookup.sources(outer)
+    if not (is_plain and is_equal and is_condition) or len(select.items) != 1 or sources is None:
+        return
+    compared = subquery.compared.copy()
+    for column in compared.find_all(Column):
+        known = sources.resolve(column)
+        if known is None:
+            return
+        column.names = list(known)
+    build.add_where(select, build.compared(build.EQUAL, unnamed(select.items[0]), compared))
+    select.items = [build.number(1)]
+    subquery.kind, subquery.compared = "EXISTS", None
+    subquery.set("comparison_type", "INVALID")
 
 
 def _ask_nothing_unread(select: Select, lookup: Lookup) -> None:

@@ -9,7 +9,7 @@ A WITH entry with several readers keeps what any of them needs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from relquery.sql import names as ours
@@ -17,7 +17,7 @@ from relquery.sql.binder.call import has_call
 from relquery.sql.binder.functions import has_lambda, own_nodes
 from relquery.sql.binder.sources import Sources, leaves, with_both_sides
 from relquery.sql.optimizer.into_query import add_condition, reads_answers
-from relquery.sql.optimizer.joins import adds_rows, is_inner, joins_around
+from relquery.sql.optimizer.joins import joins_around
 from relquery.sql.optimizer.lookup import Lookup
 from relquery.sql.optimizer.reads import Place, Read, Reader, asks, carried, reads_in, restored
 from relquery.sql.optimizer.safe import MATCHES
@@ -26,6 +26,7 @@ from relquery.sql.parser.tree import (
     Column,
     Comparison,
     Expression,
+    Join,
     Node,
     Query,
     Source,
@@ -53,13 +54,14 @@ def reduce_by_joins(tree: Query, lookup: Lookup) -> Query | None:
 def _conditions(read: Read, reader: Reader, lookup: Lookup) -> list[Expression]:
     """What the rows of a query must meet for one of its readers."""
     sources = lookup.sources(with_both_sides(reader.select), reader.select)
-    place = None if sources is None else read.places(reader, lookup)
+    place = None if sources is None else read.places(reader, lookup, sources)
     columns = lookup.columns(read.query)
     if sources is None or place is None or columns is None or reader.select.sample is not None:
         return []
     joined = _Joined.of(reader, sources, place, lookup)
     found: dict[str, Expression] = {}
-    for at, value in joined.matches():
+    for at, value in () if joined is None else joined.matches():
+        assert joined is not None
         values = carried(joined.query(value), reader.select, read.query, lookup)
         described = None if values is None else lookup.columns(values, reader.select)
         if values is None or described is None or described[0][1] != columns[at][1]:
@@ -77,7 +79,8 @@ def _conditions(read: Read, reader: Reader, lookup: Lookup) -> list[Expression]:
 class _Joined:
     """The tables that are joined with a query, and the conditions of these joins.
 
-    equal: columns of the query, by their place, with what they are equal to.
+    equal: columns of the query, by their place, with what they are equal to. using: columns that
+    USING makes one, with the table that has them too.
     """
 
     sources: Sources
@@ -86,24 +89,25 @@ class _Joined:
     others: list[Source] = field(default_factory=list)
     conditions: list[Expression] = field(default_factory=list)
     equal: list[tuple[int, Expression]] = field(default_factory=list)
+    using: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, reader: Reader, sources: Sources, place: Place, lookup: Lookup) -> _Joined:
-        """Those without which a row of the query has no part in the reader's rows."""
+    def of(cls, reader: Reader, sources: Sources, place: Place, lookup: Lookup) -> _Joined | None:
+        """Those without which a row of the query has no part in the reader's rows. None where it
+        matters which other rows the query has."""
         found = cls(sources, place, lookup)
-        written: list[Expression] = []
+        written = build.conjuncts(reader.select.where)
         for side, join in joins_around(reader.item):
-            if adds_rows(join, side):
-                break
-            other = join.right if side.place == "left" else join.left
-            is_natural = join.method not in ("REGULAR", "CROSS")
-            if is_natural or not (is_inner(join) or join.kind == "SEMI") or asks(other):
-                continue
+            if join.method not in ("REGULAR", "CROSS", "NATURAL"):
+                return None
+            is_left = side.place == "left"
+            is_kept = {"LEFT": is_left, "RIGHT": not is_left, "ANTI": is_left, "FULL": True}
+            other = join.right if is_left else join.left
+            if is_kept.get(join.kind, False) or asks(other):
+                continue  # the row is there without the other table
             found.others.append(other)
             written += build.conjuncts(join.condition)
-            found._take_using(join.using, side, other)
-        else:
-            written += build.conjuncts(reader.select.where)
+            found._take_using(join, side, other)
         for one in written:
             found._take(restored(one, sources))
         found._connect()
@@ -127,19 +131,30 @@ class _Joined:
     def _names(self) -> set[str]:
         return {one.name.lower() for other in self.others for one in leaves(other)}
 
-    def _take_using(self, using: list[str], side: Source, other: Source) -> None:
-        for name in using:
+    def _take_using(self, join: Join, side: Source, other: Source) -> None:
+        names = list(join.using)
+        if join.method == "NATURAL":
+            of_side, of_other = (
+                {name.lower() for leaf in leaves(one) for name in self._columns_of(leaf)}
+                for one in (side, other)
+            )
+            names = sorted(of_side & of_other)
+        for name in names:
             mine, theirs = (self._having(name, one) for one in (side, other))
-            column = build.column(name, *mine[:1])
-            at = self.place(column) if len(mine) == 1 else None
-            if at is not None and len(theirs) == 1:
+            if len(theirs) != 1:
+                continue
+            self.using[name.lower()] = (theirs[0], name)
+            at = self.place(build.column(name, *mine[:1])) if len(mine) == 1 else None
+            if at is not None:
                 self.equal.append((at, build.column(name, theirs[0])))
+
+    def _columns_of(self, leaf: Source) -> list[str]:
+        return self.sources.columns.get(leaf.name, [])
 
     def _having(self, name: str, source: Source) -> list[str]:
         """The tables of a source that have a column."""
-        columns: Mapping[str, list[str]] = self.sources.columns
-        known = (one.name for one in leaves(source))
-        return [one for one in known if name.lower() in map(str.lower, columns.get(one, ()))]
+        known = (one for one in leaves(source) if one.name)
+        return [one.name for one in known if name.lower() in map(str.lower, self._columns_of(one))]
 
     def _take(self, condition: Expression) -> None:
         functions = self.lookup.functions
@@ -164,6 +179,8 @@ class _Joined:
         found = []
         for column in (one for one in own_nodes(node) if isinstance(one, Column)):
             known = self.sources.resolve(column)
+            if known is None and len(column.names) == 1:
+                known = self.using.get(column.name.lower())
             if known is None or self.place(column) is not None:
                 return False
             found.append((column, known))

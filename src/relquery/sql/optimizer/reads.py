@@ -57,9 +57,11 @@ class Read:
             names[: len(given)] = map(str.lower, given)
         return names
 
-    def places(self, reader: Reader, lookup: Lookup) -> Place | None:
-        """Finds the query's columns among those of a reader's SELECT."""
-        names, sources = self.names(reader, lookup), lookup.sources(reader.select)
+    def places(
+        self, reader: Reader, lookup: Lookup, sources: Sources | None = None
+    ) -> Place | None:
+        """Finds the query's columns among those of a reader's SELECT, or of other sources."""
+        names, sources = self.names(reader, lookup), sources or lookup.sources(reader.select)
         if names is None or sources is None:
             return None
         alias = reader.item.name.lower()

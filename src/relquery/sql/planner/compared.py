@@ -25,6 +25,26 @@ def note_compared(plan: SelectPlan) -> SelectPlan:
     return replace(plan, calls=tuple(_noted(call, plan) for call in plan.calls))
 
 
+def with_scores(plans: Sequence[SelectPlan]) -> list[SelectPlan]:
+    """The plans of a statement, in which a call for a label weighs the labels if another one does:
+    then one request gives both.
+
+    AI_FILTER('Late?', a), AI_SCORE('Late?', a)
+    """
+    calls = [call for plan in plans for call in plan.calls]
+    weighed = {_asks(call) for call in calls if call.task.kind == "score"}
+
+    def equal(call: PlannedCall) -> PlannedCall:
+        if not call.sampling.labels or call.sampling.temperature > 0:
+            return call
+        task = replace(call.task, sampling=replace(call.sampling, scored=True))
+        scored = replace(call, task=task)
+        of_score = replace(scored, task=replace(task, kind="score"))
+        return scored if _asks(of_score) in weighed else call
+
+    return [replace(plan, calls=tuple(map(equal, plan.calls))) for plan in plans]
+
+
 def with_equal_texts(plans: Sequence[SelectPlan]) -> list[SelectPlan]:
     """The plans of a statement, in which calls that ask the same are compared with the same texts,
     so that equal inputs are asked once. Where answers are drawn at random, they are read whole.

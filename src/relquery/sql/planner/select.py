@@ -5,10 +5,10 @@ Calls with equal prompt, fields and sampling are one call, wherever they appear,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from relquery.errors import ConfigError, UnsupportedQueryError
+from relquery.errors import UnsupportedQueryError
 from relquery.sql import names as ours
 from relquery.sql.binder.call import FIELD_NAME, Call, calls_in, has_call, readable
 from relquery.sql.binder.functions import FunctionCatalog, has_window
@@ -68,7 +68,7 @@ def plan_select(select: Select, scope: Scope) -> SelectPlan:
     plain = [part for part in predicates if not has_call(part)]
     return SelectPlan(
         base=_base(select, calls.lifter, plain, qualified, limits),
-        calls=tuple(_weighed(calls.planned)),
+        calls=tuple(calls.planned),
         filters=filters,
         cut=cut,
         outputs=calls.part(_left(select, cut is not None, limits is not None), select, [final]),
@@ -190,27 +190,6 @@ def _distinct(checks: list[Check]) -> tuple[Check, ...]:
         for one in reversed(checks)
     }
     return tuple(reversed(found.values()))
-
-
-def _weighed(calls: Sequence[PlannedCall]) -> Iterator[PlannedCall]:
-    """The calls, where those that ask for a label take it from one that weighs the same labels.
-
-    AI_FILTER('Late?', a), AI_SCORE('Late?', a)  =>  one request gives both
-    """
-    weighing = [
-        (one.task.query, _read_by(one), one.sampling) for one in calls if one.task.kind == "score"
-    ]
-    for call in calls:
-        try:
-            sampling = replace(call.sampling, scored=bool(call.sampling.labels))
-        except ConfigError:  # labels that are drawn at random are not weighed
-            sampling = call.sampling
-        is_same = (call.task.query, _read_by(call), sampling) in weighing
-        yield replace(call, task=replace(call.task, sampling=sampling)) if is_same else call
-
-
-def _read_by(call: PlannedCall) -> list[tuple[str, str, bool, bool]]:
-    return [(one.name, one.value.key, one.is_module, one.is_bag) for one in call.fields]
 
 
 @dataclass(slots=True)

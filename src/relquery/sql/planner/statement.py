@@ -20,7 +20,7 @@ from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tree import Expression, Query, Select, SetOperation, Table
 from relquery.sql.planner.checks import Note, answers_in
-from relquery.sql.planner.compared import check_labels, note_compared, with_equal_texts
+from relquery.sql.planner.compared import check_labels, note_compared, with_equal_texts, with_scores
 from relquery.sql.planner.conversions import convert
 from relquery.sql.planner.groups import asks_about_groups, over_groups
 from relquery.sql.planner.outer import OuterCheck, OuterReader
@@ -59,7 +59,7 @@ def plan(bound: Bound, database: Database, scratch: Scratch) -> Plan:
             tree = _replaced(tree, select, found)
             continue
         if select is tree and not bound.shell.fills:
-            return Plan(bound, tuple(with_equal_texts([*selects, found])), None)
+            return Plan(bound, _with_shared_answers([*selects, found]), None)
         found = replace(found, table=scratch.reserve(found.columns))
         selects.append(found)
         pairs = zip(found.columns, found.final.items, strict=True)
@@ -72,8 +72,12 @@ def plan(bound: Bound, database: Database, scratch: Scratch) -> Plan:
     enough = enough_of(tree, texts, bound.functions)
     if enough is not None:
         selects = [replace(one, stops=True) for one in selects]
-    selects = with_equal_texts(selects)
-    return Plan(bound, tuple(selects), tree, tuple(reader.checks), enough)
+    return Plan(bound, _with_shared_answers(selects), tree, tuple(reader.checks), enough)
+
+
+def _with_shared_answers(selects: list[SelectPlan]) -> tuple[SelectPlan, ...]:
+    """The plans, in which calls that can are asked as one."""
+    return tuple(with_scores(with_equal_texts(selects)))
 
 
 @dataclass(frozen=True, slots=True)
