@@ -85,7 +85,7 @@ LAYERS: dict[str, set[str]] = {
 ROOMS: dict[str, list[str]] = {
     "sql": [
         "names", "exchange", "host", "parser", "types", "binder", "retrieval", "optimizer",
-        "planner", "inputs", "caching", "record", "shown", "page", "result", "executor",
+        "planner", "inputs", "caching", "record", "render", "page", "result", "executor",
         "explain", "analyze", "preview",
     ],
     "table": [

@@ -24,19 +24,19 @@ from relquery.retrieval.shelf import Shelf
 from relquery.spans.orders import Orders
 from relquery.sql import count_tokens as tokens
 from relquery.sql import tables as hosts
-from relquery.sql.executor.asker import Asker
+from relquery.sql.executor.answered import Asker
 from relquery.sql.host.database import Database
-from relquery.sql.lending.lent import LentTables
 from relquery.sql.planner import readings
 from relquery.sql.previewing import Preview, preview_query
 from relquery.sql.query import explain_query, run_query
-from relquery.sql.record.recording import Recording
+from relquery.sql.record import Recording
 from relquery.sql.result import Result
 from relquery.sql.retrieval import install as retrieval
 from relquery.sql.retrieval.corpora import Corpora as Searched
 from relquery.sql.retrieval.named_tables import with_tables
 from relquery.sql.settings import keywords_of, read_sampling
 from relquery.sql.spending import usd_of, waiting_of
+from relquery.sql.temp_tables import LentTables
 
 if TYPE_CHECKING:
     import duckdb

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from relquery.connection import Connection
 from relquery.progress.watch import Checked
-from relquery.sql.lending.turn import Place
+from relquery.sql.temp_tables import Place
 
 T = TypeVar("T")
 

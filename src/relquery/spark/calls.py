@@ -42,7 +42,7 @@ from relquery.spark.tasks.asks import (
 from relquery.spark.tasks.items import DRAWN, PLACE, Items, Placing, sample_of
 from relquery.spark.tasks.partitions import Partitions, sampled
 from relquery.sql import names as ours
-from relquery.sql.executor.asker import failed
+from relquery.sql.executor.answered import failed
 from relquery.sql.inputs.prompt import Form, pinned_in
 from relquery.sql.planner.plan import PlannedCall
 

@@ -9,7 +9,7 @@ from relquery.errors import ConfigError, QueryError
 from relquery.html.table import boxed, lines
 from relquery.prompt import Sampling
 from relquery.sql.binder.statement import Calling, read_statement
-from relquery.sql.executor.asker import Asker
+from relquery.sql.executor.answered import Asker
 from relquery.sql.executor.execute import Paid
 from relquery.sql.explain.explanation import SqlExplanation
 from relquery.sql.explain.shares import Shares

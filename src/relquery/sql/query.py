@@ -13,7 +13,7 @@ from relquery.prompt import Sampling
 from relquery.report import Report
 from relquery.sql.binder.statement import Keeping, Plain, read_statement
 from relquery.sql.define import define
-from relquery.sql.executor.asker import Asker
+from relquery.sql.executor.answered import Asker
 from relquery.sql.executor.execute import Paid
 from relquery.sql.explain.explanation import SqlExplanation
 from relquery.sql.explain.shares import read_shares

@@ -16,10 +16,8 @@ from relquery.sql.exchange.distinct import distinct_names
 from relquery.sql.exchange.frames import for_polars, to_series
 from relquery.sql.exchange.python import to_plain, to_python
 from relquery.sql.page.page import page
-from relquery.sql.record.recording import Recording
-from relquery.sql.shown.floats import rounded
-from relquery.sql.shown.tables import Reasons, result_html, result_table
-from relquery.sql.shown.text import aligned, terminal_width
+from relquery.sql.record import Recording
+from relquery.sql.render import Reasons, aligned, result_html, result_table, rounded, terminal_width
 from relquery.unicode import valid
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from relquery.sql.analyzing import Analysis
 from relquery.sql.binder.bind import Bound, bind
 from relquery.sql.binder.stand_ins import stubbed
 from relquery.sql.binder.statement import Calling
-from relquery.sql.executor.asker import Asker
+from relquery.sql.executor.answered import Asker
 from relquery.sql.executor.dry_run import dry_run
 from relquery.sql.executor.execute import Execution, Paid, Start
 from relquery.sql.executor.rows import Rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from relquery.sql.caching.machines import alike, together
+from relquery.sql.caching.plan import alike, together
 from relquery.table.cost.blocks import Blocks
 
 # Tokens of the blocks: rules, films, rows.

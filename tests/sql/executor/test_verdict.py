@@ -11,7 +11,7 @@ import pytest
 
 from relquery.prompt import Answer, Compared, Finish, Sampling
 from relquery.sql.binder.task import Task
-from relquery.sql.executor.guard.verdict import Verdict, agree, sample_of
+from relquery.sql.executor.guard import Verdict, agree, sample_of
 from relquery.sql.types.leaves import Leaf
 from relquery.sql.types.shape import ListOf, Output, Part, Shape, StructOf, kind_of
 from relquery.table.schedule import Report, Schedule

@@ -9,8 +9,7 @@ import pytest
 from relquery.connection import Connection
 from relquery.errors import ConfigError
 from relquery.prompt import Answer, Finish, Role, Span
-from relquery.sql.record.recording import StageRecord
-from relquery.sql.record.reuse import reused_characters
+from relquery.sql.record import StageRecord, reused_characters
 from tests.sql.conftest import opened, upper_or_length
 from tests.sql.explain.readers import Reader
 from tests.sql.fakes import FakeBackend

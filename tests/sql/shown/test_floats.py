@@ -7,7 +7,7 @@ import math
 from relquery.cli.sql.formats import as_csv, as_json
 from relquery.cli.terminal.show import cell
 from relquery.connection import Connection
-from relquery.sql.shown.floats import rounded, short
+from relquery.sql.render import rounded, short
 
 SCORE = 0.40824829046386296
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from relquery.report import Report
+from relquery.sql.render import aligned, shares
 from relquery.sql.result import Result
-from relquery.sql.shown.text import aligned, shares
 
 
 def printed(columns: dict[str, list[str]]) -> list[str]:

@@ -20,8 +20,8 @@ from relquery.progress.tally import Usd, Waiting
 from relquery.progress.terminal import is_terminal
 from relquery.progress.watch import Watch, watching
 from relquery.report import Report
+from relquery.sql.render import rounded, short
 from relquery.sql.result import Result
-from relquery.sql.shown.floats import rounded, short
 
 
 def errors_console() -> Console:

@@ -11,9 +11,9 @@ from relquery.connection import Connection
 from relquery.errors import TableError, UnknownTableError
 from relquery.sql.exchange.export import quoted
 from relquery.sql.exchange.export import to_arrow as export
-from relquery.sql.lending.lent import Lent
 from relquery.sql.parser.tokens import read_path, tokenize
 from relquery.sql.tables import FILES, to_arrow
+from relquery.sql.temp_tables import Lent
 
 Library = Literal["pandas", "polars", "arrow", "duckdb", "rows", "columns", "relquery"]
 """What a frame gives back: "rows" are a list of dicts, "columns" a dict of lists."""

@@ -23,10 +23,9 @@ from relquery.prompt import Answer, Finish
 from relquery.spark.tasks.types import plain
 from relquery.sql import names as ours
 from relquery.sql.binder.task import Task
-from relquery.sql.caching.ordered import ordered
-from relquery.sql.executor.asker import Asker
+from relquery.sql.caching.plan import ordered
+from relquery.sql.executor.answered import Asker, asked_again
 from relquery.sql.executor.reading import read_answer
-from relquery.sql.executor.retry import asked_again
 from relquery.sql.executor.sending import Sending
 from relquery.sql.inputs.cells import Cells
 from relquery.sql.inputs.inputs import Inputs, Question

@@ -14,8 +14,7 @@ from relquery.ledger.caching.expected import Expected, Foreseen, Plan, Why
 from relquery.ledger.keys import prompt_hash
 from relquery.prices.table import known_price
 from relquery.prompt import Prompt
-from relquery.sql.caching.machines import alike
-from relquery.sql.caching.plan import CachePlan
+from relquery.sql.caching.plan import CachePlan, alike
 from relquery.table.cost.blocks import Blocks
 from relquery.table.prompts.waves import Sharing
 

@@ -7,25 +7,131 @@ each group be answered before the others read what it wrote.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import overload
 
 import numpy as np
 
-from relquery.arrays import Int64s
+from relquery.arrays import Int32s, Int64s
 from relquery.backends.base import Backend
+from relquery.config import Order
 from relquery.prices.price import Price
 from relquery.prices.table import known_price
 from relquery.prompt import Prompt
-from relquery.sql.caching.counted import Counter
-from relquery.sql.caching.machines import together
-from relquery.sql.caching.stagger import staggered
+from relquery.sql.inputs.inputs import Inputs
 from relquery.table.cost.billing import Bill, Marks, bill
 from relquery.table.cost.blocks import Blocks
 from relquery.table.cost.flight import prefixes_of
+from relquery.table.cost.pieces import EstimatedTokens
+from relquery.table.cost.tokens import Encode, Tokens
 from relquery.table.prompts.waves import Sharing, served, share, writers
+from relquery.table.schedule import Schedule
+
+
+def together(blocks: Blocks, minimum: int, most: float | None) -> Int64s:
+    """(n,), after how many blocks the prefix ends whose prompts go to one machine; 0 for none.
+
+    minimum: tokens of the shortest prefix that is worth it. most: requests a minute that stay on
+    one machine; None for any number.
+
+    A machine reads nothing for the first request that it gets, and others take over once it has had
+    its requests of a minute. So of n requests that share a prefix, about 1 / n and 1 / most read
+    nothing. Each prompt takes the prefix of which it then reads the most: a shorter one is shared
+    by more prompts, of which more go elsewhere. Without such a limit, the shortest serves all.
+    """
+    ends = blocks.ends
+    if not ends.size:
+        return np.zeros(len(ends), np.int64)
+    sizes = alike(blocks)
+    machines = np.ones(sizes.shape) if most is None else np.ceil(sizes / most)
+    reads = np.where((sizes > 1) & (ends >= max(minimum, 1)), ends * (1 - machines / sizes), 0.0)
+    chosen = (reads > 0).argmax(axis=1) if most is None else reads.argmax(axis=1)
+    return np.where(reads.any(axis=1), chosen + 1, 0).astype(np.int64)
+
+
+def alike(blocks: Blocks) -> Int64s:
+    """(n, k), how many prompts have the same blocks up to this one, itself included."""
+    first = prefixes_of(blocks)
+    sizes = np.empty(first.shape, np.int64)
+    for at, column in enumerate(first.T):
+        sizes[:, at] = np.bincount(column, minlength=len(column))[column]
+    return sizes
+
+
+def staggered(writers: Int64s, gap: int) -> Int64s:
+    """(n,), the places of requests in the order to send: a permutation.
+
+    writers: (n,), the request that each reads from, an earlier one, or -1. gap: a request is sent
+    at least so many places after the one it reads from, as long as there are others to send. About
+    as many wait at any time, the longest waiting is sent first.
+    """
+    readers: list[list[int]] = [[] for _ in range(len(writers))]
+    for at, writer in enumerate(writers.tolist()):
+        if writer >= 0:
+            readers[writer].append(at)
+    firsts = np.flatnonzero(writers < 0).tolist()[::-1]
+    waiting: list[tuple[int, int]] = []  # from which place on a request may be sent
+    order = np.empty(len(writers), np.int64)
+    for place in range(len(writers)):
+        # Enough wait to fill the gap after the last of the first requests.
+        if firsts and (len(waiting) <= gap or waiting[0][0] > place):
+            sent = firsts.pop()
+        else:
+            _, sent = heapq.heappop(waiting)
+        order[place] = sent
+        for reader in readers[sent]:
+            heapq.heappush(waiting, (place + gap, reader))
+    return order
+
+
+@dataclass(slots=True)
+class Counter:
+    """Counts prompts span by span: each distinct text once, the same ids for the same text.
+
+    A provider has another tokenizer, and tokens may span two spans there; see explain.cost for how
+    counts are corrected.
+    """
+
+    _encode: Encode = field(default_factory=EstimatedTokens)
+    _numbers: dict[str, int] = field(default_factory=dict)
+    _ids: list[Int32s] = field(default_factory=list)
+
+    def blocks(self, prompts: Sequence[Prompt]) -> Blocks:
+        """Each span is a block. Prompts with fewer spans than others end with empty blocks."""
+        rows = [[self._number(_text(span.content)) for span in prompt] for prompt in prompts]
+        width = max(map(len, rows), default=0)
+        empty = self._number("")
+        ids = np.full((len(rows), width), empty, np.int32)
+        for at, row in enumerate(rows):
+            ids[at, : len(row)] = row
+        return Blocks(ids, np.array([len(one) for one in self._ids], np.int64))
+
+    def tokens(self, prompts: Sequence[Prompt]) -> Tokens:
+        """The prompts as token ids."""
+        rows = ([self._number(_text(span.content)) for span in prompt] for prompt in prompts)
+        return Tokens.of([np.concatenate([self._ids[one] for one in row]) for row in rows])
+
+    def count(self, prompt: Prompt) -> int:
+        """Tokens of a prompt."""
+        return sum(len(self._ids[self._number(_text(span.content))]) for span in prompt)
+
+    def text(self, text: str) -> int:
+        """Tokens of a text."""
+        return len(self._encode([text])[0])
+
+    def _number(self, text: str) -> int:
+        if (known := self._numbers.get(text)) is not None:
+            return known
+        self._ids.append(np.array(self._encode([text])[0], np.int32))
+        return self._numbers.setdefault(text, len(self._ids) - 1)
+
+
+def _text(content: object) -> str:
+    return content if isinstance(content, str) else str(content)
+
 
 UNDER_WAY = 2
 """A request is taken to be answered once so many times the requests under way have begun since."""
@@ -209,3 +315,33 @@ def _marked(prompt: Prompt, marks: tuple[int, ...], keep_for: float | None, shar
     if shared:
         spans[shared - 1] = replace(spans[shared - 1], shares=True)
     return tuple(spans)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ordered:
+    """rows: inputs in the order to send. schedule: of their fields, None if there are none.
+
+    plan: what the provider caches of these prompts; None where nothing is known of that.
+    """
+
+    rows: Int64s
+    schedule: Schedule | None
+    plan: CachePlan | None
+
+
+def ordered(inputs: Inputs, rows: Int64s, order: Order, backend: Backend) -> Ordered:
+    """The order that shares the most of some inputs, given in the query's order.
+
+    Where a provider's price is known, and sharing saves nothing, rows and fields are sent as
+    written: fields in another order may be some tokens more, and no answer should depend on an
+    order that nobody gains by.
+    """
+    schedule = inputs.schedule(rows, order)
+    if schedule is None:
+        return Ordered(rows, None, None)
+    sent = rows[schedule.rows]
+    plan = planned(inputs.prompts(sent, schedule), backend)
+    if plan is None or plan.pays or order == "original":
+        return Ordered(sent, schedule, plan)
+    schedule = inputs.schedule(rows, "original")
+    return Ordered(rows, schedule, planned(inputs.prompts(rows, schedule), backend))

@@ -17,15 +17,14 @@ from relquery.ledger import has_one_answer
 from relquery.prompt import Finish
 from relquery.report import Report, StageReport
 from relquery.sql import names as ours
+from relquery.sql.executor.answered import Asker, after, failed
 from relquery.sql.executor.answers import Failure
-from relquery.sql.executor.ask import Replies, ask
-from relquery.sql.executor.asker import Asker, after, failed
+from relquery.sql.executor.ask import Repeats, Replies, ask, part_of, repeated
 from relquery.sql.executor.choices import Seen, rows_to_limit
 from relquery.sql.executor.groups import ask_groups
-from relquery.sql.executor.guard.verdict import Verdict
+from relquery.sql.executor.guard import Verdict
 from relquery.sql.executor.match import ask_matches
 from relquery.sql.executor.missing import Marked
-from relquery.sql.executor.repeats import Repeats, part_of, repeated
 from relquery.sql.executor.rows import Rows
 from relquery.sql.executor.stages import Asking, run_select
 from relquery.sql.host.database import Database, Scratch
@@ -36,8 +35,8 @@ from relquery.sql.planner.checks import Check
 from relquery.sql.planner.outer import OuterCheck
 from relquery.sql.planner.plan import PlannedCall, SelectPlan
 from relquery.sql.planner.statement import Plan
+from relquery.sql.render import Reasons
 from relquery.sql.result import OUTER, RowError
-from relquery.sql.shown.tables import Reasons
 
 _LOG = logging.getLogger(__name__)
 

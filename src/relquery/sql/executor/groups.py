@@ -14,9 +14,8 @@ from relquery.backends.base import Backend
 from relquery.errors import RequestError
 from relquery.prompt import Answer, Finish, Prompt
 from relquery.sql.binder.task import Task
-from relquery.sql.executor.answered import answered
+from relquery.sql.executor.answered import Asker, answered, failed
 from relquery.sql.executor.ask import Replies
-from relquery.sql.executor.asker import Asker, failed
 from relquery.sql.executor.kept import Spent
 from relquery.sql.executor.reading import problem
 from relquery.sql.inputs.forest import Forest

@@ -9,9 +9,8 @@ from functools import partial
 from relquery.errors import RequestError
 from relquery.prompt import Answer, Finish
 from relquery.sql.binder.task import Task
-from relquery.sql.executor.answered import answered
+from relquery.sql.executor.answered import Asker, answered, failed
 from relquery.sql.executor.ask import Replies
-from relquery.sql.executor.asker import Asker, failed
 from relquery.sql.executor.kept import Spent
 from relquery.sql.executor.reading import problem
 from relquery.sql.inputs.inputs import Question

@@ -15,7 +15,7 @@ from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
 from relquery.sql.planner.checks import answers_in
 from relquery.sql.planner.plan import SelectPlan
-from relquery.sql.shown.tables import Reasons
+from relquery.sql.render import Reasons
 
 
 @dataclass(frozen=True, slots=True)

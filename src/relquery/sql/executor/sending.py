@@ -24,8 +24,7 @@ from relquery.ledger import AnswerStore, Keys, has_one_answer, is_known, look_up
 from relquery.prompt import Answer, Prompt
 from relquery.sql.caching.foreseen import foreseen
 from relquery.sql.caching.plan import CachePlan, planned
-from relquery.sql.executor.answered import delivered
-from relquery.sql.executor.asker import Asker
+from relquery.sql.executor.answered import Asker, delivered
 from relquery.sql.inputs.inputs import Inputs, Question
 from relquery.table.schedule import Schedule
 

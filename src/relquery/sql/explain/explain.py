@@ -20,7 +20,7 @@ from relquery.arrays import Int64s
 from relquery.errors import QueryError
 from relquery.ledger import has_one_answer, look_up
 from relquery.prompt import Answer, Compared, Finish, Prompt, Sampling
-from relquery.sql.executor.asker import Asker
+from relquery.sql.executor.answered import Asker
 from relquery.sql.executor.groups import Grouped
 from relquery.sql.executor.stages import run_select
 from relquery.sql.explain.bounds import Known as KnownRows

@@ -8,9 +8,9 @@ import numpy as np
 
 from relquery.arrays import Int64s
 from relquery.ledger import has_one_answer
-from relquery.sql.caching.ordered import ordered
-from relquery.sql.executor.asker import Asker
-from relquery.sql.executor.guard.both import judged, sample
+from relquery.sql.caching.plan import ordered
+from relquery.sql.executor.answered import Asker
+from relquery.sql.executor.guard import judged, sample
 from relquery.sql.executor.sending import AS_WRITTEN, REORDERED, Sending
 from relquery.sql.inputs.inputs import Inputs, Question
 

@@ -19,9 +19,8 @@ from relquery.sql import names as ours
 from relquery.sql.exchange.export import Most, read, to_arrow
 from relquery.sql.host.catalogue import Catalogue, Function
 from relquery.sql.host.errors import Tables, busy, first_line, from_duckdb
-from relquery.sql.host.functions import Functions
+from relquery.sql.host.functions import Functions, Preparation
 from relquery.sql.host.kept import Kept
-from relquery.sql.host.preparation import Preparation
 
 
 @dataclass(slots=True)

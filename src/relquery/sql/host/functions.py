@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from inspect import signature
-from typing import Any
+from typing import Any, Protocol
 from uuid import uuid4
 
 import duckdb
@@ -123,3 +123,13 @@ def _macros(name: str, own: str, rows: str, counts: Sequence[int]) -> Iterator[s
 
 def _named(name: str, forms: str) -> str:
     return f"CREATE OR REPLACE TEMP MACRO {name}{forms}"
+
+
+class Preparation(Protocol):
+    """Reads what Python functions need, before a statement that calls them."""
+
+    def is_needed(self, sql: str) -> bool:
+        """Whether a statement needs anything, itself or in views and macros."""
+
+    def prepare(self, sql: str) -> None:
+        """Read what a statement needs."""

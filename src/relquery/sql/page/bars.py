@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from relquery.arrays import Floats
-from relquery.sql.record.recording import StageRecord
+from relquery.sql.record import StageRecord
 
 _BARS = 600  # more could not be told apart
 _HEIGHT = 100

@@ -8,7 +8,7 @@ from relquery.html.table import STYLE, lines, of_columns
 from relquery.report import Report
 from relquery.sql.page.bars import bars
 from relquery.sql.page.prompts import prompts
-from relquery.sql.record.recording import Recording
+from relquery.sql.record import Recording
 
 _ROOM = 3_000_000  # characters of prompts on a page
 

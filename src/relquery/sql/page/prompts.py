@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from html import escape
 
 from relquery.html.table import cut
-from relquery.sql.record.recording import Sent, StageRecord
+from relquery.sql.record import Sent, StageRecord
 
 _OPEN = 3  # prompts that are unfolded at first
 _REUSED, _COMPUTED, _ANSWER = 400, 4_000, 1_000  # characters that are shown of each

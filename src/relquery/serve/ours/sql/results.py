@@ -11,7 +11,7 @@ import pyarrow as pa
 from relquery.connection import Connection
 from relquery.report import Report
 from relquery.serve.ours.values import plain, to_json
-from relquery.sql.record.recording import Recording, Sent
+from relquery.sql.record import Recording, Sent
 from relquery.sql.result import Result, RowError
 
 _AT_ONCE = 1_000  # rows of a line

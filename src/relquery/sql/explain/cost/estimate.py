@@ -13,8 +13,7 @@ from relquery.backends.base import Backend
 from relquery.prices.price import Price
 from relquery.prices.table import known_price
 from relquery.prompt import Answer, Prompt, Sampling
-from relquery.sql.caching.counted import Counter
-from relquery.sql.caching.plan import cache_plan, in_our_tokens
+from relquery.sql.caching.plan import Counter, cache_plan, in_our_tokens
 from relquery.sql.explain.cost.calibration import Calibration, calibrate
 from relquery.sql.explain.cost.lengths import Length, expected_length
 from relquery.sql.explain.cost.ranges import NONE, ONE, Range

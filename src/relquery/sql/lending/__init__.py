@@ -1,1 +1,0 @@
-"""Tables that frames lend a connection, and their turns with it."""
