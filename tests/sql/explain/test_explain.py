@@ -88,7 +88,7 @@ def test_a_backend_that_tells_nothing_is_a_provider_and_tokens_are_estimated() -
         "by the provider, one of 1 label",
     ]
     assert [(row["prompt_tokens"], row["counted_by"]) for row in told] == [
-        (136, "characters"),
+        (80, "characters"),
         (45, "characters"),
     ]
     assert {(row["seconds"], row["usd"], row["hint"]) for row in told} == {(None, None, None)}
@@ -142,7 +142,7 @@ def test_the_ledger_is_read_and_not_written(con: Connection, backend: Seer) -> N
     assert (known["calls"], known["from_ledger"], known["rows"]) == (1, 2, 6)
     assert (sampled["calls"], sampled["from_ledger"]) == (3, 0)
     assert [row["counts"] for row in twice] == ["exact", "at most"]  # what an earlier stage asks
-    assert [row["counts"] for row in explained(con, both)] == ["exact", "exact"]
+    assert [row["counts"] for row in explained(con, both)] == ["exact", "at most"]
 
 
 def test_a_wrong_query_has_the_error_that_it_has_when_run(con: Connection, backend: Seer) -> None:
@@ -153,7 +153,7 @@ def test_a_wrong_query_has_the_error_that_it_has_when_run(con: Connection, backe
         "SELECT LLM('up') FROM films WHERE LLM('up', id)",
         "SELECT id FROM films LEFT JOIN reviews r ON LLM('up', r.text) = 'x'",
         "SELECT v FROM (SELECT LLM('up', title) AS u FROM films)",
-        "DELETE FROM films WHERE LLM('up', title) = 'DUNE'",
+        "DELETE FROM films WHERE LLM('up', titel) = 'DUNE'",
         "SELECT LLM('up', CAST(title AS INTEGER)) FROM films",
         "SELECT LLM('up', nosuch) FROM (SELECT LLM('up', id) AS u FROM films) q",
     ):

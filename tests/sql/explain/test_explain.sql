@@ -36,8 +36,8 @@ EXPLAIN SELECT LLM('up', title, genre) FROM films WHERE LLM('yes', title) = 'Yes
 EXPLAIN SELECT LLM('len', LLM('up', title)) FROM films WHERE LLM('yes', title) = 'Yes'
   AND LLM('up', id) > '2'
 ? [(one["stage"], one["rows"], one["calls"], one["counts"], one["prompt_tokens"]) for one in told] == [
-  ("filter 1", 6, 5, "exact", 1158), ("filter 2", 6, 6, "at most", 1332),
-  ("projection 1", 6, 5, "at most", 1153), ("projection 2", 6, 5, "at most", None)]
+  ("filter 1", 6, 4, "exact", 929), ("filter 2", 6, 6, "at most", 1332),
+  ("projection 1", 6, 4, "at most", 925), ("projection 2", 6, 5, "at most", None)]
 ? [one["fields"] for one in told] == ["title", "id", "title", "llm_2"]
 
 -- what cannot be known before the run is null
@@ -79,11 +79,11 @@ EXPLAIN SELECT LLM('up', id) FROM films; DROP TABLE films  ! QueryError one at a
 -- what depends on answers is told at most; a cut without calls is exact
 @counts [(one["prompt"], one["rows"], one["calls"], one["counts"]) for one in told]
 EXPLAIN SELECT LLM('up', title) FROM films WHERE LLM('yes', title) = 'Yes' ORDER BY id LIMIT 2
-? {counts} == [("yes", 6, 5, "at most"), ("up", 2, 2, "at most")]
+? {counts} == [("yes", 6, 4, "at most"), ("up", 2, 2, "at most")]
 EXPLAIN SELECT DISTINCT ON (genre) LLM('up', id) FROM films WHERE seen ORDER BY genre, id
 ? {counts} == [("up", 3, 3, "exact")]
 EXPLAIN SELECT LLM('up', id) FROM films ORDER BY LLM('len', title) LIMIT 2
-? {counts} == [("len", 6, 5, "exact"), ("up", 2, 2, "at most")]
+? {counts} == [("len", 6, 4, "exact"), ("up", 2, 2, "at most")]
 EXPLAIN SELECT CASE WHEN LLM('yes', id) = 'Yes' THEN LLM('up', id) END FROM films
 ? {counts} == [("yes", 6, 6, "exact"), ("up", 6, 6, "at most")]
 

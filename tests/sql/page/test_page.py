@@ -65,7 +65,7 @@ def test_a_run_is_written_to_one_page(tmp_path: Path) -> None:
         con.sql("SELECT LLM('up', title) AS loud FROM films", record=True).write_html(path)
     text = well_formed(path.read_text(encoding="utf-8"))
     assert "SELECT LLM(&#x27;up&#x27;, title) AS loud FROM films" in text
-    assert text.count("<details") == 5
+    assert text.count("<details") == 4
     assert "&quot;title&quot;: &quot;Amelie&quot;" in text
     assert "no answer: out of spice" in text
     assert "6 rows, 1 LLM value is missing" in text

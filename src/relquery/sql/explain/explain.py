@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from relquery.arrays import Int64s
 from relquery.errors import QueryError
-from relquery.ledger import has_one_answer, look_up
+from relquery.ledger import Keys, has_one_answer, look_up
 from relquery.prompt import Answer, Compared, Finish, Prompt, Sampling
 from relquery.sql.executor.answered import Asker
 from relquery.sql.executor.groups import Grouped
@@ -335,11 +335,12 @@ class Explainer:
     def _missing(self, prompts: Sequence[Prompt], sampling: Sampling) -> _Missing:
         """Which prompts the ledger cannot answer."""
         ledger = self.asker.ledger
-        if ledger is None or not has_one_answer(sampling):
-            return _Missing(np.arange(len(prompts)), False)
-        # Getting the name may open the backend.
-        names = self.asker.names if ledger.has_answers else ("",)
-        keys, known = look_up(ledger, names, prompts, sampling)
+        if ledger is None or not has_one_answer(sampling):  # the statement itself shares them
+            keys, known = Keys.of("", prompts, sampling), dict[int, Answer]()
+        else:
+            # Getting the name may open the backend.
+            names = self.asker.names if ledger.has_answers else ("",)
+            keys, known = look_up(ledger, names, prompts, sampling)
         there = {at for at in known if self.hidden.isdisjoint(keys.of_prompt(at))}
         if self.shares is not None:
             there |= {at for at, key in enumerate(keys.whole) if key in self._keys}
