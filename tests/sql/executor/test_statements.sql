@@ -286,3 +286,11 @@ SELECT id FROM reviews WHERE LLM('len', COLUMNS('text|film')) < 5 ORDER BY id
 SELECT unnest({'a': LLM('up', text), 'b': {'c': id}}, recursive := true) FROM reviews WHERE id = 10
 ? rows == [("GREAT", 10)] and columns == ["a", "c"]
 SELECT unnest(tags) AS e, LLM('up', e) FROM films  ! UnsupportedQueryError unnest\(items\)
+
+-- names and macros mean what they mean in DuckDB
+SELECT id AS b, sum(id) AS id, LLM('now') AS c FROM films GROUP BY b HAVING id = 4
+= [(4, 4, "now")]
+CREATE MACRO my_list(x) AS list(x)
+SELECT my_list(id) OVER (PARTITION BY film) AS l, LLM('now') AS c FROM reviews WHERE id < 12
+= [([10, 11], "now")] * 2
+DROP MACRO my_list

@@ -17,7 +17,7 @@ from relquery.sql.binder.definitions import put_arguments
 from relquery.sql.binder.functions import FunctionCatalog, has_window, makes_rows
 from relquery.sql.host.database import Database
 from relquery.sql.parser.parse import parser
-from relquery.sql.parser.tree import Expression, Function, Node, TableFunction
+from relquery.sql.parser.tree import Expression, Function, Node, TableFunction, Window
 
 _MOST = 1000  # expansions of one statement; macros cannot call themselves
 
@@ -83,8 +83,8 @@ class Macros:
         self._read(called)
 
     def _is_subtle(self, call: Function) -> bool:
-        if isinstance(call.parent, TableFunction):
-            return False
+        if isinstance(call.parent, TableFunction) or isinstance(call, Window):
+            return False  # over a window it has a value for each row
         macros = self._known.get(call.name.lower(), ())
         asks = bool(macros) and next(asking_in(call), None) is not None
         return any(self._hides(macro, set()) or (asks and not macro.internal) for macro in macros)

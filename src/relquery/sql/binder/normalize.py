@@ -380,7 +380,7 @@ class _Aliases:
         """In HAVING a name of the select list goes before a column that is not a key."""
         if select.having is None:
             return
-        keys = [item_at(key, select) for key in select.keys]
+        keys = [self._named_key(item_at(key, select)) for key in select.keys]
         known = {self.sources.resolve(key) for key in keys if isinstance(key, Column)} - {None}
         for column in list(select.having.find_all(Column)):
             if len(column.names) > 1 or column.name.lower() not in self._named:
@@ -389,6 +389,13 @@ class _Aliases:
                 continue
             if not (is_variable(column) or self.functions.around(column, select)):
                 self._put(column, self._named[column.name.lower()].copy())
+
+    def _named_key(self, key: Expression) -> Expression:
+        """What a key of GROUP BY names in the select list, if no table has a column of the name."""
+        is_name = isinstance(key, Column) and len(key.names) == 1
+        if not isinstance(key, Column) or not is_name or self.sources.has(key.name):
+            return key
+        return self._named.get(key.name.lower(), key)
 
     def _replace_in(self, node: Node, select: Select) -> None:
         for column in list(node.find_all(Column)):

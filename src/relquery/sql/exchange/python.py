@@ -36,9 +36,13 @@ def to_plain(column: pa.ChunkedArray, field: pa.Field) -> list[Any]:
 
 
 def kind_of(field: pa.Field) -> Any:
-    """The DuckDB type of a column; None if the field does not record it."""
+    """The DuckDB type of a column; None if the field does not record it, or Python has no name
+    for it."""
     noted = (field.metadata or {}).get(KIND)
-    return None if noted is None else duckdb.sqltype(noted.decode())
+    try:
+        return None if noted is None else duckdb.sqltype(noted.decode())
+    except duckdb.Error:  # of a state of an aggregate
+        return None
 
 
 def _values(column: pa.ChunkedArray, field: pa.Field, reader: _Reader) -> list[Any]:
