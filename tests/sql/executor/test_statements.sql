@@ -294,3 +294,10 @@ CREATE MACRO my_list(x) AS list(x)
 SELECT my_list(id) OVER (PARTITION BY film) AS l, LLM('now') AS c FROM reviews WHERE id < 12
 = [([10, 11], "now")] * 2
 DROP MACRO my_list
+
+-- COLUMNS gives keys, too
+SELECT id, LLM('up', text) AS u FROM reviews ORDER BY COLUMNS('^i') + 1 DESC, LLM('up', text) LIMIT 2
+= [(14, "LOST"), (13, "LONG")]
+SELECT DISTINCT ON (COLUMNS('film')) film, LLM('up', text) AS u FROM reviews WHERE id < 12 ORDER BY id
+= [(1, "GREAT")]
+# 1

@@ -68,6 +68,11 @@ def normalize(
     if select.where is not None:
         parts = build.conjuncts(select.where)
         select.where = build.all_of(one for part in parts for one in expansion.by_column(part))
+    if select.distinct is not None:
+        keys = select.distinct.on
+        select.distinct.on = [one for key in keys for one in expansion.keys(key)]
+    if select.order is not None:
+        select.order.set("orders", list(expansion.ordered(select.order)))
     restore_columns(select, sources)
     _Aliases(sources, database, context, functions).replace(select)
     select.keys = [_as_item(key, select) for key in select.keys] or None  # type: ignore[assignment]
@@ -100,6 +105,23 @@ class _Expansion:
             yield from self._fields(*struct)
         else:
             yield from self.by_column(item)
+
+    def keys(self, key: Expression) -> Iterator[Expression]:
+        """The keys that one of ORDER BY or DISTINCT ON stands for."""
+        if isinstance(key, Star) and key.is_columns:
+            yield from star_columns(key, self.sources, self.database, self.select, self.context)
+        elif isinstance(key, Star):
+            yield key  # ORDER BY ALL
+        else:
+            yield from (unnamed(one) for one in self.by_column(key))
+
+    def ordered(self, order: Order) -> Iterator[Ordered]:
+        """The keys of ORDER BY, each in the direction of the one that it is from."""
+        for key in order.keys:
+            for value in self.keys(key.value):
+                one = key.copy()
+                one.value = value.copy()
+                yield one
 
     def by_column(self, node: Expression) -> Iterator[Expression]:
         """An expression for each column that COLUMNS stands for in it."""
