@@ -108,7 +108,7 @@ class _Expansion:
 
     def keys(self, key: Expression) -> Iterator[Expression]:
         """The keys that one of ORDER BY or DISTINCT ON stands for."""
-        if isinstance(key, Star) and key.is_columns:
+        if isinstance(key, Star) and key.pattern is not None:
             yield from star_columns(key, self.sources, self.database, self.select, self.context)
         elif isinstance(key, Star):
             yield key  # ORDER BY ALL
