@@ -217,3 +217,8 @@ SELECT f.id FROM films f WHERE f.id NOT IN (SELECT film FROM reviews r WHERE LLM
   > 3)
 = DuckDB's
 # 25
+
+-- a star of a struct reads it
+SELECT s.* FROM (SELECT {'t': LLM('up', title)} AS s FROM films WHERE id = 1)
+= [("ALIEN",)]
+# 1

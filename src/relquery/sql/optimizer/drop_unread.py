@@ -82,6 +82,8 @@ def _names_in(nodes: Iterable[Node]) -> Iterator[str]:
         names: list[str] = []
         if isinstance(node, Column):
             names = node.names
+        elif isinstance(node, Star):
+            names = [node.table]  # which may be a column: `s.*` of a struct
         elif isinstance(node, Function):
             names = [node.catalog, node.schema]  # of `title.upper()`
         elif isinstance(node, Join):
