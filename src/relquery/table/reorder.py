@@ -146,11 +146,11 @@ def _solve(
     if items.slots.size == 0 or method == "original":
         found = [original(problem)]
     elif method == "fixed":
-        found = side_by_side([partial(fixed, problem)], problem.stopped)
+        found = side_by_side([partial(fixed, problem)], problem.stopped, items.slots.size)
     elif method == "ggr":
         limits = [NO_LIMIT if value is None else int(value) for value in settings.values()]
         solve = partial(as_in_paper, problem, items, Limits(*limits))
-        found = side_by_side([solve], problem.stopped)
+        found = side_by_side([solve], problem.stopped, items.slots.size)
     elif method == "ophr":
         found = [ophr(problem, beginnings_of(items, meter.weighting))]
     else:
@@ -178,7 +178,7 @@ def _search(
         polishing,
         problem.stopped,
     )
-    (better,) = side_by_side([task], problem.stopped)
+    (better,) = side_by_side([task], problem.stopped, items.slots.size)
     return [best] if better is None else [best, _by_position(*better)]
 
 

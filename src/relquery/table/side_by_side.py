@@ -14,6 +14,7 @@ from typing import TypeVar
 from relquery.arrays import Bools
 
 THREADS = 2
+_FEW_CELLS = 1 << 12
 PATIENCE = 0.1  # seconds between checks for a signal that woke another thread
 
 R = TypeVar("R")
@@ -35,11 +36,14 @@ def _result(task: Future[R]) -> R:
     return task.result()
 
 
-def side_by_side(tasks: Sequence[Callable[[], R]], stopped: Bools) -> list[R]:
+def side_by_side(tasks: Sequence[Callable[[], R]], stopped: Bools, cells: int) -> list[R]:
     """The results of the tasks, run THREADS at a time.
 
-    If this thread is interrupted (Ctrl-C), the flag is set and the tasks end soon.
+    If this thread is interrupted (Ctrl-C), the flag is set and the tasks end soon. cells: of the
+    table that they go through; of few, threads would take longer to begin than the tasks.
     """
+    if cells <= _FEW_CELLS:
+        return [task() for task in tasks]
     with ThreadPoolExecutor(THREADS) as threads:
         running = [threads.submit(copy_context().run, task) for task in tasks]
         try:

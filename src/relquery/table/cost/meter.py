@@ -138,5 +138,6 @@ def _most(score: Callable[[Sent], float], schedules: Sequence[Sent]) -> list[Sen
     """All schedules with the highest score, in order."""
     if len(schedules) == 1:
         return list(schedules)
-    scores = side_by_side([partial(score, each) for each in schedules], np.zeros(1, np.bool_))
+    tasks = [partial(score, each) for each in schedules]
+    scores = side_by_side(tasks, np.zeros(1, np.bool_), schedules[0][1].size)
     return [each for each, scored in zip(schedules, scores, strict=True) if scored == max(scores)]

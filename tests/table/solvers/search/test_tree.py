@@ -187,4 +187,4 @@ def test_what_breaks_off_the_waiting_thread_stops_the_others() -> None:
         raise ValueError("its own fault")
 
     with pytest.raises(ValueError, match="its own fault"):
-        side_by_side([fail, work, work], stopped)
+        side_by_side([fail, work, work], stopped, 1 << 20)

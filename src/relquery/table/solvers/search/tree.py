@@ -74,7 +74,7 @@ def tree(items: Items, problem: Problem, objective: Objective, seconds: float) -
     starts = [partial(_expanded, start, twins) for search in searches for start in search.starts]
     for solve in (fixed, partial(as_in_paper, items=items), original):
         starts.append(partial(_solve, solve, problem))
-    return side_by_side(starts, problem.stopped)
+    return side_by_side(starts, problem.stopped, items.slots.size)
 
 
 def _merged(items: Items, problem: Problem, twins: Twins) -> tuple[Items, Problem]:
