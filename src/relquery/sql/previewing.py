@@ -16,7 +16,7 @@ from relquery.sql.explain.shares import Shares
 from relquery.sql.host.database import Database
 from relquery.sql.parser.parameters import read_parameters
 from relquery.sql.parser.statements import split
-from relquery.sql.preview.passing import Passed, measured, passed
+from relquery.sql.preview.passing import Passed, passed
 from relquery.sql.preview.sampled import Sample, SampledRows
 from relquery.sql.query import finished, naming
 from relquery.sql.result import Result
@@ -69,7 +69,8 @@ def preview_query(
             calling = _query(read_statement(texts[0], database.kept, parameters))
             table = run(calling, database, without_guard, defaults, paid, sample.start)
             conditions = list(passed(sample.selects))
-            shares = Shares(measured=measured(conditions), lengths=sample.lengths)
+            counts = {one.place: one.count for one in conditions}
+            shares = Shares(measured=counts, lengths=sample.lengths)
             again = _query(read_statement(texts[0], database.kept, parameters))
             cost = replace(explain(again, database, asker, defaults, shares), is_expected=True)
     result = finished(table, paid, asker.clock() - start)

@@ -56,25 +56,13 @@ def run(
                 warn(note, PromptWarning)
             check_samplings(found, asker)
             number = calling.text.number if calling.text.of > 1 else None
-            execution = Execution(database, scratch, asker, paid, number, rows, start or Rows.of)
+            kind = Analysis if calling.text.analyzes else Execution
+            table = kind(database, scratch, asker, paid, number, rows, start or Rows.of).run(found)
             if calling.text.analyzes:
-                return _analyzed(found, execution)
-            table = execution.run(found)
+                return table
     if bound.shell.kind == "QUERY":
         table = table.rename_columns([name for name, _ in bound.columns])
     return table
-
-
-def _analyzed(found: Plan, execution: Execution) -> pa.Table:
-    """Run a statement; what was predicted of its stages, and what they took."""
-    analysis = Analysis(execution)
-    with analysis.measured():
-        sql, _ = execution.answered(found)
-    explainer = analysis.explainer()
-    with execution.scratch.kept(one.table for one in found.selects if one.table):
-        explainer.run(found)
-    execution.database.execute(sql)
-    return analysis.table(explainer)
 
 
 def explain(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -134,3 +135,29 @@ def test_what_is_known_of_no_stage_is_not_shown(con: Connection) -> None:
     assert shown["rows"] == ["200 / 200", "100 / 100"]
     assert shown["asks"] == ["yes (a)", "up (b)"]
     assert "/" not in "".join(shown["seconds"])  # the backend does not say what steps cost
+
+
+@pytest.mark.parametrize(
+    ("guard", "part"), [(None, "SELECT LLM('yes', a, b) FROM t LIMIT 20"), (0.9, "SELECT 1")]
+)
+def test_a_warm_ledger_is_predicted(guard: Any, part: str, tmp_path: Path) -> None:
+    query = """SELECT LLM('up', a, b) FROM t WHERE LLM('yes', a, b) = 'Yes' OR LLM('len', b) = '9'
+        UNION ALL SELECT LLM('up', LLM('len', a)) FROM t LIMIT 150"""
+    table = {
+        "a": [f"{at % 30:03}" for at in range(200)],
+        "b": [f"b{at // 20}" for at in range(200)],
+    }
+    options: Any = {"ledger": tmp_path / "run.db", "guard": guard, "guard_rows": 9}
+    calls = []
+    for before in (part, "SELECT 1"):
+        with connect(Reader(upper_or_length), **options) as con:
+            con.register("t", table)
+            con.sql(before)
+        with connect(Reader(upper_or_length), **options) as con:
+            con.register("t", table)
+            stages = analyzed(con, query)
+        for stage in stages:
+            for name in ("rows", "calls", "from_ledger", "prompt_tokens"):
+                assert stage[f"predicted_{name}"] == stage[name], stage
+        calls.append(sum(stage["calls"] for stage in stages))
+    assert calls[0] > calls[1] == 0

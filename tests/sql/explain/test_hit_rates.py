@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from relquery.connection import Connection, connect
+from relquery.prompt import Prompt, Sampling
 from relquery.sql.explain import prefixes
 from relquery.sql.explain.prefixes import Prefixes
 from relquery.sql.inputs.prompt import Template
 from tests.sql.conftest import upper_or_length
 from tests.sql.explain.readers import Reader
-from tests.sql.fakes import FakeBackend
+from tests.sql.fakes import FakeBackend, text_of
 
 TABLE = {
     "title": [f"a film of {at % 12:02} hours" for at in range(60)],
@@ -78,9 +79,9 @@ def test_of_very_many_prompts_runs_of_neighbours_are_counted(
 ) -> None:
     template = Template(("up",), [[f'"a": {at:05}' for at in range(600)]])
     prompts = [template.prompt([at], [0]) for at in range(600)]
-    exact = Prefixes(Reader(upper_or_length)).send(prompts)
+    exact = Prefixes(Reader(upper_or_length)).send(prompts, Sampling())
     monkeypatch.setattr(prefixes, "_COUNTED", 100)
-    sampled = Prefixes(Reader(upper_or_length)).send(prompts)
+    sampled = Prefixes(Reader(upper_or_length)).send(prompts, Sampling())
     assert exact is not None
     assert sampled is not None
     assert (exact.is_sample, sampled.is_sample) == (False, True)
@@ -103,3 +104,55 @@ def test_notes_are_a_column(con: Connection) -> None:
     assert "PROMPT pins the order" in first
     assert "{year}" in first  # what is not about one call stands at the first
     assert second is None
+
+
+class Narrow(Reader):
+    """Refuses prompts about review 07."""
+
+    def prompt_tokens(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[int]:
+        counts = Reader.prompt_tokens(self, prompts, sampling)
+        refused = ["review 07" in "".join(map(text_of, prompt)) for prompt in prompts]
+        return [0 if out else count for out, count in zip(refused, counts, strict=True)]
+
+
+def test_a_refused_prompt_is_no_tokens() -> None:
+    with connect(Narrow(upper_or_length), ledger=None) as con:
+        con.register("t", TABLE)
+        (all_rows,) = con.explain(QUERY).calls
+        (others,) = con.explain(f"{QUERY} WHERE review <> 'review 07 of the film'").calls
+    assert all_rows.effort is not None
+    assert others.effort is not None
+    assert (all_rows.effort.refused, all_rows.effort.prompt_tokens) == (
+        1,
+        others.effort.prompt_tokens,
+    )
+    assert all_rows.hit_rate == pytest.approx(others.hit_rate, abs=0.01)
+
+
+@pytest.mark.parametrize("ledger", [None, ":memory:"])
+@pytest.mark.parametrize("guard", [None, 0.9])
+def test_equal_stages_are_told_what_the_run_does(ledger: Any, guard: Any) -> None:
+    query = f"{QUERY} UNION ALL {QUERY} UNION ALL SELECT LLM('up', review) FROM t"
+    view = "WITH v AS (SELECT LLM('up', review) AS u FROM t) SELECT a.u FROM v a, v b"
+    for text in (query, view):
+        with connect(Reader(upper_or_length), ledger=ledger, guard=guard, guard_rows=9) as con:
+            con.register("t", TABLE)
+            told, costs = con.explain(text).calls, con.explain(text, cost=True).costs
+            stages = con.sql(text).report.stages
+        for call, stage in zip(told, stages, strict=True):
+            assert call.effort is not None
+            assert (call.calls, call.from_ledger) == (stage.calls, stage.ledger_hits)
+            assert call.effort.prompt_tokens == stage.prompt_tokens
+            assert call.hit_rate == (pytest.approx(stage.hit_rate) if stage.calls else None)
+            cost = costs[stage.name]
+            assert cost is None or cost.input.expected == stage.prompt_tokens
+
+
+def test_a_bound_counts_no_prompt_of_an_earlier_stage_as_cached() -> None:
+    branch = f"{QUERY} WHERE LLM('yes', review) = 'Yes'"
+    with connect(Reader(upper_or_length), ledger=":memory:") as con:
+        con.register("t", TABLE)
+        first, one, again, other = con.explain(f"{branch} UNION ALL {branch}").calls
+    assert (first.calls, again.calls, again.counts) == (60, 0, "exact")
+    assert (one.counts, other.counts, other.calls) == ("at most", "at most", one.calls)
+    assert one.hit_rate == pytest.approx(other.hit_rate)

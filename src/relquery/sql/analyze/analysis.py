@@ -13,11 +13,14 @@ from relquery.sql.explain.explanation import ExplainedCall
 COMPARED = {
     "rows": pa.int64(),
     "calls": pa.int64(),
+    "from_ledger": pa.int64(),
     "prompt_tokens": pa.int64(),
     "hit_rate": pa.float64(),
     "seconds": pa.float64(),
 }
 """What is compared, and its type."""
+
+_NAMES = {"from_ledger": "ledger_hits"}  # in reports
 
 SCHEMA = pa.schema(
     [
@@ -29,7 +32,6 @@ SCHEMA = pa.schema(
             for name, kind in COMPARED.items()
             for pair in ((f"predicted_{name}", kind), (name, kind))
         ),
-        ("from_ledger", pa.int64()),
         ("output_tokens", pa.int64()),
         ("errors", pa.int64()),
         ("order", pa.string()),
@@ -47,12 +49,11 @@ def compared(predicted: Mapping[str, ExplainedCall], measured: Iterable[StageRep
             "stage": stage.name,
             "prompt": stage.expression if call is None else call.prompt,
             "fields": None if call is None else call.fields,
-            "from_ledger": stage.ledger_hits,
             "output_tokens": stage.output_tokens,
             "errors": stage.errors,
             "order": stage.order if call is None else call.order,
         }
-        row |= {name: getattr(stage, name) for name in COMPARED}
+        row |= {name: getattr(stage, _NAMES.get(name, name)) for name in COMPARED}
         row["hit_rate"] = stage.hit_rate if stage.prompt_tokens else None
         if call is not None:
             row |= {f"predicted_{name}": value for name, value in _predicted(call).items()}
@@ -65,6 +66,7 @@ def _predicted(call: ExplainedCall) -> dict[str, int | float | None]:
     return {
         "rows": call.rows,
         "calls": call.calls,
+        "from_ledger": call.from_ledger,
         "prompt_tokens": None if work is None else work.prompt_tokens,
         "hit_rate": call.hit_rate,
         "seconds": None if work is None else work.seconds,
@@ -84,6 +86,8 @@ def cells(table: pa.Table) -> Iterator[tuple[str, Sequence[str]]]:
     columns = dict(zip(table.column_names, (one.to_pylist() for one in table.columns), strict=True))
     yield "stage", columns["stage"]
     for name in COMPARED:
+        if name == "from_ledger" and not any((*columns[f"predicted_{name}"], *columns[name])):
+            continue
         said, found = (
             [_written(name, value) for value in columns[title]]
             for title in (f"predicted_{name}", name)

@@ -9,7 +9,7 @@ rows passes, a random part of them goes on, and the counts are what is expected.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from relquery.arrays import Int64s
 from relquery.errors import QueryError
-from relquery.ledger import Keys, has_one_answer, look_up
+from relquery.ledger import AnswerStore, Keys, has_one_answer, look_up
 from relquery.prompt import Answer, Compared, Finish, Prompt, Sampling
 from relquery.sql.executor.answered import Asker
 from relquery.sql.executor.groups import Grouped
@@ -56,7 +56,8 @@ class _Counts:
     """calls, from_ledger: distinct inputs. exact: whether both are. effort: if known. charge: of
     all calls.
 
-    compared: how many of the calls only serve a guard. skipped: rows that are not asked.
+    compared: how many of the calls only serve a guard. skipped: rows that are not asked. asks: what
+    is asked.
     """
 
     calls: int | None
@@ -66,39 +67,55 @@ class _Counts:
     charge: Charge = field(default_factory=Charge)
     compared: int = 0
     skipped: int = 0
+    asks: _Missing | None = None
+
+
+class _AskedBy(NamedTuple):
+    """A call that asks something, and whether it surely does: the greatest is the best."""
+
+    is_sure: bool
+    call: int
+    rows: int
+
+
+_NEVER = _AskedBy(is_sure=False, call=-1, rows=0)
 
 
 class _Missing(NamedTuple):
-    """What the ledger cannot answer. places: of these prompts. may_come: whether it may be able to
-    later, as an earlier stage asks the same. known: some prompts that it can answer.
+    """Prompts to ask. places: theirs. keys: of all. wholes: those of whole answers, where others
+    are enough, as they are only compared. may_come: whether an earlier stage may have asked some of
+    them. known: how many the ledger answers. learned: some of these, with answers.
     """
 
     places: Int64s
+    keys: Sequence[Hashable]
+    wholes: Sequence[Hashable]
     may_come: bool
-    known: Known = ()
+    known: int
+    learned: Known = ()
 
 
 @dataclass(slots=True)
 class Explainer:
     """Describes stages instead of running them; see executor.stages.
 
-    shares: of the rows that pass; None if nothing is known. hidden: keys in the ledger that are
-    taken not to be there. calls: those described so far, by stage. costs: whether to tell what the
-    calls cost in any case; else only where a price is known.
+    shares: of the rows that pass; None if nothing is known. calls: those described so far, by
+    stage. costs: whether to tell what the calls cost in any case; else only where a price is known.
+    _asked: what has been asked.
     """
 
     database: Database
     scratch: Scratch
     asker: Asker
     shares: Shares | None = None
-    hidden: Set[bytes] = frozenset()
     calls: dict[str, ExplainedCall] = field(default_factory=dict)
     costs: bool = False
     kinds: Counter[str] = field(default_factory=Counter)
     _stand_ins: dict[str, KnownRows] = field(default_factory=dict)
     _selects: int = 0
     _stage: str = ""
-    _keys: set[bytes] = field(default_factory=set)
+    _asked: dict[Hashable, _AskedBy] = field(default_factory=dict)
+    _compared: set[object] = field(default_factory=set)
     _charges: Charges = field(init=False)
 
     def __post_init__(self) -> None:
@@ -153,9 +170,16 @@ class Explainer:
         new = wanted if self.shares is None else rows.new_inputs(call, wanted)
         rows.of_call(call.index).asked[wanted] = True
         call = call.in_form(self.asker.config)
-        counts = self._counts(call, rows, new)
-        is_open = bool(call.needs) or (where is not None and rows.is_open(where))
-        is_known = rows.known.exact and not is_open and not rows.may_stop and counts.exact
+        is_open = rows.waits(call) or (where is not None and rows.is_open(where))
+        is_known = rows.known.exact and not is_open and not rows.may_stop
+        counts = self._counts(call, rows, new, is_bound=not is_known and self.shares is None)
+        is_known &= counts.exact
+        if counts.asks is not None:
+            by = _AskedBy(is_known, call.index, id(rows))
+            self._asked |= {key: max(by, self._by(key)) for key in counts.asks.keys}
+            self._asked |= {
+                key: max(by._replace(is_sure=False), self._by(key)) for key in counts.asks.wholes
+            }
         asked = rows.at_most(len(wanted)) if rows.known.held else rows.known.most
         modules = tuple(call.fields[at].name for at in call.modules)
         has_modules = bool(self.asker.modules(call))
@@ -216,11 +240,13 @@ class Explainer:
             answer = Answer(None, Finish.STOP, prompt_tokens=mean, output_tokens=round(length))
             rows.of_call(call.index).answers[wanted] = answer
 
-    def _counts(self, call: PlannedCall, rows: EstimatedRows, wanted: Int64s) -> _Counts:
+    def _counts(
+        self, call: PlannedCall, rows: EstimatedRows, wanted: Int64s, *, is_bound: bool
+    ) -> _Counts:
         if not rows.known.held and call.fields:
-            return _Counts(rows.known.most, None, False, None)
+            return self._bound(call, rows.known.most)
         if any(rows.is_open(part.value) for part in call.fields):
-            return _Counts(rows.at_most(rows.number_inputs(call, wanted)), None, False, None)
+            return self._bound(call, rows.at_most(rows.number_inputs(call, wanted)))
         count = len(wanted) if rows.known.held else 1  # rows of a call without fields are all alike
         modules = self.asker.modules(call)
         try:
@@ -232,42 +258,57 @@ class Explainer:
             question = Question("", call.task, count, cells, modules, call.keys)
             inputs = Inputs.of(question)
         except QueryError:  # caused by a row that a filter would have dropped
-            return _Counts(rows.at_most(len(wanted)), None, False, None)
-        is_first = call.index not in rows.inputs
+            return self._bound(call, rows.at_most(len(wanted)))
         if rows.known.held:
             rows.note_inputs(call, wanted, inputs.of_row)
-        written = inputs.prompts_as_written()
-        places, repeats, answered = self._missing(written, call.sampling)
-        again, known = places[:0], inputs.count - len(places)
-        # A guard compares answers of a call once, where it is first asked.
-        if is_first and (twice := self._asked_twice(question, inputs)) is not None:
-            places, again, known = twice.inputs, twice.again, twice.known
-            repeats |= not twice.exact
-        missing: Sequence[Prompt] = inputs.prompts(places, None)
-        charge, ordered = Charge(), self._in_order(inputs, places)
+        missing = self._missing(inputs.prompts_as_written(), call, rows)
+        twice = self._asked_twice(question, inputs, missing, call, id(rows))
+        if is_bound and self.asker.config.guard is not None and len(call.fields) > 1:
+            twice = twice.at_most(self.asker.config.guard_rows)
+        places, again, known, ordered = twice.inputs, twice.again, twice.known, twice.sent
+        if ordered is None and (first := self._in_order(inputs, places)) is not None:
+            ordered = [*first, *inputs.prompts(again, None)]
+        every = np.concatenate((places, again))
+        asked: Sequence[Prompt] = inputs.prompts(every, None)
+        charge = Charge()
         if ordered is not None:
-            as_written = inputs.prompts(np.sort(places), None)
-            charge = self._charge(ordered, as_written, call, answered)
-            missing = ordered if len(ordered) == len(missing) else missing
-            if len(ordered) < len(missing):
-                charge = charge.of_sample(len(missing) / len(ordered))
-        if (most := rows.at_most(len(missing))) < len(missing):
-            charge = charge.times(most / len(missing))
-            missing = sorted(missing, key=_length, reverse=True)[:most]
+            charge = self._charge(ordered, inputs.prompts(np.sort(every), None), call, missing)
+            if len(ordered) == len(asked):
+                asked = ordered
+            else:
+                charge = charge.of_sample(len(asked) / len(ordered))
+        compared = rows.at_most(len(again))
+        if (most := rows.at_most(len(places)) + compared) < len(asked):
+            charge = charge.times(most / len(asked))
+            asked = sorted(asked, key=_length, reverse=True)[:most]
             known = min(known, most)
-        if len(again):
-            again = again[: rows.at_most(len(again))]
-            second = inputs.prompts(again, None)
-            missing = [*missing, *second]
-            charge = charge.plus(self._charge(second, second, call, answered))
-        work = self._effort(missing, call, charge.hits)
-        return _Counts(len(missing), known, not repeats, work, charge, len(again), inputs.skipped)
+        work, skipped = self._effort(asked, call, charge.hits), inputs.skipped
+        exact = twice.exact and not missing.may_come
+        return _Counts(len(asked), known, exact, work, charge, compared, skipped, missing)
 
-    def _asked_twice(self, question: Question, inputs: Inputs) -> AskedTwice | None:
-        """See sql.explain.guarded. What the ledger has learnt since is not there."""
-        is_past = bool(self.hidden)
-        asker = replace(self.asker, ledger=None) if is_past else self.asker
-        return asked_twice(question, inputs, asker)
+    def _bound(self, call: PlannedCall, inputs: int | None) -> _Counts:
+        """That there are at most so many inputs, and nothing else of them."""
+        config = self.asker.config
+        if inputs is not None and config.guard is not None and len(call.fields) > 1:
+            inputs += min(inputs, config.guard_rows)
+        return _Counts(inputs, None, False, None)
+
+    def _asked_twice(
+        self, question: Question, inputs: Inputs, missing: _Missing, call: PlannedCall, rows: int
+    ) -> AskedTwice:
+        """See sql.explain.guarded. What has been compared is not compared again."""
+        asker, here = self.asker, (rows, call.index)
+        once = AskedTwice(missing.places, missing.places[:0], None, missing.known, exact=True)
+        form = question.task.asks, question.cells.names, question.cells.forms
+        is_known = form in self._compared
+        if here in self._compared or (is_known and self._ledger(call) is None):
+            return once
+        is_known &= not len(missing.places)
+        twice = asked_twice(question, inputs, replace(asker, ledger=None) if is_known else asker)
+        if twice is None:
+            return once
+        self._compared |= {here, form}
+        return twice.answered if is_known else twice
 
     def _in_order(self, inputs: Inputs, places: Int64s) -> Sequence[Prompt] | None:
         """The prompts of some inputs as they will be sent; of very many, the prompts of a sample.
@@ -282,11 +323,17 @@ class Explainer:
         return inputs.prompts(places if schedule is None else places[schedule.rows], schedule)
 
     def _charge(
-        self, ours: Sequence[Prompt], written: Sequence[Prompt], call: PlannedCall, known: Known
+        self,
+        ours: Sequence[Prompt],
+        written: Sequence[Prompt],
+        call: PlannedCall,
+        missing: _Missing,
     ) -> Charge:
         """What prompts take in our order, and as written."""
         length = None if self.shares is None else self.shares.lengths.get(self._stage)
-        return self._charges.of(ours, written, call.sampling, known, length)
+        return self._charges.of(
+            ours, written, call.sampling, missing.learned, length, is_new=not missing.may_come
+        )
 
     def _effort(self, prompts: Sequence[Prompt], call: PlannedCall, hits: HitRate | None) -> Effort:
         """What prompts take: at most, or if the length of their answers is known, as expected."""
@@ -304,21 +351,21 @@ class Explainer:
         rows.note_inputs(call, wanted, grouped.of_row)
         forest = grouped.forest
         first = [forest.prompt(at, ()) for at, one in enumerate(forest.trees) if not one.below]
-        places, repeats, answered = self._missing(first, call.sampling)
-        missing = [first[at] for at in places]
+        missing = self._missing(first, call, rows)
+        leaves = [first[at] for at in missing.places]
         answer = " and" * call.sampling.max_tokens  # as long as it may be
         later = [
             forest.prompt(at, [answer] * len(one.below))
             for at, one in enumerate(forest.trees)
             if one.below
         ]
-        asked = [*missing, *later]
-        charge = self._charge(asked, asked, call, answered)
+        asked = [*leaves, *later]
+        charge = self._charge(asked, asked, call, missing)
         work = self._effort(asked, call, charge.hits)
         if later and work.counted_by == "tokenizer":
             work = replace(work, counted_by="sample", refused=None)
-        calls = len(missing) + len(later)
-        return _Counts(calls, len(first) - len(missing), not repeats, work, charge)
+        exact = not missing.may_come
+        return _Counts(len(asked), missing.known, exact, work, charge, asks=missing)
 
     def _of_matches(
         self, call: PlannedCall, rows: EstimatedRows, wanted: Int64s, cells: Cells
@@ -326,31 +373,49 @@ class Explainer:
         """The calls that each decide about many pairs of rows."""
         matches = Matches.of(call.task, cells, self.asker.backend)
         rows.note_inputs(call, wanted, matches.of_row)
-        places, repeats, answered = self._missing(matches.prompts, call.sampling)
-        missing = [matches.prompts[at] for at in places]
-        charge = self._charge(missing, missing, call, answered)
-        work, known = self._effort(missing, call, charge.hits), len(matches.prompts) - len(missing)
-        return _Counts(len(missing), known, not repeats, work, charge)
+        missing = self._missing(matches.prompts, call, rows)
+        asked = [matches.prompts[at] for at in missing.places]
+        charge = self._charge(asked, asked, call, missing)
+        work, exact = self._effort(asked, call, charge.hits), not missing.may_come
+        return _Counts(len(asked), missing.known, exact, work, charge, asks=missing)
 
-    def _missing(self, prompts: Sequence[Prompt], sampling: Sampling) -> _Missing:
-        """Which prompts the ledger cannot answer."""
-        ledger = self.asker.ledger
-        if ledger is None or not has_one_answer(sampling):  # the statement itself shares them
-            keys, known = Keys.of("", prompts, sampling), dict[int, Answer]()
-        else:
-            # Getting the name may open the backend.
-            names = self.asker.names if ledger.has_answers else ("",)
-            keys, known = look_up(ledger, names, prompts, sampling)
-        there = {at for at in known if self.hidden.isdisjoint(keys.of_prompt(at))}
-        if self.shares is not None:
-            there |= {at for at, key in enumerate(keys.whole) if key in self._keys}
-        missing = [at for at in range(len(prompts)) if at not in there]
-        new = {keys.whole[at] for at in missing}
-        repeats = not self._keys.isdisjoint(new)
-        self._keys.update(new)
-        answered = sorted(there & known.keys())[:_LEARNED] if self._charges.tells_costs else []
-        pairs = [(prompts[at], known[at]) for at in answered]
-        return _Missing(np.array(missing, np.int64), repeats, pairs)
+    def _ledger(self, call: PlannedCall) -> AnswerStore | None:
+        """Where answers to a call are kept; without it, a statement shares those of equal calls."""
+        return self.asker.ledger if has_one_answer(call.sampling) else None
+
+    def _by(self, key: Hashable) -> _AskedBy:
+        return self._asked.get(key, _NEVER)
+
+    def _missing(
+        self, prompts: Sequence[Prompt], call: PlannedCall, rows: EstimatedRows
+    ) -> _Missing:
+        """Which prompts neither the ledger nor an earlier stage answers."""
+        found = Keys.of("", prompts, call.sampling)
+        keys: Sequence[Hashable] = found.decided or found.whole
+        ledger, known = self._ledger(call), dict[int, Answer]()
+        if ledger is None:
+            keys = [(call.task.asks, key) for key in keys]
+        elif ledger.has_answers:  # else the backend may be opened only for its name
+            known = look_up(ledger, self.asker.names, prompts, call.sampling)[1]
+        asked = {
+            at: by
+            for at, pair in enumerate(zip(keys, found.whole, strict=True))
+            if (by := max(map(self._by, pair))) is not _NEVER
+        }
+        there = {at for at, by in asked.items() if by.is_sure or self.shares is not None}
+        missing = [at for at in range(len(prompts)) if at not in known and at not in there]
+        # A call has its own answers at hand.
+        own = sum(by.call == call.index and by.rows == id(rows) for by in asked.values())
+        count = len(prompts) - len(missing) - own if ledger is not None else 0
+        answered = sorted(known)[:_LEARNED] if self._charges.tells_costs else []
+        return _Missing(
+            np.array(missing, np.int64),
+            keys,
+            found.whole if found.decided else (),
+            not asked.keys().isdisjoint(missing),
+            count,
+            [(prompts[at], known[at]) for at in answered],
+        )
 
     def _hint(self, sampling: Sampling) -> str | None:
         """How to make a decoded call take just one forward pass."""

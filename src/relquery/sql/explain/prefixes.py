@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 
 import numpy as np
 
 from relquery.arrays import Int64s, TokenIds
 from relquery.backends.base import Backend
 from relquery.errors import RequestError
-from relquery.prompt import Prompt
+from relquery.prompt import Prompt, Sampling
 from relquery.table.cost.lru import lru_hits
 from relquery.table.cost.tokens import Tokens
 
@@ -39,8 +40,13 @@ class Prefixes:
         """Whether anything is known about the backend's cache; not of a provider's."""
         return self.backend.block_tokens is not None
 
-    def send(self, prompts: Sequence[Prompt]) -> HitRate | None:
-        """What is shared if these are sent next; None if it is not known."""
+    def send(
+        self, prompts: Sequence[Prompt], sampling: Sampling, *, is_new: bool = True
+    ) -> HitRate | None:
+        """What is shared if these are sent next and not refused; None if it is not known.
+
+        is_new: whether all are sent. If not, those that an earlier stage sends do not come again.
+        """
         if not prompts:
             return None
         picked, firsts = _picked(len(prompts))
@@ -52,15 +58,21 @@ class Prefixes:
         new = self._tokens(some)
         if new is None:
             return None
-        hits = self._hits(new, size)
-        lengths = np.array([len(ids) for ids in new])
+        counts = self.backend.prompt_tokens(some, sampling)
+        is_read = np.array(counts or [len(ids) for ids in new]) > 0
+        hits = np.zeros(len(new), np.int64)
+        hits[is_read] = self._hits(list(compress(new, is_read)), size, is_new=is_new)
+        lengths = np.where(is_read, [len(ids) for ids in new], 0)
         counted = np.ones(len(new), np.bool_)
         counted[[at for at in firsts if at < len(new)]] = False  # they have lost their neighbours
         total = int(lengths[counted].sum())
         return HitRate(float(hits[counted].sum()) / total if total else 0.0, is_sample)
 
-    def _hits(self, new: list[TokenIds], size: int) -> Int64s:
+    def _hits(self, new: list[TokenIds], size: int, *, is_new: bool) -> Int64s:
         before, cache = self._sent, self.backend.cache_tokens or 0
+        if not is_new:
+            texts = {ids.tobytes() for ids in new}
+            before = [ids for ids in before if ids.tobytes() not in texts]
         self._sent = [*before, *new][-_KEPT:]
         if not size:
             return np.zeros(len(new), np.int64)
@@ -69,7 +81,7 @@ class Prefixes:
         return lru_hits(tokens, max(1, cache // size), size)[len(before) :]
 
     def _tokens(self, prompts: Sequence[Prompt]) -> list[TokenIds] | None:
-        """The token ids of prompts, without those that cannot be rendered; None if one of them has
+        """The token ids of prompts, none of those that cannot be rendered; None if one of them has
         spans that are reused by themselves.
         """
         found = []
@@ -77,6 +89,7 @@ class Prefixes:
             try:
                 runs = self.backend.runs(prompt)
             except RequestError:
+                found.append(np.empty(0, np.int32))
                 continue
             if runs is None or len(runs) != 1:
                 return None

@@ -15,7 +15,7 @@ from relquery.sql.executor.choices import SAMPLE, SEED
 from relquery.sql.executor.criteria import Criterion, Tallies, Tally, criteria_in, with_columns
 from relquery.sql.executor.rows import Rows
 from relquery.sql.explain.bounds import ALL, Known, known_base
-from relquery.sql.explain.shares import Passing, Shares
+from relquery.sql.explain.shares import Shares
 from relquery.sql.host.database import Database, Scratch
 from relquery.sql.inputs.inputs import distinct_rows
 from relquery.sql.parser import build
@@ -126,6 +126,10 @@ class EstimatedRows(Rows):
         """(rows,), equal where all inputs of some calls are."""
         codes = [self.units.get(call, np.arange(self.count)) for call in calls]
         return codes[0] if len(codes) == 1 else distinct_rows(np.stack(codes, axis=1))[1]
+
+    def waits(self, call: PlannedCall) -> bool:
+        """Whether what a call asks depends on answers that are not there."""
+        return bool(call.needs)
 
     def leave(self, predicate: Expression) -> bool:
         """Not possible: the rows that are left are counted."""
@@ -261,7 +265,7 @@ class EstimatedRows(Rows):
         return table
 
 
-def _part(rows: Int64s, units: Int64s, tally: Tally, wanted: Passing, seed: list[int]) -> Int64s:
+def _part(rows: Int64s, units: Int64s, tally: Tally, wanted: int, seed: list[int]) -> Int64s:
     """About so many of some rows: all or none of each unit, and of a known unit as before.
 
     Of some random choices of units, the one whose number of units is most typical.
@@ -272,10 +276,8 @@ def _part(rows: Int64s, units: Int64s, tally: Tally, wanted: Passing, seed: list
     holds[units[judged]] = tally.holds[judged]
     passed, left = rows[holds[units[rows]]], rows[~is_known[units[rows]]]
     _, inverse, sizes = np.unique(units[left], return_inverse=True, return_counts=True)
-    rng, missing = np.random.default_rng(seed), wanted.rows - len(passed)
+    rng, missing = np.random.default_rng(seed), wanted - len(passed)
     typical = missing * len(sizes) / max(1, len(left))
-    if wanted.inputs is not None:
-        typical = wanted.inputs - len(np.unique(units[passed]))
     choices = (
         _choice(rng, sizes, missing) for _ in range(_CHOICES if len(left) > len(sizes) else 1)
     )

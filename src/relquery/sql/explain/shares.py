@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any
 
 from relquery.errors import ConfigError, unknown
 from relquery.report import wilson_interval
@@ -16,26 +16,19 @@ Place = tuple[int, str]
 """A criterion over answers: the number of its SELECT, in the order in which they run; its text."""
 
 
-class Passing(NamedTuple):
-    """How many rows pass, and how many distinct inputs they have; None if not known."""
-
-    rows: int
-    inputs: int | None = None
-
-
 @dataclass(slots=True)
 class Shares:
     """What is known of the criteria in a statement.
 
     every: the share of rows of each criterion; None if not given. by_stage: the same by the stage
-    whose answers a criterion reads, which goes first. measured: what a run decided, each
-    time. lengths: tokens of a stage's answers on average. missed: stages whose
-    criteria have no share; they keep all rows.
+    whose answers a criterion reads, which goes first. measured: of how many rows it was true.
+    lengths: tokens of a stage's answers on average. missed: stages whose criteria have no share;
+    they keep all rows.
     """
 
     every: float | None = None
     by_stage: Mapping[str, float] = field(default_factory=dict)
-    measured: Mapping[Place, Sequence[Count]] = field(default_factory=dict)
+    measured: Mapping[Place, Count] = field(default_factory=dict)
     lengths: Mapping[str, float] = field(default_factory=dict)
     missed: set[str] = field(default_factory=set)
 
@@ -44,28 +37,19 @@ class Shares:
         """How far the rows that pass may be from what is expected: as the least certain of the
         measured shares is. Given ones are taken as they are.
         """
-        tallies = (
-            (sum(one.passed for one in counts), sum(one.rows for one in counts))
-            for counts in self.measured.values()
-        )
-        bounds = [_bounds(passed / rows, rows) for passed, rows in tallies if rows]
+        counts = self.measured.values()
+        bounds = [_bounds(one.passed / one.rows, one.rows) for one in counts if one.rows]
         return max(bounds, key=lambda one: one.high, default=ONE)
 
-    def passing(self, place: Place, stage: str, before: Sequence[Count], rows: int) -> Passing:
+    def passing(self, place: Place, stage: str, before: Sequence[Count], rows: int) -> int:
         """How many of some rows pass. before: what was decided each time before."""
-        counts = self.measured.get(place)
-        if counts and len(before) < len(counts):
-            count = counts[len(before)]
-            inputs = round(count.passing * rows / count.rows) if count.inputs else None
-            return Passing(round(rows * count.passed / count.rows), inputs)
-        if counts:
-            share = sum(one.passed for one in counts) / sum(one.rows for one in counts)
-            return Passing(_rest(rows, share, before))
-        given = self.by_stage.get(stage, self.every)
-        if given is None:
+        share = self.by_stage.get(stage, self.every)
+        if (count := self.measured.get(place)) is not None:
+            share = count.passed / count.rows
+        if share is None:
             self.missed.add(stage)
-            return Passing(rows)
-        return Passing(_rest(rows, given, before))
+            return rows
+        return _rest(rows, share, before)
 
 
 def _bounds(share: float, rows: int) -> Range:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from relquery.report import wilson_interval
@@ -50,11 +50,6 @@ def passed(selects: Sequence[SampledRows]) -> Iterator[Passed]:
             if judged:
                 held = sum(count.passed for count in tally.counts)
                 yield Passed((number, text), _stage(text, rows), judged, held)
-
-
-def measured(conditions: Sequence[Passed]) -> Mapping[Place, Sequence[Count]]:
-    """The counts of all conditions, as Shares takes them."""
-    return {one.place: [one.count] for one in conditions}
 
 
 def _stage(text: str, rows: SampledRows) -> str:

@@ -10,21 +10,26 @@ import numpy as np
 import pyarrow as pa
 
 from relquery.arrays import Int64s
+from relquery.errors import QueryError
 from relquery.sql import names as ours
-from relquery.sql.analyze.measured import MeasuredRows
 from relquery.sql.executor.choices import SEED
+from relquery.sql.executor.criteria import Tallies, criteria_in
 from relquery.sql.executor.rows import Rows
 from relquery.sql.host.database import Database, Scratch
 from relquery.sql.inputs.cells import Cells
+from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
+from relquery.sql.parser.tree import Expression
 from relquery.sql.planner.fields import Field
 from relquery.sql.planner.plan import SelectPlan
 from relquery.sql.types.leaves import Number, dumped
 
 
 @dataclass(slots=True)
-class SampledRows(MeasuredRows):
-    """Some base rows of a plan, in their order. total: how many there are in all.
+class SampledRows(Rows):
+    """Some base rows of a plan, in their order, with tallies of what the answers decide.
+
+    total: how many there are in all.
 
     most: the limit for rows, and for items of a group. largest: the size of the largest group of
     which only some items are used; 0 if no group was cut.
@@ -33,6 +38,28 @@ class SampledRows(MeasuredRows):
     total: int = 0
     most: int = 0
     largest: int = 0
+    tallies: Tallies = field(default_factory=Tallies)
+
+    def leave(self, predicate: Expression) -> bool:
+        """Not possible: what passes the filter is counted."""
+        return False
+
+    def matching(self, predicate: Expression, rows: Int64s | None = None) -> Int64s:
+        """See Rows. Also tallies the criteria of the predicate."""
+        found = Rows.matching(self, predicate, rows)
+        for one in criteria_in(predicate):
+            new = self.tallies.new(one, self, self.alive if rows is None else rows)
+            if len(new):
+                tally = self.tallies.of(one, self)
+                holds: Expression = one.node
+                if tally.inverted:
+                    holds = build.operation(build.NOT, one.node.copy())
+                try:
+                    passed = Rows.matching(self, holds, new)
+                except QueryError:  # it may fail for a row in which the predicate does not read it
+                    passed = np.intersect1d(new, found)
+                tally.add(new, passed)
+        return found
 
     def cells(self, fields: tuple[Field, ...], rows: Int64s) -> Cells:
         """See Rows. At most `most` items of a group are used, drawn at random."""

@@ -27,12 +27,6 @@ class Charge(NamedTuple):
         hits = None if self.hits is None else replace(self.hits, is_sample=True)
         return Charge(hits, self.cost).times(part)
 
-    def plus(self, more: Charge) -> Charge:
-        """With more prompts, whose hits are not counted."""
-        if self.cost is None or more.cost is None:
-            return Charge(self.hits)
-        return Charge(self.hits, self.cost.plus(more.cost))
-
 
 @dataclass(slots=True)
 class Charges:
@@ -66,9 +60,11 @@ class Charges:
         sampling: Sampling,
         known: Known,
         length: float | None,
+        *,
+        is_new: bool = True,
     ) -> Charge:
-        """What prompts take if they are sent next; see Estimator.stage."""
-        hits = self._prefixes.send(ours)
+        """What prompts take if they are sent next; see Estimator.stage and Prefixes.send."""
+        hits = self._prefixes.send(ours, sampling, is_new=is_new)
         if not self.tells_costs:
             return Charge(hits)
         rate = None if hits is None else hits.rate
