@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 
+import duckdb
 import pytest
 from rich.cells import cell_len
 
@@ -78,3 +79,17 @@ def test_whatever_the_text_only_our_errors_are_raised(con: Connection) -> None:
     for text in ["", ";", "--", "SELECT", "(", "'", "\0", *odd]:
         with contextlib.suppress(RelqueryError):
             con.sql(text)
+
+
+def test_messages_are_read_because_relations_have_no_errors_as_json() -> None:
+    with duckdb.connect() as plain:
+        plain.execute("SET errors_as_json = true")
+        with pytest.raises(duckdb.Error, match=r"^Binder Error: Referenced column") as unbound:
+            plain.sql("SELECT nix FROM range(1)")
+        assert "{" not in str(unbound.value)
+        plain.execute("BEGIN")
+        with pytest.raises(duckdb.Error):
+            plain.execute("SELECT nix FROM range(1)")
+        # That would have one, but it ends the user's transaction.
+        with pytest.raises(duckdb.Error, match="transaction is aborted"):
+            plain.execute("SELECT 1")
