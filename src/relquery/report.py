@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import floor, sqrt
 from typing import TYPE_CHECKING, Any
@@ -185,12 +186,7 @@ class Report:
         return totals | {"stages": stages}
 
     def __str__(self) -> str:
-        columns = [[heading, *cells] for heading, cells in self.columns().items()]
-        widths = [max(map(len, column)) for column in columns]
-        return "\n".join(
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in zip(*columns, strict=True)
-        )
+        return in_columns(self.columns())
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """For IPython in a terminal."""
@@ -245,6 +241,14 @@ class Report:
             "agreement": any(stage.compared for stage in self.stages),
         }
         return {name: cells for name, cells in shown.items() if unusual.get(name, 1)}
+
+
+def in_columns(cells: Mapping[str, Sequence[str]]) -> str:
+    """Lines of cells below their headings, none cut."""
+    columns = [[heading, *column] for heading, column in cells.items()]
+    widths = [max(map(len, column)) for column in columns]
+    rows = zip(*columns, strict=True)
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
 
 def wilson_interval(share: float, count: int) -> tuple[float, float]:

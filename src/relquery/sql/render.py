@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 from rich.cells import cell_len, set_cell_size
@@ -41,6 +41,7 @@ Reasons = Mapping[tuple[int, int], str]
 """Why a cell has no value, by (row of the result, column)."""
 
 _LISTED = 10
+_VIEW = "relquery.view."
 
 
 class _Error(Protocol):
@@ -74,6 +75,17 @@ def result_html(shown: str, size: str, errors: Sequence[_Error], cost: str) -> s
     if cost:
         parts.append(lines([cost]))
     return boxed(*parts)
+
+
+def with_view(table: pa.Table, text: str, html: str) -> pa.Table:
+    """A table that is shown as a text, and in notebooks as HTML, wherever it is a result."""
+    return table.replace_schema_metadata({f"{_VIEW}text": text, f"{_VIEW}html": html})
+
+
+def view_of(table: pa.Table, kind: Literal["text", "html"]) -> str | None:
+    """How such a table is shown; None for others."""
+    found = (table.schema.metadata or {}).get(f"{_VIEW}{kind}".encode())
+    return None if found is None else found.decode()
 
 
 def is_number(kind: pa.DataType) -> bool:

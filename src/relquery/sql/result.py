@@ -17,7 +17,15 @@ from relquery.sql.exchange.frames import for_polars, to_series
 from relquery.sql.exchange.python import to_plain, to_python
 from relquery.sql.page.page import page
 from relquery.sql.record import Recording
-from relquery.sql.render import Reasons, aligned, result_html, result_table, rounded, terminal_width
+from relquery.sql.render import (
+    Reasons,
+    aligned,
+    result_html,
+    result_table,
+    rounded,
+    terminal_width,
+    view_of,
+)
 from relquery.unicode import valid
 
 if TYPE_CHECKING:
@@ -152,6 +160,8 @@ class Result:
         return int(self.table.num_rows)
 
     def __repr__(self) -> str:
+        if (view := view_of(self.table, "text")) is not None:
+            return view
         shown = self.plain(_SHOWN_ROWS)
         cells = [[_cell(value) for value in row] for row in (self.columns, *shown)]
         lines = aligned(cells, terminal_width())
@@ -159,6 +169,8 @@ class Result:
 
     def _repr_html_(self) -> str:
         """For notebooks."""
+        if (html := view_of(self.table, "html")) is not None:
+            return html
         shown = self.plain(_SHOWN_ROWS)
         view = result_table(self.columns, self.table.schema.types, shown, self.reasons)
         return result_html(view, self._size_in_words(), self.errors, self.report.summary)

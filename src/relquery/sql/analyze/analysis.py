@@ -7,9 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from relquery.report import StageReport
+from relquery.html.table import boxed, lines, of_columns
+from relquery.report import StageReport, in_columns
 from relquery.sql.explain.explanation import ExplainedCall
+from relquery.sql.render import with_view
 
+TITLE = "Predicted, given the rows that passed / measured"
 COMPARED = {
     "rows": pa.int64(),
     "calls": pa.int64(),
@@ -58,7 +61,10 @@ def compared(predicted: Mapping[str, ExplainedCall], measured: Iterable[StageRep
         if call is not None:
             row |= {f"predicted_{name}": value for name, value in _predicted(call).items()}
         rows.append(row)
-    return pa.Table.from_pylist(rows, SCHEMA)
+    table = pa.Table.from_pylist(rows, SCHEMA)
+    shown = {title: list(column) for title, column in cells(table)}
+    html = boxed(lines([TITLE]), of_columns(shown, ("stage", "asks")))
+    return with_view(table, f"{TITLE}\n{in_columns(shown)}", html)
 
 
 def _predicted(call: ExplainedCall) -> dict[str, int | float | None]:

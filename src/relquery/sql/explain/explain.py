@@ -29,7 +29,7 @@ from relquery.sql.explain.cost.charges import Charge, Charges
 from relquery.sql.explain.cost.estimate import Known
 from relquery.sql.explain.cost.ranges import ONE, Range
 from relquery.sql.explain.effort import Effort, answers, effort
-from relquery.sql.explain.explanation import Counted, ExplainedCall
+from relquery.sql.explain.explanation import Counted, ExplainedCall, listed
 from relquery.sql.explain.guarded import AskedTwice, asked_twice
 from relquery.sql.explain.labels import hint
 from relquery.sql.explain.prefixes import HitRate
@@ -186,7 +186,7 @@ class Explainer:
         told = ExplainedCall(
             stage=name,
             prompt=_short(call.prompt),
-            fields=", ".join(map(_shown, call.fields)),
+            fields=listed([*map(_shown, call.fields)], ", "),
             rows=asked,
             calls=counts.calls,
             from_ledger=counts.from_ledger,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -9,13 +10,16 @@ import pyarrow as pa
 
 from relquery.config import Order
 from relquery.html.table import boxed, lines, of_columns, preformatted
+from relquery.report import in_columns
 from relquery.sql.explain.cost import told
 from relquery.sql.explain.cost.estimate import StageCost
 from relquery.sql.explain.effort import Effort
 from relquery.sql.explain.prefixes import HitRate
+from relquery.sql.render import with_view
 
 Counted = Literal["exact", "expected", "at most"] | None
 _ESTIMATED = ("sample", "characters")
+_LISTED, _FIRST = 6, 3  # fields that are all named, and those named of more
 _RELIABLE = ("exact", "expected", "at most", None)
 
 
@@ -78,12 +82,12 @@ class ExplainedCall:
             found.append(f"AI_SIMILARITY leaves {self.near[0]:,} of {self.near[1]:,} rows")
         if self.modules:
             found.append(
-                f"MODULE: each value of {' and '.join(self.modules)} is read by itself, so answers "
+                f"MODULE: each value of {listed(self.modules)} is read by itself, so answers "
                 "may differ from those without MODULE"
             )
         if self.plain:
             found.append(
-                f"MODULE has no effect: a provider's model is sent {' and '.join(self.plain)} as "
+                f"MODULE has no effect: a provider's model is sent {listed(self.plain)} as "
                 "ordinary text"
             )
         if self.order == "pinned":
@@ -156,6 +160,13 @@ class ExplainedCall:
         return f"{words[self.counts or 'at most'] or about}{number:,}"
 
 
+def listed(names: Sequence[str], last: str = " and ") -> str:
+    """The names, or the first of many. last: what joins the last of a few."""
+    if len(names) > _LISTED:
+        return f"{', '.join(names[:_FIRST])} and {len(names) - _FIRST} more"
+    return last.join([*filter(None, [", ".join(names[:-1])]), *names[-1:]])
+
+
 def _shown(hits: HitRate | None) -> str:
     return "" if hits is None else f"{'about ' if hits.is_sample else ''}{hits.rate:.0%}"
 
@@ -220,9 +231,15 @@ class SqlExplanation:
         return {call.stage: call.cost for call in self.calls}
 
     def arrow(self) -> pa.Table:
-        """As a table with one row per call, or DuckDB's plan if there are no calls."""
+        """As a table with one row per call, or DuckDB's plan if there are no calls.
+
+        As the result of a query, it is shown as this is.
+        """
         if self.plan is not None:
             return pa.table({"explain_key": ["physical_plan"], "explain_value": [self.plan]})
+        return with_view(self._table(), str(self), self._repr_html_())
+
+    def _table(self) -> pa.Table:
         if self.tells_costs:
             return told.table(self.costs, [*told.notes(self.costs), *self.general])
         rows = []
@@ -290,9 +307,4 @@ class SqlExplanation:
             return self.plan
         if not self.calls:
             return self.title
-        columns = [[title, *cells] for title, cells in self.columns().items()]
-        widths = [max(map(len, column)) for column in columns]
-        rows = [
-            "  ".join(map(str.ljust, row, widths)).rstrip() for row in zip(*columns, strict=True)
-        ]
-        return "\n".join([self.title, *rows, *self.notes])
+        return "\n".join([self.title, in_columns(self.columns()), *self.notes])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from html import escape
 
-from relquery.html.table import STYLE, lines, of_columns
+from relquery.html.table import STYLE, cut, lines, of_columns
 from relquery.report import Report
 from relquery.sql.page.bars import bars
 from relquery.sql.page.prompts import prompts
 from relquery.sql.record import Recording
 
 _ROOM = 3_000_000  # characters of prompts on a page
+_ASKS = 200  # characters of a call
 
 _STYLE = """
 :root{color-scheme:light dark;--ground:#fff;--ink:#1c1c1e;--reused:#2a9d8f;--computed:#e9a23b;
@@ -68,7 +69,7 @@ def _recorded(recording: Recording | None, report: Report) -> list[str]:
         stage = names.get(name)
         parts.append(f"<h2>{escape(name)}</h2>")
         if stage is not None:
-            parts.append(_remark(stage.expression))
+            parts.append(_remark(cut(stage.expression, _ASKS)))
             if stage.ledger_hits:
                 parts.append(
                     _remark(
