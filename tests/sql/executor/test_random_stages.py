@@ -35,7 +35,7 @@ CREATE MACRO failing(a) AS coalesce(CAST(a AS VARCHAR) IN ('v3', 'v11'), false);
 CREATE OR REPLACE MACRO llm_up(a) AS if(failing(a), NULL, upper(llm_text(a)));
 CREATE OR REPLACE MACRO llm_len(a) AS if(failing(a), NULL, length(llm_text(a))::DOUBLE);
 CREATE OR REPLACE MACRO llm_yes(a) AS if(failing(a), NULL,
-    CASE WHEN length(llm_text(a)) % 2 = 0 THEN 'Yes' ELSE 'No' END);
+    CASE length(llm_text(a)) % 2 WHEN 0 THEN 'Yes' WHEN 1 THEN 'No' END);
 """
 
 

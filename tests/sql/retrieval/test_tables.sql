@@ -143,7 +143,7 @@ SELECT id FROM q WHERE len({p}) > 0 OR LLM('yes', question) = 'Yes'  # 1
 SELECT id FROM q ORDER BY row_number() OVER (ORDER BY {p}), LLM('up', id) LIMIT 1  # 4
 SELECT count(*) FROM q o WHERE EXISTS (SELECT 1 FROM docs i WHERE list_contains(passages('docs',
   o.question), i.text) AND LLM('up', i.text) > '')
-# 3
+# 2
 SELECT count(*) FROM q LEFT JOIN docs ON list_contains(passages('docs', question), docs.text) AND
   LLM('up', docs.text) > ''
 # 3
