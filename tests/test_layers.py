@@ -86,7 +86,7 @@ ROOMS: dict[str, list[str]] = {
     "sql": [
         "names", "exchange", "host", "parser", "types", "binder", "retrieval", "optimizer",
         "planner", "inputs", "caching", "record", "render", "page", "result", "executor",
-        "explain", "analyze", "preview",
+        "explain", "analyze",
     ],
     "table": [
         "columns", "side_by_side", "prefixes", "items", "measure", "dependencies",

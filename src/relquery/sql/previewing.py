@@ -2,25 +2,187 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+import numpy as np
+import pyarrow as pa
+
+from relquery.arrays import Int64s
 from relquery.errors import ConfigError, QueryError
 from relquery.html.table import boxed, lines
 from relquery.prompt import Sampling
+from relquery.report import wilson_interval
+from relquery.sql import names as ours
 from relquery.sql.binder.statement import Calling, read_statement
 from relquery.sql.executor.answered import Asker
+from relquery.sql.executor.choices import SEED
+from relquery.sql.executor.criteria import Count, Tallies, criteria_in
 from relquery.sql.executor.execute import Paid
+from relquery.sql.executor.rows import Rows
 from relquery.sql.explain.explanation import SqlExplanation
-from relquery.sql.explain.shares import Shares
-from relquery.sql.host.database import Database
+from relquery.sql.explain.selectivities import Place, Selectivities
+from relquery.sql.host.database import Database, Scratch
+from relquery.sql.inputs.cells import Cells
+from relquery.sql.parser import build
 from relquery.sql.parser.parameters import read_parameters
+from relquery.sql.parser.parse import parser
 from relquery.sql.parser.statements import split
-from relquery.sql.preview.passing import Passed, passed
-from relquery.sql.preview.sampled import Sample, SampledRows
+from relquery.sql.parser.tree import Expression
+from relquery.sql.planner.fields import Field
+from relquery.sql.planner.plan import SelectPlan
 from relquery.sql.query import finished, naming
 from relquery.sql.result import Result
 from relquery.sql.run import explain, run
+from relquery.sql.types.leaves import Number, dumped
+
+
+@dataclass(slots=True)
+class SampledRows(Rows):
+    """Some base rows of a plan, in their order, with tallies of what the answers decide.
+
+    total: how many there are in all.
+
+    most: the limit for rows, and for items of a group. largest: the size of the largest group of
+    which only some items are used; 0 if no group was cut.
+    """
+
+    total: int = 0
+    most: int = 0
+    largest: int = 0
+    tallies: Tallies = field(default_factory=Tallies)
+
+    def leave(self, predicate: Expression) -> bool:
+        """Not possible: what passes the filter is counted."""
+        return False
+
+    def matching(self, predicate: Expression, rows: Int64s | None = None) -> Int64s:
+        """See Rows. Also tallies the criteria of the predicate."""
+        found = Rows.matching(self, predicate, rows)
+        for one in criteria_in(predicate):
+            new = self.tallies.new(one, self, self.alive if rows is None else rows)
+            if len(new):
+                tally = self.tallies.of(one, self)
+                holds: Expression = one.node
+                if tally.inverted:
+                    holds = build.operation(build.NOT, one.node.copy())
+                try:
+                    passed = Rows.matching(self, holds, new)
+                except QueryError:  # it may fail for a row in which the predicate does not read it
+                    passed = np.intersect1d(new, found)
+                tally.add(new, passed)
+        return found
+
+    def cells(self, fields: tuple[Field, ...], rows: Int64s) -> Cells:
+        """See Rows. At most `most` items of a group are used, drawn at random."""
+        found = Rows.cells(self, fields, rows)
+        if not any(one.task.kind == "group" and one.fields == fields for one in self.plan.calls):
+            return found
+
+        def read(wanted: Int64s) -> pa.Table:
+            table = found.read(wanted)
+            texts = [self._some(text) for text in table.column(0).to_pylist()]
+            return table.set_column(0, table.schema.field(0), pa.array(texts, pa.string()))
+
+        return replace(found, read=read)
+
+    def _some(self, text: str | None) -> str | None:
+        items = [] if text is None else json.loads(text, parse_int=Number, parse_float=Number)
+        if len(items) <= self.most:
+            return text
+        self.largest = max(self.largest, len(items))
+        return dumped([items[at] for at in drawn(len(items), self.most).tolist()])
+
+
+@dataclass(slots=True)
+class Sample:
+    """Starts each SELECT of a statement on at most `most` rows, and keeps these rows."""
+
+    most: int
+    selects: list[SampledRows] = field(default_factory=list)
+
+    def start(self, plan: SelectPlan, database: Database, scratch: Scratch) -> Rows:
+        """The rows that a SELECT starts with."""
+        query = parser().sql(plan.context.around(plan.base))
+        base = f"SELECT row_number() OVER () - 1 AS {ours.PLACE}, * FROM ({query}) AS {ours.BASE}"
+        counted = f"SELECT count(*) FROM ({base})"
+        total = database.fetch(counted).column(0)[0].as_py()
+        chosen = scratch.view(pa.table({ours.PLACE: drawn(total, self.most)}), "drawn")
+        some = (
+            f"SELECT row_number() OVER (ORDER BY {ours.PLACE}) - 1 AS {ours.ROW}, "
+            f"* EXCLUDE ({ours.PLACE}) FROM ({base}) SEMI JOIN {chosen} USING ({ours.PLACE})"
+        )
+        table, count = scratch.rows(some)
+        rows = SampledRows(plan, database, scratch, table, count, np.arange(count))
+        rows.total, rows.most = total, self.most
+        self.selects.append(rows)
+        return rows
+
+    @property
+    def lengths(self) -> Mapping[str, float]:
+        """The mean number of tokens in each stage's answers, including those from the ledger."""
+        found: dict[str, list[int]] = {}
+        for values in (values for rows in self.selects for values in rows.values.values()):
+            for stage, answer in zip(values.stages, values.answers, strict=True):
+                if answer is not None and answer.text is not None:
+                    found.setdefault(stage, []).append(answer.output_tokens)
+        return {stage: sum(tokens) / len(tokens) for stage, tokens in found.items()}
+
+
+def drawn(total: int, most: int) -> Int64s:
+    """At most `most` of the numbers below `total`, ascending; always the same ones."""
+    if total <= most:
+        return np.arange(total)
+    return np.sort(np.random.default_rng(SEED).choice(total, most, replace=False))
+
+
+_CALL = re.compile(rf"{ours.TEXT_STAND_IN}_(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A condition. stage: the one whose answers it reads. rows: those that it was applied to."""
+
+    place: Place
+    stage: str
+    rows: int
+    passed: int
+
+    @property
+    def count(self) -> Count:
+        """The count for the estimate. If no row passed, half a row counts as passed, because a few
+        rows do not show that none will pass.
+        """
+        return Count(self.rows, self.passed) if self.passed else Count(2 * self.rows, 1)
+
+    @property
+    def note(self) -> str:
+        """The share in words, with its 95% interval."""
+        low, high = wilson_interval(self.passed / self.rows, self.rows)
+        taken = "" if self.passed else ", counted as half a row"
+        return (
+            f"{self.stage}: {self.passed} of {self.rows} rows passed{taken} (95% interval "
+            f"for all rows: {low:.0%} to {high:.0%})"
+        )
+
+
+def passed(selects: Sequence[SampledRows]) -> Iterator[Passed]:
+    """The conditions that were applied to at least one row."""
+    for number, rows in enumerate(selects):
+        for text, tally in rows.tallies.by_text.items():
+            judged = sum(count.rows for count in tally.counts)
+            if judged:
+                held = sum(count.passed for count in tally.counts)
+                yield Passed((number, text), _stage(text, rows), judged, held)
+
+
+def _stage(text: str, rows: SampledRows) -> str:
+    """The stage of the last call that a condition reads."""
+    calls = [int(number) for number in _CALL.findall(text)]
+    stages = [one for one in rows.of_call(max(calls)).stages if one is not None]
+    return stages[0] if stages else "a condition"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -70,7 +232,7 @@ def preview_query(
             table = run(calling, database, without_guard, defaults, paid, sample.start)
             conditions = list(passed(sample.selects))
             counts = {one.place: one.count for one in conditions}
-            shares = Shares(measured=counts, lengths=sample.lengths)
+            shares = Selectivities(measured=counts, lengths=sample.lengths)
             again = _query(read_statement(texts[0], database.kept, parameters))
             cost = replace(explain(again, database, asker, defaults, shares), is_expected=True)
     result = finished(table, paid, asker.clock() - start)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from relquery.errors import PromptWarning, RelqueryError, UnsupportedQueryError, warn
 from relquery.prompt import Sampling
-from relquery.sql.analyzing import Analysis
+from relquery.sql.analyze.analysis import Analysis
 from relquery.sql.binder.bind import Bound, bind
 from relquery.sql.binder.stand_ins import stubbed
 from relquery.sql.binder.statement import Calling
@@ -20,7 +20,7 @@ from relquery.sql.executor.rows import Rows
 from relquery.sql.explain.effort import unpriced
 from relquery.sql.explain.explain import Explainer
 from relquery.sql.explain.explanation import SqlExplanation
-from relquery.sql.explain.shares import Shares, check_stages
+from relquery.sql.explain.selectivities import Selectivities, check_stages
 from relquery.sql.host.database import Database, Scratch
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.statements import Text
@@ -70,7 +70,7 @@ def explain(
     database: Database,
     asker: Asker,
     defaults: Sampling,
-    shares: Shares | None = None,
+    shares: Selectivities | None = None,
     *,
     costs: bool = False,
 ) -> SqlExplanation:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -19,6 +19,7 @@ _CHARACTERS = 4  # per token; typical of English with most tokenizers
 _COUNTED = 4096  # at most this many prompts are tokenised; of more, a sample of this size
 _PROVIDERS = ("openai", "responses", "anthropic", "gemini", "google", "deepseek")
 _PER = 1_000_000  # prices are for this many tokens
+_OPPOSITES = {"yes": "no", "no": "yes", "true": "false", "false": "true"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,37 @@ def answers(sampling: Sampling, backend: Backend) -> str:
     else:
         how = "decoded"
     return f"{how}, {'one of ' + _counted(labels, 'label') if labels else length}"
+
+
+def hint(sampling: Sampling, backend: Backend) -> str | None:
+    """Labels that make a decoded call take just one forward pass, if its answers are only compared
+    with texts: WHERE LLM('Positive?', review) = 'Yes'  =>  ('Yes', 'No').
+    """
+    if not isinstance(sampling, Compared) or backend.one_pass(sampling) is not False:
+        return None
+    labels = sampling.texts
+    if not backend.one_pass(replace(sampling, labels=labels)):
+        return None
+    shown = [*labels]
+    if len(labels) == 1:
+        shown.append(_opposite(labels[0]) or "...")
+    listing = ", ".join(
+        text if text == "..." and text not in labels else _quoted(text) for text in shown
+    )
+    return f"add labels := [{listing}]"
+
+
+def _opposite(label: str) -> str | None:
+    other = _OPPOSITES.get(label.lower())
+    if other is None:
+        return None
+    if label.isupper():
+        return other.upper()
+    return other.capitalize() if label[0].isupper() else other
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def unpriced(backend: Backend) -> str | None:

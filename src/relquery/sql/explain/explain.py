@@ -19,7 +19,7 @@ import pyarrow as pa
 from relquery.arrays import Int64s
 from relquery.errors import QueryError
 from relquery.ledger import AnswerStore, Keys, has_one_answer, look_up
-from relquery.prompt import Answer, Compared, Finish, Prompt, Sampling
+from relquery.prompt import Answer, Finish, Prompt
 from relquery.sql.executor.answered import Asker
 from relquery.sql.executor.groups import Grouped
 from relquery.sql.executor.stages import run_select
@@ -27,14 +27,13 @@ from relquery.sql.explain.bounds import Known as KnownRows
 from relquery.sql.explain.bounds import known_rows
 from relquery.sql.explain.cost.charges import Charge, Charges
 from relquery.sql.explain.cost.estimate import Known
-from relquery.sql.explain.cost.ranges import ONE, Range
-from relquery.sql.explain.effort import Effort, answers, effort
+from relquery.sql.explain.cost.lengths import ONE, Range
+from relquery.sql.explain.effort import Effort, answers, effort, hint
 from relquery.sql.explain.explanation import Counted, ExplainedCall, listed
 from relquery.sql.explain.guarded import AskedTwice, asked_twice
-from relquery.sql.explain.labels import hint
 from relquery.sql.explain.prefixes import HitRate
 from relquery.sql.explain.rows import EstimatedRows
-from relquery.sql.explain.shares import Shares
+from relquery.sql.explain.selectivities import Selectivities
 from relquery.sql.host.database import Database, Scratch
 from relquery.sql.inputs.cells import Cells
 from relquery.sql.inputs.inputs import Inputs, Question
@@ -107,7 +106,7 @@ class Explainer:
     database: Database
     scratch: Scratch
     asker: Asker
-    shares: Shares | None = None
+    shares: Selectivities | None = None
     calls: dict[str, ExplainedCall] = field(default_factory=dict)
     costs: bool = False
     kinds: Counter[str] = field(default_factory=Counter)
@@ -194,7 +193,7 @@ class Explainer:
             order="pinned" if call.is_pinned else self.asker.config.order,
             answers=answers(call.sampling, self.asker.backend)
             + (", and once more if invalid" if call.task.retry else ""),
-            hint=self._hint(call.sampling),
+            hint=hint(call.sampling, self.asker.backend),
             modules=modules if has_modules else (),
             plain=() if has_modules else modules,
             effort=counts.effort,
@@ -416,14 +415,6 @@ class Explainer:
             count,
             [(prompts[at], known[at]) for at in answered],
         )
-
-    def _hint(self, sampling: Sampling) -> str | None:
-        """How to make a decoded call take just one forward pass."""
-        backend = self.asker.backend
-        if not isinstance(sampling, Compared) or backend.one_pass(sampling) is not False:
-            return None
-        held = backend.one_pass(replace(sampling, labels=sampling.texts))
-        return hint(sampling.texts) if held else None
 
 
 def _length(prompt: Prompt) -> int:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from relquery.config import Order
 from relquery.html.table import boxed, lines, of_columns, preformatted
 from relquery.report import in_columns
-from relquery.sql.explain.cost import told
+from relquery.sql.explain.cost import cost_report
 from relquery.sql.explain.cost.estimate import StageCost
 from relquery.sql.explain.effort import Effort
 from relquery.sql.explain.prefixes import HitRate
@@ -241,7 +241,7 @@ class SqlExplanation:
 
     def _table(self) -> pa.Table:
         if self.tells_costs:
-            return told.table(self.costs, [*told.notes(self.costs), *self.general])
+            return cost_report.table(self.costs, [*cost_report.notes(self.costs), *self.general])
         rows = []
         for at, call in enumerate(self.calls):
             row = asdict(call)
@@ -264,10 +264,10 @@ class SqlExplanation:
 
     @property
     def notes(self) -> list[str]:
-        """How calls would be cheaper, what is approximated, and why no price is told."""
+        """How calls would be cheaper, what is approximated, and why no price is cost_report."""
         found = [f"{call.stage}: {note}" for call in self.calls for note in call.notes]
         costs = dict(self.costs)
-        more = told.notes(costs) if self.tells_costs else told.reasoning(costs)
+        more = cost_report.notes(costs) if self.tells_costs else cost_report.reasoning(costs)
         return [*found, *more, *self.general]
 
     @property
@@ -281,7 +281,7 @@ class SqlExplanation:
         Of costs that were measured, only what is expected.
         """
         if self.tells_costs:
-            return told.columns(self.costs)
+            return cost_report.columns(self.costs)
         cells = [call.cells() for call in self.calls]
         titles = cells[0] if cells else {}
         columns = {title: [row[title] for row in cells] for title in titles}

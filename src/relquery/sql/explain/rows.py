@@ -15,7 +15,7 @@ from relquery.sql.executor.choices import SAMPLE, SEED
 from relquery.sql.executor.criteria import Criterion, Tallies, Tally, criteria_in, with_columns
 from relquery.sql.executor.rows import Rows
 from relquery.sql.explain.bounds import ALL, Known, known_base
-from relquery.sql.explain.shares import Shares
+from relquery.sql.explain.selectivities import Selectivities
 from relquery.sql.host.database import Database, Scratch
 from relquery.sql.inputs.inputs import distinct_rows
 from relquery.sql.parser import build
@@ -43,7 +43,7 @@ class EstimatedRows(Rows):
 
     known: Known = ALL
     inputs: dict[int, Int64s] = field(default_factory=dict)
-    shares: Shares | None = None
+    shares: Selectivities | None = None
     select: int = 0
     stages: dict[int, str] = field(default_factory=dict)
     units: dict[int, Int64s] = field(default_factory=dict)

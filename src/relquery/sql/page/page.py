@@ -1,17 +1,131 @@
-"""The whole page: the query, its stages, its prompts, and the first rows of its result."""
+"""A page about a run: one HTML file that needs nothing else.
+
+The query, its stages with their prompts as bars (reused, computed, decoded), some prompts in full,
+and the first rows of the result.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from html import escape
 
+import numpy as np
+
+from relquery.arrays import Floats
 from relquery.html.table import STYLE, cut, lines, of_columns
 from relquery.report import Report
-from relquery.sql.page.bars import bars
-from relquery.sql.page.prompts import prompts
-from relquery.sql.record import Recording
+from relquery.sql.record import Recording, Sent, StageRecord
 
+_BARS = 600  # more could not be told apart
+_HEIGHT = 100
+_OPEN = 3  # prompts that are unfolded at first
+_REUSED, _COMPUTED, _ANSWER = 400, 4_000, 1_000  # characters that are shown of each
 _ROOM = 3_000_000  # characters of prompts on a page
 _ASKS = 200  # characters of a call
+
+
+def bars(record: StageRecord) -> str:
+    """A picture and a line about it. If there are very many prompts, several share a bar."""
+    rows = np.array(record.counts, np.float64).reshape(-1, 3)
+    if not len(rows):
+        return ""
+    prompt, cached, decoded = rows.T
+    parts = np.stack([cached, np.maximum(prompt - cached, 0), decoded])
+    each = -(-parts.shape[1] // _BARS)
+    starts = np.arange(0, parts.shape[1], each)
+    sizes = np.diff([*starts, parts.shape[1]])
+    means = np.add.reduceat(parts, starts, axis=1) / sizes
+    top = float(means.sum(axis=0).max()) or 1.0
+    paths = "".join(
+        f'<path class="{name}" d="{"".join(_path(means, part, top))}"/>'
+        for part, name in enumerate(("reused", "computed", "decoded"))
+    )
+    what = "a prompt" if each == 1 else f"the mean of {each:,} prompts"
+    return (
+        f'<svg class="bars" viewBox="0 0 {len(starts)} {_HEIGHT}" preserveAspectRatio="none" '
+        f'role="img" aria-label="Tokens of each prompt">{paths}</svg>'
+        f'<p class="small">Each bar is {what}, in the order sent. The tallest has {top:,.0f} '
+        "tokens.</p>"
+    )
+
+
+def _path(means: Floats, part: int, top: float) -> Iterator[str]:
+    """The rectangles of one part, on top of those of the parts before."""
+    below = means[:part].sum(axis=0)
+    for at, (base, height) in enumerate(zip(below, means[part], strict=True)):
+        if height > 0:
+            y, size = _HEIGHT * (1 - base / top), _HEIGHT * height / top
+            yield f"M{at} {y:.1f}h1v{-size:.1f}h-1z"
+
+
+def prompts(record: StageRecord, room: int) -> Iterator[str]:
+    """The HTML of prompts, up to `room` characters in all, and a line about those left out."""
+    shown = 0
+    for at, one in sorted(record.full.items()):
+        part = _prompt(at, one)
+        if len(part) > room:
+            break
+        room, shown = room - len(part), shown + 1
+        yield part
+    if left := record.sent - shown:
+        yield (
+            f'<p class="small">{left:,} more prompts are not shown in full. record=N in con.sql '
+            f"keeps N prompts of each stage (here {record.most:,}).</p>"
+        )
+
+
+def _prompt(at: int, sent: Sent) -> str:
+    answer = sent.answer
+    reused, output = answer.cached_tokens, answer.output_tokens
+    said = answer.text if answer.text is not None else f"no answer: {answer.error}"
+    head = (
+        f"<b>{at + 1}</b> {answer.prompt_tokens:,} tokens: {reused:,} reused, "
+        f"{max(0, answer.prompt_tokens - reused):,} computed, {output:,} decoded "
+        f'<span class="said">{escape(cut(said, 80))}</span>'
+    )
+    about = "" if sent.is_exact else f'<p class="small">{_how(sent)}</p>'
+    return (
+        f"<details{' open' if at < _OPEN else ''}><summary>{head}</summary>"
+        f"<pre>{_marked(sent)}</pre>{about}"
+        f'<pre class="decoded">{escape(cut(said, _ANSWER))}</pre></details>'
+    )
+
+
+def _marked(sent: Sent) -> str:
+    """The text, with the part that was reused marked."""
+    text = sent.text
+    end = 0 if sent.reused is None else _place(sent, text)
+    reused, computed = text[:end], cut(text[end:], _COMPUTED)
+    mark = f'<span class="reused">{escape(_middle_out(reused))}</span>' if reused else ""
+    return f'{mark}<span class="computed">{escape(computed)}</span>'
+
+
+def _place(sent: Sent, text: str) -> int:
+    """The end of the reused part in the text, which has blank lines between messages."""
+    left, place = sent.reused or 0, 0
+    for before, span in zip((None, *sent.prompt), sent.prompt, strict=False):
+        if left <= 0:
+            break
+        place += 2 if before is not None and before.role is not span.role else 0
+        size = len(str(span.content))
+        place += min(left, size)
+        left -= size
+    return min(place, len(text))
+
+
+def _how(sent: Sent) -> str:
+    if sent.reused is None:
+        return "Some parts are modules, which are reused at any position. They are not marked."
+    return "The end of the reused part is estimated from the number of tokens."
+
+
+def _middle_out(text: str) -> str:
+    """The text without its middle if it is long, because prompts repeat it."""
+    if len(text) <= _REUSED:
+        return text
+    half = _REUSED // 2
+    return f"{text[:half]}\n[... {len(text) - 2 * half:,} characters ...]\n{text[-half:]}"
+
 
 _STYLE = """
 :root{color-scheme:light dark;--ground:#fff;--ink:#1c1c1e;--reused:#2a9d8f;--computed:#e9a23b;

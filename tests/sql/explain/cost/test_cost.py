@@ -13,8 +13,8 @@ from relquery.cli.sql.explained import shown
 from relquery.connection import Connection, connect
 from relquery.errors import QueryError
 from relquery.prices.table import PRICES
+from relquery.sql.explain.cost.cost_report import COST_SCHEMA
 from relquery.sql.explain.cost.estimate import StageCost
-from relquery.sql.explain.cost.told import COST_SCHEMA
 from tests.sql.explain.cost.billed import Provider
 
 GROUPS, ROWS = 12, 5

@@ -11,13 +11,11 @@ import numpy as np
 
 from relquery.backends.base import Backend
 from relquery.prices.price import Price
-from relquery.prices.table import known_price
+from relquery.prices.table import all_prices, known_price
 from relquery.prompt import Answer, Prompt, Sampling
 from relquery.sql.caching.plan import Counter, cache_plan, in_our_tokens
 from relquery.sql.explain.cost.calibration import Calibration, calibrate
-from relquery.sql.explain.cost.lengths import Length, expected_length
-from relquery.sql.explain.cost.ranges import NONE, ONE, Range
-from relquery.sql.explain.cost.sharing import Unshared, unshared
+from relquery.sql.explain.cost.lengths import NONE, ONE, Length, Range, expected_length
 from relquery.table.cost.billing import Bill, bill
 from relquery.table.cost.flight import NEVER, bill_automatic, bill_marked
 from relquery.table.cost.hits import unlimited_hits
@@ -28,8 +26,47 @@ _LEARNED = 256  # answers from which the factor of tokens is learned
 # Seconds of an answer of a provider's model until its first token, and per token.
 _FIRST = Range(0.3, 1.0, 4.0)
 _PER_TOKEN = Range(1 / 150, 1 / 60, 1 / 20)
+_SUGGESTED = 3  # models with a lower minimum
 
 Known = Sequence[tuple[Prompt, Answer]]
+
+
+@dataclass(frozen=True, slots=True)
+class Unshared:
+    """No prompt begins with as many shared tokens as the provider caches.
+
+    longest: tokens that two prompts share at most. model, minimum: the price's. lower: models that
+    cache prefixes as short as these, with their minimum.
+    """
+
+    longest: int
+    model: str
+    minimum: int
+    lower: tuple[tuple[str, int], ...] = ()
+
+    def __str__(self) -> str:
+        missing = self.minimum - self.longest
+        others = ", ".join(f"{name} (from {least:,} on)" for name, least in self.lower)
+        elsewhere = f"; or another model: {others}" if others else ""
+        return (
+            f"sharing saves nothing: prompts begin with at most {self.longest:,} shared tokens, "
+            f"and {self.model} caches prefixes of {self.minimum:,} or more. {missing:,} more would "
+            "change that: a longer instruction, with examples, or more text that several rows "
+            f"have, sent first{elsewhere}"
+        )
+
+
+def unshared(longest: float, price: Price) -> Unshared | None:
+    """What to say if prompts share at most `longest` tokens of the provider; None if they suffice.
+
+    Also None where the provider's minimum is not known.
+    """
+    if not 0 <= longest < price.minimum:
+        return None
+    lower = [one for one in all_prices().values() if 0 < one.minimum <= longest]
+    cheapest = sorted(lower, key=lambda one: one.uncached)[:_SUGGESTED]
+    names = tuple((one.name, one.minimum) for one in cheapest)
+    return Unshared(int(longest), price.name, price.minimum, names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,34 @@ from statistics import fmean, stdev
 from typing import Any, Literal
 
 from relquery.prompt import Compared, Sampling
-from relquery.sql.explain.cost.ranges import Range
 
 Source = Literal["answers", "type", "assumed"]
 Count = Callable[[str], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """low <= expected <= high. The bounds of a sum are the sums of the bounds."""
+
+    low: float
+    expected: float
+    high: float
+
+    @classmethod
+    def of(cls, value: float, error: float = 0.0) -> Range:
+        """A value and its relative error, from 0 to 1."""
+        return cls(value * (1 - error), value, value * (1 + error))
+
+    def __add__(self, more: Range) -> Range:
+        return Range(self.low + more.low, self.expected + more.expected, self.high + more.high)
+
+    def __mul__(self, other: Range | float) -> Range:
+        one = other if isinstance(other, Range) else Range(other, other, other)
+        return Range(self.low * one.low, self.expected * one.expected, self.high * one.high)
+
+
+ONE = Range(1, 1, 1)
+NONE = Range(0, 0, 0)
 
 TEXT = Range(1, 60, 256)
 """Tokens of an answer in words, if nothing is known. Its high end is max_tokens if that is less."""

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from relquery.sql.explain.cost.estimate import FIGURES, StageCost
-from relquery.sql.explain.cost.ranges import Range
+from relquery.sql.explain.cost.lengths import Range
 
 TOTAL = "total"
 _TITLES = {

@@ -10,14 +10,14 @@ from typing import Any
 from relquery.errors import ConfigError, unknown
 from relquery.report import wilson_interval
 from relquery.sql.executor.criteria import Count
-from relquery.sql.explain.cost.ranges import ONE, Range
+from relquery.sql.explain.cost.lengths import ONE, Range
 
 Place = tuple[int, str]
 """A criterion over answers: the number of its SELECT, in the order in which they run; its text."""
 
 
 @dataclass(slots=True)
-class Shares:
+class Selectivities:
     """What is known of the criteria in a statement.
 
     every: the share of rows of each criterion; None if not given. by_stage: the same by the stage
@@ -64,15 +64,15 @@ def _rest(rows: int, share: float, before: Sequence[Count]) -> int:
     return min(rows, max(0, round(share * (judged + rows)) - passed))
 
 
-def read_shares(given: Any) -> Shares | None:
+def read_selectivity(given: Any) -> Selectivities | None:
     """From a number, or a dict by stage; None for None. Raises ConfigError."""
     if given is None:
         return None
     if isinstance(given, Mapping):
-        return Shares(
+        return Selectivities(
             by_stage={str(name): _share(one, f" of '{name}'") for name, one in given.items()}
         )
-    return Shares(every=_share(given))
+    return Selectivities(every=_share(given))
 
 
 def _share(given: Any, of: str = "") -> float:
@@ -85,7 +85,7 @@ def _share(given: Any, of: str = "") -> float:
     return float(given)
 
 
-def check_stages(shares: Shares, stages: Sequence[str]) -> None:
+def check_stages(shares: Selectivities, stages: Sequence[str]) -> None:
     """Raises ConfigError for a share of a stage that the statement does not have."""
     for name in shares.by_stage:
         if name not in stages:
