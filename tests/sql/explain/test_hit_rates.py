@@ -156,3 +156,25 @@ def test_a_bound_counts_no_prompt_of_an_earlier_stage_as_cached() -> None:
     assert (first.calls, again.calls, again.counts) == (60, 0, "exact")
     assert (one.counts, other.counts, other.calls) == ("at most", "at most", one.calls)
     assert one.hit_rate == pytest.approx(other.hit_rate)
+
+
+SHARED = """SELECT LLM('up', review) FROM t WHERE LLM('yes', title) <> 'No'
+UNION ALL SELECT LLM('len', review) FROM t WHERE length(LLM('yes', title)) > 2
+
+SELECT LLM('up', review) FROM t WHERE LLM('yes', title, review) = 'Yes' OR title > 'a film of 08'
+EXCEPT SELECT LLM('up', review) FROM t WHERE LLM('yes', title, review) = 'Yes' OR title > 'a'
+
+SELECT LLM('len', LLM('up', title)) FROM t
+WHERE title IN (SELECT title FROM t WHERE LLM('up', title) > 'B')"""
+
+
+@pytest.mark.parametrize("options", [{}, {"ledger": ":memory:"}, {"guard": 0.9, "guard_rows": 9}])
+def test_what_is_called_exact_is_and_a_bound_is_not_exceeded(options: dict[str, Any]) -> None:
+    for query in SHARED.split("\n\n"):
+        with connect(Reader(upper_or_length), **{"ledger": None} | options) as con:
+            con.register("t", TABLE)
+            told, stages = con.explain(query).calls, con.sql(query).report.stages
+        for call, stage in zip(told, stages, strict=True):
+            pairs = [(call.rows, stage.rows), (call.calls, stage.calls)]
+            for said, found in pairs:
+                assert said == found if call.counts == "exact" else (said or 999) >= found, query
