@@ -159,7 +159,8 @@ class EstimatedRows(Rows):
         """
         plan = self.plan
         stops = plan.cut is not None and plan.cut.stops and bool(plan.filters)
-        learns = len(plan.filters) > 1 or any(map(has_sides, plan.parts))
+        choices = (part for part in plan.parts if len(part.calls) > 1)
+        learns = len(plan.filters) > 1 or any(map(has_sides, choices))
         return plan.stops or stops or (learns and len(self.alive) > SAMPLE)
 
     @property
