@@ -27,7 +27,7 @@ class FolderLedger:
     """The answers of one task: what its other attempts have got, and where its own go.
 
     path: the folder. task: begins the names of the files of all its attempts. attempt: this one.
-    stored: answers stored through this object. noted: their keys, while somebody wants to know.
+    stored: answers stored through this object.
     lent: keys of answers that `know` was told of.
     """
 
@@ -36,7 +36,6 @@ class FolderLedger:
     attempt: str
     may_be_older: bool = False
     stored: int = 0
-    noted: set[bytes] | None = None
     lent: set[bytes] = field(default_factory=set)
     _known: dict[bytes, Answer] = field(default_factory=dict)
     _read: dict[Path, int] = field(default_factory=dict)
@@ -93,8 +92,6 @@ class FolderLedger:
             self._file = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         _append(self._file, b"".join(_line(key, answer) for key, answer in valid))
         self.stored += len(valid) if are_new else 0
-        if self.noted is not None:
-            self.noted.update(key for key, _ in valid)
 
     def close(self) -> None:
         """Close the file."""

@@ -40,8 +40,8 @@ class Ledger:
 
     path: the file; None if in memory. may_be_older: whether it may contain answers of a local model
     under the model's name, as written by versions without fingerprints.
-    stored: the number of answers stored through this object. noted: their keys, while somebody
-    wants to know them. run: the number of the run whose answers are stored; None without one.
+    stored: the number of answers stored through this object. run: the number of the run whose
+    answers are stored; None without one.
     clock: seconds since 1970. is_read_only: whether the file cannot be written; answers are then
     found, and none are stored.
     """
@@ -50,7 +50,6 @@ class Ledger:
     path: Path | None
     may_be_older: bool = False
     stored: int = 0
-    noted: set[bytes] | None = None
     run: int | None = None
     clock: Callable[[], float] = time.time
     is_read_only: bool = False
@@ -154,8 +153,6 @@ class Ledger:
         if (rows or facts or claims) and not self.is_read_only:
             self.write(lambda: self._insert(rows, scores, facts, claims))
             self.stored += len(rows) if are_new else 0
-            if self.noted is not None:
-                self.noted.update(stored)
 
     @property
     def has_answers(self) -> bool:

@@ -18,7 +18,6 @@ class AnswerStore(Protocol):
     """Where answers are kept; see Ledger for its fields."""
 
     may_be_older: bool
-    noted: set[bytes] | None
 
     @property
     def path(self) -> Path | None:

@@ -180,7 +180,7 @@ def test_a_prompt_beyond_the_context_or_the_cache_fails_alone(backend: EmbeddedB
     good, bad, also_good = ask(backend, ["x", "y" * 400, "z"], labels=("Yes", "No"))
     assert (bad.text, bad.finish) == (None, Finish.ERROR)
     assert "255" in str(bad.error)
-    assert bad.prompt_tokens > 400
+    assert bad.prompt_tokens == 0
     assert {good.text, also_good.text} <= {"Yes", "No"}
     with closing(load_backend(MODEL, cache_tokens=64)) as small:
         (answer,) = ask(small, ["y" * 100])

@@ -126,7 +126,6 @@ def test_a_wrong_statement_is_refused_before_a_call(con: Connection, backend: Re
     assert (stage["predicted_rows"], stage["rows"]) == (2, 2)
     assert con.tables() == before  # nothing stays behind
     assert con.ledger is not None
-    assert con.ledger.noted is None
 
 
 def test_what_is_known_of_no_stage_is_not_shown(con: Connection) -> None:

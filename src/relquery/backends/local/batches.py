@@ -172,19 +172,17 @@ class Batches:
         prompt: Chain | RequestError,
         submit: Callable[[Request], RelQuery],
     ) -> None:
-        length = 0
         try:
             if isinstance(prompt, RequestError):
                 raise prompt
             request = batch.asking.request(next(self._numbers), group, prompt)
-            length = request.prompt_tokens
             batch.asking.limit(request)
             batch.relquery = submit(request)
         except DeadlineError:
             raise
         except Exception as error:
             why = str(error) if isinstance(error, RequestError) else failed(error)
-            batch.ready.append((index, Answer(None, Finish.ERROR, why, prompt_tokens=length)))
+            batch.ready.append((index, Answer(None, Finish.ERROR, why)))
             return
         if not batch.open:
             batch.arrival = request.arrival

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -406,14 +406,6 @@ class Scratch:
     def add(self, name: str, select: str) -> None:
         """Put the rows of a query into a reserved table, after others."""
         self.database.execute(f"INSERT INTO {name} {select}")
-
-    @contextlib.contextmanager
-    def kept(self, names: Iterable[str]) -> Iterator[None]:
-        """A block after which reserved tables have the rows again that they have now."""
-        copies = {name: self.rows(f"FROM {name}")[0] for name in names}
-        yield
-        for name, copy in copies.items():
-            self.fill(name, f"FROM {copy}")
 
     def view(self, data: pa.Table, place: str) -> str:
         """Make an Arrow table readable until another one takes its place. Returns its name."""
