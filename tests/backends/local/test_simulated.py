@@ -72,7 +72,8 @@ def test_answers_do_not_depend_on_time_and_repeat() -> None:
 def test_stop_strings_and_labels_end_answers(backend: EmbeddedBackend) -> None:
     (answer,) = ask(backend, 1, stop=(" ",))
     assert answer.finish is Finish.STOP
-    assert answer.text is not None and " " not in answer.text
+    assert answer.text is not None
+    assert " " not in answer.text
     labels = ("a label that is longer than an answer may be", "No")
     assert {answer.text for answer in ask(backend, 6, labels=labels)} <= set(labels)
     (scores,) = backend.score(["Good?"], ["Yes", "No"])
