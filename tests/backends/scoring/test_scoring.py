@@ -166,7 +166,7 @@ def test_a_prompt_that_cannot_be_scored_leaves_the_others_theirs(engine: Engine)
         assert failed.probabilities == {}
         assert re.search(why, str(failed.error))
         assert str(failed.error) in repr(failed)
-    assert long.prompt_tokens > 300
+    assert long.prompt_tokens == 0  # which nobody has read
 
 
 def test_a_prompt_that_leaves_no_room_for_what_is_read_of_a_label_says_so(engine: Engine) -> None:
