@@ -403,7 +403,7 @@ class Explainer:
         }
         there = {at for at, by in asked.items() if by.is_sure or self.shares is not None}
         missing = [at for at in range(len(prompts)) if at not in known and at not in there]
-        # A call has its own answers at hand.
+        # A call gets no credit for the answers that it found itself.
         own = sum(by.call == call.index and by.rows == id(rows) for by in asked.values())
         count = len(prompts) - len(missing) - own if ledger is not None else 0
         answered = sorted(known)[:_LEARNED] if self._charges.tells_costs else []
