@@ -43,8 +43,8 @@ def post(server: Running, body: dict[str, Any]) -> httpx.Response:
 
 @pytest.fixture
 def slow() -> Iterator[Process]:
-    """A server that gives running requests half a second when it is stopped."""
-    with started(MODEL, names=("demo",), grace=0.5) as found:
+    """A server that gives running requests two seconds when it is stopped."""
+    with started(MODEL, names=("demo",), grace=2) as found:
         yield found
 
 
