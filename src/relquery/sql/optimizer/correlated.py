@@ -15,28 +15,26 @@ the rest stays as it is, with its aggregates, ORDER BY and LIMIT, around fewer t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from relquery.sql import names as ours
-from relquery.sql.binder.call import (
-    FIELD_NAME,
-    Call,
-    calls_directly,
-    calls_in,
-    has_call,
-    is_star,
-    named_like,
-)
+from relquery.sql.binder.call import Call, calls_directly, calls_in, has_call, is_star, named_like
 from relquery.sql.binder.functions import clauses_of, has_lambda, has_window, makes_rows
-from relquery.sql.binder.naming import field_name
 from relquery.sql.binder.normalize import restore_columns, unnamed
 from relquery.sql.binder.numbers import needs_number
-from relquery.sql.binder.scopes import check_not_recursive
-from relquery.sql.binder.sources import from_only
-from relquery.sql.optimizer.joins import take_conditions
-from relquery.sql.optimizer.lookup import Lookup
-from relquery.sql.optimizer.owners import WHERE, Outer, Owners, is_inner, outer_of
-from relquery.sql.optimizer.pairs import check_repeatable, name_tables, refused
+from relquery.sql.binder.outer import outer_columns
+from relquery.sql.binder.scopes import Context, check_not_recursive
+from relquery.sql.binder.sources import Sources, from_only
+from relquery.sql.optimizer.join_conditions import (
+    check_repeatable,
+    columns_of_star,
+    is_whole_star,
+    name_tables,
+    refused,
+    take_conditions,
+)
+from relquery.sql.optimizer.reads import Lookup, note_field_names
 from relquery.sql.parser import build
 from relquery.sql.parser.tree import (
     Argument,
@@ -45,14 +43,22 @@ from relquery.sql.parser.tree import (
     Empty,
     Expression,
     Node,
+    Position,
     Query,
     Select,
+    Source,
+    Star,
     Subquery,
     When,
 )
 
+_WHERE = "a subquery that depends on a row of the outer query"
+_OWNER = "owner"
+"""Note on a column of a subquery: the table and name of a column of the outer query, and the fields
+of it that are read; nothing for a column of the subquery's own tables."""
 
-def answer_correlated(tree: Query, lookup: Lookup) -> Query | None:
+
+def answer_correlated(tree: Query, lookup: Lookup) -> bool:
     """The rule of this module; see `rules`. Raises UnsupportedQueryError."""
     for select in tree.find_all(Select):
         if select.ancestor(Select) is None or not calls_directly(select):
@@ -61,12 +67,13 @@ def answer_correlated(tree: Query, lookup: Lookup) -> Query | None:
             check_not_recursive(call)
         if not lookup.stands_alone(select):
             outer = _outer(select)
-            _as_exists(select, outer, lookup)
-            _ask_nothing_unread(select, lookup)
+            subquery = select.parent and select.parent.parent
+            if isinstance(subquery, Subquery):
+                _ask_less(subquery, select, outer, lookup)
             if has_call(select):
                 _answer(select, outer, lookup)
-            return tree
-    return None
+            return True
+    return False
 
 
 def _outer(select: Select) -> Select:
@@ -75,24 +82,34 @@ def _outer(select: Select) -> Select:
     while node.parent is not None and not isinstance(node.parent, Select):
         node = node.parent
     if not isinstance(node.parent, Select):
-        raise refused(WHERE, "the outer query is not a SELECT")
+        raise refused(_WHERE, "the outer query is not a SELECT")
     if node.place in ("from_table", "cte_map"):
         clause = "the FROM clause" if node.place == "from_table" else "WITH"
-        raise refused(WHERE, f"the subquery is in {clause}")
+        raise refused(_WHERE, f"the subquery is in {clause}")
     return node.parent
 
 
-def _as_exists(select: Select, outer: Select, lookup: Lookup) -> None:
-    """A condition of WHERE, in place: `a.k IN (SELECT b.k FROM b WHERE LLM(a.t, b.t) = 'Yes')` as
-    `EXISTS (SELECT 1 FROM b WHERE b.k = a.k AND LLM(a.t, b.t) = 'Yes')`."""
-    subquery = select.parent and select.parent.parent
-    if not isinstance(subquery, Subquery) or subquery.kind != "ANY" or subquery.compared is None:
+def _ask_less(subquery: Subquery, select: Select, outer: Select, lookup: Lookup) -> None:
+    """Rewrite a subquery, in place, so that fewer rows are asked about.
+
+    a.k IN (SELECT b.k FROM b WHERE LLM(a.t, b.t) = 'Yes'), as a condition of WHERE
+    => EXISTS (SELECT 1 FROM b WHERE b.k = a.k AND LLM(a.t, b.t) = 'Yes')
+
+    EXISTS (SELECT LLM(...) FROM b) => EXISTS (SELECT 1 FROM b)
+    """
+    if lookup.functions.in_select(select):
         return
-    is_plain = not select.modifiers and not lookup.functions.in_select(select)
-    is_equal = subquery.args.get("comparison_type") == build.EQUAL
+    if subquery.kind == "EXISTS":
+        keeps = (select.qualify, select.order, select.distinct, *filter(makes_rows, select.items))
+        if not any(keeps):
+            select.items = [build.number(1)]
+        return
     is_condition = any(one is subquery for one in build.conjuncts(outer.where))
+    is_equal = subquery.kind == "ANY" and subquery.args.get("comparison_type") == build.EQUAL
     sources = lookup.sources(outer)
-    if not (is_plain and is_equal and is_condition) or len(select.items) != 1 or sources is None:
+    if not (is_condition and is_equal) or select.modifiers or len(select.items) != 1:
+        return
+    if sources is None or subquery.compared is None:
         return
     compared = subquery.compared.copy()
     for column in compared.find_all(Column):
@@ -106,28 +123,18 @@ def _as_exists(select: Select, outer: Select, lookup: Lookup) -> None:
     subquery.set("comparison_type", "INVALID")
 
 
-def _ask_nothing_unread(select: Select, lookup: Lookup) -> None:
-    """`EXISTS (SELECT LLM(...) FROM b)` => `EXISTS (SELECT 1 FROM b)`."""
-    subquery = select.parent and select.parent.parent
-    if not isinstance(subquery, Subquery) or subquery.kind != "EXISTS":
-        return
-    keeps = (select.qualify, select.order, select.distinct, *filter(makes_rows, select.items))
-    if not any(keeps) and not lookup.functions.in_select(select):
-        select.items = [build.number(1)]
-
-
 def _answer(select: Select, outer: Select, lookup: Lookup) -> None:
     name_tables(outer.source, outer, lookup)
     plain = take_conditions(select)
     select.source, select.where = plain.source, plain.where
     inside, outside = lookup.sources(select), lookup.sources(outer)
     if inside is None or outside is None:
-        raise refused(WHERE, "its tables, or those of the outer query, depend on a row, too")
+        raise refused(_WHERE, "its tables, or those of the outer query, depend on a row, too")
     restore_columns(select, inside)
     restore_columns(select, outside)
     _check_form(select, lookup)
-    check_repeatable(from_only(outer), outer, WHERE, lookup)
-    Owners(inside, outside, lookup).note(select)
+    check_repeatable(from_only(outer), outer, _WHERE, lookup)
+    _Owners(inside, outside, lookup).note(select)
     conditions = [
         part
         for part in build.conjuncts(outer.where)
@@ -136,33 +143,28 @@ def _answer(select: Select, outer: Select, lookup: Lookup) -> None:
     split = _Split(lookup)
     split.take(select)
     pairs = split.pairs(select, _outer_rows(outer, conditions, list(split.read), lookup))
-    if _asks_whether(select, lookup):
-        build.first_of(pairs, map(ours.outer, split.read.values()))
-    select.source = build.derived(pairs, ours.PAIRS)
-    select.where = split.match()
-
-
-def _asks_whether(select: Select, lookup: Lookup) -> bool:
-    """Whether a subquery is only asked whether it has a row."""
     subquery = select.parent and select.parent.parent
     is_exists = isinstance(subquery, Subquery) and subquery.kind == "EXISTS"
-    return is_exists and not select.modifiers and not lookup.functions.in_select(select)
+    if is_exists and not select.modifiers and not lookup.functions.in_select(select):
+        build.first_of(pairs, map(ours.outer, split.read.values()))  # one row is enough
+    select.source = build.derived(pairs, ours.PAIRS)
+    select.where = split.match()
 
 
 def _check_form(select: Select, lookup: Lookup) -> None:
     """Raises UnsupportedQueryError for what cannot be split."""
     functions = lookup.functions
     if select.entries or select.qualify is not None or select.sample is not None:
-        raise refused(WHERE, "the subquery has WITH, QUALIFY or a sample")
+        raise refused(_WHERE, "the subquery has WITH, QUALIFY or a sample")
     if any(has_window(one) or has_lambda(one) or makes_rows(one) for one in clauses_of(select)):
-        raise refused(WHERE, "the subquery has a window function, a lambda or unnest")
+        raise refused(_WHERE, "the subquery has a window function, a lambda or unnest")
     if functions.is_volatile(select):
-        raise refused(WHERE, "the subquery calls a function whose value differs every time")
+        raise refused(_WHERE, "the subquery calls a function whose value differs every time")
     rest = [call for node in _rest(select) for call in calls_in(node)]
     if functions.in_select(select) and not all(functions.around(one, select) for one in rest):
-        raise refused(WHERE, "the call is about a group of its rows")
+        raise refused(_WHERE, "the call is about a group of its rows")
     if any(has_call(one) for one in select.find_all(Query) if one is not select):
-        raise refused(WHERE, "another subquery with a call is inside it")
+        raise refused(_WHERE, "another subquery with a call is inside it")
 
 
 def _rest(select: Select) -> list[Node]:
@@ -211,20 +213,21 @@ class _Split:
             if call.ancestor(Select) is select:  # not in a part taken before
                 self._take_value(self._row_level(call))
         for column in [one for node in _rest(select) for one in node.find_all(Column)]:
-            if is_inner(column):
+            if column.meta.get(_OWNER) == ():
                 column.replace(self._value(column))
 
     def pairs(self, select: Select, outer_rows: Select | None) -> Select:
         """The rows of the subquery for every outer row."""
-        tables = [] if outer_rows is None else [build.derived(outer_rows, ours.OUTER)]
-        own = select.source
-        own_tables = [] if own is None or isinstance(own, Empty) else [own.copy()]
+        tables: list[Source] = [] if outer_rows is None else [build.derived(outer_rows, ours.OUTER)]
+        if select.source is not None and not isinstance(select.source, Empty):
+            tables.append(select.source.copy())
         items: list[Expression] = [
-            _outer_column(Outer(*key)).named(ours.outer(at)) for key, at in self.read.items()
+            build.column(name, ours.OUTER, table).named(ours.outer(at))
+            for (table, name), at in self.read.items()
         ]
         values = enumerate(self.values.values())
         items += [value.named(ours.inner(at)) for at, value in values]
-        source = build.joined([*tables, *own_tables]) if tables or own_tables else None
+        source = build.joined(tables) if tables else None
         pairs = build.select(items or [build.null().named(ours.NOTHING)], source)
         if self.where:
             build.add_where(pairs, *self.where)
@@ -246,7 +249,7 @@ class _Split:
         if any(numeric) and isinstance(node, Call):
             moved = build.cast(unnamed(moved), build.plain_type("DOUBLE"))
         elif numeric != [needs_number(call) for call in calls_in(moved)]:
-            raise refused(WHERE, "its answer is needed as a number. Cast it: LLM(...)::DOUBLE")
+            raise refused(_WHERE, "its answer is needed as a number. Cast it: LLM(...)::DOUBLE")
         node.replace(self._value(moved).named(node.alias))
 
     def _value(self, node: Expression) -> Column:
@@ -258,17 +261,14 @@ class _Split:
 
     def _moved(self, node: Expression) -> Expression:
         """A copy of an expression that reads the outer columns from the outer rows."""
-        for call in calls_in(node):
-            for argument in call.fields:
-                if not is_star(argument):
-                    argument.meta.setdefault(FIELD_NAME, field_name(argument))
+        note_field_names(node)
 
         def move(part: Node) -> Expression | None:
-            found = outer_of(part)
-            if found is None or not isinstance(part, Column):
+            names = part.meta.get(_OWNER)
+            if not names or not isinstance(part, Column):
                 return None
-            self.read.setdefault((found.table, found.name), len(self.read))
-            moved = _outer_column(found).named(part.alias)
+            self.read.setdefault(names[:2], len(self.read))
+            moved = Column(column_names=[ours.OUTER, *names]).named(part.alias)
             named_like(moved, part)
             return moved
 
@@ -291,6 +291,90 @@ class _Split:
         return found
 
 
-def _outer_column(outer: Outer) -> Column:
-    """A column of the outer rows, or a field of one."""
-    return Column(column_names=[ours.OUTER, outer.table, outer.name, *outer.fields])
+@dataclass(frozen=True, slots=True)
+class _Owners:
+    """Notes whose each column of a subquery is. inside, outside: its own tables and the outer
+    query's."""
+
+    inside: Sources
+    outside: Sources
+    lookup: Lookup
+
+    def note(self, select: Select) -> None:
+        """Note them in place, and replace stars by columns. Raises UnsupportedQueryError."""
+        if select.find(Position) or any(star.is_columns for star in select.find_all(Star)):
+            raise refused(_WHERE, "the subquery names columns by a pattern or number")
+        items = self.lookup.items(select)
+        if items is None:
+            raise refused(_WHERE, "the subquery has a star. Name the columns")
+        if any(map(is_star, select.items)):
+            select.items = items
+        for call in list(calls_in(select)):
+            fields = [(at, one) for at, field in enumerate(call.fields) for one in self._of(field)]
+            call.arguments = [Argument(expression=one) for _, one in fields]
+            for note, own in (("modules", call.modules), ("bags", call.bags)):
+                call.meta[note] = frozenset(new for new, (at, _) in enumerate(fields) if at in own)
+        named = {item.alias.lower() for item in select.items if item.alias}
+        self._check_aliases(select)
+        for column in list(self._columns(select)):
+            owner = self._owner(column, named)
+            if owner is not None:
+                column.meta[_OWNER] = owner
+
+    def _of(self, field: Expression) -> list[Expression]:
+        """A field, or what stands for the star of the outer query, or of all tables."""
+        if not isinstance(field, Star):
+            return [field]
+        tables = self.inside.columns
+        if not field.table:
+            whole = sum(map(len, tables.values())) == len(self.inside.names)
+            if not whole or not is_whole_star(field):
+                raise refused(_WHERE, "a field of it is *. Name the columns")
+            return [Star(relation_name=table) for table in tables]
+        is_own = any(field.table.lower() == table.lower() for table in tables)
+        return [field] if is_own else [*columns_of_star(field, self.outside, _WHERE)]
+
+    def _columns(self, select: Select) -> Iterator[Column]:
+        """The columns of a subquery that are not of a query inside it."""
+        context = Context.of(select)
+        for clause in clauses_of(select):
+            for part in clause.walk(prune=lambda part: isinstance(part, Query)):
+                if isinstance(part, Column):
+                    yield part
+                elif isinstance(part, Query):
+                    columns = outer_columns(part, self.lookup.database, context)
+                    if columns is None:
+                        raise refused(_WHERE, "another subquery inside it is unclear")
+                    yield from columns
+
+    def _owner(self, column: Column, named: set[str]) -> tuple[str, ...] | None:
+        """What is noted on a column; None for a name of the select list. Raises
+        UnsupportedQueryError for a column of neither query, or one that may be of both."""
+        first, has_prefix = column.names[0], len(column.names) > 1
+        is_own_table = has_prefix and first.lower() in map(str.lower, self.inside.columns)
+        if is_own_table or self.inside.has(first):
+            return ()
+        is_alias = not has_prefix and column.name.lower() in named
+        if is_alias and not self.outside.has(column.name):
+            return None
+        for count in () if is_alias else (2, 1):
+            found = self.outside.resolve(Column(column_names=column.names[:count]))
+            if found is not None and not self.inside.has(found[0]):
+                return *found, *column.names[count:]
+            if found is not None:
+                break
+        name = ".".join(column.names)
+        raise refused(_WHERE, f"{name} may be of several tables, or of another query")
+
+    def _check_aliases(self, select: Select) -> None:
+        """Refuse a name that HAVING or ORDER BY reads from the list though a table has it too."""
+        named = {
+            item.alias.lower()
+            for item in select.items
+            if item.alias and self.inside.has(item.alias)
+            and not (isinstance(item, Column) and item.name == item.alias)
+        }  # fmt: skip
+        for clause in (select.having, select.order):
+            for column in clause.find_all(Column) if clause is not None else ():
+                if len(column.names) == 1 and column.name.lower() in named:
+                    raise refused(_WHERE, f"{column.name} is a column and a name of the list")

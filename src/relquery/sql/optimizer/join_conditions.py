@@ -1,5 +1,11 @@
-"""Calls in the condition of a join that WHERE cannot take are answered before it, for the rows that
-its other conditions join.
+"""Calls in the conditions of joins.
+
+They move to WHERE where this keeps their meaning (`take_conditions`):
+
+FROM a JOIN b ON LLM(...) = 'Yes'  =>  FROM a JOIN b ON true WHERE LLM(...) = 'Yes'
+
+The others are about a row and another row. Such pairs are written down with their answers before
+the join, for the rows that its other conditions join, and looked up by the values of the rows:
 
 FROM a LEFT JOIN b ON a.k = b.k AND LLM('...', a.t, b.t) = 'Yes'
 => WITH e AS (SELECT a.t AS x, b.t AS y FROM a JOIN b ON a.k = b.k
@@ -13,28 +19,31 @@ A condition depends on nothing but the values that it reads, so equal values may
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from relquery.errors import UnsupportedQueryError
 from relquery.sql import names as ours
-from relquery.sql.binder.call import has_call
-from relquery.sql.binder.functions import has_lambda
+from relquery.sql.binder.call import calls_directly, has_call
+from relquery.sql.binder.functions import columns_in, has_lambda
+from relquery.sql.binder.scopes import Context
 from relquery.sql.binder.sources import Sources, joins_in, leaves
-from relquery.sql.optimizer.joins import adds_rows, check_condition, joins_around, may_move
-from relquery.sql.optimizer.lookup import Lookup
-from relquery.sql.optimizer.pairs import (
-    add_entry,
-    check_repeatable,
-    columns_read,
-    name_tables,
-    refused,
+from relquery.sql.optimizer.reads import (
+    Lookup,
+    adds_rows,
+    derived,
+    is_by_chance,
+    is_inner,
+    joins_around,
+    restored,
 )
-from relquery.sql.optimizer.reads import restored
 from relquery.sql.parser import build
 from relquery.sql.parser.tree import (
     Column,
     Derived,
+    Entry,
     Expression,
     Join,
+    Node,
     Query,
     Select,
     Source,
@@ -42,75 +51,113 @@ from relquery.sql.parser.tree import (
     Table,
 )
 
+_CHANGES = ("exclude_list", "qualified_exclude_list", "replace_list", "rename_list", "expr")
 
-def answer_join_conditions(tree: Query, lookup: Lookup) -> Query | None:
+
+def answer_join_conditions(tree: Query, lookup: Lookup) -> bool:
     """The rule of this module; see `rules`. Raises UnsupportedQueryError."""
     for select in tree.find_all(Select):
         for join in joins_in(select.source):
-            check_condition(join)
-            if has_call(join.condition) and not may_move(join):
+            _check_method(join)
+            if has_call(join.condition) and not _may_move(join):
                 if not _filter_kept(join, select, lookup):
                     _answer(join, select, lookup)
-                return tree
-    return None
+                return True
+    return False
+
+
+def take_conditions(select: Select) -> Select:
+    """A SELECT without calls in its join conditions."""
+    select = select.copy()
+    for join in list(joins_in(select.source)):
+        if has_call(join.condition) and _may_move(join):
+            plain, asking = _parted(build.conjuncts(join.condition))
+            join.condition = build.all_of(plain)
+            build.add_where(select, *asking)
+    return select
+
+
+def _parted(conditions: Iterable[Expression]) -> tuple[list[Expression], list[Expression]]:
+    """Conditions without and with calls."""
+    plain: list[Expression] = []
+    asking: list[Expression] = []
+    for one in conditions:
+        (asking if has_call(one) else plain).append(one)
+    return plain, asking
+
+
+def _may_move(join: Join) -> bool:
+    """Whether WHERE can take the condition of a join: it and the joins around it only drop rows
+    that do not meet it."""
+    return is_inner(join) and not any(adds_rows(outer, side) for side, outer in joins_around(join))
+
+
+def _check_method(join: Join) -> None:
+    if has_call(join.condition) and join.method in ("ASOF", "POSITIONAL"):
+        article = "an ASOF" if join.method == "ASOF" else "a POSITIONAL"
+        raise UnsupportedQueryError(
+            f"An LLM call is in the ON clause of {article} join, which cannot have one. Join on "
+            "the other conditions in a subquery and call LLM on its rows."
+        )
 
 
 def _answer(join: Join, select: Select, lookup: Lookup) -> None:
     where = f"the ON clause of {'an' if join.kind in ('ANTI', 'INNER') else 'a'} {join.kind} join"
     name_tables(join, select, lookup)
     check_repeatable(join, select, where, lookup)
-    sides = join.left.copy(), join.right.copy()
-    inner = Join(left=sides[0], right=sides[1], condition=build.boolean(True), is_implicit=False)
+    inner = Join(left=join.left.copy(), right=join.right.copy(), is_implicit=False)
+    inner.condition = build.boolean(True)
     pairs = build.select((), inner)
     sources = lookup.sources(pairs, select)
     if sources is None:
         raise refused(where, "its tables depend on a row of the outer query")
     assert join.condition is not None
-    parts = build.conjuncts(restored(join.condition, sources))
-    plain = [part for part in parts if not has_call(part)]
-    asking = [part for part in parts if has_call(part)]
-    columns = columns_read(build.all_of(part.copy() for part in asking), sources, where)
-    grouped = _grouped(join, columns, plain, sources, where)
-    names = [ours.outer(at) for at in range(len(columns))]
-    own = [_qualified(column, sources) for column in columns]
-    items = [column.copy().named(name) for column, name in zip(own, names, strict=True)]
-    items += [column.named(ours.inner(at)) for at, column in enumerate(grouped)]
-    pairs.items = [*items] or [build.null().named(ours.NOTHING)]
-    if grouped:
-        build.first_of(pairs, [ours.inner(at) for at in range(len(grouped))])
-    inner.condition = build.all_of(part.copy() for part in plain)
-    kept = (part for _, part in _about_kept(join, select, lookup) if not has_call(part))
-    build.add_where(pairs, *asking, *kept)
-    found = build.select([build.number(1)], add_entry(pairs, select))
-    same = [
-        build.compared(build.SAME, build.column(name), column)
-        for name, column in zip(names, own, strict=True)
+    plain, asking = _parted(build.conjuncts(restored(join.condition, sources)))
+    columns = _columns_read(asking, sources, where)
+    items: list[Expression] = [
+        column.copy().named(ours.outer(at)) for at, column in enumerate(columns)
     ]
-    if same:
-        build.add_where(found, *same)
-    holds = _without_failure(build.exists(found), join, sources)
-    join.condition = build.all_of([*plain, holds])
+    pairs.items = items or [build.null().named(ours.NOTHING)]
+    if join.kind in ("SEMI", "ANTI"):
+        # One match is enough for equal values of the left side.
+        left = {one.name.lower() for one in leaves(join.left)}
+        read = [*columns, *_columns_read(plain, sources, where)]
+        own = {one.key: one for one in read if one.table and one.names[0].lower() in left}
+        names = [ours.inner(at) for at in range(len(own))]
+        pairs.items += [
+            one.copy().named(name) for one, name in zip(own.values(), names, strict=True)
+        ]
+        if names:
+            build.first_of(pairs, names)
+    inner.condition = build.all_of(part.copy() for part in plain)
+    kept, _ = _parted(part for _, part in _about_kept(join, select, lookup))
+    build.add_where(pairs, *asking, *kept)
+    found = build.select([build.number(1)], _add_entry(pairs, select))
+    if columns:
+        build.add_where(
+            found,
+            *(
+                build.compared(build.SAME, build.column(ours.outer(at)), column)
+                for at, column in enumerate(columns)
+            ),
+        )
+    join.condition = build.all_of([*plain, _without_failure(build.exists(found), join, sources)])
 
 
-def _grouped(
-    join: Join, columns: list[Column], plain: list[Expression], sources: Sources, where: str
-) -> list[Column]:
-    """What a SEMI or ANTI join reads of its left side: one match is enough for equal values."""
-    if join.kind not in ("SEMI", "ANTI"):
-        return []
-    left = {one.name.lower() for one in leaves(join.left)}
-    read = [*columns, *columns_read(build.all_of(part.copy() for part in plain), sources, where)]
-    own = {column.key: column for column in (_qualified(one, sources) for one in read)}
-    return [one for one in own.values() if len(one.names) > 1 and one.names[0].lower() in left]
-
-
-def _qualified(column: Column, sources: Sources) -> Column:
-    """A copy qualified with its table, because later rules may move the tables into a subquery."""
-    found = sources.resolve(column)
-    copy = column.copy()
-    if len(copy.names) == 1 and found is not None:
-        copy.names = [found[0], copy.name]
-    return copy.named("")
+def _columns_read(nodes: list[Expression], sources: Sources, where: str) -> list[Column]:
+    """The distinct columns that expressions read, qualified with their tables, because later rules
+    may move the tables into a subquery. Raises UnsupportedQueryError if unclear."""
+    if any(node.find(Query) is not None for node in nodes):
+        raise refused(where, "the condition contains a subquery")
+    found: dict[str, Column] = {}
+    for node in nodes:
+        stars = [columns_of_star(star, sources, where) for star in node.find_all(Star)]
+        for column in [*columns_in(node), *(one for each in stars for one in each)]:
+            known = sources.resolve(column) if len(column.names) == 1 else None
+            copy = column.copy().named("")
+            copy.names = list(known or column.names)
+            found.setdefault(copy.key.lower(), copy)
+    return list(found.values())
 
 
 def _filter_kept(join: Join, select: Select, lookup: Lookup) -> bool:
@@ -121,17 +168,16 @@ def _filter_kept(join: Join, select: Select, lookup: Lookup) -> bool:
     => FROM (SELECT * FROM a WHERE LLM(a.x) = 'Yes') AS a LEFT JOIN b ON LLM(...) = 'Yes'
     """
     side = _kept(join)
-    found = list(_about_kept(join, select, lookup))
+    found = dict(_about_kept(join, select, lookup))
     is_table = isinstance(side, Derived | Table) and side.sample is None
-    if not is_table or not any(has_call(part) for _, part in found):
+    if not is_table or not any(map(has_call, found.values())):
         return False
     if any(column.name.lower() == "rowid" for column in select.find_all(Column)):
         return False  # which a query has not
-    moved = {at for at, _ in found}
-    left = [one for at, one in enumerate(build.conjuncts(select.where)) if at not in moved]
+    left = [one for at, one in enumerate(build.conjuncts(select.where)) if at not in found]
     select.where = build.all_of(left) if left else None
-    where = build.all_of(part for _, part in found)
-    side.replace(build.derived(build.select([build.star()], side.copy(), where), side.name))
+    own = build.select([build.star()], side.copy(), build.all_of(found.values()))
+    side.replace(build.derived(own, side.name))
     return True
 
 
@@ -176,3 +222,64 @@ def _without_failure(exists: Expression, join: Join, sources: Sources) -> Expres
         is_any = build.any_of([is_null, build.operation(build.NOT, is_null.copy())])
         holds = build.all_of([holds, is_any])
     return holds
+
+
+# Shared with the rule for correlated subqueries: what may be read beforehand, and where it is
+# written down.
+
+
+def refused(where: str, why: str) -> UnsupportedQueryError:
+    """The error for a call that cannot be answered beforehand."""
+    return UnsupportedQueryError(
+        f"An LLM call is in {where}, and {why}. Join the tables on the other conditions in a "
+        "subquery, and call LLM on its rows."
+    )
+
+
+def check_repeatable(node: Node, select: Select, where: str, lookup: Lookup) -> None:
+    """Raises UnsupportedQueryError unless a part of a SELECT has the same rows when it is read
+    again.
+
+    A query with calls has: it is written down once.
+    """
+    if not lookup.database.compares_exactly:
+        raise refused(where, "a default_collation makes different texts equal")
+    for top in (node, *Context.of(select).needed_by([node])):
+        for part in top.walk(prune=lambda one: isinstance(one, Select) and calls_directly(one)):
+            if is_by_chance(part, lookup):
+                raise refused(where, "its tables have other rows whenever they are read")
+
+
+def columns_of_star(star: Star, sources: Sources, where: str) -> list[Column]:
+    """The columns of `t.*`. Raises UnsupportedQueryError for a star that leaves some out."""
+    if not star.table:
+        raise refused(where, "a field of it is *. Name the table, as in t.*")
+    known = {alias.lower(): columns for alias, columns in sources.columns.items()}
+    names = known.get(star.table.lower())
+    if not names or not is_whole_star(star):
+        raise refused(where, "a field of it is a star. Name the columns")
+    return [build.column(name, star.table) for name in names]
+
+
+def is_whole_star(star: Star) -> bool:
+    """Whether a star stands for all columns, as they are."""
+    return not any(key in star.args for key in _CHANGES)
+
+
+def name_tables(source: Source | None, select: Select, lookup: Lookup) -> None:
+    """Turn the derived tables with calls of a part of a FROM clause into WITH entries, in place."""
+    for item in list(leaves(source)):
+        query = derived(item)
+        if query is not None and has_call(query) and lookup.stands_alone(query):
+            table = build.table(_add_entry(query.copy(), select), item.alias)
+            table.columns = item.columns
+            item.replace(table)
+
+
+def _add_entry(query: Query, select: Select) -> str:
+    """Add a query to the WITH entries of a SELECT. Returns the entry's name."""
+    taken = {entry.name for entry in select.root.find_all(Entry)}
+    names = map(ours.entry, range(len(taken) + 1))
+    name = next(name for name in names if name not in taken)
+    select.entries = [*select.entries, build.entry(name, query)]
+    return name

@@ -9,18 +9,27 @@ A WITH entry with several readers keeps what any of them needs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from relquery.sql import names as ours
 from relquery.sql.binder.call import has_call
 from relquery.sql.binder.functions import has_lambda, own_nodes
 from relquery.sql.binder.sources import Sources, leaves, with_both_sides
-from relquery.sql.optimizer.into_query import add_condition, reads_answers
-from relquery.sql.optimizer.joins import joins_around
-from relquery.sql.optimizer.lookup import Lookup
-from relquery.sql.optimizer.reads import Place, Read, Reader, asks, carried, reads_in, restored
-from relquery.sql.optimizer.safe import MATCHES
+from relquery.sql.optimizer.never_fails import MATCHES
+from relquery.sql.optimizer.push_conditions import leave_needed
+from relquery.sql.optimizer.reads import (
+    Lookup,
+    Place,
+    Read,
+    Reader,
+    asks,
+    carried,
+    joins_around,
+    reads_in,
+    restored,
+)
 from relquery.sql.parser import build
 from relquery.sql.parser.tree import (
     Column,
@@ -37,40 +46,36 @@ _DONE = "reduced"
 """Note on a query that has the condition, or cannot have one."""
 
 
-def reduce_by_joins(tree: Query, lookup: Lookup) -> Query | None:
+def reduce_by_joins(tree: Query, lookup: Lookup) -> bool:
     """The rule of this module; see `rules`."""
     for read in reads_in(tree):
-        if not read.readers or _DONE in read.query.meta:
-            continue
-        read.query.meta[_DONE] = True
-        per_reader = [_conditions(read, reader, lookup) for reader in read.readers]
-        if all(per_reader):
-            needed = build.any_of(build.all_of(found) for found in per_reader)
-            add_condition(read.query, needed, lookup)
-            return tree
-    return None
+        if read.readers and _DONE not in read.query.meta:
+            read.query.meta[_DONE] = True
+            if leave_needed(read, (_matches(read, one, lookup) for one in read.readers), lookup):
+                return True
+    return False
 
 
-def _conditions(read: Read, reader: Reader, lookup: Lookup) -> list[Expression]:
-    """What the rows of a query must meet for one of its readers."""
+def _matches(read: Read, reader: Reader, lookup: Lookup) -> list[Expression]:
+    """What the rows of a query must match to be read by one of its readers."""
     sources = lookup.sources(with_both_sides(reader.select), reader.select)
     place = None if sources is None else read.places(reader, lookup, sources)
     columns = lookup.columns(read.query)
     if sources is None or place is None or columns is None or reader.select.sample is not None:
         return []
-    joined = _Joined.of(reader, sources, place, lookup)
+    joined = _Joined(sources, place, lookup)
+    if not joined.take(reader):
+        return []
     found: dict[str, Expression] = {}
-    for at, value in () if joined is None else joined.matches():
-        assert joined is not None
-        values = carried(joined.query(value), reader.select, read.query, lookup)
+    for at, value in joined.equal:
+        query = joined.query(value)
+        values = None if query is None else carried(query, reader.select, read.query, lookup)
         described = None if values is None else lookup.columns(values, reader.select)
-        if values is None or described is None or described[0][1] != columns[at][1]:
-            continue
-        match = Subquery(subquery_type="ANY", subquery=Node(node=values))
-        match.set("comparison_type", build.EQUAL)
-        match.compared = build.column(ours.column(at))
-        match.meta[MATCHES] = True
-        if not reads_answers(read.query, match):
+        if described is not None and described[0][1] == columns[at][1]:
+            match = Subquery(subquery_type="ANY", subquery=Node(node=values))
+            match.set("comparison_type", build.EQUAL)
+            match.compared = build.column(ours.column(at))
+            match.meta[MATCHES] = True
             found.setdefault(match.key, match)
     return list(found.values())
 
@@ -91,82 +96,62 @@ class _Joined:
     equal: list[tuple[int, Expression]] = field(default_factory=list)
     using: dict[str, tuple[str, str]] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, reader: Reader, sources: Sources, place: Place, lookup: Lookup) -> _Joined | None:
-        """Those without which a row of the query has no part in the reader's rows. None where it
-        matters which other rows the query has."""
-        found = cls(sources, place, lookup)
+    def take(self, reader: Reader) -> bool:
+        """Take those without which a row of the query has no part in the reader's rows. False where
+        it matters which other rows the query has."""
         written = build.conjuncts(reader.select.where)
         for side, join in joins_around(reader.item):
             if join.method not in ("REGULAR", "CROSS", "NATURAL"):
-                return None
+                return False
             is_left = side.place == "left"
             is_kept = {"LEFT": is_left, "RIGHT": not is_left, "ANTI": is_left, "FULL": True}
             other = join.right if is_left else join.left
             if is_kept.get(join.kind, False) or asks(other):
                 continue  # the row is there without the other table
-            found.others.append(other)
+            self.others.append(other)
             written += build.conjuncts(join.condition)
-            found._take_using(join, side, other)
+            self._take_using(join, side, other)
         for one in written:
-            found._take(restored(one, sources))
-        found._connect()
-        return found
+            self._take(restored(one, self.sources))
+        self._leave_connected()
+        return True
 
-    def matches(self) -> Iterator[tuple[int, Expression]]:
-        """Columns of the query with what they are equal to in the other tables."""
-        names = self._names()
-        for at, value in self.equal:
-            read = self._read(value)
-            if read and read <= names:
-                yield at, value
-
-    def query(self, value: Expression) -> Query:
-        """The values of an expression over the other tables."""
-        names = self._names()
-        where = [one.copy() for one in self.conditions if (self._read(one) or {""}) <= names]
+    def query(self, value: Expression) -> Query | None:
+        """The values of an expression over the other tables; None if it reads none."""
+        names = _names(self.others)
+        if not _tables(value) or not _tables(value) <= names:
+            return None
+        read = ((one, _tables(one)) for one in self.conditions)
+        where = [one.copy() for one, tables in read if tables and tables <= names]
         source = build.joined([other.copy() for other in self.others])
         return build.select([value.copy()], source, build.all_of(where) if where else None)
 
-    def _names(self) -> set[str]:
-        return {one.name.lower() for other in self.others for one in leaves(other)}
-
     def _take_using(self, join: Join, side: Source, other: Source) -> None:
-        names = list(join.using)
-        if join.method == "NATURAL":
-            of_side, of_other = (
-                {name.lower() for leaf in leaves(one) for name in self._columns_of(leaf)}
-                for one in (side, other)
-            )
-            names = sorted(of_side & of_other)
-        for name in names:
-            mine, theirs = (self._having(name, one) for one in (side, other))
-            if len(theirs) != 1:
-                continue
-            self.using[name.lower()] = (theirs[0], name)
-            at = self.place(build.column(name, *mine[:1])) if len(mine) == 1 else None
-            if at is not None:
-                self.equal.append((at, build.column(name, theirs[0])))
+        mine, theirs = self._tables_by_column(side), self._tables_by_column(other)
+        is_natural = join.method == "NATURAL"
+        for name in sorted(mine.keys() & theirs.keys()) if is_natural else join.using:
+            tables, others = mine[name.lower()], theirs[name.lower()]
+            if len(others) == 1:
+                self.using[name.lower()] = others[0], name
+                at = self.place(build.column(name, *tables)) if len(tables) == 1 else None
+                if at is not None:
+                    self.equal.append((at, build.column(name, *others)))
 
-    def _columns_of(self, leaf: Source) -> list[str]:
-        return self.sources.columns.get(leaf.name, [])
-
-    def _having(self, name: str, source: Source) -> list[str]:
-        """The tables of a source that have a column."""
-        known = (one for one in leaves(source) if one.name)
-        return [one.name for one in known if name.lower() in map(str.lower, self._columns_of(one))]
+    def _tables_by_column(self, source: Source) -> defaultdict[str, list[str]]:
+        found: defaultdict[str, list[str]] = defaultdict(list)
+        for leaf in leaves(source):
+            for name in self.sources.columns.get(leaf.name, ()):
+                found[name.lower()].append(leaf.name)
+        return found
 
     def _take(self, condition: Expression) -> None:
         functions = self.lookup.functions
-        if has_call(condition) or functions.has_query(condition) or has_lambda(condition):
-            return
-        if functions.is_volatile(condition):
+        is_open = has_call(condition) or functions.has_query(condition)
+        if is_open or has_lambda(condition) or functions.is_volatile(condition):
             return
         if isinstance(condition, Comparison) and condition.kind == build.EQUAL:
-            for one, other in (
-                (condition.left, condition.right),
-                (condition.right, condition.left),
-            ):
+            sides = condition.left, condition.right
+            for one, other in (sides, sides[::-1]):
                 at = self.place(one) if isinstance(one, Column) else None
                 if at is not None and self._qualify(other):
                     self.equal.append((at, other))
@@ -188,26 +173,18 @@ class _Joined:
             column.names = list(known)
         return bool(found)
 
-    def _read(self, node: Expression) -> set[str]:
-        return {one.names[0].lower() for one in own_nodes(node) if isinstance(one, Column)}
-
-    def _connect(self) -> None:
+    def _leave_connected(self) -> None:
         """Leave the tables that conditions connect with the query."""
-        reached = {name for _, value in self.equal for name in self._read(value)}
-        grows = True
-        while grows:
-            kept = [
-                other
-                for other in self.others
-                if any(one.name.lower() in reached for one in leaves(other))
-            ]
-            names = {one.name.lower() for other in kept for one in leaves(other)}
-            more = {
-                name
-                for one in self.conditions
-                if (read := self._read(one)) & names
-                for name in read
-            }
-            grows = not more <= names | reached
-            reached |= names | more
-        self.others = kept
+        reached = {name for _, value in self.equal for name in _tables(value)}
+        groups = [_names([one]) for one in self.others] + [_tables(one) for one in self.conditions]
+        for _ in groups:  # each time one more can be reached
+            reached = reached.union(*(names for names in groups if names & reached))
+        self.others = [one for one in self.others if _names([one]) & reached]
+
+
+def _names(sources: Iterable[Source]) -> set[str]:
+    return {leaf.name.lower() for source in sources for leaf in leaves(source)}
+
+
+def _tables(node: Expression) -> set[str]:
+    return {one.names[0].lower() for one in own_nodes(node) if isinstance(one, Column)}

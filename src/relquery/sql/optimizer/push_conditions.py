@@ -1,4 +1,6 @@
-"""Conditions on the columns of a derived table or WITH entry with calls go into its query.
+"""Conditions drop rows before the calls of these rows are made.
+
+Those on the columns of a derived table or WITH entry with calls go into its query:
 
 SELECT id FROM (SELECT id, price, LLM('...', text) AS a FROM t) WHERE price < 20 AND a = 'x'
 => SELECT id FROM (SELECT id, price, LLM('...', text) AS a FROM t
@@ -9,85 +11,108 @@ An entry with several readers gets what any of them needs; each reader keeps its
 WITH c AS (SELECT k, LLM(...) AS a FROM t)
 SELECT a FROM c WHERE k = 1 UNION ALL SELECT a FROM c WHERE k = 2
 => WITH c AS (SELECT k, LLM(...) AS a FROM t WHERE k = 1 OR k = 2) ...
+
+Those on the keys of groups go from HAVING to WHERE:
+
+SELECT genre, max(LLM('...', title)) FROM films GROUP BY genre HAVING genre > 'd'
+=> SELECT genre, max(LLM('...', title)) FROM films WHERE genre > 'd' GROUP BY genre
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 
 from relquery.sql import names as ours
-from relquery.sql.binder.call import has_call
-from relquery.sql.binder.functions import has_lambda, outermost_queries, own_nodes
-from relquery.sql.optimizer.into_query import add_condition, reads_answers
-from relquery.sql.optimizer.joins import adds_rows, is_inner, joins_around
-from relquery.sql.optimizer.lookup import Lookup
-from relquery.sql.optimizer.reads import Place, Read, Reader, carried, reads_in, restored
+from relquery.sql.binder.call import OF_BRANCH, Call, calls_in, has_call, is_star
+from relquery.sql.binder.functions import (
+    FunctionCatalog,
+    has_lambda,
+    has_window,
+    makes_rows,
+    outermost_queries,
+    own_nodes,
+)
+from relquery.sql.binder.normalize import has_grouping_sets, keys_of, unnamed
+from relquery.sql.binder.numbers import needs_number
+from relquery.sql.binder.sources import Sources, canonical
+from relquery.sql.optimizer.never_fails import never_fails
+from relquery.sql.optimizer.reads import (
+    Lookup,
+    Place,
+    Read,
+    Reader,
+    adds_rows,
+    asks,
+    carried,
+    is_inner,
+    joins_around,
+    reads_in,
+    restored,
+)
 from relquery.sql.parser import build
-from relquery.sql.parser.tree import Column, Expression, Join, Node, Query, Select
+from relquery.sql.parser.tree import (
+    Column,
+    Expression,
+    Function,
+    Join,
+    Node,
+    Operator,
+    Position,
+    Query,
+    Select,
+    SetOperation,
+    Star,
+    Window,
+)
 
 _DONE = "pushed"
 """Note on a condition that is in the query too, or cannot be, and on a query with those of several
 readers."""
+_MOVED = "moved"
+"""Note on a condition that was moved into a query: its calls were in the select list before."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Movable:
-    """A condition of a SELECT over the columns of one of its tables.
-
-    holder: the SELECT or the join with it. node: itself. over: it over the table's query, see
-    into_query.
-    """
-
-    holder: Select | Join
-    node: Expression
-    over: Expression
-
-    def remove(self) -> None:
-        """Take it out of its holder."""
-        kept = [part for part in build.conjuncts(_held(self.holder)) if part is not self.node]
-        if isinstance(self.holder, Select):
-            self.holder.where = build.all_of(kept) if kept else None
-        else:
-            self.holder.condition = build.all_of(kept)
-
-
-def push_conditions(tree: Query, lookup: Lookup) -> Query | None:
+def push_conditions(tree: Query, lookup: Lookup) -> bool:
     """The rule of this module; see `rules`."""
     for read in reads_in(tree):
         if len(read.readers) == 1:
-            if (found := next(_movable(read, read.readers[0], lookup), None)) is not None:
-                if add_condition(read.query, found.over, lookup):
-                    found.remove()
+            for holder, node, over in _movable(read, read.readers[0], lookup):
+                if add_condition(read.query, over, lookup):
+                    kept = [part for part in _held(holder) if part is not node]
+                    is_left = bool(kept) or isinstance(holder, Join)
+                    key = "condition" if isinstance(holder, Join) else "where_clause"
+                    holder.set(key, build.all_of(kept) if is_left else None)
                 else:
-                    found.node.meta[_DONE] = True
-                return tree
+                    node.meta[_DONE] = True
+                return True
         elif read.readers and _DONE not in read.query.meta:
             read.query.meta[_DONE] = True
-            per_reader = [_plain(read, reader, lookup) for reader in read.readers]
-            if all(per_reader):
-                needed = build.any_of(build.all_of(found) for found in per_reader)
-                add_condition(read.query, needed, lookup)
-                return tree
-    return None
+            found = ((over for *_, over in _movable(read, one, lookup)) for one in read.readers)
+            if leave_needed(read, found, lookup):
+                return True
+    return False
 
 
-def _plain(read: Read, reader: Reader, lookup: Lookup) -> list[Expression]:
-    """The conditions of one of several readers, without those that read answers."""
-    found = (one.over for one in _movable(read, reader, lookup))
-    return [over for over in found if not reads_answers(read.query, over)]
-
-
-def _movable(read: Read, reader: Reader, lookup: Lookup) -> Iterator[_Movable]:
-    """The conditions that may go into a query."""
-    held = [
-        (holder, node)
-        for holder in _holders(reader)
-        for node in build.conjuncts(_held(holder))
-        if _DONE not in node.meta
+def leave_needed(read: Read, per_reader: Iterable[Iterable[Expression]], lookup: Lookup) -> bool:
+    """Leave the rows of a query that one of its readers needs, which are those that meet all of its
+    conditions. Returns whether each reader has some that read no answers."""
+    needed = [
+        [one for one in conditions if not _reads_answers(read.query, one)]
+        for conditions in per_reader
     ]
+    if all(needed):
+        add_condition(read.query, build.any_of(map(build.all_of, needed)), lookup)
+    return all(needed)
+
+
+def _movable(
+    read: Read, reader: Reader, lookup: Lookup
+) -> Iterator[tuple[Select | Join, Expression, Expression]]:
+    """The conditions that may go into a query: what has them, they, and they over its columns."""
+    held = [(one, node) for one in _holders(reader) for node in _held(one)]
+    held = [(holder, node) for holder, node in held if _DONE not in node.meta]
     sources = lookup.sources(reader.select) if held and reader.select.sample is None else None
-    place = None if sources is None else read.places(reader, lookup)
+    place = None if sources is None else read.places(reader, lookup, sources)
     if sources is None or place is None:
         return
     for holder, node in held:
@@ -95,11 +120,11 @@ def _movable(read: Read, reader: Reader, lookup: Lookup) -> Iterator[_Movable]:
         queries = [] if over is None else outermost_queries(over)
         is_same = all(carried(one, reader.select, read.query, lookup) is one for one in queries)
         if over is not None and is_same:
-            yield _Movable(holder, node, over)
+            yield holder, node, over
 
 
-def _held(holder: Select | Join) -> Expression | None:
-    return holder.where if isinstance(holder, Select) else holder.condition
+def _held(holder: Select | Join) -> list[Expression]:
+    return build.conjuncts(holder.where if isinstance(holder, Select) else holder.condition)
 
 
 def _holders(reader: Reader) -> Iterator[Select | Join]:
@@ -117,13 +142,13 @@ def _holders(reader: Reader) -> Iterator[Select | Join]:
 def _over(node: Expression, place: Place, lookup: Lookup) -> Expression | None:
     """A condition over the columns of a query; None if it reads anything else."""
     functions = lookup.functions
-    if has_call(node) or functions.is_volatile(node):
+    if has_call(node) or functions.is_volatile(node) or has_lambda(node):
         return None
     queries = outermost_queries(node)
     if functions.has_query(node) and not (queries and all(map(lookup.stands_alone, queries))):
         return None
     places = [place(one) for one in own_nodes(node) if isinstance(one, Column)]
-    if not places or None in places or has_lambda(node):
+    if not places or None in places:
         return None
 
     def over(part: Node) -> Node | None:
@@ -134,3 +159,187 @@ def _over(node: Expression, place: Place, lookup: Lookup) -> Expression | None:
     found = node.rebuilt(over)
     assert isinstance(found, Expression)
     return found
+
+
+def add_condition(query: Query, condition: Expression, lookup: Lookup) -> bool:
+    """Add a condition to a query, in place; it reads column i of the query as `ours.column(i)`.
+
+    Returns whether all rows of the query now meet the condition. If not, some of the rows that do
+    not meet it may be gone, but no others.
+    """
+    if query.limit is not None:
+        return False
+    if isinstance(query, SetOperation):
+        return _add_to_branches(query, condition, lookup)
+    return isinstance(query, Select) and _add_to_select(query, condition, lookup)
+
+
+def _reads_answers(query: Query, condition: Expression) -> bool:
+    """Whether a condition reads a column that a SELECT of the query computes with a call."""
+    if isinstance(query, SetOperation):
+        return any(_reads_answers(branch, condition) for branch in query.branches)
+    items = query.items if isinstance(query, Select) else []
+    return any(map(is_star, items)) or any(has_call(items[at]) for at in _read_by(condition))
+
+
+def _read_by(condition: Expression) -> list[int]:
+    """The numbers of the columns that a condition reads."""
+    names = (one.name for one in own_nodes(condition) if isinstance(one, Column))
+    return [int(name.rpartition("_")[2]) for name in names]
+
+
+def _add_to_branches(query: SetOperation, condition: Expression, lookup: Lookup) -> bool:
+    """`(a UNION b) WHERE c` => `a WHERE c UNION b WHERE c`, with columns by position."""
+    whole, *branches = map(lookup.columns, (query, *query.branches))
+    if query.kind == "UNION_BY_NAME" or whole is None:
+        return False
+    read = _read_by(condition)
+    if any(of is None or any(of[at][1] != whole[at][1] for at in read) for of in branches):
+        return False  # the branch's values are cast before they can be compared
+    for part in condition.walk():
+        part.meta[OF_BRANCH] = True
+    meets = [add_condition(branch, condition, lookup) for branch in query.branches]
+    if query.kind == "EXCEPT":
+        return meets[0]
+    return any(meets) if query.kind == "INTERSECT" else all(meets)
+
+
+def _add_to_select(select: Select, condition: Expression, lookup: Lookup) -> bool:
+    sources = lookup.sources(select)
+    normal = None if sources is None else lookup.normal(select, sources)
+    is_open = select.sample is None and not lookup.functions.is_volatile(select)
+    if sources is None or normal is None or not is_open:
+        return False
+    items = [unnamed(item) for item in normal.items]
+    used = [items[at] for at in dict.fromkeys(_read_by(condition))]
+
+    def put(node: Node) -> Node | None:
+        if not isinstance(node, Column):
+            return node.copy() if isinstance(node, Query) else None
+        return items[_read_by(node)[0]].copy().named(node.alias)
+
+    moved = condition.rebuilt(put)
+    assert isinstance(moved, Expression)
+    clause = _clause_for(used, normal, sources, lookup.functions)
+    if clause is None or not _keeps_calls(moved, used, select):
+        return False
+    before = [select.where, select.having] if clause == "where_clause" else [select.having]
+    if not any(map(has_call, before)) or never_fails(moved, lookup.kinds(select)):
+        for part in build.conjuncts(moved):
+            part.meta[_MOVED] = True
+        _add(select, clause, moved)
+        return True
+    if clause == "where_clause" and not has_call(moved) and moved.find(Query) is None:
+        safe = build.operation(build.TRY, moved)
+        _add(select, clause, build.operation(build.COALESCE, safe, build.boolean(True)))
+    return False
+
+
+def _add(select: Select, clause: str, condition: Expression) -> None:
+    """Add a condition to WHERE or HAVING, without what the clause already has."""
+    own = build.conjuncts(select.args.get(clause))
+    known = {part.key for part in own}
+    new = (part for part in build.conjuncts(condition) if part.key not in known)
+    select.set(clause, build.all_of([*own, *new]))
+
+
+def _clause_for(
+    used: list[Expression], normal: Select, sources: Sources, functions: FunctionCatalog
+) -> str | None:
+    """The clause of a normalized SELECT for a condition over some of its expressions; None if it
+    must stay outside."""
+
+    def texts(nodes: Iterable[Expression]) -> set[str]:
+        return {canonical(node, sources) for node in nodes}
+
+    if any(has_window(part) or functions.has_query(part) for part in used):
+        return None
+    windows = [one for one in normal.find_all(Window) if one.ancestor(Select) is normal]
+    # What divides the rows wherever the SELECT looks at several of them.
+    divided = [texts(window.partitions) for window in windows]
+    if normal.distinct is not None and normal.distinct.on:
+        divided.append(texts(normal.distinct.on))
+    read = texts(used)
+    if any(map(makes_rows, normal.items)) or not all(read <= each for each in divided):
+        return None
+    if not functions.in_select(normal):
+        return "where_clause"
+    keys = texts(keys_of(normal, functions))
+    if not keys or has_grouping_sets(normal):
+        return None
+    if read <= keys:
+        return "where_clause"
+
+    def is_of_group(part: Expression) -> bool:
+        """Whether HAVING reads an expression as the select list does. There a name outside of
+        aggregates may mean an item of the list."""
+        if isinstance(part, Column):
+            return canonical(part, sources) in keys
+        columns = part.find_all(Column)
+        is_folded = functions.has_aggregate(part) and not has_call(part)
+        return is_folded and all(functions.around(one, normal) for one in columns)
+
+    return "having" if all(map(is_of_group, used)) else None
+
+
+def _keeps_calls(put: Expression, used: list[Expression], select: Select) -> bool:
+    """Whether the calls of a condition are read as in the select list, and cost nothing more.
+
+    They could cost more next to another filter with calls, which may leave fewer rows.
+    """
+    as_item = {call.number: needs_number(call) for part in used for call in calls_in(part)}
+    if any(needs_number(call) != as_item[call.number] for call in calls_in(put)):
+        return False
+    filters = [*build.conjuncts(select.where), *build.conjuncts(select.having)]
+    is_first = all(_MOVED in part.meta for part in filters if has_call(part))
+    return is_first or not has_call(put)
+
+
+def having_to_where(tree: Query, lookup: Lookup) -> bool:
+    """The rule for conditions on keys; see `rules`."""
+    for select in tree.find_all(Select):
+        if select.having is None or has_grouping_sets(select) or not asks(select):
+            continue
+        written, moved = build.conjuncts(select.having), _about_keys(select, lookup)
+        if moved:
+            kept = [part for at, part in enumerate(written) if at not in moved]
+            build.add_where(select, *moved.values())
+            select.having = build.all_of(kept) if kept else None
+            return True
+    return False
+
+
+def _about_keys(select: Select, lookup: Lookup) -> dict[int, Expression]:
+    """The conditions of HAVING that WHERE can compute, by their place."""
+    functions, sources = lookup.functions, lookup.sources(select)
+    normal = None if sources is None else lookup.normal(select, sources)
+    if sources is None or normal is None or functions.is_volatile(select):
+        return {}
+    parts = build.conjuncts(normal.having)
+    keys = {canonical(key, sources) for key in keys_of(normal, functions) if not has_call(key)}
+    if not keys or len(parts) != len(build.conjuncts(select.having)):
+        return {}
+    may_fail, kinds = not has_call(select.where), lookup.kinds(select)
+
+    def reads_keys(node: Node) -> bool:
+        """Whether an expression reads nothing but keys."""
+        if isinstance(node, Expression) and canonical(node, sources) in keys:
+            return True
+        if isinstance(node, Column | Call | Position | Star | Window):
+            return False
+        if isinstance(node, Operator) and node.kind == "GROUPING_FUNCTION":
+            return False
+        if isinstance(node, Function):  # a macro may have an aggregate
+            is_macro = node.name.lower() in functions.macros
+            if node.schema or is_macro or functions.is_aggregate(node):
+                return False
+        return all(map(reads_keys, node.children()))
+
+    return {
+        at: part.copy()
+        for at, part in enumerate(parts)
+        if part.find(Column) is not None
+        and not functions.has_query(part)
+        and reads_keys(part)
+        and (may_fail or never_fails(part, kinds))
+    }

@@ -17,12 +17,11 @@ SELECT a, count(*) FROM (SELECT LLM('...', text) AS a FROM t) GROUP BY a LIMIT 0
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from relquery.sql.binder.functions import has_window, makes_rows
-from relquery.sql.optimizer.lookup import Lookup
-from relquery.sql.optimizer.reads import Read, asks, reads_in
+from relquery.sql.optimizer.reads import Lookup, Read, asks, reads_in
 from relquery.sql.parser import build
 from relquery.sql.parser.tree import (
     Column,
@@ -40,6 +39,45 @@ from relquery.sql.parser.tree import (
 _FALSE = build.boolean(False).key
 
 
+def push_limits(tree: Query, lookup: Lookup) -> bool:
+    """The rule of this module; see `rules`."""
+    limited = (query for query in tree.find_all(Query) if query.limit is not None)
+    none = (query for query in limited if query.limit and number_of(query.limit.limit) == 0)
+    if any(asks(query) and _empty(query) for query in none):
+        return True
+    return any(limit is not None and limit.put(query) for query, limit in _limits(tree, lookup))
+
+
+def _limits(tree: Query, lookup: Lookup) -> Iterator[tuple[Query, _Limit | None]]:
+    """Queries with calls, and how many of their rows are read."""
+    for read in reads_in(tree):
+        yield read.query, _of_reader(read, lookup)
+    for union in tree.find_all(SetOperation):
+        if union.kind == "UNION" and union.is_all:
+            limit = _of_union(union, lookup)
+            yield from ((branch, limit) for branch in union.branches if asks(branch))
+    for exists in tree.find_all(Subquery):
+        query = exists.query
+        is_open = exists.kind == "EXISTS" and query.limit is None and asks(query)
+        if is_open and lookup.stands_alone(query):
+            yield query, _Limit(1)
+
+
+def limits_of(query: Query) -> tuple[int, int] | None:
+    """(LIMIT, OFFSET) of a query; None unless it has a limit and both are plain numbers."""
+    limit = query.limit
+    if limit is None or limit.is_share:
+        return None
+    rows, skipped = number_of(limit.limit), number_of(limit.offset or build.number(0))
+    return None if rows is None or skipped is None else (rows, skipped)
+
+
+def number_of(value: Expression | None) -> int | None:
+    """The number that a literal is; None for any other expression."""
+    is_number = isinstance(value, Constant) and value.kind == "INTEGER" and value.text.isdigit()
+    return int(value.text) if isinstance(value, Constant) and is_number else None
+
+
 @dataclass(frozen=True, slots=True)
 class _Limit:
     """most: rows that are read. order: keys of ORDER BY, with the numbers of columns; or none."""
@@ -47,44 +85,32 @@ class _Limit:
     most: int
     order: tuple[Ordered, ...] = ()
 
+    @classmethod
+    def of(cls, query: Query, place: Callable[[Expression], int | None]) -> _Limit | None:
+        """That of a query, with the rows that OFFSET skips. place: of a key of ORDER BY."""
+        limits = limits_of(query)
+        order = [] if query.order is None else [key.copy() for key in query.order.keys]
+        for key in order if limits is not None else ():
+            at = place(key.value)
+            if at is None:
+                return None
+            key.value = build.number(at + 1)
+        return None if limits is None else cls(sum(limits), tuple(order))
+
     def put(self, query: Query) -> bool:
         """Limit the rows of a query, unless it has no more. Returns whether it changed."""
         own = query.limit
         if own is not None:
-            given = _number(own.limit)
+            given = number_of(own.limit)
             if self.order or own.is_share or given is None or given <= self.most:
                 return False
         if self.order and query.distinct is not None and query.distinct.on:
             return False  # its ORDER BY chooses the rows
         offset = None if own is None else own.offset
-        limit = Limit(limit=build.number(self.most), offset=offset)
-        build.set_modifier(query, Limit, limit)
+        build.set_modifier(query, Limit, Limit(limit=build.number(self.most), offset=offset))
         if self.order:
             build.set_modifier(query, Order, Order(orders=[key.copy() for key in self.order]))
         return True
-
-
-def push_limits(tree: Query, lookup: Lookup) -> Query | None:
-    """The rule of this module; see `rules`."""
-    for query in tree.find_all(Query):
-        count = None if query.limit is None else _number(query.limit.limit)
-        if count == 0 and asks(query) and _empty(query):
-            return tree
-    for read in reads_in(tree):
-        limit = _of_reader(read, lookup)
-        if limit is not None and limit.put(read.query):
-            return tree
-    for union in tree.find_all(SetOperation):
-        is_plain = union.kind == "UNION" and union.is_all
-        limit = _of_union(union, lookup) if is_plain else None
-        if limit is not None and any(limit.put(one) for one in union.branches if asks(one)):
-            return tree
-    for exists in tree.find_all(Subquery):
-        query = exists.query
-        is_open = exists.kind == "EXISTS" and query.limit is None and asks(query)
-        if is_open and lookup.stands_alone(query) and _Limit(1).put(query):
-            return tree
-    return None
 
 
 def _empty(query: Query) -> bool:
@@ -114,7 +140,7 @@ def _of_reader(read: Read, lookup: Lookup) -> _Limit | None:
         found = read.places(reader, lookup) if isinstance(key, Column) else None
         return found(key) if found is not None and isinstance(key, Column) else None
 
-    return _limit_of(select, place)
+    return _Limit.of(select, place)
 
 
 def _of_union(union: SetOperation, lookup: Lookup) -> _Limit | None:
@@ -124,31 +150,7 @@ def _of_union(union: SetOperation, lookup: Lookup) -> _Limit | None:
         if isinstance(key, Column) and len(key.names) == 1:
             name = key.name.lower()
             return names.index(name) if names.count(name) == 1 else None
-        at = _number(key)
+        at = number_of(key)
         return None if at is None else at - 1
 
-    return _limit_of(union, place)
-
-
-def _limit_of(query: Query, place: Callable[[Expression], int | None]) -> _Limit | None:
-    """The limit of a query, with those rows that OFFSET skips. place: of a key of ORDER BY."""
-    limit = query.limit
-    if limit is None or limit.is_share:
-        return None
-    rows, skipped = _number(limit.limit), 0 if limit.offset is None else _number(limit.offset)
-    if rows is None or skipped is None:
-        return None
-    keys = [] if query.order is None else query.order.keys
-    places = [place(key.value) for key in keys]
-    if None in places:
-        return None
-    order = [key.copy() for key in keys]
-    for key, at in zip(order, places, strict=True):
-        assert at is not None
-        key.value = build.number(at + 1)
-    return _Limit(rows + skipped, tuple(order))
-
-
-def _number(value: Expression | None) -> int | None:
-    is_number = isinstance(value, Constant) and value.kind == "INTEGER" and value.text.isdigit()
-    return int(value.text) if isinstance(value, Constant) and is_number else None
+    return _Limit.of(union, place)

@@ -1,18 +1,24 @@
-"""Queries with calls that a FROM clause reads: derived tables and WITH entries, with their readers.
+"""What rules ask of a statement: its columns and types, and who reads a query with calls.
 
-Only what is read as it stands counts: not through PIVOT or a sample, and no MATERIALIZED entry.
+Queries are read by FROM clauses: derived tables and WITH entries. Only what is read as it stands
+counts: not through PIVOT or a sample, and no MATERIALIZED entry.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
-from relquery.sql.binder.call import calls_directly, has_call
-from relquery.sql.binder.normalize import restore_columns
+from relquery.errors import QueryError
+from relquery.sql.binder.call import FIELD_NAME, Call, calls_directly, calls_in, has_call
+from relquery.sql.binder.functions import FunctionCatalog
+from relquery.sql.binder.kinds import Kinds
+from relquery.sql.binder.naming import field_name
+from relquery.sql.binder.normalize import normalize, restore_columns
 from relquery.sql.binder.scopes import Context, entry_of, is_recursive, visible_entries
-from relquery.sql.binder.sources import Sources, leaves
-from relquery.sql.optimizer.lookup import Lookup
+from relquery.sql.binder.sources import Sources, describe, leaves, read_sources, star_columns
+from relquery.sql.host.database import Database
 from relquery.sql.parser import build
 from relquery.sql.parser.tree import (
     Column,
@@ -20,15 +26,74 @@ from relquery.sql.parser.tree import (
     Entry,
     Expression,
     Function,
+    Join,
     Node,
     Query,
     Select,
     Source,
+    Star,
     Table,
 )
 
+T = TypeVar("T")
 Place = Callable[[Column], int | None]
 """The place of a column in a query; None for a column of anything else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """Asks DuckDB, with stand-ins for calls. None means that it does not say: the part depends on
+    a row of an outer query, or has a form that only DuckDB understands."""
+
+    database: Database
+    functions: FunctionCatalog
+
+    def sources(self, select: Select, place: Node | None = None) -> Sources | None:
+        """The tables of a FROM clause, read at `place` if it is not part of the statement."""
+        context = Context.of(place or select)
+        return _or_none(lambda: read_sources(self.database, select, context))
+
+    def columns(self, query: Query, place: Node | None = None) -> list[tuple[str, str]] | None:
+        """(name, type) of the columns of a query."""
+        alone = query.copy()
+        alone.entries = ()
+        context = Context.of(place or query)
+        return _or_none(lambda: describe(context.around(alone), self.database))
+
+    def normal(self, select: Select, sources: Sources) -> Select | None:
+        """A normalized copy of a SELECT, in which no name stands for an item of its list."""
+        context = Context.of(select)
+        return _or_none(lambda: normalize(select, sources, self.database, context, self.functions))
+
+    def items(self, select: Select) -> list[Expression] | None:
+        """Copies of the select list, with the columns that each star stands for."""
+        if not any(isinstance(item, Star) for item in select.items):
+            return [item.copy() for item in select.items]
+        sources, context = self.sources(select), Context.of(select)
+
+        def written(item: Expression) -> list[Expression]:
+            if not isinstance(item, Star):
+                return [item.copy()]
+            assert sources is not None
+            return star_columns(item, sources, self.database, select, context)
+
+        items = select.items if sources is not None else []
+        return _or_none(lambda: [one for item in items for one in written(item)]) or None
+
+    def kinds(self, select: Select) -> Kinds:
+        """Types of expressions over the FROM clause of a SELECT."""
+        return Kinds(self.database, Context.of(select), select)
+
+    def stands_alone(self, query: Query) -> bool:
+        """Whether a query is independent of the rows of an outer query."""
+        return self.columns(query) is not None
+
+
+def _or_none(ask: Callable[[], T]) -> T | None:
+    try:
+        return ask()
+    except QueryError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +157,49 @@ def reads_in(tree: Query) -> Iterator[Read]:
             yield Read(entry.query, readers, entry)
 
 
+def _readers_of(entry: Entry, tree: Query) -> tuple[Reader, ...] | None:
+    """All readers of a WITH entry; None if something else reads it."""
+    readers: list[Reader] = []
+    for table in tree.find_all(Table):
+        if entry_of(table) is entry:
+            select = table.ancestor(Select)
+            tables = () if select is None or table.sample else leaves(select.source)
+            if select is None or all(one is not table for one in tables):
+                return None
+            readers.append(Reader(select, table))
+    return tuple(readers)
+
+
 def asks(node: Node) -> bool:
     """Whether a part of a statement has calls, or reads a WITH entry that does."""
     entries = map(entry_of, node.find_all(Table))
     return has_call(node) or any(entry is not None and asks(entry.query) for entry in entries)
 
 
-def reads_calls(select: Select) -> bool:
-    """Whether a table of a FROM clause has columns that may be answers."""
-    return any(map(asks, leaves(select.source)))
+def derived(item: Source) -> Query | None:
+    """The query of a derived table; None for any other table."""
+    return item.query if isinstance(item, Derived) and item.sample is None else None
+
+
+def joins_around(source: Source) -> Iterator[tuple[Source, Join]]:
+    """The joins around a table or a join, from the inside out, each with its side that has it."""
+    while isinstance(join := source.parent, Join):
+        yield source, join
+        source = join
+
+
+def adds_rows(join: Join, side: Source) -> bool:
+    """Whether a join adds rows without a match on one of its sides, or joins by position."""
+    if join.method == "POSITIONAL" or join.kind == "FULL":
+        return True
+    if side.place == "left":
+        return join.kind == "RIGHT"
+    return join.kind in ("LEFT", "SEMI", "ANTI") or join.method == "ASOF"
+
+
+def is_inner(join: Join) -> bool:
+    """Whether a join with a condition is an inner one."""
+    return join.kind == "INNER" and join.method in ("REGULAR", "CROSS", "NATURAL")
 
 
 def is_by_chance(node: Node, lookup: Lookup) -> bool:
@@ -127,11 +226,6 @@ def carried(query: Query, before: Node, after: Node, lookup: Lookup) -> Query | 
     return None if has_call(whole) or (named - own) & there.keys() else whole
 
 
-def derived(item: Source) -> Query | None:
-    """The query of a derived table; None for any other table."""
-    return item.query if isinstance(item, Derived) and item.sample is None else None
-
-
 def restored(condition: Expression, sources: Sources) -> Expression:
     """A copy of a condition in which every column is one, also that of `title.upper()`."""
     holder = build.select((), where=condition.copy())
@@ -140,17 +234,9 @@ def restored(condition: Expression, sources: Sources) -> Expression:
     return holder.where
 
 
-def _readers_of(entry: Entry, tree: Query) -> tuple[Reader, ...] | None:
-    """All readers of a WITH entry; None if something else reads it."""
-    readers: list[Reader] = []
-    for table in tree.find_all(Table):
-        if entry_of(table) is entry:
-            select = table.ancestor(Select)
-            if (
-                select is None
-                or table.sample
-                or all(one is not table for one in leaves(select.source))
-            ):
-                return None
-            readers.append(Reader(select, table))
-    return tuple(readers)
+def note_field_names(node: Node) -> None:
+    """Note what the fields of calls are called before they are rewritten. Columns keep theirs."""
+    for call in calls_in(node):
+        for argument in call.fields:
+            if not isinstance(argument, Call | Column | Star):
+                argument.meta.setdefault(FIELD_NAME, field_name(argument))

@@ -8,17 +8,16 @@ from relquery.sql.binder.functions import FunctionCatalog
 from relquery.sql.host.database import Database
 from relquery.sql.optimizer.correlated import answer_correlated
 from relquery.sql.optimizer.drop_unread import drop_unread
-from relquery.sql.optimizer.having_to_where import having_to_where
 from relquery.sql.optimizer.join_conditions import answer_join_conditions
 from relquery.sql.optimizer.join_reductions import reduce_by_joins
-from relquery.sql.optimizer.lookup import Lookup
-from relquery.sql.optimizer.push_conditions import push_conditions
+from relquery.sql.optimizer.push_conditions import having_to_where, push_conditions
 from relquery.sql.optimizer.push_limits import push_limits
+from relquery.sql.optimizer.reads import Lookup
 from relquery.sql.parser.tree import Query
 
-Rule = Callable[[Query, Lookup], Query | None]
-"""Takes a statement, which it may change, and returns it rewritten at one place; None if no place
-fits. It neither changes the rows of the statement nor makes it ask more."""
+Rule = Callable[[Query, Lookup], bool]
+"""Rewrites a statement at one place. Returns whether a place fits. It neither changes the rows of
+the statement nor makes it ask more."""
 
 RULES: tuple[Rule, ...] = (
     answer_join_conditions,
@@ -36,9 +35,6 @@ def optimize(tree: Query, database: Database, functions: FunctionCatalog) -> Que
     """A statement to which no rule applies. Raises UnsupportedQueryError for a form without one."""
     lookup = Lookup(database, functions)
     for _ in range(_MOST):
-        found = (step for rule in RULES if (step := rule(tree, lookup)) is not None)
-        step = next(found, None)
-        if step is None:
+        if not any(rule(tree, lookup) for rule in RULES):
             return tree
-        tree = step
     raise AssertionError("the rules do not end")

@@ -14,7 +14,7 @@ from relquery.sql.binder.normalize import check_fields, check_places, normalize
 from relquery.sql.binder.scopes import Context, next_select
 from relquery.sql.binder.sources import describe, read_sources
 from relquery.sql.host.database import Database, Scratch
-from relquery.sql.optimizer.joins import take_conditions
+from relquery.sql.optimizer.join_conditions import take_conditions
 from relquery.sql.optimizer.rules import optimize
 from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser

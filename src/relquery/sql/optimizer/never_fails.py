@@ -19,20 +19,22 @@ from relquery.sql.parser.tree import (
     Constant,
     Expression,
     Function,
+    Node,
     Operator,
 )
 from relquery.sql.types.leaves import NUMBERS
 
 _LIKE = ("~~", "!~~", "~~*", "!~~*")
 _OF_TEXT = ("lower", "upper", "trim", "||")
-_NULL = "NULL_LITERAL"
 MATCHES = "matches"
 """Note on a condition that other tables have a value, of the same type."""
 
 
 def never_fails(condition: Expression, kinds: Kinds) -> bool:
     """Whether DuckDB computes a condition without an error, whatever the row."""
-    sides = _sides(condition)
+    sides = compared_in(condition)
+    if sides is None and isinstance(condition, Function) and condition.name in _LIKE:
+        sides = condition.values
     if sides is not None:
         return all(_is_simple(side, kinds) for side in sides) and _agree(sides, kinds)
     if isinstance(condition, Column):
@@ -44,20 +46,23 @@ def never_fails(condition: Expression, kinds: Kinds) -> bool:
         if condition.kind in (build.IS_NULL, build.IS_NOT_NULL):
             return _is_simple(part, kinds) or never_fails(part, kinds)
         return condition.kind == build.NOT and never_fails(part, kinds)
-    is_constant = isinstance(condition, Constant) and condition.kind in ("BOOLEAN", _NULL)
+    is_constant = isinstance(condition, Constant) and condition.kind in ("BOOLEAN", "NULL_LITERAL")
     return is_constant or MATCHES in condition.meta
 
 
-def _sides(condition: Expression) -> Sequence[Expression] | None:
-    """What a condition compares; None if it is no comparison."""
-    if isinstance(condition, Comparison):
-        return condition.left, condition.right
-    if isinstance(condition, Between):
-        return condition.value, condition.lower, condition.upper
-    if isinstance(condition, Operator) and condition.kind in (build.IN, build.NOT_IN):
-        return condition.operands
-    is_like = isinstance(condition, Function) and condition.name in _LIKE
-    return condition.values if isinstance(condition, Function) and is_like else None
+def compared_in(node: Node) -> Sequence[Expression] | None:
+    """The values that a comparison, BETWEEN or IN compares; None for anything else."""
+    if isinstance(node, Comparison):
+        return node.left, node.right
+    if isinstance(node, Between):
+        return node.value, node.lower, node.upper
+    is_in = isinstance(node, Operator) and node.kind in (build.IN, build.NOT_IN)
+    return node.operands if isinstance(node, Operator) and is_in else None
+
+
+def is_open_literal(node: Node) -> bool:
+    """Whether a literal takes the type of what it is compared with."""
+    return isinstance(node, Constant) and node.kind in ("STRING", "NULL_LITERAL")
 
 
 def _is_simple(node: Expression, kinds: Kinds) -> bool:
@@ -69,23 +74,17 @@ def _is_simple(node: Expression, kinds: Kinds) -> bool:
     if isinstance(node, Function) and node.name == "-" and len(node.arguments) == 1:
         return isinstance(node.values[0], Constant)
     if isinstance(node, Function):
-        is_text = all(kinds.of(one) == "VARCHAR" for one in node.values)
         is_known = node.name.lower() in _OF_TEXT and not node.schema
-        return is_known and is_text and all(_is_simple(one, kinds) for one in node.values)
+        is_text = is_known and all(kinds.of(one) == "VARCHAR" for one in node.values)
+        return is_text and all(_is_simple(one, kinds) for one in node.values)
     return isinstance(node, Column | Constant | Call)
 
 
 def _agree(sides: Sequence[Expression], kinds: Kinds) -> bool:
-    """Whether values are compared without a cast that may fail.
-
-    A text literal is cast when DuckDB reads the query, not for each row.
-    """
-    found = {_family(kinds.of(side)) for side in sides if not _is_open(side)}
+    """Whether values are compared without a cast that may fail. A text literal is cast when DuckDB
+    reads the query, not for each row."""
+    found = {_family(kinds.of(side)) for side in sides if not is_open_literal(side)}
     return len(found) <= 1 and None not in found
-
-
-def _is_open(node: Expression) -> bool:
-    return isinstance(node, Constant) and node.kind in ("STRING", _NULL)
 
 
 def _family(kind: str | None) -> str | None:
