@@ -9,7 +9,8 @@ from typing import Any
 from relquery.connection import Connection
 from relquery.errors import QueryError
 from relquery.sql.parser.parse import parser
-from relquery.sql.parser.statements import Text, read_shell, split
+from relquery.sql.parser.shell import read_shell
+from relquery.sql.parser.statements import Text, split
 from relquery.sql.parser.tokens import tokenize, without_field_names
 from relquery.sql.parser.tree import Query, Table
 

@@ -15,7 +15,7 @@ from relquery.sql.binder.statement import Defined, reading
 from relquery.sql.host.database import Database
 from relquery.sql.host.kept import Definition, Key
 from relquery.sql.parser.parse import parser
-from relquery.sql.parser.statements import Shell
+from relquery.sql.parser.shell import Shell
 from relquery.sql.parser.tree import Column, Node, Query, Select
 
 

@@ -12,7 +12,7 @@ from relquery.sql.binder.bind import Bound
 from relquery.sql.host.database import Database
 from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
-from relquery.sql.parser.statements import Shell
+from relquery.sql.parser.shell import Shell
 
 
 def check_target(shell: Shell, database: Database) -> None:

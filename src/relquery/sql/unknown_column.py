@@ -13,7 +13,7 @@ from relquery.sql.binder.signatures import Signatures
 from relquery.sql.binder.sources import Sources, read_sources
 from relquery.sql.host.database import Database
 from relquery.sql.parser import build
-from relquery.sql.parser.statements import read_shell
+from relquery.sql.parser.shell import read_shell
 from relquery.sql.parser.tree import Argument, Column, Comparison, Limit, Select, Star
 
 _OPTIONS = {one.name for one in fields(Sampling)}

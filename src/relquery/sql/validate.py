@@ -22,7 +22,8 @@ from relquery.sql.define import check_defined_calls
 from relquery.sql.host.database import Database
 from relquery.sql.parser.parameters import Parameters
 from relquery.sql.parser.parse import parser
-from relquery.sql.parser.statements import Shell, Text, read_shell
+from relquery.sql.parser.shell import Shell, read_shell
+from relquery.sql.parser.statements import Text
 from relquery.sql.parser.tokens import tokenize
 from relquery.sql.parser.tree import Function, Node, Query, Select, Show, Table
 from relquery.sql.run import check_option, place, rehearse

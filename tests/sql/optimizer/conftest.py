@@ -13,7 +13,7 @@ from relquery.sql.binder.definitions import Expansion, Numbering
 from relquery.sql.binder.functions import FunctionCatalog
 from relquery.sql.host.database import Database
 from relquery.sql.optimizer.rules import optimize
-from relquery.sql.parser.statements import read_shell
+from relquery.sql.parser.shell import read_shell
 from relquery.sql.parser.tree import Query
 
 

@@ -26,7 +26,7 @@ from relquery.sql.binder.scopes import entry_of
 from relquery.sql.host.database import Database
 from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
-from relquery.sql.parser.statements import read_shell
+from relquery.sql.parser.shell import read_shell
 from relquery.sql.parser.tree import Expression, Parameter, Query, Table
 from relquery.sql.planner import readings
 

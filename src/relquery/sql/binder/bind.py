@@ -21,7 +21,7 @@ from relquery.sql.binder.sources import describe
 from relquery.sql.host.database import Database
 from relquery.sql.host.kept import Definition, Key
 from relquery.sql.parser import build
-from relquery.sql.parser.statements import Shell
+from relquery.sql.parser.shell import Shell
 from relquery.sql.parser.tree import (
     Column,
     Expression,

@@ -6,7 +6,6 @@ Before that, a function such as AI_FILTER is a function of DuckDB's tree whose n
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar
 
 from relquery.sql import names as ours
 from relquery.sql.binder.task import Task
@@ -42,11 +41,9 @@ RANKS = "ranks"
 """Whether an expression is AI_RANK of a row."""
 
 
-class Call(Expression):
+class Call(Expression, kind="CALL", type="CALL"):
     """A call. fields: its fields, in their order. modules, bags: which of them are one."""
 
-    __slots__ = ()
-    given: ClassVar = {"class": "CALL", "type": "CALL"}
     arguments: _Arg[list[Argument]] = _Arg("fields", [])
 
     @classmethod

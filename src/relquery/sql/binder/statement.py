@@ -12,17 +12,18 @@ from relquery.sql.binder.bind import has_asking, read
 from relquery.sql.binder.definitions import Expansion, Numbering, parsed, reads_any
 from relquery.sql.host.kept import Definition, Kept, Key
 from relquery.sql.parser import build
-from relquery.sql.parser.definitions import (
+from relquery.sql.parser.parameters import Parameters
+from relquery.sql.parser.parse import NoTreeError
+from relquery.sql.parser.shell import Shell, read_shell
+from relquery.sql.parser.statements import (
     Head,
     Prepared,
+    Text,
     executed,
     read_definition,
     read_head,
     read_prepared,
 )
-from relquery.sql.parser.parameters import Parameters
-from relquery.sql.parser.parse import NoTreeError
-from relquery.sql.parser.statements import Shell, Text, read_shell
 from relquery.sql.parser.tokens import blank, tokenize
 from relquery.sql.parser.tree import Query, TableFunction
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from relquery.errors import QueryError
 from relquery.sql import names as ours
 from relquery.sql.host.database import Database
-from relquery.sql.parser.statements import Shell
+from relquery.sql.parser.shell import Shell
 
 
 def check_insert(shell: Shell, query: str, database: Database) -> None:

@@ -4,36 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from relquery.sql.parser.tree import (
-    Argument,
-    Case,
-    Cast,
-    Column,
-    Comparison,
-    Conjunction,
-    Constant,
-    Derived,
-    Distinct,
-    Empty,
-    Entry,
-    Expression,
-    Function,
-    Join,
-    Limit,
-    Modifier,
-    Node,
-    Operator,
-    Order,
-    Ordered,
-    Query,
-    Select,
-    Source,
-    Star,
-    Subquery,
-    Table,
-    Type,
-    When,
-)
+from relquery.sql.parser import tree
+from relquery.sql.parser.tree import Expression, Node, Query, Select, Source
 
 EQUAL, UNEQUAL = "COMPARE_EQUAL", "COMPARE_NOTEQUAL"
 SAME, DISTINCT = "COMPARE_NOT_DISTINCT_FROM", "COMPARE_DISTINCT_FROM"
@@ -44,61 +16,61 @@ IN, NOT_IN, COALESCE, TRY = "COMPARE_IN", "COMPARE_NOT_IN", "OPERATOR_COALESCE",
 DESCENDING = "DESCENDING"
 
 
-def column(name: str, *before: str) -> Column:
+def column(name: str, *before: str) -> tree.Column:
     """`name`, or `table.name`. before: what is before the name, if anything."""
-    return Column(column_names=[*before, name])
+    return tree.Column(column_names=[*before, name])
 
 
-def constant(kind: str, text: str | None = None) -> Constant:
+def constant(kind: str, text: str | None = None) -> tree.Constant:
     """A literal."""
     literal = {"kind": kind} if text is None else {"kind": kind, "text": text}
-    return Constant(literal=Node(**literal))
+    return tree.Constant(literal=Node(**literal))
 
 
-def text(value: str) -> Constant:
+def text(value: str) -> tree.Constant:
     """A string literal."""
     return constant("STRING", value)
 
 
-def number(value: int) -> Constant:
+def number(value: int) -> tree.Constant:
     """An integer literal."""
     return constant("INTEGER", str(value))
 
 
-def boolean(value: bool) -> Constant:
+def boolean(value: bool) -> tree.Constant:
     """TRUE or FALSE."""
     return constant("BOOLEAN", "true" if value else "false")
 
 
-def null() -> Constant:
+def null() -> tree.Constant:
     """NULL."""
     return constant("NULL_LITERAL")
 
 
-def function(name: str, *values: Expression, **named: Expression) -> Function:
+def function(name: str, *values: Expression, **named: Expression) -> tree.Function:
     """A call of a function."""
-    arguments = [Argument(expression=value) for value in values]
-    arguments += [Argument(name=key, expression=value) for key, value in named.items()]
-    made = Function(function_name=name, arguments=arguments)
-    made.set("order_bys", Order())
+    arguments = [tree.Argument(expression=value) for value in values]
+    arguments += [tree.Argument(name=key, expression=value) for key, value in named.items()]
+    made = tree.Function(function_name=name, arguments=arguments)
+    made.set("order_bys", tree.Order())
     return made
 
 
-def operator(name: str, *values: Expression) -> Function:
+def operator(name: str, *values: Expression) -> tree.Function:
     """An operator such as `+`."""
     made = function(name, *values)
     made.is_operator = True
     return made
 
 
-def operation(kind: str, *operands: Expression) -> Operator:
+def operation(kind: str, *operands: Expression) -> tree.Operator:
     """NOT, IS NULL, COALESCE, TRY and the like."""
-    return Operator(type=kind, children=list(operands))
+    return tree.Operator(type=kind, children=list(operands))
 
 
-def compared(kind: str, left: Expression, right: Expression) -> Comparison:
+def compared(kind: str, left: Expression, right: Expression) -> tree.Comparison:
     """A comparison."""
-    return Comparison(type=kind, left=left, right=right)
+    return tree.Comparison(type=kind, left=left, right=right)
 
 
 def all_of(conditions: Iterable[Expression]) -> Expression:
@@ -114,38 +86,40 @@ def any_of(conditions: Iterable[Expression]) -> Expression:
 def _joined(kind: str, conditions: Iterable[Expression]) -> Expression | None:
     parts: list[Expression] = []
     for one in conditions:
-        is_same = isinstance(one, Conjunction) and one.kind == kind
-        parts += one.operands if isinstance(one, Conjunction) and is_same else [one]
+        is_same = isinstance(one, tree.Conjunction) and one.kind == kind
+        parts += one.operands if isinstance(one, tree.Conjunction) and is_same else [one]
     if len(parts) < 2:
         return parts[0] if parts else None
-    return Conjunction(type=kind, children=parts)
+    return tree.Conjunction(type=kind, children=parts)
 
 
-def when(condition: Expression, value: Expression, default: Expression | None = None) -> Case:
+def when(condition: Expression, value: Expression, default: Expression | None = None) -> tree.Case:
     """`CASE WHEN condition THEN value ELSE default END`."""
-    made = Case(case_checks=[When(when_expr=condition, then_expr=value)])
+    made = tree.Case(case_checks=[tree.When(when_expr=condition, then_expr=value)])
     made.set("else_expr", null() if default is None else default)
     return made
 
 
-def cast(value: Expression, to: Node, *, is_try: bool = False) -> Cast:
+def cast(value: Expression, to: Node, *, is_try: bool = False) -> tree.Cast:
     """CAST or TRY_CAST."""
-    return Cast(child=value, type_expr=to, try_cast=True if is_try else None)
+    return tree.Cast(child=value, type_expr=to, try_cast=True if is_try else None)
 
 
-def plain_type(name: str) -> Type:
+def plain_type(name: str) -> tree.Type:
     """A type without parentheses, e.g. DOUBLE."""
-    return Type(type_name=name)
+    return tree.Type(type_name=name)
 
 
-def exists(query: Query) -> Subquery:
+def exists(query: Query) -> tree.Subquery:
     """`EXISTS (query)`."""
-    return Subquery(subquery_type="EXISTS", subquery=Node(node=query), comparison_type="INVALID")
+    return tree.Subquery(
+        subquery_type="EXISTS", subquery=Node(node=query), comparison_type="INVALID"
+    )
 
 
-def ordered(value: Expression, direction: str = "ORDER_DEFAULT") -> Ordered:
+def ordered(value: Expression, direction: str = "ORDER_DEFAULT") -> tree.Ordered:
     """A key of ORDER BY."""
-    return Ordered(expression=value, type=direction)
+    return tree.Ordered(expression=value, type=direction)
 
 
 def select(
@@ -153,47 +127,47 @@ def select(
 ) -> Select:
     """A SELECT."""
     made = Select(select_list=list(items), where_clause=where)
-    made.source = table(source) if isinstance(source, str) else source or Empty()
+    made.source = table(source) if isinstance(source, str) else source or tree.Empty()
     return made
 
 
-def star() -> Star:
+def star() -> tree.Star:
     """`*`."""
-    return Star()
+    return tree.Star()
 
 
-def table(name: str, alias: str = "") -> Table:
+def table(name: str, alias: str = "") -> tree.Table:
     """A table by its name."""
-    return Table(table_name=name, alias=alias or None)
+    return tree.Table(table_name=name, alias=alias or None)
 
 
-def derived(query: Query, alias: str = "", columns: Iterable[str] = ()) -> Derived:
+def derived(query: Query, alias: str = "", columns: Iterable[str] = ()) -> tree.Derived:
     """A query in a FROM clause."""
     listed = list(columns) or None
-    return Derived(subquery=Node(node=query), alias=alias or None, column_name_alias=listed)
+    return tree.Derived(subquery=Node(node=query), alias=alias or None, column_name_alias=listed)
 
 
-def entry(name: str, query: Query) -> Entry:
+def entry(name: str, query: Query) -> tree.Entry:
     """A WITH entry."""
     value = Node(materialized="CTE_MATERIALIZE_DEFAULT", query_node=query)
-    return Entry(key=name, value=value)
+    return tree.Entry(key=name, value=value)
 
 
 def first_of(query: Select, names: Iterable[str]) -> None:
     """Leave one row of each group of rows with equal values in some columns."""
-    set_modifier(query, Distinct, Distinct(distinct_on_targets=list(map(column, names))))
+    set_modifier(query, tree.Distinct, tree.Distinct(distinct_on_targets=list(map(column, names))))
 
 
-def set_modifier(query: Query, kind: type[Modifier], modifier: Modifier | None) -> None:
+def set_modifier(query: Query, kind: type[tree.Modifier], modifier: tree.Modifier | None) -> None:
     """Put a modifier in the place of the query's own of its kind. DuckDB applies them in order."""
     kept = [one for one in query.modifiers if not isinstance(one, kind)]
     kept += [] if modifier is None else [modifier]
     query.set("modifiers", sorted(kept, key=rank) or None)
 
 
-def rank(modifier: Modifier) -> int:
+def rank(modifier: tree.Modifier) -> int:
     """Its place among the modifiers of a SELECT."""
-    ranks: list[type[Modifier]] = [Distinct, Order, Limit]
+    ranks: list[type[tree.Modifier]] = [tree.Distinct, tree.Order, tree.Limit]
     return ranks.index(type(modifier))
 
 
@@ -205,7 +179,7 @@ def add_where(query: Select, *conditions: Expression) -> None:
 
 def conjuncts(condition: Expression | None) -> list[Expression]:
     """The conditions that a condition joins with AND."""
-    if isinstance(condition, Conjunction) and condition.is_and:
+    if isinstance(condition, tree.Conjunction) and condition.is_and:
         return [part for one in condition.operands for part in conjuncts(one)]
     return [] if condition is None else [condition]
 
@@ -214,5 +188,5 @@ def joined(sources: Iterable[Source]) -> Source:
     """Sources with commas between them."""
     first, *others = sources
     for one in others:
-        first = Join(left=first, right=one, ref_type="CROSS")
+        first = tree.Join(left=first, right=one, ref_type="CROSS")
     return first

@@ -13,8 +13,7 @@ import numpy as np
 
 from relquery.errors import QueryError
 from relquery.sql.host.database import Database
-from relquery.sql.parser.definitions import read_head
-from relquery.sql.parser.statements import Text
+from relquery.sql.parser.statements import Text, half_a_character, read_head
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +126,7 @@ def _check(name: str, value: Any, database: Database) -> None:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise QueryError(
-            f"The parameter ${name} contains half a character at position {error.start} (a "
-            "lone surrogate). Decode it as UTF-16 with surrogate pairs joined."
-        ) from error
+        raise half_a_character(f"The parameter ${name}", error) from error
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -1,31 +1,30 @@
-"""The statements of a text, and the query inside of each.
+"""The statements of a text, and what they begin with: EXPLAIN, CREATE or DROP of a view or macro,
+PREPARE, EXECUTE and DEALLOCATE.
 
-DuckDB gives trees of queries alone. So of INSERT INTO t SELECT ... and the like the words around
-the query stay text.
+CREATE OR REPLACE TEMP VIEW v(a, b) AS SELECT ...  =>  the name v, columns a and b, the query
+
+PREPARE p AS SELECT LLM('...', a) FROM t WHERE id = $1;  EXECUTE p(7)
+=> SELECT LLM('...', a) FROM t WHERE id = (7)
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import dataclass
 
-from relquery.errors import QueryError
+from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.sql.host.database import Database
-from relquery.sql.parser.changes import read_change
+from relquery.sql.host.kept import Definition, Key, Kind
 from relquery.sql.parser.tokens import (
+    Cursor,
     Token,
+    between_commas,
     blank,
-    closing,
-    numbered,
-    on_top,
-    read_path,
     tokenize,
+    unnumbered,
     without_field_names,
     words,
 )
-
-_QUERIES = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "PIVOT", "UNPIVOT", "DESCRIBE", "SHOW")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,10 @@ class Text:
 
 def split(sql: str, database: Database) -> list[Text]:
     """The statements of a text. Raises SqlSyntaxError, and QueryError if there are none."""
-    _check_encoding(sql)
+    try:
+        sql.encode()
+    except UnicodeEncodeError as error:
+        raise half_a_character("The SQL", error) from error
     tokens = tokenize(sql)
     plain = _without_cost(sql, tokens)
     accepted = without_field_names(plain, tokens)
@@ -80,22 +82,30 @@ def split(sql: str, database: Database) -> list[Text]:
         raise QueryError("The query is empty. Give a statement, e.g. SELECT * FROM t.")
     texts: list[Text] = []
     # Names of fields may have more bytes than characters, and so more blanks.
-    marks, end, given_end = 0, 0, 0
+    marks, end = 0, 0
     for number, one in enumerate(parsed, 1):
         start = accepted.index(one.text, end)
         end = start + len(one.text)
-        first = _same_place(plain, accepted, start)
-        given_end = _same_place(plain, accepted, end)
-        given = plain[first:given_end]
-        found = _marks(given)
-        before = marks if found else 0
+        first, last = (_same_place(plain, accepted, at) for at in (start, end))
+        given = plain[first:last]
+        found = len(unnumbered(tokenize(given), given))
         option, query = explained(blank(plain[:first]) + given)
-        costs = given != sql[first:given_end]
         texts.append(
-            Text(given, query, option, one.kind, one.parameters, before, number, len(parsed), costs)
-        )
+            Text(
+                given, query, option, one.kind, one.parameters, marks if found else 0, number,
+                len(parsed), costs=given != sql[first:last],
+            )
+        )  # fmt: skip
         marks += found
     return texts
+
+
+def half_a_character(what: str, error: UnicodeEncodeError) -> QueryError:
+    """The error for a text that cannot be encoded."""
+    return QueryError(
+        f"{what} contains half a character at position {error.start} (a lone surrogate). "
+        "Decode it as UTF-16 with surrogate pairs joined."
+    )
 
 
 def _same_place(plain: str, accepted: str, at: int) -> int:
@@ -103,16 +113,6 @@ def _same_place(plain: str, accepted: str, at: int) -> int:
     if plain.isascii():
         return at
     return len(plain.encode()[: len(accepted[:at].encode())].decode(errors="ignore"))
-
-
-def _marks(sql: str) -> int:
-    """How many `?` a statement has; `?1` is `$1`."""
-    tokens = tokenize(sql)
-    after = [*tokens[1:], None]
-    return sum(
-        one.text == "?" and not (then is not None and then.start == one.end and then.text.isdigit())
-        for one, then in zip(tokens, after, strict=True)
-    )
 
 
 def _without_cost(sql: str, tokens: Sequence[Token]) -> str:
@@ -133,202 +133,158 @@ def is_explain(sql: str) -> bool:
 
 def explained(sql: str) -> tuple[str | None, str]:
     """The option of a statement's EXPLAIN (None without one), and the statement without it."""
-    tokens = tokenize(sql)
-    if words(tokens, 0, 1) != ["EXPLAIN"]:
+    text = Cursor(sql, tokenize(sql))
+    if not text.take("EXPLAIN"):
         return None, sql
-    at = 1
-    at += words(tokens, at, 1) == ["ANALYZE"]
-    if words(tokens, at, 1) == ["("] and words(tokens, at + 1, 1)[:1] in (
-        ["ANALYZE"],
-        ["FORMAT"],
-        ["COST"],
-    ):
-        at = closing(tokens, at) + 1
-    first, last = tokens[0].end, tokens[at - 1].end
+    text.take("ANALYZE")
+    if any(text.is_at("(", option) for option in ("ANALYZE", "FORMAT", "COST")):
+        text.inside()
+    first, last = text.tokens[0].end, text.tokens[text.at - 1].end
     return sql[first:last].strip(), blank(sql[:last]) + sql[last:]
 
 
-def _check_encoding(sql: str) -> None:
-    try:
-        sql.encode()
-    except UnicodeEncodeError as error:
-        raise QueryError(
-            f"The SQL contains half a character at position {error.start} (a lone surrogate). "
-            "Decode it as UTF-16 with surrogate pairs joined."
-        ) from error
-
-
-Kind = Literal["QUERY", "INSERT", "CREATE TABLE", "COPY", "PIVOT", "CHANGE", "OTHER"]
+_KINDS = {"VIEW": "VIEW", "MACRO": "MACRO", "FUNCTION": "MACRO", "TABLE": "TABLE"}
 
 
 @dataclass(frozen=True, slots=True)
-class Shell:
-    """A statement around its query.
+class Head:
+    """The beginning of CREATE or DROP of a table, view or macro.
 
-    kind: which statement; CHANGE for UPDATE, DELETE and MERGE. head, tail: its text before and
-    after the query. query: the query's text, with blanks before it. entries: text of a WITH clause
-    before the statement. target: the table that it writes to, as written, with its columns if it
-    names them. by_name: INSERT BY NAME.
+    is_create: whether it creates. kind: "TABLE", "VIEW", "MACRO" or "TABLE MACRO". is_there: IF
+    NOT EXISTS, or IF EXISTS. path: the parts of the name. rest: the tokens after the name.
     """
 
-    kind: Kind
-    query: str
-    head: str = ""
-    tail: str = ""
-    entries: str = ""
-    target: str = ""
-    columns: tuple[str, ...] = ()
-    path: tuple[str, ...] = ()
-    by_name: bool = False
-    replaces: bool = False
-    temporary: bool = False
-    if_not_exists: bool = False
-    has_data: bool = True
-    file: str | None = None
-    word: str = field(default="", compare=False)
+    is_create: bool
+    kind: str
+    replaces: bool
+    temporary: bool
+    is_there: bool
+    path: tuple[str, ...]
+    rest: Sequence[Token]
 
     @property
-    def fills(self) -> bool:
-        """Whether it writes to columns of a table that exists."""
-        return self.kind in ("INSERT", "CHANGE")
+    def name(self) -> str:
+        """The name without database and schema."""
+        return self.path[-1]
 
-    def around(self, query: str) -> str:
-        """The statement with another query."""
-        if self.kind == "QUERY":
-            return query
-        return f"{self.head.strip()} {query} {self.tail.strip()}".strip()
-
-
-def read_shell(sql: str) -> Shell:
-    """Find the query in a statement."""
-    tokens = tokenize(sql)
-    while tokens and tokens[-1].text == ";":
-        tokens.pop()
-    sql = sql[: tokens[-1].end] if tokens else sql
-    first = words(tokens, 0, 1)
-    at = _after_with(tokens)
-    if at is not None and tokens[at].word not in _QUERIES:
-        sql, tokens = numbered(sql, tokens)
-        start = tokens[_after_with(tokens) or 0].start
-        entries = sql[:start]
-        inner = read_shell(blank(entries) + sql[start:])
-        return replace(inner, entries=entries)
-    pivot, words_there = _pivot(sql, tokens), (*_QUERIES, "(", "SUMMARIZE")
-    word = first[0] if first else ""
-    readers = {"INSERT": _insert, "CREATE": _create, "COPY": _copy}
-    if pivot is not None:
-        return pivot
-    if (change := read_change(sql, tokens)) is not None:
-        return Shell(
-            "CHANGE", change.query, change.head, change.tail, target=change.target,
-            columns=change.columns, path=change.path, word=word,
-        )  # fmt: skip
-    if word in readers and (found := readers[word](sql, tokens)) is not None:
-        return found
-    return Shell("QUERY" if word in words_there else "OTHER", sql, word=word)
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """The keys of all definitions that the name may mean here."""
+        kinds: tuple[Kind, ...] = ("VIEW",)
+        if self.kind == "TABLE MACRO":
+            kinds = ("TABLE MACRO",)
+        elif self.kind == "MACRO":
+            kinds = ("MACRO",) if self.is_create else ("MACRO", "TABLE MACRO")
+        return tuple((kind, self.name.lower()) for kind in kinds)
 
 
-def _pivot(sql: str, tokens: Sequence[Token]) -> Shell | None:
-    """A PIVOT of a query that lists no values: several statements for DuckDB, and no tree."""
-    for at in range(len(tokens) - 1):
-        if tokens[at].word != "PIVOT" or tokens[at + 1].text != "(":
+def read_head(sql: str) -> Head | None:
+    """The beginning of a statement that creates or drops a table, view or macro; else None."""
+    text = Cursor.of(sql)
+    is_create = text.take("CREATE")
+    if not is_create and not text.take("DROP"):
+        return None
+    replaces = text.take("OR", "REPLACE")
+    temporary = text.take("TEMP") or text.take("TEMPORARY")
+    kind = next((_KINDS[word] for word in _KINDS if text.take(word)), None)
+    if kind == "MACRO" and not is_create and text.take("TABLE"):
+        kind = "TABLE MACRO"
+    is_there = text.take(*(("IF", "NOT", "EXISTS") if is_create else ("IF", "EXISTS")))
+    path, _ = text.path()
+    if kind is None or not path:
+        return None
+    rest = text.tokens[text.at :]
+    if kind == "MACRO" and is_create and text.is_at("("):
+        text.inside()
+        kind = "TABLE MACRO" if text.is_at("AS", "TABLE") else kind
+    return Head(is_create, kind, replaces, temporary, is_there, path, rest)
+
+
+def read_definition(sql: str, head: Head) -> tuple[Definition, int]:
+    """The view or macro that a statement creates, and where its body starts.
+
+    Raises UnsupportedQueryError for a macro with several forms or with types.
+    """
+    text = Cursor(sql, head.rest)
+    names: list[str] = []
+    defaults: dict[str, str] = {}
+    for part in between_commas(text.inside()) if text.is_at("(") else []:
+        names.append(part[0].name)
+        if len(part) > 2 and part[1].text == ":=":
+            defaults[names[-1].lower()] = text.text(part[2:])
+        elif len(part) > 1:
+            raise UnsupportedQueryError(
+                f"The parameter {names[-1]} of the macro {head.name} has a type, which a macro "
+                "with LLM calls does not support. Leave the type out, and cast the parameter in "
+                "the body."
+            )
+    body = head.rest[text.at + (2 if head.kind == "TABLE MACRO" else 1) :]
+    if head.kind == "MACRO" and len(between_commas(body)) > 1:
+        raise UnsupportedQueryError(
+            f"The macro {head.name} has several forms, which a macro with LLM calls does not "
+            "support. Create a macro of its own for each."
+        )
+    kind, _ = head.keys[0]
+    return Definition(kind, head.name, tuple(names), defaults, text.text(body)), body[0].start
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A PREPARE, EXECUTE or DEALLOCATE statement.
+
+    body: what is prepared; "" for the others. values: texts of the arguments, by name or by
+    position counted from "1".
+    """
+
+    verb: str
+    name: str
+    body: str
+    values: dict[str, str]
+
+
+def read_prepared(sql: str) -> Prepared | None:
+    """Read PREPARE, EXECUTE or DEALLOCATE; None for all else."""
+    text = Cursor.of(sql)
+    verb = "".join(words(text.tokens, 0, 1))
+    if verb not in ("PREPARE", "EXECUTE", "DEALLOCATE") or len(text.tokens) < 2:
+        return None
+    name = text.tokens[-1 if verb == "DEALLOCATE" else 1].name.lower()
+    body, values = "", dict[str, str]()
+    if verb == "PREPARE":
+        start = next((one.end for one in text.tokens if one.word == "AS"), len(sql))
+        body = text.sql[start:]
+    elif verb == "EXECUTE":
+        for number, part in enumerate(between_commas(text.tokens[3:-1]), 1):
+            is_named = len(part) > 2 and part[1].text in (":=", "=>")
+            key = part[0].name.lower() if is_named else str(number)
+            values[key] = text.text(part[2:] if is_named else part)
+    return Prepared(verb, name, body, values)
+
+
+def executed(body: str, prepared: Prepared) -> str:
+    """A prepared statement with its parameters filled in. Raises QueryError on a mismatch."""
+    tokens = tokenize(body)
+    parts, end, unnamed, used = [], 0, 0, set()
+    for at, token in enumerate(tokens):
+        if token.text == "?":
+            unnamed += 1
+            name, last = str(unnamed), token
+        elif token.text == "$" and at + 1 < len(tokens):
+            last = tokens[at + 1]
+            name = last.text.lower()
+        else:
             continue
-        last = closing(tokens, at + 1)
-        around = next((one for one in range(at, -1, -1) if tokens[one].text == "("), None)
-        end = len(tokens) if around is None else closing(tokens, around)
-        lists_values = any(tokens[one].word == "IN" for one in on_top(tokens[:end], last + 1))
-        if tokens[at + 2].word in (*_QUERIES, "(") and not lists_values:
-            head, query, tail = _cut(sql, tokens, at + 2, last)
-            start = _after_with(tokens)
-            entries = "" if start is None or start > at else sql[: tokens[start].start]
-            return Shell("PIVOT", query, head[len(entries) :], tail, entries=entries)
-    return None
-
-
-def _after_with(tokens: Sequence[Token]) -> int | None:
-    """Where the statement begins that follows a WITH clause; None without one."""
-    if words(tokens, 0, 1) != ["WITH"]:
-        return None
-    starts = (*_QUERIES, "INSERT", "UPDATE", "DELETE", "MERGE")
-    after = (at for at in on_top(tokens, 1) if tokens[at].word in starts)
-    return next((at for at in after if tokens[at - 1].text == ")"), None)
-
-
-def _insert(sql: str, tokens: Sequence[Token]) -> Shell:
-    into = next(at for at in on_top(tokens) if tokens[at].word == "INTO")
-    path, at = read_path(tokens, into + 1)
-    target = sql[tokens[into].end : tokens[at - 1].end].strip()
-    if words(tokens, at, 1) == ["AS"]:
-        at += 2
-    columns: tuple[str, ...] = ()
-    if words(tokens, at, 1) == ["("] and tokens[at + 1].word not in (*_QUERIES, "("):
-        last = closing(tokens, at)
-        columns = tuple(one.name for one in tokens[at + 1 : last] if one.text != ",")
-        at = last + 1
-    by_name = words(tokens, at, 2) == ["BY", "NAME"]
-    at += 2 if words(tokens, at, 1) == ["BY"] else 0
-    end = len(tokens)
-    for place in on_top(tokens, at):
-        pair = words(tokens, place, 2)
-        if pair == ["ON", "CONFLICT"] or pair[:1] == ["RETURNING"]:
-            end = place
-            break
-    head, query, tail = _cut(sql, tokens, at, end)
-    return Shell(
-        "INSERT", query, head, tail, target=target, columns=columns, path=path, by_name=by_name
-    )
-
-
-def _create(sql: str, tokens: Sequence[Token]) -> Shell:
-    at = 1
-    replaces = words(tokens, at, 2) == ["OR", "REPLACE"]
-    at += 2 * replaces
-    temporary = words(tokens, at, 1) in (["TEMP"], ["TEMPORARY"])
-    at += temporary
-    if words(tokens, at, 1) != ["TABLE"]:
-        return Shell("OTHER", sql, word=" ".join(["CREATE", *words(tokens, at, 1)]))
-    at += 1
-    if_not_exists = words(tokens, at, 3) == ["IF", "NOT", "EXISTS"]
-    at += 3 * if_not_exists
-    path, after = read_path(tokens, at)
-    target = sql[tokens[at].start : tokens[after - 1].end]
-    columns: tuple[str, ...] = ()
-    if words(tokens, after, 1) == ["("]:
-        last = closing(tokens, after)
-        columns = tuple(one.name for one in tokens[after + 1 : last] if one.text != ",")
-    start = next((place for place in on_top(tokens, after) if tokens[place].word == "AS"), None)
-    if start is None:
-        return Shell("OTHER", sql, word="CREATE TABLE")
-    end, has_data = len(tokens), True
-    for length, found in ((3, ["WITH", "NO", "DATA"]), (2, ["WITH", "DATA"])):
-        if words(tokens, len(tokens) - length, length) == found:
-            end, has_data = len(tokens) - length, length == 2
-    head, query, tail = _cut(sql, tokens, start + 1, end)
-    return Shell(
-        "CREATE TABLE", query, head, tail if has_data else "", target=target, columns=columns,
-        path=path, replaces=replaces, temporary=temporary, if_not_exists=if_not_exists,
-        has_data=has_data,
-    )  # fmt: skip
-
-
-def _copy(sql: str, tokens: Sequence[Token]) -> Shell | None:
-    """COPY of a query or a whole table to a file; None for other forms."""
-    if words(tokens, 1, 1) == ["("]:
-        last = closing(tokens, 1)
-        head, query, tail = _cut(sql, tokens, 2, last)
-    else:
-        last = read_path(tokens, 1)[1] - 1
-        name = sql[tokens[1].start : tokens[last].end]
-        head, query, tail = "COPY (", f"SELECT * FROM {name}", f"){sql[tokens[last].end :]}"
-    if words(tokens, last + 1, 1) != ["TO"]:
-        return None
-    after_to = tokens[last + 2]
-    is_file = after_to.text.startswith("'")
-    file = after_to.text[1:-1].replace("''", "'") if is_file else None
-    return Shell("COPY", query, head, tail, file=file)
-
-
-def _cut(sql: str, tokens: Sequence[Token], start: int, end: int) -> tuple[str, str, str]:
-    """What is before the tokens of a query, the query with blanks before it, and what is after."""
-    first, last = tokens[start].start, tokens[end - 1].end
-    return sql[:first], blank(sql[:first]) + sql[first:last], sql[last:]
+        if name not in prepared.values:
+            raise QueryError(
+                f"EXECUTE {prepared.name} has no value for the parameter ${name}. "
+                f"Values given: {', '.join(prepared.values) or 'none'}."
+            )
+        used.add(name)
+        parts += [body[end : token.start], f"({prepared.values[name]})"]
+        end = last.end
+    if unused := [name for name in prepared.values if name not in used]:
+        raise QueryError(
+            f"EXECUTE {prepared.name} gives a value for {', '.join(unused)}, but the prepared "
+            "statement has no such parameter. Leave the value out."
+        )
+    return "".join([*parts, body[end:]])

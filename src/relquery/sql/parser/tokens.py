@@ -1,4 +1,4 @@
-"""The tokens of a text, as DuckDB cuts it."""
+"""The tokens of a text, as DuckDB cuts it, and a place among those of a statement."""
 
 from __future__ import annotations
 
@@ -40,26 +40,15 @@ class Token:
 def tokenize(sql: str) -> list[Token]:
     """The tokens of a text without its comments."""
     found = duckdb.tokenize(sql)
-    at = _Characters(sql)
-    starts = [at(start) for start, _ in found] + [len(sql)]
+    starts = [start for start, _ in found]
+    if not sql.isascii():  # DuckDB counts in bytes
+        places = [at for at, char in enumerate(sql) for _ in char.encode(errors="replace")]
+        starts = [places[start] for start in starts]
     return [
         Token(text, start, start + len(text), kind in _NAMES, kind == _STRING)
-        for start, end, (_, kind) in zip(starts, starts[1:], found, strict=False)
+        for start, end, (_, kind) in zip(starts, [*starts[1:], len(sql)], found, strict=False)
         if kind != _COMMENT and (text := sql[start:end].rstrip())
     ]
-
-
-class _Characters:
-    """Turns places in bytes, which DuckDB counts in, into places in characters."""
-
-    def __init__(self, sql: str) -> None:
-        self.places: list[int] | None = None
-        if not sql.isascii():
-            self.places = [at for at, char in enumerate(sql) for _ in char.encode(errors="replace")]
-            self.places.append(len(sql))
-
-    def __call__(self, byte: int) -> int:
-        return byte if self.places is None else self.places[byte]
 
 
 def step(token: Token) -> int:
@@ -125,23 +114,20 @@ class FieldName:
 
 def field_names(tokens: Sequence[Token]) -> Iterator[FieldName]:
     """The names that AS gives to fields of calls, which SQL does not have."""
-    for at in range(len(tokens) - 1):
-        is_call = tokens[at].is_name and tokens[at].name.lower() in ours.FUNCTIONS
-        if is_call and tokens[at + 1].text == "(":
-            yield from _names_in(tokens, at)
-
-
-def _names_in(tokens: Sequence[Token], call: int) -> Iterator[FieldName]:
-    depth = argument = 0
-    last = closing(tokens, call + 1)
-    for at in range(call + 1, last):
-        depth += step(tokens[at])
-        argument += tokens[at].text == "," and depth == 1
-        if tokens[at].word == "AS" and depth == 1 and at + 2 <= last:
-            ends = tokens[at + 2].text == "," or at + 2 == last
-            if ends or words(tokens, at + 2, 2) == ["ORDER", "BY"]:
-                name = tokens[at + 1]
-                yield FieldName(tokens[call].start, argument, name.name, tokens[at].start, name.end)
+    for call in range(len(tokens) - 1):
+        is_call = tokens[call].is_name and tokens[call].name.lower() in ours.FUNCTIONS
+        if not is_call or tokens[call + 1].text != "(":
+            continue
+        depth = argument = 0
+        last = closing(tokens, call + 1)
+        for at in range(call + 1, last):
+            depth += step(tokens[at])
+            argument += tokens[at].text == "," and depth == 1
+            if tokens[at].word == "AS" and depth == 1 and at + 2 <= last:
+                after, name = words(tokens, at + 2, 2), tokens[at + 1]
+                if after[0] == "," or at + 2 == last or after == ["ORDER", "BY"]:
+                    start = tokens[at].start
+                    yield FieldName(tokens[call].start, argument, name.name, start, name.end)
 
 
 def without_field_names(sql: str, tokens: Sequence[Token]) -> str:
@@ -163,9 +149,73 @@ def read_path(tokens: Sequence[Token], at: int) -> tuple[tuple[str, ...], int]:
     return tuple(parts), at
 
 
-def numbered(sql: str, tokens: list[Token]) -> tuple[str, list[Token]]:
-    """The statement with `$1` for its first `?` and so on, as its parts change their places."""
-    marks = [one for one in tokens if one.text == "?" and not sql[one.end : one.end + 1].isdigit()]
-    for number, one in reversed(list(enumerate(marks, 1))):
-        sql = f"{sql[: one.start]}${number}{sql[one.end :]}"
-    return (sql, tokenize(sql)) if marks else (sql, tokens)
+def unnumbered(tokens: Sequence[Token], sql: str) -> list[Token]:
+    """The `?` of a statement; `?1` is `$1`."""
+    return [one for one in tokens if one.text == "?" and not sql[one.end : one.end + 1].isdigit()]
+
+
+@dataclass(slots=True)
+class Cursor:
+    """A place among the tokens of a statement. at: of the token that is next."""
+
+    sql: str
+    tokens: Sequence[Token]
+    at: int = 0
+
+    @classmethod
+    def of(cls, sql: str) -> Cursor:
+        """The beginning of a statement, without what is after its last token and semicolons."""
+        tokens = tokenize(sql)
+        while tokens and tokens[-1].text == ";":
+            tokens.pop()
+        return cls(sql[: tokens[-1].end] if tokens else sql, tokens)
+
+    def numbered(self) -> Cursor:
+        """The statement with `$1` for its first `?` and so on, as its parts change their places."""
+        sql, marks = self.sql, unnumbered(self.tokens, self.sql)
+        for number, one in reversed(list(enumerate(marks, 1))):
+            sql = f"{sql[: one.start]}${number}{sql[one.end :]}"
+        return Cursor.of(sql) if marks else self
+
+    def is_at(self, *wanted: str) -> bool:
+        """Whether some words come next."""
+        return words(self.tokens, self.at, len(wanted)) == list(wanted)
+
+    def take(self, *wanted: str) -> bool:
+        """Go past some words if they come next."""
+        found = self.is_at(*wanted)
+        self.at += found * len(wanted)
+        return found
+
+    def path(self) -> tuple[tuple[str, ...], str]:
+        """Go past a name with dots. Its parts, and as it is written."""
+        start = self.at
+        parts, self.at = read_path(self.tokens, start)
+        return parts, self.since(start)
+
+    def inside(self) -> Sequence[Token]:
+        """Go past parentheses. What is in them."""
+        first, last = self.at + 1, closing(self.tokens, self.at)
+        self.at = last + 1
+        return self.tokens[first:last]
+
+    def since(self, start: int) -> str:
+        """What stands from a token up to here."""
+        return self.text(self.tokens[start : self.at])
+
+    def text(self, part: Sequence[Token]) -> str:
+        """Some tokens as they are written."""
+        return self.sql[part[0].start : part[-1].end] if part else ""
+
+    def find(self, *wanted: str) -> int:
+        """The place of the first of some keywords, in no parentheses, from here on; or the end."""
+        for at in on_top(self.tokens, self.at):
+            is_comparison = at and self.tokens[at - 1].word == "DISTINCT"  # IS DISTINCT FROM
+            if self.tokens[at].word in wanted and not is_comparison:
+                return at
+        return len(self.tokens)
+
+    def until(self, *wanted: str) -> str:
+        """Go to the first of some keywords. What stands before it."""
+        start, self.at = self.at, self.find(*wanted)
+        return self.since(start)

@@ -16,15 +16,21 @@ T = TypeVar("T")
 _LOCATION, _LENGTH = "query_location", "query_location_length"
 _PLACES = (_LOCATION, _LENGTH)
 _NOT_OF_TOP = (*_PLACES, "alias")
+# Classes by what JSON says of their nodes.
+_BY_CLASS: dict[str, type[Node]] = {}
+_BY_TYPE: dict[str, type[Node]] = {}
 
 
 class _Arg(Generic[T]):
-    """An argument of a node, read and written as an attribute. default: where DuckDB gives none."""
+    """An argument of a node, read and written as an attribute.
 
-    __slots__ = ("default", "key")
+    key: DuckDB's name for it; "subquery.node" for one that is read in a wrapper. default: where
+    DuckDB gives none.
+    """
 
     def __init__(self, key: str, default: Any = None) -> None:
-        self.key, self.default = key, default
+        self.wrapper, _, self.key = key.rpartition(".")
+        self.default = default
 
     @overload
     def __get__(self, node: None, owner: type) -> Self: ...
@@ -33,10 +39,13 @@ class _Arg(Generic[T]):
     def __get__(self, node: Node | None, owner: type) -> Self | T:
         if node is None:
             return self
-        found: T = node.args.get(self.key, self.default)
+        if self.wrapper:
+            node = node.args.get(self.wrapper)
+        found: T = self.default if node is None else node.args.get(self.key, self.default)
         return found
 
     def __set__(self, node: Node, value: T) -> None:
+        assert not self.wrapper
         node.set(self.key, value)
 
 
@@ -47,10 +56,18 @@ class Node:
     that has it, and place: under which name. meta: notes of ours, which copies keep.
     """
 
-    __slots__ = ("args", "meta", "parent", "place")
-
     given: ClassVar[dict[str, Any]] = {}
     """What DuckDB's JSON says in every node of a class."""
+
+    def __init_subclass__(cls, kind: str = "", **given: str) -> None:
+        """Note what is given in a node of the class; kind: the `class` of an expression."""
+        super().__init_subclass__()
+        if kind:
+            _BY_CLASS[kind] = cls
+            cls.given = {"class": kind, **given}
+        elif given:
+            _BY_TYPE[given["type"]] = cls
+            cls.given = given
 
     def __init__(self, **args: Any) -> None:
         self.args: dict[str, Any] = {}
@@ -112,10 +129,8 @@ class Node:
     @property
     def root(self) -> Node:
         """The node above all others."""
-        node = self
-        while node.parent is not None:
-            node = node.parent
-        return node
+        *_, top = (self, *self.ancestors())
+        return top
 
     @property
     def index(self) -> int:
@@ -144,7 +159,7 @@ class Node:
         """A copy without a parent; notes are shared."""
         made = object.__new__(type(self))
         made.meta, made.parent, made.place = dict(self.meta), None, ""
-        made.args = {key: _copied(value) for key, value in self.args.items()}
+        made.args = {key: _mapped(Node.copy, value) for key, value in self.args.items()}
         for key, value in made.args.items():
             _adopt(made, key, value)
         return made
@@ -157,40 +172,34 @@ class Node:
         if isinstance(siblings, list):
             parent.set(place, list(_put(siblings, self, by)))
         else:
-            (one,) = by
+            (one,) = by or (None,)
             parent.set(place, one)
         if not any(one is self for one in by):
             self.parent, self.place = None, ""
 
     def remove(self) -> None:
         """Take it out of its parent."""
-        parent, place = self.parent, self.place
-        assert parent is not None
-        siblings = parent.args[place]
-        left = list(_put(siblings, self, ())) if isinstance(siblings, list) else None
-        parent.set(place, left)
-        self.parent, self.place = None, ""
+        self.replace()
 
     def rebuilt(self, change: Callable[[Node], Node | None]) -> Node:
         """A copy in which `change` has replaced nodes, outer ones first. It returns None for a node
         to keep; what it puts in is not looked into."""
         copy = self.copy()
-        found = change(copy)
-        if found is not None and found is not copy:
-            return found
-        stack = list(copy.children())
+        stack = [copy]
         while stack:
             node = stack.pop()
             found = change(node)
             if found is None or found is node:
                 stack.extend(node.children())
+            elif node is copy:
+                return found
             else:
                 node.replace(found)
         return copy
 
     def data(self) -> dict[str, Any]:
         """The JSON object."""
-        return {key: _data(value) for key, value in self.args.items()}
+        return {key: _mapped(Node.data, value) for key, value in self.args.items()}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.key})"
@@ -202,20 +211,17 @@ class Node:
 class Expression(Node):
     """A value. alias: its name in a select list, or as an argument."""
 
-    __slots__ = ()
     alias: _Arg[str] = _Arg("alias", "")
 
     def named(self, name: str) -> Self:
         """The same node, with a name."""
-        self.set("alias", name or None)
+        self.alias = name
         return self
 
 
-class Column(Expression):
+class Column(Expression, kind="COLUMN_REF", type="COLUMN_REF"):
     """A reference by name. names: of a column and what is before it: `a`, `t.a`, `s.t.a`, `a.b`."""
 
-    __slots__ = ()
-    given: ClassVar = {"class": "COLUMN_REF", "type": "COLUMN_REF"}
     names: _Arg[list[str]] = _Arg("column_names")
 
     @property
@@ -229,40 +235,28 @@ class Column(Expression):
         return self.names[-2] if len(self.names) > 1 else ""
 
 
-class Constant(Expression):
-    """A literal as it is written. literal: its kind, e.g. "STRING" or "INTEGER", and its text."""
+class Constant(Expression, kind="CONSTANT", type="VALUE_CONSTANT"):
+    """A literal. kind: as DuckDB has it: STRING, INTEGER, NUMERIC, BOOLEAN, NULL_LITERAL, HEX.
+    text: as written, without quotes."""
 
-    __slots__ = ()
-    given: ClassVar = {"class": "CONSTANT", "type": "VALUE_CONSTANT"}
-    literal: _Arg[Node] = _Arg("literal")
-
-    @property
-    def kind(self) -> str:
-        """As DuckDB has it: STRING, INTEGER, NUMERIC, BOOLEAN, NULL_LITERAL, HEX."""
-        return str(self.literal.args.get("kind"))
-
-    @property
-    def text(self) -> str:
-        """As written, without quotes."""
-        return str(self.literal.args.get("text", ""))
+    kind: _Arg[str] = _Arg("literal.kind")
+    text: _Arg[str] = _Arg("literal.text", "")
 
 
 class Argument(Node):
     """An argument of a function. name: as in `name := value`; "" without one."""
 
-    __slots__ = ()
     name: _Arg[str] = _Arg("name", "")
     value: _Arg[Expression] = _Arg("expression")
 
 
-class Function(Expression):
+class Function(Expression, kind="FUNCTION", type="FUNCTION"):
     """A call of a function, an aggregate, a macro or an operator such as `+`.
 
     schema, catalog: what is before its name; of `x.upper()` that is a column. filter: its FILTER.
+    orders: the keys of its ORDER BY or WITHIN GROUP.
     """
 
-    __slots__ = ()
-    given: ClassVar = {"class": "FUNCTION", "type": "FUNCTION"}
     name: _Arg[str] = _Arg("function_name")
     schema: _Arg[str] = _Arg("schema", "")
     catalog: _Arg[str] = _Arg("catalog", "")
@@ -270,13 +264,7 @@ class Function(Expression):
     filter: _Arg[Expression | None] = _Arg("filter")
     distinct: _Arg[bool] = _Arg("distinct", False)
     is_operator: _Arg[bool] = _Arg("is_operator", False)
-
-    @property
-    def orders(self) -> list[Ordered]:
-        """The keys of its ORDER BY or WITHIN GROUP."""
-        clause = self.args.get("order_bys")
-        found: list[Ordered] = [] if clause is None else clause.args.get("orders", [])
-        return found
+    orders: _Arg[list[Ordered]] = _Arg("order_bys.orders", [])
 
     @property
     def values(self) -> list[Expression]:
@@ -284,33 +272,23 @@ class Function(Expression):
         return [one.value for one in self.arguments]
 
 
-class Window(Function):
+class Window(Function, kind="WINDOW"):
     """A function over a window."""
 
-    __slots__ = ()
-    given: ClassVar = {"class": "WINDOW"}
     partitions: _Arg[list[Expression]] = _Arg("partitions", [])
-
-    @property
-    def orders(self) -> list[Ordered]:
-        found: list[Ordered] = self.args.get("orders", [])
-        return found
+    orders: _Arg[list[Ordered]] = _Arg("orders", [])
 
 
-class Operator(Expression):
+class Operator(Expression, kind="OPERATOR"):
     """IN, NOT, IS NULL, COALESCE, TRY, `[...]`, GROUPING and the like. kind: as DuckDB has it."""
 
-    __slots__ = ()
-    given: ClassVar = {"class": "OPERATOR"}
     kind: _Arg[str] = _Arg("type")
     operands: _Arg[list[Expression]] = _Arg("children", [])
 
 
-class Conjunction(Expression):
+class Conjunction(Expression, kind="CONJUNCTION"):
     """AND or OR of two or more conditions."""
 
-    __slots__ = ()
-    given: ClassVar = {"class": "CONJUNCTION"}
     kind: _Arg[str] = _Arg("type")
     operands: _Arg[list[Expression]] = _Arg("children", [])
 
@@ -320,21 +298,17 @@ class Conjunction(Expression):
         return self.kind == "CONJUNCTION_AND"
 
 
-class Comparison(Expression):
+class Comparison(Expression, kind="COMPARISON"):
     """`=`, `<`, IS DISTINCT FROM and the like. kind: as DuckDB has it, e.g. COMPARE_EQUAL."""
 
-    __slots__ = ()
-    given: ClassVar = {"class": "COMPARISON"}
     kind: _Arg[str] = _Arg("type")
     left: _Arg[Expression] = _Arg("left")
     right: _Arg[Expression] = _Arg("right")
 
 
-class Between(Expression):
+class Between(Expression, kind="BETWEEN", type="COMPARE_BETWEEN"):
     """`value BETWEEN lower AND upper`."""
 
-    __slots__ = ()
-    given: ClassVar = {"class": "BETWEEN", "type": "COMPARE_BETWEEN"}
     value: _Arg[Expression] = _Arg("input")
     lower: _Arg[Expression] = _Arg("lower")
     upper: _Arg[Expression] = _Arg("upper")
@@ -343,61 +317,45 @@ class Between(Expression):
 class When(Node):
     """`WHEN condition THEN value`. Of `CASE x WHEN y` the condition is `x = y`."""
 
-    __slots__ = ()
     condition: _Arg[Expression] = _Arg("when_expr")
     value: _Arg[Expression] = _Arg("then_expr")
 
 
-class Case(Expression):
+class Case(Expression, kind="CASE", type="CASE_EXPR"):
     """CASE. default: its ELSE."""
 
-    __slots__ = ()
-    given: ClassVar = {"class": "CASE", "type": "CASE_EXPR"}
     branches: _Arg[list[When]] = _Arg("case_checks", [])
     default: _Arg[Expression | None] = _Arg("else_expr")
 
 
-class Cast(Expression):
+class Cast(Expression, kind="CAST", type="OPERATOR_CAST"):
     """CAST or TRY_CAST. to: the type, a tree as well."""
 
-    __slots__ = ()
-    given: ClassVar = {"class": "CAST", "type": "OPERATOR_CAST"}
     value: _Arg[Expression] = _Arg("child")
     to: _Arg[Node] = _Arg("type_expr")
     is_try: _Arg[bool] = _Arg("try_cast", False)
 
 
-class Subquery(Expression):
+class Subquery(Expression, kind="SUBQUERY", type="SUBQUERY"):
     """A query as a value: SCALAR, EXISTS, NOT_EXISTS, or ANY. compared: what ANY compares."""
 
-    __slots__ = ()
-    given: ClassVar = {"class": "SUBQUERY", "type": "SUBQUERY"}
     kind: _Arg[str] = _Arg("subquery_type")
     compared: _Arg[Expression | None] = _Arg("child")
-
-    @property
-    def query(self) -> Query:
-        """The query in its parentheses."""
-        found: Query = self.args["subquery"].args["node"]
-        return found
+    query: _Arg[Query] = _Arg("subquery.node")
 
 
-class Star(Expression):
+class Star(Expression, kind="STAR", type="STAR"):
     """`*`, `t.*` or COLUMNS(...). table: what is before it. pattern: of COLUMNS."""
 
-    __slots__ = ()
-    given: ClassVar = {"class": "STAR", "type": "STAR"}
     table: _Arg[str] = _Arg("relation_name", "")
     is_columns: _Arg[bool] = _Arg("columns", False)
     pattern: _Arg[Expression | None] = _Arg("expr")
     replaced: _Arg[list[Entry]] = _Arg("replace_list", [])
 
 
-class Lambda(Expression):
+class Lambda(Expression, kind="LAMBDA", type="LAMBDA"):
     """`lambda x: ...` or `x -> ...`, which may also read a JSON document."""
 
-    __slots__ = ()
-    given: ClassVar = {"class": "LAMBDA", "type": "LAMBDA"}
     parameters: _Arg[Expression] = _Arg("lhs")
     body: _Arg[Expression] = _Arg("expr")
 
@@ -411,41 +369,23 @@ class Lambda(Expression):
         return {one[0].lower() for one in names} if is_list else set()
 
 
-class Parameter(Expression):
+class Parameter(Expression, kind="PARAMETER", type="VALUE_PARAMETER"):
     """`$name`, `$1` or `?`. name: in lower case, or its number."""
 
-    __slots__ = ()
-    given: ClassVar = {"class": "PARAMETER", "type": "VALUE_PARAMETER"}
     name: _Arg[str] = _Arg("identifier")
 
 
-class Position(Expression):
+class Position(Expression, kind="POSITIONAL_REFERENCE", type="POSITIONAL_REFERENCE"):
     """`#1`: a column by its place in the FROM clause."""
 
-    __slots__ = ()
-    given: ClassVar = {"class": "POSITIONAL_REFERENCE", "type": "POSITIONAL_REFERENCE"}
 
-
-class Collate(Expression):
-    """`value COLLATE collation`."""
-
-    __slots__ = ()
-    given: ClassVar = {"class": "COLLATE", "type": "COLLATE"}
-    value: _Arg[Expression] = _Arg("child")
-
-
-class Type(Expression):
+class Type(Expression, kind="TYPE", type="TYPE"):
     """The name of a type, with what is in its parentheses."""
 
-    __slots__ = ()
-    given: ClassVar = {"class": "TYPE", "type": "TYPE"}
 
-
-class Ordered(Node):
+class Ordered(Node, type="ORDER_DEFAULT", null_order="ORDER_DEFAULT"):
     """A key of ORDER BY. direction: ORDER_DEFAULT, ASCENDING or DESCENDING. nulls: as given."""
 
-    __slots__ = ()
-    given: ClassVar = {"type": "ORDER_DEFAULT", "null_order": "ORDER_DEFAULT"}
     direction: _Arg[str] = _Arg("type")
     nulls: _Arg[str] = _Arg("null_order")
     value: _Arg[Expression] = _Arg("expression")
@@ -455,23 +395,15 @@ class Ordered(Node):
 
 
 class Entry(Node):
-    """A pair of a name and what it names: a WITH entry, or an item of REPLACE."""
+    """A pair of a name and what it names: a WITH entry, or an item of REPLACE.
 
-    __slots__ = ()
+    query, columns: of a WITH entry: its query, and the names that it gives to columns.
+    """
+
     name: _Arg[str] = _Arg("key")
     value: _Arg[Node] = _Arg("value")
-
-    @property
-    def query(self) -> Query:
-        """The query of a WITH entry."""
-        found: Query = self.value.args["query_node"]
-        return found
-
-    @property
-    def columns(self) -> list[str]:
-        """The names that a WITH entry gives to columns."""
-        found: list[str] = self.value.args.get("aliases", [])
-        return found
+    query: _Arg[Query] = _Arg("value.query_node")
+    columns: _Arg[list[str]] = _Arg("value.aliases", [])
 
     @property
     def is_materialized(self) -> bool:
@@ -482,22 +414,16 @@ class Entry(Node):
 class Modifier(Node):
     """What a query does with its rows at the end."""
 
-    __slots__ = ()
 
-
-class Order(Modifier):
+class Order(Modifier, type="ORDER_MODIFIER"):
     """ORDER BY."""
 
-    __slots__ = ()
-    given: ClassVar = {"type": "ORDER_MODIFIER"}
     keys: _Arg[list[Ordered]] = _Arg("orders", [])
 
 
-class Limit(Modifier):
+class Limit(Modifier, type="LIMIT_MODIFIER"):
     """LIMIT and OFFSET."""
 
-    __slots__ = ()
-    given: ClassVar = {"type": "LIMIT_MODIFIER"}
     limit: _Arg[Expression | None] = _Arg("limit")
     offset: _Arg[Expression | None] = _Arg("offset")
 
@@ -507,18 +433,15 @@ class Limit(Modifier):
         return bool(self.args.get("limit_type") == "PERCENTAGE")
 
 
-class Distinct(Modifier):
+class Distinct(Modifier, type="DISTINCT_MODIFIER"):
     """DISTINCT. on: the keys of DISTINCT ON."""
 
-    __slots__ = ()
-    given: ClassVar = {"type": "DISTINCT_MODIFIER"}
     on: _Arg[list[Expression]] = _Arg("distinct_on_targets", [])
 
 
 class Query(Node):
     """A query: a SELECT, a set operation, or the two parts of a recursive entry."""
 
-    __slots__ = ()
     modifiers: _Arg[list[Modifier]] = _Arg("modifiers", [])
 
     @property
@@ -533,35 +456,32 @@ class Query(Node):
         listed = list(entries)
         self.set("cte_map", Node(map=listed) if listed else Node())
 
-    def modifier(self, kind: type[N]) -> N | None:
-        """Its ORDER BY, LIMIT or DISTINCT."""
+    def _modifier(self, kind: type[N]) -> N | None:
         return next((one for one in self.modifiers if isinstance(one, kind)), None)
 
     @property
     def order(self) -> Order | None:
         """Its ORDER BY."""
-        return self.modifier(Order)
+        return self._modifier(Order)
 
     @property
     def limit(self) -> Limit | None:
         """Its LIMIT and OFFSET."""
-        return self.modifier(Limit)
+        return self._modifier(Limit)
 
     @property
     def distinct(self) -> Distinct | None:
         """Its DISTINCT."""
-        return self.modifier(Distinct)
+        return self._modifier(Distinct)
 
 
-class Select(Query):
+class Select(Query, type="SELECT_NODE", aggregate_handling="STANDARD_HANDLING"):
     """A SELECT.
 
     keys: of GROUP BY. sets: which of them each grouping set has, by their place. is_grouped_by_all:
     GROUP BY ALL.
     """
 
-    __slots__ = ()
-    given: ClassVar = {"type": "SELECT_NODE", "aggregate_handling": "STANDARD_HANDLING"}
     items: _Arg[list[Expression]] = _Arg("select_list", [])
     source: _Arg[Source | None] = _Arg("from_table")
     where: _Arg[Expression | None] = _Arg("where_clause")
@@ -583,21 +503,16 @@ class Select(Query):
         return bool(self.args.get("aggregate_handling") == "FORCE_AGGREGATES")
 
 
-class SetOperation(Query):
+class SetOperation(Query, type="SET_OPERATION_NODE"):
     """UNION, INTERSECT or EXCEPT of two or more queries. kind: e.g. UNION, UNION_BY_NAME."""
 
-    __slots__ = ()
-    given: ClassVar = {"type": "SET_OPERATION_NODE"}
     kind: _Arg[str] = _Arg("setop_type")
     branches: _Arg[list[Query]] = _Arg("children", [])
     is_all: _Arg[bool] = _Arg("setop_all", True)
 
 
-class Recursive(Query):
+class Recursive(Query, type="RECURSIVE_CTE_NODE"):
     """The query of a recursive WITH entry: where it begins, and what follows from its rows."""
-
-    __slots__ = ()
-    given: ClassVar = {"type": "RECURSIVE_CTE_NODE"}
 
 
 # FROM
@@ -606,7 +521,6 @@ class Recursive(Query):
 class Source(Node):
     """What a FROM clause reads. alias: as it is called. columns: the names given to its columns."""
 
-    __slots__ = ()
     alias: _Arg[str] = _Arg("alias", "")
     columns: _Arg[list[str]] = _Arg("column_name_alias", [])
     sample: _Arg[Node | None] = _Arg("sample")
@@ -617,18 +531,13 @@ class Source(Node):
         return self.alias
 
 
-class Empty(Source):
+class Empty(Source, type="EMPTY"):
     """No FROM clause."""
 
-    __slots__ = ()
-    given: ClassVar = {"type": "EMPTY"}
 
-
-class Table(Source):
+class Table(Source, type="BASE_TABLE"):
     """A table, a view or a WITH entry by name. path: catalog and schema, if given, and the name."""
 
-    __slots__ = ()
-    given: ClassVar = {"type": "BASE_TABLE"}
     table: _Arg[str] = _Arg("table_name")
 
     @property
@@ -641,12 +550,10 @@ class Table(Source):
         return tuple(str(part) for part in parts if part)
 
 
-class Join(Source):
+class Join(Source, type="JOIN", join_type="INNER", ref_type="REGULAR"):
     """Two sources joined. kind: INNER, LEFT, SEMI, ... method: REGULAR, CROSS, NATURAL, ASOF,
     POSITIONAL."""
 
-    __slots__ = ()
-    given: ClassVar = {"type": "JOIN", "join_type": "INNER", "ref_type": "REGULAR"}
     left: _Arg[Source] = _Arg("left")
     right: _Arg[Source] = _Arg("right")
     condition: _Arg[Expression | None] = _Arg("condition")
@@ -655,24 +562,15 @@ class Join(Source):
     method: _Arg[str] = _Arg("ref_type")
 
 
-class Derived(Source):
+class Derived(Source, type="SUBQUERY"):
     """A query in a FROM clause."""
 
-    __slots__ = ()
-    given: ClassVar = {"type": "SUBQUERY"}
-
-    @property
-    def query(self) -> Query:
-        """The query in its parentheses."""
-        found: Query = self.args["subquery"].args["node"]
-        return found
+    query: _Arg[Query] = _Arg("subquery.node")
 
 
-class TableFunction(Source):
+class TableFunction(Source, type="TABLE_FUNCTION"):
     """A function that gives rows."""
 
-    __slots__ = ()
-    given: ClassVar = {"type": "TABLE_FUNCTION"}
     function: _Arg[Function] = _Arg("function")
 
     @property
@@ -680,65 +578,24 @@ class TableFunction(Source):
         return self.alias or self.function.name
 
 
-class Values(Source):
+class Values(Source, type="EXPRESSION_LIST"):
     """VALUES. rows: lists of expressions."""
 
-    __slots__ = ()
-    given: ClassVar = {"type": "EXPRESSION_LIST"}
     rows: _Arg[list[list[Expression]]] = _Arg("values", [])
 
 
-class Pivot(Source):
+class Pivot(Source, type="PIVOT"):
     """PIVOT or UNPIVOT of a source."""
 
-    __slots__ = ()
-    given: ClassVar = {"type": "PIVOT"}
     source: _Arg[Source] = _Arg("source")
 
 
-class Show(Source):
+class Show(Source, type="SHOW_REF"):
     """DESCRIBE, SUMMARIZE or SHOW. query: what it is about, if it is a query."""
 
-    __slots__ = ()
-    given: ClassVar = {"type": "SHOW_REF"}
     query: _Arg[Query | None] = _Arg("query")
 
 
-_EXPRESSIONS: dict[str, type[Node]] = {
-    "BETWEEN": Between,
-    "CASE": Case,
-    "CAST": Cast,
-    "COLLATE": Collate,
-    "COLUMN_REF": Column,
-    "COMPARISON": Comparison,
-    "CONJUNCTION": Conjunction,
-    "CONSTANT": Constant,
-    "FUNCTION": Function,
-    "LAMBDA": Lambda,
-    "OPERATOR": Operator,
-    "PARAMETER": Parameter,
-    "POSITIONAL_REFERENCE": Position,
-    "STAR": Star,
-    "SUBQUERY": Subquery,
-    "TYPE": Type,
-    "WINDOW": Window,
-}
-_OTHERS: dict[str, type[Node]] = {
-    "BASE_TABLE": Table,
-    "DISTINCT_MODIFIER": Distinct,
-    "EMPTY": Empty,
-    "EXPRESSION_LIST": Values,
-    "JOIN": Join,
-    "LIMIT_MODIFIER": Limit,
-    "ORDER_MODIFIER": Order,
-    "PIVOT": Pivot,
-    "RECURSIVE_CTE_NODE": Recursive,
-    "SELECT_NODE": Select,
-    "SET_OPERATION_NODE": SetOperation,
-    "SHOW_REF": Show,
-    "SUBQUERY": Derived,
-    "TABLE_FUNCTION": TableFunction,
-}
 _BY_PLACE: dict[str, type[Node]] = {
     "arguments": Argument,
     "case_checks": When,
@@ -750,21 +607,18 @@ _BY_PLACE: dict[str, type[Node]] = {
 
 def node_of(data: dict[str, Any], place: str = "") -> Node:
     """The node of a JSON object that stands under a name."""
-    kind = _BY_PLACE.get(place)
-    if kind is None and (of_expression := data.get("class")) is not None:
-        kind = _EXPRESSIONS.get(of_expression, Expression)
-    if kind is None:
-        of_other = data.get("type")
-        is_node = place.endswith("_node") or place == "node"
-        is_kind = isinstance(of_other, str)  # the type of a value is an object
-        kind = _OTHERS.get(str(of_other), Query if is_node else Node) if is_kind else Node
-    made = object.__new__(kind)
+    kind, of_type = _BY_PLACE.get(place), data.get("type")
+    if kind is None and (of_class := data.get("class")) is not None:
+        kind = _BY_CLASS.get(of_class, Expression)
+    elif kind is None and isinstance(of_type, str):  # the type of a value is an object
+        is_query = place.endswith("_node") or place == "node"
+        kind = _BY_TYPE.get(of_type, Query if is_query else Node)
+    made = object.__new__(kind or Node)
     made.meta, made.parent, made.place, made.args = {}, None, "", {}
     for key, value in data.items():
         if key == "qualified_name":  # says again what other names say
             continue
-        read = _read(value, key)
-        made.args[key] = read
+        read = made.args[key] = _read(value, key)
         _adopt(made, key, read)
     if kind is Argument and "name" in made.args:
         made.args["expression"].args.pop("alias", None)  # it is the argument's name once more
@@ -774,9 +628,7 @@ def node_of(data: dict[str, Any], place: str = "") -> Node:
 def _read(value: Any, place: str) -> Any:
     if isinstance(value, dict):
         return node_of(value, place)
-    if isinstance(value, list):
-        return [_read(one, place) for one in value]
-    return value
+    return [_read(one, place) for one in value] if isinstance(value, list) else value
 
 
 def _adopt(parent: Node, place: str, value: Any) -> None:
@@ -795,16 +647,11 @@ def _nodes(value: Any) -> Iterator[Node]:
             yield from _nodes(one)
 
 
-def _copied(value: Any) -> Any:
+def _mapped(change: Callable[[Node], Any], value: Any) -> Any:
+    """A value with other values in the place of its nodes, in lists as well."""
     if isinstance(value, Node):
-        return value.copy()
-    return [_copied(one) for one in value] if isinstance(value, list) else value
-
-
-def _data(value: Any) -> Any:
-    if isinstance(value, Node):
-        return value.data()
-    return [_data(one) for one in value] if isinstance(value, list) else value
+        return change(value)
+    return [_mapped(change, one) for one in value] if isinstance(value, list) else value
 
 
 def _put(siblings: list[Any], node: Node, by: Iterable[Node]) -> Iterator[Any]:

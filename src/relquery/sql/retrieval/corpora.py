@@ -21,7 +21,7 @@ from relquery.retrieval.shelf import Shelf
 from relquery.retrieval.tfidf import WordlessIndex
 from relquery.retrieval.vectors import VectorIndex
 from relquery.sql.host.database import Database
-from relquery.sql.parser.definitions import read_prepared
+from relquery.sql.parser.statements import read_prepared
 from relquery.sql.retrieval.columns import Column, find_column
 from relquery.sql.retrieval.named import OF_TABLES, Named, is_entry, named_in
 from relquery.sql.retrieval.paths import find_table
