@@ -10,7 +10,7 @@ from relquery.sql.binder.bind import Bound, bind, read, unbound_checks
 from relquery.sql.binder.call import asking_in
 from relquery.sql.binder.definitions import Expansion, Numbering
 from relquery.sql.binder.signatures import Signatures
-from relquery.sql.binder.stand_ins import stubbed
+from relquery.sql.binder.sources import stubbed
 from relquery.sql.binder.statement import Defined, reading
 from relquery.sql.host.database import Database
 from relquery.sql.host.kept import Definition, Key

@@ -11,7 +11,7 @@ from relquery.errors import PromptWarning, RelqueryError, UnsupportedQueryError,
 from relquery.prompt import Sampling
 from relquery.sql.analyze.analysis import Analysis
 from relquery.sql.binder.bind import Bound, bind
-from relquery.sql.binder.stand_ins import stubbed
+from relquery.sql.binder.sources import stubbed
 from relquery.sql.binder.statement import Calling
 from relquery.sql.executor.answered import Asker
 from relquery.sql.executor.dry_run import dry_run

@@ -11,9 +11,8 @@ from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.prompt import Sampling
 from relquery.sql.binder.arguments import VALUE
 from relquery.sql.binder.call import FIELD_NAME, asking_in, has_call, is_asking, readable_all
-from relquery.sql.binder.definitions import Expansion, Numbering, macro_called, parsed
+from relquery.sql.binder.definitions import Expansion, Macros, Numbering, macro_called, parsed
 from relquery.sql.binder.functions import FunctionCatalog
-from relquery.sql.binder.macros import Macros
 from relquery.sql.binder.normalize import check_forms
 from relquery.sql.binder.scopes import check_not_recursive
 from relquery.sql.binder.signatures import Signatures

@@ -1,7 +1,13 @@
-"""Writes out the views and macros with LLM calls that a statement reads.
+"""Writes out the views and macros that a statement reads, as far as a plan has to see what is in
+them: LLM calls, and of DuckDB's macros aggregates, window functions and generated rows.
 
 FROM v                  =>  FROM (SELECT LLM('...', a) AS x FROM t) AS v
 WHERE is_nice(review)   =>  WHERE (LLM('Is it nice?', review) = 'Yes')
+
+CREATE MACRO cnt(x) AS count(x)
+cnt(LLM('...', a))      =>  count(LLM('...', a))
+
+A user's macro is also written out if an LLM call is one of its arguments. DuckDB does the rest.
 """
 
 from __future__ import annotations
@@ -10,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from relquery.errors import QueryError, UnsupportedQueryError
+from relquery.sql import names as ours
 from relquery.sql.binder.call import (
     FIELD_NAME,
     NAMED,
@@ -17,10 +24,13 @@ from relquery.sql.binder.call import (
     WRITTEN,
     asking_in,
     named_like,
+    readable,
     readable_all,
 )
-from relquery.sql.binder.functions import is_variable
+from relquery.sql.binder.functions import FunctionCatalog, has_window, is_variable, makes_rows
 from relquery.sql.binder.scopes import visible_entries
+from relquery.sql.host.catalogue import Function as Listed
+from relquery.sql.host.database import Database
 from relquery.sql.host.kept import Definition, Key, Kind
 from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
@@ -37,9 +47,11 @@ from relquery.sql.parser.tree import (
     Star,
     Table,
     TableFunction,
+    Window,
 )
 
 _Definitions = Mapping[Key, Definition]
+_MOST = 1000  # macros written out in one statement; macros cannot call themselves
 
 
 @dataclass(slots=True)
@@ -264,3 +276,87 @@ def _tables_read(query: Query) -> Iterator[str]:
 
 def _wrong_arguments(macro: Definition, what: str) -> QueryError:
     return QueryError(f"The macro {macro.name}({', '.join(macro.names)}) {what}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Macros:
+    """The scalar macros of a database, read when a query uses them.
+
+    Macros that the parser cannot read are left to DuckDB.
+    """
+
+    database: Database
+    functions: FunctionCatalog
+    _known: dict[str, list[tuple[Listed, Expression]]] = field(default_factory=dict)
+
+    def expand(self, tree: Node) -> None:
+        """Write out the macros in a statement that a plan has to see, in place.
+
+        Raises UnsupportedQueryError for a macro that is called with a schema or with default
+        values.
+        """
+        self._read({one.name.lower() for one in tree.find_all(Function)})
+        for _ in range(_MOST):
+            found = next((one for one in tree.find_all(Function) if self._is_subtle(one)), None)
+            if found is None:
+                return
+            put = self._expanded(found)
+            named_like(put, found)
+            # An item without a name is called as it is written.
+            is_item = found.place == "select_list" and not found.alias
+            found.replace(put.named(readable(found) if is_item else found.alias))
+        raise UnsupportedQueryError(f"This query calls more than {_MOST} macros. Write them out.")
+
+    def _read(self, names: set[str]) -> None:
+        """Read macros of these lower-case names, and those that they call."""
+        names = {one for one in names if one not in self._known and not one.startswith(ours.PREFIX)}
+        if not names:
+            return
+        self._known.update({name: [] for name in names})
+        called: set[str] = set()
+        for one in self.database.listed_functions():
+            is_read = one.kind == "macro" and (one.is_internal or one.is_users)
+            if one.name not in names or not is_read or one.body is None:
+                continue
+            try:
+                body = parser().expression(one.body)
+            except QueryError:
+                continue
+            self._known[one.name].append((one, body))
+            called.update(found.name.lower() for found in body.find_all(Function))
+        self._read(called)
+
+    def _is_subtle(self, call: Function) -> bool:
+        if isinstance(call.parent, TableFunction) or isinstance(call, Window):
+            return False  # over a window it has a value for each row
+        macros = self._known.get(call.name.lower(), ())
+        asks = bool(macros) and next(asking_in(call), None) is not None
+        return any(
+            self._hides(body, set()) or (asks and not macro.is_internal) for macro, body in macros
+        )
+
+    def _hides(self, body: Expression, seen: set[str]) -> bool:
+        """Whether a macro, or one that it calls, computes over more than one row."""
+        if has_window(body) or makes_rows(body) or self.functions.has_aggregate(body):
+            return True
+        called = {found.name.lower() for found in body.find_all(Function)} - seen
+        return any(
+            self._hides(inner, seen | called)
+            for name in called
+            for _, inner in self._known.get(name, ())
+        )
+
+    def _expanded(self, call: Function) -> Expression:
+        given = [one.value for one in call.arguments if not one.name]
+        by_name = {one.name.lower(): one.value for one in call.arguments if one.name}
+        for macro, body in () if call.schema else self._known[call.name.lower()]:
+            values = dict(zip(macro.parameters, given, strict=False)) | by_name
+            if len(given) <= len(macro.parameters) and set(values) == set(macro.parameters):
+                put = put_arguments(body, values)
+                assert isinstance(put, Expression)
+                return put
+        raise UnsupportedQueryError(
+            f"The macro call {readable(call)[:80]} has a name before it or leaves out arguments, "
+            "which a query with LLM calls does not support. Remove the name and give all "
+            "arguments, or write out what the macro does."
+        )

@@ -26,10 +26,8 @@ from relquery.sql.binder.functions import (
     is_variable,
     makes_rows,
 )
-from relquery.sql.binder.kinds import Kinds
-from relquery.sql.binder.outer import outer_columns
 from relquery.sql.binder.scopes import Context
-from relquery.sql.binder.sources import Sources, leaves, star_columns
+from relquery.sql.binder.sources import Kinds, Sources, leaves, outer_columns, star_columns
 from relquery.sql.host.database import Database
 from relquery.sql.parser import build
 from relquery.sql.parser.tree import (

@@ -1,15 +1,22 @@
-"""The tables of one FROM clause: their columns, the columns of a star, and what a name means."""
+"""What DuckDB says of a part of a statement: the tables of a FROM clause, their columns, those of a
+star, what a name means, and types. It is asked with stand-ins for calls.
+
+A call becomes an expression of its type over its fields. Equal calls become equal ones, so a call
+in GROUP BY matches the same call in SELECT.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.sql import names as ours
-from relquery.sql.binder.call import FIELD_NAME, readable
+from relquery.sql.binder.call import FIELD_NAME, Call, makes_items, readable
+from relquery.sql.binder.functions import is_variable
+from relquery.sql.binder.numbers import needs_number
 from relquery.sql.binder.scopes import Context
-from relquery.sql.binder.stand_ins import stubbed
 from relquery.sql.host.database import Database
 from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
@@ -18,51 +25,50 @@ from relquery.sql.parser.tree import (
     Empty,
     Expression,
     Join,
+    Node,
     Query,
     Select,
     Source,
     Star,
 )
 
+N = TypeVar("N", bound=Node)
 
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """columns: of every named source, by its alias as written. names: of `SELECT *`, in order."""
 
-    columns: dict[str, list[str]]
-    names: list[str]
+def stubbed(node: N) -> N:
+    """A copy of a tree with stand-ins for its calls."""
+    numeric = {id(one) for one in node.find_all(Call) if needs_number(one)}
+    whole = node.copy()
+    # A copy has other nodes in the same order.
+    pairs = zip(node.walk(), list(whole.walk()), strict=True)
+    for copy, is_number in [(two, id(one) in numeric) for one, two in pairs][::-1]:
+        if isinstance(copy, Call):
+            stand_in = _stand_in(copy, is_number).named(copy.alias)
+            if copy is whole:
+                return stand_in  # type: ignore[return-value]
+            copy.replace(stand_in)
+    return whole
 
-    def resolve(self, column: Column) -> tuple[str, str] | None:
-        """(source, name) as spelled in the database; None if only DuckDB can resolve it.
 
-        DuckDB has the last word on struct fields, USING columns and ambiguous names.
-        """
-        if len(column.names) > 2:
-            return None
-        wanted, name = column.table.lower(), column.name.lower()
-        found = [
-            (source, known)
-            for source, names in self.columns.items()
-            if wanted in ("", source.lower())
-            for known in names
-            if known.lower() == name
-        ]
-        return found[0] if len(found) == 1 else None
+def _stand_in(call: Call, is_number: bool) -> Expression:
+    fields: list[Expression] = [build.text(call.task.text)]
+    for one in call.fields:
+        if not isinstance(one, Star) or makes_items(one):
+            fields.append(one.copy())
+        elif one.table:
+            fields.append(build.column(one.table))  # the row as one value
+    value: Expression = build.text("")
+    if is_number:
+        value = build.cast(build.number(0), build.plain_type("DOUBLE"))
+    return build.when(build.operation(build.IS_NULL, build.function("row", *fields)), value)
 
-    def has(self, name: str) -> bool:
-        """Whether an unqualified name is a column of the FROM clause."""
-        name = name.lower()
-        everywhere = [self.names, *self.columns.values()]
-        return any(name == known.lower() for names in everywhere for known in names)
 
-    def has_column(self, column: Column) -> bool:
-        """Whether a name, with or without its table, is a column of the FROM clause."""
-        if not column.table:
-            return self.has(column.name)
-        return any(
-            alias.lower() == column.table.lower() and column.name.lower() in map(str.lower, columns)
-            for alias, columns in self.columns.items()
-        )
+def describe(query: Query, database: Database) -> list[tuple[str, str]]:
+    """(name, type) of the columns of a query, which may have calls. Raises QueryError."""
+    return database.columns(parser().sql(stubbed(query)))
+
+
+# The tables of a FROM clause
 
 
 def leaves(source: Source | None) -> Iterator[Source]:
@@ -82,15 +88,6 @@ def joins_in(source: Source | None) -> Iterator[Join]:
         yield source
 
 
-def with_both_sides(select: Select) -> Select:
-    """A FROM clause with what the conditions of SEMI and ANTI joins see: both of their tables."""
-    probe = from_only(select)
-    for join in joins_in(probe.source):
-        if join.kind in ("SEMI", "ANTI"):
-            join.kind = "INNER"
-    return probe
-
-
 def from_only(select: Select, items: Sequence[Expression] = ()) -> Select:
     """Some items over a copy of a FROM clause."""
     source = select.source
@@ -100,47 +97,87 @@ def from_only(select: Select, items: Sequence[Expression] = ()) -> Select:
     return made
 
 
-def describe(query: Query, database: Database) -> list[tuple[str, str]]:
-    """(name, type) of the columns of a query, which may have calls. Raises QueryError."""
-    return database.columns(parser().sql(stubbed(query)))
+def with_both_sides(select: Select) -> Select:
+    """A FROM clause with what the conditions of SEMI and ANTI joins see: both of their tables."""
+    probe = from_only(select)
+    for join in joins_in(probe.source):
+        if join.kind in ("SEMI", "ANTI"):
+            join.kind = "INNER"
+    return probe
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """columns: of every named source, by its alias as written. names: of `SELECT *`, in order."""
+
+    columns: dict[str, list[str]]
+    names: list[str]
+
+    def resolve(self, column: Column) -> tuple[str, str] | None:
+        """(source, name) as spelled in the database; None if only DuckDB can resolve it.
+
+        DuckDB has the last word on struct fields, USING columns and ambiguous names.
+        """
+        if len(column.names) > 2:
+            return None
+        name = column.name.lower()
+        found = [pair for pair in self.of(column.table) if pair[1].lower() == name]
+        return found[0] if len(found) == 1 else None
+
+    def of(self, table: str) -> list[tuple[str, str]]:
+        """(source, name) of the columns of a source; of all for ""."""
+        return [
+            (source, name)
+            for source, names in self.columns.items()
+            if table.lower() in ("", source.lower())
+            for name in names
+        ]
+
+    def has(self, name: str) -> bool:
+        """Whether an unqualified name is a column of the FROM clause."""
+        name = name.lower()
+        everywhere = [self.names, *self.columns.values()]
+        return any(name == known.lower() for names in everywhere for known in names)
+
+    def has_column(self, column: Column) -> bool:
+        """Whether a name, with or without its table, is a column of the FROM clause."""
+        if not column.table:
+            return self.has(column.name)
+        return any(name.lower() == column.name.lower() for _, name in self.of(column.table))
 
 
 def read_sources(database: Database, select: Select, context: Context) -> Sources:
     """Ask DuckDB for the columns of a FROM clause. Raises QueryError if DuckDB rejects it."""
-    aliases = list(dict.fromkeys(one.name for one in leaves(select.source) if one.name))
     if select.source is None or isinstance(select.source, Empty):
         return Sources({}, [])
+    aliases = list(dict.fromkeys(one.name for one in leaves(select.source) if one.name))
+    stars = [*(Star(relation_name=alias) for alias in aliases), build.star()]
     try:
-        return _at_once(aliases, select, context, database)
+        found = _columns_of(stars, select, context, database)
     except QueryError:
-        pass
-    columns = {}
-    for alias in aliases:
-        try:
-            found = _names(Star(relation_name=alias), select, context, database)
-        except QueryError:  # its name does not qualify its columns
-            found = []
-        columns[alias] = found
-    return Sources(columns, _names(build.star(), select, context, database))
+        found = []
+        for star in stars:
+            try:
+                found += _columns_of([star], select, context, database)
+            except QueryError:  # its name does not qualify its columns
+                if star is stars[-1]:
+                    raise
+                found.append([])
+    return Sources(dict(zip(aliases, found, strict=False)), found[-1])
 
 
-def _at_once(aliases: list[str], select: Select, context: Context, database: Database) -> Sources:
-    """All columns by one query, with a mark between those of each source."""
-    items: list[Expression] = []
-    for star in [*(Star(relation_name=alias) for alias in aliases), build.star()]:
-        items += [star, build.null().named(ours.NOTHING)]
-    parts: list[list[str]] = [[]]
+def _columns_of(
+    stars: Sequence[Expression], select: Select, context: Context, database: Database
+) -> list[list[str]]:
+    """The names of the columns that each of some stars stands for, by one query."""
+    items = [item for star in stars for item in (star, build.null().named(ours.NOTHING))]
+    found: list[list[str]] = [[]]
     for name, _ in describe(context.around(from_only(select, items)), database):
-        if name == ours.NOTHING:
-            parts.append([])
+        if name == ours.NOTHING:  # a mark between them
+            found.append([])
         else:
-            parts[-1].append(name)
-    return Sources(dict(zip(aliases, parts, strict=False)), parts[len(aliases)])
-
-
-def _names(item: Expression, select: Select, context: Context, database: Database) -> list[str]:
-    probe = context.around(from_only(select, [item]))
-    return [name for name, _ in describe(probe, database)]
+            found[-1].append(name)
+    return found[:-1]
 
 
 def star_columns(
@@ -159,14 +196,8 @@ def star_columns(
     plain = (chosen or star).copy()
     plain.set("replace_list", None)  # the same names, and no calls
     plain.set("rename_list", None)
-    names = _names(plain, select, context, database)
-    wanted = star.table.lower()
-    candidates = [
-        (source, name)
-        for source, known in sources.columns.items()
-        if wanted in ("", source.lower())
-        for name in known
-    ]
+    (names,) = _columns_of([plain], select, context, database)
+    candidates = sources.of(star.table)
     columns: list[Expression]
     listing = [name.lower() for name in names]
     if [name.lower() for _, name in candidates] == listing:
@@ -187,11 +218,9 @@ def star_columns(
             columns[at] = value.named(names[at])
     for renamed in star.args.get("rename_list") or ():
         old = str(renamed.args["key"].args["column"]).lower()
-        new = str(renamed.args["value"])
-        columns = [
-            one.named(new) if name == old else one
-            for one, name in zip(columns, listing, strict=True)
-        ]
+        for at, name in enumerate(listing):
+            if name == old:
+                columns[at] = columns[at].named(str(renamed.args["value"]))
     return columns
 
 
@@ -217,3 +246,97 @@ def canonical(node: Expression, sources: Sources) -> str:
     copy = node.rebuilt(plain)
     copy.args.pop("alias", None)
     return copy.key
+
+
+def outer_columns(query: Query, database: Database, context: Context) -> list[Column] | None:
+    """The columns in a subquery that come from outside its own FROM clauses; None if unknown.
+
+    context: the WITH entries that the subquery sees from outside.
+    """
+    known: dict[int, Sources] = {}
+
+    def sources_of(select: Select) -> Sources:
+        if id(select) not in known:
+            inner = Context.of(select)
+            own = {entry.name.lower() for entry in inner.entries}
+            outer = [entry for entry in context.entries if entry.name.lower() not in own]
+            beside = Context((*outer, *inner.entries))
+            known[id(select)] = read_sources(database, select, beside)
+        return known[id(select)]
+
+    def is_given(column: Column) -> bool:
+        """Whether a column comes from a SELECT inside the query."""
+        first, is_single = column.names[0].lower(), len(column.names) == 1
+        for select in column.ancestors():
+            if isinstance(select, Select):
+                sources = sources_of(select)
+                named = {item.alias.lower() for item in select.items if item.alias}
+                tables = {alias.lower() for alias in sources.columns}
+                if sources.has(first) or first in (named if is_single else tables):
+                    return True
+            if select is query:
+                return False
+        return False
+
+    try:
+        return [
+            column
+            for column in query.find_all(Column)
+            if not is_variable(column) and not is_given(column)
+        ]
+    except QueryError:  # a FROM clause that depends on a row of the outer query
+        return None
+
+
+@dataclass(slots=True)
+class Kinds:
+    """Types of the expressions of one SELECT, as DuckDB names them. None: DuckDB does not say."""
+
+    database: Database
+    context: Context
+    select: Select
+    _known: dict[str, str | None] = field(default_factory=dict)
+
+    def of(self, node: Expression) -> str | None:
+        """The type of an expression over the FROM clause."""
+        key = node.key
+        if key not in self._known:
+            self._known[key] = self._type(from_only(self.select, [node]))
+        return self._known[key]
+
+    def know(self, nodes: Iterable[Expression]) -> None:
+        """Ask for several types at once."""
+        new = {node.key: node for node in nodes if node.key not in self._known}
+        if len(new) < 2:
+            return
+        probe = self.context.around(from_only(self.select, list(new.values())))
+        try:
+            found = describe(probe, self.database)
+        except QueryError:
+            return
+        if len(found) == len(new):
+            self._known.update(zip(new, (kind for _, kind in found), strict=True))
+
+    def named(self, kind: Node) -> str | None:
+        """DuckDB's name for a type as written in the query."""
+        key = kind.key
+        if key not in self._known:
+            self._known[key] = self._type(build.select([build.cast(build.null(), kind.copy())]))
+        return self._known[key]
+
+    def binds(self, query: Query) -> bool:
+        """Whether DuckDB accepts another form of the SELECT."""
+        alone = query.copy()
+        alone.entries = ()
+        return self._type(alone) is not None
+
+    def _type(self, query: Query) -> str | None:
+        try:
+            return describe(self.context.around(query), self.database)[0][1]
+        except QueryError:
+            return None
+
+    def is_value(self, value: Expression) -> bool:
+        """Whether an expression that reads no table is not NULL."""
+        found = self.database.fetch(f"SELECT {parser().sql(value)}")
+        return bool(found.column(0).null_count == 0)

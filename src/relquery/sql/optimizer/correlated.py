@@ -23,9 +23,8 @@ from relquery.sql.binder.call import Call, calls_directly, calls_in, has_call, i
 from relquery.sql.binder.functions import clauses_of, has_lambda, has_window, makes_rows
 from relquery.sql.binder.normalize import restore_columns, unnamed
 from relquery.sql.binder.numbers import needs_number
-from relquery.sql.binder.outer import outer_columns
 from relquery.sql.binder.scopes import Context, check_not_recursive
-from relquery.sql.binder.sources import Sources, from_only
+from relquery.sql.binder.sources import Sources, from_only, outer_columns
 from relquery.sql.optimizer.join_conditions import (
     check_repeatable,
     columns_of_star,

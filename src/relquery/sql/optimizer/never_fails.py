@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relquery.sql.binder.call import Call
-from relquery.sql.binder.kinds import Kinds
+from relquery.sql.binder.sources import Kinds
 from relquery.sql.parser import build
 from relquery.sql.parser.tree import (
     Between,

@@ -13,11 +13,10 @@ from typing import TypeVar
 from relquery.errors import QueryError
 from relquery.sql.binder.call import FIELD_NAME, Call, calls_directly, calls_in, has_call
 from relquery.sql.binder.functions import FunctionCatalog
-from relquery.sql.binder.kinds import Kinds
 from relquery.sql.binder.naming import field_name
 from relquery.sql.binder.normalize import normalize, restore_columns
 from relquery.sql.binder.scopes import Context, entry_of, is_recursive, visible_entries
-from relquery.sql.binder.sources import Sources, describe, leaves, read_sources, star_columns
+from relquery.sql.binder.sources import Kinds, Sources, describe, leaves, read_sources, star_columns
 from relquery.sql.host.database import Database
 from relquery.sql.parser import build
 from relquery.sql.parser.tree import (

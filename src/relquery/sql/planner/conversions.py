@@ -23,9 +23,9 @@ from relquery.sql.binder.functions import (
     makes_rows,
     own_nodes,
 )
-from relquery.sql.binder.kinds import Kinds
 from relquery.sql.binder.naming import field_name
 from relquery.sql.binder.numbers import ARITHMETIC, beyond_double, needs_number
+from relquery.sql.binder.sources import Kinds
 from relquery.sql.parser import build
 from relquery.sql.parser.tree import (
     Between,

@@ -16,9 +16,8 @@ from relquery.sql import names as ours
 from relquery.sql.binder.call import Call, has_call, readable
 from relquery.sql.binder.functions import FunctionCatalog, is_variable
 from relquery.sql.binder.normalize import is_order_name
-from relquery.sql.binder.outer import outer_columns
 from relquery.sql.binder.scopes import Context
-from relquery.sql.binder.sources import Sources, describe
+from relquery.sql.binder.sources import Sources, describe, outer_columns
 from relquery.sql.host.database import Database
 from relquery.sql.parser import build
 from relquery.sql.parser.tree import (

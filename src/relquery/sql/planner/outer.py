@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from relquery.errors import QueryError
 from relquery.sql import names as ours
 from relquery.sql.binder.functions import FunctionCatalog, columns_in
-from relquery.sql.binder.kinds import Kinds
 from relquery.sql.binder.scopes import Context, entry_of
-from relquery.sql.binder.sources import describe, from_only, leaves
+from relquery.sql.binder.sources import Kinds, describe, from_only, leaves
 from relquery.sql.host.database import Database
 from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
