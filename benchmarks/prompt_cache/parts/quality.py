@@ -17,7 +17,9 @@ from benchmarks.templates import template
 from relquery.backends.base import Backend
 from relquery.connection import connect
 from relquery.prompt import Nest, Prompt, Reuse, Role, Sampling, Span
-from relquery.sql.inputs.prompt import Template, piece
+from relquery.sql.inputs.cells import Form
+from relquery.sql.inputs.prompt import Template
+from relquery.sql.inputs.writing import JSON
 from training.domains.rows import Kind
 from training.domains.split import Split
 from training.lessons.generator import Example, examples
@@ -127,9 +129,10 @@ def _extraction(seed: int) -> Iterator[Case]:
 def _case(example: Example) -> Case:
     """A question over the fields of a row, as `LLM('...', field, ...)` sends it."""
     fields = example.prompt.fields
+    forms: list[Form] = ["string" if isinstance(value, str) else "json" for _, value in fields]
     pieces = [
-        [piece(name, "string" if isinstance(value, str) else "json", _text(value))]
-        for name, value in fields
+        [JSON.piece(JSON.label(name), form, _text(value))]
+        for form, (name, value) in zip(forms, fields, strict=True)
     ]
     row = [0] * len(fields), list(range(len(fields)))
     plain, modules = (

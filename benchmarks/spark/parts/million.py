@@ -28,9 +28,8 @@ from relquery.errors import RelqueryError
 from relquery.ledger.folder import SUFFIX, read_lines
 from relquery.sql import names as ours
 from relquery.sql.binder.task import Task
-from relquery.sql.inputs.cells import Cells
+from relquery.sql.inputs.cells import Cells, Form
 from relquery.sql.inputs.inputs import Inputs, Question
-from relquery.sql.inputs.prompt import Form
 
 WORDS = template("spark")
 GIB = 2**30

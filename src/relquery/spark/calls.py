@@ -43,7 +43,8 @@ from relquery.spark.tasks.items import DRAWN, PLACE, Items, Placing, sample_of
 from relquery.spark.tasks.partitions import Partitions, sampled
 from relquery.sql import names as ours
 from relquery.sql.executor.answered import failed
-from relquery.sql.inputs.prompt import Form, pinned_in
+from relquery.sql.inputs.cells import Form
+from relquery.sql.inputs.prompt import pinned_in
 from relquery.sql.planner.plan import PlannedCall
 
 if TYPE_CHECKING:

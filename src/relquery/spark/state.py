@@ -15,7 +15,7 @@ from relquery.spark.tasks.asks import KEY
 from relquery.spark.tasks.local import Local
 from relquery.sql import names as ours
 from relquery.sql.binder.functions import FunctionCatalog
-from relquery.sql.inputs.prompt import Form, as_text, bag_as_text
+from relquery.sql.inputs.cells import Form, as_text, bag_as_text
 from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tree import Expression, Select

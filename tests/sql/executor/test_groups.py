@@ -11,7 +11,7 @@ import pytest
 from relquery.connection import Connection, connect
 from relquery.errors import PartialResultWarning, RequestError
 from relquery.prompt import Answer, Finish, Prompt, Sampling
-from relquery.sql.inputs.forest import Forest, Room
+from relquery.sql.inputs.forest import Forest
 from tests.sql.fakes import FakeBackend, Fields, text_of
 
 WORD = "w" * 9 + " "
@@ -137,15 +137,14 @@ def test_a_tree_reads_each_part_once_and_each_answer_once(count: int) -> None:
     backend = Narrow(concatenated)
     items = [json.dumps(WORD * (number % 7) + str(number)) for number in range(count)]
     forest = Forest.of("q", [items], Sampling(max_tokens=4), backend)
-    room = Room.of("q", Sampling(max_tokens=4), backend)
     assert [item for tree in forest.trees for item in tree.items] == items
-    used = sum(size for _, size in room._sized(items))
+    used = sum(size for _, size in forest._sized(items))
     parts = sum(1 for tree in forest.trees if tree.items)
-    assert parts <= 2 * used / room.tokens + 1, "two parts beside each other fit in one"
+    assert parts <= 2 * used / forest.room + 1, "two parts beside each other fit in one"
     read = [one for tree in forest.trees for one in tree.below]
     assert sorted([*read, *(at for at in forest.roots if at is not None)]) == list(
         range(len(forest.trees))
     )
-    assert all(len(tree.below) <= room.answers for tree in forest.trees)
+    assert all(len(tree.below) <= forest.most_answers for tree in forest.trees)
     levels: Callable[[], Iterator[list[int]]] = forest.levels
     assert sorted(at for level in levels() for at in level) == list(range(len(forest.trees)))

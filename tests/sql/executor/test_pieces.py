@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -12,10 +14,9 @@ from relquery.ir.lower import lower
 from relquery.ir.nodes import Bag, Text
 from relquery.prompt import Answer, Finish
 from relquery.sql.executor.kept import Kept
-from relquery.sql.inputs import pieces as pieces_module
-from relquery.sql.inputs.pieces import write_pieces
-from relquery.sql.inputs.prompt import SEPARATOR, Template, cell_of, piece
-from relquery.sql.inputs.prompts import Prompts
+from relquery.sql.inputs import writing
+from relquery.sql.inputs.prompt import Prompts, Template
+from relquery.sql.inputs.writing import JSON, write_pieces
 
 TEXTS = st.lists(
     st.one_of(st.none(), st.text(st.characters(exclude_categories=["Cs"]))), unique=True
@@ -27,35 +28,34 @@ def test_pieces_of_texts_are_as_written_one_by_one_and_give_the_cell_back(
     cells: list[str | None], at_once: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pieces_module, "_AT_ONCE", at_once)
+        patch.setattr(writing, "_AT_ONCE", at_once)
         _check_pieces(cells)
 
 
 def _check_pieces(cells: list[str | None]) -> None:
-    pieces, merged = write_pieces('a "b"', "string", pa.array(cells, pa.large_string()))
+    write = partial(JSON.value, "string")
+    pieces, merged = write_pieces(pa.array(cells, pa.large_string()), write)
     assert merged is None
-    assert list(pieces) == [piece('a "b"', "string", cell) for cell in cells]
-    assert [cell_of('a "b"', "string", text) for text in pieces] == cells
+    assert list(pieces) == list(map(write, cells))
+    assert [JSON.cell("string", text) for text in pieces] == cells
 
 
 def test_null_and_json_null_are_one_piece() -> None:
-    pieces, merged = write_pieces("a", "json", pa.array(["1", None, "null"], pa.large_string()))
+    cells = pa.array(["1", None, "null"], pa.large_string())
+    pieces, merged = write_pieces(cells, partial(JSON.piece, '"a": ', "json"))
     assert list(pieces) == ['"a": 1', '"a": null']
     assert merged is not None
     assert merged.tolist() == [0, 1, 1]
 
 
 def test_prompts_are_those_of_lowered_rows_however_they_are_read() -> None:
-    names = ("a", "b")
-    pieces = [
-        write_pieces(name, "string", pa.array(["x", "y"], pa.large_string()))[0] for name in names
-    ]
+    pieces = [[f'"{name}": "{cell}"' for cell in ("x", "y")] for name in ("a", "b")]
     codes = np.array([[0, 1], [1, 1], [0, 0]], np.int32)
     fields = np.array([[1, 0], [0, 1]], np.int32)
     prompts = Prompts(Template(("Why?",), pieces), codes, np.array([2, 1]), fields)
     for prompt, row, order in zip(prompts, (2, 1), fields.tolist(), strict=True):
         texts = tuple(Text(pieces[at][codes[row, at]]) for at in order)
-        assert prompt[2:-1] == lower(Bag(texts, SEPARATOR))
+        assert prompt[2:-1] == lower(Bag(texts, JSON.separator))
     assert list(prompts[1:]) == [prompts[1]] == [prompts[-1]]
     assert len(prompts) == 2
     with pytest.raises(IndexError):

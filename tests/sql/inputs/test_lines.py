@@ -17,10 +17,9 @@ from relquery.config import PromptForm
 from relquery.prompt import Prompt, Role
 from relquery.sql.binder.naming import label_of
 from relquery.sql.binder.task import Task
-from relquery.sql.inputs.cells import Cells
+from relquery.sql.inputs.cells import Cells, Form
 from relquery.sql.inputs.inputs import Inputs, Question
-from relquery.sql.inputs.lines import commonest
-from relquery.sql.inputs.prompt import Form
+from relquery.sql.inputs.prompt import commonest
 from tests.sql.fakes import text_of
 
 QUERY = "Which?"

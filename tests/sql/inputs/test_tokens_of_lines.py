@@ -18,9 +18,8 @@ from relquery.config import PromptForm
 from relquery.demo.files import table_path
 from relquery.prompt import Role
 from relquery.sql.binder.task import Task
-from relquery.sql.inputs.cells import Cells
+from relquery.sql.inputs.cells import Cells, Form
 from relquery.sql.inputs.inputs import Inputs, Question
-from relquery.sql.inputs.prompt import Form
 from tests.data import data_path
 from tests.sql.fakes import text_of
 

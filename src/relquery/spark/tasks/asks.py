@@ -27,9 +27,8 @@ from relquery.sql.caching.plan import ordered
 from relquery.sql.executor.answered import Asker, asked_again
 from relquery.sql.executor.reading import read_answer
 from relquery.sql.executor.sending import Sending
-from relquery.sql.inputs.cells import Cells
+from relquery.sql.inputs.cells import Cells, Form
 from relquery.sql.inputs.inputs import Inputs, Question
-from relquery.sql.inputs.prompt import Form
 from relquery.unicode import valid
 
 KEY = f"{ours.PREFIX}key"

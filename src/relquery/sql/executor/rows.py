@@ -14,8 +14,7 @@ from relquery.sql import names as ours
 from relquery.sql.binder.functions import has_window
 from relquery.sql.executor.answers import Failure, Values
 from relquery.sql.host.database import Database, Scratch
-from relquery.sql.inputs.cells import Cells
-from relquery.sql.inputs.prompt import Form, as_text, bag_as_text
+from relquery.sql.inputs.cells import Cells, Form, as_text, bag_as_text
 from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tree import Expression, Node, Select

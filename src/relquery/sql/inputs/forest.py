@@ -9,17 +9,17 @@ for answers as long as they may be.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from typing import TypeVar
 
 from relquery.backends.base import Backend
 from relquery.config import PromptForm
 from relquery.ir.lower import lower
 from relquery.ir.nodes import Seq, Text
 from relquery.prompt import Prompt, Role, Sampling
-from relquery.sql.inputs.lines import BREAK, Lines
-from relquery.sql.inputs.prompt import SEPARATOR, SYSTEM
+from relquery.sql.inputs.prompt import SYSTEM
+from relquery.sql.inputs.writing import JSON, LINES
 
 _CONTEXT = 32_768  # tokens of a prompt and its answer, where a provider does not say how many
 _CHARACTERS = 4  # per token, where they cannot be counted
@@ -27,20 +27,24 @@ _PER_ANSWER = 8  # tokens around an answer in the prompt above it
 _PER_ITEM = 2  # tokens between two items
 _SPREAD = 1.25  # an answer may take more tokens in a prompt than it had when it was written
 _DATA, _ANSWERS = "data", "answers for parts of the data"
-_ITEMS = Lines.of(())
 _PART = (
     "These are only some of the data. Your answer will be put together with those for the others."
 )
 
 
+T = TypeVar("T")
+
+
 @dataclass(frozen=True, slots=True)
 class Tree:
     """A call. items: the data of a part, as JSON texts. below: the calls whose answers it reads,
-    by their place in the forest. is_part: whether its answer is read by another call."""
+    by their place in the forest. is_part: whether its answer is read by another call. level: how
+    many calls are below one another."""
 
     items: tuple[str, ...]
     below: tuple[int, ...]
     is_part: bool
+    level: int = 0
 
 
 @dataclass(slots=True)
@@ -48,15 +52,29 @@ class Forest:
     """Distinct calls for some groups, each after those that it reads.
 
     form: how data are written. roots: of each group; None for one that cannot be answered, for
-    which `trouble` says why.
+    which `trouble` says why. room: tokens of data that fit in a prompt. most_answers: how many
+    answers of other calls fit.
     """
 
     question: str
-    trouble: str
+    sampling: Sampling
+    backend: Backend
     form: PromptForm = "json"
     trees: list[Tree] = field(default_factory=list)
     roots: list[int | None] = field(default_factory=list)
+    room: int = field(init=False)
+    most_answers: int = field(init=False)
+    _longest: int = field(init=False)
+    _around: int = field(init=False)
     _known: dict[Tree, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        limits = [self.backend.context, self.backend.cache_tokens]
+        longest = min((size for size in limits if size is not None), default=_CONTEXT)
+        self._longest = longest - self.sampling.max_tokens
+        (self._around,) = self._counted([self._prompt([], _ANSWERS, is_part=True)])
+        self.room = self._longest - self._around if self._around else 0
+        self.most_answers = self.room // (int(self.sampling.max_tokens * _SPREAD) + _PER_ANSWER)
 
     @classmethod
     def of(
@@ -68,40 +86,28 @@ class Forest:
         form: PromptForm = "json",
     ) -> Forest:
         """Lay out the calls for groups of items, given as JSON texts."""
-        room = Room.of(question, sampling, backend, form)
-        forest = cls(question, room.trouble, form)
-        for group in groups:
-            parts = room.parts(group)
-            if not parts or (len(parts) > 1 and room.answers < 2):
-                forest.roots.append(None)
-                continue
-            level = [forest._add(Tree(part, (), len(parts) > 1)) for part in parts]
-            while len(level) > 1:
-                bounds = _bounds(len(level), room.answers)
-                level = [
-                    forest._add(Tree((), tuple(level[start:end]), len(bounds) > 1))
-                    if end - start > 1
-                    else level[start]
-                    for start, end in bounds
-                ]
-            forest.roots.append(level[0])
+        forest = cls(question, sampling, backend, form)
+        forest.roots = [forest._root(group) for group in groups]
         return forest
 
-    def levels(self) -> Iterator[list[int]]:
-        """The calls, level by level: those that read no answer, then those that read theirs."""
-        height: list[int] = []
-        for tree in self.trees:
-            height.append(1 + max((height[one] for one in tree.below), default=-1))
-        for level in range(max(height, default=-1) + 1):
-            yield [at for at, one in enumerate(height) if one == level]
-
-    def prompt(self, at: int, answers: Sequence[str]) -> Prompt:
-        """The prompt of a call. answers: those that it reads, in order."""
-        tree = self.trees[at]
-        if tree.below:
-            texts = [json.dumps(answer, ensure_ascii=False) for answer in answers]
-            return _prompt(self.question, texts, _ANSWERS, self.form, is_part=tree.is_part)
-        return _prompt(self.question, tree.items, _DATA, self.form, is_part=tree.is_part)
+    def _root(self, group: Sequence[str]) -> int | None:
+        """Lay out the calls for a group."""
+        parts = self._parts(group)
+        if not parts or (len(parts) > 1 and self.most_answers < 2):
+            return None
+        calls = [self._add(Tree(part, (), len(parts) > 1)) for part in parts]
+        level = 0
+        while len(calls) > 1:
+            level += 1
+            # The fewest runs of calls whose answers fit; their sizes differ by at most 1.
+            runs = -(-len(calls) // self.most_answers)
+            ends = [-(-at * len(calls) // runs) for at in range(runs + 1)]
+            read = [tuple(calls[ends[at] : ends[at + 1]]) for at in range(runs)]
+            calls = [
+                self._add(Tree((), below, runs > 1, level)) if len(below) > 1 else below[0]
+                for below in read
+            ]
+        return calls[0]
 
     def _add(self, tree: Tree) -> int:
         at = self._known.setdefault(tree, len(self.trees))
@@ -109,87 +115,93 @@ class Forest:
             self.trees.append(tree)
         return at
 
+    def levels(self) -> Iterator[list[int]]:
+        """The calls, level by level: those that read no answer, then those that read theirs."""
+        for level in range(max((tree.level for tree in self.trees), default=-1) + 1):
+            yield [at for at, tree in enumerate(self.trees) if tree.level == level]
 
-@dataclass(frozen=True, slots=True)
-class Room:
-    """How much fits in a prompt. tokens: of data. answers: how many answers of other calls."""
-
-    question: str
-    tokens: int
-    answers: int
-    longest: int
-    backend: Backend
-    sampling: Sampling
-    around: int
-    form: PromptForm
-
-    @classmethod
-    def of(
-        cls, question: str, sampling: Sampling, backend: Backend, form: PromptForm = "json"
-    ) -> Room:
-        """The room beside a question."""
-        limits = [size for size in (backend.context, backend.cache_tokens) if size is not None]
-        longest = min(limits, default=_CONTEXT) - sampling.max_tokens
-        empty = _prompt(question, [], _ANSWERS, form, is_part=True)
-        (around,) = _counted([empty], sampling, backend)
-        tokens = longest - around if around else 0
-        each = int(sampling.max_tokens * _SPREAD) + _PER_ANSWER
-        return cls(question, tokens, tokens // each, longest, backend, sampling, around, form)
+    def prompt(self, at: int, answers: Sequence[str]) -> Prompt:
+        """The prompt of a call. answers: those that it reads, in order."""
+        tree = self.trees[at]
+        if not tree.below:
+            return self._prompt(tree.items, _DATA, is_part=tree.is_part)
+        texts = [json.dumps(answer, ensure_ascii=False) for answer in answers]
+        return self._prompt(texts, _ANSWERS, is_part=tree.is_part)
 
     @property
     def trouble(self) -> str:
         """Why a group that does not fit in a prompt cannot be answered, and what helps."""
         # Both answers, and the one to come, with max_tokens each.
-        room = self.longest + self.sampling.max_tokens - self.around - 2 * _PER_ANSWER
+        room = self._longest + self.sampling.max_tokens - self._around - 2 * _PER_ANSWER
         fits = int(room / (2 * _SPREAD + 1))
-        remedy = f"Set max_tokens := {fits}, or use" if fits > 0 and self.around else "Use"
+        remedy = f"Set max_tokens := {fits}, or use" if fits > 0 and self._around else "Use"
         return (
             f"The group does not fit in a prompt, and the model's context has no room to put two "
             f"answers of {self.sampling.max_tokens} tokens together. {remedy} a model with a "
             "longer context."
         )
 
-    def parts(self, items: Sequence[str]) -> list[tuple[str, ...]]:
+    def _parts(self, items: Sequence[str]) -> list[tuple[str, ...]]:
         """The items in parts that fit, in order; an item that does not fit alone is cut.
 
         There are no parts if the question itself leaves no room.
         """
-        if self.tokens <= 0:
+        if self.room <= 0:
             return []
         parts: list[list[str]] = [[]]
         used = 0
         for item, size in self._sized(items):
-            if parts[-1] and used + size > self.tokens:
+            if parts[-1] and used + size > self.room:
                 parts.append([])
                 used = 0
             parts[-1].append(item)
             used += size
-        return [tuple(part) for one in parts for part in self._halved(one)]
-
-    def _halved(self, part: list[str]) -> list[list[str]]:
-        """The part, or halves of it, for tokens that were not foreseen where items meet."""
-        if len(part) == 1 or self._fits(part):
-            return [part]
-        half = len(part) // 2
-        return [*self._halved(part[:half]), *self._halved(part[half:])]
+        # Where items meet there may be tokens that were not foreseen.
+        return [one for part in parts for one in halved(tuple(part), self._fits)]
 
     def _fits(self, items: Sequence[str]) -> bool:
-        prompt = _prompt(self.question, items, _DATA, self.form, is_part=True)
-        (size,) = _counted([prompt], self.sampling, self.backend)
-        return 0 < size <= self.longest
+        (size,) = self._counted([self._prompt(items, _DATA, is_part=True)])
+        return 0 < size <= self._longest
 
     def _sized(self, items: Sequence[str]) -> Iterator[tuple[str, int]]:
         """Each item, or its pieces, with the tokens that it takes in a prompt."""
-        prompts = [_prompt(self.question, [item], _DATA, self.form, is_part=True) for item in items]
-        counts = _counted(prompts, self.sampling, self.backend)
-        for item, count in zip(items, counts, strict=True):
-            size = max(1, count - self.around) + _PER_ITEM
-            if count > 0 and size <= self.tokens:
+        prompts = [self._prompt([item], _DATA, is_part=True) for item in items]
+        for item, count in zip(items, self._counted(prompts), strict=True):
+            size = max(1, count - self._around) + _PER_ITEM
+            if count > 0 and size <= self.room:
                 yield item, size
             elif (pieces := _cut(item)) is None:
-                yield item, self.tokens
+                yield item, self.room
             else:
                 yield from self._sized(pieces)
+
+    def _prompt(self, items: Sequence[str], what: str, *, is_part: bool) -> Prompt:
+        question = f"{self.question}\n{_PART}" if is_part else self.question
+        if self.form == "lines":
+            above = "" if what == _DATA else f"{what.capitalize()}:\n"
+            data = LINES.separator.join(map(_line, items))
+            return lower(Seq((Text(f"{question}\n\n{above}"), Text(data))))
+        head = f"Answer the below query:\n{question}\n\nGiven the following {what}:\n[\n"
+        data = f"{JSON.separator.join(items)}\n]"
+        return lower(Seq((Text(SYSTEM, Role.SYSTEM), Text(head), Text(data))))
+
+    def _counted(self, prompts: Sequence[Prompt]) -> list[int]:
+        """The tokens of prompts; 0 for one that the backend refuses."""
+        counts = self.backend.prompt_tokens(prompts, self.sampling)
+        if counts is not None:
+            return counts
+        sizes = (sum(len(str(span.content)) for span in prompt) for prompt in prompts)
+        return [size // _CHARACTERS + 1 for size in sizes]
+
+
+def halved(items: tuple[T, ...], fits: Callable[[tuple[T, ...]], bool]) -> Iterator[tuple[T, ...]]:
+    """The items, or halves of them that fit in a prompt, in order; one alone counts as fitting."""
+    if len(items) < 2 or fits(items):
+        yield items
+        return
+    half = len(items) // 2
+    yield from halved(items[:half], fits)
+    yield from halved(items[half:], fits)
 
 
 def _cut(item: str) -> list[str] | None:
@@ -202,34 +214,7 @@ def _cut(item: str) -> list[str] | None:
     return [json.dumps(one, ensure_ascii=False) for one in (text[:half], text[half:])]
 
 
-def _prompt(
-    question: str, items: Sequence[str], what: str, form: PromptForm, *, is_part: bool
-) -> Prompt:
-    more = f"\n{_PART}" if is_part else ""
-    if form == "lines":
-        above = "" if what == _DATA else f"{what.capitalize()}:\n"
-        data = Text(BREAK.join(map(_line, items)))
-        asked = Text(f"{question}{more}\n\n{above}")
-        return lower(Seq((asked, data)))
-    head = f"Answer the below query:\n{question}{more}\n\nGiven the following {what}:\n[\n"
-    return lower(Seq((Text(SYSTEM, Role.SYSTEM), Text(head), Text(f"{SEPARATOR.join(items)}\n]"))))
-
-
 def _line(item: str) -> str:
     """An item, a JSON text, as it is sent in lines."""
     is_text = item.startswith('"')
-    return _ITEMS.value("string" if is_text else "json", json.loads(item) if is_text else item)
-
-
-def _counted(prompts: Sequence[Prompt], sampling: Sampling, backend: Backend) -> list[int]:
-    counts = backend.prompt_tokens(prompts, sampling)
-    if counts is not None:
-        return counts
-    return [sum(len(str(span.content)) for span in prompt) // _CHARACTERS + 1 for prompt in prompts]
-
-
-def _bounds(count: int, most: int) -> list[tuple[int, int]]:
-    """The fewest runs of at most `most` of `count` things; sizes differ by at most 1."""
-    runs = -(-count // most)
-    ends = [-(-index * count // runs) for index in range(runs + 1)]
-    return list(pairwise(ends))
+    return LINES.value("string" if is_text else "json", json.loads(item) if is_text else item)

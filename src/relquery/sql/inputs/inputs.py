@@ -4,24 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from relquery.arrays import Int32s, Int64s
+from relquery.arrays import Bools, Int32s, Int64s
 from relquery.config import Order
 from relquery.sql.binder.task import Task
-from relquery.sql.inputs.cells import Cells
-from relquery.sql.inputs.lines import LinesTemplate
-from relquery.sql.inputs.pieces import Pieces
-from relquery.sql.inputs.prompt import Template
-from relquery.sql.inputs.prompts import Prompts
-from relquery.sql.inputs.writing import Writing
+from relquery.sql.inputs.cells import OF_ITEM, Cells, are_null
+from relquery.sql.inputs.prompt import Prompts, Template, pinned_in
+from relquery.sql.inputs.writing import (
+    JSON,
+    LINES,
+    JsonWriter,
+    LinesWriter,
+    Pieces,
+    write_bags,
+    write_pieces,
+)
 from relquery.table.columns import Columns, columns_of, encode
 from relquery.table.dependencies.dependencies import Dependency, merge
 from relquery.table.dependencies.discover import discover
 from relquery.table.reorder import reorder
 from relquery.table.schedule import Report, Schedule
+
+# Methods that find better orders if they know which columns determine which (paper 000, section
+# 4.2.1). `tree` finds as good ones without.
+_BY_DEPENDENCIES = ("fixed", "ggr")
+# Of the predicted time of the calls. Polishing finds up to half a point more hits, and should not
+# take longer than these save.
+_POLISHING = 0.01
+_UNSOLVED = Report("original", "tokens", 0.0, 0, 0.0, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,54 +52,64 @@ class Question:
     modules: tuple[int, ...] = ()
     keys: Callable[[], tuple[Dependency, ...]] = tuple
 
+    @property
+    def pinned(self) -> tuple[int, ...]:
+        """The fields in the query's text, in its order."""
+        return pinned_in(self.task.sent)
+
+    @property
+    def writer(self) -> JsonWriter:
+        """How the fields are written."""
+        if self.task.form != "lines":
+            return JSON
+        names, are_fields = self.cells.names, OF_ITEM.keys().isdisjoint(self.cells.forms)
+        is_one = len(names) - len(self.pinned) == 1 and are_fields and not self.modules
+        return LinesWriter(names, is_one=is_one)
+
+    def label(self, at: int) -> str:
+        """What the pieces of a field begin with: its name, unless its place tells it."""
+        is_loose = (
+            self.task.form != "lines" or at in self.modules or self.cells.forms[at] in OF_ITEM
+        )
+        is_named = is_loose and at not in self.pinned
+        writer = LINES if self.task.form == "lines" else JSON
+        return writer.label(self.cells.names[at]) if is_named else ""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Inputs:
     """The distinct inputs of a call.
 
-    writing: how their fields are written. pieces: per column, the text sent for each distinct cell.
-    codes: (distinct inputs, columns), index into `pieces`. A field has the column of its number;
-    further items of bags have the columns after those of all fields. of_row: (rows,), index of each
-    row's input; -1 for rows that are not asked because all of their fields are NULL. modules:
-    columns that are modules. bags: the columns of each bag. keys: as in Question.
+    pieces: per column, the text sent for each distinct cell. codes: (distinct inputs, columns),
+    index into `pieces`. A field has the column of its number; further items of bags have the
+    columns after those of all fields. of_row: (rows,), index of each row's input; -1 for rows that
+    are not asked because all of their fields are NULL. modules: columns that are modules. bags: the
+    columns of each bag.
     """
 
-    writing: Writing
+    question: Question
     pieces: list[Pieces]
     codes: Int32s
     of_row: Int64s
     template: Template
-    modules: tuple[int, ...] = ()
-    bags: tuple[tuple[int, ...], ...] = ()
-    keys: Callable[[], tuple[Dependency, ...]] = tuple
+    modules: tuple[int, ...]
+    bags: tuple[tuple[int, ...], ...]
 
     @classmethod
     def of(cls, question: Question) -> Inputs:
         """In order of first appearance. Cells with the same text (NULL, JSON null) are equal."""
-        task, modules = question.task, question.modules
-        writing = Writing.of(task, question.cells, modules)
-        written = writing.write(encode(question.cells.fetch()))
-        codes = written.codes.reshape(question.rows, len(written.pieces))
-        asked = ~written.skipped if written.pieces else np.ones(question.rows, np.bool_)
+        pieces, codes, bags, asked = _written(question)
         codes, of_row = codes[asked], np.full(question.rows, -1)
-        first, of_row[asked] = distinct_rows(_in_one_order(codes, written.bags))
-        alike = {bag[0]: bag for bag in written.bags}
-        modules = tuple(one for at in modules for one in alike.get(at, (at,)))
-        return cls(
-            writing,
-            written.pieces,
-            codes[first],
-            of_row,
-            writing.template(task, written, modules),
-            modules,
-            written.bags,
-            question.keys,
-        )
+        first, of_row[asked] = distinct_rows(_in_one_order(codes, bags))
+        of_field = {bag[0]: bag for bag in bags}
+        modules = tuple(one for at in question.modules for one in of_field.get(at, (at,)))
+        template = Template(question.task.sent, pieces, modules, bags, question.writer)
+        return cls(question, pieces, codes[first], of_row, template, modules, bags)
 
     @property
     def pinned(self) -> tuple[int, ...]:
         """The fields in the query's text, in its order."""
-        return self.writing.pinned
+        return self.question.pinned
 
     @property
     def count(self) -> int:
@@ -101,12 +125,17 @@ class Inputs:
         """The fields of an input by name, for messages."""
         texts = [texts[code] for texts, code in zip(self.pieces, self.codes[index], strict=True)]
         bags = {bag[0]: [texts[column] for column in bag] for bag in self.bags}
-        return {
-            name: self.writing.list_of(at, bags[at])
-            if at in bags
-            else self.writing.cell(at, texts[at])
-            for at, name in enumerate(self.writing.names)
-        }
+        fields, writer = self.question.cells, self.question.writer
+        found: dict[str, str | None] = {}
+        for at, (name, form) in enumerate(zip(fields.names, fields.forms, strict=True)):
+            begin = len(self.question.label(at))
+            if at in bags:
+                items = (writer.cell(OF_ITEM[form], text[begin:]) for text in bags[at] if text)
+                found[name] = f"[{', '.join(JSON.value(OF_ITEM[form], item) for item in items)}]"
+            else:
+                is_pinned = at in self.pinned
+                found[name] = texts[at] if is_pinned else writer.cell(form, texts[at][begin:])
+        return found
 
     def schedule(self, rows: Int64s, order: Order) -> Schedule | None:
         """The order in which to send some inputs; None if there is nothing to order.
@@ -117,23 +146,31 @@ class Inputs:
         """
         if not self.pieces or not len(rows):
             return None
-        free = [at for at in self.template.as_written if at not in self.pinned]
-        if not free:
-            schedule = Schedule(np.arange(len(rows)), np.zeros((len(rows), 0), np.int32), _UNSOLVED)
-        else:
+        if free := self._free:
             schedule = self._of_data(rows, free, order)
+        else:
+            schedule = Schedule(np.arange(len(rows)), np.zeros((len(rows), 0), np.int32), _UNSOLVED)
         if not self.pinned or order == "original":
             return schedule
-        return _grouped(schedule, self.codes[rows][:, list(self.pinned)])
+        # Rows of equal texts together; within them the order stays.
+        rank = np.empty(len(rows), np.int64)
+        rank[schedule.rows] = np.arange(len(rows))
+        by_text = np.lexsort((rank, *self.codes[rows][:, list(self.pinned)].T[::-1]))
+        return replace(schedule, rows=by_text, fields=schedule.fields[rank[by_text]])
+
+    @property
+    def _free(self) -> list[int]:
+        """The columns that are data, in the order of the query's fields."""
+        return [at for at in self.template.as_written if at not in self.pinned]
 
     def _of_data(self, rows: Int64s, free: list[int], order: Order) -> Schedule:
         """The order of some inputs by the fields that may be sent in any order."""
         modules = [at for at in free if at in self.modules]
         chosen = [at for at in free if at not in self.modules] or free
         texts = [self.pieces[at].array for at in chosen]
-        codes = self.codes[rows][:, chosen]
         # Not labelled: a piece already contains its field's name.
-        columns = columns_of(list(map(str, chosen)), codes, texts, labelled=False)
+        names, codes = list(map(str, chosen)), self.codes[rows][:, chosen]
+        columns = columns_of(names, codes, texts, labelled=False)
         bags = [list(map(str, bag)) for bag in self.bags if bag[0] in chosen]
         known: tuple[Dependency, ...] = ()
         if order in _BY_DEPENDENCIES:
@@ -141,7 +178,7 @@ class Inputs:
             known = merge(discover(columns, skip=loose), self._keys(chosen, loose))
         options: dict[str, Any] = {"polishing": _POLISHING} if order == "tree" else {}
         schedule = reorder(columns, order, known, bags, weight="tokens", **options)
-        if order == "tree" and isinstance(self.template, LinesTemplate):
+        if order == "tree" and self.question.task.form == "lines":
             schedule = self._worth_its_names(schedule, columns, bags, chosen)
         schedule = replace(schedule, source=None)  # prompts are built from the pieces
         if chosen == list(range(len(self.pieces))):
@@ -160,7 +197,6 @@ class Inputs:
     ) -> Schedule:
         """The schedule, or one order for all rows if names take more than it saves: in lines, rows
         whose fields are in another order than most are sent with names."""
-        assert isinstance(self.template, LinesTemplate)
         names = self.template.names_sent(np.array(chosen)[schedule.fields])
         if not names:
             return schedule
@@ -172,9 +208,11 @@ class Inputs:
 
     def _keys(self, chosen: list[int], loose: Collection[str]) -> Iterator[Dependency]:
         """What keys say of some fields, named by their places. loose: the places of bags."""
-        fields = (at for at in chosen if at < len(self.writing.names) and str(at) not in loose)
-        place = {self.writing.names[at]: str(at) for at in fields}
-        for key in self.keys():
+        names = self.question.cells.names
+        fields = (at for at in chosen if at < len(names) and str(at) not in loose)
+        place = {names[at]: str(at) for at in fields}
+        declared = self.question.keys()
+        for key in declared:
             others = tuple(place[name] for name in key.dependents if name in place)
             if others and all(name in place for name in key.determinants):
                 yield Dependency(tuple(place[name] for name in key.determinants), others)
@@ -190,8 +228,7 @@ class Inputs:
 
     def sorted(self, rows: Int64s) -> Int64s:
         """Some inputs in an order in which prompts share prefixes, if fields are as written."""
-        free = [at for at in self.template.as_written if at not in self.pinned]
-        codes = self.codes[rows][:, [*self.pinned, *free]]
+        codes = self.codes[rows][:, [*self.pinned, *self._free]]
         return rows[np.lexsort(codes.T[::-1])] if codes.shape[1] else rows
 
     def prompts_as_written(self) -> Prompts:
@@ -199,24 +236,47 @@ class Inputs:
         return self.prompts(np.arange(self.count), None)
 
 
-def _grouped(schedule: Schedule, pinned: Int32s) -> Schedule:
-    """The schedule with rows of equal pinned cells together; within them its order stays.
+def _written(
+    question: Question,
+) -> tuple[list[Pieces], Int32s, tuple[tuple[int, ...], ...], Bools]:
+    """(pieces, (rows, columns) the piece of each cell, the columns of each bag, (rows,) whether a
+    row is asked)."""
+    cells, writer, pinned = question.cells, question.writer, question.pinned
+    columns = encode(cells.fetch())
+    codes, values = columns.codes, list(columns.values)
+    del columns  # so that the values of a column are freed once they are written
+    skipped = np.full(question.rows, bool(cells.names) and question.task.nulls == "skip")
+    pieces, bags = list[Pieces](), list[tuple[int, ...]]()
+    items_after = list[tuple[Pieces, Int32s]]()
+    for at, form in enumerate(cells.forms):
+        if skipped.any():
+            skipped &= are_null(values[at], form)[codes[:, at]]
+        write = partial(writer.piece, question.label(at), OF_ITEM.get(form, form))
+        if form in OF_ITEM:
+            texts, items = write_bags(values[at], write)
+            items = items[codes[:, at]]
+            begin = len(cells.names) + len(items_after)
+            bags.append((at, *range(begin, begin + items.shape[1] - 1)))
+            items_after += [(texts, column) for column in items.T[1:]]
+            codes[:, at] = items[:, 0]
+        else:
+            is_text = at in pinned
+            are_distinct = form == "string" and not is_text
+            texts, merged = write_pieces(
+                values[at], _plain if is_text else write, are_distinct=are_distinct
+            )
+            if merged is not None:
+                codes[:, at] = merged[codes[:, at]]
+        values[at] = None
+        pieces.append(texts)
+    if items_after:
+        codes = np.column_stack((codes, *(column for _, column in items_after)))
+        pieces += [texts for texts, _ in items_after]
+    return pieces, codes.reshape(question.rows, len(pieces)), tuple(bags), ~skipped
 
-    pinned: (rows, pinned fields), codes of the cells in the order of the query's text.
-    """
-    rank = np.empty(len(schedule.rows), np.int64)
-    rank[schedule.rows] = np.arange(len(rank))
-    by_text = np.lexsort((rank, *pinned.T[::-1]))
-    return replace(schedule, rows=by_text, fields=schedule.fields[rank[by_text]])
 
-
-# Methods that find better orders if they know which columns determine which (paper 000, section
-# 4.2.1). `tree` finds as good ones without.
-_BY_DEPENDENCIES = ("fixed", "ggr")
-# Of the predicted time of the calls. Polishing finds up to half a point more hits, and should not
-# take longer than these save.
-_POLISHING = 0.01
-_UNSOLVED = Report("original", "tokens", 0.0, 0, 0.0, ())
+def _plain(cell: str | None) -> str:
+    return "null" if cell is None else cell
 
 
 def _in_one_order(codes: Int32s, bags: tuple[tuple[int, ...], ...]) -> Int32s:

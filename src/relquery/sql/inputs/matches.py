@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -22,8 +23,10 @@ from relquery.ir.nodes import Seq, Text
 from relquery.prompt import Prompt, Role
 from relquery.sql.binder.task import Task
 from relquery.sql.inputs.cells import Cells, are_null
+from relquery.sql.inputs.forest import halved
 from relquery.sql.inputs.inputs import distinct_rows
-from relquery.sql.inputs.prompt import SEPARATOR, SYSTEM, piece
+from relquery.sql.inputs.prompt import SYSTEM
+from relquery.sql.inputs.writing import JSON
 from relquery.sql.types.leaves import Leaf
 from relquery.sql.types.shape import ListOf, Output
 from relquery.table.columns import encode
@@ -51,8 +54,8 @@ class Matches:
     """The calls for some pairs of rows.
 
     calls: the distinct ones. of_row: (rows,), the distinct pair of each row; -1 for rows that are
-    not asked, as in Inputs. place: for each
-    distinct pair, (its call, the number of its candidate, from 1). prompts: of the calls.
+    not asked, as in Inputs. place: for each distinct pair, (its call, the number of its candidate,
+    from 1). prompts: of the calls.
     """
 
     calls: list[Match]
@@ -67,20 +70,36 @@ class Matches:
         skipped = np.full(table.num_rows, task.nulls == "skip")
         for form, column in zip(cells.forms, table.columns, strict=True):
             skipped &= are_null(column, form)
-        table, every = table.filter(~skipped), np.full(table.num_rows, -1)
-        sides = [_Side.of(table, cells, task, side) for side in (0, 1)]
-        pairs = np.stack([side.of_row for side in sides], axis=1)
-        first, every[~skipped] = distinct_rows(pairs)
-        pairs = pairs[first]
-        given = _side_of_candidates(pairs)
-        layout = _Layout(task.prompt, sides[1 - given].texts, sides[given].texts, backend, task)
+        table, of_row = table.filter(~skipped), np.full(table.num_rows, -1)
+        sides = [_side(table, cells, task, side) for side in (0, 1)]
+        pairs = np.stack([rows for _, rows in sides], axis=1)
+        first, of_row[~skipped] = distinct_rows(pairs)
+        given = _side_of_candidates(pairs[first])
+        pairs = pairs[first][:, [1 - given, given]]
+        (asked_texts, _), (candidate_texts, _) = sides[1 - given], sides[given]
+
+        def prompt(asked: int, candidates: Sequence[int]) -> Prompt:
+            listed = [candidate_texts[one] for one in candidates]
+            return _prompt(task.prompt, asked_texts[asked], listed)
+
+        def parts(asked: int, candidates: list[int]) -> list[tuple[int, ...]]:
+            """The candidates in parts that fit in a prompt."""
+
+            def fits(some: tuple[int, ...]) -> bool:
+                counts = backend.prompt_tokens([prompt(asked, some)], task.sampling)
+                return counts is None or counts[0] > 0
+
+            starts = range(0, len(candidates), MOST_CANDIDATES)
+            most = [tuple(candidates[start : start + MOST_CANDIDATES]) for start in starts]
+            return [one for part in most for one in halved(part, fits)]
+
         by_asked: dict[int, list[int]] = {}
-        for asked, candidate in zip(*pairs[:, [1 - given, given]].T.tolist(), strict=True):
+        for asked, candidate in pairs.tolist():
             by_asked.setdefault(asked, []).append(candidate)
         calls = [
             Match(asked, part)
             for asked, candidates in by_asked.items()
-            for part in layout.parts(asked, sorted(candidates))
+            for part in parts(asked, sorted(candidates))
         ]
         calls.sort(key=lambda call: call.candidates)  # those with the same candidates share them
         where = {
@@ -88,32 +107,20 @@ class Matches:
             for at, call in enumerate(calls)
             for number, candidate in enumerate(call.candidates, 1)
         }
-        place = [where[asked, one] for asked, one in pairs[:, [1 - given, given]].tolist()]
-        return cls(calls, every, place, [layout.prompt(call) for call in calls])
+        place = [where[asked, one] for asked, one in pairs.tolist()]
+        return cls(calls, of_row, place, [prompt(call.asked, call.candidates) for call in calls])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Side:
-    """The rows of one table. texts: per distinct row, its fields as sent. of_row: (rows,)."""
-
-    texts: list[str]
-    of_row: Int64s
-
-    @classmethod
-    def of(cls, table: pa.Table, cells: Cells, task: Task, side: int) -> _Side:
-        fields = [at for at, one in enumerate(task.sides) if one == side]
-        columns = encode(table.select(fields))
-        codes = columns.codes.reshape(table.num_rows, len(fields))
-        first, of_row = distinct_rows(codes)
-        rows = table.select(fields).take(pa.array(first)).columns
-        texts = [
-            SEPARATOR.join(
-                piece(cells.names[field], cells.forms[field], cell)
-                for field, cell in zip(fields, row, strict=True)
-            )
-            for row in zip(*(column.to_pylist() for column in rows), strict=True)
-        ]
-        return cls(texts, of_row)
+def _side(table: pa.Table, cells: Cells, task: Task, side: int) -> tuple[list[str], Int64s]:
+    """(the fields of each distinct row of one table as sent, the distinct row of each row)."""
+    fields = [at for at, one in enumerate(task.sides) if one == side]
+    table = table.select(fields)
+    first, of_row = distinct_rows(encode(table).codes.reshape(table.num_rows, len(fields)))
+    columns = []
+    for at, column in zip(fields, table.take(pa.array(first)).columns, strict=True):
+        write = partial(JSON.piece, JSON.label(cells.names[at]), cells.forms[at])
+        columns.append(map(write, column.to_pylist()))
+    return list(map(JSON.separator.join, zip(*columns, strict=True))), of_row
 
 
 def _side_of_candidates(pairs: Int64s) -> int:
@@ -123,44 +130,15 @@ def _side_of_candidates(pairs: Int64s) -> int:
     return min(few or (0, 1), key=lambda side: sizes[1 - side] if few else sizes[side])
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """How a call is written. asked, candidates: the texts of the rows of both sides."""
-
-    question: str
-    asked: Sequence[str]
-    candidates: Sequence[str]
-    backend: Backend
-    task: Task
-
-    def prompt(self, call: Match) -> Prompt:
-        """The question, the candidates with their numbers, and the data that is asked about."""
-        listing = "\n".join(
-            f"{number}. {{{self.candidates[one]}}}".replace(SEPARATOR, ", ")
-            for number, one in enumerate(call.candidates, 1)
-        )
-        head = (
-            f"Answer the below query for each candidate:\n{self.question}\n"
-            "Answer in JSON with the numbers of all candidates for which the answer is yes, e.g. "
-            f'{{"answer": [1, 3]}}.\n\nCandidates:\n{listing}\n\nGiven the following data:\n{{\n'
-        )
-        data = Text(f"{self.asked[call.asked]}\n}}")
-        return lower(Seq((Text(SYSTEM, Role.SYSTEM), Text(head), data)))
-
-    def parts(self, asked: int, candidates: list[int]) -> list[tuple[int, ...]]:
-        """The candidates in parts that fit in a prompt."""
-        return [
-            part
-            for start in range(0, len(candidates), MOST_CANDIDATES)
-            for part in self._halved(asked, tuple(candidates[start : start + MOST_CANDIDATES]))
-        ]
-
-    def _halved(self, asked: int, candidates: tuple[int, ...]) -> list[tuple[int, ...]]:
-        counts = None
-        if len(candidates) > 1:
-            prompts = [self.prompt(Match(asked, candidates))]
-            counts = self.backend.prompt_tokens(prompts, self.task.sampling)
-        if counts is None or counts[0]:
-            return [candidates]
-        half = len(candidates) // 2
-        return [*self._halved(asked, candidates[:half]), *self._halved(asked, candidates[half:])]
+def _prompt(question: str, asked: str, candidates: Sequence[str]) -> Prompt:
+    """The question, the candidates with their numbers, and the data that is asked about."""
+    listing = "\n".join(
+        f"{number}. {{{one}}}".replace(JSON.separator, ", ")
+        for number, one in enumerate(candidates, 1)
+    )
+    head = (
+        f"Answer the below query for each candidate:\n{question}\n"
+        "Answer in JSON with the numbers of all candidates for which the answer is yes, e.g. "
+        f'{{"answer": [1, 3]}}.\n\nCandidates:\n{listing}\n\nGiven the following data:\n{{\n'
+    )
+    return lower(Seq((Text(SYSTEM, Role.SYSTEM), Text(head), Text(f"{asked}\n}}"))))

@@ -1,20 +1,21 @@
-"""The prompt of a call (paper 000, appendix C): system text, query, fields as JSON.
+"""The prompts of a call (paper 000, appendix C): system text, query, fields as JSON or in lines.
 
 A field whose place in the query's text is fixed stands there as plain text.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache, partial
-from typing import Literal
+from typing import overload
 
-from relquery.errors import QueryError
+import numpy as np
+
+from relquery.arrays import Int32s, Int64s
 from relquery.ir.lower import lower
 from relquery.ir.nodes import Seq, Text
 from relquery.prompt import Nest, Prompt, Reuse, Role, Span
-from relquery.sql.types.leaves import NUMBERS
+from relquery.sql.inputs.writing import JSON, JsonWriter, LinesWriter
 from relquery.table.measure import Fields
 
 SYSTEM = (
@@ -25,31 +26,22 @@ SYSTEM_OF_TEXT = (
     "You are a data analyst. Answer the user query. Respond with only the answer, no extra "
     "formatting."
 )
-SEPARATOR = ",\n"
-
-# How a cell is written: as a JSON string, or unchanged because it already is JSON. A bag is a list
-# of such cells, each a field of its own.
-Form = Literal["string", "json", "bag of strings", "bag of json"]
-OF_ITEM: dict[Form, Form] = {"bag of strings": "string", "bag of json": "json"}
-"""The form of the items of a bag; other forms are no bags."""
-
 Query = tuple[str | int, ...]
 """The text of a query; a number stands for the text of that field."""
 
-_TAIL = Text("\n}")
-_BLANKS = "e' \\t\\n\\r'"
-_NOT_JSON = {"nan", "inf", "-inf"}
 _MOST_PARTS = 1 << 14  # that a template keeps: cells of many rows, not those of a million texts
-_dump = json.JSONEncoder(ensure_ascii=False).encode
+_AT_ONCE = 1024  # rows whose codes are Python numbers at one time
 
 
 class Template:
     """The prompts of one call. Parts that many rows have are made once for all of them.
 
-    query: its text. pieces: per field, the text of each distinct cell; see `piece`. modules: fields
-    whose pieces are independent spans (paper 001): computed once, whatever is around them.
-    bags: the columns of each bag (see Inputs), in which a piece may be empty: that is no item.
-    as_written: the columns in the order of the query's fields. separator: between two fields.
+    query: its text. pieces: per field, the text of each distinct cell. modules: fields whose pieces
+    are independent spans (paper 001): computed once, whatever is around them. bags: the columns of
+    each bag (see Inputs), in which a piece may be empty: that is no item. In JSON all pieces begin
+    with the name of their field; in lines those of modules and bags, since no place tells it.
+    main: the columns whose names are above the data, in order; None for as many as possible.
+    as_written: the columns in the order of the query's fields.
     """
 
     def __init__(
@@ -58,26 +50,65 @@ class Template:
         pieces: Sequence[Sequence[str]],
         modules: Collection[int] = (),
         bags: Sequence[tuple[int, ...]] = (),
-        separator: str = SEPARATOR,
+        writer: JsonWriter = JSON,
+        main: Sequence[int] | None = None,
     ) -> None:
-        self._query, self._pieces, self._has_bags = query, pieces, bool(bags)
+        self._given = query, pieces, modules, bags, writer
+        self._query, self._pieces, self._writer, self._has_bags = query, pieces, writer, bool(bags)
         of_bag = {bag[0]: bag for bag in bags}
         fields = len(pieces) - sum(len(bag) - 1 for bag in bags)
         self.as_written = [one for at in range(fields) for one in of_bag.get(at, (at,))]
         self._pinned = pinned_in(query)
         self._has_data = len(pieces) > len(self._pinned)
-        self._end = lower(_TAIL)
         self._heads: dict[tuple[int, ...], Prompt] = {}
-        # By field, what is sent for a cell if another field follows, and if none does.
-        self._most = _MOST_PARTS // (2 * max(len(pieces), 1))
-        self._inner, self._last = (
-            [parts(texts, at in modules, after, self._most) for at, texts in enumerate(pieces)]
-            for after in (separator, "")
+        self._labels = [""] * len(pieces)
+        """What is before the value of a field that is not at its place."""
+        self._end = lower(Text("\n}"))
+        if isinstance(writer, LinesWriter):
+            loose = {*modules, *(column for bag in bags for column in bag)}
+            for at in set(range(fields)) - loose:
+                self._labels[at] = writer.label(writer.names[at])
+            self._end = ()
+        written = self.as_written if main is None else main
+        self.main = self._until_named([at for at in written if at not in self._pinned])
+        # What is sent for a cell, at its place and elsewhere: if another field follows, and if none
+        # does.
+        most = _MOST_PARTS // (2 * max(len(pieces), 1))
+        self._in_place, self._elsewhere = (
+            tuple(
+                [
+                    lru_cache(most)(partial(_module if at in modules else _part, *one, after))
+                    for at, one in enumerate(zip(labels, pieces, strict=True))
+                ]
+                for after in (writer.separator, "")
+            )
+            for labels in ([""] * len(pieces), self._labels)
         )
 
+    def _until_named(self, columns: Sequence[int]) -> tuple[int, ...]:
+        """The columns before the first whose pieces begin with its name."""
+        named = (place for place, at in enumerate(columns) if not self._labels[at])
+        return tuple(columns[: next(named, len(columns))])
+
     def led_by(self, fields: Fields) -> Template:
-        """The template for prompts whose fields are sent so. fields: (rows, fields)."""
-        return self
+        """The template for prompts whose fields are sent so: in lines, with the names above the
+        data in the order in which most rows have them.
+
+        fields: (rows, fields).
+        """
+        if not len(fields) or not any(self._labels):
+            return self
+        main = self._until_named(commonest(fields))
+        return self if main == self.main else Template(*self._given, main)
+
+    def names_sent(self, fields: Fields) -> int:
+        """How many characters of names rows have because they leave the order of most."""
+        sizes = np.array(list(map(len, self._labels)), np.int64)
+        has_left, total = np.zeros(len(fields), np.bool_), 0
+        for place, at in enumerate(commonest(fields)):
+            has_left |= (fields[:, place] != at) | (not self._labels[at])
+            total += int(sizes[fields[has_left, place]].sum())
+        return total
 
     def prompt(self, cells: Sequence[int], order: Sequence[int]) -> Prompt:
         """The prompt of a row. cells: piece number per field; order: in which fields are sent.
@@ -91,18 +122,13 @@ class Template:
             order = [field for field in order if field not in self._pinned]
         if self._has_bags:
             order = [field for field in order if self._pieces[field][cells[field]]]
-            if not order:
-                return (*begin, *self._end)
-        return (*begin, *self._spans(cells, order), *self._end)
-
-    def _spans(self, cells: Sequence[int], order: Sequence[int]) -> list[Span]:
-        """The fields as sent; there is at least one."""
-        *before, last = order
-        spans = list[Span]()
-        for field in before:
-            spans += self._inner[field](cells[field])
-        spans += self._last[last](cells[last])
-        return spans
+        spans, main, end = list[Span](), self.main, len(order) - 1
+        parts = self._in_place
+        for place, field in enumerate(order):
+            if place >= len(main) or main[place] != field:
+                parts, main = self._elsewhere, ()
+            spans += parts[place == end][field](cells[field])
+        return (*begin, *spans, *self._end)
 
     def _head(self, cells: tuple[int, ...]) -> Prompt:
         """The text before the data. cells: piece numbers of the fields in it."""
@@ -114,56 +140,28 @@ class Template:
             query = "".join(texts[part] if isinstance(part, int) else part for part in self._query)
             if len(self._heads) == _MOST_PARTS:
                 self._heads.clear()
-            self._heads[cells] = self._head_of(query)
+            self._heads[cells] = self._written(query)
         return self._heads[cells]
 
-    def _head_of(self, query: str) -> Prompt:
-        head = f"Answer the below query:\n{query}"
-        if self._has_data:
-            head += "\n\nGiven the following data:\n{\n"
+    def _written(self, query: str) -> Prompt:
+        if isinstance(self._writer, LinesWriter):
+            names = [] if self._writer.is_one else [self._labels[at][:-2] for at in self.main]
+            above = f"{', '.join(names)}:\n" if names else ""
+            return lower(Text(f"{query}\n\n{above}" if self._has_data else query))
+        data = "\n\nGiven the following data:\n{\n" if self._has_data else ""
         has_json = self._has_data or not self._pinned
         system = Text(SYSTEM if has_json else SYSTEM_OF_TEXT, Role.SYSTEM)
-        return lower(Seq((system, Text(head))))
+        return lower(Seq((system, Text(f"Answer the below query:\n{query}{data}"))))
 
 
-def parts(
-    texts: Sequence[str], is_module: bool, after: str, most: int, before: str = ""
-) -> Callable[[int], Prompt]:
-    """What is sent for a cell of a field, by the number of its piece.
-
-    texts: the pieces. before, after: what goes around each. most: how many are kept.
-    """
-    part = partial(_module, texts, after) if is_module else partial(_part, texts, before, after)
-    return lru_cache(most)(part)
-
-
-def _part(texts: Sequence[str], before: str, after: str, cell: int) -> Prompt:
+def _part(before: str, texts: Sequence[str], after: str, cell: int) -> Prompt:
     # As `lower` makes it of a text in a Bag, which takes ten times as long.
     return (Span(before + texts[cell] + after),)
 
 
-def _module(texts: Sequence[str], after: str, cell: int) -> Prompt:
-    module = Span(Nest((Span(texts[cell]),)), Role.USER, Reuse.INDEPENDENT, keep=1)
+def _module(before: str, texts: Sequence[str], after: str, cell: int) -> Prompt:
+    module = Span(Nest((Span(before + texts[cell]),)), Role.USER, Reuse.INDEPENDENT, keep=1)
     return (module, Span(after)) if after else (module,)
-
-
-def piece(name: str, form: Form, cell: str | None) -> str:
-    """A field of a row as sent: a label and a cell in JSON."""
-    return f"{_dump(name)}: {json_of(cell, form)}"
-
-
-def cell_of(name: str, form: Form, text: str) -> str | None:
-    """The cell of a piece. NULL for JSON null, which is sent alike."""
-    written = text[len(_dump(name)) + 2 :]
-    if written == "null":
-        return None
-    return str(json.loads(written)) if form == "string" else written
-
-
-def list_of(name: str, texts: Sequence[str]) -> str:
-    """The items of a bag as a JSON list. texts: their pieces; an empty one is no item."""
-    begin = len(_dump(name)) + 2
-    return f"[{', '.join(text[begin:] for text in texts if text)}]"
 
 
 def pinned_in(query: Query) -> tuple[int, ...]:
@@ -171,47 +169,51 @@ def pinned_in(query: Query) -> tuple[int, ...]:
     return tuple(dict.fromkeys(part for part in query if isinstance(part, int)))
 
 
-def plain_piece(cell: str | None) -> str:
-    """A field in the text of a query, as sent."""
-    return "null" if cell is None else cell
+def commonest(fields: Fields) -> list[int]:
+    """The order that the most rows follow for as long as possible. fields: (rows, fields)."""
+    order, rows = list[int](), fields
+    for place in range(fields.shape[1]):
+        column = rows[:, place]
+        order.append(int(np.bincount(column).argmax()) if len(column) else place)
+        rows = rows[column == order[-1]]
+    return order
 
 
-def bag_as_text(name: str, expression: str, sql_type: str) -> tuple[str, Form]:
-    """SQL that writes a list as a JSON list of texts, one per item, and the form of that text.
+class Prompts(Sequence[Prompt]):
+    """The prompts of some inputs in the order to send, each built when it is read.
 
-    name: of the field. Raises QueryError if the type is not a list.
+    A million prompts take a gigabyte. Whoever reads these one after the other has few at a time;
+    reading one twice builds it twice.
+
+    codes: (inputs, fields), numbers of their pieces. rows: (n,), the inputs to send. fields:
+    (n, fields), the order of fields in each prompt; None for the query's.
     """
-    item = sql_type.removesuffix("[]")
-    if item == sql_type:
-        raise QueryError(
-            f"BAG({name}) is of type {sql_type}; a bag must be a list, e.g. passages(...) or "
-            "list(column)."
-        )
-    text, form = as_text("item", item)
-    texts = f"list_transform({expression}, lambda item: {text})"
-    written: Form = "bag of strings" if form == "string" else "bag of json"
-    return f"CAST(to_json({texts}) AS VARCHAR)", written
 
+    def __init__(
+        self, template: Template, codes: Int32s, rows: Int64s, fields: Fields | None
+    ) -> None:
+        self._template, self._codes, self._rows, self._fields = template, codes, rows, fields
 
-def as_text(expression: str, sql_type: str) -> tuple[str, Form]:
-    """SQL that writes a value of DuckDB type `sql_type` as text, and the form of that text."""
-    if sql_type in (*NUMBERS, "BOOLEAN"):
-        return f"CAST({expression} AS VARCHAR)", "json"
-    if sql_type == "JSON":  # as written: to_json would round numbers
-        return f"trim(CAST({expression} AS VARCHAR), {_BLANKS})", "json"
-    if sql_type == "VARIANT" or _is_nested(sql_type):
-        return f"CAST(to_json({expression}) AS VARCHAR)", "json"
-    return f"CAST({expression} AS VARCHAR)", "string"
+    def __len__(self) -> int:
+        return len(self._rows)
 
+    @overload
+    def __getitem__(self, index: int) -> Prompt: ...
+    @overload
+    def __getitem__(self, index: slice) -> Prompts: ...
+    def __getitem__(self, index: int | slice) -> Prompt | Prompts:
+        if isinstance(index, slice):
+            fields = None if self._fields is None else self._fields[index]
+            return Prompts(self._template, self._codes, self._rows[index], fields)
+        at = range(len(self))[index]
+        (found,) = self[at : at + 1]
+        return found
 
-def _is_nested(sql_type: str) -> bool:
-    return sql_type.endswith("]") or sql_type.startswith(("STRUCT(", "MAP(", "UNION("))
-
-
-def json_of(cell: str | None, form: Form) -> str:
-    """A cell as JSON."""
-    if cell is None:
-        return "null"
-    if form == "json" and cell not in _NOT_JSON:
-        return cell
-    return _dump(cell)
+    def __iter__(self) -> Iterator[Prompt]:
+        for start in range(0, len(self), _AT_ONCE):
+            part = slice(start, start + _AT_ONCE)
+            cells = self._codes[self._rows[part]].tolist()
+            orders = [self._template.as_written] * len(cells)
+            if self._fields is not None:
+                orders = np.asarray(self._fields[part]).tolist()
+            yield from map(self._template.prompt, cells, orders)

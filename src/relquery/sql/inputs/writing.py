@@ -1,113 +1,181 @@
-"""Writes the cells of a call as they are sent, in the call's form, and reads them back."""
+"""How cells are written as they are sent, in the form of a call, and read back.
+
+In JSON, a field is a member of an object: its name and its cell. In lines, the compact form, it is
+a line, and the names are said once:
+
+    Is the review positive?
+
+    movietitle, genres, reviewcontent:
+    The Cold Bridge
+    Drama
+    The ending felt excellent.
+
+Lines are in the order of the names above them. From the first field that is sent elsewhere on, each
+line begins with its name, `genres: Drama`. A value with line breaks goes on in lines that begin
+with a space. Values that could be taken for something else are JSON strings: empty texts, the text
+"null", texts that begin with a quote, with white space or like a named line, or end with white
+space other than blanks. So different fields never give the same text.
+
+The only field of a call has no name, and its text is sent as it is, line breaks included: it goes
+on to the end of the prompt.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
+import pyarrow as pa
 
-from relquery.arrays import Bools, Int32s
-from relquery.sql.binder.task import Task
-from relquery.sql.inputs.bags import Bag
-from relquery.sql.inputs.cells import Cells, are_null
-from relquery.sql.inputs.lines import Lines, LinesTemplate
-from relquery.sql.inputs.pieces import Pieces, Write, write_pieces
-from relquery.sql.inputs.prompt import OF_ITEM, Form, Template, cell_of, list_of, pinned_in
-from relquery.table.columns import Columns
+from relquery.arrays import Int32s, Int64s
+from relquery.sql.binder.naming import label_of, quoted
+from relquery.sql.inputs.cells import Form
 
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """pieces: per column, the text sent for each distinct cell. codes: (rows, columns), the piece
-    of each cell. bags: the columns of each bag. skipped: (rows,), whether a row is not asked as
-    all of its fields are NULL."""
-
-    pieces: list[Pieces]
-    codes: Int32s
-    bags: tuple[tuple[int, ...], ...]
-    skipped: Bools
+_NULL = "null"
+_NOT_JSON = {"nan", "inf", "-inf"}
+# Would look like a new line to some readers.
+_OTHER_BREAKS = re.compile("[\v\f\r\x1c-\x1e\x85\u2028\u2029](?!(?<=\r)\n)")
+_AT_ONCE = 1 << 16  # cells that are Python objects at one time
+_dump = json.JSONEncoder(ensure_ascii=False).encode
 
 
-@dataclass(frozen=True, slots=True)
-class Writing:
-    """How the fields of a call are written.
+class JsonWriter:
+    """Fields as members of a JSON object, each with its name."""
 
-    names, forms: of the fields. pinned: those in the query's text. modules: those that are modules.
-    lines: None for JSON. skips: whether rows with NULL in all fields are not asked.
+    separator = ",\n"
+    line_break = "\n"
+    """A line break in a value."""
+
+    def label(self, name: str) -> str:
+        """What is before the value of a field."""
+        return f"{_dump(name)}: "
+
+    def value(self, form: Form, cell: str | None) -> str:
+        """A cell as sent."""
+        if cell is None:
+            return _NULL
+        return cell if form == "json" and cell not in _NOT_JSON else _dump(cell)
+
+    def cell(self, form: Form, value: str) -> str | None:
+        """The cell of a value. NULL for JSON null, which is sent alike."""
+        if value == _NULL:
+            return None
+        if form == "string" and value.startswith('"'):
+            return str(json.loads(value))
+        return value.replace(self.line_break, "\n")
+
+    def piece(self, label: str, form: Form, cell: str | None) -> str:
+        """A cell after what tells its field, if anything does."""
+        return label + self.value(form, cell)
+
+
+class LinesWriter(JsonWriter):
+    """Fields as lines: text as it is where this is clear, everything else as JSON.
+
+    names: of the fields of a call. is_one: whether one of them is the only one that is sent so.
     """
 
-    names: tuple[str, ...]
-    forms: tuple[Form, ...]
-    pinned: tuple[int, ...]
-    modules: tuple[int, ...]
-    lines: Lines | None
-    skips: bool
+    separator = "\n"
 
-    @classmethod
-    def of(cls, task: Task, cells: Cells, modules: tuple[int, ...]) -> Writing:
-        """In the form of a task."""
-        pinned, skips = pinned_in(task.sent), bool(cells.names) and task.nulls == "skip"
-        if task.form != "lines":
-            return cls(cells.names, cells.forms, pinned, modules, None, skips)
-        is_loose = bool(modules) or any(form in OF_ITEM for form in cells.forms)
-        is_one = len(cells.names) - len(pinned) == 1 and not is_loose
-        lines = Lines.of(cells.names, is_one=is_one)
-        return cls(cells.names, cells.forms, pinned, modules, lines, skips)
+    def __init__(self, names: Sequence[str] = (), *, is_one: bool = False) -> None:
+        self.names, self.is_one = names, is_one
+        self.line_break = "\n" if is_one else "\n "
+        labels = "|".join(re.escape(self.label(name)) for name in dict.fromkeys(names))
+        self._named_line = re.compile(labels or "(?!)")
 
-    def write(self, columns: Columns) -> Written:
-        """The columns of the fields, which are taken apart to save memory."""
-        codes, values = columns.codes, list(columns.values)
-        del columns
-        skipped = np.full(len(codes), self.skips)
-        pieces, more, bags = list[Pieces](), list[tuple[Pieces, Int32s]](), list[tuple[int, ...]]()
-        for at, (name, form) in enumerate(zip(self.names, self.forms, strict=True)):
-            if skipped.any():
-                skipped &= are_null(values[at], form)[codes[:, at]]
-            if form in OF_ITEM:
-                bag = Bag.of(name, form, values[at], self.lines)
-                items = bag.items[codes[:, at]]
-                begin, count = len(self.names) + len(more), items.shape[1] - 1
-                bags.append((at, *range(begin, begin + count)))
-                more += [(bag.pieces, items[:, one]) for one in range(1, count + 1)]
-                pieces.append(bag.pieces)
-                codes[:, at] = items[:, 0]
-                continue
-            in_text, write = at in self.pinned, self._write(at)
-            texts, merged = write_pieces(name, form, values[at], in_text=in_text, write=write)
-            values[at] = None
-            pieces.append(texts)
-            if merged is not None:
-                codes[:, at] = merged[codes[:, at]]
-        if more:
-            codes = np.column_stack((codes, *(column for _, column in more)))
-        return Written(pieces + [texts for texts, _ in more], codes, tuple(bags), skipped)
+    def label(self, name: str) -> str:
+        return f"{label_of(name)}: "
 
-    def _write(self, at: int) -> Write | None:
-        if self.lines is None:
-            return None
-        if at in self.modules:
-            return partial(self.lines.named, self.names[at], self.forms[at])
-        return partial(self.lines.value, self.forms[at])
+    def value(self, form: Form, cell: str | None) -> str:
+        if form == "string" and cell is not None:
+            text = quoted(cell) if self._misleads(cell) else cell
+        else:
+            text = super().value(form, cell).strip()
+        return text.replace("\n", self.line_break)
 
-    def template(self, task: Task, written: Written, modules: tuple[int, ...]) -> Template:
-        """The prompts. modules: columns that are modules."""
-        if self.lines is None:
-            return Template(task.sent, written.pieces, modules, written.bags)
-        names, is_one = self.names, self.lines.is_one
-        return LinesTemplate(task.sent, written.pieces, names, modules, written.bags, is_one=is_one)
+    def _misleads(self, text: str) -> bool:
+        """Whether a text could be taken for something else if it were sent as it is."""
+        if not text or text.isspace() or text == _NULL or text[0] == '"':
+            return True
+        return not self.is_one and (
+            text[0].isspace()
+            or (text[-1].isspace() and text[-1] != " ")
+            or self._named_line.match(text) is not None
+            or _OTHER_BREAKS.search(text) is not None
+        )
 
-    def cell(self, at: int, text: str) -> str | None:
-        """The cell of a field from its piece."""
-        if at in self.pinned:
-            return text
-        if self.lines is None:
-            return cell_of(self.names[at], self.forms[at], text)
-        value = self.lines.value_in(self.names[at], text) if at in self.modules else text
-        return self.lines.cell(self.forms[at], value)
 
-    def list_of(self, at: int, texts: list[str]) -> str:
-        """The items of a bag from their pieces, as a JSON list."""
-        if self.lines is None:
-            return list_of(self.names[at], texts)
-        return self.lines.list_of(self.names[at], self.forms[at], texts)
+JSON, LINES = JsonWriter(), LinesWriter()
+
+
+class Pieces(Sequence[str]):
+    """What is sent for each distinct cell of a field: strings made when they are read.
+
+    array: the same as large strings, in one block of memory.
+    """
+
+    def __init__(self, array: pa.Array) -> None:
+        self.array = array
+        _, ends, data = array.buffers()
+        offsets = np.frombuffer(ends, np.int64)[array.offset : array.offset + len(array) + 1]
+        # Of a memoryview, single numbers are read faster than of an array.
+        self._offsets, self._data = offsets.data, memoryview(data or b"")
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __getitem__(self, index: int) -> str:  # type: ignore[override]  # nobody takes a slice
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return str(self._data[self._offsets[index] : self._offsets[index + 1]], "utf-8")
+
+
+def write_pieces(
+    cells: pa.Array, write: Callable[[str | None], str], *, are_distinct: bool = False
+) -> tuple[Pieces, Int64s | None]:
+    """What is sent for the distinct cells of a field, and the number of each cell's piece.
+
+    Cells may be written alike: NULL and JSON null. None if no two are. are_distinct: whether this
+    is known before.
+    """
+    texts = _joined(
+        [write(cell) for cell in cells.slice(start, _AT_ONCE).to_pylist()]
+        for start in range(0, len(cells), _AT_ONCE)
+    )
+    if are_distinct:
+        return Pieces(texts), None
+    encoded = texts.dictionary_encode()
+    if len(encoded.dictionary) == len(texts):
+        return Pieces(texts), None
+    return Pieces(encoded.dictionary), encoded.indices.to_numpy()
+
+
+def write_bags(lists: pa.Array, write: Callable[[str | None], str]) -> tuple[Pieces, Int32s]:
+    """(the distinct items of some lists, (lists, most items of a list) with their numbers).
+
+    The first item is empty and stands for none. lists: JSON lists of texts, or NULL for none.
+    """
+    known = {"": 0}
+    rows = [
+        [known.setdefault(write(item), len(known)) for item in json.loads(text or "null") or ()]
+        for text in lists.to_pylist()
+    ]
+    items = np.zeros((len(rows), max(map(len, rows), default=0) or 1), np.int32)
+    for row, numbers in enumerate(rows):
+        items[row, : len(numbers)] = numbers
+    return Pieces(pa.array(known, pa.large_string())), items
+
+
+def _joined(parts: Iterable[list[str]]) -> pa.Array:
+    """All texts as one array. The data grows in place, so that it is in memory once."""
+    data, ends = bytearray(), [np.zeros(1, np.int64)]
+    for part in parts:
+        array = pa.array(part, pa.large_string())
+        _, offsets, texts = array.buffers()
+        ends.append(len(data) + np.frombuffer(offsets, np.int64)[1 : len(array) + 1])
+        data += texts or b""
+    count = sum(map(len, ends)) - 1
+    offsets = pa.py_buffer(np.concatenate(ends))
+    return pa.Array.from_buffers(pa.large_string(), count, [None, offsets, pa.py_buffer(data)])
