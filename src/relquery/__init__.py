@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from relquery.prompt import Sampling
     from relquery.report import Report
     from relquery.retrieval.embedder import Embedder
-    from relquery.sql.previewing import Preview
+    from relquery.sql.preview import Preview
     from relquery.sql.result import Result, RowError
     from relquery.table.dependencies.dependencies import Dependency
     from relquery.table.prompts.answers import Answers
@@ -52,7 +52,7 @@ _HOMES = {
     "evaluate": "relquery.evaluation.evaluate:evaluate",
     "Evaluation": "relquery.evaluation.evaluation:Evaluation",
     "Comparison": "relquery.evaluation.comparison:Comparison",
-    "Preview": "relquery.sql.previewing:Preview",
+    "Preview": "relquery.sql.preview:Preview",
     "frame": "relquery.frames.frame:frame",
     "Frame": "relquery.frames.frame:Frame",
     "Result": "relquery.sql.result:Result",

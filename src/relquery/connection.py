@@ -27,7 +27,7 @@ from relquery.sql import tables as hosts
 from relquery.sql.executor.answered import Asker
 from relquery.sql.host.database import Database
 from relquery.sql.planner import readings
-from relquery.sql.previewing import Preview, preview_query
+from relquery.sql.preview import Preview, preview_query
 from relquery.sql.query import explain_query, run_query
 from relquery.sql.record import Recording
 from relquery.sql.result import Result

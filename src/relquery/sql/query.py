@@ -16,7 +16,7 @@ from relquery.sql.define import define
 from relquery.sql.executor.answered import Asker
 from relquery.sql.executor.execute import Paid
 from relquery.sql.explain.explanation import SqlExplanation
-from relquery.sql.explain.selectivities import read_selectivity
+from relquery.sql.explain.rows import Selectivities
 from relquery.sql.host.database import Database
 from relquery.sql.host.kept import Kept
 from relquery.sql.parser.parameters import Parameters, read_parameters
@@ -83,7 +83,7 @@ def explain_query(
 
     Raises QueryError as `run_query` does, and for EXPLAIN ANALYZE, which would run the statement.
     """
-    shares = read_selectivity(selectivity)
+    shares = Selectivities.read(selectivity)
     with database.held():
         texts = split(sql, database)
         text = texts[0]

@@ -15,7 +15,7 @@ from relquery.report import Report
 from relquery.sql.exchange.distinct import distinct_names
 from relquery.sql.exchange.frames import for_polars, to_series
 from relquery.sql.exchange.python import to_plain, to_python
-from relquery.sql.page.page import page
+from relquery.sql.page import page
 from relquery.sql.record import Recording
 from relquery.sql.render import (
     Reasons,

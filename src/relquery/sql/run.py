@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from relquery.errors import PromptWarning, RelqueryError, UnsupportedQueryError, warn
 from relquery.prompt import Sampling
-from relquery.sql.analyze.analysis import Analysis
+from relquery.sql.analyze import Analysis
 from relquery.sql.binder.bind import Bound, bind
 from relquery.sql.binder.sources import stubbed
 from relquery.sql.binder.statement import Calling
@@ -17,10 +17,9 @@ from relquery.sql.executor.answered import Asker
 from relquery.sql.executor.dry_run import dry_run
 from relquery.sql.executor.execute import Execution, Paid, Start
 from relquery.sql.executor.rows import Rows
-from relquery.sql.explain.effort import unpriced
-from relquery.sql.explain.explain import Explainer
+from relquery.sql.explain.explain import Explainer, unpriced
 from relquery.sql.explain.explanation import SqlExplanation
-from relquery.sql.explain.selectivities import Selectivities, check_stages
+from relquery.sql.explain.rows import Selectivities
 from relquery.sql.host.database import Database, Scratch
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.statements import Text
@@ -90,7 +89,7 @@ def explain(
             if shares is None or before == len(shares.missed):
                 break
         if shares is not None:
-            check_stages(shares, list(explainer.calls))
+            shares.check_stages(list(explainer.calls))
         return SqlExplanation(
             tuple(explainer.calls.values()),
             unpriced=unpriced(asker.backend),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from relquery.connection import connect
-from tests.sql.explain.cost.billed import Provider
+from tests.sql.explain.billed import Provider
 from tests.sql.fakes import FakeBackend, Fields
 
 SHORT, LONG = "a word", "a few words that many rows share and that go on. " * 400

@@ -15,7 +15,7 @@ from relquery.errors import (
     RelqueryError,
 )
 from relquery.prompt import Prompt, Sampling
-from relquery.sql.explain.effort import Effort
+from relquery.sql.explain.cost import Effort
 from relquery.sql.explain.explanation import SCHEMA, ExplainedCall
 from tests.sql.conftest import opened, upper_or_length
 from tests.sql.fakes import FakeBackend

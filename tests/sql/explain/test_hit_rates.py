@@ -9,9 +9,7 @@ import pytest
 
 from relquery.connection import Connection, connect
 from relquery.prompt import Prompt, Sampling
-from relquery.sql.explain import prefixes
-from relquery.sql.explain.prefixes import Prefixes
-from relquery.sql.inputs.prompt import Template
+from relquery.sql.explain import estimate
 from tests.sql.conftest import upper_or_length
 from tests.sql.explain.readers import Reader
 from tests.sql.fakes import FakeBackend, text_of
@@ -75,17 +73,15 @@ def test_without_a_cache_or_a_tokenizer_nothing_is_known() -> None:
 
 
 def test_of_very_many_prompts_runs_of_neighbours_are_counted(
-    monkeypatch: pytest.MonkeyPatch,
+    con: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    template = Template(("up",), [[f'"a": {at:05}' for at in range(600)]])
-    prompts = [template.prompt([at], [0]) for at in range(600)]
-    exact = Prefixes(Reader(upper_or_length)).send(prompts, Sampling())
-    monkeypatch.setattr(prefixes, "_COUNTED", 100)
-    sampled = Prefixes(Reader(upper_or_length)).send(prompts, Sampling())
-    assert exact is not None
-    assert sampled is not None
-    assert (exact.is_sample, sampled.is_sample) == (False, True)
-    assert sampled.rate == pytest.approx(exact.rate, abs=0.02)
+    query = "SELECT LLM('up', format('{:05}', i)) FROM range(600) r(i)"
+    (exact,) = con.explain(query).calls
+    monkeypatch.setattr(estimate, "_COUNTED", 100)
+    (sampled,) = con.explain(query).calls
+    assert "about" not in exact.cells()["hit rate"]
+    assert "about" in sampled.cells()["hit rate"]
+    assert sampled.hit_rate == pytest.approx(exact.hit_rate, abs=0.02)
 
 
 def test_a_provider_serves_only_long_prefixes() -> None:

@@ -16,7 +16,7 @@ from relquery.cli.sql.formats import SHOWN, TEXTS, Format
 from relquery.cli.terminal.records import fits, records
 from relquery.cli.terminal.show import printable, result_table, say
 from relquery.errors import ConfigError
-from relquery.sql.analyze.analysis import is_analysis
+from relquery.sql.analyze import is_analysis
 from relquery.sql.result import Result
 
 _WIDE = 100_000

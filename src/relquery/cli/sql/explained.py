@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from relquery.cli.terminal.records import are_readable, in_lines
-from relquery.sql.analyze.analysis import cells
+from relquery.sql.analyze import cells
 from relquery.sql.explain.explanation import SqlExplanation
-from relquery.sql.previewing import Preview
+from relquery.sql.preview import Preview
 
 _WORDS = ("stage", "answers", "asks")
 

@@ -17,7 +17,7 @@ from relquery.cli.sql.wanted import Outcome
 from relquery.cli.terminal.show import errors_console, result_table, say, to_json
 from relquery.cli.terminal.tables import check_output
 from relquery.errors import ConfigError
-from relquery.sql.analyze.analysis import is_analysis
+from relquery.sql.analyze import is_analysis
 from relquery.sql.exchange.distinct import distinct_names
 from relquery.sql.exchange.files import for_csv
 from relquery.sql.result import Result

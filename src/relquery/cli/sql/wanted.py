@@ -13,7 +13,7 @@ from relquery.errors import ConfigError
 from relquery.progress.watch import Watch
 from relquery.report import Report
 from relquery.sql.explain.explanation import SqlExplanation
-from relquery.sql.previewing import Preview
+from relquery.sql.preview import Preview
 from relquery.sql.result import Result
 
 

@@ -34,7 +34,7 @@ def _always(query: Query) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownRows:
     """What is known about the rows of a table.
 
     most: the maximum number of rows; None if unknown. exact: whether there are exactly that many.
@@ -71,12 +71,12 @@ class Known:
         return name.lower() in self.open or ours.call_of(name) is not None
 
 
-ALL = Known()
+ALL = KnownRows()
 """For rows unaffected by any LLM call."""
-NOTHING = Known(None, exact=False, held=False)
+NOTHING = KnownRows(None, exact=False, held=False)
 
 
-def known_base(inner: Select, context: Context, stand_ins: Mapping[str, Known]) -> Known:
+def known_base(inner: Select, context: Context, stand_ins: Mapping[str, KnownRows]) -> KnownRows:
     """What is known about a plan's base; if `held`, the caller sets `most` by counting the rows."""
     entries = _entries(context.entries) | _entries(inner.find_all(Entry))
     if not _reads(inner, entries, set(stand_ins), set()):
@@ -91,12 +91,12 @@ def known_base(inner: Select, context: Context, stand_ins: Mapping[str, Known]) 
     cuts = [] if inner.limit is None else [inner.limit]
     deciding = [one for one in (inner.where, inner.order) if one is not None]
     if any(map(table.is_open, deciding)) or (cuts and not table.is_at_hand):
-        return Known(table.most, exact=False, held=False)
+        return KnownRows(table.most, exact=False, held=False)
     columns = (item.alias.lower() for item in inner.items if table.is_open(item))
     return replace(table, open=frozenset(columns))
 
 
-def known_rows(select: Select, rows: Known, functions: FunctionCatalog) -> Known:
+def known_rows(select: Select, rows: KnownRows, functions: FunctionCatalog) -> KnownRows:
     """What is known about the result of a plan's final SELECT; `rows`: the same about its input."""
     items = select.items
     if any(map(makes_rows, items)) or has_grouping_sets(select):
@@ -107,7 +107,7 @@ def known_rows(select: Select, rows: Known, functions: FunctionCatalog) -> Known
     clauses = (select.distinct, select.having, select.qualify, select.limit)
     cuts: list[Node] = [one for one in clauses if one is not None]
     if any(map(rows.is_open, keys)) or (cuts and not _are_expected(cuts, select, rows)):
-        return Known(most, exact=False, held=False)
+        return KnownRows(most, exact=False, held=False)
     columns = {
         item.alias.lower()
         for item in items
@@ -115,10 +115,10 @@ def known_rows(select: Select, rows: Known, functions: FunctionCatalog) -> Known
     }
     is_one = folds and not keys
     exact = (rows.exact and not cuts) or is_one
-    return Known(most, exact, rows.held or is_one, frozenset(columns), rows.expected)
+    return KnownRows(most, exact, rows.held or is_one, frozenset(columns), rows.expected)
 
 
-def _are_expected(cuts: list[Node], select: Select, rows: Known) -> bool:
+def _are_expected(cuts: list[Node], select: Select, rows: KnownRows) -> bool:
     """Whether the number of rows is still an estimate, not a bound, after these clauses."""
     decided = [*cuts, *select.items] if select.distinct is not None else cuts
     return rows.expected and not any(map(rows.is_open, decided))
@@ -144,8 +144,8 @@ def _reads(node: Node, entries: Mapping[str, Entry], wanted: set[str], seen: set
 
 
 def _stand_in(
-    source: Source, entries: Mapping[str, Entry], stand_ins: Mapping[str, Known]
-) -> Known | None:
+    source: Source, entries: Mapping[str, Entry], stand_ins: Mapping[str, KnownRows]
+) -> KnownRows | None:
     """The stand-in that a source of a FROM clause reads whole, with its column names unchanged."""
     if source.sample is not None or source.columns:
         return None

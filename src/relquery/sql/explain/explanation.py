@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -11,16 +11,20 @@ import pyarrow as pa
 from relquery.config import Order
 from relquery.html.table import boxed, lines, of_columns, preformatted
 from relquery.report import in_columns
-from relquery.sql.explain.cost import cost_report
-from relquery.sql.explain.cost.estimate import StageCost
-from relquery.sql.explain.effort import Effort
-from relquery.sql.explain.prefixes import HitRate
+from relquery.sql.explain.cost import (
+    Effort,
+    StageCost,
+    cost_columns,
+    cost_notes,
+    cost_table,
+    reasoning_notes,
+    sums,
+)
 from relquery.sql.render import with_view
 
 Counted = Literal["exact", "expected", "at most"] | None
-_ESTIMATED = ("sample", "characters")
-_LISTED, _FIRST = 6, 3  # fields that are all named, and those named of more
 _RELIABLE = ("exact", "expected", "at most", None)
+_LISTED, _FIRST = 6, 3  # fields that are all named, and those named of more
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +33,12 @@ class ExplainedCall:
 
     stage: its name in the report of the run. prompt: the start of the prompt. fields: what the
     model sees of a row. rows, calls, from_ledger: as in the report; `counts` says how reliable
-    they are. answers: how an answer is produced. hint: how to make the calls cheaper. effort: what
-    the calls take. order: "pinned" where the prompt's text fixes it. modules: fields whose values
+    they are. order: "pinned" where the prompt's text fixes it. answers: how an answer is produced.
+    hint: how to make the calls cheaper. effort: what the calls take. modules: fields whose values
     the model reads by themselves. plain: fields whose values it should, but it has no modules.
-    hits: the share of the prompt tokens that the model's cache serves, if it is empty before.
-    skipped: how many of the rows are not asked because all fields are NULL.
-    compared: how many of the calls ask again, with fields as written, for a guard. near: how many
-    rows conditions by AI_SIMILARITY leave, and of how many. cost: what the calls cost; None where
-    nothing is known of it, or it is not asked for.
+    compared: how many of the calls ask again, with fields as written, for a guard. skipped: how
+    many of the rows are not asked because all fields are NULL. near: how many rows conditions by
+    AI_SIMILARITY leave, and of how many.
     """
 
     stage: str
@@ -49,105 +51,83 @@ class ExplainedCall:
     order: Order | Literal["pinned"]
     answers: str
     hint: str | None
-    effort: Effort | None
+    effort: Effort | None = None
     modules: tuple[str, ...] = ()
     plain: tuple[str, ...] = ()
-    hits: HitRate | None = None
     compared: int = 0
-    near: tuple[int, int] | None = None
-    cost: StageCost | None = None
     skipped: int = 0
+    near: tuple[int, int] | None = None
+
+    def __add__(self, more: ExplainedCall) -> ExplainedCall:
+        """The same stage, asked for some more rows."""
+        names = ("rows", "calls", "from_ledger", "effort", "compared", "skipped")
+        counts = max(self.counts, more.counts, key=_RELIABLE.index)
+        return replace(self, **sums(self, more, names), counts=counts)
+
+    def figure(self, name: str) -> Any:
+        """A column of the explanation, by its name in SCHEMA."""
+        return getattr(self if hasattr(self, name) else self.effort, name, None)
 
     @property
     def hit_rate(self) -> float | None:
-        """Of the cache, from 0 to 1."""
-        return None if self.hits is None else self.hits.rate
+        """The share of the prompt tokens that the model's cache serves, if it is empty before."""
+        return None if self.effort is None else self.effort.hit_rate
 
     @property
-    def usd_expected(self) -> float | None:
-        """What it costs as expected, with the provider's cache; None where no price is known."""
-        return None if self.cost is None or self.cost.live is None else self.cost.live.expected
+    def cost(self) -> StageCost | None:
+        """What the calls cost; None where nothing is known of it, or it is not asked for."""
+        return None if self.effort is None else self.effort.cost
 
     @property
     def notes(self) -> list[str]:
         """How it would be cheaper, and what is special about it."""
         hints = [f"{self.hint} so that it takes one forward pass"] if self.hint else []
-        return [*hints, *self.remarks]
+        return [*hints, *self.remarks()]
 
-    @property
-    def remarks(self) -> list[str]:
+    def remarks(self) -> Iterator[str]:
         """What is special about it."""
-        found = []
         if self.near is not None:
-            found.append(f"AI_SIMILARITY leaves {self.near[0]:,} of {self.near[1]:,} rows")
+            yield f"AI_SIMILARITY leaves {self.near[0]:,} of {self.near[1]:,} rows"
         if self.modules:
-            found.append(
+            yield (
                 f"MODULE: each value of {listed(self.modules)} is read by itself, so answers "
                 "may differ from those without MODULE"
             )
         if self.plain:
-            found.append(
+            yield (
                 f"MODULE has no effect: a provider's model is sent {listed(self.plain)} as "
                 "ordinary text"
             )
         if self.order == "pinned":
-            found.append(
+            yield (
                 "PROMPT pins the order of the fields, so prompts share less. Name columns in "
                 "braces instead: '... {column} ...'"
             )
         if self.skipped:
             rows = "1 row" if self.skipped == 1 else f"{self.skipped:,} rows"
-            found.append(f"not asked about {rows} with NULL in all fields")
+            yield f"not asked about {rows} with NULL in all fields"
         if self.compared:
-            found.append(
-                f"the guard asks {self.compared:,} of them a second time, with fields as written"
-            )
+            yield f"the guard asks {self.compared:,} of them a second time, with fields as written"
         if self.cost is not None and self.cost.unshared is not None:
-            found.append(str(self.cost.unshared))
-        return found
-
-    def plus(self, more: ExplainedCall) -> ExplainedCall:
-        """The same stage, asked for some more rows."""
-        works = self.effort, more.effort
-        known = None if works[0] is None or works[1] is None else works[0].plus(works[1])
-        return replace(
-            self,
-            rows=_sum(self.rows, more.rows),
-            calls=_sum(self.calls, more.calls),
-            from_ledger=_sum(self.from_ledger, more.from_ledger),
-            counts=max(self.counts, more.counts, key=_RELIABLE.index),
-            effort=known,
-            hits=self._hits_with(more),
-            compared=self.compared + more.compared,
-            skipped=self.skipped + more.skipped,
-            cost=None if self.cost is None or more.cost is None else self.cost.plus(more.cost),
-        )
-
-    def _hits_with(self, more: ExplainedCall) -> HitRate | None:
-        weights = [0 if one.effort is None else one.effort.prompt_tokens for one in (self, more)]
-        if self.hits is None or more.hits is None or not all(weights):
-            return more.hits if not weights[0] else self.hits if not weights[1] else None
-        hits = (
-            one.rate * weight for one, weight in zip((self.hits, more.hits), weights, strict=True)
-        )
-        is_sample = self.hits.is_sample or more.hits.is_sample
-        return HitRate(sum(hits) / sum(weights), is_sample)
+            yield self.cost.unshared
 
     def cells(self) -> dict[str, str]:
         """Readable cells by column title; "" if unknown."""
-        work = self.effort
-        about = "about " if work and work.counted_by in _ESTIMATED else ""
+        about = "" if self.figure("counted_by") == "tokenizer" else "about "
+        rate, refused = self.hit_rate, self.figure("refused")
+        of_sample = "about " if self.figure("is_sample") else ""
+        live = None if self.cost is None else self.cost.live
         return {
             "stage": self.stage,
             "rows": self._count(self.rows),
             "calls": self._count(self.calls),
             "from ledger": f"{self.from_ledger:,}" if self.from_ledger else "",
-            "prompt tokens": self._count(work.prompt_tokens, about) if work else "",
-            "hit rate": _shown(self.hits),
-            "refused": f"{work.refused:,}" if work and work.refused else "",
-            "seconds at most": _rounded(work.seconds) if work else "",
-            "USD expected": _rounded(self.usd_expected),
-            "USD at most": _rounded(work.usd) if work else "",
+            "prompt tokens": self._count(self.figure("prompt_tokens"), about),
+            "hit rate": "" if rate is None else f"{of_sample}{rate:.0%}",
+            "refused": f"{refused:,}" if refused else "",
+            "seconds at most": _rounded(self.figure("seconds")),
+            "USD expected": _rounded(None if live is None else live.expected),
+            "USD at most": _rounded(self.figure("usd")),
             "answers": self.answers,
             "asks": f"{self.prompt} ({self.fields})" if self.fields else self.prompt,
         }
@@ -165,14 +145,6 @@ def listed(names: Sequence[str], last: str = " and ") -> str:
     if len(names) > _LISTED:
         return f"{', '.join(names[:_FIRST])} and {len(names) - _FIRST} more"
     return last.join([*filter(None, [", ".join(names[:-1])]), *names[-1:]])
-
-
-def _shown(hits: HitRate | None) -> str:
-    return "" if hits is None else f"{'about ' if hits.is_sample else ''}{hits.rate:.0%}"
-
-
-def _sum(one: int | None, more: int | None) -> int | None:
-    return None if one is None or more is None else one + more
 
 
 def _rounded(figure: float | None) -> str:
@@ -203,7 +175,7 @@ SCHEMA = pa.schema(
         "note": pa.string(),
     }
 )
-"""One row per call; see ExplainedCall."""
+"""One row per call; see ExplainedCall and Effort."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,21 +209,15 @@ class SqlExplanation:
         """
         if self.plan is not None:
             return pa.table({"explain_key": ["physical_plan"], "explain_value": [self.plan]})
-        return with_view(self._table(), str(self), self._repr_html_())
-
-    def _table(self) -> pa.Table:
         if self.tells_costs:
-            return cost_report.table(self.costs, [*cost_report.notes(self.costs), *self.general])
-        rows = []
-        for at, call in enumerate(self.calls):
-            row = asdict(call)
-            notes = [*call.remarks, *(self.general if at == 0 else [])]
-            rows.append(
-                row
-                | (row["effort"] or {})
-                | {"hit_rate": call.hit_rate, "note": "; ".join(notes) or None}
-            )
-        return pa.Table.from_pylist(rows, SCHEMA)
+            found = cost_table(self.costs, [*cost_notes(self.costs), *self.general])
+        else:
+            rows = [{name: call.figure(name) for name in SCHEMA.names} for call in self.calls]
+            for at, (row, call) in enumerate(zip(rows, self.calls, strict=True)):
+                notes = [*call.remarks(), *(self.general if at == 0 else ())]
+                row["note"] = "; ".join(notes) or None
+            found = pa.Table.from_pylist(rows, SCHEMA)
+        return with_view(found, str(self), self._repr_html_())
 
     @property
     def title(self) -> str:
@@ -264,10 +230,9 @@ class SqlExplanation:
 
     @property
     def notes(self) -> list[str]:
-        """How calls would be cheaper, what is approximated, and why no price is cost_report."""
+        """How calls would be cheaper, what is approximated, and why no price is told."""
         found = [f"{call.stage}: {note}" for call in self.calls for note in call.notes]
-        costs = dict(self.costs)
-        more = cost_report.notes(costs) if self.tells_costs else cost_report.reasoning(costs)
+        more = cost_notes(self.costs) if self.tells_costs else reasoning_notes(self.costs)
         return [*found, *more, *self.general]
 
     @property
@@ -281,11 +246,10 @@ class SqlExplanation:
         Of costs that were measured, only what is expected.
         """
         if self.tells_costs:
-            return cost_report.columns(self.costs)
-        cells = [call.cells() for call in self.calls]
-        titles = cells[0] if cells else {}
-        columns = {title: [row[title] for row in cells] for title in titles}
-        columns = {title: column for title, column in columns.items() if any(column)}
+            return cost_columns(self.costs)
+        rows = [call.cells() for call in self.calls]
+        columns = {title: [row[title] for row in rows] for title in (rows[0] if rows else ())}
+        columns = {title: cells for title, cells in columns.items() if any(cells)}
         if self.is_expected:
             columns.pop("USD expected", None)
             return {title.replace("at most", "about"): one for title, one in columns.items()}

@@ -1,21 +1,33 @@
-"""The rows of one SELECT while it is explained: all rows that its filters might keep."""
+"""The rows of one SELECT while it is explained: all rows that its filters might keep, or where
+selectivities are given or measured, those that are expected to pass.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from numbers import Real
+from typing import Any
 from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 
-from relquery.arrays import Bools, Int64s
-from relquery.errors import QueryError
+from relquery.arrays import Bools, Int32s, Int64s
+from relquery.errors import ConfigError, QueryError, unknown
 from relquery.sql import names as ours
 from relquery.sql.executor.choices import SAMPLE, SEED
-from relquery.sql.executor.criteria import Criterion, Tallies, Tally, criteria_in, with_columns
+from relquery.sql.executor.criteria import (
+    Count,
+    Criterion,
+    Tallies,
+    Tally,
+    criteria_in,
+    with_columns,
+)
 from relquery.sql.executor.rows import Rows
-from relquery.sql.explain.bounds import ALL, Known, known_base
-from relquery.sql.explain.selectivities import Selectivities
+from relquery.sql.explain.bounds import ALL, KnownRows, known_base
 from relquery.sql.host.database import Database, Scratch
 from relquery.sql.inputs.inputs import distinct_rows
 from relquery.sql.parser import build
@@ -29,35 +41,93 @@ from relquery.table.columns import encode
 
 _CHOICES = 16  # of units that pass, of which the most typical one is taken
 
+Place = tuple[int, str]
+"""A criterion over answers: the number of its SELECT, in the order in which they run; its text."""
+
+
+@dataclass(slots=True)
+class Selectivities:
+    """Which share of the rows passes each criterion over answers: given, or measured in a run.
+
+    every: that of each criterion; None if not given. by_stage: the same by the stage whose answers
+    a criterion reads, which goes first. measured: of how many rows it was true. lengths: tokens of
+    a stage's answers on average. missed: stages whose criteria have no share; they keep all rows.
+    """
+
+    every: float | None = None
+    by_stage: Mapping[str, float] = field(default_factory=dict)
+    measured: Mapping[Place, Count] = field(default_factory=dict)
+    lengths: Mapping[str, float] = field(default_factory=dict)
+    missed: set[str] = field(default_factory=set)
+
+    @classmethod
+    def read(cls, given: Any) -> Selectivities | None:
+        """From a number, or a dict by stage; None for None. Raises ConfigError."""
+        if given is None:
+            return None
+        if not isinstance(given, Mapping):
+            return cls(every=_share(given))
+        return cls(
+            by_stage={str(name): _share(one, f" of '{name}'") for name, one in given.items()}
+        )
+
+    def check_stages(self, stages: Sequence[str]) -> None:
+        """Raises ConfigError for a share of a stage that the statement does not have."""
+        for name in self.by_stage:
+            if name not in stages:
+                raise ConfigError(unknown("stage", name, stages, of="this query"))
+
+    def passing(self, place: Place, stage: str, before: Sequence[Count], rows: int) -> int:
+        """How many of some rows pass, so that of all rows the share does. before: what was decided
+        each time before.
+        """
+        share = self.by_stage.get(stage, self.every)
+        if (count := self.measured.get(place)) is not None:
+            share = count.passed / count.rows
+        if share is None:
+            self.missed.add(stage)
+            return rows
+        judged, passed = sum(one.rows for one in before), sum(one.passed for one in before)
+        return min(rows, max(0, round(share * (judged + rows)) - passed))
+
+
+def _share(given: Any, of: str = "") -> float:
+    is_number = isinstance(given, Real) and not isinstance(given, bool)
+    if not is_number or not 0 <= float(given) <= 1:
+        raise ConfigError(
+            f"selectivity{of} is {given!r}; it must be a number from 0 to 1, the share of rows "
+            "that pass, or such numbers by stage: {'filter 1': 0.3}."
+        )
+    return float(given)
+
 
 @dataclass(slots=True)
 class EstimatedRows(Rows):
     """Base rows of a plan whose calls are not answered.
 
-    known: what is known about the rows that are alive. inputs: by call, an array (rows,) with one
-    number per row; rows whose inputs may differ have different numbers. 0 for rows not asked.
-    shares: which rows are expected to pass; None to keep all that may. select: the number of the
-    SELECT. near: see ExplainedCall. stages: by call, the stage that asked it first. units: as
-    `inputs`, of all rows.
+    known: what is known about the rows that are alive. shares: which rows are expected to pass;
+    None to keep all that may. select: the number of the SELECT. near: see ExplainedCall. stages: by
+    call, the stage that asked it first. inputs: by call, an array (rows,) with one number per row;
+    rows whose inputs may differ have different numbers. 0 for rows not asked. units: as `inputs`,
+    of all rows.
     """
 
-    known: Known = ALL
-    inputs: dict[int, Int64s] = field(default_factory=dict)
+    known: KnownRows = ALL
     shares: Selectivities | None = None
     select: int = 0
+    near: tuple[int, int] | None = None
     stages: dict[int, str] = field(default_factory=dict)
+    inputs: dict[int, Int64s] = field(default_factory=dict)
     units: dict[int, Int64s] = field(default_factory=dict)
     tallies: Tallies = field(default_factory=Tallies)
-    near: tuple[int, int] | None = None
-    _asked: dict[int, Int64s] = field(default_factory=dict)
 
     @classmethod
-    def foresee(
+    def estimated(
         cls,
         plan: SelectPlan,
         database: Database,
         scratch: Scratch,
-        stand_ins: dict[str, Known],
+        stand_ins: Mapping[str, KnownRows],
     ) -> EstimatedRows:
         """Run the base query as far as its rows are known."""
         known = known_base(plan.base, plan.context, stand_ins)
@@ -70,21 +140,14 @@ class EstimatedRows(Rows):
             known = replace(known, exact=False, held=False)
             rows = cls.of(_emptied(plan), database, scratch)
         assert isinstance(rows, EstimatedRows)
+        rows.known = known
         if known.held:
             rows.known = replace(known, most=rows.count)
-            rows.near = rows.left_by_similarity()
-        else:
-            rows.known = known
+            if (whole := without_similarity(plan.base)) is not None:
+                query = parser().sql(plan.context.around(whole))
+                count = database.fetch(f"SELECT count(*) FROM ({query}) AS {ours.BASE}")
+                rows.near = rows.count, int(count.column(0)[0].as_py())
         return rows
-
-    def left_by_similarity(self) -> tuple[int, int] | None:
-        """How many rows conditions by AI_SIMILARITY leave, and of how many; None without any."""
-        whole = without_similarity(self.plan.base)
-        if whole is None:
-            return None
-        query = parser().sql(self.plan.context.around(whole))
-        count = self.database.fetch(f"SELECT count(*) FROM ({query}) AS {ours.BASE}")
-        return self.count, int(count.column(0)[0].as_py())
 
     def matching(self, predicate: Expression, rows: Int64s | None = None) -> Int64s:
         """The matching rows. If the predicate depends on answers, those expected to match, or all.
@@ -98,38 +161,29 @@ class EstimatedRows(Rows):
         among = self.alive if rows is None else rows
         if self.shares is None or not self.known.held:
             return among
-        criteria = criteria_in(predicate)
-        for one in criteria:
-            self._decide(one, among)
+        for one in criteria_in(predicate):
+            self._decide(one, self.shares, among)
         numbers = {text: at for at, text in enumerate(self.tallies.by_text)}
         guessed = with_columns(predicate, lambda text: build.column(ours.criterion(numbers[text])))
-        if self.is_open(guessed):
+        if self.is_open(guessed) or not len(among):
             return among
-        return Rows.matching(self, guessed, among) if len(among) else among
+        return Rows.matching(self, guessed, among)
 
-    def _decide(self, one: Criterion, among: Int64s) -> None:
+    def _decide(self, one: Criterion, shares: Selectivities, among: Int64s) -> None:
         """Take a criterion to hold for a random part of some rows; the same for equal inputs."""
-        assert self.shares is not None
         new, tally = self.tallies.new(one, self, among), self.tallies.of(one, self)
         if not len(new):
             return
-        place, stage = (self.select, one.text), self._stage_of(one)
-        wanted = self.shares.passing(place, stage, tally.counts, len(new))
+        place = self.select, one.text
+        wanted = shares.passing(place, self._stage_of(one), tally.counts, len(new))
         seed = [SEED, self.select, len(tally.counts), crc32(one.text.encode())]
-        tally.add(new, _part(new, self._units_of(one.calls), tally, wanted, seed))
+        codes = [self.units.get(call, np.arange(self.count)) for call in one.calls]
+        units = codes[0] if len(codes) == 1 else distinct_rows(np.stack(codes, axis=1))[1]
+        tally.add(new, _part(new, units, tally, wanted, seed))
 
     def _stage_of(self, one: Criterion) -> str:
         """The last of the stages that answer the calls of a criterion."""
         return next(name for call, name in reversed(self.stages.items()) if call in one.calls)
-
-    def _units_of(self, calls: tuple[int, ...]) -> Int64s:
-        """(rows,), equal where all inputs of some calls are."""
-        codes = [self.units.get(call, np.arange(self.count)) for call in calls]
-        return codes[0] if len(codes) == 1 else distinct_rows(np.stack(codes, axis=1))[1]
-
-    def waits(self, call: PlannedCall) -> bool:
-        """Whether what a call asks depends on answers that are not there."""
-        return bool(call.needs)
 
     def leave(self, predicate: Expression) -> bool:
         """Not possible: the rows that are left are counted."""
@@ -144,12 +198,11 @@ class EstimatedRows(Rows):
 
     def passing(self, predicate: Expression, rows: Int64s) -> Int64s:
         """The rows that are expected to pass a filter, or all, since it may keep any of them."""
-        passed, known = self.matching(predicate, rows), self.known
-        is_expected = self.shares is not None and known.held and (known.exact or known.expected)
-        if is_expected and self.shares is not None and self.shares.missed:
+        passed, is_expected = self.matching(predicate, rows), False
+        if self.shares is not None and self.known.is_at_hand:
             stages = map(self._stage_of, criteria_in(predicate))
             is_expected = self.shares.missed.isdisjoint(stages)
-        self.known = replace(known, exact=False, expected=is_expected)
+        self.known = replace(self.known, exact=False, expected=is_expected)
         return passed
 
     @property
@@ -163,12 +216,6 @@ class EstimatedRows(Rows):
         learns = len(plan.filters) > 1 or any(map(has_sides, choices))
         return plan.stops or stops or (learns and len(self.alive) > SAMPLE)
 
-    @property
-    def at_hand(self) -> Known:
-        """What is known about the rows that are alive, now that no more are dropped."""
-        known = self.known
-        return replace(known, most=len(self.alive)) if known.expected else known
-
     def at_most(self, count: int) -> int:
         """A number of rows or inputs, no more than there can be rows."""
         return count if self.known.most is None else min(count, self.known.most)
@@ -176,86 +223,70 @@ class EstimatedRows(Rows):
     def cut(self) -> None:
         """Drop the rows that the SELECT does not return, if this is known; else count them."""
         assert self.plan.cut is not None
-        select = self.plan.cut.select
-        if self.known.is_at_hand and not self.is_open(select):
+        select, known = self.plan.cut.select, self.known
+        if known.is_at_hand and not self.is_open(select):
             Rows.cut(self)
-            self.known = replace(self.known, most=len(self.alive))
+            self.known = replace(known, most=len(self.alive))
             return
         self.database.columns(self.sql(parser().sql(select), self.alive[:0]))
-        count = self.count if self.known.held else self.known.most
+        count = self.count if known.held else known.most
         kept = None if count is None else self.window(select, count)
-        if self.shares is not None and self.known.is_at_hand and self._cut_expected(kept):
-            return
-        most = self.known.most
-        if kept is not None and most is not None:
-            most = min(most, kept.stop - kept.start)
-        self.known = replace(self.known, most=most, exact=False)
-
-    def _cut_expected(self, kept: slice | None) -> bool:
-        """Keep as many random rows as a cut by answers does, if it only orders them."""
-        assert self.plan.cut is not None
-        select = self.plan.cut.select
-        if kept is None or select.distinct is not None or select.qualify is not None:
-            return False
-        shuffled = np.random.default_rng(SEED).permutation(self.alive)
-        self.alive = np.sort(shuffled[kept])
-        self.known = replace(self.known, most=len(self.alive), exact=False, expected=True)
-        return True
+        only_orders = select.distinct is None and select.qualify is None
+        if kept is None:
+            self.known = replace(known, exact=False)
+        elif self.shares is not None and known.is_at_hand and only_orders:
+            # As many random rows as the cut by answers keeps.
+            shuffled = np.random.default_rng(SEED).permutation(self.alive)
+            self.alive = np.sort(shuffled[kept])
+            self.known = replace(known, most=len(self.alive), exact=False, expected=True)
+        elif known.most is not None:
+            self.known = replace(known, most=min(known.most, kept.stop - kept.start), exact=False)
 
     def is_open(self, node: Node) -> bool:
         """Whether an expression over ours.ROWS depends on answers."""
         columns = node.find_all(Column)
         return any(self.known.is_open_column(name) for column in columns for name in column.names)
 
-    def number_inputs(self, call: PlannedCall, wanted: Int64s) -> int:
-        """Number the inputs of a call that may differ. Returns the maximum number of inputs."""
-        columns = [codes for part in call.fields for codes in self._codes(part, wanted)]
-        codes = np.stack(columns, axis=1) if columns else np.zeros((len(wanted), 0), np.int64)
-        first, of_row = distinct_rows(codes)
-        self.note_inputs(call, wanted, of_row)
-        return len(first)
-
     def new_inputs(self, call: PlannedCall, wanted: Int64s) -> Int64s:
         """Those of some rows whose inputs the call was not asked about before."""
         if not self.known.held:
             return wanted
         if call.index not in self.units:
-            self.units[call.index] = self._numbered(call, np.union1d(self.alive, wanted))
+            self.units[call.index] = np.arange(self.count)
+            rows = np.union1d(self.alive, wanted)
+            with suppress(QueryError):  # of a row that is not asked
+                first, of_row = self._distinct(call, rows)
+                self.units[call.index][rows] = rows[first][of_row]
         units = self.units[call.index]
-        before = self._asked.get(call.index, units[:0])
-        new = wanted[~np.isin(units[wanted], before)]
-        self._asked[call.index] = np.union1d(before, units[new])
-        return new
+        return wanted[~np.isin(units[wanted], units[self.of_call(call.index).asked])]
 
-    def _numbered(self, call: PlannedCall, rows: Int64s) -> Int64s:
-        """(rows,), numbers of the inputs of a call in some rows, and others for other rows."""
-        numbers = np.arange(self.count, dtype=np.int64)
-        try:
-            columns = [codes for part in call.fields for codes in self._codes(part, rows)]
-        except QueryError:  # of a row that is not asked
-            return numbers
-        codes = np.stack(columns, axis=1) if columns else np.zeros((len(rows), 0), np.int64)
-        first, of_row = distinct_rows(codes)
-        numbers[rows] = rows[first][of_row]
-        return numbers
+    def number_inputs(self, call: PlannedCall, wanted: Int64s) -> int:
+        """Number the inputs of a call that may differ. Returns the maximum number of inputs."""
+        first, of_row = self._distinct(call, wanted)
+        self.note_inputs(call, wanted, of_row)
+        return len(first)
 
     def note_inputs(self, call: PlannedCall, wanted: Int64s, of_row: Int64s) -> None:
         """Note which input of a call each row has."""
         numbers = self.inputs.setdefault(call.index, np.zeros(self.count, np.int64))
         numbers[wanted] = of_row + 1  # rows that are not asked have NULL
 
-    def _codes(self, part: Field, wanted: Int64s) -> list[Int64s]:
+    def _distinct(self, call: PlannedCall, rows: Int64s) -> tuple[Int64s, Int64s]:
+        """The inputs of a call that may differ; see distinct_rows."""
+        columns = np.zeros((len(call.fields), len(rows)), np.int64)
+        for at, part in enumerate(call.fields):
+            columns[at] = self._codes(part, rows)
+        return distinct_rows(columns.T)
+
+    def _codes(self, part: Field, wanted: Int64s) -> Int32s | Int64s:
         """Numbers for a field's values; values that may differ get different numbers."""
-        whole = part.value.name if isinstance(part.value, Column) else ""
-        answer = ours.call_of(whole)
-        if answer in self.units:
-            return [self.units[answer][wanted]]
-        if answer in self.inputs:
-            return [self.inputs[answer][wanted]]  # equal inputs have equal answers
+        answer = ours.call_of(part.value.name) if isinstance(part.value, Column) else None
+        for numbers in (self.units, self.inputs):  # equal inputs have equal answers
+            if answer in numbers:
+                return numbers[answer][wanted]
         if self.is_open(part.value):
-            return [np.arange(len(wanted), dtype=np.int64)]
-        cells = self.cells((part,), wanted)
-        return [encode(cells.fetch()).codes.reshape(len(wanted)).astype(np.int64)]
+            return np.arange(len(wanted), dtype=np.int64)
+        return encode(self.cells((part,), wanted).fetch()).codes.reshape(len(wanted))
 
     def _answers(self, rows: Int64s) -> pa.Table:
         """NULL for answers, and for the criteria over them what is taken to hold."""

@@ -10,13 +10,13 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from statistics import fmean, stdev
 from typing import Any, Literal
 
 from relquery.prompt import Compared, Sampling
 
 Source = Literal["answers", "type", "assumed"]
-Count = Callable[[str], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +39,29 @@ class Range:
         one = other if isinstance(other, Range) else Range(other, other, other)
         return Range(self.low * one.low, self.expected * one.expected, self.high * one.high)
 
+    def at_least(self, least: float) -> Range:
+        """The same, no part of it below a limit."""
+        return Range(max(self.low, least), max(self.expected, least), max(self.high, least))
+
+    def at_most(self, most: float) -> Range:
+        """The same, no part of it above a limit."""
+        return Range(min(self.low, most), min(self.expected, most), min(self.high, most))
+
 
 ONE = Range(1, 1, 1)
 NONE = Range(0, 0, 0)
-
 TEXT = Range(1, 60, 256)
-"""Tokens of an answer in words, if nothing is known. Its high end is max_tokens if that is less."""
+"""Tokens of an answer in words, if nothing is known. Its high end is max_tokens if that is more."""
 _STRING = ("n", "a short text", "a text of a few sentences, as a description is. " * 3)
 _ITEMS = (1, 3, 8)
-_DEEPEST = 6
-_NUMBERS = {"integer": ("1", "42", "1234567"), "number": ("1", "3.5", "12345.678")}
+_NUMBERS = {"integer": (1, 42, 1234567), "number": (1, 3.5, 12345.678)}
 _FORMATS = {
     "date": "2026-11-28",
     "time": "12:30:00",
     "date-time": "2026-11-28T12:30:00Z",
     "uuid": "123e4567-e89b-12d3-a456-426614174000",
 }
+_DEEPEST = 6
 _T_95 = 2.26  # of ten answers, which a preview has
 
 
@@ -67,7 +74,7 @@ class Length:
 
 
 def expected_length(
-    sampling: Sampling, count: Count, known: Sequence[int], *, wraps: bool
+    sampling: Sampling, count: Callable[[str], int], known: Sequence[int], *, wraps: bool
 ) -> Length:
     """The expected length of the answers to a call.
 
@@ -79,16 +86,18 @@ def expected_length(
         return Length(_measured(known), "answers")
     if sampling.labels:
         wrapped = wraps and not (sampling.scored or sampling.told)
-        texts = [json.dumps({"answer": one}) if wrapped else one for one in sampling.labels]
-        tokens = [count(text) for text in texts]
+        tokens = [count(json.dumps({"answer": one}) if wrapped else one) for one in sampling.labels]
         return Length(Range(min(tokens), fmean(tokens), max(tokens)), "type")
     if sampling.schema is not None:
-        low, middle, high = (count(text) for text in _examples(json.loads(sampling.schema)))
-        return Length(_within(Range(low, max(low, middle), max(low, middle, high)), most), "type")
+        schema = json.loads(sampling.schema)
+        shared = schema.get("$defs") or schema.get("definitions") or {}
+        sizes = (count(_dumped(_example(schema, size, shared))) for size in range(3))
+        return Length(Range(*accumulate(sizes, max)).at_most(most), "type")
     if isinstance(sampling, Compared):
-        longest = max((count(text) for text in sampling.texts), default=1)
-        return Length(_within(Range(1, longest + 1, most), most), "type")
-    return Length(_within(Range(TEXT.low, TEXT.expected, max(TEXT.high, most)), most), "assumed")
+        longest = max(map(count, sampling.texts), default=1)
+        return Length(Range(1, longest + 1, most).at_most(most), "type")
+    assumed = Range(TEXT.low, TEXT.expected, max(TEXT.high, most))
+    return Length(assumed.at_most(most), "assumed")
 
 
 def _measured(known: Sequence[int]) -> Range:
@@ -100,56 +109,47 @@ def _measured(known: Sequence[int]) -> Range:
     return Range(max(float(min(known)), mean - error), mean, min(float(max(known)), mean + error))
 
 
-def _within(tokens: Range, most: int) -> Range:
-    return Range(min(tokens.low, most), min(tokens.expected, most), min(tokens.high, most))
-
-
-def _examples(schema: dict[str, Any]) -> list[str]:
-    """A short, a usual and a long answer under a JSON Schema, without blanks as models write it."""
-    shared = schema.get("$defs") or schema.get("definitions") or {}
-    return [_written(schema, size, shared, 0) for size in range(3)]
-
-
-def _written(schema: Any, size: int, shared: dict[str, Any], depth: int) -> str:
+def _example(schema: Any, size: int, shared: dict[str, Any], depth: int = 0) -> Any:
+    """A value under a JSON Schema. size: 0 for a short one, 1 for a usual one, 2 for a long one."""
     if not isinstance(schema, dict) or depth > _DEEPEST:
-        return "null"
+        return None
+
+    def inner(part: Any) -> Any:
+        return _example(part, size, shared, depth + 1)
+
     if "$ref" in schema:
-        name = str(schema["$ref"]).rpartition("/")[2]
-        return _written(shared.get(name), size, shared, depth + 1)
+        return inner(shared.get(str(schema["$ref"]).rpartition("/")[2]))
     for key in ("anyOf", "oneOf", "allOf"):
         if options := schema.get(key):
-            texts = sorted((_written(one, size, shared, depth + 1) for one in options), key=len)
-            return texts[0] if size == 0 and key != "allOf" else texts[-1]
-    if "const" in schema:
-        return _dumped(schema["const"])
-    if values := schema.get("enum"):
-        texts = sorted(map(_dumped, values), key=len)
-        return (texts[0], texts[len(texts) // 2], texts[-1])[size]
-    return _of_type(schema, size, shared, depth)
+            by_size = sorted(map(inner, options), key=_size)
+            return by_size[0] if size == 0 and key != "allOf" else by_size[-1]
+    if values := [schema["const"]] if "const" in schema else schema.get("enum"):
+        return sorted(values, key=_size)[(0, len(values) // 2, -1)[size]]
+    if "properties" in schema:
+        return {name: inner(part) for name, part in schema["properties"].items()}
+    return _of_type(schema, size, inner)
 
 
-def _of_type(schema: dict[str, Any], size: int, shared: dict[str, Any], depth: int) -> str:
-    kind = schema.get("type")
+def _of_type(schema: dict[str, Any], size: int, inner: Callable[[Any], Any]) -> Any:
+    kind: Any = schema.get("type")
     if isinstance(kind, list):
         kind = next((one for one in kind if one != "null"), "null")
-    if kind == "object" or "properties" in schema:
-        parts = (
-            f"{_dumped(name)}:{_written(one, size, shared, depth + 1)}"
-            for name, one in schema.get("properties", {}).items()
-        )
-        return f"{{{','.join(parts)}}}"
     if kind == "array":
         count = max(_ITEMS[size], schema.get("minItems", 0))
-        count = min(count, schema.get("maxItems", count))
-        item = schema.get("items", {"type": "string"})
-        return f"[{','.join([_written(item, size, shared, depth + 1)] * count)}]"
+        item = inner(schema.get("items", {"type": "string"}))
+        return [item] * min(count, schema.get("maxItems", count))
     if kind == "string":
         text = _FORMATS.get(str(schema.get("format")), _STRING[size])
-        return _dumped(text[: schema.get("maxLength", len(text))])
+        return text[: schema.get("maxLength", len(text))]
     if kind in _NUMBERS:
         return _NUMBERS[kind][size]
-    return "true" if kind == "boolean" else "null"
+    return {"boolean": True, "object": {}}.get(kind)
 
 
 def _dumped(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    """A value without blanks, as models write it."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _size(value: Any) -> int:
+    return len(_dumped(value))

@@ -4,7 +4,7 @@ runs. So what is compared is how EXPLAIN counts, not what somebody guesses of th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -59,36 +59,18 @@ def compared(predicted: Mapping[str, ExplainedCall], measured: Iterable[StageRep
     """A row per stage of the run."""
     rows = []
     for stage in measured:
-        call = predicted.get(stage.name)
-        row: dict[str, Any] = {
-            "stage": stage.name,
-            "prompt": stage.expression if call is None else call.prompt,
-            "fields": None if call is None else call.fields,
-            "output_tokens": stage.output_tokens,
-            "errors": stage.errors,
-            "order": stage.order if call is None else call.order,
-        }
-        row |= {name: getattr(stage, _NAMES.get(name, name)) for name in COMPARED}
+        call = predicted[stage.name]
+        row: dict[str, Any] = {"stage": stage.name, "prompt": call.prompt, "fields": call.fields}
+        row |= {"output_tokens": stage.output_tokens, "errors": stage.errors, "order": call.order}
+        for name in COMPARED:
+            row[f"predicted_{name}"] = call.figure(name)
+            row[name] = getattr(stage, _NAMES.get(name, name))
         row["hit_rate"] = stage.hit_rate if stage.prompt_tokens else None
-        if call is not None:
-            row |= {f"predicted_{name}": value for name, value in _predicted(call).items()}
         rows.append(row)
     table = pa.Table.from_pylist(rows, SCHEMA)
-    shown = {title: list(column) for title, column in cells(table)}
+    shown = dict(cells(table))
     html = boxed(lines([TITLE]), of_columns(shown, ("stage", "asks")))
     return with_view(table, f"{TITLE}\n{in_columns(shown)}", html)
-
-
-def _predicted(call: ExplainedCall) -> dict[str, int | float | None]:
-    work = call.effort
-    return {
-        "rows": call.rows,
-        "calls": call.calls,
-        "from_ledger": call.from_ledger,
-        "prompt_tokens": None if work is None else work.prompt_tokens,
-        "hit_rate": call.hit_rate,
-        "seconds": None if work is None else work.seconds,
-    }
 
 
 def is_analysis(table: pa.Table) -> bool:
@@ -96,30 +78,24 @@ def is_analysis(table: pa.Table) -> bool:
     return bool(table.schema.equals(SCHEMA))
 
 
-def cells(table: pa.Table) -> Iterator[tuple[str, Sequence[str]]]:
+def cells(table: pa.Table) -> Iterator[tuple[str, list[str]]]:
     """What to show, column by column with its title: `predicted / measured`.
 
     Of what is predicted of no stage, only what was measured.
     """
-    columns = dict(zip(table.column_names, (one.to_pylist() for one in table.columns), strict=True))
+    columns = table.to_pydict()
     yield "stage", columns["stage"]
     for name in COMPARED:
-        if name == "from_ledger" and not any((*columns[f"predicted_{name}"], *columns[name])):
+        said, found = columns[f"predicted_{name}"], columns[name]
+        if name == "from_ledger" and not any((*said, *found)):
             continue
-        said, found = (
-            [_written(name, value) for value in columns[title]]
-            for title in (f"predicted_{name}", name)
-        )
-        if any(said):
-            found = [f"{one or '?'} / {other}" for one, other in zip(said, found, strict=True)]
-        yield name.replace("_", " "), found
-    yield (
-        "asks",
-        [
-            f"{prompt} ({fields})" if fields else prompt
-            for prompt, fields in zip(columns["prompt"], columns["fields"], strict=True)
-        ],
-    )
+        texts = [_written(name, value) for value in found]
+        if any(value is not None for value in said):
+            pairs = zip((_written(name, value) or "?" for value in said), texts, strict=True)
+            texts = [f"{one} / {other}" for one, other in pairs]
+        yield name.replace("_", " "), texts
+    asks = zip(columns["prompt"], columns["fields"], strict=True)
+    yield "asks", [f"{prompt} ({fields})" if fields else prompt for prompt, fields in asks]
 
 
 def _written(name: str, value: float | None) -> str:
@@ -130,24 +106,18 @@ def _written(name: str, value: float | None) -> str:
     return f"{value:.2f}" if name == "seconds" else f"{value:,}"
 
 
-class KnownRows(EstimatedRows):
+class AnsweredRows(EstimatedRows):
     """Rows of a SELECT that runs: each answer is there when a stage reads it."""
 
     __slots__ = ()
-    matching = Rows.matching
     leave = Rows.leave
     learns = Rows.learns
     passing = Rows.passing
     cut = Rows.cut
-    _answers = Rows._answers
     may_stop = False
 
     def is_open(self, node: Node) -> bool:
         """Not at all."""
-        return False
-
-    def waits(self, call: PlannedCall) -> bool:
-        """Not any more."""
         return False
 
 
@@ -159,14 +129,14 @@ class Analysis(Execution):
     _samplings: dict[str, Sampling] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.start = KnownRows.of
+        self.start = AnsweredRows.of
         self.explainer = Explainer(self.database, self.scratch, self.asker)
 
     def ask(
         self, name: str, call: PlannedCall, rows: Rows, wanted: Int64s, where: Expression | None
     ) -> None:
         """Predict one call for some rows, and ask it."""
-        assert isinstance(rows, KnownRows)
+        assert isinstance(rows, AnsweredRows)
         self._samplings[name] = call.sampling
         self.explainer.ask(name, call, rows, wanted, where)
         Execution.ask(self, name, call, rows, wanted, where)
@@ -178,18 +148,15 @@ class Analysis(Execution):
         self.database.execute(sql)
         stages = [one for name, one in self.paid.stages.items() if name not in before]
         calls = self.explainer.calls
-        timed = {one.name: self._timed(calls[one.name], one) for one in stages}
-        return compared(timed, stages)
+        return compared({one.name: self._timed(calls[one.name], one) for one in stages}, stages)
 
     def _timed(self, call: ExplainedCall, stage: StageReport) -> ExplainedCall:
         """With the seconds for answers as long as they were."""
-        work, backend = call.effort, self.asker.backend
-        if work is None or not call.calls or not stage.calls:
+        effort = call.effort
+        if effort is None or not call.calls or not stage.calls:
             return call
         length = max(1, round(stage.output_tokens / stage.calls))
         sampling = replace(self._samplings[stage.name], max_tokens=length)
-        counts = [round(work.prompt_tokens / call.calls)] * call.calls
-        cached = int((call.hit_rate or 0.0) * work.prompt_tokens)
-        return replace(
-            call, effort=replace(work, seconds=backend.predict(counts, sampling, cached))
-        )
+        counts = [round(effort.prompt_tokens / call.calls)] * call.calls
+        seconds = self.asker.backend.predict(counts, sampling, int(effort.cached_tokens or 0))
+        return replace(call, effort=replace(effort, seconds=seconds))

@@ -10,7 +10,7 @@ import pytest
 
 from relquery.connection import Connection, connect
 from relquery.errors import QueryError, UnsupportedQueryError
-from relquery.sql.analyze.analysis import SCHEMA, cells
+from relquery.sql.analyze import SCHEMA, cells
 from tests.cases import values
 from tests.sql.conftest import SETUP, upper_or_length
 from tests.sql.explain.readers import Reader

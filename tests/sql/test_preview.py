@@ -8,7 +8,7 @@ from relquery.connection import Connection, connect
 from relquery.errors import ConfigError, QueryError
 from relquery.prices.table import PRICES
 from relquery.prompt import Answer, Finish
-from relquery.sql.previewing import drawn
+from relquery.sql.preview import drawn
 from tests.sql.conftest import upper_or_length
 from tests.sql.fakes import FakeBackend, Fields
 

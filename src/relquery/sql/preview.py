@@ -23,7 +23,7 @@ from relquery.sql.executor.criteria import Count, Tallies, criteria_in
 from relquery.sql.executor.execute import Paid
 from relquery.sql.executor.rows import Rows
 from relquery.sql.explain.explanation import SqlExplanation
-from relquery.sql.explain.selectivities import Place, Selectivities
+from relquery.sql.explain.rows import Place, Selectivities
 from relquery.sql.host.database import Database, Scratch
 from relquery.sql.inputs.cells import Cells
 from relquery.sql.parser import build
@@ -141,48 +141,27 @@ def drawn(total: int, most: int) -> Int64s:
 _CALL = re.compile(rf"{ours.TEXT_STAND_IN}_(\d+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Passed:
-    """A condition. stage: the one whose answers it reads. rows: those that it was applied to."""
+def _passed(selects: Sequence[SampledRows]) -> Iterator[tuple[Place, Count, str]]:
+    """The conditions that were applied to rows, for how many they held, and that in words.
 
-    place: Place
-    stage: str
-    rows: int
-    passed: int
-
-    @property
-    def count(self) -> Count:
-        """The count for the estimate. If no row passed, half a row counts as passed, because a few
-        rows do not show that none will pass.
-        """
-        return Count(self.rows, self.passed) if self.passed else Count(2 * self.rows, 1)
-
-    @property
-    def note(self) -> str:
-        """The share in words, with its 95% interval."""
-        low, high = wilson_interval(self.passed / self.rows, self.rows)
-        taken = "" if self.passed else ", counted as half a row"
-        return (
-            f"{self.stage}: {self.passed} of {self.rows} rows passed{taken} (95% interval "
-            f"for all rows: {low:.0%} to {high:.0%})"
-        )
-
-
-def passed(selects: Sequence[SampledRows]) -> Iterator[Passed]:
-    """The conditions that were applied to at least one row."""
+    If no row passed, half a row counts as passed, because a few rows do not show that none will.
+    """
     for number, rows in enumerate(selects):
         for text, tally in rows.tallies.by_text.items():
             judged = sum(count.rows for count in tally.counts)
-            if judged:
-                held = sum(count.passed for count in tally.counts)
-                yield Passed((number, text), _stage(text, rows), judged, held)
-
-
-def _stage(text: str, rows: SampledRows) -> str:
-    """The stage of the last call that a condition reads."""
-    calls = [int(number) for number in _CALL.findall(text)]
-    stages = [one for one in rows.of_call(max(calls)).stages if one is not None]
-    return stages[0] if stages else "a condition"
+            held = sum(count.passed for count in tally.counts)
+            if not judged:
+                continue
+            answers = rows.of_call(max(map(int, _CALL.findall(text))))  # of the last call it reads
+            stage = next((one for one in answers.stages if one is not None), "a condition")
+            low, high = wilson_interval(held / judged, judged)
+            count = Count(judged, held) if held else Count(2 * judged, 1)
+            taken = "" if held else ", counted as half a row"
+            told = (
+                f"{stage}: {held} of {judged} rows passed{taken} (95% interval for all rows: "
+                f"{low:.0%} to {high:.0%})"
+            )
+            yield (number, text), count, told
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -230,13 +209,13 @@ def preview_query(
             database.prepare(texts[0].query)
             calling = _query(read_statement(texts[0], database.kept, parameters))
             table = run(calling, database, without_guard, defaults, paid, sample.start)
-            conditions = list(passed(sample.selects))
-            counts = {one.place: one.count for one in conditions}
+            passed = list(_passed(sample.selects))
+            counts = {place: count for place, count, _ in passed}
             shares = Selectivities(measured=counts, lengths=sample.lengths)
             again = _query(read_statement(texts[0], database.kept, parameters))
             cost = replace(explain(again, database, asker, defaults, shares), is_expected=True)
     result = finished(table, paid, asker.clock() - start)
-    return Preview(result, cost, tuple(_notes(sample, conditions, cost)))
+    return Preview(result, cost, tuple(_notes(sample, [told for *_, told in passed], cost)))
 
 
 def _query(read: object) -> Calling:
@@ -250,7 +229,7 @@ def _query(read: object) -> Calling:
     return read
 
 
-def _notes(sample: Sample, conditions: Sequence[Passed], cost: SqlExplanation) -> Iterator[str]:
+def _notes(sample: Sample, passed: Sequence[str], cost: SqlExplanation) -> Iterator[str]:
     taken = list(map(_taken, sample.selects))
     if len(set(taken)) == 1:
         yield f"Ran on {taken[0]}."
@@ -263,7 +242,7 @@ def _notes(sample: Sample, conditions: Sequence[Passed], cost: SqlExplanation) -
             f"A group's answer is over at most {sample.most} of its rows; the largest has "
             f"{largest:,}."
         )
-    yield from dict.fromkeys(one.note for one in conditions)
+    yield from dict.fromkeys(passed)
     unknown = [call.stage for call in cost.calls if call.stage not in sample.lengths]
     if unknown:
         yield (

@@ -12,7 +12,7 @@ from relquery.connection import Connection
 from relquery.errors import ConfigError
 from relquery.prompt import Answer, Finish, Role, Span
 from relquery.report import Report
-from relquery.sql.page.page import bars, page
+from relquery.sql.page import bars, page
 from relquery.sql.record import Recording, Sent, StageRecord
 from tests.sql.conftest import fails_for_dune, opened
 from tests.sql.fakes import FakeBackend

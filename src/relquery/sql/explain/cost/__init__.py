@@ -1,1 +1,0 @@
-"""EXPLAIN (COST): what the calls of a statement cost, at least, as expected, and at most."""
