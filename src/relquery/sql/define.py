@@ -9,7 +9,7 @@ from relquery.prompt import Sampling
 from relquery.sql.binder.bind import Bound, bind, read, unbound_checks
 from relquery.sql.binder.call import asking_in
 from relquery.sql.binder.definitions import Expansion, Numbering
-from relquery.sql.binder.signatures import Signatures
+from relquery.sql.binder.signatures import unbound
 from relquery.sql.binder.sources import stubbed
 from relquery.sql.binder.statement import Defined, reading
 from relquery.sql.host.database import Database
@@ -86,7 +86,7 @@ def _stand_in(
     expansion.write_out(reading(definition))
     _, body = expansion.used[definition.key]
     holder = Node(node=body.copy())
-    Signatures.unbound(holder)
+    unbound(holder)
     query = holder.args["node"]
     query.parent = None
     if definition.kind == "MACRO":

@@ -8,9 +8,8 @@ from relquery.errors import QueryError, RelqueryError, UnknownColumnError, unkno
 from relquery.prompt import Sampling
 from relquery.sql.binder.call import is_asking
 from relquery.sql.binder.definitions import Numbering, parsed
-from relquery.sql.binder.scopes import Context
-from relquery.sql.binder.signatures import Signatures
-from relquery.sql.binder.sources import Sources, read_sources
+from relquery.sql.binder.signatures import sources_of
+from relquery.sql.binder.sources import Sources
 from relquery.sql.host.database import Database
 from relquery.sql.parser import build
 from relquery.sql.parser.shell import read_shell
@@ -34,10 +33,7 @@ def in_scope(error: UnknownColumnError, sql: str, database: Database) -> QueryEr
                     f"LIMIT and OFFSET take a number, not the column '{error.column}'."
                 )
             probe = Select(from_table=None if select.source is None else select.source.copy())
-            context = Context.of(select)
-            for part in (probe, *context.entries):
-                Signatures.unbound(part)
-            sources = read_sources(database, probe, context)
+            sources = sources_of(select, probe, database)
             if (better := _error_at(column, sources, sql)) is not None:
                 return better
     except RelqueryError:

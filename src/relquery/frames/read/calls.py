@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from relquery.errors import ConfigError, unknown
 from relquery.frames.read.langex import Field
-from relquery.sql.binder.settings import OF_ALL
+from relquery.sql.binder.arguments import OF_ALL
 from relquery.sql.tables import text
 
 

@@ -1,34 +1,41 @@
-"""The arguments of a function, sorted by what they are: texts, fields, lists, settings, templates.
+"""The arguments of a function that calls a model: texts, fields, lists, options, templates.
 
-So a function can take its arguments in the orders that users of several systems write.
+They are taken by what they are, so a function has them in the orders of several systems.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from relquery.errors import QueryError
+from relquery.config import FORMS, NULLS
+from relquery.errors import QueryError, unknown
+from relquery.prompt import Sampling
 from relquery.sql import names as ours
 from relquery.sql.binder.call import (
     FIELD_NAME,
     NAMED,
     UNPACKED,
     WRITTEN,
+    Call,
     named_like,
     readable,
 )
+from relquery.sql.binder.task import Kind, PromptText, Task
+from relquery.sql.host.database import Database
 from relquery.sql.parser import build
+from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tree import (
+    Column,
     Constant,
     Expression,
     Function,
     Node,
     Operator,
-    Ordered,
     Parameter,
 )
+from relquery.sql.types.shape import Output
 
 MODULE = "module"
 """Note on a field: whether it is written as MODULE(field)."""
@@ -36,70 +43,106 @@ BAG = "bag"
 """Note on a field: whether it is a list whose items are fields: BAG(list) or passages(...)."""
 VALUE = "value"
 """Note on a parameter: its value, as Python has it."""
-
-_MODULE, _BAG, _PROMPT = "module", "bag", "prompt"
-_PASSAGE = "passage"  # the name of each of them
-_SHOWN = 60
 MISSING = object()
 """What an expression has instead of a Python value."""
 
-
-@dataclass(frozen=True, slots=True)
-class Template:
-    """PROMPT('text with {0}', field, ...): its text and its fields."""
-
-    text: str
-    fields: tuple[Expression, ...]
+_PROMPT = "prompt"
+_PASSAGE = "passage"  # the name of each of them
+_SHOWN = 60
+_FLAG, _WHOLE = ((bool,), "true or false"), ((int,), "a whole number")
+_NUMBER, _TEXT = ((int, float), "a number"), ((str,), "a text")
+_SAMPLED: dict[str, tuple[tuple[type, ...], str]] = {
+    "max_tokens": _WHOLE,
+    "temperature": _NUMBER,
+    "top_p": _NUMBER,
+    "top_k": _WHOLE,
+    "seed": _WHOLE,
+}
+OF_ALL = (*_SAMPLED, "stop", "form", "nulls")
+"""Options of all functions."""
+_OPTIONS = _SAMPLED | {
+    "form": ((str,), "'json' or 'lines'"),
+    "nulls": ((str,), "'skip' or 'ask'"),
+    "retry": _FLAG,
+    "classify": _FLAG,
+    "multi": _FLAG,
+    "instruction": _TEXT,
+}
+_OWN_OPTIONS = {
+    "llm": ("labels", "output", "retry"),
+    "ai_complete": ("labels", "output", "retry"),
+    "ai_filter": ("classify",),
+    "ai_classify": ("labels", "instruction", "multi"),
+    "ai_score": ("labels",),
+    "ai_extract": ("output", "instruction", "retry"),
+    "ai_agg": ("instruction",),
+    "ai_summarize_agg": ("instruction",),
+    "ai_rank": ("labels",),
+}
+# Arguments that other systems name and we have by position.
+_POSITIONAL = ("", "text", "input", "expr")
+# Names that other systems have for an option.
+_SYNONYMS = {
+    "task_description": "instruction",
+    "response_format": "output",
+    "responseformat": "output",
+    "categories": "labels",
+}
+_LABELS = "labels := ['Yes', 'No']."
 
 
 @dataclass(slots=True)
-class Arguments:
-    """The arguments of one call, to be taken by what they are.
+class LlmFunction:
+    """A function that calls a model, on its way to become a call.
 
-    written: the call as the user wrote it, for messages. nodes: those by position. options: those
-    by name, as Python values where they are literals. is_distinct: whether DISTINCT precedes them.
-    order: keys of the ORDER BY behind them.
+    node: the function as written. defaults: sampling for calls that set nothing. knows: whether a
+    FROM clause around it has a column. is_aggregate: whether a function is an aggregate. nodes: the
+    arguments by position. options: those by name, as Python values where they are literals. notes:
+    warnings.
     """
 
-    written: str
-    function: str
+    node: Function
+    database: Database
+    defaults: Sampling
+    knows: Callable[[Column], bool]
+    is_aggregate: Callable[[Function], bool]
     nodes: list[Expression] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
-    is_distinct: bool = False
-    order: list[Ordered] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
-    @classmethod
-    def of(cls, call: Function) -> Arguments:
-        """The arguments of a function. Raises QueryError for options given twice."""
-        written, name = shortened(str(call.meta[WRITTEN])), call.name.lower()
-        found = cls(written, name, is_distinct=call.distinct, order=call.orders)
-        for argument in call.arguments:
-            found._read(argument.name, argument.value)
-        return found
+    def __post_init__(self) -> None:
+        for argument in self.node.arguments:
+            name, value = argument.name.lower(), argument.value
+            value.alias = ""  # it repeats the argument's name
+            if name == _PROMPT:
+                self.nodes.insert(0, _field(value))
+            elif name in _POSITIONAL:
+                self.nodes.append(_field(value))
+            else:
+                literal = literal_of(value)
+                self._set(name, value if literal is MISSING else literal)
 
-    def _read(self, name: str, value: Expression) -> None:
-        value.alias = ""  # it repeats the argument's name
-        if not name:
-            self.nodes.append(_field(value))
-        elif name.lower() == _PROMPT:
-            self.nodes.insert(0, _field(value))
-        elif name.lower() in _POSITIONAL:
-            self.nodes.append(_field(value))
-        else:
-            literal = literal_of(value)
-            self._add(name, value if literal is MISSING else literal)
+    @property
+    def name(self) -> str:
+        """In lower case."""
+        return self.node.name.lower()
+
+    @property
+    def written(self) -> str:
+        """As the user wrote it, for messages."""
+        return shortened(str(self.node.meta[WRITTEN]))
+
+    def _set(self, name: str, value: object) -> None:
+        name = _SYNONYMS.get(name.lower(), name.lower())
+        if name in self.options:
+            raise QueryError(f"{self.written} sets {name} twice. Set it once.")
+        self.options[name] = value
 
     def take_config(self) -> None:
         """Turn a struct of settings, as Snowflake has it, into options."""
         parameters = self.options.pop("model_parameters", None) or {}
         for name, value in ((self.take(dict) or {}) | parameters).items():
-            self._add(name, value)
-
-    def _add(self, name: str, value: object) -> None:
-        name = _SYNONYMS.get(name.lower(), name.lower())
-        if name in self.options:
-            raise QueryError(f"{self.written} sets {name} twice. Set it once.")
-        self.options[name] = value
+            self._set(name, value)
 
     def take(self, kind: type[Any]) -> Any:
         """Take the first argument without a name whose value is of a type; else None."""
@@ -109,33 +152,98 @@ class Arguments:
                 return value
         return None
 
-    def take_first(self, *kinds: type[Any]) -> Any:
-        """Take the first argument if its value is of one of some types; else None."""
-        value = literal_of(self.nodes[0]) if self.nodes else MISSING
-        if not isinstance(value, kinds):
-            return None
-        del self.nodes[0]
-        return value
-
-    def option(self, name: str, kinds: tuple[type, ...], expected: str, default: Any = None) -> Any:
-        """Take an option. Raises QueryError unless its value has one of the types."""
+    def option(self, name: str, default: Any = None) -> Any:
+        """Take an option. Raises QueryError unless its value has its type."""
         value = self.options.pop(name, MISSING)
         if value is MISSING:
             return default
+        kinds, expected = _OPTIONS[name]
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             raise QueryError(f"{name} of {self.written} is {shown(value)}; expected {expected}.")
         return value
 
+    def _choice(self, name: str, known: tuple[Any, ...]) -> Any:
+        value = self.option(name)
+        if value is not None and value not in known:
+            raise QueryError(f"{self.written}: " + unknown(name, value, known))
+        return value
 
-# Arguments that other systems name and we have by position.
-_POSITIONAL = ("text", "input", "expr")
-# Names that other systems have for an option.
-_SYNONYMS = {
-    "task_description": "instruction",
-    "response_format": "output",
-    "responseformat": "output",
-    "categories": "labels",
-}
+    def sampling(self) -> Sampling:
+        """Take what says how answers are drawn. Labels are the function's business."""
+        given = {name: self.option(name) for name in _SAMPLED if name in self.options}
+        if "stop" in self.options:
+            given["stop"] = self._texts("stop")
+        return replace(self.defaults, **given)
+
+    def labels(self) -> tuple[str, ...] | None:
+        """Take the labels; None if none are set. Raises QueryError for an empty list."""
+        if "labels" not in self.options:
+            return None
+        value = self.options["labels"]
+        if isinstance(value, str):
+            raise QueryError(f"labels of {self.written} is {value!r}; it must be a list: {_LABELS}")
+        if isinstance(value, tuple | list):
+            self.options["labels"] = [str(one) if type(one) is int else one for one in value]
+        found = self._texts("labels")
+        if not found:
+            raise QueryError(f"{self.written} has no labels. Give at least one text: {_LABELS}")
+        return found
+
+    def _texts(self, name: str) -> tuple[str, ...]:
+        value = self.options.pop(name)
+        texts = (value,) if isinstance(value, str) else value
+        if not isinstance(texts, tuple | list) or not all(isinstance(one, str) for one in texts):
+            raise QueryError(
+                f"{name} of {self.written} is {shown(value)}; expected a string or a list of "
+                "strings, e.g. ['Yes', 'No']."
+            )
+        return tuple(texts)
+
+    def call(
+        self,
+        prompt: PromptText,
+        sampling: Sampling,
+        output: Output | None = None,
+        kind: Kind = "row",
+        *,
+        retry: bool = False,
+    ) -> Expression:
+        """The call in the place of the function, once all else is taken: a text, or a value of the
+        output's type. Raises QueryError for options and fields that it cannot have."""
+        form, nulls = self._choice("form", FORMS), self._choice("nulls", NULLS)
+        for name in self.options:
+            known = (*OF_ALL, *_OWN_OPTIONS[self.name])
+            raise QueryError(f"{self.written}: " + unknown("option", name, known))
+        if kind == "match" and form not in (None, "json"):
+            raise QueryError(
+                f"form is {form!r}, but a call with classify := true is sent as JSON, in which the "
+                "candidates have their numbers. Remove form or classify."
+            )
+        fields = prompt.fields
+        modules, bags = (
+            frozenset(at for at, one in enumerate(fields) if one.meta.get(note))
+            for note in (MODULE, BAG)
+        )
+        for at in bags:
+            if kind == "match" or at in prompt.query:
+                raise no_bag(fields[at])
+        task = Task(prompt.whole, sampling, output, kind, retry, (), form, nulls, self.name)
+        value: Expression = Call.of(task, fields, self.node, modules, bags)
+        if prompt.is_by_row:  # without a prompt there is no answer
+            given = build.operation(build.IS_NOT_NULL, fields[0].copy())
+            value = build.when(given, value)
+        if output is None or kind == "match":
+            return value
+        return build.cast(value, parser().type(output.kind))
+
+
+def no_bag(field: Expression) -> QueryError:
+    """The error for a bag where there can be none."""
+    return QueryError(
+        f"{readable(field)} is a bag, whose items can be sent in any order. Bags must be fields of "
+        "a call about one row: LLM('prompt', BAG(list)). Elsewhere, join the items into one text: "
+        "array_to_string(list, ' ')."
+    )
 
 
 def _field(node: Expression) -> Expression:
@@ -147,7 +255,7 @@ def _field(node: Expression) -> Expression:
     if name == ours.PASSAGES:
         node.meta.setdefault(FIELD_NAME, _PASSAGE)
         node.meta[BAG] = True
-    if name not in (_MODULE, _BAG) or not isinstance(node, Function):
+    if name not in (MODULE, BAG) or not isinstance(node, Function):
         return node
     if len(node.arguments) != 1:
         raise QueryError(
@@ -157,8 +265,54 @@ def _field(node: Expression) -> Expression:
     (value,) = node.values
     named_like(value, node)
     inner = _field(value)
-    inner.meta[MODULE if name == _MODULE else BAG] = True
+    inner.meta[name] = True
     return inner
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """PROMPT('text with {0}', field, ...): its text and its fields."""
+
+    text: str
+    fields: tuple[Expression, ...]
+
+
+def literal_of(node: Node) -> Any:
+    """The Python value of a literal: text, number, boolean, list, struct, PROMPT; else MISSING."""
+    if isinstance(node, Constant):
+        return _CONSTANTS[node.kind](node.text) if node.kind in _CONSTANTS else MISSING
+    if isinstance(node, Parameter):
+        value = node.meta.get(VALUE, MISSING)
+        return tuple(value) if isinstance(value, list) else value
+    if not isinstance(node, Function) or node.schema:
+        return MISSING
+    return _template(node) if node.name.lower() == _PROMPT else _computed(node)
+
+
+_LITERALS = ("list_value", "struct_pack", "||", "-")
+_CONSTANTS: dict[str, Callable[[str], Any]] = {
+    "STRING": str,
+    "INTEGER": int,
+    "NUMERIC": float,
+    "BOOLEAN": lambda text: text == "true",
+    "NULL_LITERAL": lambda text: None,
+    "HEX": str,
+}
+
+
+def _computed(node: Function) -> Any:
+    """The value of a list, a struct, a joined text or a negative number of literals."""
+    name = node.name.lower()
+    values = [literal_of(one) for one in node.values] if name in _LITERALS else [MISSING]
+    if any(value is MISSING for value in values):
+        return MISSING
+    if name == "list_value":
+        return tuple(values)
+    if name == "struct_pack":
+        return dict(zip((one.name for one in node.arguments), values, strict=True))
+    if name == "||":
+        return "".join(values) if all(isinstance(value, str) for value in values) else MISSING
+    return -values[0] if len(values) == 1 and isinstance(values[0], int | float) else MISSING
 
 
 def _template(node: Function) -> Template:
@@ -170,58 +324,6 @@ def _template(node: Function) -> Template:
             "column)."
         )
     return Template(text, tuple(values[1:]))
-
-
-def literal_of(node: Node) -> Any:
-    """The Python value of a literal: text, number, boolean, list, struct, PROMPT; else MISSING."""
-    if isinstance(node, Constant):
-        return _CONSTANTS[node.kind](node.text) if node.kind in _CONSTANTS else MISSING
-    if isinstance(node, Parameter):
-        value = node.meta.get(VALUE, MISSING)
-        return tuple(value) if isinstance(value, list) else value
-    if isinstance(node, Function) and not node.schema:
-        read = _FUNCTIONS.get(node.name.lower())
-        return MISSING if read is None else read(node)
-    return MISSING
-
-
-_CONSTANTS: dict[str, Callable[[str], Any]] = {
-    "STRING": str,
-    "INTEGER": int,
-    "NUMERIC": float,
-    "BOOLEAN": lambda text: text == "true",
-    "NULL_LITERAL": lambda text: None,
-    "HEX": str,
-}
-
-
-def _joined(node: Function) -> Any:
-    texts = [literal_of(value) for value in node.values]
-    return "".join(texts) if all(isinstance(text, str) for text in texts) else MISSING
-
-
-def _negated(node: Function) -> Any:
-    values = [literal_of(value) for value in node.values]
-    return -values[0] if len(values) == 1 and isinstance(values[0], int | float) else MISSING
-
-
-def _list(node: Function) -> Any:
-    items = tuple(literal_of(value) for value in node.values)
-    return MISSING if any(item is MISSING for item in items) else items
-
-
-def _struct(node: Function) -> Any:
-    values = {one.name: literal_of(one.value) for one in node.arguments}
-    return MISSING if any(value is MISSING for value in values.values()) else values
-
-
-_FUNCTIONS: dict[str, Callable[[Function], Any]] = {
-    "||": _joined,
-    "-": _negated,
-    "list_value": _list,
-    "struct_pack": _struct,
-    _PROMPT: _template,
-}
 
 
 def shown(value: object) -> str:

@@ -6,6 +6,7 @@ Before that, a function such as AI_FILTER is a function of DuckDB's tree whose n
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Generic, TypeVar
 
 from relquery.sql import names as ours
 from relquery.sql.binder.task import Task
@@ -15,13 +16,17 @@ from relquery.sql.parser.tokens import closing, tokenize
 from relquery.sql.parser.tree import (
     Argument,
     Column,
+    Constant,
     Expression,
     Function,
     Node,
     Select,
     Star,
+    Type,
     _Arg,
 )
+
+T = TypeVar("T")
 
 # Notes on nodes; see Node.meta.
 FIELD_NAME = "field name"
@@ -41,10 +46,35 @@ RANKS = "ranks"
 """Whether an expression is AI_RANK of a row."""
 
 
+_MOST_WORDS = 4
+"""Words of the name of an expression."""
+_SYNTAX = ("row", "list_value", "struct_pack", "if", "llm")
+_IN_WORDS = {"count_star": "count"}
+
+
+class _Note(Generic[T]):
+    """A note on a call, read as an attribute."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def __get__(self, call: Node, owner: type) -> T:
+        found: T = call.meta[self.key]
+        return found
+
+
 class Call(Expression, kind="CALL", type="CALL"):
-    """A call. fields: its fields, in their order. modules, bags: which of them are one."""
+    """A call. task: what is asked. number: its place in the statement. written: as the user wrote
+    it, its name in lower case like those of DuckDB's functions. fields: in their order. modules,
+    bags: which of them are one, by their place.
+    """
 
     arguments: _Arg[list[Argument]] = _Arg("fields", [])
+    task = _Note[Task]("task")
+    number = _Note[int](NUMBER)
+    written = _Note[str]("text")
+    modules = _Note[frozenset[int]]("modules")
+    bags = _Note[frozenset[int]]("bags")
 
     @classmethod
     def of(
@@ -56,43 +86,15 @@ class Call(Expression, kind="CALL", type="CALL"):
         bags: frozenset[int],
     ) -> Call:
         """A call in the place of a function."""
-        made = cls(task=task.text, fields=[Argument(expression=one) for one in fields])
+        made = cls(task=repr(task), fields=[Argument(expression=one) for one in fields])
         made.meta = {"task": task, "modules": modules, "bags": bags}
-        made.meta[NUMBER], made.meta["text"] = function.meta[NUMBER], function.meta[WRITTEN]
+        made.meta |= {NUMBER: function.meta[NUMBER], "text": function.meta[WRITTEN]}
         return made
 
     @property
     def fields(self) -> list[Expression]:
         """Its fields."""
         return [one.value for one in self.arguments]
-
-    @property
-    def task(self) -> Task:
-        """What is asked."""
-        found: Task = self.meta["task"]
-        return found
-
-    @property
-    def number(self) -> int:
-        """Its place in the statement."""
-        return int(self.meta.get(NUMBER, 0))
-
-    @property
-    def written(self) -> str:
-        """As the user wrote it, its name in lower case like those of DuckDB's functions."""
-        return str(self.meta["text"])
-
-    @property
-    def modules(self) -> frozenset[int]:
-        """Which fields are modules, by their place."""
-        found: frozenset[int] = self.meta["modules"]
-        return found
-
-    @property
-    def bags(self) -> frozenset[int]:
-        """Which fields are bags, by their place."""
-        found: frozenset[int] = self.meta["bags"]
-        return found
 
 
 def is_asking(node: Node) -> bool:
@@ -173,3 +175,31 @@ def makes_items(star: Star) -> bool:
 def is_star(node: Node) -> bool:
     """Whether an argument or an item of the select list stands for several columns."""
     return isinstance(node, Star)
+
+
+def field_name(node: Node) -> str:
+    """What the model reads as the name of an expression: it is made of the columns and functions in
+    it, never its text.
+
+    upper(title)  =>  upper_title          price * 2  =>  price          count(*)  =>  count
+    """
+    if isinstance(node, Column):
+        return node.name
+    words = list(dict.fromkeys(_words(node)))[:_MOST_WORDS]
+    return "_".join(words) or "value"
+
+
+def _words(node: Node) -> Iterator[str]:
+    if isinstance(node, Column):
+        yield node.name
+    elif isinstance(node, Call):
+        yield "llm"
+    elif not isinstance(node, Constant | Type | Star):
+        if isinstance(node, Function):
+            name = node.name.lower()
+            if node.catalog:
+                yield node.schema
+            if not node.is_operator and name not in _SYNTAX:
+                yield _IN_WORDS.get(name, name)
+        for child in node.children():
+            yield from _words(child)

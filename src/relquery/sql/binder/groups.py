@@ -9,14 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from relquery.errors import QueryError
-from relquery.sql.binder.arguments import BAG, Arguments
-from relquery.sql.binder.call import FIELD_NAME, RANKS
-from relquery.sql.binder.making import Made, Maker, no_bag
-from relquery.sql.binder.naming import field_name
-from relquery.sql.binder.prompts import Asked, of_text
+from relquery.sql.binder.arguments import BAG, LlmFunction, no_bag
+from relquery.sql.binder.call import FIELD_NAME, RANKS, field_name
+from relquery.sql.binder.prompts import prompt_of
 from relquery.sql.binder.rows import score
-from relquery.sql.binder.settings import check_done, drawn
-from relquery.sql.binder.task import Task
 from relquery.sql.exchange.distinct import distinct_names
 from relquery.sql.parser import build
 from relquery.sql.parser.tree import (
@@ -33,15 +29,20 @@ from relquery.sql.parser.tree import (
     Window,
 )
 
-_SUMMARIZE = "Summarize the texts."
+_CLAUSES = {"where_clause": "WHERE", "having": "HAVING", "group_expressions": "GROUP BY"}
 
 
-def aggregate(given: Arguments, maker: Maker) -> Made:
+def aggregate(given: LlmFunction) -> Expression:
     """AI_AGG('question', field, ...) or AI_AGG(field, 'question'): one answer for a group."""
-    return _of_group(given, maker, given.option("instruction", (str,), "a text") or given.take(str))
+    question = given.option("instruction") or given.take(str)
+    if question is None:
+        raise QueryError(
+            f"{given.written} has no question. Expected AI_AGG('What do people praise?', column)."
+        )
+    return _of_group(given, question)
 
 
-def summarize(given: Arguments, maker: Maker) -> Made:
+def summarize(given: LlmFunction) -> Expression:
     """AI_SUMMARIZE_AGG(field, ...): a summary of a group."""
     text = given.take(str)
     if text is not None:
@@ -50,25 +51,27 @@ def summarize(given: Arguments, maker: Maker) -> Made:
             f"{given.written} has the text {text!r} among its fields. To say what to do with the "
             f"group, write AI_AGG('{written}', column)."
         )
-    return _of_group(given, maker, given.option("instruction", (str,), "a text", _SUMMARIZE))
+    return _of_group(given, given.option("instruction", "Summarize the texts."))
 
 
-def rank(given: Arguments, maker: Maker) -> Made:
+def rank(given: LlmFunction) -> Expression:
     """AI_RANK('criterion', field, ...): 1 for the row that fits best.
 
     The rows are ordered by how likely the model finds that they fit. As a key of ORDER BY it is
     that order itself.
     """
-    _check_place(given, maker)
+    _check_place(given)
     criterion = given.take(str)
     if criterion is None:
         raise QueryError(
             f"{given.written} has no criterion. Expected AI_RANK('most urgent', column, ...)."
         )
     given.nodes.insert(0, build.text(f"Is this a good match for: {criterion}?"))
-    value = score(given, maker).value
-    if _is_key_of_query(maker.node):
-        return Made(build.operator("-", build.number(1), value), "DOUBLE")
+    value = score(given)
+    key = given.node.parent
+    order = key.parent if isinstance(key, Ordered) else None
+    if isinstance(order, Order) and isinstance(order.parent, Query):
+        return build.operator("-", build.number(1), value)
     window = Window(
         type="WINDOW_RANK",
         function_name="rank",
@@ -78,20 +81,20 @@ def rank(given: Arguments, maker: Maker) -> Made:
     )
     ranks = build.when(build.operation(build.IS_NOT_NULL, value.copy()), window)
     ranks.meta[RANKS] = True
-    return Made(ranks, "BIGINT")
+    return ranks
 
 
-def _check_place(given: Arguments, maker: Maker) -> None:
+def _check_place(given: LlmFunction) -> None:
     """Raises QueryError where a row has no rank yet, or where it may be of another group."""
-    node: Node = maker.node
-    for parent in maker.node.ancestors():
+    node: Node = given.node
+    for parent in given.node.ancestors():
         if isinstance(parent, Select):
             where = _CLAUSES.get(node.place)
         elif isinstance(parent, Join):
             where = "the condition of a join"
         elif isinstance(parent, Window):
             where = "a window function"
-        elif isinstance(parent, Function) and maker.is_aggregate(parent):
+        elif isinstance(parent, Function) and given.is_aggregate(parent):
             where = "an aggregate"
         else:
             node = parent
@@ -104,58 +107,36 @@ def _check_place(given: Arguments, maker: Maker) -> None:
         return
 
 
-_CLAUSES = {"where_clause": "WHERE", "having": "HAVING", "group_expressions": "GROUP BY"}
-
-
-def _is_key_of_query(node: Node) -> bool:
-    key = node.parent
-    order = key.parent if isinstance(key, Ordered) else None
-    return isinstance(order, Order) and isinstance(order.parent, Query)
-
-
-def _of_group(given: Arguments, maker: Maker, question: str | None) -> Made:
-    if question is None:
-        raise QueryError(
-            f"{given.written} has no question. Expected AI_AGG('What do people praise?', column)."
-        )
-    for node in given.nodes:
-        if node.meta.get(BAG):
-            raise no_bag(node)
-    sampling = replace(drawn(given, maker.defaults), labels=())
-    check_done(given, "instruction")
-    items = _items(given)
+def _of_group(given: LlmFunction, question: str) -> Expression:
+    for field in given.nodes:
+        if field.meta.get(BAG):
+            raise no_bag(field)
+    node, items = given.node, _items(given)
     listed = build.function("array_agg", items)
-    listed.distinct = given.is_distinct
-    listed.set("order_bys", Order(orders=[key.copy() for key in given.order]))
-    own = [] if maker.node.filter is None else [maker.node.filter.copy()]
+    listed.distinct = node.distinct
+    listed.set("order_bys", Order(orders=[key.copy() for key in node.orders]))
+    own = [] if node.filter is None else [node.filter.copy()]
     listed.filter = build.all_of([*own, build.operation(build.IS_NOT_NULL, items.copy())])
     listed.meta[FIELD_NAME] = "texts"
-    asked = of_text(question, [], lambda column: False, given.written)
-    asked = Asked(asked.query, (listed,), asked.notes)
-    task = Task(asked.query, sampling, kind="group", function=given.function)
-    call = maker.answered(task, asked).value
-    has_rows = build.operation(build.IS_NOT_NULL, listed.copy())
-    return Made(build.when(has_rows, call), "VARCHAR")
+    # The question stands for itself: the names in it mean no fields.
+    given.nodes, given.knows = [], lambda column: False
+    prompt = replace(prompt_of(question, given), fields=(listed,))
+    call = given.call(prompt, replace(given.sampling(), labels=()), kind="group")
+    return build.when(build.operation(build.IS_NOT_NULL, listed.copy()), call)
 
 
-def _items(given: Arguments) -> Expression:
+def _items(given: LlmFunction) -> Expression:
     """What one row gives."""
-    fields = given.nodes
-    if not fields:
+    if not given.nodes:
         raise QueryError(f"{given.written} has no field. Expected AI_AGG('question', column).")
-    if len(fields) == 1:
-        return _whole(fields[0])
-    names = distinct_names([one.meta.get(FIELD_NAME) or field_name(one) for one in fields])
+    first, *others = given.nodes
+    if not others:  # `t.*` is the row of t as one value
+        is_row = isinstance(first, Star) and first.table
+        return build.column(first.table) if is_row else first.copy()
+    names = distinct_names([one.meta.get(FIELD_NAME) or field_name(one) for one in given.nodes])
     made = build.function("struct_pack")
     made.arguments = [
-        Argument(name=name, expression=field.copy())
-        for name, field in zip(names, fields, strict=True)
+        Argument(name=name, expression=one.copy())
+        for name, one in zip(names, given.nodes, strict=True)
     ]
     return made
-
-
-def _whole(field: Expression) -> Expression:
-    """`t.*` as the row of t as one value."""
-    if isinstance(field, Star) and field.table:
-        return build.column(field.table)
-    return field.copy()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from relquery.sql.binder.arguments import literal_of
+from relquery.sql.parser import build
 from relquery.sql.parser.tree import (
     Argument,
     Between,
@@ -17,6 +18,7 @@ from relquery.sql.parser.tree import (
     Operator,
     Ordered,
     Parameter,
+    Query,
     When,
 )
 
@@ -41,31 +43,31 @@ def needs_number(call: Node) -> bool:
     That is directly inside a numeric aggregate or function, an arithmetic operator, or a
     comparison with numbers. A cast names its type itself.
     """
-    node, parent = _place(call)
-    if (others := _compared_with(node, parent)) is not None:
+    node = _outermost(call)
+    if (others := compared_with(node)) is not None:
         return bool(others) and all(map(_is_number, others))
-    return isinstance(parent, Function) and parent.name.lower() in _NUMERIC
+    user = node.parent
+    if isinstance(user, Ordered):  # WITHIN GROUP (ORDER BY value)
+        user = user.ancestor(Function, Query)
+        if isinstance(user, Function) and len(user.arguments) > 1:
+            return False
+    elif isinstance(user, Argument):
+        user = user.parent
+    return isinstance(user, Function) and user.name.lower() in _NUMERIC
 
 
 def beyond_double(call: Node) -> list[Expression]:
     """The numbers that a call is compared with and that a DOUBLE may not represent exactly."""
-    others = _compared_with(*_place(call)) or []
+    others = compared_with(_outermost(call)) or []
     return others if any(_digits(other) > _EXACT_DIGITS for other in others) else []
 
 
-def _place(call: Node) -> tuple[Node, Node | None]:
-    """(the outermost node with the call's value, the node that uses it)."""
-    node, parent = call, call.parent
-    while parent is not None and _passes_value(node, parent):
-        node, parent = parent, parent.parent
-    if isinstance(parent, Argument):
-        return node, parent.parent
-    if isinstance(parent, Ordered):  # WITHIN GROUP (ORDER BY value)
-        order = parent.parent
-        function = order if isinstance(order, Function) else order and order.parent
-        is_its_value = isinstance(function, Function) and len(function.arguments) < 2
-        return node, function if is_its_value else parent
-    return node, parent
+def _outermost(call: Node) -> Node:
+    """The outermost node that has the value of a call."""
+    node = call
+    while node.parent is not None and _passes_value(node, node.parent):
+        node = node.parent
+    return node
 
 
 def _passes_value(node: Node, parent: Node) -> bool:
@@ -75,19 +77,20 @@ def _passes_value(node: Node, parent: Node) -> bool:
     if isinstance(parent, Case):
         return True
     if isinstance(parent, Operator):
-        return parent.kind == "OPERATOR_COALESCE"
+        return parent.kind == build.COALESCE
     if isinstance(parent, Argument) and isinstance(parent.parent, Function):
         return parent.parent.name == "if" and parent.index > 0
     return isinstance(parent, Function) and parent.name == "if"
 
 
-def _compared_with(node: Node, parent: Node | None) -> list[Expression] | None:
+def compared_with(node: Node) -> list[Expression] | None:
     """What a value is compared with; None if it is not compared."""
+    parent = node.parent
     if isinstance(parent, Comparison):
         sides = [parent.left, parent.right]
     elif isinstance(parent, Between):
         sides = [parent.value, parent.lower, parent.upper]
-    elif isinstance(parent, Operator) and parent.kind in ("COMPARE_IN", "COMPARE_NOT_IN"):
+    elif isinstance(parent, Operator) and parent.kind in (build.IN, build.NOT_IN):
         sides = parent.operands
     else:
         return None

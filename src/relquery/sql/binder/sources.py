@@ -51,7 +51,7 @@ def stubbed(node: N) -> N:
 
 
 def _stand_in(call: Call, is_number: bool) -> Expression:
-    fields: list[Expression] = [build.text(call.task.text)]
+    fields: list[Expression] = [build.text(repr(call.task))]
     for one in call.fields:
         if not isinstance(one, Star) or makes_items(one):
             fields.append(one.copy())

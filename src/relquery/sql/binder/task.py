@@ -7,18 +7,35 @@ In the tree of a statement it is a `Call`.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
+from itertools import chain, groupby
 from typing import Literal
 
 import pyarrow as pa
 
 from relquery.config import Nulls, PromptForm, QueryConfig
 from relquery.prompt import Sampling
-from relquery.sql.binder.naming import label_of
+from relquery.sql.parser.tree import Expression
 from relquery.sql.types.shape import Output
 
 Kind = Literal["row", "score", "group", "match"]
+
+_PLAIN_NAME = re.compile(r'[^\s",:](?:[^",:\n\r\v\f\x1c-\x1e\x85\u2028\u2029]*[^\s",:])?')
+_dump = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def label_of(name: str) -> str:
+    """The name of a field as sent in lines: as JSON if it has characters that end a name."""
+    return name if _PLAIN_NAME.fullmatch(name) else quoted(name)
+
+
+def quoted(text: str) -> str:
+    """A text as JSON in one line."""
+    # JSON keeps some characters that end a line for many readers.
+    return re.sub("[\x7f-\x9f\u2028\u2029]", lambda found: f"\\u{ord(found[0]):04x}", _dump(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +45,6 @@ class Worded:
     json: str
     lines: str
 
-    def in_form(self, form: PromptForm) -> str:
-        """As it is sent."""
-        return self.lines if form == "lines" else self.json
-
     @classmethod
     def name(cls, name: str) -> Worded:
         """The name of a field, as it stands in the data."""
@@ -40,6 +53,29 @@ class Worded:
 
 Query = tuple[str | int | Worded, ...]
 """The text of a prompt; a number stands for the text of that field."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptText:
+    """query: see Task. fields: those given and those named in the text. is_by_row: whether the
+    first field is the prompt."""
+
+    query: Query
+    fields: tuple[Expression, ...]
+    is_by_row: bool = False
+
+    def followed_by(self, text: str) -> PromptText:
+        """The same, with another line at the end of the text."""
+        last = self.query[-1]
+        is_line = isinstance(last, Worded) and last.json.endswith("\n")
+        return replace(self, query=(*self.query, text if is_line else f"\n{text}"))
+
+    @property
+    def whole(self) -> Query:
+        """The query with neighbouring texts as one."""
+        runs = groupby(self.query, lambda part: isinstance(part, str))
+        parts = (["".join(map(str, run))] if is_text else run for is_text, run in runs)
+        return tuple(chain.from_iterable(parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +89,8 @@ class Task:
         mean of labels that are numbers. "group": one answer for the list that the field holds,
         which may take several calls. "match": whether two rows match, one of each side; a call
         decides about one row and many of the other side.
-    sides: with "match", the side that each field is of, 0 or 1; known once the call is planned.
     retry: whether an invalid answer is asked for once more, with the reason.
+    sides: with "match", the side that each field is of, 0 or 1; known once the call is planned.
     form: how fields are written; nulls: what is done where all are NULL (see QueryConfig); None for
         the connection's default. See in_form.
     function: the name as the user wrote it, in lower case.
@@ -68,13 +104,16 @@ class Task:
     sides: tuple[int, ...] = ()
     form: PromptForm | None = None
     nulls: Nulls | None = None
-    function: str = field(default="llm", compare=False)
+    function: str = field(default="llm", compare=False, repr=False)
 
     @property
     def sent(self) -> tuple[str | int, ...]:
         """The query in the words of the form."""
-        form = self.form or "json"
-        return tuple(one.in_form(form) if isinstance(one, Worded) else one for one in self.query)
+        is_lines = self.form == "lines"
+        return tuple(
+            (one.lines if is_lines else one.json) if isinstance(one, Worded) else one
+            for one in self.query
+        )
 
     @property
     def prompt(self) -> str:
@@ -96,24 +135,9 @@ class Task:
     @property
     def transport(self) -> pa.DataType:
         """The Arrow type that keeps the values of answers until DuckDB reads them."""
-        is_text = self.output is None or self.kind == "match"
-        return pa.large_string() if is_text or self.output is None else self.output.transport
-
-    @property
-    def text(self) -> str:
-        """A text that differs for different tasks; it begins with the prompt."""
-        default = Sampling()
-        settings = [
-            f"{one.name} := {getattr(self.sampling, one.name)!r}"
-            for one in fields(self.sampling)
-            if getattr(self.sampling, one.name) != getattr(default, one.name, None)
-        ]
-        settings += [] if self.output is None else [f"output := {self.output}"]
-        settings += [] if self.kind == "row" else [self.kind]
-        settings += ["retry"] if self.retry else []
-        settings += [] if self.form is None else [f"form := {self.form!r}"]
-        settings += [] if self.nulls is None else [f"nulls := {self.nulls!r}"]
-        return f"{self.prompt} ({', '.join(settings)})" if settings else self.prompt
+        if self.output is None or self.kind == "match":
+            return pa.large_string()
+        return self.output.transport
 
     def in_form(self, default: QueryConfig) -> Task:
         """The task as it is sent: as the call says, or else by default.

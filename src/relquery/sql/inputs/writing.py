@@ -30,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 
 from relquery.arrays import Int32s, Int64s
-from relquery.sql.binder.naming import label_of, quoted
+from relquery.sql.binder.task import label_of, quoted
 from relquery.sql.inputs.cells import Form
 
 _NULL = "null"

@@ -11,9 +11,15 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from relquery.errors import QueryError
-from relquery.sql.binder.call import FIELD_NAME, Call, calls_directly, calls_in, has_call
+from relquery.sql.binder.call import (
+    FIELD_NAME,
+    Call,
+    calls_directly,
+    calls_in,
+    field_name,
+    has_call,
+)
 from relquery.sql.binder.functions import FunctionCatalog
-from relquery.sql.binder.naming import field_name
 from relquery.sql.binder.normalize import normalize, restore_columns
 from relquery.sql.binder.scopes import Context, entry_of, is_recursive, visible_entries
 from relquery.sql.binder.sources import Kinds, Sources, describe, leaves, read_sources, star_columns

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from relquery.errors import QueryError
-from relquery.sql.binder.call import FIELD_NAME, Call, has_call, readable
+from relquery.sql.binder.call import FIELD_NAME, Call, field_name, has_call, readable
 from relquery.sql.binder.functions import (
     FunctionCatalog,
     has_window,
@@ -23,7 +23,6 @@ from relquery.sql.binder.functions import (
     makes_rows,
     own_nodes,
 )
-from relquery.sql.binder.naming import field_name
 from relquery.sql.binder.numbers import ARITHMETIC, beyond_double, needs_number
 from relquery.sql.binder.sources import Kinds
 from relquery.sql.parser import build

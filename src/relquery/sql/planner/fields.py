@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from relquery.errors import QueryError
 from relquery.sql import names as ours
-from relquery.sql.binder.call import FIELD_NAME
+from relquery.sql.binder.call import FIELD_NAME, field_name
 from relquery.sql.binder.functions import FunctionCatalog
-from relquery.sql.binder.naming import field_name
 from relquery.sql.binder.sources import Sources, joins_in, leaves
 from relquery.sql.exchange.distinct import distinct_names
 from relquery.sql.host.database import Database

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relquery.sql import names as ours
-from relquery.sql.binder.call import FIELD_NAME, calls_in, has_call
+from relquery.sql.binder.call import FIELD_NAME, calls_in, field_name, has_call
 from relquery.sql.binder.functions import FunctionCatalog
-from relquery.sql.binder.naming import field_name
 from relquery.sql.binder.normalize import is_order_name, keys_of
 from relquery.sql.binder.sources import Sources, canonical
 from relquery.sql.parser import build

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from relquery.errors import UnsupportedQueryError
 from relquery.sql.binder.bind import Bound
-from relquery.sql.binder.call import FIELD_NAME, calls_in, has_call
-from relquery.sql.binder.naming import field_name
+from relquery.sql.binder.call import FIELD_NAME, calls_in, field_name, has_call
 from relquery.sql.binder.normalize import check_fields, check_places, normalize
 from relquery.sql.binder.scopes import Context, next_select
 from relquery.sql.binder.sources import Kinds, describe, read_sources
