@@ -21,7 +21,6 @@ from relquery.sql.types.shape import (
     Output,
     Part,
     StructOf,
-    check_names,
     described,
     kind_of,
 )
@@ -200,7 +199,6 @@ def _of_questions(questions: Any, given: LlmFunction) -> Output:
             f"{given.written}: the questions must be texts, e.g. {{'name': 'Who wrote it?'}}."
         )
     parts = tuple(Part(name, Leaf("VARCHAR"), about=about) for name, about in pairs)
-    check_names(parts)
     shape = StructOf(parts)
     return Output(shape, kind_of(shape))
 

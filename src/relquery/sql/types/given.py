@@ -7,7 +7,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum, EnumType
+from math import ceil, floor, inf
 from typing import Any, Protocol
 
 from relquery.errors import QueryError
@@ -16,15 +20,24 @@ from relquery.sql.host.database import Database
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tokens import Token, step, tokenize, words
 from relquery.sql.parser.tree import Cast, Constant, Node
-from relquery.sql.types.json_schema import shape_of_schema
-from relquery.sql.types.leaves import Leaf, is_leaf
+from relquery.sql.types.leaves import FORMATS, Leaf, is_leaf
 from relquery.sql.types.shape import ListOf, Output, Part, Shape, StructOf, check_names, kind_of
 
-_EXAMPLE = "'name VARCHAR, amount DECIMAL(10,2)'"
-Path = tuple[str, ...]
-_ITEM = ""  # the part of a path that stands for the items of a list
 _REQUIRED = f"{ours.PREFIX}required_"
 """What a field's name begins with while DuckDB reads the type, if it is NOT NULL."""
+_TEXTS = ("VARCHAR", "CHAR", "BPCHAR", "TEXT", "STRING")
+
+
+def output_of(given: object, database: Database) -> Output:
+    """The type of an answer, as text, JSON Schema or a Pydantic class. Raises QueryError."""
+    if isinstance(given, str) and not given.lstrip().startswith("{"):
+        shape, nullable = _of_text(given, database), False
+    else:
+        shape, nullable = _of_schema(given)
+    return Output(shape, kind_of(shape), nullable)
+
+
+# DuckDB types
 
 
 class _Kind(Protocol):
@@ -37,27 +50,26 @@ class _Kind(Protocol):
     def children(self) -> list[tuple[str, Any]]: ...
 
 
-def output_of(given: object, database: Database) -> Output:
-    """The type of an answer, as text, JSON Schema or a Pydantic class. Raises QueryError."""
-    if isinstance(given, str) and not given.lstrip().startswith("{"):
-        shape, nullable = _of_text(given, database), False
-    else:
-        shape, nullable = shape_of_schema(given)
-    return Output(shape, kind_of(shape), nullable)
-
-
 def _of_text(text: str, database: Database) -> Shape:
     for sql in (text, f"STRUCT({_marked(text)})"):
-        tree = _parsed(sql)
-        if tree is None:
+        try:
+            cast = parser().expression(f"CAST(NULL AS {sql})")
+        except (QueryError, AssertionError, ValueError):
             continue
-        _check_names(tree)
+        if not isinstance(cast, Cast) or not isinstance(cast.value, Constant):
+            continue
+        for one in cast.to.walk():  # DuckDB refuses equal names with another message
+            if names := [name for name, _ in _inner(one) if name]:
+                check_names(names)
         try:
             kind = database.type(sql)
-        except QueryError as error:
-            raise _unknown(text) from error
-        return _Reader(dict(_lengths(tree, ()))).shape(kind, ())
-    raise _unknown(text)
+        except QueryError:
+            break
+        return _shape(kind, cast.to)
+    raise QueryError(
+        f"'{text[:80]}' is not a type. Expected fields with their types, e.g. 'name VARCHAR, "
+        "amount DECIMAL(10,2)', a single type such as 'INTEGER', or a JSON Schema."
+    )
 
 
 def _marked(text: str) -> str:
@@ -86,84 +98,279 @@ def _marked(text: str) -> str:
     return text
 
 
-def _parsed(sql: str) -> Node | None:
-    """The tree of a type; None if the text is none."""
-    try:
-        cast = parser().expression(f"CAST(NULL AS {sql})")
-    except (QueryError, AssertionError, ValueError):
-        return None
-    is_whole = isinstance(cast, Cast) and isinstance(cast.value, Constant)
-    return cast.to if isinstance(cast, Cast) and is_whole else None
-
-
-def _plain(name: str) -> str:
-    return name.removeprefix(_REQUIRED)
-
-
-def _check_names(kind: Node) -> None:
-    """Raises QueryError for fields of one name, which DuckDB refuses with another message."""
-    inner = list(_inner(kind))
-    parts = tuple(Part(name, Leaf("")) for name, _ in inner if name != _ITEM)
-    if parts:
-        check_names(parts)
-    for _, one in inner:
-        _check_names(one)
-
-
-def _lengths(kind: Node, path: Path) -> Iterator[tuple[Path, int]]:
-    """The paths of VARCHAR(n), and n, which DuckDB ignores."""
-    for child in kind.args.get("children", ()):
-        if isinstance(child, Constant) and kind.args["type_name"].upper() in _TEXTS:
-            yield path, int(child.text)
-    for name, inner in _inner(kind):
-        yield from _lengths(inner, (*path, name))
-
-
-_TEXTS = ("VARCHAR", "CHAR", "BPCHAR", "TEXT", "STRING")
-
-
-def _inner(kind: Node) -> Iterator[tuple[str, Node]]:
-    """(name, type) of the parts of a nested type; without a name for the items of a list."""
-    for part in kind.args.get("children", ()):
+def _inner(kind: Node | None) -> Iterator[tuple[str, Node]]:
+    """(name, type) of the parts of a nested type as written; "" for the items of a list."""
+    for part in () if kind is None else kind.args.get("children", ()):
         if part.args.get("class") == "TYPE":
-            yield _plain(part.args.get("alias", _ITEM)).lower(), part
+            yield part.args.get("alias", "").removeprefix(_REQUIRED), part
 
 
-class _Reader:
-    """Builds the shape of a type. lengths: by path; see above."""
+def _shape(kind: _Kind, written: Node | None) -> Shape:
+    """The shape of a type. Raises QueryError for types that answers cannot have.
 
-    def __init__(self, lengths: dict[Path, int]) -> None:
-        self._lengths = lengths
+    written: the same in a tree, which has what DuckDB ignores: the n of VARCHAR(n). None inside of
+    a type that has a name.
+    """
+    inner = {name.lower(): one for name, one in _inner(written)}
+    match kind.id:
+        case "list" | "array":
+            children = dict(kind.children)
+            return ListOf(_shape(children["child"], inner.get("")), children.get("size"))
+        case "struct":
+            parts = []
+            for name, one in kind.children:
+                plain = name.removeprefix(_REQUIRED)
+                parts.append(Part(plain, _shape(one, inner.get(plain.lower())), name != plain))
+            return StructOf(tuple(parts))
+        case "enum":
+            return Leaf(str(kind), tuple(dict(kind.children)["values"]))
+    name = str(kind)
+    if not is_leaf(name):
+        raise QueryError(
+            f"An answer cannot have the type {name}. Take VARCHAR and cast the answer; "
+            "for MAP, take a list of structs: 'key VARCHAR, value INTEGER'."
+        )
+    is_text = written is not None and written.args["type_name"].upper() in _TEXTS
+    lengths = written.args.get("children", ()) if written is not None and is_text else ()
+    return Leaf(name, length=next((int(one.text) for one in lengths), None))
 
-    def shape(self, kind: _Kind, path: Path) -> Shape:
-        """The shape of a type. Raises QueryError for types that answers cannot have."""
-        children = dict(kind.children) if kind.id in ("list", "array", "struct", "enum") else {}
-        match kind.id:
-            case "list":
-                return ListOf(self.shape(children["child"], (*path, _ITEM)))
-            case "array":
-                return ListOf(self.shape(children["child"], (*path, _ITEM)), children["size"])
-            case "struct":
-                parts = tuple(self._part(name, one, path) for name, one in children.items())
-                check_names(parts)
-                return StructOf(parts)
-            case "enum":
-                return Leaf(str(kind), tuple(children["values"]))
-        name = str(kind)
-        if not is_leaf(name):
+
+# JSON Schema
+
+# By type and format.
+_KINDS = {
+    ("integer", ""): "BIGINT",
+    ("integer", "int32"): "INTEGER",
+    ("integer", "int64"): "BIGINT",
+    ("number", ""): "DOUBLE",
+    ("number", "float"): "FLOAT",
+    ("number", "double"): "DOUBLE",
+    ("decimal", ""): "DECIMAL(38,10)",
+    ("boolean", ""): "BOOLEAN",
+    ("string", "date"): "DATE",
+    ("string", "time"): "TIME",
+    ("string", "date-time"): "TIMESTAMP WITH TIME ZONE",
+    ("string", "uuid"): "UUID",
+} | {("string", name): "VARCHAR" for name in ("", *FORMATS)}
+_MOST_DEEP = 32
+_ALTERNATIVES = ("anyOf", "oneOf", "allOf")
+
+
+def _are_objects(values: object) -> bool:
+    is_list = isinstance(values, list | tuple)
+    return is_list and all(isinstance(value, Mapping) for value in values)
+
+
+# What the values of keywords must be.
+_FORMS: dict[tuple[str, ...], tuple[str, Callable[[Any], bool]]] = {
+    ("minimum", "maximum"): (
+        "a number",
+        lambda value: type(value) in (int, float) and abs(value) < inf,
+    ),
+    ("minLength", "maxLength", "minItems", "maxItems"): (
+        "a whole number from 0",
+        lambda value: type(value) is int and value >= 0,
+    ),
+    ("format", "$ref"): ("a text", lambda value: isinstance(value, str)),
+    ("enum",): ("a list", lambda value: isinstance(value, list | tuple)),
+    ("items",): ("an object", lambda value: isinstance(value, Mapping)),
+    ("properties",): (
+        "an object of objects",
+        lambda value: isinstance(value, Mapping) and _are_objects([*value.values()]),
+    ),
+    _ALTERNATIVES: ("a list of objects", _are_objects),
+}
+_KNOWN = {"type", "required", "const", *(name for names in _FORMS for name in names)}
+# What says nothing about the form of a value, or what we derive ourselves.
+_IGNORED = {
+    "$defs", "$id", "$schema", "additionalProperties", "default", "definitions", "description",
+    "examples", "title", "strict", "name",
+}  # fmt: skip
+_OF_ENUM = {"string": ("string",), "integer": ("integer", "number")}
+"""Types that values of an enum can have, by what they are."""
+_BOUNDS = (("minimum", "maximum"), ("minLength", "maxLength"), ("minItems", "maxItems"))
+
+
+def _of_schema(given: object) -> tuple[Shape, bool]:
+    """(shape, whether NULL is allowed) of a JSON Schema: text, a mapping, or a Pydantic class.
+
+    What SQL types cannot say, such as a pattern, would not be checked, and raises QueryError.
+    """
+    schema: Any = _loaded(given)
+    for wrapper in ("json_schema", "schema"):  # as providers wrap it
+        if isinstance(schema, Mapping) and wrapper in schema and "properties" not in schema:
+            schema = schema[wrapper]
+    if not isinstance(schema, Mapping):
+        raise QueryError("The JSON Schema of an answer must be an object with a type.")
+    return _Schema(schema).shape(schema, "The answer", 0)
+
+
+def _loaded(given: object) -> Mapping[str, Any]:
+    if isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except ValueError as error:
+            raise QueryError(f"The JSON Schema of an answer is not valid JSON: {error}.") from error
+    by_class = getattr(given, "model_json_schema", None)
+    if callable(by_class):
+        try:
+            given = by_class()
+        except Exception as error:  # whatever the user's class raises
+            raise QueryError(f"{given!r} gives no JSON Schema: {error}") from error
+    if isinstance(given, EnumType):
+        members: list[Enum] = list(given)
+        given = {"enum": [one.value for one in members]}
+    if not isinstance(given, Mapping):
+        raise QueryError(
+            f"The type of an answer is {type(given).__name__}. Give a type as text, a JSON Schema, "
+            "an Enum or a Pydantic class."
+        )
+    return given
+
+
+@dataclass(frozen=True, slots=True)
+class _Schema:
+    """A whole schema, whose parts may refer to its definitions."""
+
+    whole: Mapping[str, Any]
+
+    def shape(self, schema: Mapping[str, Any], where: str, depth: int) -> tuple[Shape, bool]:
+        """(shape, whether NULL is allowed) of a part of the schema."""
+        if depth > _MOST_DEEP:
+            raise QueryError(f"{where} refers to itself, which SQL types cannot. Limit its depth.")
+        schema, nullable = self._plain(schema, where)
+        known = _KNOWN - {"format"} if schema.get("type") in ("object", "array") else _KNOWN
+        if unknown := sorted(set(schema) - known - _IGNORED):
             raise QueryError(
-                f"An answer cannot have the type {name}. Take VARCHAR and cast the answer; "
-                "for MAP, take a list of structs: 'key VARCHAR, value INTEGER'."
+                f"{where} has '{unknown[0]}' in its JSON Schema, which is not supported. Leave it "
+                "out and check the value in SQL."
             )
-        return Leaf(name, length=self._lengths.get(path))
+        values = [schema["const"]] if "const" in schema else schema.get("enum")
+        if values is not None:
+            return _enum(schema, values, where), nullable or None in values
+        match schema.get("type"):
+            case "object":
+                return self._struct(schema, where, depth), nullable
+            case "array":
+                return self._list(schema, where, depth), nullable
+            case str(name) if (name, "") in _KINDS:
+                return _leaf(schema, where), nullable
+        raise QueryError(
+            f'{where} has no type in its JSON Schema. Give one, e.g. "type": "string".'
+        )
 
-    def _part(self, name: str, kind: _Kind, path: Path) -> Part:
-        plain = _plain(name)
-        return Part(plain, self.shape(kind, (*path, plain.lower())), name != plain)
+    def _plain(self, schema: Mapping[str, Any], where: str) -> tuple[Mapping[str, Any], bool]:
+        """The schema without references and alternatives, and whether NULL is one of them."""
+        nullable = False
+        for _ in range(_MOST_DEEP):
+            _check(schema, where)
+            if "$ref" in schema:
+                schema = {**self._referred(schema["$ref"]), **_without(schema, "$ref")}
+                continue
+            options = next((schema[name] for name in _ALTERNATIVES if schema.get(name)), None)
+            if options is None:
+                break
+            real = [one for one in options if one.get("type") != "null"]
+            nullable |= len(real) < len(options)
+            by_type = {str(one.get("type")): one for one in real}
+            if by_type.keys() == {"number", "string"}:  # Pydantic's Decimal
+                return {**by_type["number"], "type": "decimal"}, nullable
+            if len(real) != 1:
+                raise QueryError(
+                    f"{where} may have several types in its JSON Schema. SQL needs one; take a "
+                    "struct with a field for each."
+                )
+            schema = {**_without(schema, *_ALTERNATIVES), **real[0]}
+        kinds = schema.get("type")
+        if isinstance(kinds, list | tuple):
+            real = [kind for kind in kinds if kind != "null"]
+            nullable |= len(real) < len(kinds)
+            if len(real) == 1:
+                schema = {**schema, "type": real[0]}
+        return schema, nullable
+
+    def _referred(self, name: str) -> Mapping[str, Any]:
+        found: Any = self.whole
+        for part in filter(None, name.removeprefix("#").split("/")):
+            found = found.get(part, {}) if isinstance(found, Mapping) else {}
+        if not isinstance(found, Mapping) or not found:
+            raise QueryError(f"The JSON Schema refers to {name}, which it does not define.")
+        return found
+
+    def _struct(self, schema: Mapping[str, Any], where: str, depth: int) -> Shape:
+        parts = []
+        for name, inner in (schema.get("properties") or {}).items():
+            shape, nullable = self.shape(inner, f"{where}.{name}", depth + 1)
+            # An answer has all fields, also those that need not be there.
+            parts.append(Part(name, shape, not nullable, str(inner.get("description", ""))))
+        return StructOf(tuple(parts))
+
+    def _list(self, schema: Mapping[str, Any], where: str, depth: int) -> Shape:
+        item, nullable = self.shape(schema.get("items") or {}, f"{where}[]", depth + 1)
+        least, most = schema.get("minItems", 0), schema.get("maxItems")
+        if nullable or (least and most != least):
+            raise QueryError(
+                f"{where} is a list with NULL items or a least length in its JSON Schema, which is "
+                "not supported. Leave it out and check the value in SQL."
+            )
+        return ListOf(item, most if least else None, most=most)
 
 
-def _unknown(text: str) -> QueryError:
-    return QueryError(
-        f"'{text[:80]}' is not a type. Expected fields with their types, e.g. {_EXAMPLE}, a single "
-        "type such as 'INTEGER', or a JSON Schema."
-    )
+def _leaf(schema: Mapping[str, Any], where: str) -> Leaf:
+    name, form = schema["type"], schema.get("format", "")
+    kind = _KINDS.get((name, form))
+    if kind is None:
+        known = ", ".join(known for of, known in _KINDS if of == name and known)
+        raise QueryError(
+            f"{where} has the format '{form}' in its JSON Schema, which is not supported. "
+            + (f"Take one of {known}, or leave it out." if known else "Leave it out.")
+        )
+    if kind == "VARCHAR":
+        return Leaf(kind, (), schema.get("maxLength"), schema.get("minLength", 0), form)
+    if name in ("string", "boolean"):
+        return Leaf(kind)
+    least, most = schema.get("minimum"), schema.get("maximum")
+    if kind == "BIGINT" and any(bound and abs(bound) >= 2**63 for bound in (least, most)):
+        kind = "HUGEINT"
+    return Leaf(kind, least=least, most=most)
+
+
+def _enum(schema: Mapping[str, Any], values: list[Any], where: str) -> Leaf:
+    """Texts or whole numbers, of which those count that meet the rest of the schema."""
+    values = [value for value in values if value is not None]
+    kinds = set(map(type, values))
+    name = "string" if kinds == {str} else "integer"
+    if kinds not in ({str}, {int}) or schema.get("type", name) not in _OF_ENUM[name]:
+        raise QueryError(
+            f"{where} has an enum in its JSON Schema that is not a list of texts or of whole "
+            "numbers, as its type says. Correct it, or take a type without an enum."
+        )
+    leaf = _leaf({**schema, "type": name}, where)
+    texts = [text for value in values if (text := leaf.read(str(value))) is not None]
+    if not texts:
+        raise QueryError(f"{where} has an enum in its JSON Schema of which no value is allowed.")
+    return replace(leaf, values=tuple(dict.fromkeys(texts)))
+
+
+def _check(schema: Mapping[str, Any], where: str) -> None:
+    """Raises QueryError for a keyword whose value has another form, and for bounds without a value
+    between them."""
+    for names, (form, is_met) in _FORMS.items():
+        for name in names:
+            if name in schema and not is_met(schema[name]):
+                said = f"{name} {schema[name]!r:.60}"
+                raise QueryError(f"{where} has {said} in its JSON Schema; it must be {form}.")
+    for lower, upper in _BOUNDS:
+        least, most = schema.get(lower), schema.get(upper)
+        if least is None or most is None:
+            continue
+        is_whole = schema.get("type") == "integer"
+        if ceil(least) > floor(most) if is_whole else least > most:
+            raise QueryError(
+                f"{where} has {lower} {least} and {upper} {most} in its JSON Schema, and no value "
+                "meets both. Correct one of them."
+            )
+
+
+def _without(schema: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: value for key, value in schema.items() if key not in keys}

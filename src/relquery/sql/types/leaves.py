@@ -9,19 +9,19 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date, time
+from datetime import date, datetime, time
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from ipaddress import IPv4Address, IPv6Address
 from math import ceil, floor, inf
 from typing import Any
+from urllib.parse import urlsplit
 
-from relquery.sql.types.formats import has_format
 from relquery.unicode import valid
 
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
 _TIME = r"\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?"
 _DATE = r"\d{4}-\d{2}-\d{2}"
 _ZONE = r"(?:[Zz]|[+-]\d{2}(?::?\d{2})?)"
-_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(\d+)\)")
 _MOST_EXPONENT = 400  # a DOUBLE ends at 1e308
 _EXACT = Context(prec=1000)
@@ -88,7 +88,7 @@ class Leaf:
             "maximum": self.most,
         }
         given = {key: limit for key, limit in limits.items() if limit is not None}
-        return dict(_SCHEMAS[_family(self.kind)]) | given
+        return dict(_FAMILIES[_family(self.kind)][0]) | given
 
     def _of_integers(self) -> dict[str, Any]:
         least, most = _INTEGERS[self.kind]
@@ -106,9 +106,12 @@ class Leaf:
         family = _family(self.kind)
         if family == "JSON":
             return valid(dumped(value))
-        text = _scalar(value)
-        if text is not None and family in _READERS:
-            text = _READERS[family](text.strip(), self.kind)
+        if isinstance(value, bool):
+            text: str | None = "true" if value else "false"
+        else:
+            text = valid(value) if isinstance(value, str) else None
+        if text is not None and (read := _FAMILIES.get(family, ({}, None))[1]) is not None:
+            text = read(text.strip(), self.kind)
         return text if text is not None and self._allows(text) else None
 
     def _allows(self, text: str) -> bool:
@@ -119,7 +122,8 @@ class Leaf:
         if self.most is not None and Decimal(text) > Decimal(str(self.most)):
             return False
         is_long = self.length is not None and len(text) > self.length
-        return len(text) >= self.shortest and not is_long and has_format(text, self.format)
+        has_format = not self.format or _parses(FORMATS[self.format], text)
+        return len(text) >= self.shortest and not is_long and has_format
 
 
 def _up_to(most: int) -> str:
@@ -135,7 +139,7 @@ def _up_to(most: int) -> str:
 
 def is_leaf(kind: str) -> bool:
     """Whether answers can have values of a type, as DuckDB names it."""
-    return _family(kind) in _SCHEMAS
+    return _family(kind) in _FAMILIES
 
 
 def dumped(value: object) -> str:
@@ -150,12 +154,6 @@ def dumped(value: object) -> str:
     if isinstance(value, list):
         return f"[{','.join(map(dumped, value))}]"
     return json.dumps(value, ensure_ascii=False)
-
-
-def _scalar(value: object) -> str | None:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return valid(value) if isinstance(value, str) else None
 
 
 def _family(kind: str) -> str:
@@ -182,9 +180,8 @@ def _integer(text: str, kind: str) -> str | None:
 
 
 def _float(text: str, kind: str) -> str | None:
-    if not _NUMBER.fullmatch(text):
-        return None
-    return text if abs(float(text)) <= _FLOATS[kind] and abs(float(text)) < inf else None
+    is_number = _NUMBER.fullmatch(text) and abs(float(text)) < inf
+    return text if is_number and abs(float(text)) <= _FLOATS[kind] else None
 
 
 def _decimal(text: str, kind: str) -> str | None:
@@ -204,42 +201,36 @@ def _boolean(text: str, kind: str) -> str | None:
     return text.lower() if text.lower() in ("true", "false") else None
 
 
-def _matching(pattern: str) -> Callable[[str, str], str | None]:
-    """A reader of dates and times; fields out of range are no value."""
+def _matching(
+    pattern: str, parse: Callable[[str], object] = str
+) -> Callable[[str, str], str | None]:
+    """A reader of texts with a pattern that can be parsed, such as days that exist."""
     whole = re.compile(pattern)
-
-    def read(text: str, kind: str) -> str | None:
-        del kind
-        if whole.fullmatch(text) is None:
-            return None
-        try:
-            if found := re.match(_DATE, text):
-                date.fromisoformat(found[0])
-            if found := re.search(_TIME, text[11:] if re.match(_DATE, text) else text):
-                time.fromisoformat(found[0].partition(".")[0])
-        except ValueError:
-            return None
-        return text
-
-    return read
+    return lambda text, kind: text if whole.fullmatch(text) and _parses(parse, text) else None
 
 
-def _uuid(text: str, kind: str) -> str | None:
-    del kind
-    return text if _UUID.fullmatch(text) else None
+def _parses(parse: Callable[[str], object], text: str) -> bool:
+    try:
+        return bool(parse(text))
+    except ValueError:
+        return False
 
 
-_READERS: dict[str, Callable[[str, str], str | None]] = {
-    "INTEGER": _integer,
-    "FLOAT": _float,
-    "DECIMAL": _decimal,
-    "BOOLEAN": _boolean,
-    "DATE": _matching(_DATE),
-    "TIME": _matching(_TIME),
-    "TIMESTAMP": _matching(f"{_DATE}[T ]{_TIME}[Zz]?"),
-    "TIMESTAMP WITH TIME ZONE": _matching(f"{_DATE}[T ]{_TIME}{_ZONE}"),
-    "UUID": _uuid,
+def _is_uri(text: str) -> bool:
+    found = urlsplit(text)
+    return bool(found.scheme and (found.netloc or found.path)) and not re.search(r"\s", text)
+
+
+FORMATS: dict[str, Callable[[str], object]] = {
+    "email": re.compile(r"[^@\s]+@[\w-]+(\.[\w-]+)+").fullmatch,
+    "hostname": re.compile(
+        r"(?=.{1,253}$)(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*"
+    ).fullmatch,
+    "ipv4": IPv4Address,
+    "ipv6": IPv6Address,
+    "uri": _is_uri,
 }
+"""Formats of texts in a JSON Schema that no type of DuckDB stands for."""
 # Days that exist, from the year 100 on.
 _YEAR = r"(0[1-9]\d\d|[1-9]\d{3})"
 _LEAP_YEAR = r"(\d[1-9]|[1-9]0)(0[48]|[2468][048]|[13579][26])|(0[48]|[2468][048]|[13579][26])00"
@@ -248,19 +239,35 @@ _DAY = (
     rf"|02-(0[1-9]|1\d|2[0-8]))|({_LEAP_YEAR})-02-29)"
 )
 _SECONDS = r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d"
-_SCHEMAS: dict[str, dict[str, Any]] = {
-    "VARCHAR": {"type": "string"},
-    "FLOAT": {"type": "number"},
-    "DECIMAL": {"type": "number"},
-    "BOOLEAN": {"type": "boolean"},
-    "DATE": {"type": "string", "pattern": f"^{_DAY}$"},
-    "TIME": {"type": "string", "pattern": f"^{_SECONDS}$"},
-    "TIMESTAMP": {"type": "string", "pattern": f"^{_DAY}T{_SECONDS}$"},
-    "TIMESTAMP WITH TIME ZONE": {
-        "type": "string",
-        "pattern": rf"^{_DAY}T{_SECONDS}(Z|[+-](0\d|1[0-4]):[0-5]\d)$",
-    },
-    "UUID": {"type": "string", "format": "uuid"},
-    "JSON": {},
-    "INTEGER": {"type": "integer"},
+_OFFSET = r"(Z|[+-](0\d|1[0-4]):[0-5]\d)"
+
+
+def _text(pattern: str) -> dict[str, Any]:
+    return {"type": "string", "pattern": f"^{pattern}$"}
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text.upper())  # of a lower-case z, too
+
+
+_Read = Callable[[str, str], str | None]
+# By family: the schema, and how a text is read as a value of a type; None where any text is one.
+_FAMILIES: dict[str, tuple[dict[str, Any], _Read | None]] = {
+    "VARCHAR": ({"type": "string"}, None),
+    "JSON": ({}, None),
+    "INTEGER": ({"type": "integer"}, _integer),
+    "FLOAT": ({"type": "number"}, _float),
+    "DECIMAL": ({"type": "number"}, _decimal),
+    "BOOLEAN": ({"type": "boolean"}, _boolean),
+    "DATE": (_text(_DAY), _matching(_DATE, date.fromisoformat)),
+    "TIME": (_text(_SECONDS), _matching(_TIME, time.fromisoformat)),
+    "TIMESTAMP": (_text(f"{_DAY}T{_SECONDS}"), _matching(f"{_DATE}[T ]{_TIME}[Zz]?", _moment)),
+    "TIMESTAMP WITH TIME ZONE": (
+        _text(f"{_DAY}T{_SECONDS}{_OFFSET}"),
+        _matching(f"{_DATE}[T ]{_TIME}{_ZONE}", _moment),
+    ),
+    "UUID": (
+        {"type": "string", "format": "uuid"},
+        _matching(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"),
+    ),
 }

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from relquery.errors import QueryError
-from relquery.sql.types.leaves import Leaf, Number
+from relquery.sql.types.leaves import Leaf, Number, dumped
 
 _FENCED = re.compile(r"\s*```(?:[\w+-]*\n)?(.*?)```\s*", re.DOTALL)
 _ANSWER = "answer"
@@ -48,9 +49,12 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class StructOf:
-    """A struct. Its parts have names that differ in more than case."""
+    """A struct. Raises QueryError if it has no parts, or two whose names differ only in case."""
 
     parts: tuple[Part, ...]
+
+    def __post_init__(self) -> None:
+        check_names([part.name for part in self.parts])
 
 
 Shape = Leaf | ListOf | StructOf
@@ -103,6 +107,10 @@ class Output:
         return None if value is None and self.nullable else _read(self.shape, value, "")
 
 
+def _refuse(constant: str) -> object:
+    raise ValueError(constant)
+
+
 def described(shape: Shape) -> str:
     """The type in words, for a prompt."""
     if isinstance(shape, StructOf):
@@ -136,41 +144,39 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def check_names(parts: tuple[Part, ...]) -> None:
-    """Raises QueryError for a struct without parts, or with two parts of one name."""
-    if not parts:
-        raise QueryError("The type of an answer has no fields. Give at least one: 'name VARCHAR'.")
+def check_names(names: Iterable[str]) -> None:
+    """Raises QueryError for a struct without fields, or with two fields of one name."""
     seen: set[str] = set()
-    for part in parts:
-        if part.name.lower() in seen:
+    for name in names:
+        if name.lower() in seen:
             raise QueryError(
-                f"The type of an answer has two fields named '{part.name}'. Names that differ only "
+                f"The type of an answer has two fields named '{name}'. Names that differ only "
                 "in case are equal in SQL. Rename one."
             )
-        seen.add(part.name.lower())
+        seen.add(name.lower())
+    if not seen:
+        raise QueryError("The type of an answer has no fields. Give at least one: 'name VARCHAR'.")
 
 
 def _schema(shape: Shape) -> dict[str, Any]:
-    if isinstance(shape, StructOf):
-        return {
-            "type": "object",
-            "properties": {part.name: _schema_of_part(part) for part in shape.parts},
-            "required": [part.name for part in shape.parts],
-            "additionalProperties": False,
-        }
+    if isinstance(shape, Leaf):
+        return shape.schema
     if isinstance(shape, ListOf):
         bounds = {} if shape.size is None else {"minItems": shape.size, "maxItems": shape.size}
         if shape.most is not None:
             bounds = {"maxItems": shape.most}
         return {"type": "array", "items": _schema(shape.item), **bounds}
-    return shape.schema
-
-
-def _schema_of_part(part: Part) -> dict[str, Any]:
-    schema = _schema(part.shape)
-    if not part.required:
-        schema = {"anyOf": [schema, {"type": "null"}]}
-    return {"description": part.about, **schema} if part.about else schema
+    properties = {}
+    for part in shape.parts:
+        schema = _schema(part.shape)
+        schema = schema if part.required else {"anyOf": [schema, {"type": "null"}]}
+        properties[part.name] = {"description": part.about, **schema} if part.about else schema
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [part.name for part in shape.parts],
+        "additionalProperties": False,
+    }
 
 
 def _transport(shape: Shape) -> pa.DataType:
@@ -188,9 +194,18 @@ def _read(shape: Shape, value: object, path: str) -> Any:
         return _read_list(shape, value, path)
     text = None if value is None else shape.read(value)
     if text is None:
-        what = path or "The answer"
-        raise InvalidAnswerError(f"{what} is {_shown(value)}; expected {_wanted(shape)}.")
+        raise _unexpected(value, path, _wanted(shape))
     return text
+
+
+def _unexpected(value: object, path: str, wanted: str) -> InvalidAnswerError:
+    if isinstance(value, str) and not isinstance(value, Number):
+        shown = _short(value)
+    elif isinstance(value, dict | list):
+        shown = "a list" if isinstance(value, list) else "an object"
+    else:
+        shown = _short(dumped(value), quotes=False)
+    return InvalidAnswerError(f"{path or 'The answer'} is {shown}; expected {wanted}.")
 
 
 def _wanted(leaf: Leaf) -> str:
@@ -208,7 +223,7 @@ def _wanted(leaf: Leaf) -> str:
 
 def _read_struct(shape: StructOf, value: object, path: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise InvalidAnswerError(f"{path or 'The answer'} is {_shown(value)}; expected an object.")
+        raise _unexpected(value, path, "an object")
     folded = {str(key).lower(): one for key, one in reversed(value.items())}
     read: dict[str, Any] = {}
     for part in shape.parts:
@@ -226,27 +241,12 @@ def _read_struct(shape: StructOf, value: object, path: str) -> dict[str, Any]:
 def _read_list(shape: ListOf, value: object, path: str) -> list[Any]:
     if not isinstance(value, list) or (shape.size is not None and len(value) != shape.size):
         size = "" if shape.size is None else f" of {shape.size} items"
-        what = path or "The answer"
-        raise InvalidAnswerError(f"{what} is {_shown(value)}; expected a list{size}.")
+        raise _unexpected(value, path, f"a list{size}")
     if shape.most is not None and len(value) > shape.most and not shape.distinct:
         what = path or "The answer"
         raise InvalidAnswerError(f"{what} has {len(value)} items; expected at most {shape.most}.")
     items = [_read(shape.item, one, f"{path}[{at}]") for at, one in enumerate(value, 1)]
     return list(dict.fromkeys(items)) if shape.distinct else items
-
-
-def _refuse(constant: str) -> object:
-    raise ValueError(constant)
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, Number):
-        return _short(str(value), quotes=False)
-    if isinstance(value, str):
-        return _short(value)
-    if value is None or isinstance(value, bool):
-        return str(json.dumps(value))
-    return "a list" if isinstance(value, list) else "an object"
 
 
 def _short(text: str, *, quotes: bool = True) -> str:
