@@ -17,9 +17,8 @@ from benchmarks.templates import template
 from relquery.backends.base import Backend
 from relquery.connection import connect
 from relquery.prompt import Nest, Prompt, Reuse, Role, Sampling, Span
-from relquery.sql.inputs.cells import Form
+from relquery.sql.inputs.cells import JSON, Form
 from relquery.sql.inputs.prompt import Template
-from relquery.sql.inputs.writing import JSON
 from training.domains.rows import Kind
 from training.domains.split import Split
 from training.lessons.generator import Example, examples

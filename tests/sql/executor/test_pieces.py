@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 
 import numpy as np
@@ -14,9 +15,9 @@ from relquery.ir.lower import lower
 from relquery.ir.nodes import Bag, Text
 from relquery.prompt import Answer, Finish
 from relquery.sql.executor.kept import Kept
-from relquery.sql.inputs import writing
+from relquery.sql.inputs import cells as cells_module
+from relquery.sql.inputs.cells import JSON, write_pieces
 from relquery.sql.inputs.prompt import Prompts, Template
-from relquery.sql.inputs.writing import JSON, write_pieces
 
 TEXTS = st.lists(
     st.one_of(st.none(), st.text(st.characters(exclude_categories=["Cs"]))), unique=True
@@ -28,7 +29,7 @@ def test_pieces_of_texts_are_as_written_one_by_one_and_give_the_cell_back(
     cells: list[str | None], at_once: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writing, "_AT_ONCE", at_once)
+        patch.setattr(cells_module, "_AT_ONCE", at_once)
         _check_pieces(cells)
 
 
@@ -37,7 +38,7 @@ def _check_pieces(cells: list[str | None]) -> None:
     pieces, merged = write_pieces(pa.array(cells, pa.large_string()), write)
     assert merged is None
     assert list(pieces) == list(map(write, cells))
-    assert [JSON.cell("string", text) for text in pieces] == cells
+    assert [json.loads(text) for text in pieces] == cells
 
 
 def test_null_and_json_null_are_one_piece() -> None:

@@ -217,7 +217,7 @@ def test_a_message_names_the_cells_of_an_input(form: PromptForm) -> None:
     rows: list[list[str | None]] = [["a\nb: c", "nan"], [None, "[1,\n2]"], ['"', None]]
     inputs = inputs_of(("text", "number"), ("string", "json"), rows, form)
     assert [inputs.cells(at) for at in range(3)] == [
-        {"text": "a\nb: c", "number": '"nan"'},
+        {"text": "a\nb: c", "number": "nan"},
         {"text": None, "number": "[1,\n2]"},
         {"text": '"', "number": None},
     ]

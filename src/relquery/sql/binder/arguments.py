@@ -311,7 +311,8 @@ def _computed(node: Function) -> Any:
     if name == "struct_pack":
         return dict(zip((one.name for one in node.arguments), values, strict=True))
     if name == "||":
-        return "".join(values) if all(isinstance(value, str) for value in values) else MISSING
+        texts = [value for value in values if isinstance(value, str)]
+        return "".join(texts) if len(texts) == len(values) else MISSING
     return -values[0] if len(values) == 1 and isinstance(values[0], int | float) else MISSING
 
 

@@ -60,8 +60,9 @@ def prompt_of(text: str, given: LlmFunction) -> PromptText:
     braces become fields if they can be."""
     fields, knows = list(given.nodes), given.knows
     for one in fields or [build.text(text)]:
-        is_text = isinstance(one, Constant) and one.kind == "STRING"
-        if is_text and re.fullmatch(_NAME, one.text) and knows(_column(one.text)):
+        if not isinstance(one, Constant) or one.kind != "STRING":
+            continue
+        if re.fullmatch(_NAME, one.text) and knows(_column(one.text)):
             given.notes.append(
                 f"{given.written} has the text {one.text!r}, which is also the name of a column. "
                 f"To send the column, write {one.text} without single quotes."

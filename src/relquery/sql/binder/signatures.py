@@ -1,24 +1,18 @@
-"""Replaces the functions that users write by calls and the SQL around them.
-
-    AI_FILTER('Is it late?', message)            =>  (call = 'Yes')
-    AI_EXTRACT(body, 'name VARCHAR')             =>  CAST(call AS STRUCT(name VARCHAR))
-    AI_AGG('What do people praise?', review)     =>  a call with list(review)
-    AI_RANK('most urgent', text)                 =>  rank() OVER (ORDER BY call DESC)
+"""Replaces the functions that users write by calls and the SQL around them; see llm_functions.
 
 From here on a query has only one kind of call; see Task.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from relquery.errors import QueryError
 from relquery.prompt import Sampling
-from relquery.sql.binder import groups, rows
 from relquery.sql.binder.arguments import LlmFunction, shown
 from relquery.sql.binder.call import FIELD_NAME, WRITTEN, asking_in
 from relquery.sql.binder.functions import FunctionCatalog
+from relquery.sql.binder.llm_functions import FUNCTIONS
 from relquery.sql.binder.numbers import compared_with
 from relquery.sql.binder.scopes import Context
 from relquery.sql.binder.sources import Sources, read_sources, with_both_sides
@@ -27,17 +21,6 @@ from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tree import Cast, Column, Constant, Expression, Function, Node, Select
 
-FUNCTIONS: dict[str, Callable[[LlmFunction], Expression]] = {
-    "llm": rows.complete,
-    "ai_complete": rows.complete,
-    "ai_filter": rows.filter_,
-    "ai_classify": rows.classify,
-    "ai_score": rows.score,
-    "ai_extract": rows.extract,
-    "ai_agg": groups.aggregate,
-    "ai_summarize_agg": groups.summarize,
-    "ai_rank": groups.rank,
-}
 _KINDS = {"ai_filter": "BOOLEAN", "ai_score": "DOUBLE", "ai_rank": "BIGINT"}
 _REMEDIES = {
     "BOOLEAN": "Use it as a condition by itself, with NOT before it for the others.",
@@ -110,10 +93,11 @@ class Signatures:
 
         DuckDB would find that when it runs the comparison, after the calls.
         """
-        kind = _KINDS.get(function.name)
-        if isinstance(value, Cast) and kind is None:
-            kind = parser().sql(value.to)
-        for other in compared_with(function.node) or () if kind is not None else ():
+        others = compared_with(function.node) or ()
+        kind = _KINDS.get(function.name) or (
+            parser().sql(value.to) if isinstance(value, Cast) else "VARCHAR"
+        )
+        for other in others if kind != "VARCHAR" else ():
             if not isinstance(other, Constant) or other.kind != "STRING":
                 continue
             tried = build.cast(other.copy(), parser().type(kind), is_try=True)

@@ -1,16 +1,40 @@
-"""The fields of some rows as text: how DuckDB writes them, and when they are read."""
+"""The fields of a call as text: as DuckDB gives them, and as they are sent.
+
+In JSON, a field is a member of an object: its name and its cell. In lines, the compact form, it is
+a line, and the names are said once:
+
+    Is the review positive?
+
+    movietitle, genres, reviewcontent:
+    The Cold Bridge
+    Drama
+    The ending felt excellent.
+
+Lines are in the order of the names above them. From the first field that is sent elsewhere on, each
+line begins with its name, `genres: Drama`. A value with line breaks goes on in lines that begin
+with a space. Values that could be taken for something else are JSON strings: empty texts, the text
+"null", texts that begin with a quote, with white space or like a named line, or end with white
+space other than blanks. So different fields never give the same text.
+
+The only field of a call has no name, and its text is sent as it is, line breaks included: it goes
+on to the end of the prompt.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relquery.arrays import Bools, Int64s
+from relquery.arrays import Bools, Int32s, Int64s
 from relquery.errors import QueryError
+from relquery.sql.binder.task import label_of, quoted
 from relquery.sql.types.leaves import NUMBERS
 
 # How a cell is written: as a JSON string, or unchanged because it already is JSON. A bag is a list
@@ -19,6 +43,12 @@ Form = Literal["string", "json", "bag of strings", "bag of json"]
 OF_ITEM: dict[Form, Form] = {"bag of strings": "string", "bag of json": "json"}
 """The form of the items of a bag; other forms are no bags."""
 _BLANKS = "e' \\t\\n\\r'"
+_NULL = "null"
+_NOT_JSON = {"nan", "inf", "-inf"}
+# Would look like a new line to some readers.
+_OTHER_BREAKS = re.compile("[\v\f\r\x1c-\x1e\x85\u2028\u2029](?!(?<=\r)\n)")
+_AT_ONCE = 1 << 16  # cells that are Python objects at one time
+_dump = json.JSONEncoder(ensure_ascii=False).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +109,135 @@ def bag_as_text(name: str, expression: str, sql_type: str) -> tuple[str, Form]:
     texts = f"list_transform({expression}, lambda item: {text})"
     written: Form = "bag of strings" if form == "string" else "bag of json"
     return f"CAST(to_json({texts}) AS VARCHAR)", written
+
+
+class JsonWriter:
+    """Fields as members of a JSON object, each with its name."""
+
+    separator = ",\n"
+    line_break = "\n"
+    """A line break in a value."""
+
+    def label(self, name: str) -> str:
+        """What is before the value of a field."""
+        return f"{_dump(name)}: "
+
+    def value(self, form: Form, cell: str | None) -> str:
+        """A cell as sent."""
+        if cell is None:
+            return _NULL
+        return cell if form == "json" and cell not in _NOT_JSON else _dump(cell)
+
+    def piece(self, label: str, form: Form, cell: str | None) -> str:
+        """A cell after what tells its field, if anything does."""
+        return label + self.value(form, cell)
+
+
+class LinesWriter(JsonWriter):
+    """Fields as lines: text as it is where this is clear, everything else as JSON.
+
+    names: of the fields of a call. is_one: whether one of them is the only one that is sent so.
+    """
+
+    separator = "\n"
+
+    def __init__(self, names: Sequence[str] = (), *, is_one: bool = False) -> None:
+        self.names, self.is_one = names, is_one
+        self.line_break = "\n" if is_one else "\n "
+        labels = "|".join(re.escape(self.label(name)) for name in dict.fromkeys(names))
+        self._named_line = re.compile(labels or "(?!)")
+
+    def label(self, name: str) -> str:
+        return f"{label_of(name)}: "
+
+    def value(self, form: Form, cell: str | None) -> str:
+        if form == "string" and cell is not None:
+            text = quoted(cell) if self._misleads(cell) else cell
+        else:
+            text = super().value(form, cell).strip()
+        return text.replace("\n", self.line_break)
+
+    def _misleads(self, text: str) -> bool:
+        """Whether a text could be taken for something else if it were sent as it is."""
+        if not text or text.isspace() or text == _NULL or text[0] == '"':
+            return True
+        return not self.is_one and (
+            text[0].isspace()
+            or (text[-1].isspace() and text[-1] != " ")
+            or self._named_line.match(text) is not None
+            or _OTHER_BREAKS.search(text) is not None
+        )
+
+
+JSON, LINES = JsonWriter(), LinesWriter()
+
+
+class Pieces(Sequence[str]):
+    """What is sent for each distinct cell of a field: strings made when they are read.
+
+    array: the same as large strings, in one block of memory.
+    """
+
+    def __init__(self, array: pa.Array) -> None:
+        self.array = array
+        _, ends, data = array.buffers()
+        offsets = np.frombuffer(ends, np.int64)[array.offset : array.offset + len(array) + 1]
+        # Of a memoryview, single numbers are read faster than of an array.
+        self._offsets, self._data = offsets.data, memoryview(data or b"")
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __getitem__(self, index: int) -> str:  # type: ignore[override]  # nobody takes a slice
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return str(self._data[self._offsets[index] : self._offsets[index + 1]], "utf-8")
+
+
+def write_pieces(
+    cells: pa.Array, write: Callable[[str | None], str], *, are_distinct: bool = False
+) -> tuple[Pieces, Int64s | None]:
+    """What is sent for the distinct cells of a field, and the number of each cell's piece.
+
+    Cells may be written alike: NULL and JSON null. None if no two are. are_distinct: whether this
+    is known before.
+    """
+    texts = _joined(
+        [write(cell) for cell in cells.slice(start, _AT_ONCE).to_pylist()]
+        for start in range(0, len(cells), _AT_ONCE)
+    )
+    if are_distinct:
+        return Pieces(texts), None
+    encoded = texts.dictionary_encode()
+    if len(encoded.dictionary) == len(texts):
+        return Pieces(texts), None
+    return Pieces(encoded.dictionary), encoded.indices.to_numpy()
+
+
+def write_bags(lists: pa.Array, write: Callable[[str | None], str]) -> tuple[Pieces, Int32s]:
+    """(the distinct items of some lists, (lists, most items of a list) with their numbers).
+
+    The first item is empty and stands for none. lists: JSON lists of texts, or NULL for none.
+    """
+    known = {"": 0}
+    rows = [
+        [known.setdefault(write(item), len(known)) for item in json.loads(text or "null") or ()]
+        for text in lists.to_pylist()
+    ]
+    items = np.zeros((len(rows), max(map(len, rows), default=0) or 1), np.int32)
+    for row, numbers in enumerate(rows):
+        items[row, : len(numbers)] = numbers
+    return Pieces(pa.array(known, pa.large_string())), items
+
+
+def _joined(parts: Iterable[list[str]]) -> pa.Array:
+    """All texts as one array. The data grows in place, so that it is in memory once."""
+    data, ends = bytearray(), [np.zeros(1, np.int64)]
+    for part in parts:
+        array = pa.array(part, pa.large_string())
+        _, offsets, texts = array.buffers()
+        ends.append(len(data) + np.frombuffer(offsets, np.int64)[1 : len(array) + 1])
+        data += texts or b""
+    count = sum(map(len, ends)) - 1
+    offsets = pa.py_buffer(np.concatenate(ends))
+    return pa.Array.from_buffers(pa.large_string(), count, [None, offsets, pa.py_buffer(data)])

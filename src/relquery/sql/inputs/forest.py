@@ -18,8 +18,8 @@ from relquery.config import PromptForm
 from relquery.ir.lower import lower
 from relquery.ir.nodes import Seq, Text
 from relquery.prompt import Prompt, Role, Sampling
+from relquery.sql.inputs.cells import JSON, LINES
 from relquery.sql.inputs.prompt import SYSTEM
-from relquery.sql.inputs.writing import JSON, LINES
 
 _CONTEXT = 32_768  # tokens of a prompt and its answer, where a provider does not say how many
 _CHARACTERS = 4  # per token, where they cannot be counted

@@ -12,17 +12,18 @@ import numpy as np
 from relquery.arrays import Bools, Int32s, Int64s
 from relquery.config import Order
 from relquery.sql.binder.task import Task
-from relquery.sql.inputs.cells import OF_ITEM, Cells, are_null
-from relquery.sql.inputs.prompt import Prompts, Template, pinned_in
-from relquery.sql.inputs.writing import (
+from relquery.sql.inputs.cells import (
     JSON,
-    LINES,
+    OF_ITEM,
+    Cells,
     JsonWriter,
     LinesWriter,
     Pieces,
+    are_null,
     write_bags,
     write_pieces,
 )
+from relquery.sql.inputs.prompt import Prompts, Template, pinned_in
 from relquery.table.columns import Columns, columns_of, encode
 from relquery.table.dependencies.dependencies import Dependency, merge
 from relquery.table.dependencies.discover import discover
@@ -52,29 +53,6 @@ class Question:
     modules: tuple[int, ...] = ()
     keys: Callable[[], tuple[Dependency, ...]] = tuple
 
-    @property
-    def pinned(self) -> tuple[int, ...]:
-        """The fields in the query's text, in its order."""
-        return pinned_in(self.task.sent)
-
-    @property
-    def writer(self) -> JsonWriter:
-        """How the fields are written."""
-        if self.task.form != "lines":
-            return JSON
-        names, are_fields = self.cells.names, OF_ITEM.keys().isdisjoint(self.cells.forms)
-        is_one = len(names) - len(self.pinned) == 1 and are_fields and not self.modules
-        return LinesWriter(names, is_one=is_one)
-
-    def label(self, at: int) -> str:
-        """What the pieces of a field begin with: its name, unless its place tells it."""
-        is_loose = (
-            self.task.form != "lines" or at in self.modules or self.cells.forms[at] in OF_ITEM
-        )
-        is_named = is_loose and at not in self.pinned
-        writer = LINES if self.task.form == "lines" else JSON
-        return writer.label(self.cells.names[at]) if is_named else ""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Inputs:
@@ -98,18 +76,24 @@ class Inputs:
     @classmethod
     def of(cls, question: Question) -> Inputs:
         """In order of first appearance. Cells with the same text (NULL, JSON null) are equal."""
-        pieces, codes, bags, asked = _written(question)
+        task, cells, modules = question.task, question.cells, question.modules
+        writer: JsonWriter = JSON
+        pinned = pinned_in(task.sent)
+        if task.form == "lines":
+            is_one = len(cells.names) - len(pinned) == 1 and OF_ITEM.keys().isdisjoint(cells.forms)
+            writer = LinesWriter(cells.names, is_one=is_one and not modules)
+        pieces, codes, bags, asked = _written(question, pinned, writer)
         codes, of_row = codes[asked], np.full(question.rows, -1)
         first, of_row[asked] = distinct_rows(_in_one_order(codes, bags))
         of_field = {bag[0]: bag for bag in bags}
-        modules = tuple(one for at in question.modules for one in of_field.get(at, (at,)))
-        template = Template(question.task.sent, pieces, modules, bags, question.writer)
+        modules = tuple(one for at in modules for one in of_field.get(at, (at,)))
+        template = Template(task.sent, pieces, modules, bags, writer)
         return cls(question, pieces, codes[first], of_row, template, modules, bags)
 
     @property
     def pinned(self) -> tuple[int, ...]:
         """The fields in the query's text, in its order."""
-        return self.question.pinned
+        return self.template.pinned
 
     @property
     def count(self) -> int:
@@ -123,19 +107,9 @@ class Inputs:
 
     def cells(self, index: int) -> dict[str, str | None]:
         """The fields of an input by name, for messages."""
-        texts = [texts[code] for texts, code in zip(self.pieces, self.codes[index], strict=True)]
-        bags = {bag[0]: [texts[column] for column in bag] for bag in self.bags}
-        fields, writer = self.question.cells, self.question.writer
-        found: dict[str, str | None] = {}
-        for at, (name, form) in enumerate(zip(fields.names, fields.forms, strict=True)):
-            begin = len(self.question.label(at))
-            if at in bags:
-                items = (writer.cell(OF_ITEM[form], text[begin:]) for text in bags[at] if text)
-                found[name] = f"[{', '.join(JSON.value(OF_ITEM[form], item) for item in items)}]"
-            else:
-                is_pinned = at in self.pinned
-                found[name] = texts[at] if is_pinned else writer.cell(form, texts[at][begin:])
-        return found
+        row = np.flatnonzero(self.of_row == index)[:1]
+        found: list[dict[str, str | None]] = self.question.cells.part(row).fetch().to_pylist()
+        return found[0] if found else {}
 
     def schedule(self, rows: Int64s, order: Order) -> Schedule | None:
         """The order in which to send some inputs; None if there is nothing to order.
@@ -237,21 +211,23 @@ class Inputs:
 
 
 def _written(
-    question: Question,
+    question: Question, pinned: tuple[int, ...], writer: JsonWriter
 ) -> tuple[list[Pieces], Int32s, tuple[tuple[int, ...], ...], Bools]:
     """(pieces, (rows, columns) the piece of each cell, the columns of each bag, (rows,) whether a
     row is asked)."""
-    cells, writer, pinned = question.cells, question.writer, question.pinned
+    cells = question.cells
     columns = encode(cells.fetch())
     codes, values = columns.codes, list(columns.values)
     del columns  # so that the values of a column are freed once they are written
     skipped = np.full(question.rows, bool(cells.names) and question.task.nulls == "skip")
     pieces, bags = list[Pieces](), list[tuple[int, ...]]()
     items_after = list[tuple[Pieces, Int32s]]()
-    for at, form in enumerate(cells.forms):
+    for at, (name, form) in enumerate(zip(cells.names, cells.forms, strict=True)):
         if skipped.any():
             skipped &= are_null(values[at], form)[codes[:, at]]
-        write = partial(writer.piece, question.label(at), OF_ITEM.get(form, form))
+        is_named = writer is JSON or at in question.modules or form in OF_ITEM
+        label = writer.label(name) if is_named else ""
+        write = partial(writer.piece, label, OF_ITEM.get(form, form))
         if form in OF_ITEM:
             texts, items = write_bags(values[at], write)
             items = items[codes[:, at]]
@@ -260,10 +236,10 @@ def _written(
             items_after += [(texts, column) for column in items.T[1:]]
             codes[:, at] = items[:, 0]
         else:
-            is_text = at in pinned
-            are_distinct = form == "string" and not is_text
             texts, merged = write_pieces(
-                values[at], _plain if is_text else write, are_distinct=are_distinct
+                values[at],
+                _plain if at in pinned else write,
+                are_distinct=form == "string" and at not in pinned,
             )
             if merged is not None:
                 codes[:, at] = merged[codes[:, at]]

@@ -22,11 +22,10 @@ from relquery.ir.lower import lower
 from relquery.ir.nodes import Seq, Text
 from relquery.prompt import Prompt, Role
 from relquery.sql.binder.task import Task
-from relquery.sql.inputs.cells import Cells, are_null
+from relquery.sql.inputs.cells import JSON, Cells, are_null
 from relquery.sql.inputs.forest import halved
 from relquery.sql.inputs.inputs import distinct_rows
 from relquery.sql.inputs.prompt import SYSTEM
-from relquery.sql.inputs.writing import JSON
 from relquery.sql.types.leaves import Leaf
 from relquery.sql.types.shape import ListOf, Output
 from relquery.table.columns import encode

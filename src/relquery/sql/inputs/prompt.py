@@ -15,7 +15,7 @@ from relquery.arrays import Int32s, Int64s
 from relquery.ir.lower import lower
 from relquery.ir.nodes import Seq, Text
 from relquery.prompt import Nest, Prompt, Reuse, Role, Span
-from relquery.sql.inputs.writing import JSON, JsonWriter, LinesWriter
+from relquery.sql.inputs.cells import JSON, JsonWriter, LinesWriter
 from relquery.table.measure import Fields
 
 SYSTEM = (
@@ -58,8 +58,8 @@ class Template:
         of_bag = {bag[0]: bag for bag in bags}
         fields = len(pieces) - sum(len(bag) - 1 for bag in bags)
         self.as_written = [one for at in range(fields) for one in of_bag.get(at, (at,))]
-        self._pinned = pinned_in(query)
-        self._has_data = len(pieces) > len(self._pinned)
+        self.pinned = pinned_in(query)
+        self._has_data = len(pieces) > len(self.pinned)
         self._heads: dict[tuple[int, ...], Prompt] = {}
         self._labels = [""] * len(pieces)
         """What is before the value of a field that is not at its place."""
@@ -70,7 +70,7 @@ class Template:
                 self._labels[at] = writer.label(writer.names[at])
             self._end = ()
         written = self.as_written if main is None else main
-        self.main = self._until_named([at for at in written if at not in self._pinned])
+        self.main = self._until_named([at for at in written if at not in self.pinned])
         # What is sent for a cell, at its place and elsewhere: if another field follows, and if none
         # does.
         most = _MOST_PARTS // (2 * max(len(pieces), 1))
@@ -115,11 +115,11 @@ class Template:
 
         Fields in the query's text may be left out of the order.
         """
-        begin = self._head(tuple(cells[field] for field in self._pinned))
+        begin = self._head(tuple(cells[field] for field in self.pinned))
         if not self._has_data:
             return begin
-        if self._pinned:
-            order = [field for field in order if field not in self._pinned]
+        if self.pinned:
+            order = [field for field in order if field not in self.pinned]
         if self._has_bags:
             order = [field for field in order if self._pieces[field][cells[field]]]
         spans, main, end = list[Span](), self.main, len(order) - 1
@@ -135,7 +135,7 @@ class Template:
         if cells not in self._heads:
             texts = {
                 field: self._pieces[field][cell]
-                for field, cell in zip(self._pinned, cells, strict=True)
+                for field, cell in zip(self.pinned, cells, strict=True)
             }
             query = "".join(texts[part] if isinstance(part, int) else part for part in self._query)
             if len(self._heads) == _MOST_PARTS:
@@ -149,7 +149,7 @@ class Template:
             above = f"{', '.join(names)}:\n" if names else ""
             return lower(Text(f"{query}\n\n{above}" if self._has_data else query))
         data = "\n\nGiven the following data:\n{\n" if self._has_data else ""
-        has_json = self._has_data or not self._pinned
+        has_json = self._has_data or not self.pinned
         system = Text(SYSTEM if has_json else SYSTEM_OF_TEXT, Role.SYSTEM)
         return lower(Seq((system, Text(f"Answer the below query:\n{query}{data}"))))
 

@@ -157,8 +157,9 @@ _ALTERNATIVES = ("anyOf", "oneOf", "allOf")
 
 
 def _are_objects(values: object) -> bool:
-    is_list = isinstance(values, list | tuple)
-    return is_list and all(isinstance(value, Mapping) for value in values)
+    if not isinstance(values, list | tuple):
+        return False
+    return all(isinstance(value, Mapping) for value in values)
 
 
 # What the values of keywords must be.

@@ -1,29 +1,42 @@
-"""Functions that ask about a row, such as LLM, AI_FILTER, AI_CLASSIFY and AI_EXTRACT."""
+"""What each function that calls a model asks, and the SQL around its call.
+
+AI_FILTER('Is it late?', message)            =>  (call = 'Yes')
+AI_EXTRACT(body, 'name VARCHAR')             =>  CAST(call AS STRUCT(name VARCHAR))
+AI_AGG('What do people praise?', review)     =>  a call with list(review)
+AI_RANK('most urgent', text)                 =>  rank() OVER (ORDER BY call DESC)
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from relquery.errors import QueryError
 from relquery.prompt import Sampling
-from relquery.sql.binder.arguments import LlmFunction, Template, literal_of
-from relquery.sql.binder.call import NAMED
+from relquery.sql.binder.arguments import BAG, LlmFunction, Template, literal_of, no_bag
+from relquery.sql.binder.call import FIELD_NAME, NAMED, RANKS, field_name
 from relquery.sql.binder.prompts import prompt_of, take_prompt
 from relquery.sql.binder.task import PromptText, Worded, names_all
+from relquery.sql.exchange.distinct import distinct_names
 from relquery.sql.parser import build
-from relquery.sql.parser.tree import Expression, Function, Node
+from relquery.sql.parser.tree import (
+    Argument,
+    Expression,
+    Function,
+    Join,
+    Node,
+    Order,
+    Ordered,
+    Query,
+    Select,
+    Star,
+    Window,
+)
 from relquery.sql.types.given import output_of
 from relquery.sql.types.leaves import Leaf
-from relquery.sql.types.shape import (
-    ListOf,
-    Output,
-    Part,
-    StructOf,
-    described,
-    kind_of,
-)
+from relquery.sql.types.shape import ListOf, Output, Part, StructOf, described, kind_of
 
 _YES_NO = ("Yes", "No")
 # What the answer must be follows, which says enough.
@@ -35,6 +48,10 @@ _MODEL = re.compile(
 )
 _JSON_TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 _SCHEMA_WORDS = {"schema", "json_schema", "properties", "enum", "const", "anyOf", "oneOf", "allOf"}
+_CLAUSES = {"where_clause": "WHERE", "having": "HAVING", "group_expressions": "GROUP BY"}
+
+
+# About a row
 
 
 def complete(given: LlmFunction) -> Expression:
@@ -42,7 +59,8 @@ def complete(given: LlmFunction) -> Expression:
     if given.name != "llm":
         given.take_config()
         _check_no_model(given)
-    sampling, labels, output = given.sampling(), given.labels(), _output(given)
+    sampling, labels = given.sampling(), given.labels()
+    output = given.options.pop("output", None)
     if labels is not None:
         sampling = replace(sampling, labels=labels, schema=None)
     retry, prompt = given.option("retry", False), take_prompt(given)
@@ -50,7 +68,7 @@ def complete(given: LlmFunction) -> Expression:
         return given.call(prompt, sampling, retry=retry)
     if labels is not None:
         raise QueryError(f"{given.written} sets labels and output. Set one of them.")
-    return _typed(output, prompt, sampling, given, retry=retry)
+    return _typed(_type_from(output, given), prompt, sampling, given, retry=retry)
 
 
 def _check_no_model(given: LlmFunction) -> None:
@@ -131,7 +149,15 @@ def extract(given: LlmFunction) -> Expression:
     of questions, as Snowflake has them.
     """
     sampling, retry = given.sampling(), given.option("retry", False)
-    output = _output(given) or _type_of_extract(given)
+    wanted = given.options.pop("output", None)
+    for kind in (tuple, list, dict, str, type):
+        wanted = wanted or given.take(kind)
+    if not wanted:
+        raise QueryError(
+            f"{given.written} does not say what to extract. Give a type after the field, e.g. "
+            "AI_EXTRACT(body, 'name VARCHAR, amount DECIMAL(10,2)')."
+        )
+    output = _type_from(wanted, given)
     return _typed(output, _instructed(given, _EXTRACT), sampling, given, retry=retry)
 
 
@@ -153,18 +179,6 @@ def _typed(
     return given.call(prompt, sampling, output, retry=retry)
 
 
-def _output(given: LlmFunction) -> Output | None:
-    value = given.options.pop("output", None)
-    if isinstance(value, Node):
-        raise QueryError(f"output of {given.written} must be a type as text, e.g. 'name VARCHAR'.")
-    if value is None:
-        return None
-    is_struct = isinstance(value, dict) and all(isinstance(one, str) for one in value.values())
-    if is_struct or isinstance(value, tuple | list):
-        return _of_questions(value, given)
-    return output_of(value, given.database)
-
-
 def _is_schema(value: dict[str, Any]) -> bool:
     """Whether a struct is a JSON Schema; `type` and its other words may also name questions."""
     kind = value.get("type")
@@ -173,33 +187,21 @@ def _is_schema(value: dict[str, Any]) -> bool:
     return any(not isinstance(value[word], str) for word in _SCHEMA_WORDS & set(value))
 
 
-def _type_of_extract(given: LlmFunction) -> Output:
-    """The type among the arguments: a list, a struct, or a text."""
-    questions = given.take(tuple) or given.take(list) or given.take(dict)
-    if questions is not None:
-        return _of_questions(questions, given)
-    found = given.take(str) or given.take(type)
-    if found is None:
-        raise QueryError(
-            f"{given.written} does not say what to extract. Give a type after the field, e.g. "
-            "AI_EXTRACT(body, 'name VARCHAR, amount DECIMAL(10,2)')."
-        )
-    return output_of(found, given.database)
-
-
-def _of_questions(questions: Any, given: LlmFunction) -> Output:
-    if isinstance(questions, dict):
-        if _is_schema(questions):
-            return output_of(questions, given.database)
-        pairs = list(questions.items())
+def _type_from(value: Any, given: LlmFunction) -> Output:
+    """The type of answers: as DuckDB names it, a JSON Schema, or questions, with names or not."""
+    if isinstance(value, Node):
+        raise QueryError(f"output of {given.written} must be a type as text, e.g. 'name VARCHAR'.")
+    if isinstance(value, dict) and not _is_schema(value):
+        pairs = list(value.items())
+    elif isinstance(value, tuple | list):
+        pairs = [one if isinstance(one, tuple) else (one, "") for one in value]
     else:
-        pairs = [one if isinstance(one, tuple) else (one, "") for one in questions]
+        return output_of(value, given.database)
     if not all(len(pair) == 2 and all(isinstance(text, str) for text in pair) for pair in pairs):
         raise QueryError(
             f"{given.written}: the questions must be texts, e.g. {{'name': 'Who wrote it?'}}."
         )
-    parts = tuple(Part(name, Leaf("VARCHAR"), about=about) for name, about in pairs)
-    shape = StructOf(parts)
+    shape = StructOf(tuple(Part(name, Leaf("VARCHAR"), about=about) for name, about in pairs))
     return Output(shape, kind_of(shape))
 
 
@@ -253,3 +255,130 @@ def _asking_for_labels(prompt: PromptText, labels: tuple[str, ...]) -> PromptTex
     *others, last = labels
     listing = f"{', '.join(others)} or {last}" if others else last
     return prompt.followed_by(f"Answer {listing}.")
+
+
+# About several rows
+
+
+def aggregate(given: LlmFunction) -> Expression:
+    """AI_AGG('question', field, ...) or AI_AGG(field, 'question'): one answer for a group."""
+    question = given.option("instruction") or given.take(str)
+    if question is None:
+        raise QueryError(
+            f"{given.written} has no question. Expected AI_AGG('What do people praise?', column)."
+        )
+    return _of_group(given, question)
+
+
+def summarize(given: LlmFunction) -> Expression:
+    """AI_SUMMARIZE_AGG(field, ...): a summary of a group."""
+    text = given.take(str)
+    if text is not None:
+        written = text.replace("'", "''")
+        raise QueryError(
+            f"{given.written} has the text {text!r} among its fields. To say what to do with the "
+            f"group, write AI_AGG('{written}', column)."
+        )
+    return _of_group(given, given.option("instruction", "Summarize the texts."))
+
+
+def rank(given: LlmFunction) -> Expression:
+    """AI_RANK('criterion', field, ...): 1 for the row that fits best.
+
+    The rows are ordered by how likely the model finds that they fit. As a key of ORDER BY it is
+    that order itself.
+    """
+    _check_place(given)
+    criterion = given.take(str)
+    if criterion is None:
+        raise QueryError(
+            f"{given.written} has no criterion. Expected AI_RANK('most urgent', column, ...)."
+        )
+    given.nodes.insert(0, build.text(f"Is this a good match for: {criterion}?"))
+    value = score(given)
+    key = given.node.parent
+    order = key.parent if isinstance(key, Ordered) else None
+    if isinstance(order, Order) and isinstance(order.parent, Query):
+        return build.operator("-", build.number(1), value)
+    window = Window(
+        type="WINDOW_RANK",
+        function_name="rank",
+        orders=[Ordered(type="DESCENDING", null_order="NULLS LAST", expression=value)],
+        start="UNBOUNDED_PRECEDING",
+        end="CURRENT_ROW_RANGE",
+    )
+    ranks = build.when(build.operation(build.IS_NOT_NULL, value.copy()), window)
+    ranks.meta[RANKS] = True
+    return ranks
+
+
+def _check_place(given: LlmFunction) -> None:
+    """Raises QueryError where a row has no rank yet, or where it may be of another group."""
+    node: Node = given.node
+    for parent in given.node.ancestors():
+        if isinstance(parent, Select):
+            where = _CLAUSES.get(node.place)
+        elif isinstance(parent, Join):
+            where = "the condition of a join"
+        elif isinstance(parent, Window):
+            where = "a window function"
+        elif isinstance(parent, Function) and given.is_aggregate(parent):
+            where = "an aggregate"
+        else:
+            node = parent
+            continue
+        if where is not None:
+            raise QueryError(
+                f"{given.written} is in {where}, where rows have no rank yet. Write QUALIFY "
+                "AI_RANK(...) <= 10, compute the rank in a subquery, or use AI_SCORE."
+            )
+        return
+
+
+def _of_group(given: LlmFunction, question: str) -> Expression:
+    for field in given.nodes:
+        if field.meta.get(BAG):
+            raise no_bag(field)
+    node, items = given.node, _items(given)
+    listed = build.function("array_agg", items)
+    listed.distinct = node.distinct
+    listed.set("order_bys", Order(orders=[key.copy() for key in node.orders]))
+    own = [] if node.filter is None else [node.filter.copy()]
+    listed.filter = build.all_of([*own, build.operation(build.IS_NOT_NULL, items.copy())])
+    listed.meta[FIELD_NAME] = "texts"
+    # The question stands for itself: the names in it mean no fields.
+    given.nodes, given.knows = [], lambda column: False
+    prompt = replace(prompt_of(question, given), fields=(listed,))
+    call = given.call(prompt, replace(given.sampling(), labels=()), kind="group")
+    return build.when(build.operation(build.IS_NOT_NULL, listed.copy()), call)
+
+
+def _items(given: LlmFunction) -> Expression:
+    """What one row gives."""
+    if not given.nodes:
+        raise QueryError(f"{given.written} has no field. Expected AI_AGG('question', column).")
+    first, *others = given.nodes
+    if not others:  # `t.*` is the row of t as one value
+        if isinstance(first, Star) and first.table:
+            return build.column(first.table)
+        return first.copy()
+    names = distinct_names([one.meta.get(FIELD_NAME) or field_name(one) for one in given.nodes])
+    made = build.function("struct_pack")
+    made.arguments = [
+        Argument(name=name, expression=one.copy())
+        for name, one in zip(names, given.nodes, strict=True)
+    ]
+    return made
+
+
+FUNCTIONS: dict[str, Callable[[LlmFunction], Expression]] = {
+    "llm": complete,
+    "ai_complete": complete,
+    "ai_filter": filter_,
+    "ai_classify": classify,
+    "ai_score": score,
+    "ai_extract": extract,
+    "ai_agg": aggregate,
+    "ai_summarize_agg": summarize,
+    "ai_rank": rank,
+}
