@@ -26,7 +26,7 @@ from relquery.sql import count_tokens as tokens
 from relquery.sql import tables as hosts
 from relquery.sql.executor.answered import Asker
 from relquery.sql.host.database import Database
-from relquery.sql.planner import readings
+from relquery.sql.planner import checks
 from relquery.sql.preview import Preview, preview_query
 from relquery.sql.query import explain_query, run_query
 from relquery.sql.record import Recording
@@ -99,7 +99,7 @@ def connect(
         options = {"batches": ledger} | options
     with ExitStack() as opened:  # closes what is open if the rest fails
         host = opened.enter_context(closing(Database.open(database)))
-        readings.install(host)
+        checks.install_macros(host)
         known = None if ledger is None else opened.enter_context(closing(Ledger.open(ledger)))
         owned = isinstance(answering, str)
         backend = backend_of(answering, options)

@@ -27,7 +27,7 @@ from relquery.sql.parser.tree import (
     TableFunction,
     Window,
 )
-from relquery.sql.planner.readings import is_macro
+from relquery.sql.planner.checks import is_macro
 
 _KEPT = f"{ours.PREFIX}kept"
 _LISTS = ("list", "array_agg")

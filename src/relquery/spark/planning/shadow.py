@@ -28,7 +28,7 @@ from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.shell import read_shell
 from relquery.sql.parser.tree import Expression, Parameter, Query, Table
-from relquery.sql.planner import readings
+from relquery.sql.planner import checks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,7 +65,7 @@ class Shadow:
                     f"spark.sql.session.timeZone is {zone!r}, which DuckDB does not know. Set it "
                     "to a name such as UTC, Europe/Berlin or Etc/GMT-2."
                 ) from None
-            readings.install(database)
+            checks.install_macros(database)
             shadow = cls(spark, database, zone)
             try:
                 yield shadow

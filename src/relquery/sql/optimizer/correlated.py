@@ -33,7 +33,7 @@ from relquery.sql.optimizer.join_conditions import (
     refused,
     take_conditions,
 )
-from relquery.sql.optimizer.reads import Lookup, note_field_names
+from relquery.sql.optimizer.reads import Computed, Lookup, note_field_names
 from relquery.sql.parser import build
 from relquery.sql.parser.tree import (
     Argument,
@@ -201,7 +201,7 @@ class _Split:
 
     lookup: Lookup
     read: dict[tuple[str, str], int] = field(default_factory=dict)
-    values: dict[str, Expression] = field(default_factory=dict)
+    values: Computed = field(default_factory=lambda: Computed(ours.inner))
     where: list[Expression] = field(default_factory=list)
 
     def take(self, select: Select) -> None:
@@ -224,8 +224,7 @@ class _Split:
             build.column(name, ours.OUTER, table).named(ours.outer(at))
             for (table, name), at in self.read.items()
         ]
-        values = enumerate(self.values.values())
-        items += [value.named(ours.inner(at)) for at, value in values]
+        items += self.values.items()
         source = build.joined(tables) if tables else None
         pairs = build.select(items or [build.null().named(ours.NOTHING)], source)
         if self.where:
@@ -254,9 +253,9 @@ class _Split:
     def _value(self, node: Expression) -> Column:
         """The column of the rows for an expression over them."""
         value = unnamed(node)
-        self.values.setdefault(value.key, value)
-        at = list(self.values).index(value.key)
-        return build.column(ours.inner(at), ours.PAIRS).named(node.alias)
+        column = self.values.column(value, value.key).named(node.alias)
+        column.names = [ours.PAIRS, column.name]
+        return column
 
     def _moved(self, node: Expression) -> Expression:
         """A copy of an expression that reads the outer columns from the outer rows."""

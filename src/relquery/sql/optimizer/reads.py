@@ -7,7 +7,7 @@ counts: not through PIVOT or a sample, and no MATERIALIZED entry.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from relquery.errors import QueryError
@@ -58,12 +58,15 @@ class Lookup:
         context = Context.of(place or select)
         return _or_none(lambda: read_sources(self.database, select, context))
 
-    def columns(self, query: Query, place: Node | None = None) -> list[tuple[str, str]] | None:
-        """(name, type) of the columns of a query."""
+    def described(self, query: Query, place: Node | None = None) -> list[tuple[str, str]]:
+        """(name, type) of the columns of a query. Raises QueryError where others give None."""
         alone = query.copy()
         alone.entries = ()
-        context = Context.of(place or query)
-        return _or_none(lambda: describe(context.around(alone), self.database))
+        return describe(Context.of(place or query).around(alone), self.database)
+
+    def columns(self, query: Query, place: Node | None = None) -> list[tuple[str, str]] | None:
+        """(name, type) of the columns of a query."""
+        return _or_none(lambda: self.described(query, place))
 
     def normal(self, select: Select, sources: Sources) -> Select | None:
         """A normalized copy of a SELECT, in which no name stands for an item of its list."""
@@ -245,3 +248,24 @@ def note_field_names(node: Node) -> None:
         for argument in call.fields:
             if not isinstance(argument, Call | Column | Star):
                 argument.meta.setdefault(FIELD_NAME, field_name(argument))
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """Columns of a subquery for expressions that a query around it reads, each once.
+
+    name: of a column, by its number. values: the expressions, by a text that is the same for equal
+    ones.
+    """
+
+    name: Callable[[int], str]
+    values: dict[str, Expression] = field(default_factory=dict)
+
+    def column(self, value: Expression, key: str) -> Column:
+        """The column for an expression."""
+        self.values.setdefault(key, value)
+        return build.column(self.name(list(self.values).index(key)))
+
+    def items(self) -> list[Expression]:
+        """The select list of the subquery."""
+        return [value.named(self.name(at)) for at, value in enumerate(self.values.values())]

@@ -6,15 +6,16 @@ LLM(a) = 'x' OR LLM(b) = 'y'
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from math import prod
 from typing import Protocol
 
 from relquery.sql.parser import build
 from relquery.sql.parser.tree import Expression
 from relquery.sql.planner.checks import Check, answers_in
-from relquery.sql.planner.guards import Condition, guard
+from relquery.sql.planner.guards import guard
 from relquery.sql.planner.plan import Part
 
 
@@ -45,13 +46,17 @@ def steps_of(part: Part, inner: Mapping[int, frozenset[int]], costs: Costs) -> t
     inner: for each call, the calls whose answers are its fields. A condition counts where all of
     its calls are asked before: so each call is skipped only for a reason that is known by then.
     """
-    found = _Order(part, inner, costs)
+    found = _Order(part, inner, cache(costs.of), cache(costs.share), cache(_answers_in))
     order = found.order()
     return tuple(
         Step(
             call,
             found.where(call, frozenset(order[:at])),
-            tuple(one for one in part.checks if _is_due(one, call, order[at + 1 :])),
+            tuple(
+                one
+                for one in part.checks
+                if call in one.needs and one.needs.isdisjoint(order[at + 1 :])
+            ),
         )
         for at, call in enumerate(order)
     )
@@ -62,31 +67,27 @@ def has_sides(part: Part) -> bool:
     return any(one.is_side for places in part.places.values() for place in places for one in place)
 
 
-@dataclass(slots=True)
-class _Order:
-    """Puts the calls of a part in order. Costs and shares are found out once.
+def _answers_in(condition: Expression) -> frozenset[int]:
+    return frozenset(answers_in(condition))
 
-    answers: the calls whose answers a condition reads, by the condition's identity.
-    """
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """Puts the calls of a part in order. cost, share: see Costs. answers: the calls whose answers
+    a condition reads. Each is found out once."""
 
     part: Part
     inner: Mapping[int, frozenset[int]]
-    costs: Costs
-    answers: dict[int, frozenset[int]] = field(default_factory=dict)
-    _costs: dict[int, float] = field(default_factory=dict)
-    _shares: dict[tuple[int, int], float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for places in self.part.places.values():
-            for one in (each for place in places for each in place):
-                self.answers[id(one)] = frozenset(answers_in(one.holds))
+    cost: Callable[[int], float]
+    share: Callable[[Expression, int], float]
+    answers: Callable[[Expression], frozenset[int]]
 
     def order(self) -> list[int]:
         """As written, except that the better side of an AND or OR goes first."""
         done: list[int] = []
         left = list(self.part.calls)
-        before = {call: self._calls(call, is_side=False) for call in left}
-        beside = {call: self._calls(call, is_side=True) for call in left}
+        before = {call: self._around(call, is_side=False) for call in left}
+        beside = {call: self._around(call, is_side=True) for call in left}
         while left:
             ready = [call for call in left if self.inner[call].isdisjoint(left)]
             free = [call for call in ready if before[call].isdisjoint(left)] or ready
@@ -103,7 +104,7 @@ class _Order:
         """The condition for a call to be asked, given that some are answered."""
         guards = []
         for place in self.part.places.get(call, ()):
-            where = guard([one.holds for one in place if known >= self.answers[id(one)]])
+            where = guard([one.holds for one in place if known >= self.answers(one.holds)])
             if where is None:
                 return None
             guards.append(where)
@@ -111,38 +112,19 @@ class _Order:
 
     def _cost_of_all(self, first: int, rivals: Sequence[int], done: frozenset[int]) -> float:
         """What some calls cost together if one goes first, and others only where they are read."""
-        known = done | {first}
-        return self._cost(first) + sum(
-            self._cost(call) * self._read(call, first, known) for call in rivals if call != first
-        )
+        known, total = done | {first}, self.cost(first)
+        for call in (one for one in rivals if one != first):
+            most = 0.0  # the share of rows in which it is read at one of its places
+            for place in self.part.places.get(call, ()):
+                decided = (one.holds for one in place if first in self.answers(one.holds) <= known)
+                most = max(most, prod(self.share(one, first) for one in decided))
+            total += self.cost(call) * most
+        return total
 
-    def _read(self, call: int, first: int, known: frozenset[int]) -> float:
-        """The share of rows in which a call is read at one of its places, after another."""
-        most = 0.0
-        for place in self.part.places.get(call, ()):
-            decided = (one for one in place if first in self.answers[id(one)] <= known)
-            most = max(most, prod(self._share(one, first) for one in decided))
-        return most
-
-    def _cost(self, call: int) -> float:
-        if call not in self._costs:
-            self._costs[call] = self.costs.of(call)
-        return self._costs[call]
-
-    def _share(self, condition: Condition, call: int) -> float:
-        key = id(condition), call
-        if key not in self._shares:
-            self._shares[key] = self.costs.share(condition.holds, call)
-        return self._shares[key]
-
-    def _calls(self, call: int, is_side: bool) -> frozenset[int]:
+    def _around(self, call: int, is_side: bool) -> frozenset[int]:
         """The calls of the conditions around a call: of other sides of ANDs and ORs, or of what
         decides by itself whether it is read.
         """
         conditions = (one for place in self.part.places.get(call, ()) for one in place)
-        found = (self.answers[id(one)] for one in conditions if one.is_side == is_side)
+        found = (self.answers(one.holds) for one in conditions if one.is_side == is_side)
         return frozenset().union(*found) - {call}
-
-
-def _is_due(check: Check, call: int, later: Sequence[int]) -> bool:
-    return call in check.needs and check.needs.isdisjoint(later)

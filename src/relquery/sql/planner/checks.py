@@ -1,4 +1,10 @@
-"""Finds rows whose answer is not a valid value where the query reads it."""
+"""How answers are read as values of other types, and which of them are not valid values.
+
+One rule applies wherever an answer is cast. Surrounding white space and a code fence are removed,
+then DuckDB's TRY_CAST applies: the result is NULL if the text is not a valid value of the type. A
+number must be decimal (-1.5, 1e3) and within the type's range; NaN, inf, 0x1F and 1_000 are
+rejected. Types that take any text keep all of it.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +14,76 @@ from dataclasses import dataclass
 from relquery.sql import names as ours
 from relquery.sql.binder.call import Call, readable
 from relquery.sql.binder.functions import FunctionCatalog
+from relquery.sql.host.database import Database
 from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
-from relquery.sql.parser.tree import Column, Expression, Node
+from relquery.sql.parser.tree import Cast, Column, Expression, Function, Node, Operator
 from relquery.sql.planner.guards import guard_of
-from relquery.sql.planner.readings import is_number, reading, text_of
+from relquery.sql.types.leaves import NUMBERS
+
+_FENCED = r"^\s*```(?:[\w+-]*\n)?([^`]*)```\s*$"
+_MACROS = {
+    ours.TRIMMED: (
+        rf"trim(coalesce(nullif(regexp_extract(answer, '{_FENCED}', 1), ''), answer), "
+        r"e' \t\n\r\f\x0b')"
+    ),
+    ours.DECIMAL: (
+        f"CASE WHEN regexp_full_match({ours.TRIMMED}(answer), "
+        r"'[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?') "
+        f"THEN {ours.TRIMMED}(answer) END"
+    ),
+    ours.FINITE: "CASE WHEN isfinite(answer) THEN answer END",
+}
+_ANY_TEXT = ("VARCHAR", "BLOB", "VARIANT", "UNION(")
+_NESTED = ("STRUCT(", "MAP(")
 
 _NOTE, _IS_ANSWER = "note", "answer"
+AS_WRITTEN = "as written"
+"""Note on a node: itself, before any rewriting."""
 _SHOWN = 60
+
+
+def install_macros(database: Database) -> None:
+    """Create the macros that readings call."""
+    for name, body in _MACROS.items():
+        database.execute(f"CREATE OR REPLACE TEMP MACRO {name}(answer) AS {body}")
+
+
+def is_macro(node: Node) -> bool:
+    """Whether a node calls one of these macros."""
+    return isinstance(node, Function) and node.name.lower() in _MACROS
+
+
+def _is_number(kind: str) -> bool:
+    return kind in (*NUMBERS, "BIGNUM") or kind.startswith("DECIMAL(")
+
+
+def reading(text: Expression, kind: str, to: Node | None = None) -> Expression:
+    """Convert text to a type; NULL if the text is not a valid value of it.
+
+    kind: the type as DuckDB names it. to: the type as written in the query, if it was written.
+    """
+    to = parser().type(kind) if to is None else to
+    if _is_number(kind):
+        value = build.cast(build.function(ours.DECIMAL, text), to, is_try=True)
+        return build.function(ours.FINITE, value) if kind in ("FLOAT", "DOUBLE") else value
+    if not kind.startswith(_ANY_TEXT):
+        text = build.function(ours.TRIMMED, text)
+    if kind.endswith("]") or kind.startswith(_NESTED):
+        # TRY_CAST would give NULL for a bad item alone.
+        return build.operation(build.TRY, build.cast(text, to))
+    return build.cast(text, to, is_try=True)
+
+
+def _text_of(value: Node) -> Expression:
+    """The text inside a cast made by `reading`, or inside a plain TRY_CAST."""
+    if isinstance(value, Function) and is_macro(value):
+        value = value.values[0]
+    if isinstance(value, Operator):
+        value = value.operands[0]
+    assert isinstance(value, Cast)
+    inner = value.value
+    return inner.values[0] if isinstance(inner, Function) and is_macro(inner) else inner
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +131,7 @@ class Check:
         if kind is None:
             return f"{whole} fails for the answer {shown}. Ask for another format in the prompt."
         needs = f"{whole or 'The answer'} is {shown}; the query needs"
-        if is_number(kind):
+        if _is_number(kind):
             which = "" if kind == "DOUBLE" else f" ({kind})"
             return (
                 f"{needs} a number{which} here. Ask for just a number in the prompt, or pass "
@@ -72,39 +140,24 @@ class Check:
         return f"{needs} a value of type {kind} here. Ask for just that in the prompt."
 
 
-def note(node: Expression, read: Expression, kind: str | None) -> Expression:
+def noted(
+    node: Expression,
+    read: Expression,
+    kind: str | None,
+    *,
+    later: bool = False,
+    is_text: bool = True,
+) -> Expression:
     """Mark a node: `read`, which contains calls, may not give a valid value there; see Note."""
-    node.meta[_NOTE] = Note(kind, None if is_answer(read) else as_written(read))
+    whole = None if is_answer(read) else read.meta.get(AS_WRITTEN) or read.copy()
+    node.meta[_NOTE] = Note(kind, whole, later, is_text)
     return node
-
-
-def note_written(value: Expression, kind: str, is_text: bool) -> Expression:
-    """An expression with calls, marked as written to a column of type `kind`."""
-    whole = None if is_answer(value) else as_written(value)
-    value.meta[_NOTE] = Note(kind, whole, later=True, is_text=is_text)
-    return value
-
-
-AS_WRITTEN = "as written"
-"""Note on a node: itself, before any rewriting."""
-
-
-def as_written(node: Node) -> Node:
-    """A copy of a node before any rewriting."""
-    found: Node = node.meta.get(AS_WRITTEN) or node.copy()
-    return found
 
 
 def note_on(node: Node) -> Note | None:
     """The note on a node, or on the node that it was copied from."""
     found: Note | None = node.meta.get(_NOTE)
     return found
-
-
-def note_to_write(item: Node) -> Note | None:
-    """How a column of a SELECT is cast when it is written; None if DuckDB casts it by itself."""
-    found = note_on(item)
-    return found if found is not None and found.later else None
 
 
 def mark_answer(column: Column) -> None:
@@ -122,55 +175,37 @@ def has_answer(node: Node) -> bool:
     return any(map(is_answer, node.walk()))
 
 
-def checks_in(tree: Node, functions: FunctionCatalog) -> Iterator[Check]:
-    """The checks of part of a plan whose calls have been replaced by their answer columns."""
-    for _, check in noted_in(tree, functions):
-        yield check
-
-
-def noted_in(tree: Node, functions: FunctionCatalog) -> Iterator[tuple[Expression, Check]]:
-    """The nodes of a tree that have a note, with their checks."""
-    for node in tree.walk():
-        if isinstance(node, Expression) and (found := note_on(node)) is not None:
-            yield node, _check(node, found, tree, functions)
-
-
 def answers_in(node: Node) -> tuple[int, ...]:
     """The calls whose answers an expression reads."""
     calls = (ours.call_of(column.name) for column in node.find_all(Column))
     return tuple(dict.fromkeys(call for call in calls if call is not None))
 
 
-def _check(node: Expression, asked: Note, tree: Node, functions: FunctionCatalog) -> Check:
+def checks_in(tree: Node, functions: FunctionCatalog) -> Iterator[tuple[Expression, Check]]:
+    """The nodes with a note in part of a plan whose calls have been replaced by their answer
+    columns, and their checks."""
+    for node in tree.walk():
+        if isinstance(node, Expression) and (found := note_on(node)) is not None:
+            yield node, _check(node, found, tree, functions)
+
+
+def _check(node: Expression, note: Note, tree: Node, functions: FunctionCatalog) -> Check:
     calls = answers_in(node)
-    if asked.kind is None:
-        value: Expression
-        if calls:
-            value = build.column(ours.answer(calls[0]))
-        else:
-            value = next(
-                part.copy()
-                for part in node.walk()
-                if is_answer(part) and isinstance(part, Expression)
-            )
+    bare = node.copy().named("")
+    bare.meta.pop(_NOTE)
+    if note.kind is None:
+        answers = (one.copy() for one in node.find_all(Expression) if is_answer(one))
+        value = build.column(ours.answer(calls[0])) if calls else next(answers)
         # A hash is never NULL, so TRY gives NULL only for failures.
         (tried,) = node.args["children"]
         hashed = build.function("hash", tried.copy())
         failed: Expression = build.operation(build.IS_NULL, build.operation(build.TRY, hashed))
     else:
-        value = unnoted(node) if asked.later else text_of(node).copy()
-        read = asked.read(value.copy()) if asked.later else unnoted(node)
+        value = bare if note.later else _text_of(node).copy()
+        read = note.read(value.copy()) if note.later else bare
         is_there = build.operation(build.IS_NOT_NULL, value.copy())
         failed = build.all_of([is_there, build.operation(build.IS_NULL, read)])
     if (where := guard_of(node, tree, functions)) is not None:
         failed = build.all_of([where, failed])
     shown = build.cast(value, build.plain_type("VARCHAR"))
-    return Check(failed, shown, calls, frozenset(answers_in(failed)), asked)
-
-
-def unnoted(node: Expression) -> Expression:
-    """A copy without a name or a note."""
-    copy = node.copy()
-    copy.alias = ""
-    copy.meta.pop(_NOTE, None)
-    return copy
+    return Check(failed, shown, calls, frozenset(answers_in(failed)), note)

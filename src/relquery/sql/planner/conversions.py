@@ -1,6 +1,6 @@
 """Rewrites a SELECT so that each answer is read as the type the query needs there.
 
-    LLM('...', x)::DATE          =>  what DuckDB's TRY_CAST gives; see planner.readings
+    LLM('...', x)::DATE          =>  what DuckDB's TRY_CAST gives; see planner.checks
     LLM('...', x) = d            =>  the same, as the type of d
     LLM('...', x) * 2            =>  the same, as DOUBLE
     LLM('...', x) ->> 'title'    =>  TRY(LLM('...', x) ->> 'title')
@@ -15,9 +15,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from relquery.errors import QueryError
-from relquery.sql.binder.call import FIELD_NAME, Call, field_name, has_call, readable
+from relquery.sql.binder.call import FIELD_NAME, Call, has_call, readable
 from relquery.sql.binder.functions import (
     FunctionCatalog,
+    clauses_of,
     has_window,
     is_lambda,
     makes_rows,
@@ -25,14 +26,12 @@ from relquery.sql.binder.functions import (
 )
 from relquery.sql.binder.numbers import ARITHMETIC, beyond_double, needs_number
 from relquery.sql.binder.sources import Kinds
+from relquery.sql.optimizer.never_fails import compared_in, is_open_literal
+from relquery.sql.optimizer.reads import note_field_names
 from relquery.sql.parser import build
 from relquery.sql.parser.tree import (
-    Between,
     Case,
     Cast,
-    Column,
-    Comparison,
-    Constant,
     Expression,
     Function,
     Lambda,
@@ -47,10 +46,10 @@ from relquery.sql.planner.checks import (
     AS_WRITTEN,
     has_answer,
     is_answer,
-    note,
-    note_written,
+    is_macro,
+    noted,
+    reading,
 )
-from relquery.sql.planner.readings import is_macro, reading
 
 # Types that DuckDB compares with text as text.
 _COMPARED_AS_TEXT = ("VARCHAR", "BLOB", "VARIANT", "TIME_NS", "ENUM(", "UNION(", '"NULL"')
@@ -61,6 +60,7 @@ _NEVER_FAIL = frozenset(
         *("struct_pack", "row", "list_value", "if", "nullif", "~~", "~~*", "!~~", "!~~*"),
     )
 )
+_NULL = build.null().key
 _MAY_FAIL_OPERATORS = ("ARRAY_EXTRACT", "ARRAY_SLICE", "STRUCT_EXTRACT")
 
 
@@ -71,19 +71,13 @@ def convert(
 
     select: normalized. wanted: types of the columns that its columns are written to, if any.
     """
-    if not any(has_answer(item) for item in _clauses(select)):
+    if not any(map(has_answer, clauses_of(select))):
         return select
     whole = _Conversion(kinds, functions, tries=True).of(select, wanted)
     if whole.key == select.key or kinds.binds(whole):
         return whole
     # TRY accepts neither volatile functions nor subqueries.
     return _Conversion(kinds, functions, tries=False).of(select, wanted)
-
-
-def _clauses(select: Select) -> Iterator[Node]:
-    for child in select.children():
-        if child.place not in ("cte_map", "from_table"):
-            yield child
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,52 +88,39 @@ class _Conversion:
 
     def of(self, select: Select, wanted: Sequence[str]) -> Select:
         select = select.copy()
-        nodes = [node for clause in _clauses(select) for node in own_nodes(clause)]
+        nodes = [node for clause in clauses_of(select) for node in own_nodes(clause)]
         answering = [node for node in nodes if has_answer(node)]
-        _note_as_written(answering)
+        for node in answering:
+            if isinstance(node, Expression):
+                node.meta[AS_WRITTEN] = node.copy()
+        for clause in clauses_of(select):
+            note_field_names(clause)
         for item, kind in zip(list(select.items), wanted, strict=False):
-            self._note_written(item, kind)
+            if has_call(item) and self._is_row_level(item):
+                given = self.kinds.of(item)
+                if given not in (None, kind):
+                    noted(item, item, kind, later=True, is_text=given == "VARCHAR")
         for node in reversed(answering):  # inner ones first
             self._convert(node)
         return select
 
-    def _note_written(self, item: Expression, kind: str) -> None:
-        """Note that an item of the select list is cast when it is written."""
-        if not (has_call(item) and self._is_row_level(item)):
-            return
-        given = self.kinds.of(item)
-        if given not in (None, kind):
-            note_written(item, kind, given == "VARCHAR")
-
     def _convert(self, node: Node) -> None:
         if isinstance(node, Call):
             if needs_number(node):
-                _replace(node, self._number(node))
+                others = beyond_double(node)
+                kind = self._common_kind(others) if others else None
+                _replace(node, self._read(node, kind or "DOUBLE"))
         elif isinstance(node, Cast):
             if not node.is_try:
                 self._convert_cast(node)
-        elif isinstance(node, Comparison):
-            self._convert_compared([node.left, node.right])
-        elif isinstance(node, Between):
-            self._convert_compared([node.value, node.lower, node.upper])
-        elif _is_in(node) and isinstance(node, Operator):
-            self._convert_compared(node.operands)
+        elif (sides := compared_in(node)) is not None:
+            self._convert_compared(sides)
         elif isinstance(node, Subquery) and node.compared is not None:
             self._convert_compared([node.compared], self._kind_of_query(node.query))
         elif isinstance(node, Function) and node.name.lower() == "nullif":
             self._convert_null_if(node)
         elif isinstance(node, Expression) and self.tries and self._may_fail(node):
-            tried = node.copy()
-            tried.alias = ""
-            _replace(node, note(build.operation(build.TRY, tried), node, None))
-
-    def _number(self, call: Call) -> Expression:
-        others = beyond_double(call)
-        kind = None
-        if others:
-            same = [other.copy() for other in others]
-            kind = self.kinds.of(build.operation(build.COALESCE, *same))
-        return self._read(call, kind or "DOUBLE")
+            _replace(node, noted(build.operation(build.TRY, node.copy().named("")), node, None))
 
     def _read(self, text: Expression, kind: str, to: Node | None = None) -> Expression:
         """Text read as a type. Raises QueryError if none of its labels is a value of it."""
@@ -151,9 +132,7 @@ class _Conversion:
                 f"{readable(text)} is read as {kind}, but none of its labels is a valid {kind}: "
                 f"{', '.join(map(repr, labels))}."
             )
-        value = text.copy()
-        value.alias = ""
-        return note(reading(value, kind, to), text, kind)
+        return noted(reading(text.copy().named(""), kind, to), text, kind)
 
     def _convert_cast(self, node: Cast) -> None:
         if any(call.task.output is not None for call in _calls_read(node.value)):
@@ -167,15 +146,11 @@ class _Conversion:
             _replace(node, self._read(text, kind, node.to.copy()))
         else:
             value = build.cast(text.copy(), node.to.copy(), is_try=True)
-            _replace(node, note(value, text, kind))
+            _replace(node, noted(value, text, kind))
 
-    def _convert_compared(self, sides: list[Expression], kind: str | None = None) -> None:
+    def _convert_compared(self, sides: Sequence[Expression], kind: str | None = None) -> None:
         """If answer text is compared with another type, read it as that type."""
-        texts = [
-            side
-            for side in sides
-            if has_answer(side) and self._is_row_level(side) and self._is_text(side)
-        ]
+        texts = [side for side in sides if self._is_answer_text(side)]
         others = [side for side in sides if not any(side is text for text in texts)]
         kind = kind or self._common_kind(others)
         if kind is None or kind.startswith(_COMPARED_AS_TEXT):
@@ -185,7 +160,7 @@ class _Conversion:
 
     def _convert_null_if(self, node: Function) -> None:
         text, other = node.values[:2]
-        if not (has_answer(text) and self._is_row_level(text) and self._is_text(text)):
+        if not self._is_answer_text(text):
             self._convert_compared(node.values[:2])
             return
         kind = self._common_kind([other])
@@ -202,12 +177,13 @@ class _Conversion:
 
     def _common_kind(self, others: list[Expression]) -> str | None:
         """The type that text is cast to when compared with `others`; None if it stays text."""
-        typed = [other for other in others if not _is_open(other)]
-        if not typed:
-            return None
-        if len(typed) == 1:
-            return self.kinds.of(typed[0])
-        return self.kinds.of(build.operation(build.COALESCE, *(one.copy() for one in typed)))
+        typed = [other for other in others if not is_open_literal(other)]
+        if len(typed) > 1:
+            typed = [build.operation(build.COALESCE, *(one.copy() for one in typed))]
+        return self.kinds.of(typed[0]) if typed else None
+
+    def _is_answer_text(self, node: Expression) -> bool:
+        return has_answer(node) and self._is_row_level(node) and self._is_text(node)
 
     def _is_text(self, node: Expression) -> bool:
         return is_answer(node) or self.kinds.of(node) == "VARCHAR"
@@ -231,38 +207,13 @@ class _Conversion:
         return isinstance(node, Function) and node.name.lower() not in _NEVER_FAIL
 
 
-def _is_in(node: Node) -> bool:
-    return isinstance(node, Operator) and node.kind in (build.IN, build.NOT_IN)
-
-
 def _calls_read(node: Node) -> Iterator[Call]:
     """The call whose value is the value of a node: the node itself, or what its CASE gives."""
     if isinstance(node, Call):
         yield node
-    elif isinstance(node, Case) and (node.default is None or _is_null(node.default)):
+    elif isinstance(node, Case) and (node.default is None or node.default.key == _NULL):
         for branch in node.branches:
             yield from _calls_read(branch.value)
-
-
-def _is_null(node: Node) -> bool:
-    return isinstance(node, Constant) and node.kind == "NULL_LITERAL"
-
-
-def _note_as_written(nodes: Sequence[Node]) -> None:
-    """Note expressions with calls as they are, for errors, and the names of fields."""
-    for node in nodes:
-        if isinstance(node, Expression):
-            node.meta[AS_WRITTEN] = node.copy()
-    for node in nodes:
-        if isinstance(node, Call):
-            for argument in node.fields:
-                if not isinstance(argument, Call | Column):
-                    argument.meta.setdefault(FIELD_NAME, field_name(argument))
-
-
-def _is_open(node: Node) -> bool:
-    """Whether a literal takes the type of what it is compared with."""
-    return isinstance(node, Constant) and node.kind in ("STRING", "NULL_LITERAL")
 
 
 def _is_double(node: Node) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from relquery.errors import QueryError
 from relquery.sql import names as ours
@@ -34,53 +34,54 @@ class Field:
     source: str | None = None
     column: str = ""
 
+    @classmethod
+    def of(
+        cls, written: Expression, value: Expression, sources: Sources, is_module: bool, is_bag: bool
+    ) -> Field:
+        """A field by the name that it has if no other one has it."""
+        source, column, name = None, "", str(written.meta.get(FIELD_NAME, ""))
+        if isinstance(written, Column):
+            source, column = sources.resolve(written) or (written.table or None, written.name)
+        return cls(name or column or field_name(written), value, is_module, is_bag, source, column)
+
     @property
     def sql(self) -> str:
         """The value as SQL."""
         return parser().sql(self.value)
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
-    """A field as it is written, and its value over the plan's rows. For the rest see Field."""
-
-    expression: Expression
-    value: Expression
-    is_module: bool
-    is_bag: bool
-
-
-def name_fields(
-    fields: Iterable[Given], sources: Sources, *, keep: bool = False
-) -> tuple[Field, ...]:
-    """Name fields; one given twice under one name is sent once, as a module if the first is one.
+def name_fields(fields: Iterable[Field], *, keep: bool = False) -> tuple[Field, ...]:
+    """Give fields distinct names; one given twice under one name is sent once, as a module if the
+    first is one.
 
     A column keeps its own name, or becomes table.column if two fields of the call would clash.
     Other fields that would clash are numbered. keep: whether each keeps its place, even if given
     twice.
     """
-    distinct: dict[object, Given] = {}
+    distinct: dict[object, Field] = {}
     for at, field in enumerate(fields):
-        same = field.value.key, field.expression.meta.get(FIELD_NAME), field.is_bag
+        same = field.value.key, field.name, field.is_bag
         distinct.setdefault(at if keep else same, field)
-    short = [_name(field.expression, sources) for field in distinct.values()]
-    counts = Counter(short)
-    names = [
-        name if counts[name] == 1 else _qualified(name, field.expression, sources)
-        for name, field in zip(short, distinct.values(), strict=True)
-    ]
-    return tuple(
-        Field(name, field.value, field.is_module, field.is_bag, *_origin(field.expression, sources))
-        for name, field in zip(distinct_names(names), distinct.values(), strict=True)
-    )
+    counts = Counter(field.name for field in distinct.values())
+    names = []
+    for field in distinct.values():
+        # A name that is not the column's own is an alias.
+        is_column = bool(field.source) and field.column == field.name
+        is_qualified = is_column and counts[field.name] > 1
+        names.append(f"{field.source}.{field.name}" if is_qualified else field.name)
+    pairs = zip(distinct_names(names), distinct.values(), strict=True)
+    return tuple(replace(field, name=name) for name, field in pairs)
 
 
-def sides_of(fields: Sequence[Given], sources: Sources, call: str) -> tuple[int, ...]:
+def sides_of(fields: Iterable[Expression], sources: Sources, call: str) -> tuple[int, ...]:
     """For each field, which of two tables it is of. Raises QueryError unless there are two.
 
     call: as written, for the message.
     """
-    tables = [_tables_of(field.expression, sources) for field in fields]
+    tables: list[list[str]] = []
+    for expression in fields:
+        found = (sources.resolve(column) for column in expression.find_all(Column))
+        tables.append(list(dict.fromkeys(one[0] if one else "?" for one in found)))
     known = list(dict.fromkeys(one for each in tables for one in each))
     if len(known) != 2 or any(len(each) != 1 for each in tables):
         raise QueryError(
@@ -88,33 +89,6 @@ def sides_of(fields: Sequence[Given], sources: Sources, call: str) -> tuple[int,
             f"tables: {', '.join(known) or 'none'}. Leave classify out to ask about each pair."
         )
     return tuple(known.index(each[0]) for each in tables)
-
-
-def _tables_of(expression: Expression, sources: Sources) -> list[str]:
-    found = (sources.resolve(column) for column in expression.find_all(Column))
-    return list(dict.fromkeys(one[0] if one else "?" for one in found))
-
-
-def _name(expression: Expression, sources: Sources) -> str:
-    if FIELD_NAME in expression.meta:
-        return str(expression.meta[FIELD_NAME])
-    if isinstance(expression, Column):
-        resolved = sources.resolve(expression)
-        return resolved[1] if resolved else expression.name
-    return field_name(expression)
-
-
-def _origin(expression: Expression, sources: Sources) -> tuple[str | None, str]:
-    if not isinstance(expression, Column):
-        return None, ""
-    return sources.resolve(expression) or (None, "" if expression.table else expression.name)
-
-
-def _qualified(name: str, expression: Expression, sources: Sources) -> str:
-    if not isinstance(expression, Column):
-        return name
-    table, column = sources.resolve(expression) or (expression.table, expression.name)
-    return f"{table}.{name}" if table and column == name else name  # else it is an alias
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ def guard_of(node: Node, top: Node, functions: FunctionCatalog) -> Expression | 
 
     None if it is read in every row, as far as conditions without calls can tell.
     """
-    found = _conditions(node, top, functions, where_it_counts=False)
+    found = conditions_of(node, top, functions, where_it_counts=False)
     return guard([one.holds for one in found if not has_call(one.holds)])
 
 
@@ -65,39 +65,29 @@ def guard(conditions: Sequence[Expression]) -> Expression | None:
     return build.operation(build.COALESCE, build.operation(build.TRY, safe), build.boolean(True))
 
 
-def conditions_of(node: Node, top: Node, functions: FunctionCatalog) -> list[Condition]:
-    """Conditions that all hold where the value of a node counts, outer ones first.
-
-    They may contain calls. Where NULL does the same as false, as in WHERE, a side of an AND counts
-    only if the other sides are true, not if one is NULL.
-    """
-    return _conditions(node, top, functions, where_it_counts=True)
-
-
-def _conditions(
-    node: Node, top: Node, functions: FunctionCatalog, where_it_counts: bool
+def conditions_of(
+    node: Node, top: Node, functions: FunctionCatalog, *, where_it_counts: bool
 ) -> list[Condition]:
-    """What holds where a node is read.
+    """Conditions that all hold where a node is read, outer ones first. They may contain calls.
+
+    where_it_counts: where its value counts. Then, where NULL does the same as false, as in WHERE, a
+    side of an AND counts only if the other sides are true, not if one is NULL.
 
     Conditions around a window function don't count: it reads rows other than its own. Neither do
     conditions around an aggregate with ROLLUP, CUBE or GROUPING SETS, where a key in the result
     may be NULL, nor those that depend on more than their row. Ignoring a condition only means that
     more rows are asked.
     """
-    found: list[list[Condition]] = []
+    found: list[Condition] = []
     has_sets = isinstance(top, Select) and has_grouping_sets(top)
     while node.parent is not None and node is not top:
         parent = node.parent
         if isinstance(parent, Window) or (has_sets and functions.is_aggregate(node)):
             break
-        found.append(list(_conditions_of(node, parent, where_it_counts)))
+        level = _conditions_of(node, parent, where_it_counts)
+        found = [*(one for one in level if _is_of_a_row(one.holds, functions)), *found]
         node = parent
-    return [
-        one
-        for level in reversed(found)
-        for one in level
-        if not _is_of_more_than_a_row(one.holds, functions)
-    ]
+    return found
 
 
 def _conditions_of(node: Node, parent: Node, where_it_counts: bool) -> Iterator[Condition]:
@@ -152,15 +142,9 @@ def _not_true(condition: Expression) -> Expression:
     return build.compared(build.DISTINCT, condition.copy(), build.boolean(True))
 
 
-def _is_of_more_than_a_row(condition: Expression, functions: FunctionCatalog) -> bool:
-    """Whether a condition depends on other rows or on random values."""
-    return (
-        has_window(condition)
-        or functions.has_query(condition)
-        or functions.has_aggregate(condition)
-        or functions.is_volatile(condition)
-        or any(
-            isinstance(one, Operator) and one.kind == "GROUPING_FUNCTION"
-            for one in own_nodes(condition)
-        )
-    )
+def _is_of_a_row(condition: Expression, functions: FunctionCatalog) -> bool:
+    """Whether a condition depends neither on other rows nor on random values."""
+    operators = (one for one in own_nodes(condition) if isinstance(one, Operator))
+    is_of_keys = any(one.kind == "GROUPING_FUNCTION" for one in operators)
+    is_of_rows = has_window(condition) or functions.has_aggregate(condition) or is_of_keys
+    return not (is_of_rows or functions.has_query(condition) or functions.is_volatile(condition))

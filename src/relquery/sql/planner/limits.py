@@ -1,8 +1,17 @@
-"""Finds when the rows that a SELECT returns are known before all of its calls are answered.
+"""Finds when fewer rows are enough than a SELECT has.
+
+The rows that a SELECT returns may be known before all of its calls are answered (`cut_of`):
 
 SELECT LLM(...) FROM t ORDER BY day LIMIT 3        => the limit cuts the rows of t
 SELECT LLM(...) FROM t ORDER BY LLM(...) LIMIT 3   => the order is computed first; it cuts the rows
 SELECT AI_RANK(...) AS r, LLM(...) FROM t ORDER BY r LIMIT 3   => the same, by the scores
+
+And a statement may need only the first rows that its SELECTs with calls give (`enough_of`):
+
+SELECT c.a FROM (SELECT k, LLM('...', text) AS a FROM t) AS c JOIN g USING (k) LIMIT 3
+
+What is left of it once the calls are answered reads the table of an inner SELECT, and gives more
+rows the more that table has. So it can stop at three.
 """
 
 from __future__ import annotations
@@ -13,16 +22,29 @@ from relquery.sql import names as ours
 from relquery.sql.binder.call import RANKS, has_call
 from relquery.sql.binder.functions import FunctionCatalog, has_window, makes_rows
 from relquery.sql.binder.normalize import NOT_A_NAME, as_key, is_order_name, item_at, unnamed
+from relquery.sql.binder.scopes import entry_of
+from relquery.sql.optimizer.push_limits import limits_of
 from relquery.sql.parser import build
 from relquery.sql.parser.tree import (
     Case,
     Column,
+    Conjunction,
+    Derived,
+    Entry,
     Expression,
+    Join,
+    Node,
     Operator,
     Order,
     Ordered,
+    Query,
     Select,
+    SetOperation,
+    Source,
     Star,
+    Subquery,
+    Table,
+    When,
     Window,
 )
 
@@ -83,8 +105,7 @@ def _without_names(order: Order, select: Select, names: Collection[str]) -> list
 
     None if a name is one that DuckDB gives to an expression.
     """
-    keys = order.copy().keys
-    items = select.items
+    keys, items = order.copy().keys, select.items
     named: dict[str, Expression] = {
         item.name.lower(): item for item in items if isinstance(item, Column)
     }
@@ -105,12 +126,14 @@ def _without_names(order: Order, select: Select, names: Collection[str]) -> list
 
 def _ranks_first(item: Expression, keys: list[Ordered], select: Select) -> bool:
     """Whether an item is the rank by which a SELECT takes its first rows."""
-    key = _key_of_rank(item)
+    key, limit = _key_of_rank(item), select.limit
     has_more = select.qualify is not None or select.distinct is not None
-    limit = select.limit
     if key is None or not keys or has_more or limit is None or limit.offset is not None:
         return False
-    return keys[0].direction != build.DESCENDING and _bare(keys[0].value) == _bare(key)
+    first = keys[0].value
+    while isinstance(first, Operator) and first.kind == build.TRY:
+        first = first.operands[0]
+    return keys[0].direction != build.DESCENDING and first.key == key.key
 
 
 def _key_of_rank(item: Expression) -> Expression | None:
@@ -122,7 +145,55 @@ def _key_of_rank(item: Expression) -> Expression | None:
     return build.operator("-", build.number(1), window.orders[0].value.copy())
 
 
-def _bare(key: Expression) -> str:
-    while isinstance(key, Operator) and key.kind == build.TRY:
-        key = key.operands[0]
-    return unnamed(key).key
+def enough_of(outer: Query, tables: Collection[str], functions: FunctionCatalog) -> int | None:
+    """How many rows a statement returns at most, if it only gains rows as some tables grow; None if
+    it needs all of theirs.
+
+    outer: what is left of it. tables: of its SELECTs with calls.
+    """
+    limits = limits_of(outer)
+    if limits is None or outer.order is not None or outer.distinct is not None:
+        return None
+
+    def grows_with(table: Node) -> bool:
+        """Whether the statement does."""
+        for node in (table, *table.ancestors()):
+            if isinstance(node, Entry):
+                readers = [one for one in outer.find_all(Table) if entry_of(one) is node]
+                return all(map(grows_with, readers))
+            if node is outer or node.parent is None:
+                return True
+            has_more = isinstance(node.parent, Query) and bool(node.parent.modifiers)
+            if (has_more and node.parent is not outer) or not _passes(node, node.parent, functions):
+                return False
+        return True
+
+    read = [table for table in outer.find_all(Table) if table.table in tables]
+    return limits[0] if all(map(grows_with, read)) else None
+
+
+def _passes(node: Node, parent: Node, functions: FunctionCatalog) -> bool:
+    """Whether a part of a query gains rows, or becomes true, as another one in it does."""
+    passes = type(parent) is Node or isinstance(parent, Derived | Entry)
+    if isinstance(parent, Join):
+        passes = parent.method in ("REGULAR", "CROSS", "NATURAL") and parent.kind != "FULL"
+        if node is parent.condition:
+            passes &= parent.kind in ("INNER", "SEMI")
+        passes &= node.place != {"LEFT": "right", "ANTI": "right", "RIGHT": "left"}.get(parent.kind)
+    elif isinstance(parent, Select):
+        passes = node.place in ("from_table", "where_clause") and parent.qualify is None
+        passes &= parent.sample is None and not functions.in_select(parent)
+        passes &= not any(has_window(one) or makes_rows(one) for one in parent.items)
+    elif isinstance(parent, SetOperation):
+        passes = parent.kind == "UNION" and parent.is_all
+    elif isinstance(parent, Conjunction):
+        passes = parent.is_and
+    elif isinstance(parent, Subquery):
+        passes = node.place == "subquery" and parent.kind in ("EXISTS", "ANY")
+    elif isinstance(parent, When) and isinstance(parent.parent, Case):
+        # Of CASE WHEN EXISTS (...) THEN true ELSE false END
+        whole = build.when(parent.condition.copy(), build.boolean(True), build.boolean(False))
+        passes = parent.parent.key == whole.key
+    elif isinstance(parent, Case):
+        passes = isinstance(node, When)
+    return passes and not (isinstance(node, Source) and node.sample is not None)

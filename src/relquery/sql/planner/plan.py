@@ -18,7 +18,7 @@ from relquery.prompt import Sampling
 from relquery.sql.binder.scopes import Context
 from relquery.sql.binder.task import Task
 from relquery.sql.parser.tree import Expression, Select
-from relquery.sql.planner.checks import Check, Note
+from relquery.sql.planner.checks import Check
 from relquery.sql.planner.fields import Field, Keys, Need
 from relquery.sql.planner.guards import Condition
 
@@ -101,8 +101,7 @@ class SelectPlan:
     """How one SELECT is run. All expressions except `base` read the table `ours.ROWS`.
 
     base: the columns that everything else reads. cut: None if the final SELECT decides what it
-    returns. final: the SELECT itself, without what `cut` does. written: for each column of the
-    final SELECT, how it is cast when written to a table; None if DuckDB casts it by itself.
+    returns. final: the SELECT itself, without what `cut` does.
     context: the WITH entries that it sees. columns: (name, type) of its result. table: the name of
     the scratch table for it; "" for the outermost SELECT. stops: whether the statement may need
     only some of its rows.
@@ -115,7 +114,6 @@ class SelectPlan:
     outputs: Part
     aggregated: bool
     final: Select
-    written: tuple[Note | None, ...]
     context: Context
     columns: tuple[tuple[str, str], ...]
     table: str = ""

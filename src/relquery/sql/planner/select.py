@@ -11,25 +11,19 @@ from dataclasses import dataclass, field, replace
 from relquery.errors import UnsupportedQueryError
 from relquery.sql import names as ours
 from relquery.sql.binder.call import FIELD_NAME, Call, calls_in, has_call, readable
-from relquery.sql.binder.functions import FunctionCatalog, has_window
+from relquery.sql.binder.functions import FunctionCatalog, clauses_of, has_window
 from relquery.sql.binder.normalize import unnamed
 from relquery.sql.binder.scopes import Context
 from relquery.sql.binder.sources import Sources, from_only, star_columns
 from relquery.sql.host.database import Database
 from relquery.sql.parser import build
 from relquery.sql.parser.tree import Expression, Limit, Node, Order, Select, Star
-from relquery.sql.planner.checks import Check, checks_in, note_to_write
-from relquery.sql.planner.fields import (
-    Given,
-    declared_keys,
-    name_fields,
-    needs_in,
-    sides_of,
-)
+from relquery.sql.planner.checks import Check, checks_in
+from relquery.sql.planner.fields import Field, declared_keys, name_fields, needs_in, sides_of
 from relquery.sql.planner.guards import Condition, conditions_of
-from relquery.sql.planner.lift import Lifter, note_wholes
 from relquery.sql.planner.limits import cut_of, in_base_order, limits_early, stops_by_group
 from relquery.sql.planner.plan import Cut, Filter, Part, PlannedCall, SelectPlan
+from relquery.sql.planner.split import Lifter, note_wholes
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,39 +36,44 @@ class Scope:
     functions: FunctionCatalog
     columns: tuple[tuple[str, str], ...]
 
-    @property
-    def names(self) -> list[str]:
-        """The names of its columns."""
-        return [name for name, _ in self.columns]
-
 
 def plan_select(select: Select, scope: Scope) -> SelectPlan:
     """Plan a normalized SELECT.
 
     Raises QueryError for a malformed call, UnsupportedQueryError for an unsupported form.
     """
-    qualified = _take_qualify(select, scope.functions)
+    functions, names = scope.functions, [name for name, _ in scope.columns]
+    qualified = _take_qualify(select, functions)
     _name_calls(select)
-    note_wholes(select, scope.functions)
+    note_wholes(select, functions)
     calls = _Calls(select, scope)
     predicates = build.conjuncts(select.where)
     filters = tuple(calls.filter(part) for part in predicates if has_call(part))
-    given = cut_of(select, scope.names, scope.functions)
+    given = cut_of(select, names, functions)
     is_early = limits_early(given)
     limits = given if is_early and not filters else None
     stops = is_early or (bool(filters) and stops_by_group(given))
     cut = None if limits is not None else _cut(select, given, calls, stops=stops)
-    final = _final(select, scope, calls, cut=cut is not None, limited=limits is not None)
+    rest = select.copy()
+    rest.source, rest.where, rest.sample = build.table(ours.ROWS), None, None
+    if limits is not None:
+        build.set_modifier(rest, Order, None)
+        build.set_modifier(rest, Limit, None)
+    elif cut is not None:
+        rest.qualify = None
+        rest.set("modifiers", None if select.order is None else [select.order.copy()])
+    final = _over_rows(rest, names, calls.lifter)
+    if cut is not None and final.order is not None:
+        build.set_modifier(final, Order, in_base_order(final.order))
     plain = [part for part in predicates if not has_call(part)]
     return SelectPlan(
         base=_base(select, calls.lifter, plain, qualified, limits),
         calls=tuple(calls.planned),
         filters=filters,
         cut=cut,
-        outputs=calls.part(_left(select, cut is not None, limits is not None), select, [final]),
-        aggregated=scope.functions.in_select(select),
+        outputs=calls.part(list(clauses_of(rest)), rest, [final]),
+        aggregated=functions.in_select(select),
         final=final,
-        written=tuple(note_to_write(item) for item in select.items),
         context=scope.context,
         columns=scope.columns,
     )
@@ -125,43 +124,18 @@ def _cut(select: Select, given: Select | None, calls: _Calls, stops: bool) -> Cu
     return Cut(cut, calls.part([given], given, [cut]), stops)
 
 
-def _left(select: Select, cut: bool, limited: bool) -> list[Node]:
-    """The clauses of a SELECT that are left after a cut, or after limits of the base."""
-    found: list[Node | None] = [*select.items, *select.keys, select.having]
-    if limited:
-        found += [select.distinct, select.qualify]
-    elif cut:
-        found.append(select.order)
-    else:
-        found += [select.qualify, *select.modifiers]
-    return [node for node in found if node is not None]
-
-
-def _final(select: Select, scope: Scope, calls: _Calls, *, cut: bool, limited: bool) -> Select:
-    """The SELECT over materialised rows, with its original column names."""
-    rewrite = calls.lifter.rewrite
-    final = Select(
-        select_list=[
-            rewrite(item).named(name) for item, name in zip(select.items, scope.names, strict=True)
-        ],
-        from_table=build.table(ours.ROWS),
-    )
-    if select.keys:
-        final.keys = [rewrite(key) for key in select.keys]
-    for key in ("group_sets", "aggregate_handling"):
-        final.set(key, select.args.get(key))
-    if select.having is not None:
-        final.having = rewrite(select.having)
-    if select.qualify is not None and not cut:
-        final.qualify = rewrite(select.qualify)
-    modifiers = select.modifiers
-    if limited:
-        modifiers = [one for one in modifiers if not isinstance(one, Order | Limit)]
-    elif cut:
-        modifiers = [one for one in modifiers if isinstance(one, Order)]
-    final.set("modifiers", [rewrite(one) for one in modifiers] or None)
-    if cut and final.order is not None:
-        build.set_modifier(final, Order, in_base_order(final.order))
+def _over_rows(select: Select, names: list[str], lifter: Lifter) -> Select:
+    """A SELECT over materialised rows, its columns named."""
+    final = select.copy()
+    final.items = [
+        lifter.rewrite(item).named(name) for item, name in zip(select.items, names, strict=True)
+    ]
+    for clause in ("group_expressions", "having", "qualify", "modifiers"):
+        value = select.args.get(clause)
+        if isinstance(value, list):
+            final.set(clause, [lifter.rewrite(one) for one in value])
+        elif value is not None:
+            final.set(clause, lifter.rewrite(value))
     return final
 
 
@@ -172,8 +146,7 @@ def _base(
     qualified: list[Expression],
     limits: Select | None,
 ) -> Select:
-    items = [node.named(name) for name, node in lifter.base.items()]
-    base = from_only(select, items or [build.null().named(ours.NOTHING)])
+    base = from_only(select, lifter.base.items() or [build.null().named(ours.NOTHING)])
     if predicates:
         base.where = build.all_of(part.copy() for part in predicates)
     if qualified:
@@ -207,7 +180,7 @@ class _Calls:
 
     def __post_init__(self) -> None:
         scope = self.scope
-        names = frozenset(map(str.lower, scope.names))
+        names = frozenset(name.lower() for name, _ in scope.columns)
         self.lifter = Lifter(scope.database, scope.context, scope.sources, names, self._answer)
 
     def filter(self, predicate: Expression) -> Filter:
@@ -224,11 +197,11 @@ class _Calls:
         for call in (found for node in written for found in calls_in(node)):
             index = self._by_key.get(call.key)
             if index in used and index is not None:
-                conditions = conditions_of(call, top, self.scope.functions)
+                conditions = conditions_of(call, top, self.scope.functions, where_it_counts=True)
                 over_rows = (self._over_rows(one) for one in conditions)
                 places.setdefault(index, []).append(tuple(over_rows))
         for node in read:
-            self.checks += checks_in(node, self.scope.functions)
+            self.checks += (check for _, check in checks_in(node, self.scope.functions))
         checks, self.checks, self._used = _distinct(self.checks), [], {}
         return Part(used, places, checks)
 
@@ -239,14 +212,15 @@ class _Calls:
         """Plan a call and return the column of its answers."""
         sources, functions = self.scope.sources, self.scope.functions
         task = node.task
+        written = [(at, one) for at, field in enumerate(node.fields) for one in self._expand(field)]
         given = [
-            Given(one, self._field(one), at in node.modules, at in node.bags)
-            for at, argument in enumerate(node.fields)
-            for one in self._expand(argument)
+            Field.of(one, self._field(one), sources, at in node.modules, at in node.bags)
+            for at, one in written
         ]
-        fields = name_fields(given, sources, keep=task.has_places)
+        fields = name_fields(given, keep=task.has_places)
         if task.kind == "match":
-            task = replace(task, sides=sides_of(given, sources, node.written))
+            sides = sides_of([one for _, one in written], sources, node.written)
+            task = replace(task, sides=sides)
         asked = tuple((one.name, one.value.key, one.is_module, one.is_bag) for one in fields)
         index = self._identities.setdefault((task, asked), len(self.planned))
         if index == len(self.planned):
@@ -281,5 +255,5 @@ class _Calls:
             )
         # Lift its columns, not the whole expression: the rest is computed only for rows asked.
         value = self.lifter.rewrite_field(unnamed(argument))
-        self.checks += checks_in(value, self.scope.functions)
+        self.checks += (check for _, check in checks_in(value, self.scope.functions))
         return value
