@@ -24,7 +24,7 @@ from relquery.retrieval.shelf import Shelf
 from relquery.spans.orders import Orders
 from relquery.sql import count_tokens as tokens
 from relquery.sql import tables as hosts
-from relquery.sql.executor.answered import Asker
+from relquery.sql.executor.context import ExecutionContext, usd_of, waiting_of
 from relquery.sql.host.database import Database
 from relquery.sql.planner import checks
 from relquery.sql.preview import Preview, preview_query
@@ -35,7 +35,6 @@ from relquery.sql.retrieval import install as retrieval
 from relquery.sql.retrieval.corpora import Corpora as Searched
 from relquery.sql.retrieval.named_tables import with_tables
 from relquery.sql.settings import keywords_of, read_sampling
-from relquery.sql.spending import usd_of, waiting_of
 from relquery.sql.temp_tables import LentTables
 
 if TYPE_CHECKING:
@@ -417,10 +416,10 @@ class Connection:
 
     def _asker(
         self, config: QueryConfig, watch: Watch | None, recording: Recording | None = None
-    ) -> Asker:
-        heard, usd = None if watch is None else watch.heard, usd_of(self.backend)
-        return Asker(
-            self.backend, config, self.ledger, watch, self.clock, recording, usd=usd, heard=heard
+    ) -> ExecutionContext:
+        heard = None if watch is None else watch.heard
+        return ExecutionContext(
+            self.backend, config, self.ledger, watch, self.clock, recording, on_answer=heard
         )
 
     def _watching(self, progress: Progress) -> AbstractContextManager[Watch | None]:

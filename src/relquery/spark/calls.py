@@ -42,7 +42,7 @@ from relquery.spark.tasks.asks import (
 from relquery.spark.tasks.items import DRAWN, PLACE, Items, Placing, sample_of
 from relquery.spark.tasks.partitions import Partitions, sampled
 from relquery.sql import names as ours
-from relquery.sql.executor.answered import failed
+from relquery.sql.executor.reading import failure_message
 from relquery.sql.inputs.cells import Form
 from relquery.sql.inputs.prompt import pinned_in
 from relquery.sql.planner.plan import PlannedCall
@@ -271,7 +271,7 @@ class Calls:
         if self.settings.config.on_error == "raise":
             first = answers.where(F.col(TROUBLE).isNotNull()).select(TROUBLE).first()
             if first is not None:
-                raise RequestError(failed(name, {}, first[0]))
+                raise RequestError(failure_message(name, {}, first[0]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,7 +130,7 @@ class Analysis(Execution):
 
     def __post_init__(self) -> None:
         self.start = AnsweredRows.of
-        self.explainer = Explainer(self.database, self.scratch, self.asker)
+        self.explainer = Explainer(self.database, self.scratch, self.context)
 
     def ask(
         self, name: str, call: PlannedCall, rows: Rows, wanted: Int64s, where: Expression | None
@@ -158,5 +158,5 @@ class Analysis(Execution):
         length = max(1, round(stage.output_tokens / stage.calls))
         sampling = replace(self._samplings[stage.name], max_tokens=length)
         counts = [round(effort.prompt_tokens / call.calls)] * call.calls
-        seconds = self.asker.backend.predict(counts, sampling, int(effort.cached_tokens or 0))
+        seconds = self.context.backend.predict(counts, sampling, int(effort.cached_tokens or 0))
         return replace(call, effort=replace(effort, seconds=seconds))

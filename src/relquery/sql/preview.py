@@ -17,10 +17,10 @@ from relquery.prompt import Sampling
 from relquery.report import wilson_interval
 from relquery.sql import names as ours
 from relquery.sql.binder.statement import Calling, read_statement
-from relquery.sql.executor.answered import Asker
 from relquery.sql.executor.choices import SEED
+from relquery.sql.executor.context import ExecutionContext
 from relquery.sql.executor.criteria import Count, Tallies, criteria_in
-from relquery.sql.executor.execute import Paid
+from relquery.sql.executor.execute import CostAccumulator
 from relquery.sql.executor.rows import Rows
 from relquery.sql.explain.explanation import SqlExplanation
 from relquery.sql.explain.rows import Place, Selectivities
@@ -190,7 +190,12 @@ class Preview:
 
 
 def preview_query(
-    sql: str, database: Database, asker: Asker, defaults: Sampling, params: object, rows: int
+    sql: str,
+    database: Database,
+    asker: ExecutionContext,
+    defaults: Sampling,
+    params: object,
+    rows: int,
 ) -> Preview:
     """Run a query on a few rows; see `Connection.preview`.
 
@@ -198,7 +203,7 @@ def preview_query(
     """
     if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
         raise ConfigError(f"rows is {rows!r}; it must be a whole number, 1 or more.")
-    start, paid, sample = asker.clock(), Paid(), Sample(rows)
+    start, paid, sample = asker.clock(), CostAccumulator(), Sample(rows)
     without_guard = replace(asker, config=replace(asker.config, guard=None))
     with database.held():
         texts = split(sql, database)

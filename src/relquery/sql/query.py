@@ -13,8 +13,8 @@ from relquery.prompt import Sampling
 from relquery.report import Report
 from relquery.sql.binder.statement import Keeping, Plain, read_statement
 from relquery.sql.define import define
-from relquery.sql.executor.answered import Asker
-from relquery.sql.executor.execute import Paid
+from relquery.sql.executor.context import ExecutionContext
+from relquery.sql.executor.execute import CostAccumulator
 from relquery.sql.explain.explanation import SqlExplanation
 from relquery.sql.explain.rows import Selectivities
 from relquery.sql.host.database import Database
@@ -29,7 +29,7 @@ from relquery.sql.validate import validate_script
 
 
 def run_query(
-    sql: str, database: Database, asker: Asker, defaults: Sampling, params: object = None
+    sql: str, database: Database, asker: ExecutionContext, defaults: Sampling, params: object = None
 ) -> Result:
     """Run the statements of a text in order. The result has the rows of the last one.
 
@@ -41,7 +41,7 @@ def run_query(
     if calls left rows without a value, and OrderWarning for each call whose order a guard has
     pinned. Drops all scratch tables at the end.
     """
-    start, paid = asker.clock(), Paid()
+    start, paid = asker.clock(), CostAccumulator()
     table = pa.table({})
     with database.held():
         texts = split(sql, database)
@@ -59,7 +59,7 @@ def run_query(
     return replace(finished(table, paid, seconds), query=sql, recording=asker.recording)
 
 
-def finished(table: pa.Table, paid: Paid, seconds: float) -> Result:
+def finished(table: pa.Table, paid: CostAccumulator, seconds: float) -> Result:
     """The result of a query that has run. Issues the warnings about it."""
     result = Result(table, tuple(paid.errors), paid.report(seconds), paid.reasons)
     _warn(result.errors)
@@ -70,7 +70,7 @@ def finished(table: pa.Table, paid: Paid, seconds: float) -> Result:
 def explain_query(
     sql: str,
     database: Database,
-    asker: Asker,
+    asker: ExecutionContext,
     defaults: Sampling,
     params: object = None,
     selectivity: object = None,
@@ -113,9 +113,9 @@ def _run_one(
     text: Text,
     parameters: Parameters,
     database: Database,
-    asker: Asker,
+    asker: ExecutionContext,
     defaults: Sampling,
-    paid: Paid,
+    paid: CostAccumulator,
 ) -> pa.Table:
     """Run one statement, with what it changes in what the connection keeps."""
     database.prepare(text.query)

@@ -13,9 +13,9 @@ from relquery.sql.analyze import Analysis
 from relquery.sql.binder.bind import Bound, bind
 from relquery.sql.binder.sources import stubbed
 from relquery.sql.binder.statement import Calling
-from relquery.sql.executor.answered import Asker
+from relquery.sql.executor.context import ExecutionContext
 from relquery.sql.executor.dry_run import dry_run
-from relquery.sql.executor.execute import Execution, Paid, Start
+from relquery.sql.executor.execute import CostAccumulator, Execution, Start
 from relquery.sql.executor.rows import Rows
 from relquery.sql.explain.explain import Explainer, unpriced
 from relquery.sql.explain.explanation import SqlExplanation
@@ -31,9 +31,9 @@ from relquery.sql.targets import check_target, has_nothing_to_do, with_nulls
 def run(
     calling: Calling,
     database: Database,
-    asker: Asker,
+    asker: ExecutionContext,
     defaults: Sampling,
-    paid: Paid,
+    paid: CostAccumulator,
     start: Start | None = None,
 ) -> pa.Table:
     """The rows of a statement. paid: adds up what its calls cost. start: see Execution.
@@ -67,7 +67,7 @@ def run(
 def explain(
     calling: Calling,
     database: Database,
-    asker: Asker,
+    asker: ExecutionContext,
     defaults: Sampling,
     shares: Selectivities | None = None,
     *,
@@ -98,7 +98,7 @@ def explain(
         )
 
 
-def check_samplings(found: Plan, asker: Asker) -> None:
+def check_samplings(found: Plan, asker: ExecutionContext) -> None:
     """Have the backend check how answers are to be drawn. It may open the backend."""
     for sampling in samplings_of(found):
         if sampling.schema is not None or sampling.stop:

@@ -11,7 +11,8 @@ import pytest
 
 from relquery.prompt import Answer, Compared, Finish, Sampling
 from relquery.sql.binder.task import Task
-from relquery.sql.executor.guard import Verdict, agree, sample_of
+from relquery.sql.executor.dispatch import CacheLookup
+from relquery.sql.executor.guard import Comparison, agree, sample
 from relquery.sql.types.leaves import Leaf
 from relquery.sql.types.shape import ListOf, Output, Part, Shape, StructOf, kind_of
 from relquery.table.schedule import Report, Schedule
@@ -72,10 +73,15 @@ def test_scores_agree_within_a_twentieth_of_their_range() -> None:
         assert not agree(half, far, task)
 
 
+def looked_up(*texts: str) -> CacheLookup:
+    known = {row: said(text) for row, text in enumerate(texts)}
+    return CacheLookup(np.arange(len(texts)), None, None, known)
+
+
 def test_an_order_is_pinned_below_the_least_agreement_and_not_at_it() -> None:
-    pairs = [(said("a"), said("a"))] * 19 + [(said("a"), said("b"))]
-    assert not Verdict.of(pairs, TEXT, 0.95).is_pinned
-    below = Verdict.of(pairs, TEXT, 0.96)
+    reordered, written = looked_up(*["a"] * 20), looked_up(*["a"] * 19, "b")
+    assert not Comparison.of(reordered, written, TEXT, 0.95).is_pinned
+    below = Comparison.of(reordered, written, TEXT, 0.96)
     assert (below.is_pinned, below.order) == (True, "pinned: agreement 0.95 of 20")
 
 
@@ -83,11 +89,15 @@ def test_a_sample_has_rows_whose_fields_moved_in_the_order_to_send_and_is_always
     fields: npt.NDArray[np.int32] = np.tile(np.array([0, 1, 2], np.int32), (100, 1))
     fields[::2] = [2, 0, 1]
     schedule = Schedule(np.arange(100)[::-1], fields, REPORT)
-    few = sample_of(schedule, 10)
-    assert len(set(few.tolist())) == 10
-    assert (np.diff(few) > 0).all()
-    assert (few % 2 == 0).all()
-    assert np.array_equal(sample_of(schedule, 10), few)
-    assert sample_of(schedule, 90).tolist() == list(range(0, 100, 2))
+
+    def sampled(most: int) -> list[int]:
+        found = sample(schedule, most)
+        assert found is not None
+        return found.rows.tolist()
+
+    few = sampled(10)
+    assert few == sampled(10) == sorted(few, reverse=True)
+    assert len(set(few)) == 10
+    assert set(few) <= set(sampled(90)) == set(range(1, 100, 2))
     as_written = Schedule(schedule.rows, np.sort(fields, axis=1), REPORT)
-    assert len(sample_of(as_written, 10)) == 0
+    assert sample(as_written, 10) is None

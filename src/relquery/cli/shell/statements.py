@@ -12,11 +12,11 @@ from relquery.errors import PartialResultWarning
 from relquery.ledger import Ledger
 from relquery.report import Report
 from relquery.sql.binder.statement import Calling, read_statement
+from relquery.sql.executor.context import usd_of, waiting_of
 from relquery.sql.explain.explanation import SqlExplanation
 from relquery.sql.parser.parameters import read_parameters
 from relquery.sql.parser.statements import is_explain, split
 from relquery.sql.result import Result
-from relquery.sql.spending import usd_of, waiting_of
 
 PATIENCE = 1.0
 """Seconds in which pressing Ctrl-C again has no further effect."""

@@ -14,7 +14,7 @@ from relquery.cli.terminal.interrupt import interruptible
 from relquery.cli.terminal.show import progress, say, shown_warnings
 from relquery.connection import Connection
 from relquery.errors import BudgetError, LateQueryError, PartialResultWarning, PendingError
-from relquery.sql.spending import usd_of, waiting_of
+from relquery.sql.executor.context import usd_of, waiting_of
 
 
 def outcome_of(

@@ -24,9 +24,9 @@ from relquery.spark.tasks.types import plain
 from relquery.sql import names as ours
 from relquery.sql.binder.task import Task
 from relquery.sql.caching.plan import ordered
-from relquery.sql.executor.answered import Asker, asked_again
+from relquery.sql.executor.context import ExecutionContext
+from relquery.sql.executor.dispatch import CallDispatch, ask_again
 from relquery.sql.executor.reading import read_answer
-from relquery.sql.executor.sending import Sending
 from relquery.sql.inputs.cells import Cells, Form
 from relquery.sql.inputs.inputs import Inputs, Question
 from relquery.unicode import valid
@@ -154,7 +154,7 @@ class _Asking:
 
     asks: Asks
     keys: pa.ChunkedArray
-    sending: Sending
+    sending: CallDispatch
     lent: AbstractSet[bytes]
     given: dict[int, Answer] = field(default_factory=dict)
     phr: float = 0.0
@@ -163,8 +163,8 @@ class _Asking:
     @classmethod
     def of(cls, asks: Asks, table: pa.Table, ledger: FolderLedger) -> _Asking:
         backend = _backend(asks.model, asks.options)
-        asker = Asker(backend, asks.config, ledger, None, perf_counter)
-        sending = Sending.of(asks._question(table), asker)
+        asker = ExecutionContext(backend, asks.config, ledger, None, perf_counter)
+        sending = CallDispatch.of(asks._question(table), asker)
         return cls(asks, table.column(KEY), sending, ledger.lent)
 
     def ask(self, careful: bool) -> None:
@@ -173,10 +173,10 @@ class _Asking:
         careful: look for answers of other attempts again and again.
         """
         inputs, most = self.sending.inputs, self.asks.concurrency * _SLICE
-        shelf = self.sending.shelf(None)
+        shelf = self.sending.lookup
         self.given.update(shelf.known)
-        missing = shelf.lacks(self.sending.every)
-        sent = ordered(inputs, missing, self.asks.config.order, self.sending.asker.backend)
+        missing = shelf.lacks(shelf.inputs)
+        sent = ordered(inputs, missing, self.asks.config.order, self.sending.context.backend)
         rows, schedule = sent.rows, sent.schedule
         if schedule is not None:
             self.phr, self.solving = float(schedule.report.phr), schedule.report.seconds
@@ -193,7 +193,7 @@ class _Asking:
 
     def _found(self) -> list[int]:
         """Inputs that have an answer now, those of other attempts included."""
-        ledger, keys = self.sending.ledger, self.sending.prompt_keys
+        ledger, keys = self.sending.lookup.ledger, self.sending.lookup.keys
         if ledger is not None and keys is not None:
             for at, answer in ledger.find(keys).items():
                 self.given.setdefault(at, answer)
@@ -208,17 +208,17 @@ class _Asking:
         """Ask once more where an answer is not a valid value."""
         places = sorted(self.given)
         prompts = self.sending.inputs.prompts_as_written()
-        again = asked_again(
+        again = ask_again(
             [prompts[at] for at in places],
             [self.given[at] for at in places],
             self.asks.task,
-            self.sending.asker,
+            self.sending.context,
         )
         self.given.update((places[at], answer) for at, answer in again.items())
 
     def _was_known(self, at: int) -> bool:
         """Whether the ledger had an answer before the stage began."""
-        keys = self.sending.prompt_keys
+        keys = self.sending.lookup.keys
         return keys is not None and not self.lent.isdisjoint(keys.of_prompt(at))
 
     def answers(self) -> pa.Table:

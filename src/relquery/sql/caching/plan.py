@@ -328,6 +328,12 @@ class Ordered:
     schedule: Schedule | None
     plan: CachePlan | None
 
+    def part(self, some: Int64s) -> Ordered:
+        """Some of all inputs, in this order."""
+        assert self.schedule is not None
+        schedule = self.schedule.part(np.flatnonzero(np.isin(self.schedule.rows, some)))
+        return Ordered(schedule.rows, schedule, None)
+
 
 def ordered(inputs: Inputs, rows: Int64s, order: Order, backend: Backend) -> Ordered:
     """The order that shares the most of some inputs, given in the query's order.

@@ -1,17 +1,43 @@
-"""Answers by row: text, or a reason why there is none."""
+"""Answers to a call: as they are replied by input, and in columns by base row."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from relquery.arrays import Bools, Int64s, Objects
 from relquery.prompt import Answer, Finish
 from relquery.sql.binder.task import Task
-from relquery.sql.executor.ask import Replies
+from relquery.sql.executor.guard import Comparison
 from relquery.sql.executor.reading import read_answer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replies:
+    """What a call was answered. answers: one per distinct input.
+
+    of_row: (rows,), index of each row's answer, or -1 as in Inputs. paid: all answers that the
+    backend may have been paid for. sent: the number of requests. known: how many the ledger
+    answered. comparison: of answers in two orders; None if none were compared.
+    """
+
+    answers: Sequence[Answer]
+    of_row: Int64s
+    paid: Sequence[Answer]
+    sent: int
+    known: int
+    solver_seconds: float = 0.0
+    phr: float = 0.0
+    comparison: Comparison | None = None
+
+    @property
+    def spent(self) -> dict[str, int]:
+        """What the answers that were asked for have taken; those of the ledger took no attempt."""
+        names = "prompt_tokens", "cached_tokens", "output_tokens", "attempts"
+        asked = [answer for answer in self.paid if answer.attempts]
+        return {name: sum(getattr(answer, name) for answer in asked) for name in names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +52,13 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Values:
+class AnswerColumns:
     """Answers to one call by base row. Filled by `store`.
 
     call: its index. answers: as given; None where not asked (yet). stages: names of the stages
     that asked. values: the values of valid answers: texts, or what their type's transport holds.
-    asked: base rows that were asked. lost: base rows without an answer. failed: base rows without
-    a value, for this or another reason.
+    asked: base rows that were asked. lost: base rows without an answer. troubles: why base rows
+    have no value, for this or another reason.
     """
 
     call: int
@@ -41,33 +67,36 @@ class Values:
     values: Objects
     asked: Bools
     lost: Bools
-    failed: Bools
+    troubles: dict[int, str] = field(default_factory=dict)
 
     @classmethod
-    def none_yet(cls, call: int, rows: int) -> Values:
+    def none_yet(cls, call: int, rows: int) -> AnswerColumns:
         """Nothing asked."""
         none, no = np.full(rows, None, dtype=object), np.zeros(rows, np.bool_)
-        return cls(call, none, none.copy(), none.copy(), no, no.copy(), no.copy())
+        return cls(call, none, none.copy(), none.copy(), no, no.copy())
 
-    def store(self, replies: Replies, rows: Int64s, task: Task, stage: str) -> list[Failure]:
-        """Store the answers for some base rows. Returns a failure for each lost answer."""
-        given = list(replies.answers)  # made when they are read
-        read = [read_answer(answer, task) for answer in given]
-        answers, values, troubles = (
-            _by_row(column, replies.of_row)
-            for column in (given, [one[0] for one in read], [one[1] for one in read])
-        )
-        lost = np.array([trouble is not None for trouble in troubles], dtype=np.bool_)
-        self.asked[rows], self.lost[rows], self.failed[rows] = True, lost, lost
-        self.answers[rows], self.stages[rows], self.values[rows] = answers, stage, values
-        return [
-            Failure(self.call, int(rows[at]), stage, troubles[at], answers[at])
-            for at in np.flatnonzero(lost)
-        ]
+    def store(
+        self, answers: Sequence[Answer], of_row: Int64s, rows: Int64s, task: Task, stage: str
+    ) -> list[Failure]:
+        """Store the answers for some base rows. Returns a failure for each lost answer.
+
+        of_row: (rows,), index of each row's answer, or -1 for rows that are not asked.
+        """
+        read = [read_answer(answer, task) for answer in answers]
+        self.asked[rows], self.stages[rows] = True, stage
+        self.answers[rows] = _by_row(answers, of_row)
+        self.values[rows] = _by_row([value for value, _ in read], of_row)
+        found = []
+        for at, trouble in enumerate(_by_row([trouble for _, trouble in read], of_row)):
+            if trouble is not None:
+                row = int(rows[at])
+                self.lost[row] = True
+                found.append(self.fail(row, trouble, stage))
+        return found
 
     def fail(self, row: int, trouble: str, stage: str) -> Failure:
         """Record that a row has no value. stage: used if the row was not asked."""
-        self.failed[row] = True
+        self.troubles[row] = trouble
         answer = self.answers[row] or _NOT_ASKED
         return Failure(self.call, row, self.stages[row] or stage, trouble, answer)
 

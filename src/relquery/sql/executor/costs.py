@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from relquery.arrays import Int64s
-from relquery.prompt import Answer, Compared, Sampling
+from relquery.errors import QueryError
+from relquery.prompt import Compared
+from relquery.sql import names as ours
 from relquery.sql.executor.choices import Seen
 from relquery.sql.executor.rows import Rows
 from relquery.sql.inputs.prompt import SYSTEM
@@ -23,7 +26,7 @@ _ROWS = 100_000  # rows whose distinct inputs are counted
 
 @dataclass(frozen=True, slots=True)
 class CallCosts:
-    """What the calls of a SELECT cost, from the answers so far; see plan.asking.Costs."""
+    """What the calls of a SELECT cost, from the answers so far; see planner.asking.Costs."""
 
     rows: Rows
     left: Int64s
@@ -40,71 +43,67 @@ class CallCosts:
         return Seen(len(asked), len(self.rows.matching(condition, asked))).selectivity
 
 
-@dataclass(frozen=True, slots=True)
-class EqualCosts:
-    """Equal costs for all calls, so that they keep the order in which they are written.
-
-    For stages that ask nothing, where looking up costs would be wasted.
-    """
-
-    rows: Rows
-    left: Int64s
-
-    def of(self, call: int) -> float:
-        """The same for each call."""
-        return 1.0
-
-    def share(self, condition: Expression, call: int) -> float:
-        """The same for each condition."""
-        return 1.0
-
-
 def cost_of(part: Part, rows: Rows, left: Int64s, tried: int) -> float:
     """The mean cost of a filter for each row that is left, in prompt tokens.
 
-    tried: rows that it judged before; how many of them a call was asked for shows how often it is.
+    tried: rows that it judged before; how many of them a call was asked for shows how often it is,
+    where others may answer before it.
     """
+    calls = [rows.plan.calls[call] for call in part.calls]
+    asked = (int(rows.of_call(call.index).asked.sum()) for call in calls)
+    shares = [min(1.0, (count + 1) / (tried + 1)) for count in asked]
     return sum(
-        cost_per_row(rows.plan.calls[call], rows, left) * _share(call, rows, tried)
-        for call in part.calls
+        cost_per_row(call, rows, left) * share for call, share in zip(calls, shares, strict=True)
     )
 
 
 def cost_per_row(call: PlannedCall, rows: Rows, left: Int64s) -> float:
     """The mean cost of a call for some rows, in prompt tokens.
 
-    Equal inputs are asked once, and inputs that have been asked cost nothing.
+    Equal inputs are asked once, and inputs that have been asked cost nothing. A request costs what
+    the backend counts, or else what its text suggests.
     """
     if not len(left):
         return 0.0
-    counted = left[:_ROWS]
-    inputs, characters = rows.unanswered(call, counted)
-    return inputs / len(counted) * _tokens(call, rows, characters)
-
-
-def _share(call: int, rows: Rows, tried: int) -> float:
-    """The share of rows that a call is asked for, where others may answer before it."""
-    asked = int(rows.of_call(call).asked.sum())
-    return min(1.0, (asked + 1) / (tried + 1))
-
-
-def _tokens(call: PlannedCall, rows: Rows, characters: float) -> float:
-    """What a request costs: as the backend counts it, or else as its text suggests."""
-    values = rows.of_call(call.index)
-    asked = np.flatnonzero(values.asked)[:_COUNTED]
-    known: list[Answer] = [values.answers[row] for row in asked if values.answers[row] is not None]
+    counted, columns = left[:_ROWS], rows.of_call(call.index)
+    inputs, characters = _unanswered(call, rows, counted)
+    asked = np.flatnonzero(columns.asked)[:_COUNTED]
+    known = [answer for answer in columns.answers[asked] if answer is not None]
     prompt = sum(answer.prompt_tokens for answer in known)
+    output = sum(answer.output_tokens for answer in known)
+    each = cost_of_text(call, characters)
     if prompt:
-        return (prompt + _OUTPUT * sum(answer.output_tokens for answer in known)) / len(known)
-    return cost_of_text(call, characters)
+        each = float(prompt + _OUTPUT * output) / len(known)
+    return inputs / len(counted) * each
 
 
 def cost_of_text(call: PlannedCall, characters: float) -> float:
     """What a request costs as its text suggests, in prompt tokens. characters: of its fields."""
-    text = len(SYSTEM) + len(call.prompt) + characters
-    return text / _CHARACTERS + _OUTPUT * _answer_tokens(call.sampling)
+    text, sampling = len(SYSTEM) + len(call.prompt) + characters, call.sampling
+    is_short = sampling.labels or isinstance(sampling, Compared)
+    answer = 1 if is_short else min(_LONG, sampling.max_tokens)
+    return text / _CHARACTERS + _OUTPUT * answer
 
 
-def _answer_tokens(sampling: Sampling) -> int:
-    short = sampling.labels or isinstance(sampling, Compared)
-    return 1 if short else min(_LONG, sampling.max_tokens)
+def _unanswered(call: PlannedCall, rows: Rows, some: Int64s) -> tuple[int, float]:
+    """How many distinct inputs of a call some rows have that are not answered yet, and the
+    mean number of characters in their fields. Counts every row if this cannot be computed.
+    """
+    asked = rows.of_call(call.index).asked
+    known = pa.table({ours.ROW: np.arange(rows.count), ours.ASKED: asked})
+    view = rows.scratch.view(known, f"asked_{rows.base}")
+    texts = [f"CAST({field.sql} AS VARCHAR)" for field in call.fields] or ["NULL"]
+    keys = [ours.field(at) for at in range(len(texts))]
+    named = ", ".join(f"{text} AS {key}" for text, key in zip(texts, keys, strict=True))
+    size = " + ".join(f"coalesce(length({key}), 0)" for key in keys)
+    query = (
+        f"SELECT count(*), coalesce(avg({ours.VALUE}), 0) FROM (SELECT {size} AS {ours.VALUE} FROM "
+        f"(SELECT {ours.ASKED}, {named} FROM {ours.ROWS} JOIN {view} USING ({ours.ROW})) "
+        f"GROUP BY {', '.join(keys)} HAVING NOT bool_or({ours.ASKED}))"
+    )
+    try:
+        found = rows.database.fetch(rows.sql(query, np.union1d(some, np.flatnonzero(asked))))
+    except QueryError:  # some rows may never be asked
+        return int((~asked[some]).sum()), 0.0
+    number, mean = (column[0].as_py() for column in found.columns)
+    return number, float(mean)

@@ -2,31 +2,32 @@
 
 Nobody pays for a statement that is bound to fail. With NULL for every answer DuckDB runs all that
 answers do not decide. If that fails, it may be due to the NULLs: so the statement is wrong only if
-it also fails with another stand-in, a valid value of each type.
+it also fails with another stand-in, a valid value of each type. An INSERT is wrong, too, if its
+rows break a constraint of the table.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from relquery.arrays import Int64s
 from relquery.errors import QueryError
 from relquery.prompt import Compared
+from relquery.sql import names as ours
 from relquery.sql.binder.task import Task
-from relquery.sql.executor.constraints import check_insert
-from relquery.sql.executor.costs import EqualCosts
+from relquery.sql.exchange.export import quoted
 from relquery.sql.executor.rows import Rows
-from relquery.sql.executor.stages import run_select
+from relquery.sql.executor.stages import StageWalker
 from relquery.sql.host.database import Database, Scratch
 from relquery.sql.host.errors import is_aborted
 from relquery.sql.parser.parse import parser
+from relquery.sql.parser.shell import Shell
 from relquery.sql.parser.tree import Expression, Node, Table
-from relquery.sql.planner.checks import Check
-from relquery.sql.planner.plan import PlannedCall, SelectPlan
+from relquery.sql.planner.plan import PlannedCall
 from relquery.sql.planner.statement import Plan
-from relquery.sql.types.leaves import Leaf
 from relquery.sql.types.shape import ListOf, Shape, StructOf
 
 
@@ -67,8 +68,12 @@ class DryRun:
         """Go through all of a plan."""
         sql = ""
         for at, select in enumerate(plan.selects):
-            rows = self._rows(at, select)
-            run_select(rows, self, Counter(), EqualCosts)
+            query: Node = select.context.around(select.base)
+            tables = [table.table for table in query.find_all(Table)]
+            rows = Rows.of(select, self.database, self.scratch)
+            if not any(table.startswith("_rq_table_") for table in tables):
+                self.kept[at] = rows
+            StageWalker(rows, self.ask, Counter(), costs=EqualCosts).run()
             rows.bind_checks()
             self.depends = True
             sql = rows.final()
@@ -81,15 +86,7 @@ class DryRun:
         if shell.kind not in ("QUERY", "PIVOT"):
             self.database.bind(shell.around(sql))
         if shell.kind == "INSERT":
-            check_insert(shell, sql, self.database)
-
-    def _rows(self, at: int, select: SelectPlan) -> Rows:
-        query: Node = select.context.around(select.base)
-        is_kept = not any(table.table.startswith("_rq_table_") for table in query.find_all(Table))
-        rows = Rows.of(select, self.database, self.scratch)
-        if is_kept:
-            self.kept[at] = rows
-        return rows
+            _check_insert(shell, sql, self.database)
 
     def ask(
         self, name: str, call: PlannedCall, rows: Rows, wanted: Int64s, where: Expression | None
@@ -98,17 +95,29 @@ class DryRun:
         self.depends |= where is not None or bool(call.needs)
         rows.compute(call.fields, wanted)
         self.depends = True
-        values = rows.of_call(call.index)
-        values.asked[wanted] = True
+        columns = rows.of_call(call.index)
+        columns.asked[wanted] = True
         for row in wanted.tolist() if self.valid else ():
-            values.values[row] = _value(call.task, row)
+            columns.values[row] = _value(call.task, row)
 
-    def check(self, name: str, checks: tuple[Check, ...], rows: Rows, among: Int64s) -> None:
-        """Nothing: there are no answers to check."""
 
-    def cut(self, rows: Rows) -> None:
-        """Drop the rows that a SELECT does not return."""
-        rows.cut()
+@dataclass(frozen=True, slots=True)
+class EqualCosts:
+    """Equal costs for all calls, so that they keep the order in which they are written.
+
+    Looking costs up would be wasted where nothing is asked.
+    """
+
+    rows: Rows
+    left: Int64s
+
+    def of(self, call: int) -> float:
+        """The same for each call."""
+        return 1.0
+
+    def share(self, condition: Expression, call: int) -> float:
+        """The same for each condition."""
+        return 1.0
 
 
 def _value(task: Task, row: int) -> Any:
@@ -125,15 +134,73 @@ def _of_shape(shape: Shape, row: int) -> Any:
         return {part.name: _of_shape(part.shape, row) for part in shape.parts}
     if isinstance(shape, ListOf):
         return [_of_shape(shape.item, row)] * (1 if shape.size is None else shape.size)
-    return _of_leaf(shape, row)
-
-
-def _of_leaf(leaf: Leaf, row: int) -> str:
-    if leaf.values:
-        return str(leaf.values[row % len(leaf.values)])
-    candidates = (str(row), *_VALUES)
-    return next((one for one in candidates if leaf.read(one) is not None), "1")
+    if shape.values:
+        return str(shape.values[row % len(shape.values)])
+    return next((one for one in (str(row), *_VALUES) if shape.read(one) is not None), "1")
 
 
 _VALUES = ("1", "true", "2000-01-01", "12:00:00", "2000-01-01T12:00:00", "2000-01-01T12:00:00Z",
            "00000000-0000-0000-0000-000000000001", "Yes")  # fmt: skip
+
+
+def _check_insert(shell: Shell, query: str, database: Database) -> None:
+    """Raises QueryError for rows that the table cannot accept. query: gives the rows."""
+    columns = database.columns(f"SELECT * FROM {shell.target}")
+    given = [name for name, _ in database.columns(query)]
+    names = given if shell.by_name else list(shell.columns) or [name for name, _ in columns]
+    types = {name.lower(): kind for name, kind in columns}
+    known = {name.lower() for name in names}
+    if len(names) != len(given) or not known <= types.keys():
+        return
+    listing = ", ".join(f"c{at}" for at in range(len(given)))
+    items = ", ".join(
+        f"CAST(c{at} AS {types[name.lower()]}) AS {quoted(name)}" for at, name in enumerate(names)
+    )
+    source = f"SELECT {items} FROM ({query}) AS {ours.ROWS}({listing})"
+    database.execute(f"EXPLAIN ANALYZE {source}")
+    replaces = "CONFLICT" in shell.tail.upper() or " OR " in f" {shell.head.upper()} "
+    for kind, of, text, condition in _constraints(database, shell.path):
+        if not known.issuperset(map(str.lower, of)):
+            continue
+        for breach in _breaches(kind, of, condition, source, "" if replaces else shell.target):
+            found = database.fetch(f"{breach} LIMIT 1")
+            if found.num_rows:
+                row = ", ".join(f"{name} = {found[name][0].as_py()!r}" for name in of)
+                what = text if kind != "NOT NULL" else f"NOT NULL of {of[0]}"
+                raise QueryError(f"{shell.target} rejects the rows: {row} violates {what}.")
+
+
+def _breaches(
+    kind: str, columns: list[str], condition: str | None, source: str, table: str
+) -> Iterator[str]:
+    """Queries for the rows of `source` that violate a constraint.
+
+    kind: DuckDB's name for it. condition: of a CHECK. table: "" if equal keys replace its rows.
+    """
+    names = ", ".join(map(quoted, columns))
+    rows = f"SELECT {names} FROM ({source})"
+    if kind == "NOT NULL":
+        yield f"{rows} WHERE {names} IS NULL"
+    elif kind == "CHECK":
+        yield f"{rows} WHERE NOT ({condition})"
+    elif kind in ("PRIMARY KEY", "UNIQUE") and table:
+        whole = " AND ".join(f"{quoted(name)} IS NOT NULL" for name in columns)
+        yield f"{rows} WHERE {whole} GROUP BY ALL HAVING count(*) > 1"
+        yield f"{rows} SEMI JOIN (SELECT {names} FROM {table}) USING ({names})"
+
+
+def _constraints(
+    database: Database, path: tuple[str, ...]
+) -> list[tuple[str, list[str], str, str | None]]:
+    """(kind, columns, text as in CREATE TABLE, condition of a CHECK) of those of a table."""
+    *before, name = (part.replace("'", "''") for part in path)
+    where = f"lower(table_name) = lower('{name}')"
+    if before:
+        where += f" AND lower('{before[-1]}') IN (lower(schema_name), lower(database_name))"
+    else:
+        where += " AND schema_name = current_schema() AND database_name = current_database()"
+    found = database.fetch(
+        "SELECT constraint_type, constraint_column_names, constraint_text, expression "
+        f"FROM duckdb_constraints() WHERE {where}"
+    )
+    return [tuple(row.values()) for row in found.to_pylist()]

@@ -7,7 +7,7 @@ answers to a sample of the inputs whose fields the solver has moved.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -15,14 +15,17 @@ from typing import Any
 import numpy as np
 
 from relquery.arrays import Int64s
-from relquery.config import QueryConfig
 from relquery.prompt import Answer, Compared
 from relquery.report import in_digits
 from relquery.sql.binder.task import Task
-from relquery.sql.executor.answered import NO_ANSWER
+from relquery.sql.executor.dispatch import (
+    AS_WRITTEN,
+    NO_ANSWER,
+    REORDERED,
+    CacheLookup,
+    CallDispatch,
+)
 from relquery.sql.executor.reading import read_answer
-from relquery.sql.executor.sending import AS_WRITTEN, REORDERED, Sending, Shelf
-from relquery.sql.types.leaves import Leaf
 from relquery.sql.types.shape import ListOf, Shape, StructOf
 from relquery.table.schedule import Schedule
 
@@ -33,19 +36,32 @@ _SEED = 0
 _NUMERIC = ("DECIMAL", "DOUBLE", "FLOAT")
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """How many of the compared answers were the same, and which share of them must be."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """Two answers to each of some inputs, by input, and how many of them are the same.
 
+    inputs: which were compared. least: the share of answers that must be the same.
+    """
+
+    inputs: Int64s
+    reordered: dict[int, Answer]
+    written: dict[int, Answer]
     agreed: int
-    compared: int
     least: float
 
     @classmethod
-    def of(cls, pairs: Iterable[tuple[Answer, Answer]], task: Task, least: float) -> Verdict:
-        """Compare the two answers to each of some inputs."""
-        found = [agree(one, other, task) for one, other in pairs]
-        return cls(sum(found), len(found), least)
+    def of(
+        cls, reordered: CacheLookup, written: CacheLookup, task: Task, least: float
+    ) -> Comparison:
+        """Compare the answers to the same inputs in both orders."""
+        inputs, one, other = reordered.inputs, reordered.known, written.known
+        pairs = ((one.get(row, NO_ANSWER), other.get(row, NO_ANSWER)) for row in inputs.tolist())
+        return cls(inputs, one, other, sum(agree(*pair, task) for pair in pairs), least)
+
+    @property
+    def compared(self) -> int:
+        """How many inputs were compared."""
+        return len(self.inputs)
 
     @property
     def agreement(self) -> float:
@@ -62,13 +78,48 @@ class Verdict:
         """The order of a stage whose fields are sent as written, for its report."""
         return f"pinned: agreement {in_digits(self.agreement)} of {self.compared}"
 
+    @property
+    def chosen(self) -> dict[int, Answer]:
+        """The answers that count, by input."""
+        return self.written if self.is_pinned else self.reordered
 
-def sample_of(schedule: Schedule, most: int) -> Int64s:
-    """Some places in a schedule whose fields are not as written, at random but always the same."""
+    def others(self, used: dict[int, Answer]) -> list[Answer]:
+        """All answers but those that are used."""
+        given = [*self.reordered.items(), *self.written.items()]
+        return [answer for row, answer in given if used.get(row) is not answer]
+
+
+def sample(schedule: Schedule | None, most: int) -> Schedule | None:
+    """Some inputs whose fields are not sent as written, at random but always the same.
+
+    In the solver's order. None if it moves no fields.
+    """
+    if schedule is None:
+        return None
     moved = np.flatnonzero((np.diff(schedule.fields, axis=1) < 0).any(axis=1))
     if len(moved) > most:
         moved = np.sort(np.random.default_rng(_SEED).choice(moved, most, replace=False))
-    return moved
+    return schedule.part(moved) if len(moved) else None
+
+
+def compare(dispatch: CallDispatch, schedule: Schedule | None) -> Comparison | None:
+    """Ask a sample of the inputs in both orders. None without a guard, or if no fields move.
+
+    What the ledger has is not asked again.
+    """
+    config = dispatch.context.config
+    some = sample(schedule, config.guard_rows)
+    if some is None or config.guard is None:
+        return None
+    inputs = np.sort(some.rows)
+    dispatch.total += len(inputs)
+    reordered, written = (dispatch.lookup.marked(mark, inputs) for mark in (REORDERED, AS_WRITTEN))
+    dispatch.note_known(len(reordered.known) + len(written.known))
+    left = some.part(reordered.lacks(some.rows))
+    dispatch.send(left.rows, left, reordered, reordered.known.__setitem__)
+    as_written = dispatch.inputs.sorted(inputs[written.lacks(inputs)])
+    dispatch.send(as_written, None, written, written.known.__setitem__)
+    return Comparison.of(reordered, written, dispatch.question.task, config.guard)
 
 
 def agree(one: Answer, other: Answer, task: Task) -> bool:
@@ -84,7 +135,8 @@ def agree(one: Answer, other: Answer, task: Task) -> bool:
     if task.kind == "score":
         return abs(float(value) - float(second)) <= TOLERANCE * _range(task.sampling.labels)
     if task.output is not None:
-        return _is_same(task.output.shape, value, second)
+        shape = task.output.shape
+        return _comparable(shape, value) == _comparable(shape, second)
     if isinstance(task.sampling, Compared):
         wanted = task.sampling.texts
         return bool(value == second) or (value not in wanted and second not in wanted)
@@ -100,76 +152,13 @@ def _range(labels: tuple[str, ...]) -> float:
     return max(numbers) - min(numbers)
 
 
-def _is_same(shape: Shape, value: Any, other: Any) -> bool:
-    if value is None or other is None:
-        return value is other
+def _comparable(shape: Shape, value: Any) -> Hashable:
+    """What is equal for equal values."""
+    if value is None:
+        return None
     if isinstance(shape, StructOf):
-        return all(_is_same(part.shape, value[part.name], other[part.name]) for part in shape.parts)
-    if isinstance(shape, ListOf) and shape.distinct:
-        return set(value) == set(other)
+        return tuple(_comparable(part.shape, value[part.name]) for part in shape.parts)
     if isinstance(shape, ListOf):
-        pairs = zip(value, other, strict=False)
-        return len(value) == len(other) and all(_is_same(shape.item, *pair) for pair in pairs)
-    return _is_same_leaf(shape, value, other)
-
-
-def _is_same_leaf(leaf: Leaf, value: str, other: str) -> bool:
-    if value.strip() == other.strip():
-        return True
-    return leaf.kind.startswith(_NUMERIC) and Decimal(value) == Decimal(other)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Both:
-    """Two answers to each of some inputs. inputs: which. verdict: which of the answers count."""
-
-    inputs: Int64s
-    reordered: dict[int, Answer]
-    written: dict[int, Answer]
-    verdict: Verdict
-
-    @property
-    def chosen(self) -> dict[int, Answer]:
-        """The answers that count, by input."""
-        return self.written if self.verdict.is_pinned else self.reordered
-
-    def others(self, used: Mapping[int, Answer]) -> list[Answer]:
-        """All answers but those that are used."""
-        given = [*self.reordered.items(), *self.written.items()]
-        return [answer for row, answer in given if used.get(row) is not answer]
-
-
-def sample(schedule: Schedule | None, config: QueryConfig) -> Schedule | None:
-    """The inputs to compare, in the solver's order. None if it moves no fields."""
-    if schedule is None:
-        return None
-    some = schedule.part(sample_of(schedule, config.guard_rows))
-    return some if len(some.rows) else None
-
-
-def compare(sending: Sending, schedule: Schedule | None) -> Both | None:
-    """Ask a sample of the inputs in both orders. None if the schedule moves no fields.
-
-    What the ledger has is not asked again.
-    """
-    config = sending.asker.config
-    some = sample(schedule, config)
-    if some is None or config.guard is None:
-        return None
-    inputs = np.sort(some.rows)
-    sending.total += len(inputs)
-    reordered, written = sending.shelf(REORDERED, inputs), sending.shelf(AS_WRITTEN, inputs)
-    sending.note_known(len(reordered.known) + len(written.known))
-    left = some.part(reordered.lacks(some.rows))
-    sending.send(left.rows, left, reordered, reordered.known.__setitem__)
-    as_written = sending.inputs.sorted(inputs[written.lacks(inputs)])
-    sending.send(as_written, None, written, written.known.__setitem__)
-    return judged(sending.question.task, reordered, written, config.guard)
-
-
-def judged(task: Task, reordered: Shelf, written: Shelf, least: float) -> Both:
-    """What two answers to each of some inputs show. least: see Verdict."""
-    one, other = reordered.known, written.known
-    inputs = reordered.inputs
-    pairs = ((one.get(row, NO_ANSWER), other.get(row, NO_ANSWER)) for row in inputs.tolist())
-    return Both(inputs, one, other, Verdict.of(pairs, task, least))
+        items = [_comparable(shape.item, item) for item in value]
+        return frozenset(items) if shape.distinct else tuple(items)
+    return Decimal(value) if shape.kind.startswith(_NUMERIC) else value.strip()

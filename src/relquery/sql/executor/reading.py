@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from math import exp, inf, isfinite
 from typing import Any
 
-from relquery.errors import SHORTEN
+from relquery.config import QueryConfig
+from relquery.errors import SHORTEN, RequestError
 from relquery.prompt import Answer, Finish, Sampling
 from relquery.sql.binder.task import Task
+from relquery.sql.inputs.inputs import Question
 from relquery.sql.types.shape import InvalidAnswerError
 from relquery.unicode import valid
+
+Fields = Mapping[str, str | None]
+
+_SHOWN_FIELDS = 3
 
 
 def read_answer(answer: Answer, task: Task) -> tuple[Any, str | None]:
@@ -35,12 +42,32 @@ def problem(answer: Answer, sampling: Sampling) -> str | None:
         return _with_hint(answer.error)
     if answer.finish is Finish.LENGTH:
         return (
-            f"The answer was cut off after {answer.output_tokens} tokens: {short(answer.text)}. "
+            f"The answer was cut off after {answer.output_tokens} tokens: {_short(answer.text)}. "
             f"Raise max_tokens (now {sampling.max_tokens}) or ask for a shorter answer."
         )
     if answer.finish not in (Finish.STOP, Finish.DECIDED) or answer.text is None:
         return f"The request ended without an answer ({answer.finish.value})."
     return None
+
+
+def check_complete(
+    answer: Answer, question: Question, config: QueryConfig, fields: Callable[[], Fields] = dict
+) -> None:
+    """Raises RequestError for an answer that is not complete, if the config says so.
+
+    fields: gives those of the input, for the message.
+    """
+    trouble = problem(answer, question.task.sampling) if config.on_error == "raise" else None
+    if trouble is not None:
+        raise RequestError(failure_message(question.name, fields(), trouble))
+
+
+def failure_message(stage: str, fields: Fields, trouble: str) -> str:
+    """What stopped a query: the stage, the fields of one of its rows, and the problem."""
+    cells = [f"{name} = {_short(cell)}" for name, cell in fields.items()]
+    more = f" and {len(cells) - _SHOWN_FIELDS} more" if len(cells) > _SHOWN_FIELDS else ""
+    row = f" for {', '.join(cells[:_SHOWN_FIELDS])}{more}" if cells else ""
+    return f"{stage}{row}: {trouble}"
 
 
 def _with_hint(error: str) -> str:
@@ -49,7 +76,7 @@ def _with_hint(error: str) -> str:
     return error.removesuffix(SHORTEN) + hint if error.endswith(SHORTEN) else error
 
 
-def short(text: str | None) -> str:
+def _short(text: str | None) -> str:
     """The text in quotes, shortened if it is long; `NULL` if there is none."""
     if text is None:
         return "NULL"
@@ -61,7 +88,7 @@ def _label(text: str, labels: tuple[str, ...]) -> tuple[str | None, str | None]:
     for given in (text, text.strip()):
         if given in labels:
             return given, None
-    return None, f"The answer {short(text)} is none of the labels {', '.join(map(repr, labels))}."
+    return None, f"The answer {_short(text)} is none of the labels {', '.join(map(repr, labels))}."
 
 
 def _score(answer: Answer, labels: tuple[str, ...]) -> tuple[str | None, str | None]:

@@ -12,7 +12,7 @@ from relquery.arrays import Int64s
 from relquery.errors import QueryError
 from relquery.sql import names as ours
 from relquery.sql.binder.functions import has_window
-from relquery.sql.executor.answers import Failure, Values
+from relquery.sql.executor.answers import AnswerColumns, Failure
 from relquery.sql.host.database import Database, Scratch
 from relquery.sql.inputs.cells import Cells, Form, as_text, bag_as_text
 from relquery.sql.parser import build
@@ -36,7 +36,7 @@ class Rows:
     base: str
     count: int
     alive: Int64s
-    values: dict[int, Values] = field(default_factory=dict)
+    values: dict[int, AnswerColumns] = field(default_factory=dict)
     where: Expression | None = None
     _entries: str | None = None
     _types: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
@@ -55,10 +55,10 @@ class Rows:
         alive = np.arange(self.count, dtype=np.int64)
         return type(self)(self.plan, self.database, self.scratch, self.base, self.count, alive)
 
-    def of_call(self, index: int) -> Values:
+    def of_call(self, index: int) -> AnswerColumns:
         """Where the answers to a call are kept."""
         if index not in self.values:
-            self.values[index] = Values.none_yet(index, self.count)
+            self.values[index] = AnswerColumns.none_yet(index, self.count)
         return self.values[index]
 
     def sql(self, select: str, rows: Int64s | None = None) -> str:
@@ -70,30 +70,35 @@ class Rows:
         return self._over(f"{join}{where} ORDER BY {ours.ROW}", select)
 
     def _over(self, rows: str, select: str) -> str:
-        """A SELECT over ours.ROWS, which are those of a query."""
+        """A SELECT over ours.ROWS, which are those of a query, and the plan's WITH entries."""
         if self._entries is None:
-            self._entries = self._with_entries()
-        return f"{self._entries or 'WITH'} {ours.ROWS} AS ({rows}) {select}"
+            query = build.select([build.number(1)])
+            needed = self.plan.context.needed_by(_fragments(self.plan))
+            query.entries = [entry.copy() for entry in needed]
+            entries = parser().sql(query).removesuffix("SELECT 1").rstrip()
+            self._entries = f"{entries}," if needed else "WITH"
+        return f"{self._entries} {ours.ROWS} AS ({rows}) {select}"
 
-    def _with_entries(self) -> str:
-        """The WITH entries that the plan's parts read, as the beginning of a query."""
-        needed = self.plan.context.needed_by(_fragments(self.plan))
-        if not needed:
-            return ""
-        query = build.select([build.number(1)])
-        query.entries = [entry.copy() for entry in needed]
-        return f"{parser().sql(query).removesuffix('SELECT 1').rstrip()},"
+    def _answers(self, rows: Int64s) -> pa.Table:
+        columns: dict[str, pa.Array] = {ours.ROW: pa.array(rows)}
+        for call in self.plan.calls:
+            values = self.of_call(call.index).values[rows]
+            kind = call.task.transport
+            columns[ours.answer(call.index)] = pa.array(values.tolist(), kind)
+        return pa.table(columns)
 
     def final(self, rows: Int64s | None = None) -> str:
         """The final SELECT of the plan over base rows `rows` (all alive ones if None)."""
         return self.sql(parser().sql(self.plan.final), rows)
 
+    def _numbers(self, select: str, rows: Int64s | None = None) -> Int64s:
+        found: Int64s = self.database.fetch(self.sql(select, rows)).column(0).to_numpy()
+        return found
+
     def matching(self, predicate: Expression, rows: Int64s | None = None) -> Int64s:
         """The rows (all alive if None) for which a predicate over ours.ROWS is true."""
         where = f"WHERE {parser().sql(predicate)} ORDER BY {ours.ROW}"
-        found = self.database.fetch(self.sql(f"SELECT {ours.ROW} FROM {ours.ROWS} {where}", rows))
-        ids: Int64s = found.column(0).to_numpy()
-        return ids
+        return self._numbers(f"SELECT {ours.ROW} FROM {ours.ROWS} {where}", rows)
 
     @property
     def learns(self) -> bool:
@@ -175,10 +180,6 @@ class Rows:
         first, end = (column[0].as_py() for column in found.columns)
         return slice(first, end)
 
-    def _numbers(self, select: str) -> Int64s:
-        found: Int64s = self.database.fetch(self.sql(select)).column(0).to_numpy()
-        return found
-
     def determined(self, call: PlannedCall, rows: Int64s) -> Int64s:
         """The rows in which no field of a call depends on a missing answer.
 
@@ -195,21 +196,19 @@ class Rows:
 
     def failures(self, checks: tuple[Check, ...], rows: Int64s, stage: str) -> list[Failure]:
         """Rows, of these, that fail a check whose calls are answered. Each is returned once."""
-        return [found for check in checks for found in self._failures_of(check, rows, stage)]
+        found = []
+        for check in checks:
+            table = self.database.fetch(self.sql(_failed_rows(check), rows))
+            columns = self.of_call(check.calls[-1])
+            for row, value in zip(*(one.to_pylist() for one in table.columns), strict=True):
+                if row not in columns.troubles:
+                    found.append(columns.fail(row, check.trouble(value), stage))
+        return found
 
     def bind_checks(self) -> None:
         """Have DuckDB look for errors in the checks of the plan."""
         for check in (each for part in self.plan.parts for each in part.checks):
             self.database.columns(self.sql(_failed_rows(check), self.alive[:0]))
-
-    def _failures_of(self, check: Check, rows: Int64s, stage: str) -> list[Failure]:
-        table = self.database.fetch(self.sql(_failed_rows(check), rows))
-        values = self.of_call(check.calls[-1])
-        return [
-            values.fail(row, check.trouble(value), stage)
-            for row, value in zip(*map(pa.ChunkedArray.to_pylist, table.columns), strict=True)
-            if not values.failed[row]
-        ]
 
     def cells(self, fields: tuple[Field, ...], rows: Int64s) -> Cells:
         """The fields of some rows, ascending, as text to be read."""
@@ -244,58 +243,25 @@ class Rows:
         texts = tuple(parser().print(field.value for field in fields))
         if texts not in self._types:
             select = f"SELECT {', '.join(texts)} FROM {ours.ROWS}"
-            reads = any(answers_in(field.value) for field in fields)
-            over = self.sql(select, self.alive[:0]) if reads else self._over_base(select)
-            described = self.database.columns(over)
+            described = self.database.columns(self._unordered(select, fields, None))
             self._types[texts] = [kind for _, kind in described]
         return [
             bag_as_text(field.name, text, kind) if field.is_bag else as_text(text, kind)
             for field, text, kind in zip(fields, texts, self._types[texts], strict=True)
         ]
 
-    def _unordered(self, select: str, fields: tuple[Field, ...], rows: Int64s) -> str:
-        """`select`, which reads fields, over some rows in any order: sorting texts takes memory."""
-        if any(answers_in(field.value) for field in fields):
-            return self.sql(select, rows)
-        if len(rows) == self.count:
-            return self._over_base(select)
-        view = self.scratch.view(pa.table({ours.ROW: rows}), f"some_{self.base}")
-        return self._over_base(select, f" SEMI JOIN {view} USING ({ours.ROW})")
+    def _unordered(self, select: str, fields: tuple[Field, ...], rows: Int64s | None) -> str:
+        """`select`, which reads fields, over some rows in any order: sorting texts takes memory.
 
-    def _over_base(self, select: str, join: str = "") -> str:
-        return self._over(f"SELECT * FROM {self.base}{join}", select)
-
-    def unanswered(self, call: PlannedCall, rows: Int64s) -> tuple[int, float]:
-        """How many distinct inputs of a call some rows have that are not answered yet, and the
-        mean number of characters in their fields. Counts every row if this cannot be computed.
+        rows: None for a query that is only described.
         """
-        asked = self.of_call(call.index).asked
-        known = pa.table({ours.ROW: np.arange(self.count), ours.ASKED: asked})
-        texts = [f"CAST({field.sql} AS VARCHAR)" for field in call.fields] or ["NULL"]
-        named = ", ".join(f"{text} AS {ours.field(at)}" for at, text in enumerate(texts))
-        size = " + ".join(f"coalesce(length({ours.field(at)}), 0)" for at in range(len(texts)))
-        inputs = (
-            f"{ours.ROWS} JOIN {self.scratch.view(known, f'asked_{self.base}')} USING ({ours.ROW})"
-        )
-        inputs = f"SELECT {ours.ASKED}, {named} FROM {inputs}"
-        keys = ", ".join(map(ours.field, range(len(texts))))
-        distinct = f"SELECT {size} AS {ours.VALUE} FROM ({inputs}) GROUP BY {keys} "
-        distinct += f"HAVING NOT bool_or({ours.ASKED})"
-        count = f"SELECT count(*), coalesce(avg({ours.VALUE}), 0) FROM ({distinct})"
-        try:
-            found = self.database.fetch(self.sql(count, np.union1d(rows, np.flatnonzero(asked))))
-        except QueryError:  # some rows may never be asked
-            return int((~asked[rows]).sum()), 0.0
-        number, mean = (column[0].as_py() for column in found.columns)
-        return number, float(mean)
-
-    def _answers(self, rows: Int64s) -> pa.Table:
-        columns: dict[str, pa.Array] = {ours.ROW: pa.array(rows)}
-        for call in self.plan.calls:
-            values = self.of_call(call.index).values[rows]
-            kind = call.task.transport
-            columns[ours.answer(call.index)] = pa.array(values.tolist(), kind)
-        return pa.table(columns)
+        if any(answers_in(field.value) for field in fields):
+            return self.sql(select, self.alive[:0] if rows is None else rows)
+        source = f"SELECT * FROM {self.base}"
+        if rows is not None and len(rows) < self.count:
+            view = self.scratch.view(pa.table({ours.ROW: rows}), f"some_{self.base}")
+            source += f" SEMI JOIN {view} USING ({ours.ROW})"
+        return self._over(source, select)
 
 
 def _fragments(plan: SelectPlan) -> Iterable[Node]:

@@ -1,11 +1,11 @@
-"""Goes through the calls of a part of a SELECT, for some of its rows."""
+"""Goes through the calls of a SELECT, for some of its rows, to run them or to predict them."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -21,53 +21,25 @@ from relquery.sql.planner.checks import Check
 from relquery.sql.planner.plan import Part, PlannedCall
 
 R = TypeVar("R", bound=Rows)
-R_contra = TypeVar("R_contra", bound=Rows, contravariant=True)
 
 
-class Stages(Protocol[R_contra]):
-    """What to do with the stages that a walk reaches: run them, or predict them.
+@dataclass(slots=True)
+class StageWalker(Generic[R]):
+    """Goes through the stages of one SELECT: its filters, what cuts its rows, and its other calls.
+
+    ask: deals with one call for some base rows, and marks them as asked. One stage may ask several
+    times, for other rows; its last argument is what holds in all of them. kinds: how many stages of
+    each kind there are in the statement so far. check: deals with answers of some rows that are not
+    valid values, once their calls are answered. costs: of some rows.
 
     The rows say how the walk goes on: which pass a filter, and whether this is known so soon that
     filters can run on a few rows at a time (Rows.passing, Rows.learns).
     """
 
-    def ask(
-        self, name: str, call: PlannedCall, rows: R_contra, wanted: Int64s, where: Expression | None
-    ) -> None:
-        """Deal with one call for some base rows, and mark them as asked.
-
-        One stage may ask several times, for other rows. where: what holds in all of them.
-        """
-
-    def check(self, name: str, checks: tuple[Check, ...], rows: R_contra, among: Int64s) -> None:
-        """Deal with answers of some rows that are not valid values; their calls are answered."""
-
-    def cut(self, rows: R_contra) -> None:
-        """Drop the rows that a SELECT does not return; the calls that decide it are answered."""
-
-
-def run_select(
-    rows: R,
-    stages: Stages[R],
-    kinds: Counter[str],
-    costs: Callable[[Rows, Int64s], Costs] = CallCosts,
-) -> None:
-    """Go through the stages of one SELECT: its filters, what cuts its rows, and its other calls.
-
-    kinds: how many stages of each kind there are in the statement so far. costs: of some rows.
-    """
-    Asking(rows, stages, kinds, costs).run()
-
-
-@dataclass(slots=True)
-class Asking(Generic[R]):
-    """Asks the calls of one SELECT, part by part. kinds: how many stages of each kind there are in
-    the statement so far.
-    """
-
     rows: R
-    stages: Stages[R]
+    ask: Callable[[str, PlannedCall, R, Int64s, Expression | None], None]
     kinds: Counter[str]
+    check: Callable[[str, tuple[Check, ...], R, Int64s], None] = lambda *stage: None
     costs: Callable[[Rows, Int64s], Costs] = CallCosts
     _names: dict[tuple[int, int], str] = field(default_factory=dict)
     _last: dict[int, str] = field(default_factory=dict)
@@ -75,22 +47,22 @@ class Asking(Generic[R]):
     def run(self) -> None:
         """Go through the stages for the rows that are alive."""
         rows, plan = self.rows, self.rows.plan
-        is_cut = run_filters(rows, lambda part, among: self.ask(part, among, "filter"))
+        is_cut = run_filters(rows, lambda part, among: self._ask(part, among, "filter"))
         if plan.cut is not None and not is_cut:
-            self.ask(plan.cut.part, rows.alive, plan.kind)
-            self.stages.cut(rows)
-        self.ask(plan.outputs, rows.alive, plan.kind)
+            self._ask(plan.cut.part, rows.alive, plan.kind)
+            rows.cut()
+        self._ask(plan.outputs, rows.alive, plan.kind)
 
-    def ask(self, part: Part, among: Int64s, kind: str) -> None:
+    def _ask(self, part: Part, among: Int64s, kind: str) -> None:
         """Ask the calls of a part for those of some rows that need them."""
         if has_sides(part) and self.rows.learns and len(among) > SAMPLE:
             # A part of the rows shows which side of an AND or OR to ask first.
             shuffled = np.random.default_rng(SEED).permutation(among)
-            self._ask(part, np.sort(shuffled[:SAMPLE]), kind)
+            self._ask_at_once(part, np.sort(shuffled[:SAMPLE]), kind)
             among = np.sort(shuffled[SAMPLE:])
-        self._ask(part, among, kind)
+        self._ask_at_once(part, among, kind)
 
-    def _ask(self, part: Part, among: Int64s, kind: str) -> None:
+    def _ask_at_once(self, part: Part, among: Int64s, kind: str) -> None:
         rows, calls = self.rows, self.rows.plan.calls
         inner = {call.index: frozenset(need.call for need in call.needs) for call in calls}
         pending: list[PendingError] = []
@@ -105,11 +77,11 @@ class Asking(Generic[R]):
             if len(wanted) or step.call not in self._last:
                 name = self._last[step.call] = self._name(part, step.call, kind)
                 try:
-                    self.stages.ask(name, call, rows, wanted, step.where)
+                    self.ask(name, call, rows, wanted, step.where)
                 except PendingError as error:  # other calls are submitted meanwhile
                     pending.append(error)
             if step.checks and not pending:
-                self.stages.check(self._last[step.call], step.checks, rows, among)
+                self.check(self._last[step.call], step.checks, rows, among)
         if pending:
             raise PendingError.of(pending)
 

@@ -14,9 +14,9 @@ from relquery.arrays import Int64s
 from relquery.ledger import AnswerStore, Keys, has_one_answer, look_up
 from relquery.prompt import Answer, Prompt, Sampling
 from relquery.sql.caching.plan import ordered
-from relquery.sql.executor.answered import Asker
-from relquery.sql.executor.guard import judged, sample
-from relquery.sql.executor.sending import AS_WRITTEN, REORDERED, Sending
+from relquery.sql.executor.context import ExecutionContext
+from relquery.sql.executor.dispatch import AS_WRITTEN, REORDERED, CacheLookup
+from relquery.sql.executor.guard import Comparison, sample
 from relquery.sql.explain.rows import EstimatedRows
 from relquery.sql.inputs.inputs import Inputs, Question
 from relquery.sql.planner.plan import PlannedCall
@@ -97,7 +97,7 @@ class AskedPrompts:
     that are expected, and not all that may be asked.
     """
 
-    asker: Asker
+    asker: ExecutionContext
     needs_order: bool
     expects: bool
     _by_key: dict[Hashable, _AskedBy] = field(default_factory=dict)
@@ -209,7 +209,7 @@ class AskedPrompts:
             return None
         every = np.arange(inputs.count)
         schedule = ordered(inputs, every, config.order, asker.backend).schedule
-        sampled = sample(schedule, config)
+        sampled = sample(schedule, config.guard_rows)
         if schedule is None or sampled is None:
             return None
         self._compared |= {here, form}
@@ -219,15 +219,15 @@ class AskedPrompts:
         first, again, rest = both, both, np.setdiff1d(every, both)
         known, exact, is_pinned = 0, True, False
         if ledger is not None and ledger.has_answers:
-            sending = Sending.of(question, asker, inputs)
-            reordered, written = sending.shelf(REORDERED, both), sending.shelf(AS_WRITTEN, both)
+            lookup = CacheLookup.of(inputs.prompts_as_written(), call.sampling, asker)
+            reordered, written = lookup.marked(REORDERED, both), lookup.marked(AS_WRITTEN, both)
             first, again = both[reordered.lacks(both)], both[written.lacks(both)]
-            shelves = [sending.shelf(None), sending.shelf(AS_WRITTEN)]
+            lookups = [lookup, lookup.marked(AS_WRITTEN)]
             if not len(first) and not len(again):
-                verdict = judged(question.task, reordered, written, config.guard).verdict
-                is_pinned = verdict.is_pinned
-                shelves = [shelves[is_pinned]]
-            rests = [rest[shelf.lacks(rest)] for shelf in shelves]
+                compared = Comparison.of(reordered, written, question.task, config.guard)
+                is_pinned = compared.is_pinned
+                lookups = [lookups[is_pinned]]
+            rests = [rest[one.lacks(rest)] for one in lookups]
             rest, exact = max(rests, key=len), len({*map(len, rests)}) == 1
             known = inputs.count + len(both) - len(first) - len(again) - len(rest)
 

@@ -16,9 +16,9 @@ from relquery.backends.base import Backend
 from relquery.errors import QueryError
 from relquery.prices.table import known_price, no_price
 from relquery.prompt import Compared, Sampling
-from relquery.sql.executor.answered import Asker
-from relquery.sql.executor.groups import Grouped
-from relquery.sql.executor.stages import run_select
+from relquery.sql.executor.context import ExecutionContext
+from relquery.sql.executor.groups import forest_of
+from relquery.sql.executor.stages import StageWalker
 from relquery.sql.explain.asks import AskedPrompts, Asks
 from relquery.sql.explain.bounds import KnownRows, known_rows
 from relquery.sql.explain.estimate import Estimator
@@ -30,7 +30,6 @@ from relquery.sql.inputs.forest import Forest
 from relquery.sql.inputs.inputs import Question
 from relquery.sql.inputs.matches import Matches
 from relquery.sql.parser.tree import Expression
-from relquery.sql.planner.checks import Check
 from relquery.sql.planner.fields import Field
 from relquery.sql.planner.plan import PlannedCall
 from relquery.sql.planner.statement import Plan
@@ -51,7 +50,7 @@ class Explainer:
 
     database: Database
     scratch: Scratch
-    asker: Asker
+    asker: ExecutionContext
     shares: Selectivities | None = None
     costs: bool = False
     calls: dict[str, ExplainedCall] = field(default_factory=dict)
@@ -70,7 +69,7 @@ class Explainer:
         for number, select in enumerate(plan.selects):
             rows = EstimatedRows.estimated(select, self.database, self.scratch, self._stand_ins)
             rows.shares, rows.select = self.shares, number
-            run_select(rows, self, self.kinds)
+            StageWalker(rows, self.ask, self.kinds).run()
             if select.table:
                 self._stand_ins[select.table] = self._fill(select.table, rows, plan)
 
@@ -87,15 +86,6 @@ class Explainer:
             self.scratch.fill(table, f"SELECT * FROM {table}")
             known = replace(known, exact=False, held=False)
         return known
-
-    def check(
-        self, name: str, checks: tuple[Check, ...], rows: EstimatedRows, among: Int64s
-    ) -> None:
-        """Nothing: there are no answers to check."""
-
-    def cut(self, rows: EstimatedRows) -> None:
-        """Drop rows if this is known; else note how many are left at most."""
-        rows.cut()
 
     def ask(
         self,
@@ -197,9 +187,9 @@ class Explainer:
         try:
             cells = rows.cells(call.fields, wanted)
             if call.task.kind == "group":
-                grouped = Grouped.of(call.task, cells.fetch().column(0), backend)
-                rows.note_inputs(call, wanted, grouped.of_row)
-                return self._of_groups(grouped.forest, call, rows)
+                forest, of_row = forest_of(call.task, cells.fetch().column(0), backend)
+                rows.note_inputs(call, wanted, of_row)
+                return self._of_groups(forest, call, rows)
             if call.task.kind == "match":
                 matches = Matches.of(call.task, cells, backend)
                 rows.note_inputs(call, wanted, matches.of_row)

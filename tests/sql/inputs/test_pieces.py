@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 
 from relquery.ir.lower import lower
 from relquery.ir.nodes import Bag, Text
-from relquery.prompt import Answer, Finish
-from relquery.sql.executor.kept import Kept
 from relquery.sql.inputs import cells as cells_module
 from relquery.sql.inputs.cells import JSON, write_pieces
 from relquery.sql.inputs.prompt import Prompts, Template
@@ -61,18 +59,3 @@ def test_prompts_are_those_of_lowered_rows_however_they_are_read() -> None:
     assert len(prompts) == 2
     with pytest.raises(IndexError):
         prompts[2]
-
-
-def test_answers_come_back_as_they_were_put_in() -> None:
-    given_answers = [
-        Answer("Yes", Finish.STOP, prompt_tokens=9, cached_tokens=3, output_tokens=1),
-        Answer(None, Finish.ERROR, "It failed.", attempts=4),
-        Answer("No", Finish.STOP, attempts=0),
-        Answer("A", Finish.STOP, scores={"A": -0.1}),
-    ]
-    kept = Kept.none_yet(5)
-    for index, answer in enumerate(given_answers):
-        kept.put(index, answer)
-    assert kept[:4] == given_answers
-    assert kept[4].finish is Finish.ERROR
-    assert (kept.spent.prompt_tokens, kept.spent.attempts) == (9, 6)
