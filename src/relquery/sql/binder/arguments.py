@@ -14,7 +14,9 @@ from relquery.errors import QueryError, unknown
 from relquery.prompt import Sampling
 from relquery.sql import names as ours
 from relquery.sql.binder.call import (
+    BAG,
     FIELD_NAME,
+    MODULE,
     NAMED,
     UNPACKED,
     WRITTEN,
@@ -24,23 +26,11 @@ from relquery.sql.binder.call import (
 )
 from relquery.sql.binder.task import Kind, PromptText, Task
 from relquery.sql.host.database import Database
-from relquery.sql.parser import build
+from relquery.sql.parser import build, tree
 from relquery.sql.parser.parse import parser
-from relquery.sql.parser.tree import (
-    Column,
-    Constant,
-    Expression,
-    Function,
-    Node,
-    Operator,
-    Parameter,
-)
+from relquery.sql.parser.tree import Expression, Node
 from relquery.sql.types.shape import Output
 
-MODULE = "module"
-"""Note on a field: whether it is written as MODULE(field)."""
-BAG = "bag"
-"""Note on a field: whether it is a list whose items are fields: BAG(list) or passages(...)."""
 VALUE = "value"
 """Note on a parameter: its value, as Python has it."""
 MISSING = object()
@@ -68,6 +58,7 @@ _OPTIONS = _SAMPLED | {
     "multi": _FLAG,
     "instruction": _TEXT,
 }
+_CHOICES: dict[str, tuple[str, ...]] = {"form": FORMS, "nulls": NULLS}
 _OWN_OPTIONS = {
     "llm": ("labels", "output", "retry"),
     "ai_complete": ("labels", "output", "retry"),
@@ -101,11 +92,11 @@ class LlmFunction:
     warnings.
     """
 
-    node: Function
+    node: tree.Function
     database: Database
     defaults: Sampling
-    knows: Callable[[Column], bool]
-    is_aggregate: Callable[[Function], bool]
+    knows: Callable[[tree.Column], bool]
+    is_aggregate: Callable[[tree.Function], bool]
     nodes: list[Expression] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -160,12 +151,8 @@ class LlmFunction:
         kinds, expected = _OPTIONS[name]
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             raise QueryError(f"{name} of {self.written} is {shown(value)}; expected {expected}.")
-        return value
-
-    def _choice(self, name: str, known: tuple[Any, ...]) -> Any:
-        value = self.option(name)
-        if value is not None and value not in known:
-            raise QueryError(f"{self.written}: " + unknown(name, value, known))
+        if value not in _CHOICES.get(name, (value,)):
+            raise QueryError(f"{self.written}: " + unknown(name, value, _CHOICES[name]))
         return value
 
     def sampling(self) -> Sampling:
@@ -210,7 +197,7 @@ class LlmFunction:
     ) -> Expression:
         """The call in the place of the function, once all else is taken: a text, or a value of the
         output's type. Raises QueryError for options and fields that it cannot have."""
-        form, nulls = self._choice("form", FORMS), self._choice("nulls", NULLS)
+        form, nulls = self.option("form"), self.option("nulls")
         for name in self.options:
             known = (*OF_ALL, *_OWN_OPTIONS[self.name])
             raise QueryError(f"{self.written}: " + unknown("option", name, known))
@@ -220,15 +207,12 @@ class LlmFunction:
                 "candidates have their numbers. Remove form or classify."
             )
         fields = prompt.fields
-        modules, bags = (
-            frozenset(at for at, one in enumerate(fields) if one.meta.get(note))
-            for note in (MODULE, BAG)
-        )
-        for at in bags:
-            if kind == "match" or at in prompt.query:
-                raise no_bag(fields[at])
         task = Task(prompt.whole, sampling, output, kind, retry, (), form, nulls, self.name)
-        value: Expression = Call.of(task, fields, self.node, modules, bags)
+        call = Call.of(task, fields, self.node)
+        for at in call.bags:
+            if kind == "match" or at in task.query:
+                raise no_bag(fields[at])
+        value: Expression = call
         if prompt.is_by_row:  # without a prompt there is no answer
             given = build.operation(build.IS_NOT_NULL, fields[0].copy())
             value = build.when(given, value)
@@ -248,14 +232,14 @@ def no_bag(field: Expression) -> QueryError:
 
 def _field(node: Expression) -> Expression:
     """An argument. MODULE(field) and BAG(field) become the field, marked as what it is."""
-    if isinstance(node, Operator) and node.kind == build.UNPACK:
+    if isinstance(node, tree.Operator) and node.kind == build.UNPACK:
         (node,) = node.operands
         node.meta[UNPACKED] = True
-    name = node.name.lower() if isinstance(node, Function) else ""
+    name = node.name.lower() if isinstance(node, tree.Function) else ""
     if name == ours.PASSAGES:
         node.meta.setdefault(FIELD_NAME, _PASSAGE)
         node.meta[BAG] = True
-    if name not in (MODULE, BAG) or not isinstance(node, Function):
+    if name not in (MODULE, BAG) or not isinstance(node, tree.Function):
         return node
     if len(node.arguments) != 1:
         raise QueryError(
@@ -279,12 +263,12 @@ class Template:
 
 def literal_of(node: Node) -> Any:
     """The Python value of a literal: text, number, boolean, list, struct, PROMPT; else MISSING."""
-    if isinstance(node, Constant):
+    if isinstance(node, tree.Constant):
         return _CONSTANTS[node.kind](node.text) if node.kind in _CONSTANTS else MISSING
-    if isinstance(node, Parameter):
+    if isinstance(node, tree.Parameter):
         value = node.meta.get(VALUE, MISSING)
         return tuple(value) if isinstance(value, list) else value
-    if not isinstance(node, Function) or node.schema:
+    if not isinstance(node, tree.Function) or node.schema:
         return MISSING
     return _template(node) if node.name.lower() == _PROMPT else _computed(node)
 
@@ -300,7 +284,7 @@ _CONSTANTS: dict[str, Callable[[str], Any]] = {
 }
 
 
-def _computed(node: Function) -> Any:
+def _computed(node: tree.Function) -> Any:
     """The value of a list, a struct, a joined text or a negative number of literals."""
     name = node.name.lower()
     values = [literal_of(one) for one in node.values] if name in _LITERALS else [MISSING]
@@ -316,7 +300,7 @@ def _computed(node: Function) -> Any:
     return -values[0] if len(values) == 1 and isinstance(values[0], int | float) else MISSING
 
 
-def _template(node: Function) -> Template:
+def _template(node: tree.Function) -> Template:
     values = node.values
     text = literal_of(values[0]) if values else None
     if not isinstance(text, str):

@@ -10,21 +10,10 @@ from typing import Generic, TypeVar
 
 from relquery.sql import names as ours
 from relquery.sql.binder.task import Task
-from relquery.sql.parser import build
+from relquery.sql.parser import build, tree
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tokens import closing, tokenize
-from relquery.sql.parser.tree import (
-    Argument,
-    Column,
-    Constant,
-    Expression,
-    Function,
-    Node,
-    Select,
-    Star,
-    Type,
-    _Arg,
-)
+from relquery.sql.parser.tree import Expression, Function, Node, _Arg
 
 T = TypeVar("T")
 
@@ -33,6 +22,9 @@ FIELD_NAME = "field name"
 """The name that the model sees for what replaced a name."""
 NAMED = "named"
 """Whether AS gives an argument its name: then it is a field, even if it is a text."""
+MODULE, BAG = "module", "bag"
+"""Whether a field is written as MODULE(field); whether it is a list whose items are fields:
+BAG(list) or passages(...)."""
 WRITTEN = "written"
 """A function that calls a model, or what stands for it, as the user wrote it."""
 NUMBER = "number"
@@ -69,7 +61,7 @@ class Call(Expression, kind="CALL", type="CALL"):
     bags: which of them are one, by their place.
     """
 
-    arguments: _Arg[list[Argument]] = _Arg("fields", [])
+    arguments: _Arg[list[tree.Argument]] = _Arg("fields", [])
     task = _Note[Task]("task")
     number = _Note[int](NUMBER)
     written = _Note[str]("text")
@@ -77,18 +69,12 @@ class Call(Expression, kind="CALL", type="CALL"):
     bags = _Note[frozenset[int]]("bags")
 
     @classmethod
-    def of(
-        cls,
-        task: Task,
-        fields: Sequence[Expression],
-        function: Node,
-        modules: frozenset[int],
-        bags: frozenset[int],
-    ) -> Call:
+    def of(cls, task: Task, fields: Sequence[Expression], function: Node) -> Call:
         """A call in the place of a function."""
-        made = cls(task=repr(task), fields=[Argument(expression=one) for one in fields])
-        made.meta = {"task": task, "modules": modules, "bags": bags}
-        made.meta |= {NUMBER: function.meta[NUMBER], "text": function.meta[WRITTEN]}
+        made = cls(task=repr(task), fields=[tree.Argument(expression=one) for one in fields])
+        made.meta = {"task": task, NUMBER: function.meta[NUMBER], "text": function.meta[WRITTEN]}
+        for key, note in (("modules", MODULE), ("bags", BAG)):
+            made.meta[key] = frozenset(at for at, one in enumerate(fields) if one.meta.get(note))
         return made
 
     @property
@@ -117,9 +103,9 @@ def has_call(node: Node | None) -> bool:
     return node is not None and any(isinstance(one, Call) for one in node.walk())
 
 
-def calls_directly(select: Select) -> bool:
+def calls_directly(select: tree.Select) -> bool:
     """Whether a SELECT has a call that is not in a query inside it."""
-    return any(call.ancestor(Select) is select for call in calls_in(select))
+    return any(call.ancestor(tree.Select) is select for call in calls_in(select))
 
 
 def named_like(put: Node, node: Node) -> None:
@@ -136,7 +122,7 @@ def readable_all(nodes: Iterable[Node]) -> list[str]:
     """The same for several."""
     texts: dict[str, str] = {}
 
-    def place(text: str) -> Column:
+    def place(text: str) -> tree.Column:
         name = f"{ours.PREFIX}{len(texts)}_"
         texts[name] = text
         return build.column(name)
@@ -146,7 +132,7 @@ def readable_all(nodes: Iterable[Node]) -> list[str]:
             return place(str(node.meta[WRITTEN]))
         if isinstance(node, Call):
             return place("LLM(...)")
-        if isinstance(node, Column):
+        if isinstance(node, tree.Column):
             if node.name.startswith(ours.PREFIX) and FIELD_NAME in node.meta:
                 return place(str(node.meta[FIELD_NAME]))
             if node.names[0] == ours.OUTER:
@@ -166,15 +152,15 @@ def _bare(text: str) -> str:
     return text[tokens[0].end : tokens[-1].start] if is_whole else text
 
 
-def makes_items(star: Star) -> bool:
+def makes_items(star: tree.Star) -> bool:
     """Whether a star in an expression makes an item of the select list for each of its columns."""
-    is_argument = isinstance(star.parent, Argument) and not star.is_columns
+    is_argument = isinstance(star.parent, tree.Argument) and not star.is_columns
     return not is_argument and UNPACKED not in star.meta
 
 
 def is_star(node: Node) -> bool:
     """Whether an argument or an item of the select list stands for several columns."""
-    return isinstance(node, Star)
+    return isinstance(node, tree.Star)
 
 
 def field_name(node: Node) -> str:
@@ -183,18 +169,18 @@ def field_name(node: Node) -> str:
 
     upper(title)  =>  upper_title          price * 2  =>  price          count(*)  =>  count
     """
-    if isinstance(node, Column):
+    if isinstance(node, tree.Column):
         return node.name
     words = list(dict.fromkeys(_words(node)))[:_MOST_WORDS]
     return "_".join(words) or "value"
 
 
 def _words(node: Node) -> Iterator[str]:
-    if isinstance(node, Column):
+    if isinstance(node, tree.Column):
         yield node.name
     elif isinstance(node, Call):
         yield "llm"
-    elif not isinstance(node, Constant | Type | Star):
+    elif not isinstance(node, tree.Constant | tree.Type | tree.Star):
         if isinstance(node, Function):
             name = node.name.lower()
             if node.catalog:

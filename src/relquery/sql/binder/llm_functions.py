@@ -15,25 +15,13 @@ from typing import Any
 
 from relquery.errors import QueryError
 from relquery.prompt import Sampling
-from relquery.sql.binder.arguments import BAG, LlmFunction, Template, literal_of, no_bag
-from relquery.sql.binder.call import FIELD_NAME, NAMED, RANKS, field_name
+from relquery.sql.binder.arguments import LlmFunction, Template, literal_of, no_bag
+from relquery.sql.binder.call import BAG, FIELD_NAME, NAMED, RANKS, field_name
 from relquery.sql.binder.prompts import prompt_of, take_prompt
 from relquery.sql.binder.task import PromptText, Worded, names_all
 from relquery.sql.exchange.distinct import distinct_names
-from relquery.sql.parser import build
-from relquery.sql.parser.tree import (
-    Argument,
-    Expression,
-    Function,
-    Join,
-    Node,
-    Order,
-    Ordered,
-    Query,
-    Select,
-    Star,
-    Window,
-)
+from relquery.sql.parser import build, tree
+from relquery.sql.parser.tree import Expression, Node
 from relquery.sql.types.given import output_of
 from relquery.sql.types.leaves import Leaf
 from relquery.sql.types.shape import ListOf, Output, Part, StructOf, described, kind_of
@@ -228,7 +216,7 @@ def _described_labels(given: LlmFunction) -> tuple[tuple[str, ...], list[str]]:
     found = given.take(tuple)
     if found is not None:
         given.options.setdefault("labels", found)
-    if any(isinstance(node, Function) and node.name == "list_value" for node in given.nodes):
+    if any(isinstance(node, tree.Function) and node.name == "list_value" for node in given.nodes):
         raise QueryError(
             f"{given.written} has labels that are not texts. Write them in single quotes; double "
             "quotes name a column. A list that a query gives is a parameter: labels := $labels."
@@ -297,13 +285,13 @@ def rank(given: LlmFunction) -> Expression:
     given.nodes.insert(0, build.text(f"Is this a good match for: {criterion}?"))
     value = score(given)
     key = given.node.parent
-    order = key.parent if isinstance(key, Ordered) else None
-    if isinstance(order, Order) and isinstance(order.parent, Query):
+    order = key.parent if isinstance(key, tree.Ordered) else None
+    if isinstance(order, tree.Order) and isinstance(order.parent, tree.Query):
         return build.operator("-", build.number(1), value)
-    window = Window(
+    window = tree.Window(
         type="WINDOW_RANK",
         function_name="rank",
-        orders=[Ordered(type="DESCENDING", null_order="NULLS LAST", expression=value)],
+        orders=[tree.Ordered(type="DESCENDING", null_order="NULLS LAST", expression=value)],
         start="UNBOUNDED_PRECEDING",
         end="CURRENT_ROW_RANGE",
     )
@@ -316,13 +304,13 @@ def _check_place(given: LlmFunction) -> None:
     """Raises QueryError where a row has no rank yet, or where it may be of another group."""
     node: Node = given.node
     for parent in given.node.ancestors():
-        if isinstance(parent, Select):
+        if isinstance(parent, tree.Select):
             where = _CLAUSES.get(node.place)
-        elif isinstance(parent, Join):
+        elif isinstance(parent, tree.Join):
             where = "the condition of a join"
-        elif isinstance(parent, Window):
+        elif isinstance(parent, tree.Window):
             where = "a window function"
-        elif isinstance(parent, Function) and given.is_aggregate(parent):
+        elif isinstance(parent, tree.Function) and given.is_aggregate(parent):
             where = "an aggregate"
         else:
             node = parent
@@ -342,7 +330,7 @@ def _of_group(given: LlmFunction, question: str) -> Expression:
     node, items = given.node, _items(given)
     listed = build.function("array_agg", items)
     listed.distinct = node.distinct
-    listed.set("order_bys", Order(orders=[key.copy() for key in node.orders]))
+    listed.set("order_bys", tree.Order(orders=[key.copy() for key in node.orders]))
     own = [] if node.filter is None else [node.filter.copy()]
     listed.filter = build.all_of([*own, build.operation(build.IS_NOT_NULL, items.copy())])
     listed.meta[FIELD_NAME] = "texts"
@@ -359,13 +347,13 @@ def _items(given: LlmFunction) -> Expression:
         raise QueryError(f"{given.written} has no field. Expected AI_AGG('question', column).")
     first, *others = given.nodes
     if not others:  # `t.*` is the row of t as one value
-        if isinstance(first, Star) and first.table:
+        if isinstance(first, tree.Star) and first.table:
             return build.column(first.table)
         return first.copy()
     names = distinct_names([one.meta.get(FIELD_NAME) or field_name(one) for one in given.nodes])
     made = build.function("struct_pack")
     made.arguments = [
-        Argument(name=name, expression=one.copy())
+        tree.Argument(name=name, expression=one.copy())
         for name, one in zip(names, given.nodes, strict=True)
     ]
     return made

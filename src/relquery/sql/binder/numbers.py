@@ -5,22 +5,8 @@ from __future__ import annotations
 from decimal import Decimal
 
 from relquery.sql.binder.arguments import literal_of
-from relquery.sql.parser import build
-from relquery.sql.parser.tree import (
-    Argument,
-    Between,
-    Case,
-    Comparison,
-    Constant,
-    Expression,
-    Function,
-    Node,
-    Operator,
-    Ordered,
-    Parameter,
-    Query,
-    When,
-)
+from relquery.sql.parser import build, tree
+from relquery.sql.parser.tree import Expression, Node
 
 ARITHMETIC = ("+", "-", "*", "/", "//", "%", "^", "**")
 _NUMERIC = frozenset(
@@ -47,13 +33,13 @@ def needs_number(call: Node) -> bool:
     if (others := compared_with(node)) is not None:
         return bool(others) and all(map(_is_number, others))
     user = node.parent
-    if isinstance(user, Ordered):  # WITHIN GROUP (ORDER BY value)
-        user = user.ancestor(Function, Query)
-        if isinstance(user, Function) and len(user.arguments) > 1:
+    if isinstance(user, tree.Ordered):  # WITHIN GROUP (ORDER BY value)
+        user = user.ancestor(tree.Function, tree.Query)
+        if isinstance(user, tree.Function) and len(user.arguments) > 1:
             return False
-    elif isinstance(user, Argument):
+    elif isinstance(user, tree.Argument):
         user = user.parent
-    return isinstance(user, Function) and user.name.lower() in _NUMERIC
+    return isinstance(user, tree.Function) and user.name.lower() in _NUMERIC
 
 
 def beyond_double(call: Node) -> list[Expression]:
@@ -72,25 +58,25 @@ def _outermost(call: Node) -> Node:
 
 def _passes_value(node: Node, parent: Node) -> bool:
     """Whether the value of `parent` is the value of `node`, as in COALESCE(LLM(...), 0)."""
-    if isinstance(parent, When):
+    if isinstance(parent, tree.When):
         return node.place == "then_expr"
-    if isinstance(parent, Case):
+    if isinstance(parent, tree.Case):
         return True
-    if isinstance(parent, Operator):
+    if isinstance(parent, tree.Operator):
         return parent.kind == build.COALESCE
-    if isinstance(parent, Argument) and isinstance(parent.parent, Function):
+    if isinstance(parent, tree.Argument) and isinstance(parent.parent, tree.Function):
         return parent.parent.name == "if" and parent.index > 0
-    return isinstance(parent, Function) and parent.name == "if"
+    return isinstance(parent, tree.Function) and parent.name == "if"
 
 
 def compared_with(node: Node) -> list[Expression] | None:
     """What a value is compared with; None if it is not compared."""
     parent = node.parent
-    if isinstance(parent, Comparison):
+    if isinstance(parent, tree.Comparison):
         sides = [parent.left, parent.right]
-    elif isinstance(parent, Between):
+    elif isinstance(parent, tree.Between):
         sides = [parent.value, parent.lower, parent.upper]
-    elif isinstance(parent, Operator) and parent.kind in (build.IN, build.NOT_IN):
+    elif isinstance(parent, tree.Operator) and parent.kind in (build.IN, build.NOT_IN):
         sides = parent.operands
     else:
         return None
@@ -104,7 +90,7 @@ def _is_number(node: Node) -> bool:
 
 def _digits(number: Node) -> int:
     """The number of digits that a number is written with; 0 if it is written as a DOUBLE."""
-    found = number.find(Constant, Parameter)
-    text = str(literal_of(found)) if isinstance(found, Parameter) else ""
-    text = found.text.lower() if isinstance(found, Constant) else text
+    found = number.find(tree.Constant, tree.Parameter)
+    text = str(literal_of(found)) if isinstance(found, tree.Parameter) else ""
+    text = found.text.lower() if isinstance(found, tree.Constant) else text
     return 0 if "e" in text else sum(map(str.isdigit, text.lstrip("-0.")))

@@ -13,13 +13,12 @@ from collections.abc import Callable, Sequence
 from relquery.errors import QueryError
 from relquery.sql.binder.arguments import (
     MISSING,
-    MODULE,
     LlmFunction,
     Template,
     literal_of,
     shown,
 )
-from relquery.sql.binder.call import FIELD_NAME, field_name
+from relquery.sql.binder.call import FIELD_NAME, MODULE, field_name
 from relquery.sql.binder.task import PromptText, Query, Worded
 from relquery.sql.parser import build
 from relquery.sql.parser.tree import Column, Constant, Expression

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, EnumType
 from math import ceil, floor, inf
-from typing import Any, Protocol
+from typing import Any
 
 from relquery.errors import QueryError
 from relquery.sql import names as ours
+from relquery.sql.exchange.export import quoted
 from relquery.sql.host.database import Database
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tokens import Token, step, tokenize, words
@@ -38,16 +39,6 @@ def output_of(given: object, database: Database) -> Output:
 
 
 # DuckDB types
-
-
-class _Kind(Protocol):
-    """A type as DuckDB's Python package gives it."""
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def children(self) -> list[tuple[str, Any]]: ...
 
 
 def _of_text(text: str, database: Database) -> Shape:
@@ -92,8 +83,7 @@ def _marked(text: str) -> str:
         if not firsts:
             return text
     for token in sorted([*marked, *dropped], key=lambda one: -one.start):
-        name = token.name.replace('"', '""')
-        put = f'"{_REQUIRED}{name}"' if token in marked else ""
+        put = quoted(f"{_REQUIRED}{token.name}") if token in marked else ""
         text = text[: token.start] + put + text[token.end :]
     return text
 
@@ -105,8 +95,9 @@ def _inner(kind: Node | None) -> Iterator[tuple[str, Node]]:
             yield part.args.get("alias", "").removeprefix(_REQUIRED), part
 
 
-def _shape(kind: _Kind, written: Node | None) -> Shape:
-    """The shape of a type. Raises QueryError for types that answers cannot have.
+def _shape(kind: Any, written: Node | None) -> Shape:
+    """The shape of a type, as DuckDB's Python package has it. Raises QueryError for types that
+    answers cannot have.
 
     written: the same in a tree, which has what DuckDB ignores: the n of VARCHAR(n). None inside of
     a type that has a name.

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from relquery.errors import QueryError
+from relquery.sql.exchange.export import quoted
 from relquery.sql.types.leaves import Leaf, Number, dumped
 
 _FENCED = re.compile(r"\s*```(?:[\w+-]*\n)?(.*?)```\s*", re.DOTALL)
@@ -137,11 +138,6 @@ def kind_of(shape: Shape) -> str:
     if isinstance(shape, ListOf):
         return f"{kind_of(shape.item)}[{'' if shape.size is None else shape.size}]"
     return shape.kind
-
-
-def quoted(name: str) -> str:
-    """A name as an SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def check_names(names: Iterable[str]) -> None:
