@@ -5,10 +5,12 @@ Snowflake's form is understood too: AI_COUNT_TOKENS('ai_complete', 'model', text
 
 from __future__ import annotations
 
+from functools import cache, partial
+
 import pyarrow as pa
 
 from relquery.backends.base import Backend
-from relquery.prompt import Prompt, Role, Span
+from relquery.prompt import Role, Span
 from relquery.sql import names as ours
 from relquery.sql.host.database import Database
 
@@ -24,12 +26,8 @@ def install(database: Database, backend: Backend) -> None:
     """
 
     def count(*columns: pa.ChunkedArray) -> pa.Array:
-        texts = [_as_texts(column) for column in columns]
-        known: dict[tuple[str | None, ...], int | None] = {}
-        for row in zip(*texts, strict=True):
-            if row not in known:
-                known[row] = _count(row, backend)
-        return pa.array([known[row] for row in zip(*texts, strict=True)], pa.int64())
+        counted = cache(partial(_count, backend))
+        return pa.array(map(counted, zip(*map(_as_texts, columns), strict=True)), pa.int64())
 
     if ours.COUNT_TOKENS not in database.macros():
         database.install_function(ours.COUNT_TOKENS, count, "BIGINT")
@@ -42,19 +40,14 @@ def _as_texts(column: pa.ChunkedArray) -> list[str | None]:
     return list(column.cast(pa.string()).to_pylist())
 
 
-def _count(row: tuple[str | None, ...], backend: Backend) -> int | None:
+def _count(backend: Backend, row: tuple[str | None, ...]) -> int | None:
     first = row[0]
     if len(row) > 1 and first is not None and first.lower().startswith(_OF_SNOWFLAKE):
         row = row[-1:]
-    texts = [text for text in row if text is not None]
-    if len(texts) < len(row):
-        return None
-    return sum(_tokens(text, backend) for text in texts)
-
-
-def _tokens(text: str, backend: Backend) -> int:
-    prompt: Prompt = (Span(text, Role.NONE),)
-    runs = backend.runs(prompt) if text else []
-    if runs is None:
-        return -(-len(text) // _CHARACTERS)
-    return sum(map(len, runs))
+    total = 0
+    for text in row:
+        if text is None:
+            return None
+        runs = backend.runs((Span(text, Role.NONE),)) if text else []
+        total += -(-len(text) // _CHARACTERS) if runs is None else sum(map(len, runs))
+    return total

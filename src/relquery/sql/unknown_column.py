@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 from relquery.errors import QueryError, RelqueryError, UnknownColumnError, unknown
-from relquery.prompt import Sampling
+from relquery.sql.binder.arguments import options_of
 from relquery.sql.binder.call import is_asking
 from relquery.sql.binder.definitions import Numbering, parsed
 from relquery.sql.binder.signatures import sources_of
@@ -13,9 +11,7 @@ from relquery.sql.binder.sources import Sources
 from relquery.sql.host.database import Database
 from relquery.sql.parser import build
 from relquery.sql.parser.shell import read_shell
-from relquery.sql.parser.tree import Argument, Column, Comparison, Limit, Select, Star
-
-_OPTIONS = {one.name for one in fields(Sampling)}
+from relquery.sql.parser.tree import Argument, Column, Comparison, Function, Limit, Select, Star
 
 
 def in_scope(error: UnknownColumnError, sql: str, database: Database) -> QueryError:
@@ -58,7 +54,8 @@ def _error_at(column: Column | Star, sources: Sources, sql: str) -> QueryError |
     found = column.name.lower() in map(str.lower, columns)
     if found or not columns or (column.table and not alias):
         return None
-    if (equals := _option(column)) is not None:
+    equals = column.parent
+    if isinstance(equals, Comparison) and equals.left is column and _is_option(column, equals):
         start, end = equals.span or (0, 0)
         written = sql.encode()[start:end].decode(errors="replace")
         name, value = column.name, written.partition("=")[2].strip()
@@ -71,16 +68,10 @@ def _error_at(column: Column | Star, sources: Sources, sql: str) -> QueryError |
     return UnknownColumnError(column.name, where, dict.fromkeys(columns))
 
 
-def _option(column: Column) -> Comparison | None:
-    """The `labels = [...]` that a column is in, if it is an argument of a call."""
-    equals = column.parent
-    if (
-        not isinstance(equals, Comparison)
-        or equals.kind != build.EQUAL
-        or equals.left is not column
-    ):
-        return None
+def _is_option(column: Column, equals: Comparison) -> bool:
+    """Whether a comparison such as `labels = [...]` is meant to set an option of a function."""
     argument = equals.parent
-    call = argument.parent if isinstance(argument, Argument) else None
-    is_option = call is not None and is_asking(call) and column.name.lower() in _OPTIONS
-    return equals if is_option else None
+    function = argument.parent if isinstance(argument, Argument) else None
+    if not isinstance(function, Function) or not is_asking(function):
+        return False
+    return equals.kind == build.EQUAL and column.name.lower() in options_of(function.name.lower())

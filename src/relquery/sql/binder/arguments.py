@@ -199,8 +199,7 @@ class LlmFunction:
         output's type. Raises QueryError for options and fields that it cannot have."""
         form, nulls = self.option("form"), self.option("nulls")
         for name in self.options:
-            known = (*OF_ALL, *_OWN_OPTIONS[self.name])
-            raise QueryError(f"{self.written}: " + unknown("option", name, known))
+            raise QueryError(f"{self.written}: " + unknown("option", name, options_of(self.name)))
         if kind == "match" and form not in (None, "json"):
             raise QueryError(
                 f"form is {form!r}, but a call with classify := true is sent as JSON, in which the "
@@ -219,6 +218,11 @@ class LlmFunction:
         if output is None or kind == "match":
             return value
         return build.cast(value, parser().type(output.kind))
+
+
+def options_of(name: str) -> tuple[str, ...]:
+    """The options of a function."""
+    return (*OF_ALL, *_OWN_OPTIONS[name])
 
 
 def no_bag(field: Expression) -> QueryError:

@@ -5,6 +5,7 @@ From here on a query has only one kind of call; see Task.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from relquery.errors import QueryError
@@ -77,12 +78,10 @@ class Signatures:
 
     def _of(self, select: Select) -> Sources | None:
         if id(select) not in self._sources:
-            try:
-                self._sources[id(select)] = sources_of(
-                    select, with_both_sides(select), self.database
-                )
-            except QueryError:
-                self._sources[id(select)] = None
+            self._sources[id(select)] = None
+            with suppress(QueryError):
+                found = sources_of(select, with_both_sides(select), self.database)
+                self._sources[id(select)] = found
         return self._sources[id(select)]
 
     def _check_compared(self, function: LlmFunction, value: Expression) -> None:
@@ -94,12 +93,11 @@ class Signatures:
         DuckDB would find that when it runs the comparison, after the calls.
         """
         others = compared_with(function.node) or ()
-        kind = _KINDS.get(function.name) or (
-            parser().sql(value.to) if isinstance(value, Cast) else "VARCHAR"
-        )
-        for other in others if kind != "VARCHAR" else ():
-            if not isinstance(other, Constant) or other.kind != "STRING":
-                continue
+        texts = [one for one in others if isinstance(one, Constant) and one.kind == "STRING"]
+        kind = _KINDS.get(function.name, "")
+        if texts and isinstance(value, Cast) and not kind:
+            kind = parser().sql(value.to)
+        for other in texts if kind else ():
             tried = build.cast(other.copy(), parser().type(kind), is_try=True)
             if self.database.fetch(f"SELECT {parser().sql(tried)}").column(0).null_count:
                 raise QueryError(

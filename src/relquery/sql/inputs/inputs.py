@@ -24,7 +24,7 @@ from relquery.sql.inputs.cells import (
     write_pieces,
 )
 from relquery.sql.inputs.prompt import Prompts, Template, pinned_in
-from relquery.table.columns import Columns, columns_of, encode
+from relquery.table.columns import Columns, columns_of, encode, number_by_appearance
 from relquery.table.dependencies.dependencies import Dependency, merge
 from relquery.table.dependencies.discover import discover
 from relquery.table.reorder import reorder
@@ -61,8 +61,7 @@ class Inputs:
     pieces: per column, the text sent for each distinct cell. codes: (distinct inputs, columns),
     index into `pieces`. A field has the column of its number; further items of bags have the
     columns after those of all fields. of_row: (rows,), index of each row's input; -1 for rows that
-    are not asked because all of their fields are NULL. modules: columns that are modules. bags: the
-    columns of each bag.
+    are not asked because all of their fields are NULL.
     """
 
     question: Question
@@ -70,8 +69,6 @@ class Inputs:
     codes: Int32s
     of_row: Int64s
     template: Template
-    modules: tuple[int, ...]
-    bags: tuple[tuple[int, ...], ...]
 
     @classmethod
     def of(cls, question: Question) -> Inputs:
@@ -88,7 +85,7 @@ class Inputs:
         of_field = {bag[0]: bag for bag in bags}
         modules = tuple(one for at in modules for one in of_field.get(at, (at,)))
         template = Template(task.sent, pieces, modules, bags, writer)
-        return cls(question, pieces, codes[first], of_row, template, modules, bags)
+        return cls(question, pieces, codes[first], of_row, template)
 
     @property
     def pinned(self) -> tuple[int, ...]:
@@ -139,13 +136,13 @@ class Inputs:
 
     def _of_data(self, rows: Int64s, free: list[int], order: Order) -> Schedule:
         """The order of some inputs by the fields that may be sent in any order."""
-        modules = [at for at in free if at in self.modules]
-        chosen = [at for at in free if at not in self.modules] or free
+        modules = [at for at in free if at in self.template.modules]
+        chosen = [at for at in free if at not in modules] or free
         texts = [self.pieces[at].array for at in chosen]
         # Not labelled: a piece already contains its field's name.
         names, codes = list(map(str, chosen)), self.codes[rows][:, chosen]
         columns = columns_of(names, codes, texts, labelled=False)
-        bags = [list(map(str, bag)) for bag in self.bags if bag[0] in chosen]
+        bags = [list(map(str, bag)) for bag in self.template.bags if bag[0] in chosen]
         known: tuple[Dependency, ...] = ()
         if order in _BY_DEPENDENCIES:
             loose = [name for bag in bags for name in bag]
@@ -275,8 +272,5 @@ def distinct_rows(codes: Int32s | Int64s) -> tuple[Int64s, Int64s]:
         # Renumbering after each column keeps keys below rows**2.
         keys = keys * (column.max(initial=0) + 1) + column
         keys = np.unique(keys, return_inverse=True)[1]
-    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-    by_appearance = np.argsort(first)
-    rank = np.empty_like(by_appearance)
-    rank[by_appearance] = np.arange(len(by_appearance))
-    return first[by_appearance], rank[inverse]
+    of_row = number_by_appearance(keys, int(keys.max(initial=-1)) + 1)[0].astype(np.int64)
+    return np.unique(of_row, return_index=True)[1], of_row

@@ -54,7 +54,8 @@ class Template:
         main: Sequence[int] | None = None,
     ) -> None:
         self._given = query, pieces, modules, bags, writer
-        self._query, self._pieces, self._writer, self._has_bags = query, pieces, writer, bool(bags)
+        self._query, self._pieces, self._writer = query, pieces, writer
+        self.modules, self.bags = modules, bags
         of_bag = {bag[0]: bag for bag in bags}
         fields = len(pieces) - sum(len(bag) - 1 for bag in bags)
         self.as_written = [one for at in range(fields) for one in of_bag.get(at, (at,))]
@@ -120,7 +121,7 @@ class Template:
             return begin
         if self.pinned:
             order = [field for field in order if field not in self.pinned]
-        if self._has_bags:
+        if self.bags:
             order = [field for field in order if self._pieces[field][cells[field]]]
         spans, main, end = list[Span](), self.main, len(order) - 1
         parts = self._in_place
