@@ -1,4 +1,8 @@
-"""Runs a query of one or more statements in order, or explains one."""
+"""Runs a query of one or more statements in order, or explains one.
+
+All statements are checked before the first one runs, as far as that is possible. One that reads
+nothing that those before it write is checked as if it came first.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +15,9 @@ import pyarrow as pa
 from relquery.errors import OrderWarning, PartialResultWarning, QueryError, UnknownColumnError, warn
 from relquery.prompt import Sampling
 from relquery.report import Report
-from relquery.sql.binder.statement import Keeping, Plain, read_statement
-from relquery.sql.define import define
+from relquery.sql.binder.bind import check_calls
+from relquery.sql.binder.functions import FunctionCatalog
+from relquery.sql.binder.statement import Calling, Keeping, Plain, Statement, read_statement
 from relquery.sql.executor.context import ExecutionContext
 from relquery.sql.executor.execute import CostAccumulator
 from relquery.sql.explain.explanation import SqlExplanation
@@ -20,12 +25,23 @@ from relquery.sql.explain.rows import Selectivities
 from relquery.sql.host.database import Database
 from relquery.sql.host.kept import Kept
 from relquery.sql.parser.parameters import Parameters, read_parameters
+from relquery.sql.parser.parse import parser
+from relquery.sql.parser.shell import Shell, read_shell
 from relquery.sql.parser.statements import Text, split
+from relquery.sql.parser.tokens import tokenize
+from relquery.sql.parser.tree import Function, Node, Query, Select, Show, Table
 from relquery.sql.result import Result, RowError, missing_values
 from relquery.sql.retrieval.named import unquoted_table
-from relquery.sql.run import check_option, explain, place, run
+from relquery.sql.run import (
+    check_defined_calls,
+    check_option,
+    define,
+    explain,
+    place,
+    rehearse,
+    run,
+)
 from relquery.sql.unknown_column import in_scope
-from relquery.sql.validate import validate_script
 
 
 def run_query(
@@ -48,7 +64,7 @@ def run_query(
         _check_explains(texts)
         parameters = read_parameters(params, texts, database)
         if len(texts) > 1:
-            validate_script(texts, parameters, database, defaults)
+            _validate_script(texts, parameters, database, defaults)
         for text in texts:
             paid.reasons = {}
             with paid.noted(), place(text), naming(text, database):
@@ -119,33 +135,25 @@ def _run_one(
 ) -> pa.Table:
     """Run one statement, with what it changes in what the connection keeps."""
     database.prepare(text.query)
-    read = read_statement(text, database.kept, parameters)
-    table = pa.table({})
-    if isinstance(read, Plain):
-        table = _plain(read, database)
-    elif isinstance(read, Keeping):
+    read, kept = read_statement(text, database.kept, parameters), database.kept
+    if isinstance(read, Calling):
+        check_option(read)
+        if text.option is None or text.analyzes:
+            return run(read, database, asker, defaults, paid)
+        return explain(read, database, asker, defaults, costs=text.costs).arrow()
+    if isinstance(read, Keeping):
         new = None if read.defined is None else define(read.defined, database, defaults)
-        read.effect(database.kept)
+        read.effect(kept)
         if new is not None:
-            database.kept.define(new)
-    elif text.option is None or text.analyzes:
-        check_option(read)
-        table = run(read, database, asker, defaults, paid)
-    else:
-        check_option(read)
-        table = explain(read, database, asker, defaults, costs=text.costs).arrow()
-    return table
-
-
-def _plain(read: Plain, database: Database) -> pa.Table:
-    """The rows of a statement that DuckDB runs."""
+            kept.define(new)
+        return pa.table({})
     try:
-        table = database.result(read.text.given, read.values)
+        table = database.result(text.given, read.values)
     except QueryError:
         if read.effect is Kept.commit:  # DuckDB has rolled back
-            database.kept.rollback()
+            kept.rollback()
         raise
-    read.effect(database.kept)
+    read.effect(kept)
     return table
 
 
@@ -193,3 +201,91 @@ def _warn_of_orders(report: Report) -> None:
                 "model, labels or a clearer prompt may help.",
                 OrderWarning,
             )
+
+
+# Checks before the first statement runs
+
+_QUERIES = {"SELECT", "EXPLAIN", "TRANSACTION", "PREPARE"}
+# Statements that write only to what they name.
+_WRITES = {"INSERT", "UPDATE", "DELETE", "CREATE", "DROP", "ALTER", "COPY", "MERGE_INTO"}
+_BINDABLE = {"SELECT", "INSERT", "UPDATE", "DELETE"}
+
+
+def _validate_script(
+    texts: Sequence[Text], parameters: Parameters, database: Database, defaults: Sampling
+) -> None:
+    """Raises QueryError for what is wrong whatever the statements before do."""
+    kept = database.kept.copy()
+    written: set[str] | None = set()
+    has_asked = False
+    for text in texts:
+        with place(text):
+            read = read_statement(text, kept, parameters)
+            if isinstance(read, Calling):
+                check_option(read)
+                tree, _ = read.written_out()
+                check_calls(tree, read.values, read.objects, database, defaults)
+            elif isinstance(read, Keeping) and read.defined is not None:
+                check_defined_calls(read.defined, database, defaults)
+            if has_asked and written is not None and _is_apart(read, written, database):
+                if isinstance(read, Calling):
+                    rehearse(read, database, defaults)
+                elif isinstance(read, Plain):
+                    database.bind(text.given, read.values)
+        read.effect(kept)
+        has_asked |= isinstance(read, Calling) and (text.option is None or text.analyzes)
+        names = _written(read)
+        written = None if names is None or written is None else written | names
+
+
+def _is_apart(read: Statement, written: set[str], database: Database) -> bool:
+    """Whether a statement reads only tables that no statement before it names."""
+    if isinstance(read, Plain) and read.text.kind not in _BINDABLE:
+        return False
+    tree: Node | None = None
+    shell = read.shell if isinstance(read, Calling) else read_shell(read.text.query)
+    if shell.path and shell.path[-1].lower() in written:
+        return False
+    if isinstance(read, Calling):
+        tree, used = read.written_out()
+        if any(one.kind == "VIEW" and not one.columns for one in used):
+            return False  # the view is not created yet
+    else:
+        tree = _tree(shell)
+    is_about = isinstance(tree, Select) and isinstance(tree.source, Show)
+    # What is searched may be what is written.
+    if tree is None or is_about or database.needs_preparation(read.text.query):
+        return False
+    read_tables = {table.table.lower() for table in tree.find_all(Table)}
+    called = {one.name.lower() for one in tree.find_all(Function)}
+    if read_tables & written or called & FunctionCatalog.of(database).macros:
+        return False
+    tables = database.fetch(
+        "SELECT lower(table_name) FROM duckdb_tables() "
+        "UNION ALL SELECT lower(view_name) FROM duckdb_views()"
+    )
+    entries = {entry.name.lower() for query in tree.find_all(Query) for entry in query.entries}
+    return read_tables <= {*tables.column(0).to_pylist(), *entries}
+
+
+def _written(read: Statement) -> set[str] | None:
+    """Names among which are all that a statement writes to; None if it may change anything."""
+    kind = read.text.kind
+    analyzes = read.text.analyzes  # DuckDB calls its kind EXPLAIN, though it writes
+    if isinstance(read, Keeping) or (not analyzes and (read.text.option or kind in _QUERIES)):
+        return set()
+    shell = read_shell(read.text.query)
+    if shell.kind == "QUERY":
+        return set()
+    if shell.fills or shell.kind == "CREATE TABLE":
+        return {shell.path[-1].lower()}
+    if kind not in _WRITES and not analyzes:
+        return None
+    return {token.name.lower() for token in tokenize(read.text.query)}
+
+
+def _tree(shell: Shell) -> Query | None:
+    try:
+        return None if shell.kind == "OTHER" else parser().query(shell.query)
+    except QueryError:
+        return None

@@ -1,18 +1,21 @@
-"""Runs, explains, describes or checks one statement with LLM calls."""
+"""Runs, explains or checks one statement with LLM calls, and creates views and macros."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from relquery.errors import PromptWarning, RelqueryError, UnsupportedQueryError, warn
 from relquery.prompt import Sampling
 from relquery.sql.analyze import Analysis
-from relquery.sql.binder.bind import Bound, bind
+from relquery.sql.binder.bind import Bound, bind, check_calls
+from relquery.sql.binder.call import asking_in
+from relquery.sql.binder.signatures import unbound
 from relquery.sql.binder.sources import stubbed
-from relquery.sql.binder.statement import Calling
+from relquery.sql.binder.statement import Calling, Defined
 from relquery.sql.executor.context import ExecutionContext
 from relquery.sql.executor.dry_run import dry_run
 from relquery.sql.executor.execute import CostAccumulator, Execution, Start
@@ -21,11 +24,24 @@ from relquery.sql.explain.explain import Explainer, unpriced
 from relquery.sql.explain.explanation import SqlExplanation
 from relquery.sql.explain.rows import Selectivities
 from relquery.sql.host.database import Database, Scratch
+from relquery.sql.host.kept import Definition
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.statements import Text
-from relquery.sql.parser.tree import Query, Select, Show
+from relquery.sql.parser.tree import Column, Query, Select, Show
 from relquery.sql.planner.statement import Plan, plan
 from relquery.sql.targets import check_target, has_nothing_to_do, with_nulls
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A statement that a dry run has found to work. plain: how DuckDB runs it if it asks nothing;
+    else its plan. rows: base rows that exist already."""
+
+    bound: Bound
+    scratch: Scratch
+    plain: str = ""
+    plan: Plan | None = None
+    rows: Mapping[int, Rows] = field(default_factory=dict)
 
 
 def run(
@@ -41,26 +57,20 @@ def run(
     With EXPLAIN ANALYZE: what was predicted of its stages, and what they took.
     Raises QueryError if it is wrong: before its first call, as far as that can be known.
     """
-    with ready(calling, database, defaults) as bound:
-        if (query := _described(bound.query)) is not None:
-            return describe_query(query, database)
-        if (done := _done(bound, database)) is not None:
-            return database.result(done)
-        with Scratch(database) as scratch:
-            found = plan(bound, database, scratch)
-            rows = dry_run(found, database, scratch)
-            if start is not None or calling.text.analyzes:
-                rows = {}
-            for note in bound.notes:
-                warn(note, PromptWarning)
-            check_samplings(found, asker)
-            number = calling.text.number if calling.text.of > 1 else None
-            kind = Analysis if calling.text.analyzes else Execution
-            table = kind(database, scratch, asker, paid, number, rows, start or Rows.of).run(found)
-            if calling.text.analyzes:
-                return table
-    if bound.shell.kind == "QUERY":
-        table = table.rename_columns([name for name, _ in bound.columns])
+    with _rehearsed(calling, database, defaults) as found:
+        if found.plan is None:
+            return database.result(found.plain)
+        for note in found.bound.notes:
+            warn(note, PromptWarning)
+        check_samplings(found.plan, asker)
+        analyzes, number = calling.text.analyzes, calling.text.number
+        kind = Analysis if analyzes else Execution
+        rows = {} if start is not None or analyzes else found.rows
+        statement = number if calling.text.of > 1 else None
+        execution = kind(database, found.scratch, asker, paid, statement, rows, start or Rows.of)
+        table = execution.run(found.plan)
+    if found.bound.shell.kind == "QUERY" and not analyzes:
+        table = table.rename_columns([name for name, _ in found.bound.columns])
     return table
 
 
@@ -77,25 +87,61 @@ def explain(
 
     Raises QueryError as `run` does.
     """
-    with ready(calling, database, defaults) as bound, Scratch(database) as scratch:
-        if _described(bound.query) is not None or _done(bound, database) is not None:
-            return SqlExplanation((), warnings=bound.notes, tells_costs=costs)
-        found = plan(bound, database, scratch)
-        dry_run(found, database, scratch)
+    with _rehearsed(calling, database, defaults) as found:
+        notes = found.bound.notes
+        if found.plan is None:
+            return SqlExplanation((), warnings=notes, tells_costs=costs)
         while True:
             before = None if shares is None else len(shares.missed)
-            explainer = Explainer(database, scratch, asker, shares, costs=costs)
-            explainer.run(found)
+            explainer = Explainer(database, found.scratch, asker, shares, costs=costs)
+            explainer.run(found.plan)
             if shares is None or before == len(shares.missed):
                 break
         if shares is not None:
             shares.check_stages(list(explainer.calls))
-        return SqlExplanation(
-            tuple(explainer.calls.values()),
-            unpriced=unpriced(asker.backend),
-            warnings=bound.notes,
-            tells_costs=costs,
-        )
+        calls, unknown = tuple(explainer.calls.values()), unpriced(asker.backend)
+        return SqlExplanation(calls, unpriced=unknown, warnings=notes, tells_costs=costs)
+
+
+def rehearse(calling: Calling, database: Database, defaults: Sampling) -> None:
+    """Run a statement on stand-ins for its answers. Raises QueryError if it is bound to fail."""
+    with _rehearsed(calling, database, defaults):
+        pass
+
+
+@contextmanager
+def _rehearsed(calling: Calling, database: Database, defaults: Sampling) -> Iterator[_Ready]:
+    """A block in which a statement that may work can be run. Raises QueryError for others."""
+    with ready(calling, database, defaults) as bound, Scratch(database) as scratch:
+        if (plain := _without_calls(bound, database)) is not None:
+            yield _Ready(bound, scratch, plain)
+            return
+        found = plan(bound, database, scratch)
+        yield _Ready(bound, scratch, plan=found, rows=dry_run(found, database, scratch))
+
+
+@contextmanager
+def ready(calling: Calling, database: Database, defaults: Sampling) -> Iterator[Bound]:
+    """A block in which a statement is bound and its parameters have their values."""
+    values = {name: value for name, value in calling.values.items() if name not in calling.objects}
+    with database.binding(values):
+        yield bind(calling, database, defaults)
+
+
+def _without_calls(bound: Bound, database: Database) -> str | None:
+    """The statement itself where it asks nothing: it describes a query, which has its calls as they
+    are written, or its table exists, or gets no rows."""
+    query, shell = bound.query, bound.shell
+    source = query.source if isinstance(query, Select) else None
+    is_described = isinstance(source, Show) and source.args.get("show_type") == "DESCRIBE"
+    if isinstance(source, Show) and source.query is not None and is_described:
+        return f"DESCRIBE {parser().sql(stubbed(source.query))}"
+    check_target(shell, database)
+    if has_nothing_to_do(shell, database):
+        return shell.around(parser().sql(stubbed(query)))
+    if not shell.has_data:
+        return f"{shell.around(with_nulls(bound))} WITH NO DATA"
+    return None
 
 
 def check_samplings(found: Plan, asker: ExecutionContext) -> None:
@@ -109,30 +155,6 @@ def samplings_of(found: Plan) -> list[Sampling]:
     """How the answers of a statement are drawn."""
     calls = (call for select in found.selects for call in select.calls)
     return list(dict.fromkeys(call.sampling for call in calls))
-
-
-def rehearse(calling: Calling, database: Database, defaults: Sampling) -> None:
-    """Run a statement on stand-ins for its answers. Raises QueryError if it is bound to fail."""
-    with ready(calling, database, defaults) as bound:
-        if _described(bound.query) is None and _done(bound, database) is None:
-            with Scratch(database) as scratch:
-                dry_run(plan(bound, database, scratch), database, scratch)
-
-
-@contextmanager
-def ready(calling: Calling, database: Database, defaults: Sampling) -> Iterator[Bound]:
-    """A block in which a statement is bound and its parameters have their values."""
-    values = {name: value for name, value in calling.values.items() if name not in calling.objects}
-    with database.binding(values):
-        yield bind(
-            calling.shell,
-            calling.tree.copy(),
-            calling.expansion(),
-            calling.values,
-            calling.objects,
-            database,
-            defaults,
-        )
 
 
 @contextmanager
@@ -156,23 +178,66 @@ def check_option(calling: Calling) -> None:
         )
 
 
-def _done(bound: Bound, database: Database) -> str | None:
-    """The statement itself where it asks nothing: its table exists, or gets no rows."""
-    check_target(bound.shell, database)
-    if has_nothing_to_do(bound.shell, database):
-        return bound.shell.around(parser().sql(stubbed(bound.query)))
-    if not bound.shell.has_data:
-        return f"{bound.shell.around(with_nulls(bound))} WITH NO DATA"
-    return None
+# Views and macros
 
 
-def _described(query: Query) -> Query | None:
-    """The query that a DESCRIBE is about."""
-    if not isinstance(query, Select) or not isinstance(query.source, Show):
-        return None
-    return query.source.query if query.source.args.get("show_type") == "DESCRIBE" else None
+def define(defined: Defined, database: Database, defaults: Sampling) -> Definition:
+    """A view or macro that DuckDB has checked, and that the connection may keep.
+
+    Drops what it replaces. Raises QueryError.
+    """
+    check_defined_calls(defined, database, defaults)
+    head, definition, query = defined.head, defined.definition, defined.body.copy()
+    if defined.view is None:
+        unbound(query)
+    else:
+        bound = bind(defined.view, database, defaults)
+        names = [name for name, _ in bound.columns]
+        columns = (*definition.names, *names[len(definition.names) :])
+        query, definition = stubbed(bound.query), replace(definition, columns=columns)
+    replaces, temporary = " OR REPLACE" * head.replaces, " TEMP" * head.temporary
+    kind = "MACRO TABLE" if definition.kind == "TABLE MACRO" else definition.kind
+    # A temporary one would hide it, so nothing temporary may have its name.
+    for words in dict.fromkeys((f"CREATE{replaces}{temporary}", "CREATE TEMP")):
+        database.execute(f"{words} {_checked(definition, query)}")
+        database.execute(f"DROP {kind} {_quoted(definition.name)}")
+    return definition
 
 
-def describe_query(query: Query, database: Database) -> pa.Table:
-    """What DESCRIBE says of a query, with its calls as they are written."""
-    return database.fetch(f"DESCRIBE {parser().sql(stubbed(query))}")
+def check_defined_calls(defined: Defined, database: Database, defaults: Sampling) -> None:
+    """Check what can be said of the calls of a view or macro by themselves. Raises QueryError."""
+    names = set(map(str.lower, defined.definition.names))
+    if defined.view is not None or not _decide(names, defined.body):
+        check_calls(defined.body.copy(), {}, {}, database, defaults)
+
+
+def _decide(names: set[str], body: Query) -> bool:
+    """Whether parameters of a macro are prompts or options of a call."""
+    for call in asking_in(body):
+        prompts = [one.value for one in call.arguments if one.name]
+        for argument in [*call.values[:1], *prompts]:
+            if any(column.names[0].lower() in names for column in argument.find_all(Column)):
+                return True
+    return False
+
+
+def _checked(definition: Definition, query: Query) -> str:
+    """The definition with values of their types for its calls, so that DuckDB can check it."""
+    name, sql = _quoted(definition.name), parser().sql(query)
+    if definition.kind == "VIEW":
+        names = ", ".join(map(_quoted, definition.names))
+        return f"VIEW {name}{f'({names})' if names else ''} AS {sql}"
+    parameters = ", ".join(
+        f"{_quoted(one)} := {definition.defaults[one.lower()]}"
+        if one.lower() in definition.defaults
+        else _quoted(one)
+        for one in definition.names
+    )
+    body = f"TABLE {sql}"
+    if definition.kind == "MACRO" and isinstance(query, Select):
+        body = f"({parser().sql(query.items[0])})"
+    return f"MACRO {name}({parameters}) AS {body}"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -8,12 +8,14 @@ import pytest
 
 from relquery.connection import Connection
 from relquery.prompt import Sampling
-from relquery.sql.binder.bind import bind, read
-from relquery.sql.binder.definitions import Expansion, Numbering
+from relquery.sql.binder.bind import bind
+from relquery.sql.binder.definitions import Numbering
 from relquery.sql.binder.functions import FunctionCatalog
+from relquery.sql.binder.statement import Calling, read
 from relquery.sql.host.database import Database
 from relquery.sql.optimizer.rules import optimize
 from relquery.sql.parser.shell import read_shell
+from relquery.sql.parser.statements import split
 from relquery.sql.parser.tree import Query
 
 
@@ -30,7 +32,7 @@ def plain(con: Connection) -> Callable[[str], str]:
 
 
 def _bound(query: str, con: Connection) -> tuple[Query, Database, FunctionCatalog]:
-    shell, numbering, database = read_shell(query), Numbering(), con.database
-    tree = read(shell, {}, numbering)
-    bound = bind(shell, tree, Expansion({}, numbering), {}, {}, database, Sampling())
-    return bound.query, database, bound.functions
+    (text,), shell, numbering = split(query, con.database), read_shell(query), Numbering()
+    calling = Calling(text, shell, read(shell, {}, numbering), {}, numbering.count)
+    bound = bind(calling, con.database, Sampling())
+    return bound.query, con.database, bound.functions

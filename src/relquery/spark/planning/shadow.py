@@ -20,9 +20,9 @@ from relquery.spark.planning.dialect import to_spark
 from relquery.spark.tasks.types import plain
 from relquery.sql import names as ours
 from relquery.sql.binder.arguments import VALUE
-from relquery.sql.binder.bind import read
 from relquery.sql.binder.definitions import Numbering
 from relquery.sql.binder.scopes import entry_of
+from relquery.sql.binder.statement import read
 from relquery.sql.host.database import Database
 from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser

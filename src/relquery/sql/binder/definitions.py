@@ -23,6 +23,7 @@ from relquery.sql.binder.call import (
     NUMBER,
     WRITTEN,
     asking_in,
+    is_asking,
     named_like,
     readable,
     readable_all,
@@ -50,7 +51,7 @@ from relquery.sql.parser.tree import (
     Window,
 )
 
-_Definitions = Mapping[Key, Definition]
+Definitions = Mapping[Key, Definition]
 _MOST = 1000  # macros written out in one statement; macros cannot call themselves
 
 
@@ -88,21 +89,22 @@ def parsed(sql: str, numbering: Numbering) -> Query:
     return tree
 
 
-def reads_any(tree: Node, definitions: _Definitions) -> bool:
-    """Whether a statement reads a view or macro of these."""
-    return any(macro_called(node, definitions) for node in tree.find_all(Function)) or any(
-        view_read(node, definitions) for node in tree.find_all(Source)
+def asks(tree: Node, definitions: Definitions) -> bool:
+    """Whether a tree has a function of ours, or reads a view or macro with calls."""
+    return any(
+        is_asking(node) or macro_called(node, definitions) or view_read(node, definitions)
+        for node in tree.walk()
     )
 
 
-def macro_called(call: Node, definitions: _Definitions) -> Definition | None:
+def macro_called(call: Node, definitions: Definitions) -> Definition | None:
     """The scalar macro that a function call means; None if it is not a macro with calls."""
     if not isinstance(call, Function) or call.schema or isinstance(call.parent, TableFunction):
         return None
     return definitions.get(("MACRO", call.name.lower()))
 
 
-def view_read(source: Node, definitions: _Definitions) -> Definition | None:
+def view_read(source: Node, definitions: Definitions) -> Definition | None:
     """The view or table macro that a source means; None if it is an ordinary one."""
     if isinstance(source, TableFunction):
         is_plain = not source.function.schema
@@ -120,7 +122,7 @@ class Expansion:
     bodies. within: those that are being written out, from the outside in.
     """
 
-    definitions: _Definitions
+    definitions: Definitions
     numbering: Numbering
     used: dict[Key, tuple[Definition, Query]] = field(default_factory=dict)
     within: list[Definition] = field(default_factory=list)

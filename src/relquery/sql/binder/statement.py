@@ -8,9 +8,16 @@ from typing import Any
 
 from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.sql import names as ours
-from relquery.sql.binder.bind import has_asking, read
-from relquery.sql.binder.definitions import Expansion, Numbering, parsed, reads_any
-from relquery.sql.host.kept import Definition, Kept, Key
+from relquery.sql.binder.call import asking_in, is_asking, readable_all
+from relquery.sql.binder.definitions import (
+    Definitions,
+    Expansion,
+    Numbering,
+    asks,
+    macro_called,
+    parsed,
+)
+from relquery.sql.host.kept import Definition, Kept
 from relquery.sql.parser import build
 from relquery.sql.parser.parameters import Parameters
 from relquery.sql.parser.parse import NoTreeError
@@ -25,7 +32,16 @@ from relquery.sql.parser.statements import (
     read_prepared,
 )
 from relquery.sql.parser.tokens import blank, tokenize
-from relquery.sql.parser.tree import Query, TableFunction
+from relquery.sql.parser.tree import (
+    Column,
+    Expression,
+    Function,
+    Operator,
+    Query,
+    Select,
+    Star,
+    TableFunction,
+)
 
 Effect = Callable[[Kept], None]
 """What a statement changes in what the connection keeps."""
@@ -49,30 +65,35 @@ class Calling:
     """A statement with calls.
 
     tree: its query as written, with functions, parameters, views and macros. definitions: what it
-    may read. values: of its parameters, by name; objects: why DuckDB cannot take some.
+    may read. count: how many functions it has. values: of its parameters, by name; objects: why
+    DuckDB cannot take some.
     """
 
     text: Text
     shell: Shell
     tree: Query
-    definitions: Mapping[Key, Definition]
-    numbering: Numbering
-    values: dict[str, Any]
-    objects: dict[str, str]
+    definitions: Definitions
+    count: int
+    values: Mapping[str, Any] = field(default_factory=dict)
+    objects: Mapping[str, str] = field(default_factory=dict)
     effect: Effect = no_effect
 
-    def expansion(self) -> Expansion:
-        """What writes out its views and macros."""
-        return Expansion(self.definitions, Numbering(self.numbering.count))
+    def written_out(self) -> tuple[Query, list[Definition]]:
+        """A copy of its query with its views and macros written out, and which these are."""
+        tree, expansion = self.tree.copy(), Expansion(self.definitions, Numbering(self.count))
+        expansion.write_out(tree)
+        return tree, [definition for definition, _ in expansion.used.values()]
 
 
 @dataclass(frozen=True, slots=True)
 class Defined:
-    """A view or macro with calls to create. definitions: what it may read, and itself."""
+    """A view or macro with calls to create. body: with what it reads written out. view: a view's
+    query, as a statement."""
 
     head: Head
     definition: Definition
-    definitions: Mapping[Key, Definition]
+    body: Query
+    view: Calling | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +138,7 @@ def _read_prepared(text: Text, found: Prepared, kept: Kept, parameters: Paramete
         given = body if text.option is None else f"EXPLAIN {text.option} {body}"
         return read_statement(replace(text, given=given, query=body), kept, parameters)
     if found.verb == "PREPARE":
-        if _asks(found.body, kept):
-            parsed(read_shell(found.body).query, Numbering())
+        _asks(found.body, kept)  # raises SqlSyntaxError
         return Keeping(text, lambda kept: kept.prepared.update({found.name: found.body}))
     return Keeping(text, lambda kept: _deallocate(kept, found.name))
 
@@ -134,7 +154,10 @@ def _read_query(text: Text, kept: Kept, parameters: Parameters) -> Statement:
         )
     if shell.kind == "OTHER":
         if _names_function(text.query) or _names_definition(text.query, kept):
-            raise _no_calls_in(shell.word)
+            raise UnsupportedQueryError(
+                f"{shell.word} with LLM calls is not supported. "
+                f"{_REMEDIES.get(shell.word, _TO_TABLE)}"
+            )
         return Plain(text, parameters.plain(text))
     try:
         tree = read(shell, kept.definitions, numbering)
@@ -145,17 +168,44 @@ def _read_query(text: Text, kept: Kept, parameters: Parameters) -> Statement:
             f"An LLM call is in a {shell.word or 'statement'} that DuckDB gives no tree of. Answer "
             "it in a subquery: PIVOT (SELECT *, LLM(...) AS a FROM t) ON a."
         ) from None
-    if not has_asking(tree) and not reads_any(tree, kept.definitions):
+    if not asks(tree, kept.definitions):
         return Plain(text, parameters.plain(text))
-    return Calling(
-        text,
-        shell,
-        tree,
-        kept.definitions,
-        numbering,
-        parameters.of(text),
-        parameters.objects_of(text),
-    )
+    values, objects = parameters.of(text), parameters.objects_of(text)
+    return Calling(text, shell, tree, kept.definitions, numbering.count, values, objects)
+
+
+def read(shell: Shell, definitions: Definitions, numbering: Numbering) -> Query:
+    """The tree of a statement's query, with views and macros as they are written."""
+    tree = parsed(shell.query, numbering)
+    if shell.entries:
+        outer = parsed(f"{shell.entries} SELECT 1", numbering)
+        if {one.name.lower() for one in outer.entries} & {one.name.lower() for one in tree.entries}:
+            tree = build.select([build.star()], build.derived(tree))
+        tree.entries = [*outer.entries, *tree.entries]
+    _name_items(tree, definitions)
+    return tree
+
+
+def _name_items(tree: Query, definitions: Definitions) -> None:
+    """Give items without a name that have a function of ours, or a macro with calls, the name that
+    DuckDB gives to them as they are written."""
+    unnamed: list[Expression] = []
+    for select in tree.find_all(Select):
+        for item in select.items:
+            stars = any(one is item or _is_pattern(one) for one in item.find_all(Star))
+            if item.alias or isinstance(item, Column) or stars:
+                continue
+            if any(
+                is_asking(one) or macro_called(one, definitions) for one in item.find_all(Function)
+            ):
+                unnamed.append(item)
+    for item, name in zip(unnamed, readable_all(unnamed), strict=True):
+        item.alias = name
+
+
+def _is_pattern(star: Star) -> bool:
+    is_unpacked = isinstance(star.parent, Operator) and star.parent.kind == build.UNPACK
+    return star.is_columns and not is_unpacked
 
 
 def _check_written(shell: Shell, kept: Kept) -> None:
@@ -172,29 +222,33 @@ def _read_create(text: Text, head: Head, kept: Kept) -> Statement:
     definition, start = read_definition(text.query, head)
     if not _asks(definition.body, kept, is_expression=head.kind == "MACRO"):
         return plain
-    _check_name(head)
-    select = "SELECT " if head.kind == "MACRO" else ""
-    before = blank(text.query[:start])
-    parsed(before[: len(before) - len(select)] + select + definition.body, Numbering())
-    trial = kept.copy()
-    trial.define(definition)
-    expansion = Expansion(trial.definitions, Numbering())
-    expansion.write_out(reading(definition))
-    if not any(has_asking(tree) for _, tree in expansion.used.values()):
-        return plain
-    defined = Defined(head, definition, trial.definitions)
-    return Keeping(text, lambda kept: kept.define(definition), defined)
-
-
-def _check_name(head: Head) -> None:
     if len(head.path) > 1:
         raise UnsupportedQueryError(
             f"{'.'.join(head.path)} has LLM calls, so the connection keeps it, in no schema. "
             f"Leave the schema out: {head.name}."
         )
+    # The places of errors are those in the statement.
+    select = "SELECT " if head.kind == "MACRO" else ""
+    before = blank(text.query[:start])
+    query = before[: len(before) - len(select)] + select + definition.body
+    parsed(query, Numbering())
+    definitions = {**kept.definitions, definition.key: definition}
+    expansion = Expansion(definitions, Numbering())
+    expansion.write_out(_reading(definition))
+    if not any(next(asking_in(tree), None) for _, tree in expansion.used.values()):
+        return plain
+    view = None
+    if definition.kind == "VIEW":
+        del definitions[definition.key]
+        shell, numbering = Shell("QUERY", definition.body), Numbering()
+        tree = read(shell, definitions, numbering)
+        view = Calling(text, shell, tree, definitions, numbering.count)
+    _, body = expansion.used[definition.key]
+    defined = Defined(head, definition, body, view)
+    return Keeping(text, lambda kept: kept.define(definition), defined)
 
 
-def reading(definition: Definition) -> Query:
+def _reading(definition: Definition) -> Query:
     """A query that reads a definition, with its parameters as arguments."""
     if definition.kind == "VIEW":
         return build.select([build.star()], definition.name)
@@ -250,8 +304,7 @@ def _asks(sql: str, kept: Kept, *, is_expression: bool = False) -> bool:
     shell = Shell("QUERY", f"SELECT {sql}") if is_expression else read_shell(sql)
     if shell.kind == "OTHER":
         return False
-    tree = parsed(shell.query, Numbering())
-    return has_asking(tree) or reads_any(tree, kept.definitions)
+    return asks(parsed(shell.query, Numbering()), kept.definitions)
 
 
 def _is_kept(body: str, kept: Kept) -> bool:
@@ -278,9 +331,3 @@ _REMEDIES = {
     "CREATE MACRO": "It asks nothing by itself. Explain a query that uses the macro.",
     "CREATE FUNCTION": "It asks nothing by itself. Explain a query that uses the macro.",
 }
-
-
-def _no_calls_in(kind: str) -> UnsupportedQueryError:
-    return UnsupportedQueryError(
-        f"{kind} with LLM calls is not supported. {_REMEDIES.get(kind, _TO_TABLE)}"
-    )
