@@ -218,8 +218,8 @@ class _Aliases:
         clauses = [select.where, *select.keys, select.having, select.qualify, select.distinct]
         for node in filter(None, clauses):
             self._replace_in(node)
-        for key in list(select.order.keys) if select.order is not None else []:
-            self._replace_in_order(key)
+        for one in list(select.order.keys) if select.order is not None else []:
+            self._replace_in_order(one)
 
     def _replace_in_order(self, key: Ordered) -> None:
         """In ORDER BY a name that is given with AS goes before one that a column has by itself."""
