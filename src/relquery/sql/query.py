@@ -148,7 +148,7 @@ def _run_one(
             kept.define(new)
         return pa.table({})
     try:
-        table = database.result(text.given, read.values)
+        table = database.result(read.text.given, read.values)
     except QueryError:
         if read.effect is Kept.commit:  # DuckDB has rolled back
             kept.rollback()
@@ -231,7 +231,7 @@ def _validate_script(
                 if isinstance(read, Calling):
                     rehearse(read, database, defaults)
                 elif isinstance(read, Plain):
-                    database.bind(text.given, read.values)
+                    database.bind(read.text.given, read.values)
         read.effect(kept)
         has_asked |= isinstance(read, Calling) and (text.option is None or text.analyzes)
         names = _written(read)
