@@ -33,7 +33,7 @@ from relquery.sql.optimizer.join_conditions import (
     refused,
     take_conditions,
 )
-from relquery.sql.optimizer.reads import Computed, Lookup, note_field_names
+from relquery.sql.optimizer.reads import Computed, Lookup, condition_of, note_field_names, parted
 from relquery.sql.parser import build
 from relquery.sql.parser.tree import (
     Argument,
@@ -124,8 +124,8 @@ def _ask_less(subquery: Subquery, select: Select, outer: Select, lookup: Lookup)
 
 def _answer(select: Select, outer: Select, lookup: Lookup) -> None:
     name_tables(outer.source, outer, lookup)
-    plain = take_conditions(select)
-    select.source, select.where = plain.source, plain.where
+    taken = take_conditions(select)
+    select.source, select.where = taken.source, taken.where
     inside, outside = lookup.sources(select), lookup.sources(outer)
     if inside is None or outside is None:
         raise refused(_WHERE, "its tables, or those of the outer query, depend on a row, too")
@@ -134,11 +134,8 @@ def _answer(select: Select, outer: Select, lookup: Lookup) -> None:
     _check_form(select, lookup)
     check_repeatable(from_only(outer), outer, _WHERE, lookup)
     _Owners(inside, outside, lookup).note(select)
-    conditions = [
-        part
-        for part in build.conjuncts(outer.where)
-        if not has_call(part) and not lookup.functions.is_volatile(part)
-    ]
+    plain, _ = parted(build.conjuncts(outer.where))
+    conditions = [part for part in plain if not lookup.functions.is_volatile(part)]
     split = _Split(lookup)
     split.take(select)
     pairs = split.pairs(select, _outer_rows(outer, conditions, list(split.read), lookup))
@@ -239,7 +236,7 @@ class _Split:
             )
             for (table, name), at in self.read.items()
         ]
-        return build.all_of(same) if same else None
+        return condition_of(same)
 
     def _take_value(self, node: Expression) -> None:
         numeric = [needs_number(call) for call in calls_in(node)]

@@ -19,7 +19,7 @@ A condition depends on nothing but the values that it reads, so equal values may
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from relquery.errors import UnsupportedQueryError
 from relquery.sql import names as ours
@@ -30,10 +30,12 @@ from relquery.sql.binder.sources import Sources, joins_in, leaves
 from relquery.sql.optimizer.reads import (
     Lookup,
     adds_rows,
+    condition_of,
     derived,
     is_by_chance,
     is_inner,
     joins_around,
+    parted,
     restored,
 )
 from relquery.sql.parser import build
@@ -71,19 +73,10 @@ def take_conditions(select: Select) -> Select:
     select = select.copy()
     for join in list(joins_in(select.source)):
         if has_call(join.condition) and _may_move(join):
-            plain, asking = _parted(build.conjuncts(join.condition))
+            plain, asking = parted(build.conjuncts(join.condition))
             join.condition = build.all_of(plain)
             build.add_where(select, *asking)
     return select
-
-
-def _parted(conditions: Iterable[Expression]) -> tuple[list[Expression], list[Expression]]:
-    """Conditions without and with calls."""
-    plain: list[Expression] = []
-    asking: list[Expression] = []
-    for one in conditions:
-        (asking if has_call(one) else plain).append(one)
-    return plain, asking
 
 
 def _may_move(join: Join) -> bool:
@@ -112,7 +105,7 @@ def _answer(join: Join, select: Select, lookup: Lookup) -> None:
     if sources is None:
         raise refused(where, "its tables depend on a row of the outer query")
     assert join.condition is not None
-    plain, asking = _parted(build.conjuncts(restored(join.condition, sources)))
+    plain, asking = parted(build.conjuncts(restored(join.condition, sources)))
     columns = _columns_read(asking, sources, where)
     items: list[Expression] = [
         column.copy().named(ours.outer(at)) for at, column in enumerate(columns)
@@ -130,7 +123,7 @@ def _answer(join: Join, select: Select, lookup: Lookup) -> None:
         if names:
             build.first_of(pairs, names)
     inner.condition = build.all_of(part.copy() for part in plain)
-    kept, _ = _parted(part for _, part in _about_kept(join, select, lookup))
+    kept, _ = parted(part for _, part in _about_kept(join, select, lookup))
     build.add_where(pairs, *asking, *kept)
     found = build.select([build.number(1)], _add_entry(pairs, select))
     if columns:
@@ -175,7 +168,7 @@ def _filter_kept(join: Join, select: Select, lookup: Lookup) -> bool:
     if any(column.name.lower() == "rowid" for column in select.find_all(Column)):
         return False  # which a query has not
     left = [one for at, one in enumerate(build.conjuncts(select.where)) if at not in found]
-    select.where = build.all_of(left) if left else None
+    select.where = condition_of(left)
     own = build.select([build.star()], side.copy(), build.all_of(found.values()))
     side.replace(build.derived(own, side.name))
     return True

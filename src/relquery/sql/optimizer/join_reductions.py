@@ -26,6 +26,7 @@ from relquery.sql.optimizer.reads import (
     Reader,
     asks,
     carried,
+    condition_of,
     joins_around,
     reads_in,
     restored,
@@ -124,7 +125,7 @@ class _Joined:
         read = ((one, _tables(one)) for one in self.conditions)
         where = [one.copy() for one, tables in read if tables and tables <= names]
         source = build.joined([other.copy() for other in self.others])
-        return build.select([value.copy()], source, build.all_of(where) if where else None)
+        return build.select([value.copy()], source, condition_of(where))
 
     def _take_using(self, join: Join, side: Source, other: Source) -> None:
         mine, theirs = self._tables_by_column(side), self._tables_by_column(other)

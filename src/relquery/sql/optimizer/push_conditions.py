@@ -44,6 +44,7 @@ from relquery.sql.optimizer.reads import (
     adds_rows,
     asks,
     carried,
+    condition_of,
     is_inner,
     joins_around,
     reads_in,
@@ -79,9 +80,10 @@ def push_conditions(tree: Query, lookup: Lookup) -> bool:
             for holder, node, over in _movable(read, read.readers[0], lookup):
                 if add_condition(read.query, over, lookup):
                     kept = [part for part in _held(holder) if part is not node]
-                    is_left = bool(kept) or isinstance(holder, Join)
-                    key = "condition" if isinstance(holder, Join) else "where_clause"
-                    holder.set(key, build.all_of(kept) if is_left else None)
+                    if isinstance(holder, Join):
+                        holder.condition = build.all_of(kept)
+                    else:
+                        holder.where = condition_of(kept)
                 else:
                     node.meta[_DONE] = True
                 return True
@@ -304,7 +306,7 @@ def having_to_where(tree: Query, lookup: Lookup) -> bool:
         if moved:
             kept = [part for at, part in enumerate(written) if at not in moved]
             build.add_where(select, *moved.values())
-            select.having = build.all_of(kept) if kept else None
+            select.having = condition_of(kept)
             return True
     return False
 

@@ -6,7 +6,7 @@ counts: not through PIVOT or a sample, and no MATERIALIZED entry.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -232,6 +232,21 @@ def carried(query: Query, before: Node, after: Node, lookup: Lookup) -> Query | 
     whole = Context.of(before).around(query)
     own = {one.name.lower() for one in whole.entries}
     return None if has_call(whole) or (named - own) & there.keys() else whole
+
+
+def parted(conditions: Iterable[Expression]) -> tuple[list[Expression], list[Expression]]:
+    """Conditions without and with calls."""
+    plain: list[Expression] = []
+    asking: list[Expression] = []
+    for one in conditions:
+        (asking if has_call(one) else plain).append(one)
+    return plain, asking
+
+
+def condition_of(parts: Iterable[Expression]) -> Expression | None:
+    """Conditions joined with AND; None for none."""
+    listed = list(parts)
+    return build.all_of(listed) if listed else None
 
 
 def restored(condition: Expression, sources: Sources) -> Expression:

@@ -148,3 +148,9 @@ def _is_of_a_row(condition: Expression, functions: FunctionCatalog) -> bool:
     is_of_keys = any(one.kind == "GROUPING_FUNCTION" for one in operators)
     is_of_rows = has_window(condition) or functions.has_aggregate(condition) or is_of_keys
     return not (is_of_rows or functions.has_query(condition) or functions.is_volatile(condition))
+
+
+def path_in(select: Select, node: Node) -> list[Node]:
+    """A node of a SELECT and those around it, up to the clause."""
+    path = [node, *node.ancestors()]
+    return path[: next(at for at, one in enumerate(path) if one is select)]

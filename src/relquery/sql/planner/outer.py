@@ -14,7 +14,7 @@ from relquery.sql import names as ours
 from relquery.sql.binder.functions import clauses_of, columns_in
 from relquery.sql.binder.scopes import Context, entry_of
 from relquery.sql.binder.sources import from_only, leaves
-from relquery.sql.optimizer.reads import Lookup
+from relquery.sql.optimizer.reads import Lookup, condition_of
 from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tree import (
@@ -192,8 +192,7 @@ def _failed_rows(select: Select, node: Expression, check: Check) -> Select:
     numbered = parser().expression("row_number() OVER () - 1").named(ours.ROW)
     value, failed = check.value.copy().named(ours.VALUE), check.failed.copy().named(ours.FAILED)
     rows = from_only(select, [numbered, value, failed])
-    if parts:
-        rows.where = build.all_of(part.copy() for part in parts)
+    rows.where = condition_of(part.copy() for part in parts)
     columns = [build.column(ours.ROW), build.column(ours.VALUE)]
     read = build.select(columns, build.derived(rows), build.column(ours.FAILED))
     read.add("modifiers", Order(orders=[build.ordered(build.column(ours.ROW))]))

@@ -1,59 +1,75 @@
 """Plans one SELECT with calls: base rows, filters, calls, and the query over their answers.
 
-Calls with equal prompt, fields and sampling are one call, wherever they appear, and run once.
+Calls with equal prompt, fields and sampling are one call, wherever they appear, and run once. Every
+part that DuckDB must compute from the FROM clause (a column, a correlated subquery, an argument of
+a call) becomes a column of the base, copied there unchanged. So only DuckDB resolves names, by its
+own rules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from relquery.errors import UnsupportedQueryError
+from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.sql import names as ours
 from relquery.sql.binder.call import FIELD_NAME, Call, calls_in, has_call, readable
-from relquery.sql.binder.functions import FunctionCatalog, clauses_of, has_window
-from relquery.sql.binder.normalize import unnamed
+from relquery.sql.binder.functions import FunctionCatalog, clauses_of, has_window, is_variable
+from relquery.sql.binder.normalize import is_order_name, unnamed
 from relquery.sql.binder.scopes import Context
-from relquery.sql.binder.sources import Sources, from_only, star_columns
-from relquery.sql.host.database import Database
+from relquery.sql.binder.sources import Sources, describe, from_only, outer_columns, star_columns
+from relquery.sql.optimizer.reads import Computed, Lookup, condition_of, parted
 from relquery.sql.parser import build
-from relquery.sql.parser.tree import Expression, Limit, Node, Order, Select, Star
+from relquery.sql.parser.tree import (
+    Column,
+    Expression,
+    Function,
+    Limit,
+    Node,
+    Order,
+    Position,
+    Query,
+    Select,
+    Star,
+    Subquery,
+)
 from relquery.sql.planner.checks import Check, checks_in
 from relquery.sql.planner.fields import Field, declared_keys, name_fields, needs_in, sides_of
-from relquery.sql.planner.guards import Condition, conditions_of
+from relquery.sql.planner.guards import Condition, conditions_of, guard_of, path_in
 from relquery.sql.planner.limits import cut_of, in_base_order, limits_early, stops_by_group
 from relquery.sql.planner.plan import Cut, Filter, Part, PlannedCall, SelectPlan
-from relquery.sql.planner.split import Lifter, note_wholes
+
+# Notes on expressions that a base column would have to compute: the condition under which they are
+# read, and whether they belong to a group rather than to its rows.
+_GUARD = "guard"
+_OF_GROUP = "of_group"
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """The context for planning a SELECT. columns: (name, type) of its result."""
-
-    database: Database
-    context: Context
-    sources: Sources
-    functions: FunctionCatalog
-    columns: tuple[tuple[str, str], ...]
-
-
-def plan_select(select: Select, scope: Scope) -> SelectPlan:
+def plan_select(
+    select: Select,
+    sources: Sources,
+    columns: tuple[tuple[str, str], ...],
+    context: Context,
+    lookup: Lookup,
+) -> SelectPlan:
     """Plan a normalized SELECT.
 
-    Raises QueryError for a malformed call, UnsupportedQueryError for an unsupported form.
+    columns: (name, type) of its result. context: the WITH entries that it sees. Raises QueryError
+    for a malformed call, UnsupportedQueryError for an unsupported form.
     """
-    functions, names = scope.functions, [name for name, _ in scope.columns]
+    functions, names = lookup.functions, [name for name, _ in columns]
     qualified = _take_qualify(select, functions)
     _name_calls(select)
-    note_wholes(select, functions)
-    calls = _Calls(select, scope)
-    predicates = build.conjuncts(select.where)
-    filters = tuple(calls.filter(part) for part in predicates if has_call(part))
+    _note_wholes(select, functions)
+    over = _OverRows(select, sources, frozenset(map(str.lower, names)), context, lookup)
+    plain, asking = parted(build.conjuncts(select.where))
+    filters = tuple(map(over.filter, asking))
     given = cut_of(select, names, functions)
     is_early = limits_early(given)
     limits = given if is_early and not filters else None
     stops = is_early or (bool(filters) and stops_by_group(given))
-    cut = None if limits is not None else _cut(select, given, calls, stops=stops)
+    cut = None if limits is not None else _cut(select, given, over, stops=stops)
     rest = select.copy()
     rest.source, rest.where, rest.sample = build.table(ours.ROWS), None, None
     if limits is not None:
@@ -62,20 +78,26 @@ def plan_select(select: Select, scope: Scope) -> SelectPlan:
     elif cut is not None:
         rest.qualify = None
         rest.set("modifiers", None if select.order is None else [select.order.copy()])
-    final = _over_rows(rest, names, calls.lifter)
+    final = over.rewrite_select(rest)
+    final.items = [item.named(name) for item, name in zip(final.items, names, strict=True)]
     if cut is not None and final.order is not None:
         build.set_modifier(final, Order, in_base_order(final.order))
-    plain = [part for part in predicates if not has_call(part)]
+    outputs = over.part(list(clauses_of(rest)), rest, final)
+    base = from_only(select, over.base.items() or [build.null().named(ours.NOTHING)])
+    base.where = condition_of(part.copy() for part in plain)
+    base.qualify = condition_of(part.copy() for part in qualified)
+    if limits is not None:
+        base.set("modifiers", [one.copy() for one in limits.modifiers])
     return SelectPlan(
-        base=_base(select, calls.lifter, plain, qualified, limits),
-        calls=tuple(calls.planned),
+        base=base,
+        calls=tuple(over.planned),
         filters=filters,
         cut=cut,
-        outputs=calls.part(list(clauses_of(rest)), rest, [final]),
+        outputs=outputs,
         aggregated=functions.in_select(select),
         final=final,
-        context=scope.context,
-        columns=scope.columns,
+        context=context,
+        columns=columns,
     )
 
 
@@ -85,9 +107,7 @@ def _take_qualify(select: Select, functions: FunctionCatalog) -> list[Expression
 
     That needs window functions that see no answers, and nothing else that sees dropped rows.
     """
-    parts = build.conjuncts(select.qualify)
-    asking = [part for part in parts if has_call(part)]
-    plain = [part for part in parts if not has_call(part)]
+    plain, asking = parted(build.conjuncts(select.qualify))
     others = [*asking, *select.items, *select.modifiers]
     if not asking or not any(map(has_window, plain)) or any(map(has_window, others)):
         return []
@@ -109,86 +129,82 @@ def _name_calls(select: Select) -> None:
         call.meta.setdefault(FIELD_NAME, f"llm_{number + 1}")
 
 
-def _cut(select: Select, given: Select | None, calls: _Calls, stops: bool) -> Cut | None:
+def _note_wholes(select: Select, functions: FunctionCatalog) -> None:
+    """Note when expressions that cannot be split are read: copies keep notes but lose parents."""
+    grouped, keys = functions.in_select(select), {key.key for key in select.keys}
+    for node in select.walk(prune=lambda part: isinstance(part, Query) and part is not select):
+        if _is_whole(node):
+            path = path_in(select, node)
+            node.meta[_GUARD] = guard_of(node, select, functions)
+            node.meta[_OF_GROUP] = grouped and not (
+                functions.around(node, select)
+                or path[-1].place in ("group_expressions", "where_clause", "from_table")
+                or any(one.key in keys for one in path)
+            )
+
+
+def _is_whole(node: Node) -> bool:
+    """Whether an expression is a subquery, a schema's function, or a method or a column by its
+    place, which DuckDB resolves."""
+    if isinstance(node, Function):
+        return bool(node.schema) and not has_call(node)
+    return isinstance(node, Subquery | Position)
+
+
+def _cut(select: Select, given: Select | None, over: _OverRows, stops: bool) -> Cut | None:
     """What decides which rows a SELECT returns, if this saves calls."""
     if given is None:
         return None
     known = {call.key for call in calls_in(given)}
     if not stops and all(call.key in known for item in select.items for call in calls_in(item)):
         return None
-    cut = Select(select_list=[build.column(ours.ROW)], from_table=build.table(ours.ROWS))
-    if given.qualify is not None:
-        cut.qualify = calls.lifter.rewrite(given.qualify)
-    cut.set("modifiers", [calls.lifter.rewrite(one) for one in given.modifiers] or None)
+    cut = over.rewrite_select(given)
+    cut.items, cut.source = [build.column(ours.ROW)], build.table(ours.ROWS)
     build.set_modifier(cut, Order, in_base_order(cut.order))
-    return Cut(cut, calls.part([given], given, [cut]), stops)
-
-
-def _over_rows(select: Select, names: list[str], lifter: Lifter) -> Select:
-    """A SELECT over materialised rows, its columns named."""
-    final = select.copy()
-    final.items = [
-        lifter.rewrite(item).named(name) for item, name in zip(select.items, names, strict=True)
-    ]
-    for clause in ("group_expressions", "having", "qualify", "modifiers"):
-        value = select.args.get(clause)
-        if isinstance(value, list):
-            final.set(clause, [lifter.rewrite(one) for one in value])
-        elif value is not None:
-            final.set(clause, lifter.rewrite(value))
-    return final
-
-
-def _base(
-    select: Select,
-    lifter: Lifter,
-    predicates: list[Expression],
-    qualified: list[Expression],
-    limits: Select | None,
-) -> Select:
-    base = from_only(select, lifter.base.items() or [build.null().named(ours.NOTHING)])
-    if predicates:
-        base.where = build.all_of(part.copy() for part in predicates)
-    if qualified:
-        base.qualify = build.all_of(part.copy() for part in qualified)
-    if limits is not None:
-        base.set("modifiers", [one.copy() for one in limits.modifiers])
-    return base
-
-
-def _distinct(checks: list[Check]) -> tuple[Check, ...]:
-    """The checks without duplicates."""
-    found = {
-        (one.failed.key, one.value.key, one.note.kind, one.note.later): one
-        for one in reversed(checks)
-    }
-    return tuple(reversed(found.values()))
+    return Cut(cut, over.part([given], given, cut), stops)
 
 
 @dataclass(slots=True)
-class _Calls:
-    """The distinct calls of one SELECT, collected while its expressions are rewritten."""
+class _OverRows:
+    """Rewrites expressions of one SELECT so that they read materialised rows and answers.
+
+    names: lower-case names of the result's columns, which ORDER BY may use. base: the columns of
+    the base. planned: the distinct calls. Both are collected while expressions are rewritten.
+    """
 
     select: Select
-    scope: Scope
+    sources: Sources
+    names: frozenset[str]
+    context: Context
+    lookup: Lookup
+    base: Computed = field(default_factory=lambda: Computed(ours.column))
     planned: list[PlannedCall] = field(default_factory=list)
-    checks: list[Check] = field(default_factory=list)
-    lifter: Lifter = field(init=False)
+    _checks: list[Check] = field(default_factory=list)
     _identities: dict[object, int] = field(default_factory=dict)
     _by_key: dict[str, int] = field(default_factory=dict)
     _used: dict[int, None] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        scope = self.scope
-        names = frozenset(name.lower() for name, _ in scope.columns)
-        self.lifter = Lifter(scope.database, scope.context, scope.sources, names, self._answer)
+    def rewrite(self, node: Node) -> Any:
+        """A copy of an expression that reads the materialised rows."""
+        return node.rebuilt(self._part)
+
+    def rewrite_select(self, select: Select) -> Select:
+        """A copy of a SELECT whose clauses do."""
+        made = select.copy()
+        for clause in ("select_list", "group_expressions", "having", "qualify", "modifiers"):
+            value = select.args.get(clause)
+            if isinstance(value, list):
+                made.set(clause, [self.rewrite(one) for one in value])
+            elif value is not None:
+                made.set(clause, self.rewrite(value))
+        return made
 
     def filter(self, predicate: Expression) -> Filter:
         """Plan a predicate as a stage of its own."""
-        rewritten = self.lifter.rewrite(predicate)
-        return Filter(rewritten, self.part([predicate], predicate, [rewritten]))
+        rewritten = self.rewrite(predicate)
+        return Filter(rewritten, self.part([predicate], predicate, rewritten))
 
-    def part(self, written: Sequence[Node], top: Node, read: list[Node]) -> Part:
+    def part(self, written: Sequence[Node], top: Node, read: Node) -> Part:
         """The calls found since the last part. written: the nodes below `top` that have them;
         read: the same, over materialised rows.
         """
@@ -197,21 +213,74 @@ class _Calls:
         for call in (found for node in written for found in calls_in(node)):
             index = self._by_key.get(call.key)
             if index in used and index is not None:
-                conditions = conditions_of(call, top, self.scope.functions, where_it_counts=True)
-                over_rows = (self._over_rows(one) for one in conditions)
-                places.setdefault(index, []).append(tuple(over_rows))
-        for node in read:
-            self.checks += (check for _, check in checks_in(node, self.scope.functions))
-        checks, self.checks, self._used = _distinct(self.checks), [], {}
-        return Part(used, places, checks)
+                functions = self.lookup.functions
+                conditions = conditions_of(call, top, functions, where_it_counts=True)
+                over = (replace(one, holds=self.rewrite(one.holds)) for one in conditions)
+                places.setdefault(index, []).append(tuple(over))
+        self._check(read)
+        distinct = {
+            (one.failed.key, one.value.key, one.note.kind, one.note.later): one
+            for one in reversed(self._checks)
+        }
+        self._checks, self._used = [], {}
+        return Part(used, places, tuple(reversed(distinct.values())))
 
-    def _over_rows(self, condition: Condition) -> Condition:
-        return replace(condition, holds=self.lifter.rewrite(condition.holds))
+    def _check(self, node: Node) -> None:
+        self._checks += (check for _, check in checks_in(node, self.lookup.functions))
+
+    def _part(self, node: Node) -> Expression | None:
+        if isinstance(node, Call):
+            return self._answer(node).named(node.alias)
+        if isinstance(node, Subquery):
+            return self._subquery(node)
+        is_name = isinstance(node, Column) and not is_variable(node)
+        is_lifted = is_name and not is_order_name(node, self.names)
+        is_lifted |= _is_whole(node)
+        return self._lift(node) if is_lifted and isinstance(node, Expression) else None
+
+    def _lift(self, node: Expression) -> Column:
+        """The base column for a whole expression without calls, computed only where it is read."""
+        whole = unnamed(node)
+        key = whole.key
+        if isinstance(node, Column):
+            key = "\0".join(self.sources.resolve(node) or (key,)).lower()
+        elif (guard := node.meta.get(_GUARD)) is not None:
+            whole = build.when(guard.copy(), whole)
+            key = whole.key
+        column = self.base.column(whole, key).named(node.alias)
+        column.meta.update(node.meta)
+        return column
+
+    def _subquery(self, node: Subquery) -> Expression:
+        """A subquery. What ANY compares is rewritten by itself."""
+        copy = node.copy()
+        if not self._stands_alone(node.query):
+            if has_call(node.compared):
+                assert node.compared is not None
+                raise UnsupportedQueryError(
+                    f"{readable(node.compared)[:80]} is compared with a subquery that depends on "
+                    "the row. Join the subquery's table instead."
+                )
+            database, is_of_group = self.lookup.database, bool(node.meta.get(_OF_GROUP))
+            outer = outer_columns(copy.query, database, self.context) if is_of_group else None
+            if outer is None:
+                return self._lift(node)
+            for column in outer:
+                column.replace(self._lift(column))
+        if node.compared is not None:
+            copy.compared = self.rewrite(node.compared)
+        return copy
+
+    def _stands_alone(self, query: Query) -> bool:
+        """Whether a subquery is independent of the outer query's rows. DuckDB decides."""
+        try:
+            return bool(describe(self.context.around(query), self.lookup.database))
+        except QueryError:
+            return False
 
     def _answer(self, node: Call) -> Expression:
         """Plan a call and return the column of its answers."""
-        sources, functions = self.scope.sources, self.scope.functions
-        task = node.task
+        sources, lookup, task = self.sources, self.lookup, node.task
         written = [(at, one) for at, field in enumerate(node.fields) for one in self._expand(field)]
         given = [
             Field.of(one, self._field(one), sources, at in node.modules, at in node.bags)
@@ -224,9 +293,9 @@ class _Calls:
         asked = tuple((one.name, one.value.key, one.is_module, one.is_bag) for one in fields)
         index = self._identities.setdefault((task, asked), len(self.planned))
         if index == len(self.planned):
-            needs = needs_in([one.value for one in given], functions)
-            entries = [entry.name for entry in self.scope.context.entries]
-            keys = declared_keys(self.select, fields, entries, self.scope.database)
+            needs = needs_in([one.value for one in given], lookup.functions)
+            entries = [entry.name for entry in self.context.entries]
+            keys = declared_keys(self.select, fields, entries, lookup.database)
             self.planned.append(PlannedCall(index, node.written, task, fields, needs, keys))
         self._used[index] = None
         self._by_key[node.key] = index
@@ -235,15 +304,16 @@ class _Calls:
         column.meta.pop("task", None)
         return column
 
-    def _expand(self, argument: Expression) -> Iterable[Expression]:
+    def _expand(self, argument: Expression) -> list[Expression]:
         """A field, or the columns of a star."""
         if not isinstance(argument, Star):
             return [argument]
-        scope = self.scope
-        return star_columns(argument, scope.sources, scope.database, self.select, scope.context)
+        database = self.lookup.database
+        return star_columns(argument, self.sources, database, self.select, self.context)
 
     def _field(self, argument: Expression) -> Expression:
-        for found in self.scope.functions.inside(argument):
+        """The value of a field. Its subqueries run once, with the base."""
+        for found in self.lookup.functions.inside(argument):
             raise UnsupportedQueryError(
                 f"{readable(found)} is inside an LLM call. Aggregate in a subquery and call "
                 "LLM on its rows: SELECT LLM('...', total) FROM (SELECT sum(x) AS total FROM t)."
@@ -253,7 +323,13 @@ class _Calls:
                 "A window function is inside an LLM call. Compute it in a subquery and "
                 "call LLM on its rows."
             )
+
+        def part(one: Node) -> Expression | None:
+            is_plain = isinstance(one, Subquery) and not has_call(one)
+            return self._lift(one) if is_plain and isinstance(one, Subquery) else self._part(one)
+
         # Lift its columns, not the whole expression: the rest is computed only for rows asked.
-        value = self.lifter.rewrite_field(unnamed(argument))
-        self.checks += (check for _, check in checks_in(value, self.scope.functions))
+        value = unnamed(argument).rebuilt(part)
+        assert isinstance(value, Expression)
+        self._check(value)
         return value

@@ -21,11 +21,11 @@ from relquery.sql.parser.tree import Expression, Query, Select, SetOperation
 from relquery.sql.planner.checks import answers_in, note_on
 from relquery.sql.planner.compared import with_compared, with_scores
 from relquery.sql.planner.conversions import convert
+from relquery.sql.planner.groups import asks_about_groups, over_groups
 from relquery.sql.planner.limits import enough_of
 from relquery.sql.planner.outer import OuterCheck, OuterReader, Target, types_written
 from relquery.sql.planner.plan import SelectPlan
-from relquery.sql.planner.select import Scope, plan_select
-from relquery.sql.planner.split import asks_about_groups, over_groups
+from relquery.sql.planner.select import plan_select
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +127,8 @@ def _planned(
         over = over_groups(normal, names, sources, functions)
         over.entries = [entry.copy() for entry in select.entries]
         return over
-    kinds = Kinds(database, context, normal)
-    scope = Scope(database, context, sources, functions, columns)
-    return plan_select(convert(normal, kinds, functions, wanted), scope)
+    converted = convert(normal, Kinds(database, context, normal), functions, wanted)
+    return plan_select(converted, sources, columns, context, lookup)
 
 
 def _with_field_names(tree: Query) -> Query:

@@ -1,0 +1,117 @@
+"""Calls about groups: `SELECT k, LLM('...', k, sum(x)) FROM t GROUP BY k` makes a call per group.
+
+SELECT k, LLM('...', k, sum(x)) FROM t GROUP BY k
+=> SELECT key, LLM('...', key, total) FROM (SELECT k AS key, sum(x) AS total FROM t GROUP BY k)
+
+So a call sees the final groups, whatever produces them (ROLLUP, HAVING, no GROUP BY at all).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from relquery.sql import names as ours
+from relquery.sql.binder.call import FIELD_NAME, calls_in, field_name, has_call
+from relquery.sql.binder.functions import FunctionCatalog
+from relquery.sql.binder.normalize import is_order_name, keys_of
+from relquery.sql.binder.sources import Sources, canonical
+from relquery.sql.optimizer.reads import Computed, condition_of, note_field_names, parted
+from relquery.sql.parser import build
+from relquery.sql.parser.tree import Column, Expression, Node, Operator, Select, Subquery
+from relquery.sql.planner.guards import path_in
+
+
+def asks_about_groups(select: Select, sources: Sources, functions: FunctionCatalog) -> bool:
+    """Whether a call in a normalized SELECT is about a group and not about its rows."""
+    if not functions.in_select(select):
+        return False
+    keys = {canonical(key, sources) for key in keys_of(select, functions)}
+    for call in calls_in(select):
+        path = path_in(select, call)
+        if path[-1].place in ("where_clause", "group_expressions"):
+            continue
+        parts = [node for node in path if isinstance(node, Expression)]
+        is_of_key = any(canonical(node, sources) in keys for node in parts)
+        if not is_of_key and not functions.around(call, select):
+            return True
+    return False
+
+
+def over_groups(
+    select: Select, names: list[str], sources: Sources, functions: FunctionCatalog
+) -> Select:
+    """A SELECT without aggregates over a subquery with all of them; its columns are `names`."""
+    split = _Groups(sources, functions, frozenset(map(str.lower, names)))
+    keys = keys_of(select, functions)
+    for key in keys:
+        split.column(key)
+    pairs = zip(select.items, names, strict=True)
+    outer = build.select([split.outside(item).named(name) for item, name in pairs])
+    plain, asking = parted(build.conjuncts(select.having))
+    outer.where = condition_of([split.outside(part) for part in asking])
+    if select.qualify is not None:
+        outer.qualify = split.outside(select.qualify)
+    outer.set("modifiers", [split.outside(one) for one in select.modifiers] or None)
+    inner = select.copy()
+    inner.entries = ()
+    inner.set("modifiers", None)
+    inner.qualify = None
+    if select.is_grouped_by_all:
+        inner.set("aggregate_handling", "STANDARD_HANDLING")
+        inner.set("group_expressions", [key.copy() for key in keys] or None)
+        inner.set("group_sets", [list(range(len(keys)))] if keys else None)
+    inner.items = split.inner.items() or [build.function("count_star").named(ours.GROUP)]
+    inner.having = condition_of(part.copy() for part in plain)
+    outer.source = build.derived(inner, ours.GROUPS)
+    return outer
+
+
+@dataclass(slots=True)
+class _Groups:
+    """Splits expressions into what the subquery with the groups computes and what stays outside."""
+
+    sources: Sources
+    functions: FunctionCatalog
+    names: frozenset[str]
+    inner: Computed = field(default_factory=lambda: Computed(ours.group))
+
+    def outside(self, node: Node) -> Any:
+        """A copy of an expression that reads the subquery's columns."""
+        node = node.copy()
+        note_field_names(node)
+        return node.rebuilt(self._part)
+
+    def column(self, node: Expression) -> Column:
+        """The outer column for an expression that the subquery computes."""
+        column = self.inner.column(node.copy(), canonical(node, self.sources))
+        column.meta[FIELD_NAME] = node.meta.get(FIELD_NAME, field_name(node))
+        return column.named(node.alias)
+
+    def _part(self, node: Node) -> Expression | None:
+        if not isinstance(node, Expression) or is_order_name(node, self.names):
+            return None
+        is_of_keys = isinstance(node, Operator) and node.kind == "GROUPING_FUNCTION"
+        if self._is_key(node) or is_of_keys or self.functions.is_aggregate(node):
+            return self.column(node)
+        if isinstance(node, Subquery):
+            if node.compared is None or not has_call(node):
+                return self.column(node)  # the group columns it reads exist in the subquery
+            whole = node.copy()  # its query stays unchanged
+            whole.compared = self.outside(node.compared)
+            return whole
+        if isinstance(node, Column) and len(node.names) == 2:
+            return self._field_of_key(node)
+        return None
+
+    def _is_key(self, node: Expression) -> bool:
+        return canonical(node, self.sources) in self.inner.values
+
+    def _field_of_key(self, node: Column) -> Expression | None:
+        """`info.year` where `info` is a key."""
+        key = build.column(node.names[0])
+        if self.sources.resolve(node) or not self._is_key(key):
+            return None
+        found = build.operation("STRUCT_EXTRACT", self.column(key), build.text(node.name))
+        found.meta[FIELD_NAME] = node.meta.get(FIELD_NAME, node.name)
+        return found
