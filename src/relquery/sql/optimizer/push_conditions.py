@@ -207,11 +207,10 @@ def _add_to_branches(query: SetOperation, condition: Expression, lookup: Lookup)
 
 
 def _add_to_select(select: Select, condition: Expression, lookup: Lookup) -> bool:
-    sources = lookup.sources(select)
-    normal = None if sources is None else lookup.normal(select, sources)
-    is_open = select.sample is None and not lookup.functions.is_volatile(select)
-    if sources is None or normal is None or not is_open:
+    found = None if select.sample is not None else lookup.normal(select)
+    if found is None or lookup.functions.is_volatile(select):
         return False
+    normal, sources = found
     items = [unnamed(item) for item in normal.items]
     used = [items[at] for at in dict.fromkeys(_read_by(condition))]
 
@@ -313,35 +312,33 @@ def having_to_where(tree: Query, lookup: Lookup) -> bool:
 
 def _about_keys(select: Select, lookup: Lookup) -> dict[int, Expression]:
     """The conditions of HAVING that WHERE can compute, by their place."""
-    functions, sources = lookup.functions, lookup.sources(select)
-    normal = None if sources is None else lookup.normal(select, sources)
-    if sources is None or normal is None or functions.is_volatile(select):
+    functions, found = lookup.functions, lookup.normal(select)
+    if found is None or functions.is_volatile(select):
         return {}
+    normal, sources = found
     parts = build.conjuncts(normal.having)
     keys = {canonical(key, sources) for key in keys_of(normal, functions) if not has_call(key)}
     if not keys or len(parts) != len(build.conjuncts(select.having)):
         return {}
     may_fail, kinds = not has_call(select.where), lookup.kinds(select)
 
-    def reads_keys(node: Node) -> bool:
-        """Whether an expression reads nothing but keys."""
-        if isinstance(node, Expression) and canonical(node, sources) in keys:
-            return True
-        if isinstance(node, Column | Call | Position | Star | Window):
-            return False
-        if isinstance(node, Operator) and node.kind == "GROUPING_FUNCTION":
-            return False
+    def without_keys(node: Node) -> Node | None:
+        is_key = isinstance(node, Expression) and canonical(node, sources) in keys
+        return build.null() if is_key else None
+
+    def is_of_more(node: Node) -> bool:
+        """Whether something beside keys needs a row, its group, or is unknown."""
         if isinstance(node, Function):  # a macro may have an aggregate
             is_macro = node.name.lower() in functions.macros
-            if node.schema or is_macro or functions.is_aggregate(node):
-                return False
-        return all(map(reads_keys, node.children()))
+            return bool(node.schema) or is_macro or functions.is_aggregate(node)
+        is_of_keys = isinstance(node, Operator) and node.kind == "GROUPING_FUNCTION"
+        return is_of_keys or isinstance(node, Column | Call | Position | Star)
 
     return {
         at: part.copy()
         for at, part in enumerate(parts)
         if part.find(Column) is not None
-        and not functions.has_query(part)
-        and reads_keys(part)
+        and not (functions.has_query(part) or has_window(part))
+        and not any(map(is_of_more, part.rebuilt(without_keys).walk()))
         and (may_fail or never_fails(part, kinds))
     }

@@ -68,10 +68,16 @@ class Lookup:
         """(name, type) of the columns of a query."""
         return _or_none(lambda: self.described(query, place))
 
-    def normal(self, select: Select, sources: Sources) -> Select | None:
-        """A normalized copy of a SELECT, in which no name stands for an item of its list."""
-        context = Context.of(select)
-        return _or_none(lambda: normalize(select, sources, self.database, context, self.functions))
+    def normal(self, select: Select) -> tuple[Select, Sources] | None:
+        """A normalized copy of a SELECT, in which no name stands for an item of its list, and the
+        tables of its FROM clause."""
+
+        def ask() -> tuple[Select, Sources]:
+            context, database = Context.of(select), self.database
+            sources = read_sources(database, select, context)
+            return normalize(select, sources, database, context, self.functions), sources
+
+        return _or_none(ask)
 
     def items(self, select: Select) -> list[Expression] | None:
         """Copies of the select list, with the columns that each star stands for."""

@@ -49,18 +49,11 @@ from relquery.sql.parser.tree import (
 )
 
 
-def limits_early(cut: Select | None) -> bool:
-    """Whether ORDER BY, LIMIT and OFFSET of a cut need only the FROM clause, and no calls."""
-    if cut is None or cut.distinct is not None or cut.qualify is not None:
-        return False
-    return not has_call(cut.order)
-
-
-def stops_by_group(cut: Select | None) -> bool:
-    """Whether a cut returns the first row of each group, and needs no calls for that."""
-    if cut is None or cut.distinct is None or cut.qualify is not None or cut.limit is not None:
-        return False
-    return not has_call(cut)
+def stops_early(cut: Select) -> bool:
+    """Whether a cut by LIMIT, or to the first row of each group, needs only the FROM clause, and no
+    calls."""
+    is_one = cut.distinct is None or cut.limit is None
+    return is_one and cut.qualify is None and not has_call(cut)
 
 
 def cut_of(select: Select, names: Collection[str], functions: FunctionCatalog) -> Select | None:

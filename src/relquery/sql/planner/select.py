@@ -37,7 +37,7 @@ from relquery.sql.parser.tree import (
 from relquery.sql.planner.checks import Check, checks_in
 from relquery.sql.planner.fields import Field, declared_keys, name_fields, needs_in, sides_of
 from relquery.sql.planner.guards import Condition, conditions_of, guard_of, path_in
-from relquery.sql.planner.limits import cut_of, in_base_order, limits_early, stops_by_group
+from relquery.sql.planner.limits import cut_of, in_base_order, stops_early
 from relquery.sql.planner.plan import Cut, Filter, Part, PlannedCall, SelectPlan
 
 # Notes on expressions that a base column would have to compute: the condition under which they are
@@ -66,9 +66,10 @@ def plan_select(
     plain, asking = parted(build.conjuncts(select.where))
     filters = tuple(map(over.filter, asking))
     given = cut_of(select, names, functions)
-    is_early = limits_early(given)
-    limits = given if is_early and not filters else None
-    stops = is_early or (bool(filters) and stops_by_group(given))
+    stops = given is not None and stops_early(given)
+    by_group = given is not None and given.distinct is not None
+    limits = given if stops and not by_group and not filters else None
+    stops &= bool(filters) or not by_group
     cut = None if limits is not None else _cut(select, given, over, stops=stops)
     rest = select.copy()
     rest.source, rest.where, rest.sample = build.table(ours.ROWS), None, None
