@@ -5,7 +5,7 @@ from __future__ import annotations
 from relquery.errors import QueryError, RelqueryError, UnknownColumnError, unknown
 from relquery.sql.binder.arguments import options_of
 from relquery.sql.binder.call import is_asking
-from relquery.sql.binder.definitions import Numbering, parsed
+from relquery.sql.binder.definitions import parsed
 from relquery.sql.binder.signatures import sources_of
 from relquery.sql.binder.sources import Sources
 from relquery.sql.host.database import Database
@@ -17,7 +17,7 @@ from relquery.sql.parser.tree import Argument, Column, Comparison, Function, Lim
 def in_scope(error: UnknownColumnError, sql: str, database: Database) -> QueryError:
     """The error with all columns in scope; the given error if they are unknown."""
     try:
-        tree = parsed(read_shell(sql).query, Numbering())
+        tree = parsed(read_shell(sql).query)
         for column in list(tree.walk()):
             if not isinstance(column, Column | Star):
                 continue

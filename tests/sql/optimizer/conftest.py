@@ -9,9 +9,9 @@ import pytest
 from relquery.connection import Connection
 from relquery.prompt import Sampling
 from relquery.sql.binder.bind import bind
-from relquery.sql.binder.definitions import Numbering
+from relquery.sql.binder.definitions import Numbering, read
 from relquery.sql.binder.functions import FunctionCatalog
-from relquery.sql.binder.statement import Calling, read
+from relquery.sql.binder.statement import Calling
 from relquery.sql.host.database import Database
 from relquery.sql.optimizer.rules import optimize
 from relquery.sql.parser.shell import read_shell

@@ -20,9 +20,8 @@ from relquery.spark.planning.dialect import to_spark
 from relquery.spark.tasks.types import plain
 from relquery.sql import names as ours
 from relquery.sql.binder.arguments import VALUE
-from relquery.sql.binder.definitions import Numbering
+from relquery.sql.binder.definitions import read
 from relquery.sql.binder.scopes import entry_of
-from relquery.sql.binder.statement import read
 from relquery.sql.host.database import Database
 from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
@@ -79,7 +78,7 @@ class Shadow:
         Raises UnsupportedQueryError for a column of a type that DuckDB does not have.
         """
         try:
-            tree = read(read_shell(sql), {}, Numbering())
+            tree = read(read_shell(sql), {})
         except QueryError:  # what is wrong is said when it is read
             return
         tables = (one for one in tree.find_all(Table) if entry_of(one) is None)

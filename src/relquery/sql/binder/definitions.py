@@ -35,15 +35,16 @@ from relquery.sql.host.database import Database
 from relquery.sql.host.kept import Definition, Key, Kind
 from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
+from relquery.sql.parser.shell import Shell
 from relquery.sql.parser.tokens import field_names, tokenize, without_field_names
 from relquery.sql.parser.tree import (
     Column,
     Expression,
     Function,
     Node,
+    Operator,
     Query,
     Select,
-    SetOperation,
     Source,
     Star,
     Table,
@@ -82,10 +83,10 @@ class Numbering:
         self.count += 1
 
 
-def parsed(sql: str, numbering: Numbering) -> Query:
+def parsed(sql: str, numbering: Numbering | None = None) -> Query:
     """The tree of a query with its functions numbered. Raises SqlSyntaxError."""
     tree = parser().query(without_field_names(sql, tokenize(sql)))
-    numbering.mark(tree, sql)
+    (numbering or Numbering()).mark(tree, sql)
     return tree
 
 
@@ -95,6 +96,41 @@ def asks(tree: Node, definitions: Definitions) -> bool:
         is_asking(node) or macro_called(node, definitions) or view_read(node, definitions)
         for node in tree.walk()
     )
+
+
+def read(shell: Shell, definitions: Definitions, numbering: Numbering | None = None) -> Query:
+    """The tree of a statement's query, with views and macros as they are written."""
+    numbering = numbering or Numbering()
+    tree = parsed(shell.query, numbering)
+    if shell.entries:
+        outer = parsed(f"{shell.entries} SELECT 1", numbering)
+        if {one.name.lower() for one in outer.entries} & {one.name.lower() for one in tree.entries}:
+            tree = build.select([build.star()], build.derived(tree))
+        tree.entries = [*outer.entries, *tree.entries]
+    _name_items(tree, definitions)
+    return tree
+
+
+def _name_items(tree: Query, definitions: Definitions) -> None:
+    """Give items without a name that have a function of ours, or a macro with calls, the name that
+    DuckDB gives to them as they are written."""
+    unnamed: list[Expression] = []
+    for select in tree.find_all(Select):
+        for item in select.items:
+            stars = any(one is item or _is_pattern(one) for one in item.find_all(Star))
+            if item.alias or isinstance(item, Column) or stars:
+                continue
+            if any(
+                is_asking(one) or macro_called(one, definitions) for one in item.find_all(Function)
+            ):
+                unnamed.append(item)
+    for item, name in zip(unnamed, readable_all(unnamed), strict=True):
+        item.alias = name
+
+
+def _is_pattern(star: Star) -> bool:
+    is_unpacked = isinstance(star.parent, Operator) and star.parent.kind == build.UNPACK
+    return star.is_columns and not is_unpacked
 
 
 def macro_called(call: Node, definitions: Definitions) -> Definition | None:
@@ -148,7 +184,7 @@ class Expansion:
     def _of_source(self, source: Source, definition: Definition) -> Query:
         """The query behind a name in FROM."""
         if definition.kind == "VIEW":
-            query = self._body(definition).copy()
+            query = self.body(definition).copy()
         else:
             assert isinstance(source, TableFunction)
             query = self._applied(definition, source.function)
@@ -163,7 +199,7 @@ class Expansion:
     def _applied(self, macro: Definition, call: Function) -> Query:
         """The body of a macro for the arguments of a call, its functions with numbers of their
         own."""
-        put = put_arguments(self._body(macro), self._arguments(macro, call))
+        put = put_arguments(self.body(macro), self._arguments(macro, call))
         for inner in reversed(list(asking_in(put))):
             if "own" in inner.meta:
                 listing = ", ".join(readable_all(inner.values))
@@ -191,22 +227,23 @@ class Expansion:
             raise _wrong_arguments(macro, f"is given no value for {', '.join(missing)}")
         return values
 
-    def _body(self, definition: Definition) -> Query:
+    def body(self, definition: Definition) -> Query:
         """The query of a definition, or a SELECT of its expression, written out."""
         if definition in self.within:
             path = " reads ".join(one.name for one in [*self.within, definition])
             raise QueryError(f"{definition.name} reads itself: {path}. Break the circle.")
         if definition.key not in self.used:
-            body = definition.body
-            sql = f"SELECT {body}" if definition.kind == "MACRO" else body
-            tree = parsed(sql, self.numbering)
+            if definition.kind == "VIEW":
+                shell = Shell("QUERY", definition.body)
+                tree = read(shell, self.definitions, self.numbering)
+            else:
+                select = "SELECT " if definition.kind == "MACRO" else ""
+                tree = parsed(f"{select}{definition.body}", self.numbering)
             for call in asking_in(tree):
                 call.meta["own"] = True
             self.within.append(definition)
             self.write_out(tree)
             self.within.pop()
-            if definition.kind == "VIEW":
-                _name_items(tree, definition.columns)
             self.used[definition.key] = (definition, tree)
         return self.used[definition.key][1]
 
@@ -244,23 +281,6 @@ def _put_query(source: Source, view: Definition, query: Query) -> None:
             f"support. Read it in a subquery: FROM (SELECT * FROM {view.name})."
         )
     source.replace(put)
-
-
-def _name_items(query: Query, names: tuple[str, ...]) -> None:
-    """Give the items of a view's query the names that they had when it was created, in place."""
-    while isinstance(query, SetOperation):
-        query = query.branches[0]
-    if not isinstance(query, Select):
-        return
-    items = query.items
-    stars = [at for at, item in enumerate(items) if isinstance(item, Star)]
-    before = min(stars, default=len(items))
-    after = len(items) - 1 - max(stars, default=len(items))
-    pairs = [*zip(items[:before], names, strict=False)]
-    pairs += zip(items[::-1][: max(after, 0)], names[::-1], strict=False)
-    for item, name in pairs:
-        if not item.alias and not isinstance(item, Column):
-            item.alias = name
 
 
 def _entries_around(node: Node) -> set[str]:

@@ -8,17 +8,16 @@ from typing import Any
 
 from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.sql import names as ours
-from relquery.sql.binder.call import asking_in, is_asking, readable_all
+from relquery.sql.binder.call import asking_in
 from relquery.sql.binder.definitions import (
     Definitions,
     Expansion,
     Numbering,
     asks,
-    macro_called,
     parsed,
+    read,
 )
 from relquery.sql.host.kept import Definition, Kept
-from relquery.sql.parser import build
 from relquery.sql.parser.parameters import Parameters
 from relquery.sql.parser.parse import NoTreeError
 from relquery.sql.parser.shell import Shell, read_shell
@@ -33,14 +32,7 @@ from relquery.sql.parser.statements import (
 )
 from relquery.sql.parser.tokens import blank, tokenize
 from relquery.sql.parser.tree import (
-    Column,
-    Expression,
-    Function,
-    Operator,
     Query,
-    Select,
-    Star,
-    TableFunction,
 )
 
 Effect = Callable[[Kept], None]
@@ -119,7 +111,7 @@ def read_statement(text: Text, kept: Kept, parameters: Parameters) -> Statement:
     if text.kind == "TRANSACTION":
         first = tokenize(text.query)[0].word
         return Plain(text, effect=_TRANSACTIONS.get(first, no_effect))
-    if not _may_ask(text.query, kept):
+    if not _named(text.query, kept):
         return Plain(text, parameters.plain(text))
     head = read_head(text.query)
     if head is not None and text.option is None:
@@ -140,20 +132,24 @@ def _read_prepared(text: Text, found: Prepared, kept: Kept, parameters: Paramete
     if found.verb == "PREPARE":
         _asks(found.body, kept)  # raises SqlSyntaxError
         return Keeping(text, lambda kept: kept.prepared.update({found.name: found.body}))
-    return Keeping(text, lambda kept: _deallocate(kept, found.name))
+
+    def deallocate(kept: Kept) -> None:
+        kept.prepared.pop(found.name, None)
+
+    return Keeping(text, deallocate)
 
 
 def _read_query(text: Text, kept: Kept, parameters: Parameters) -> Statement:
     """A statement that is neither about definitions nor about prepared statements."""
     shell, numbering = read_shell(text.query), Numbering()
     _check_written(shell, kept)
-    if shell.fills and _names_function(shell.tail):
+    if shell.fills and _named(shell.tail, kept) & ours.FUNCTIONS:
         raise UnsupportedQueryError(
             "An LLM call is in RETURNING or ON CONFLICT, where it would be asked while rows are "
             "written. Write the answers to a table first."
         )
     if shell.kind == "OTHER":
-        if _names_function(text.query) or _names_definition(text.query, kept):
+        if _named(text.query, kept):
             raise UnsupportedQueryError(
                 f"{shell.word} with LLM calls is not supported. "
                 f"{_REMEDIES.get(shell.word, _TO_TABLE)}"
@@ -162,7 +158,7 @@ def _read_query(text: Text, kept: Kept, parameters: Parameters) -> Statement:
     try:
         tree = read(shell, kept.definitions, numbering)
     except NoTreeError:
-        if not _names_function(text.query):
+        if not _named(text.query, kept) & ours.FUNCTIONS:
             return Plain(text, parameters.plain(text))
         raise UnsupportedQueryError(
             f"An LLM call is in a {shell.word or 'statement'} that DuckDB gives no tree of. Answer "
@@ -172,40 +168,6 @@ def _read_query(text: Text, kept: Kept, parameters: Parameters) -> Statement:
         return Plain(text, parameters.plain(text))
     values, objects = parameters.of(text), parameters.objects_of(text)
     return Calling(text, shell, tree, kept.definitions, numbering.count, values, objects)
-
-
-def read(shell: Shell, definitions: Definitions, numbering: Numbering) -> Query:
-    """The tree of a statement's query, with views and macros as they are written."""
-    tree = parsed(shell.query, numbering)
-    if shell.entries:
-        outer = parsed(f"{shell.entries} SELECT 1", numbering)
-        if {one.name.lower() for one in outer.entries} & {one.name.lower() for one in tree.entries}:
-            tree = build.select([build.star()], build.derived(tree))
-        tree.entries = [*outer.entries, *tree.entries]
-    _name_items(tree, definitions)
-    return tree
-
-
-def _name_items(tree: Query, definitions: Definitions) -> None:
-    """Give items without a name that have a function of ours, or a macro with calls, the name that
-    DuckDB gives to them as they are written."""
-    unnamed: list[Expression] = []
-    for select in tree.find_all(Select):
-        for item in select.items:
-            stars = any(one is item or _is_pattern(one) for one in item.find_all(Star))
-            if item.alias or isinstance(item, Column) or stars:
-                continue
-            if any(
-                is_asking(one) or macro_called(one, definitions) for one in item.find_all(Function)
-            ):
-                unnamed.append(item)
-    for item, name in zip(unnamed, readable_all(unnamed), strict=True):
-        item.alias = name
-
-
-def _is_pattern(star: Star) -> bool:
-    is_unpacked = isinstance(star.parent, Operator) and star.parent.kind == build.UNPACK
-    return star.is_columns and not is_unpacked
 
 
 def _check_written(shell: Shell, kept: Kept) -> None:
@@ -231,10 +193,10 @@ def _read_create(text: Text, head: Head, kept: Kept) -> Statement:
     select = "SELECT " if head.kind == "MACRO" else ""
     before = blank(text.query[:start])
     query = before[: len(before) - len(select)] + select + definition.body
-    parsed(query, Numbering())
+    parsed(query)
     definitions = {**kept.definitions, definition.key: definition}
     expansion = Expansion(definitions, Numbering())
-    expansion.write_out(_reading(definition))
+    body = expansion.body(definition)
     if not any(next(asking_in(tree), None) for _, tree in expansion.used.values()):
         return plain
     view = None
@@ -243,19 +205,8 @@ def _read_create(text: Text, head: Head, kept: Kept) -> Statement:
         shell, numbering = Shell("QUERY", definition.body), Numbering()
         tree = read(shell, definitions, numbering)
         view = Calling(text, shell, tree, definitions, numbering.count)
-    _, body = expansion.used[definition.key]
     defined = Defined(head, definition, body, view)
     return Keeping(text, lambda kept: kept.define(definition), defined)
-
-
-def _reading(definition: Definition) -> Query:
-    """A query that reads a definition, with its parameters as arguments."""
-    if definition.kind == "VIEW":
-        return build.select([build.star()], definition.name)
-    call = build.function(definition.name, *(build.column(name) for name in definition.names))
-    if definition.kind == "MACRO":
-        return build.select([call])
-    return build.select([build.star()], TableFunction(function=call))
 
 
 def _named_again(text: Text, head: Head, kept: Kept) -> Statement | None:
@@ -277,43 +228,27 @@ def _named_again(text: Text, head: Head, kept: Kept) -> Statement | None:
     return None
 
 
-def _may_ask(sql: str, kept: Kept) -> bool:
-    """Whether a text may have a call or name a definition."""
-    lower = sql.lower()
-    if any(name in lower for name in ours.FUNCTIONS) and _names_function(sql):
-        return True
-    return any(name in lower for _, name in kept.definitions)
-
-
-def _names_function(sql: str) -> bool:
-    """Whether one of the words of a text is the name of a function of ours."""
-    tokens = tokenize(sql)
-    return any(one.is_name and one.name.lower() in ours.FUNCTIONS for one in tokens)
-
-
-def _names_definition(sql: str, kept: Kept) -> bool:
-    """Whether one of the words of a text is the name of a view or macro with calls."""
-    names = {name for _, name in kept.definitions}
-    return any(one.name.lower() in names for one in tokenize(sql) if one.is_name)
+def _named(sql: str, kept: Kept) -> frozenset[str]:
+    """The words of a text that name a function of ours, or a view or macro with calls."""
+    names, lower = ours.FUNCTIONS | {name for _, name in kept.definitions}, sql.lower()
+    if not any(name in lower for name in names):
+        return frozenset()
+    return names & {one.name.lower() for one in tokenize(sql) if one.is_name}
 
 
 def _asks(sql: str, kept: Kept, *, is_expression: bool = False) -> bool:
     """Whether a text has a call or reads a definition."""
-    if not sql or not _may_ask(sql, kept):
+    if not sql or not _named(sql, kept):
         return False
     shell = Shell("QUERY", f"SELECT {sql}") if is_expression else read_shell(sql)
     if shell.kind == "OTHER":
         return False
-    return asks(parsed(shell.query, Numbering()), kept.definitions)
+    return asks(parsed(shell.query), kept.definitions)
 
 
 def _is_kept(body: str, kept: Kept) -> bool:
     """Whether a statement is not prepared by DuckDB. body: "" for EXECUTE and DEALLOCATE."""
     return bool(body) and (_asks(body, kept) or kept.prepares(body))
-
-
-def _deallocate(kept: Kept, name: str) -> None:
-    kept.prepared.pop(name, None)
 
 
 _TRANSACTIONS: dict[str, Effect] = {
