@@ -34,22 +34,8 @@ from relquery.sql.optimizer.join_conditions import (
     take_conditions,
 )
 from relquery.sql.optimizer.reads import Computed, Lookup, condition_of, note_field_names, parted
-from relquery.sql.parser import build
-from relquery.sql.parser.tree import (
-    Argument,
-    Column,
-    Distinct,
-    Empty,
-    Expression,
-    Node,
-    Position,
-    Query,
-    Select,
-    Source,
-    Star,
-    Subquery,
-    When,
-)
+from relquery.sql.parser import build, tree
+from relquery.sql.parser.tree import Column, Empty, Expression, Node, Query, Select, Star, Subquery
 
 _WHERE = "a subquery that depends on a row of the outer query"
 _OWNER = "owner"
@@ -57,9 +43,9 @@ _OWNER = "owner"
 of it that are read; nothing for a column of the subquery's own tables."""
 
 
-def answer_correlated(tree: Query, lookup: Lookup) -> bool:
+def answer_correlated(statement: Query, lookup: Lookup) -> bool:
     """The rule of this module; see `rules`. Raises UnsupportedQueryError."""
-    for select in tree.find_all(Select):
+    for select in statement.find_all(Select):
         if select.ancestor(Select) is None or not calls_directly(select):
             continue
         for call in calls_in(select):
@@ -179,7 +165,7 @@ def _outer_rows(
         fields = {name: build.column(name, table) for of, name in read if of == table}
         items.append(build.function("struct_pack", **fields).named(table))
     rows = from_only(outer, items)
-    build.set_modifier(rows, Distinct, Distinct())
+    build.set_modifier(rows, tree.Distinct, tree.Distinct())
     for part in conditions:
         more = rows.copy()
         build.add_where(more, part.copy())
@@ -214,7 +200,9 @@ class _Split:
 
     def pairs(self, select: Select, outer_rows: Select | None) -> Select:
         """The rows of the subquery for every outer row."""
-        tables: list[Source] = [] if outer_rows is None else [build.derived(outer_rows, ours.OUTER)]
+        tables: list[tree.Source] = (
+            [] if outer_rows is None else [build.derived(outer_rows, ours.OUTER)]
+        )
         if select.source is not None and not isinstance(select.source, Empty):
             tables.append(select.source.copy())
         items: list[Expression] = [
@@ -276,7 +264,7 @@ class _Split:
         functions = self.lookup.functions
         found: Expression = call
         for over in call.ancestors():
-            if isinstance(over, Argument | When):
+            if isinstance(over, tree.Argument | tree.When):
                 continue
             if not isinstance(over, Expression) or functions.is_aggregate(over):
                 break
@@ -297,7 +285,7 @@ class _Owners:
 
     def note(self, select: Select) -> None:
         """Note them in place, and replace stars by columns. Raises UnsupportedQueryError."""
-        if select.find(Position) or any(star.is_columns for star in select.find_all(Star)):
+        if select.find(tree.Position) or any(star.is_columns for star in select.find_all(Star)):
             raise refused(_WHERE, "the subquery names columns by a pattern or number")
         items = self.lookup.items(select)
         if items is None:
@@ -306,7 +294,7 @@ class _Owners:
             select.items = items
         for call in list(calls_in(select)):
             fields = [(at, one) for at, field in enumerate(call.fields) for one in self._of(field)]
-            call.arguments = [Argument(expression=one) for _, one in fields]
+            call.arguments = [tree.Argument(expression=one) for _, one in fields]
             for note, own in (("modules", call.modules), ("bags", call.bags)):
                 call.meta[note] = frozenset(new for new, (at, _) in enumerate(fields) if at in own)
         named = {item.alias.lower() for item in select.items if item.alias}

@@ -16,30 +16,14 @@ from relquery.sql.binder.functions import clauses_of, makes_rows
 from relquery.sql.binder.normalize import name_of
 from relquery.sql.binder.sources import joins_in, leaves
 from relquery.sql.optimizer.reads import Lookup, Read, Reader, asks, reads_in
-from relquery.sql.parser import build
+from relquery.sql.parser import build, tree
 from relquery.sql.parser.parse import parser
-from relquery.sql.parser.tree import (
-    Column,
-    Constant,
-    Expression,
-    Function,
-    Join,
-    Limit,
-    Node,
-    Ordered,
-    Pivot,
-    Position,
-    Query,
-    Select,
-    SetOperation,
-    Star,
-    Subquery,
-)
+from relquery.sql.parser.tree import Column, Expression, Function, Join, Node, Query, Select, Star
 
 
-def drop_unread(tree: Query, lookup: Lookup) -> bool:
+def drop_unread(statement: Query, lookup: Lookup) -> bool:
     """The rule of this module; see `rules`."""
-    for read in reads_in(tree):
+    for read in reads_in(statement):
         if read.entry is not None and not read.readers:
             query = read.entry.ancestor(Query)
             assert query is not None
@@ -48,7 +32,7 @@ def drop_unread(tree: Query, lookup: Lookup) -> bool:
         unread = [_unread_by(reader, read, lookup) for reader in read.readers]
         if _drop(read.query, set.intersection(*unread), lookup):
             return True
-    for exists in tree.find_all(Subquery):
+    for exists in statement.find_all(tree.Subquery):
         query = exists.query
         if exists.kind == "EXISTS" and isinstance(query, Select) and has_call(query):
             every = set(range(len(query.items)))
@@ -88,26 +72,26 @@ def _reads_all(reader: Reader, outside: Iterable[Node]) -> bool:
     """Whether a SELECT may read all columns of one of its tables without naming them."""
     source, alias = reader.select.source, reader.item.name.lower()
     is_natural = any(join.method == "NATURAL" for join in joins_in(source))
-    is_pivot = any(isinstance(one, Pivot) for one in leaves(source))
+    is_pivot = any(isinstance(one, tree.Pivot) for one in leaves(source))
 
     def stands_for_all(node: Node) -> bool:
         if isinstance(node, Star):
-            if isinstance(node.parent, Ordered) and node.pattern is None:
+            if isinstance(node.parent, tree.Ordered) and node.pattern is None:
                 return False  # ORDER BY ALL is about the select list
             is_of_select = not node.table and node.ancestor(Select) is reader.select
             return node.is_columns or is_of_select or node.table.lower() == alias
         if isinstance(node, Column | Function) and alias:
             (first, *more) = node.names if isinstance(node, Column) else [node.schema, node.catalog]
             return first.lower() == alias and not any(more)
-        return isinstance(node, Position)
+        return isinstance(node, tree.Position)
 
     return is_natural or is_pivot or any(map(stands_for_all, outside))
 
 
 def _drop(query: Query, unread: set[int], lookup: Lookup) -> bool:
     """Replace columns of a query with NULL, in place. Returns whether there was one."""
-    if isinstance(query, SetOperation):
-        is_plain = all(isinstance(one, Limit) for one in query.modifiers)
+    if isinstance(query, tree.SetOperation):
+        is_plain = all(isinstance(one, tree.Limit) for one in query.modifiers)
         is_union_all = query.kind == "UNION" and query.is_all and is_plain
         return is_union_all and any(_drop(branch, unread, lookup) for branch in query.branches)
     return isinstance(query, Select) and _drop_items(query, unread, lookup)
@@ -136,7 +120,9 @@ def _compares_items(select: Select) -> bool:
     or as one of all."""
     ordered = [] if select.order is None else [key.value for key in select.order.keys]
     chosen = [] if select.distinct is None else select.distinct.on
-    by_number = any(isinstance(key, Constant | Star) for key in [*select.keys, *ordered, *chosen])
+    by_number = any(
+        isinstance(key, tree.Constant | Star) for key in [*select.keys, *ordered, *chosen]
+    )
     return select.is_grouped_by_all or by_number or (select.distinct is not None and not chosen)
 
 

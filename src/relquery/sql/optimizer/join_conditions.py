@@ -38,27 +38,15 @@ from relquery.sql.optimizer.reads import (
     parted,
     restored,
 )
-from relquery.sql.parser import build
-from relquery.sql.parser.tree import (
-    Column,
-    Derived,
-    Entry,
-    Expression,
-    Join,
-    Node,
-    Query,
-    Select,
-    Source,
-    Star,
-    Table,
-)
+from relquery.sql.parser import build, tree
+from relquery.sql.parser.tree import Column, Expression, Join, Node, Query, Select, Source, Star
 
 _CHANGES = ("exclude_list", "qualified_exclude_list", "replace_list", "rename_list", "expr")
 
 
-def answer_join_conditions(tree: Query, lookup: Lookup) -> bool:
+def answer_join_conditions(statement: Query, lookup: Lookup) -> bool:
     """The rule of this module; see `rules`. Raises UnsupportedQueryError."""
-    for select in tree.find_all(Select):
+    for select in statement.find_all(Select):
         for join in joins_in(select.source):
             _check_method(join)
             if has_call(join.condition) and not _may_move(join):
@@ -162,7 +150,7 @@ def _filter_kept(join: Join, select: Select, lookup: Lookup) -> bool:
     """
     side = _kept(join)
     found = dict(_about_kept(join, select, lookup))
-    is_table = isinstance(side, Derived | Table) and side.sample is None
+    is_table = isinstance(side, tree.Derived | tree.Table) and side.sample is None
     if not is_table or not any(map(has_call, found.values())):
         return False
     if any(column.name.lower() == "rowid" for column in select.find_all(Column)):
@@ -271,7 +259,7 @@ def name_tables(source: Source | None, select: Select, lookup: Lookup) -> None:
 
 def _add_entry(query: Query, select: Select) -> str:
     """Add a query to the WITH entries of a SELECT. Returns the entry's name."""
-    taken = {entry.name for entry in select.root.find_all(Entry)}
+    taken = {entry.name for entry in select.root.find_all(tree.Entry)}
     names = map(ours.entry, range(len(taken) + 1))
     name = next(name for name in names if name not in taken)
     select.entries = [*select.entries, build.entry(name, query)]

@@ -31,25 +31,16 @@ from relquery.sql.optimizer.reads import (
     reads_in,
     restored,
 )
-from relquery.sql.parser import build
-from relquery.sql.parser.tree import (
-    Column,
-    Comparison,
-    Expression,
-    Join,
-    Node,
-    Query,
-    Source,
-    Subquery,
-)
+from relquery.sql.parser import build, tree
+from relquery.sql.parser.tree import Column, Comparison, Expression, Join, Node, Query, Source
 
 _DONE = "reduced"
 """Note on a query that has the condition, or cannot have one."""
 
 
-def reduce_by_joins(tree: Query, lookup: Lookup) -> bool:
+def reduce_by_joins(statement: Query, lookup: Lookup) -> bool:
     """The rule of this module; see `rules`."""
-    for read in reads_in(tree):
+    for read in reads_in(statement):
         if read.readers and _DONE not in read.query.meta:
             read.query.meta[_DONE] = True
             if leave_needed(read, (_matches(read, one, lookup) for one in read.readers), lookup):
@@ -73,7 +64,7 @@ def _matches(read: Read, reader: Reader, lookup: Lookup) -> list[Expression]:
         values = None if query is None else carried(query, reader.select, read.query, lookup)
         described = None if values is None else lookup.columns(values, reader.select)
         if described is not None and described[0][1] == columns[at][1]:
-            match = Subquery(subquery_type="ANY", subquery=Node(node=values))
+            match = tree.Subquery(subquery_type="ANY", subquery=Node(node=values))
             match.set("comparison_type", build.EQUAL)
             match.compared = build.column(ours.column(at))
             match.meta[MATCHES] = True

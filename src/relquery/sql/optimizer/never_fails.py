@@ -9,19 +9,8 @@ from collections.abc import Sequence
 
 from relquery.sql.binder.call import Call
 from relquery.sql.binder.sources import Kinds
-from relquery.sql.parser import build
-from relquery.sql.parser.tree import (
-    Between,
-    Cast,
-    Column,
-    Comparison,
-    Conjunction,
-    Constant,
-    Expression,
-    Function,
-    Node,
-    Operator,
-)
+from relquery.sql.parser import build, tree
+from relquery.sql.parser.tree import Between, Column, Constant, Expression, Function, Node, Operator
 from relquery.sql.types.leaves import NUMBERS
 
 _LIKE = ("~~", "!~~", "~~*", "!~~*")
@@ -39,7 +28,7 @@ def never_fails(condition: Expression, kinds: Kinds) -> bool:
         return all(_is_simple(side, kinds) for side in sides) and _agree(sides, kinds)
     if isinstance(condition, Column):
         return kinds.of(condition) == "BOOLEAN"
-    if isinstance(condition, Conjunction):
+    if isinstance(condition, tree.Conjunction):
         return all(never_fails(part, kinds) for part in condition.operands)
     if isinstance(condition, Operator) and len(condition.operands) == 1:
         (part,) = condition.operands
@@ -52,7 +41,7 @@ def never_fails(condition: Expression, kinds: Kinds) -> bool:
 
 def compared_in(node: Node) -> Sequence[Expression] | None:
     """The values that a comparison, BETWEEN or IN compares; None for anything else."""
-    if isinstance(node, Comparison):
+    if isinstance(node, tree.Comparison):
         return node.left, node.right
     if isinstance(node, Between):
         return node.value, node.lower, node.upper
@@ -66,7 +55,7 @@ def is_open_literal(node: Node) -> bool:
 
 
 def _is_simple(node: Expression, kinds: Kinds) -> bool:
-    if isinstance(node, Cast):
+    if isinstance(node, tree.Cast):
         is_open = node.is_try or kinds.of(node.value) == kinds.named(node.to)
         return is_open and _is_simple(node.value, kinds)
     if isinstance(node, Operator):

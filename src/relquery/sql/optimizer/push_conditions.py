@@ -50,21 +50,8 @@ from relquery.sql.optimizer.reads import (
     reads_in,
     restored,
 )
-from relquery.sql.parser import build
-from relquery.sql.parser.tree import (
-    Column,
-    Expression,
-    Function,
-    Join,
-    Node,
-    Operator,
-    Position,
-    Query,
-    Select,
-    SetOperation,
-    Star,
-    Window,
-)
+from relquery.sql.parser import build, tree
+from relquery.sql.parser.tree import Column, Expression, Join, Node, Query, Select, SetOperation
 
 _DONE = "pushed"
 """Note on a condition that is in the query too, or cannot be, and on a query with those of several
@@ -73,9 +60,9 @@ _MOVED = "moved"
 """Note on a condition that was moved into a query: its calls were in the select list before."""
 
 
-def push_conditions(tree: Query, lookup: Lookup) -> bool:
+def push_conditions(statement: Query, lookup: Lookup) -> bool:
     """The rule of this module; see `rules`."""
-    for read in reads_in(tree):
+    for read in reads_in(statement):
         if len(read.readers) == 1:
             for holder, node, over in _movable(read, read.readers[0], lookup):
                 if add_condition(read.query, over, lookup):
@@ -255,7 +242,7 @@ def _clause_for(
 
     if any(has_window(part) or functions.has_query(part) for part in used):
         return None
-    windows = [one for one in normal.find_all(Window) if one.ancestor(Select) is normal]
+    windows = [one for one in normal.find_all(tree.Window) if one.ancestor(Select) is normal]
     # What divides the rows wherever the SELECT looks at several of them.
     divided = [texts(window.partitions) for window in windows]
     if normal.distinct is not None and normal.distinct.on:
@@ -296,9 +283,9 @@ def _keeps_calls(put: Expression, used: list[Expression], select: Select) -> boo
     return is_first or not has_call(put)
 
 
-def having_to_where(tree: Query, lookup: Lookup) -> bool:
+def having_to_where(statement: Query, lookup: Lookup) -> bool:
     """The rule for conditions on keys; see `rules`."""
-    for select in tree.find_all(Select):
+    for select in statement.find_all(Select):
         if select.having is None or has_grouping_sets(select) or not asks(select):
             continue
         written, moved = build.conjuncts(select.having), _about_keys(select, lookup)
@@ -328,11 +315,11 @@ def _about_keys(select: Select, lookup: Lookup) -> dict[int, Expression]:
 
     def is_of_more(node: Node) -> bool:
         """Whether something beside keys needs a row, its group, or is unknown."""
-        if isinstance(node, Function):  # a macro may have an aggregate
+        if isinstance(node, tree.Function):  # a macro may have an aggregate
             is_macro = node.name.lower() in functions.macros
             return bool(node.schema) or is_macro or functions.is_aggregate(node)
-        is_of_keys = isinstance(node, Operator) and node.kind == "GROUPING_FUNCTION"
-        return is_of_keys or isinstance(node, Column | Call | Position | Star)
+        is_of_keys = isinstance(node, tree.Operator) and node.kind == "GROUPING_FUNCTION"
+        return is_of_keys or isinstance(node, Column | Call | tree.Position | tree.Star)
 
     return {
         at: part.copy()

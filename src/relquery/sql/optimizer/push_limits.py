@@ -22,41 +22,32 @@ from dataclasses import dataclass
 
 from relquery.sql.binder.functions import has_window, makes_rows
 from relquery.sql.optimizer.reads import Lookup, Read, asks, reads_in
-from relquery.sql.parser import build
-from relquery.sql.parser.tree import (
-    Column,
-    Constant,
-    Expression,
-    Limit,
-    Order,
-    Ordered,
-    Query,
-    Select,
-    SetOperation,
-    Subquery,
-)
+from relquery.sql.parser import build, tree
+from relquery.sql.parser.tree import Column, Constant, Expression, Limit, Order, Query, Select
 
 _FALSE = build.boolean(False).key
 
 
-def push_limits(tree: Query, lookup: Lookup) -> bool:
+def push_limits(statement: Query, lookup: Lookup) -> bool:
     """The rule of this module; see `rules`."""
-    limited = (query for query in tree.find_all(Query) if query.limit is not None)
+    limited = (query for query in statement.find_all(Query) if query.limit is not None)
     none = (query for query in limited if query.limit and number_of(query.limit.limit) == 0)
     if any(asks(query) and _empty(query) for query in none):
         return True
-    return any(limit is not None and limit.put(query) for query, limit in _limits(tree, lookup))
+    return any(
+        limit is not None and limit.put(query) for query, limit in _limits(statement, lookup)
+    )
 
 
-def _limits(tree: Query, lookup: Lookup) -> Iterator[tuple[Query, _Limit | None]]:
+def _limits(statement: Query, lookup: Lookup) -> Iterator[tuple[Query, _Limit | None]]:
     """Queries with calls, and how many of their rows are read."""
-    for read in reads_in(tree):
+    for read in reads_in(statement):
         yield read.query, _of_reader(read, lookup)
-    for union in tree.find_all(SetOperation):
+    for union in statement.find_all(tree.SetOperation):
         if union.kind == "UNION" and union.is_all:
             limit = _of_union(union, lookup)
             yield from ((branch, limit) for branch in union.branches if asks(branch))
-    for exists in tree.find_all(Subquery):
+    for exists in statement.find_all(tree.Subquery):
         query = exists.query
         is_open = exists.kind == "EXISTS" and query.limit is None and asks(query)
         if is_open and lookup.stands_alone(query):
@@ -83,7 +74,7 @@ class _Limit:
     """most: rows that are read. order: keys of ORDER BY, with the numbers of columns; or none."""
 
     most: int
-    order: tuple[Ordered, ...] = ()
+    order: tuple[tree.Ordered, ...] = ()
 
     @classmethod
     def of(cls, query: Query, place: Callable[[Expression], int | None]) -> _Limit | None:
@@ -143,7 +134,7 @@ def _of_reader(read: Read, lookup: Lookup) -> _Limit | None:
     return _Limit.of(select, place)
 
 
-def _of_union(union: SetOperation, lookup: Lookup) -> _Limit | None:
+def _of_union(union: tree.SetOperation, lookup: Lookup) -> _Limit | None:
     names = [name.lower() for name, _ in lookup.columns(union) or ()] if union.order else []
 
     def place(key: Expression) -> int | None:

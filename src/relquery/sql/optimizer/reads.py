@@ -24,21 +24,8 @@ from relquery.sql.binder.normalize import normalize, restore_columns
 from relquery.sql.binder.scopes import Context, entry_of, is_recursive, visible_entries
 from relquery.sql.binder.sources import Kinds, Sources, describe, leaves, read_sources, star_columns
 from relquery.sql.host.database import Database
-from relquery.sql.parser import build
-from relquery.sql.parser.tree import (
-    Column,
-    Derived,
-    Entry,
-    Expression,
-    Function,
-    Join,
-    Node,
-    Query,
-    Select,
-    Source,
-    Star,
-    Table,
-)
+from relquery.sql.parser import build, tree
+from relquery.sql.parser.tree import Column, Entry, Expression, Join, Node, Query, Select, Source
 
 T = TypeVar("T")
 Place = Callable[[Column], int | None]
@@ -81,12 +68,12 @@ class Lookup:
 
     def items(self, select: Select) -> list[Expression] | None:
         """Copies of the select list, with the columns that each star stands for."""
-        if not any(isinstance(item, Star) for item in select.items):
+        if not any(isinstance(item, tree.Star) for item in select.items):
             return [item.copy() for item in select.items]
         sources, context = self.sources(select), Context.of(select)
 
         def written(item: Expression) -> list[Expression]:
-            if not isinstance(item, Star):
+            if not isinstance(item, tree.Star):
                 return [item.copy()]
             assert sources is not None
             return star_columns(item, sources, self.database, select, context)
@@ -158,23 +145,23 @@ class Read:
         return place
 
 
-def reads_in(tree: Query) -> Iterator[Read]:
+def reads_in(statement: Query) -> Iterator[Read]:
     """The queries with calls that are read by FROM clauses alone, outer ones first."""
-    for select in list(tree.find_all(Select)):
+    for select in list(statement.find_all(Select)):
         for item in leaves(select.source):
             query = derived(item)
             if query is not None and asks(query):
                 yield Read(query, (Reader(select, item),))
-    for entry in list(tree.find_all(Entry)):
+    for entry in list(statement.find_all(Entry)):
         is_open = entry.place == "map" and not (is_recursive(entry) or entry.is_materialized)
-        if is_open and asks(entry) and (readers := _readers_of(entry, tree)) is not None:
+        if is_open and asks(entry) and (readers := _readers_of(entry, statement)) is not None:
             yield Read(entry.query, readers, entry)
 
 
-def _readers_of(entry: Entry, tree: Query) -> tuple[Reader, ...] | None:
+def _readers_of(entry: Entry, statement: Query) -> tuple[Reader, ...] | None:
     """All readers of a WITH entry; None if something else reads it."""
     readers: list[Reader] = []
-    for table in tree.find_all(Table):
+    for table in statement.find_all(tree.Table):
         if entry_of(table) is entry:
             select = table.ancestor(Select)
             tables = () if select is None or table.sample else leaves(select.source)
@@ -186,13 +173,13 @@ def _readers_of(entry: Entry, tree: Query) -> tuple[Reader, ...] | None:
 
 def asks(node: Node) -> bool:
     """Whether a part of a statement has calls, or reads a WITH entry that does."""
-    entries = map(entry_of, node.find_all(Table))
+    entries = map(entry_of, node.find_all(tree.Table))
     return has_call(node) or any(entry is not None and asks(entry.query) for entry in entries)
 
 
 def derived(item: Source) -> Query | None:
     """The query of a derived table; None for any other table."""
-    return item.query if isinstance(item, Derived) and item.sample is None else None
+    return item.query if isinstance(item, tree.Derived) and item.sample is None else None
 
 
 def joins_around(source: Source) -> Iterator[tuple[Source, Join]]:
@@ -220,7 +207,7 @@ def is_by_chance(node: Node, lookup: Lookup) -> bool:
     """Whether a part of a query may give other rows when it is computed again."""
     if isinstance(node, Query) and node.limit is not None and node.order is None:
         return not (isinstance(node, Select) and calls_directly(node))
-    is_volatile = isinstance(node, Function) and node.name.lower() in lookup.functions.volatile
+    is_volatile = isinstance(node, tree.Function) and node.name.lower() in lookup.functions.volatile
     return is_volatile or "sample" in node.args
 
 
@@ -232,7 +219,7 @@ def carried(query: Query, before: Node, after: Node, lookup: Lookup) -> Query | 
         return None
     known = {one.name.lower(): one for one in visible_entries(before)}
     there = {one.name.lower(): one for one in visible_entries(after)}
-    named = {one.table.lower() for one in query.find_all(Table) if len(one.path) == 1}
+    named = {one.table.lower() for one in query.find_all(tree.Table) if len(one.path) == 1}
     if all(known.get(name) is there.get(name) for name in named):
         return query
     whole = Context.of(before).around(query)
@@ -267,7 +254,7 @@ def note_field_names(node: Node) -> None:
     """Note what the fields of calls are called before they are rewritten. Columns keep theirs."""
     for call in calls_in(node):
         for argument in call.fields:
-            if not isinstance(argument, Call | Column | Star):
+            if not isinstance(argument, Call | Column | tree.Star):
                 argument.meta.setdefault(FIELD_NAME, field_name(argument))
 
 

@@ -31,10 +31,10 @@ RULES: tuple[Rule, ...] = (
 _MOST = 1000  # steps; each moves one part of the statement inwards, or removes it
 
 
-def optimize(tree: Query, database: Database, functions: FunctionCatalog) -> Query:
+def optimize(statement: Query, database: Database, functions: FunctionCatalog) -> Query:
     """A statement to which no rule applies. Raises UnsupportedQueryError for a form without one."""
     lookup = Lookup(database, functions)
     for _ in range(_MOST):
-        if not any(rule(tree, lookup) for rule in RULES):
-            return tree
+        if not any(rule(statement, lookup) for rule in RULES):
+            return statement
     raise AssertionError("the rules do not end")

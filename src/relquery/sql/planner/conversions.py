@@ -28,20 +28,8 @@ from relquery.sql.binder.numbers import ARITHMETIC, beyond_double, needs_number
 from relquery.sql.binder.sources import Kinds
 from relquery.sql.optimizer.never_fails import compared_in, is_open_literal
 from relquery.sql.optimizer.reads import note_field_names
-from relquery.sql.parser import build
-from relquery.sql.parser.tree import (
-    Case,
-    Cast,
-    Expression,
-    Function,
-    Lambda,
-    Node,
-    Operator,
-    Query,
-    Select,
-    Subquery,
-    Window,
-)
+from relquery.sql.parser import build, tree
+from relquery.sql.parser.tree import Case, Cast, Expression, Function, Node, Query, Select, Subquery
 from relquery.sql.planner.checks import (
     AS_WRITTEN,
     has_answer,
@@ -198,11 +186,11 @@ class _Conversion:
         )
 
     def _may_fail(self, node: Expression) -> bool:
-        if isinstance(node, Window) or not self._is_row_level(node) or _is_double(node):
+        if isinstance(node, tree.Window) or not self._is_row_level(node) or _is_double(node):
             return False
-        if isinstance(node, Operator):
+        if isinstance(node, tree.Operator):
             return node.kind in _MAY_FAIL_OPERATORS
-        if isinstance(node, Lambda):
+        if isinstance(node, tree.Lambda):
             return not is_lambda(node)
         return isinstance(node, Function) and node.name.lower() not in _NEVER_FAIL
 

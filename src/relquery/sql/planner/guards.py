@@ -12,19 +12,8 @@ from dataclasses import dataclass
 from relquery.sql.binder.call import has_call
 from relquery.sql.binder.functions import FunctionCatalog, has_window, own_nodes
 from relquery.sql.binder.normalize import has_grouping_sets
-from relquery.sql.parser import build
-from relquery.sql.parser.tree import (
-    Argument,
-    Case,
-    Conjunction,
-    Expression,
-    Function,
-    Node,
-    Operator,
-    Select,
-    When,
-    Window,
-)
+from relquery.sql.parser import build, tree
+from relquery.sql.parser.tree import Conjunction, Expression, Function, Node, Operator, Select, When
 
 _ONLY_TRUE = ("where_clause", "having", "qualify")
 
@@ -82,7 +71,7 @@ def conditions_of(
     has_sets = isinstance(top, Select) and has_grouping_sets(top)
     while node.parent is not None and node is not top:
         parent = node.parent
-        if isinstance(parent, Window) or (has_sets and functions.is_aggregate(node)):
+        if isinstance(parent, tree.Window) or (has_sets and functions.is_aggregate(node)):
             break
         level = _conditions_of(node, parent, where_it_counts)
         found = [*(one for one in level if _is_of_a_row(one.holds, functions)), *found]
@@ -95,7 +84,7 @@ def _conditions_of(node: Node, parent: Node, where_it_counts: bool) -> Iterator[
     if isinstance(parent, When):
         if node.place == "then_expr":
             yield Condition(parent.condition.copy())
-    elif isinstance(parent, Case):
+    elif isinstance(parent, tree.Case):
         earlier = parent.branches[: node.index] if isinstance(node, When) else parent.branches
         yield from (Condition(_not_true(branch.condition)) for branch in earlier)
     elif isinstance(parent, Conjunction):
@@ -103,7 +92,7 @@ def _conditions_of(node: Node, parent: Node, where_it_counts: bool) -> Iterator[
     elif isinstance(parent, Operator) and parent.kind == build.COALESCE:
         for operand in parent.operands[: node.index]:
             yield Condition(build.operation(build.IS_NULL, operand.copy()))
-    elif isinstance(parent, Argument):
+    elif isinstance(parent, tree.Argument):
         function = parent.parent
         if isinstance(function, Function) and function.name.lower() == "if" and parent.index:
             condition = function.values[0]

@@ -24,29 +24,8 @@ from relquery.sql.binder.functions import FunctionCatalog, has_window, makes_row
 from relquery.sql.binder.normalize import NOT_A_NAME, as_key, is_order_name, item_at, unnamed
 from relquery.sql.binder.scopes import entry_of
 from relquery.sql.optimizer.push_limits import limits_of
-from relquery.sql.parser import build
-from relquery.sql.parser.tree import (
-    Case,
-    Column,
-    Conjunction,
-    Derived,
-    Entry,
-    Expression,
-    Join,
-    Node,
-    Operator,
-    Order,
-    Ordered,
-    Query,
-    Select,
-    SetOperation,
-    Source,
-    Star,
-    Subquery,
-    Table,
-    When,
-    Window,
-)
+from relquery.sql.parser import build, tree
+from relquery.sql.parser.tree import Case, Column, Entry, Expression, Node, Order, Query, Select
 
 
 def stops_early(cut: Select) -> bool:
@@ -70,7 +49,7 @@ def cut_of(select: Select, names: Collection[str], functions: FunctionCatalog) -
     if functions.in_select(select):
         return None
     keys = [] if order is None else _without_names(order, select, names)
-    if keys is None or any(has_window(key) or key.find(Star) for key in keys):
+    if keys is None or any(has_window(key) or key.find(tree.Star) for key in keys):
         return None
     for item in select.items:
         # These create or number rows, but the rows that rank first have the same ranks without
@@ -93,7 +72,9 @@ def in_base_order(order: Order | None) -> Order:
     return Order(orders=[*keys, build.ordered(build.column(ours.ROW))])
 
 
-def _without_names(order: Order, select: Select, names: Collection[str]) -> list[Ordered] | None:
+def _without_names(
+    order: Order, select: Select, names: Collection[str]
+) -> list[tree.Ordered] | None:
     """Keys of ORDER BY with names and positions of the select list replaced by the expressions.
 
     None if a name is one that DuckDB gives to an expression.
@@ -117,14 +98,14 @@ def _without_names(order: Order, select: Select, names: Collection[str]) -> list
     return keys
 
 
-def _ranks_first(item: Expression, keys: list[Ordered], select: Select) -> bool:
+def _ranks_first(item: Expression, keys: list[tree.Ordered], select: Select) -> bool:
     """Whether an item is the rank by which a SELECT takes its first rows."""
     key, limit = _key_of_rank(item), select.limit
     has_more = select.qualify is not None or select.distinct is not None
     if key is None or not keys or has_more or limit is None or limit.offset is not None:
         return False
     first = keys[0].value
-    while isinstance(first, Operator) and first.kind == build.TRY:
+    while isinstance(first, tree.Operator) and first.kind == build.TRY:
         first = first.operands[0]
     return keys[0].direction != build.DESCENDING and first.key == key.key
 
@@ -134,7 +115,7 @@ def _key_of_rank(item: Expression) -> Expression | None:
     if RANKS not in item.meta or not isinstance(item, Case):
         return None
     window = item.branches[0].value
-    assert isinstance(window, Window)
+    assert isinstance(window, tree.Window)
     return build.operator("-", build.number(1), window.orders[0].value.copy())
 
 
@@ -152,7 +133,7 @@ def enough_of(outer: Query, tables: Collection[str], functions: FunctionCatalog)
         """Whether the statement does."""
         for node in (table, *table.ancestors()):
             if isinstance(node, Entry):
-                readers = [one for one in outer.find_all(Table) if entry_of(one) is node]
+                readers = [one for one in outer.find_all(tree.Table) if entry_of(one) is node]
                 return all(map(grows_with, readers))
             if node is outer or node.parent is None:
                 return True
@@ -161,14 +142,14 @@ def enough_of(outer: Query, tables: Collection[str], functions: FunctionCatalog)
                 return False
         return True
 
-    read = [table for table in outer.find_all(Table) if table.table in tables]
+    read = [table for table in outer.find_all(tree.Table) if table.table in tables]
     return limits[0] if all(map(grows_with, read)) else None
 
 
 def _passes(node: Node, parent: Node, functions: FunctionCatalog) -> bool:
     """Whether a part of a query gains rows, or becomes true, as another one in it does."""
-    passes = type(parent) is Node or isinstance(parent, Derived | Entry)
-    if isinstance(parent, Join):
+    passes = type(parent) is Node or isinstance(parent, tree.Derived | Entry)
+    if isinstance(parent, tree.Join):
         passes = parent.method in ("REGULAR", "CROSS", "NATURAL") and parent.kind != "FULL"
         if node is parent.condition:
             passes &= parent.kind in ("INNER", "SEMI")
@@ -177,16 +158,16 @@ def _passes(node: Node, parent: Node, functions: FunctionCatalog) -> bool:
         passes = node.place in ("from_table", "where_clause") and parent.qualify is None
         passes &= parent.sample is None and not functions.in_select(parent)
         passes &= not any(has_window(one) or makes_rows(one) for one in parent.items)
-    elif isinstance(parent, SetOperation):
+    elif isinstance(parent, tree.SetOperation):
         passes = parent.kind == "UNION" and parent.is_all
-    elif isinstance(parent, Conjunction):
+    elif isinstance(parent, tree.Conjunction):
         passes = parent.is_and
-    elif isinstance(parent, Subquery):
+    elif isinstance(parent, tree.Subquery):
         passes = node.place == "subquery" and parent.kind in ("EXISTS", "ANY")
-    elif isinstance(parent, When) and isinstance(parent.parent, Case):
+    elif isinstance(parent, tree.When) and isinstance(parent.parent, Case):
         # Of CASE WHEN EXISTS (...) THEN true ELSE false END
         whole = build.when(parent.condition.copy(), build.boolean(True), build.boolean(False))
         passes = parent.parent.key == whole.key
     elif isinstance(parent, Case):
-        passes = isinstance(node, When)
-    return passes and not (isinstance(node, Source) and node.sample is not None)
+        passes = isinstance(node, tree.When)
+    return passes and not (isinstance(node, tree.Source) and node.sample is not None)

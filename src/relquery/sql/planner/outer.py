@@ -15,21 +15,9 @@ from relquery.sql.binder.functions import clauses_of, columns_in
 from relquery.sql.binder.scopes import Context, entry_of
 from relquery.sql.binder.sources import from_only, leaves
 from relquery.sql.optimizer.reads import Lookup, condition_of
-from relquery.sql.parser import build
+from relquery.sql.parser import build, tree
 from relquery.sql.parser.parse import parser
-from relquery.sql.parser.tree import (
-    Column,
-    Derived,
-    Expression,
-    Node,
-    Order,
-    Query,
-    Select,
-    SetOperation,
-    Source,
-    Star,
-    Table,
-)
+from relquery.sql.parser.tree import Column, Derived, Expression, Node, Order, Query, Select, Table
 from relquery.sql.planner.checks import Check, checks_in, has_answer, mark_answer
 from relquery.sql.planner.conversions import convert
 
@@ -68,19 +56,19 @@ class OuterReader:
     tables: dict[str, frozenset[str]]
     checks: list[OuterCheck] = field(default_factory=list)
 
-    def read(self, tree: Query, target: Target, by_name: bool) -> Query:
+    def read(self, statement: Query, target: Target, by_name: bool) -> Query:
         """The query with each answer converted to the type needed there."""
-        tree = self._cast_written(tree, target, by_name)
-        for select in list(_selects(tree)):
+        statement = self._cast_written(statement, target, by_name)
+        for select in list(_selects(statement)):
             if (read := self._converted(select)) is not None:
-                if select is tree:
+                if select is statement:
                     return read
                 select.replace(read)
-        return tree
+        return statement
 
-    def _cast_written(self, tree: Query, target: Target, by_name: bool) -> Query:
+    def _cast_written(self, statement: Query, target: Target, by_name: bool) -> Query:
         """Write out the casts of an INSERT that would otherwise fail for an answer."""
-        given = [] if target is None else self._columns_of(tree)
+        given = [] if target is None else self._columns_of(statement)
         kinds = types_written([name for name, _ in given], target, by_name)
         names = [f"c{at}" for at in range(len(given))]
         items: list[Expression] = list(map(build.column, names))
@@ -91,7 +79,9 @@ class OuterReader:
                 items[at] = build.cast(items[at], parser().type(kind))
                 is_read = True
             items[at].named(name)
-        return build.select(items, build.derived(tree, ours.WRITTEN, names)) if is_read else tree
+        if not is_read:
+            return statement
+        return build.select(items, build.derived(statement, ours.WRITTEN, names))
 
     def _converted(self, select: Select) -> Select | None:
         """Another form of a SELECT; None if it reads no answers, or a row of the outer query."""
@@ -114,7 +104,7 @@ class OuterReader:
         """The columns of the FROM clause's sources, by lower-case alias."""
         return {one.name.lower(): self._source(one) for one in leaves(select.source)}
 
-    def _source(self, source: Source) -> Columns:
+    def _source(self, source: tree.Source) -> Columns:
         entry = entry_of(source) if isinstance(source, Table) else None
         columns: Columns = []
         if isinstance(source, Derived):
@@ -128,7 +118,7 @@ class OuterReader:
         return _renamed(columns, source.columns)
 
     def _columns_of(self, query: Query) -> Columns:
-        if isinstance(query, SetOperation):
+        if isinstance(query, tree.SetOperation):
             first, *others = map(self._columns_of, query.branches)
             return [
                 (name, is_text or any(other[at][1] for other in others if at < len(other)))
@@ -147,7 +137,7 @@ class OuterReader:
         """Whether each column of a SELECT reads answers."""
         sources = self._sources(select)
         reads = [any(_is_answer(one, sources) for one in columns_in(item)) for item in select.items]
-        if any(item.find(Star) for item in select.items):
+        if any(item.find(tree.Star) for item in select.items):
             texts = {name.lower() for each in sources.values() for name, is_text in each if is_text}
             pairs = zip(select.items, reads, strict=True)
             texts |= {item.alias.lower() for item, is_read in pairs if is_read}

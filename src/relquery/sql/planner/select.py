@@ -20,20 +20,8 @@ from relquery.sql.binder.normalize import is_order_name, unnamed
 from relquery.sql.binder.scopes import Context
 from relquery.sql.binder.sources import Sources, describe, from_only, outer_columns, star_columns
 from relquery.sql.optimizer.reads import Computed, Lookup, condition_of, parted
-from relquery.sql.parser import build
-from relquery.sql.parser.tree import (
-    Column,
-    Expression,
-    Function,
-    Limit,
-    Node,
-    Order,
-    Position,
-    Query,
-    Select,
-    Star,
-    Subquery,
-)
+from relquery.sql.parser import build, tree
+from relquery.sql.parser.tree import Column, Expression, Limit, Node, Order, Query, Select, Subquery
 from relquery.sql.planner.checks import Check, checks_in
 from relquery.sql.planner.fields import Field, declared_keys, name_fields, needs_in, sides_of
 from relquery.sql.planner.guards import Condition, conditions_of, guard_of, path_in
@@ -147,9 +135,9 @@ def _note_wholes(select: Select, functions: FunctionCatalog) -> None:
 def _is_whole(node: Node) -> bool:
     """Whether an expression is a subquery, a schema's function, or a method or a column by its
     place, which DuckDB resolves."""
-    if isinstance(node, Function):
+    if isinstance(node, tree.Function):
         return bool(node.schema) and not has_call(node)
-    return isinstance(node, Subquery | Position)
+    return isinstance(node, Subquery | tree.Position)
 
 
 def _cut(select: Select, given: Select | None, over: _OverRows, stops: bool) -> Cut | None:
@@ -307,7 +295,7 @@ class _OverRows:
 
     def _expand(self, argument: Expression) -> list[Expression]:
         """A field, or the columns of a star."""
-        if not isinstance(argument, Star):
+        if not isinstance(argument, tree.Star):
             return [argument]
         database = self.lookup.database
         return star_columns(argument, self.sources, database, self.select, self.context)
