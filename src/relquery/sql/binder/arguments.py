@@ -5,8 +5,9 @@ They are taken by what they are, so a function has them in the orders of several
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, groupby
 from typing import Any
 
 from relquery.config import FORMS, NULLS
@@ -24,7 +25,7 @@ from relquery.sql.binder.call import (
     named_like,
     readable,
 )
-from relquery.sql.binder.task import Kind, PromptText, Task
+from relquery.sql.binder.task import Kind, Query, Task, Worded
 from relquery.sql.host.database import Database
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.parse import parser
@@ -89,7 +90,8 @@ class LlmFunction:
     node: the function as written. defaults: sampling for calls that set nothing. knows: whether a
     FROM clause around it has a column. is_aggregate: whether a function is an aggregate. nodes: the
     arguments by position. options: those by name, as Python values where they are literals. notes:
-    warnings.
+    warnings. query, fields: what the call asks, see Task, and about what. is_by_row: whether the
+    first field is the prompt.
     """
 
     node: tree.Function
@@ -100,6 +102,9 @@ class LlmFunction:
     nodes: list[Expression] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    query: Query = ()
+    fields: Sequence[Expression] = ()
+    is_by_row: bool = False
 
     def __post_init__(self) -> None:
         for argument in self.node.arguments:
@@ -186,9 +191,14 @@ class LlmFunction:
             )
         return tuple(texts)
 
+    def add_line(self, text: str) -> None:
+        """Put another line at the end of the prompt's text."""
+        last = self.query[-1]
+        is_line = isinstance(last, Worded) and last.json.endswith("\n")
+        self.query = (*self.query, text if is_line else f"\n{text}")
+
     def call(
         self,
-        prompt: PromptText,
         sampling: Sampling,
         output: Output | None = None,
         kind: Kind = "row",
@@ -205,15 +215,18 @@ class LlmFunction:
                 f"form is {form!r}, but a call with classify := true is sent as JSON, in which the "
                 "candidates have their numbers. Remove form or classify."
             )
-        fields = prompt.fields
-        task = Task(prompt.whole, sampling, output, kind, retry, (), form, nulls, self.name)
-        call = Call.of(task, fields, self.node)
+        # Neighbouring texts are one, so that equal prompts are equal tasks.
+        runs = groupby(self.query, lambda part: isinstance(part, str))
+        parts = (["".join(map(str, run))] if is_text else run for is_text, run in runs)
+        query = tuple(chain.from_iterable(parts))
+        task = Task(query, sampling, output, kind, retry, (), form, nulls, self.name)
+        call = Call.of(task, self.fields, self.node)
         for at in call.bags:
             if kind == "match" or at in task.query:
-                raise no_bag(fields[at])
+                raise no_bag(self.fields[at])
         value: Expression = call
-        if prompt.is_by_row:  # without a prompt there is no answer
-            given = build.operation(build.IS_NOT_NULL, fields[0].copy())
+        if self.is_by_row:  # without a prompt there is no answer
+            given = build.operation(build.IS_NOT_NULL, self.fields[0].copy())
             value = build.when(given, value)
         if output is None or kind == "match":
             return value

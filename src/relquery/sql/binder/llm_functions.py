@@ -17,8 +17,8 @@ from relquery.errors import QueryError
 from relquery.prompt import Sampling
 from relquery.sql.binder.arguments import LlmFunction, Template, literal_of, no_bag
 from relquery.sql.binder.call import BAG, FIELD_NAME, NAMED, RANKS, field_name
-from relquery.sql.binder.prompts import prompt_of, take_prompt
-from relquery.sql.binder.task import PromptText, Worded, names_all
+from relquery.sql.binder.prompts import set_prompt, take_prompt
+from relquery.sql.binder.task import Worded, names_all
 from relquery.sql.exchange.distinct import distinct_names
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.tree import Expression, Node
@@ -51,12 +51,13 @@ def complete(given: LlmFunction) -> Expression:
     output = given.options.pop("output", None)
     if labels is not None:
         sampling = replace(sampling, labels=labels, schema=None)
-    retry, prompt = given.option("retry", False), take_prompt(given)
+    retry = given.option("retry", False)
+    take_prompt(given)
     if output is None:
-        return given.call(prompt, sampling, retry=retry)
+        return given.call(sampling, retry=retry)
     if labels is not None:
         raise QueryError(f"{given.written} sets labels and output. Set one of them.")
-    return _typed(_type_from(output, given), prompt, sampling, given, retry=retry)
+    return _typed(_type_from(output, given), sampling, given, retry=retry)
 
 
 def _check_no_model(given: LlmFunction) -> None:
@@ -77,11 +78,11 @@ def filter_(given: LlmFunction) -> Expression:
     classify: in a join, ask about one row and many of the other table at once; see Task.
     """
     sampling, classifies = given.sampling(), given.option("classify", False)
-    prompt = take_prompt(given)
+    take_prompt(given)
     if not classifies:
-        sampling = replace(sampling, labels=_YES_NO)
-        call = given.call(_asking_for_labels(prompt, _YES_NO), sampling)
-    elif any(isinstance(part, int) for part in prompt.query):
+        _ask_for_labels(_YES_NO, given)
+        call = given.call(replace(sampling, labels=_YES_NO))
+    elif any(isinstance(part, int) for part in given.query):
         raise QueryError(
             f"{given.written} sets classify, which needs a text as its prompt. Name columns in "
             "braces: 'Is {a.text} about {b.name}?'."
@@ -89,7 +90,7 @@ def filter_(given: LlmFunction) -> Expression:
     else:
         output = Output(ListOf(Leaf("INTEGER")), "INTEGER[]")
         sampling = replace(sampling, labels=(), schema=output.schema)
-        call = given.call(prompt, sampling, output, "match")
+        call = given.call(sampling, output, "match")
     return build.compared(build.EQUAL, call, build.text("Yes"))
 
 
@@ -100,8 +101,9 @@ def score(given: LlmFunction) -> Expression:
     """
     labels = given.labels() or _YES_NO
     sampling = replace(given.sampling(), labels=labels, scored=True)
-    prompt = _asking_for_labels(take_prompt(given), labels)
-    return given.call(prompt, sampling, Output(Leaf("DOUBLE"), "DOUBLE"), "score")
+    take_prompt(given)
+    _ask_for_labels(labels, given)
+    return given.call(sampling, Output(Leaf("DOUBLE"), "DOUBLE"), "score")
 
 
 def classify(given: LlmFunction) -> Expression:
@@ -120,14 +122,15 @@ def classify(given: LlmFunction) -> Expression:
             f"output_mode of {given.written} is {mode!r}; expected 'single' or 'multi'."
         )
     is_multi = given.option("multi", mode == "multi")
-    prompt = _instructed(given, "Classify the data.")
+    _take_instruction(given, "Classify the data.")
     for description in descriptions:
-        prompt = prompt.followed_by(description)
+        given.add_line(description)
     if not is_multi:
-        return given.call(_asking_for_labels(prompt, labels), labelled)
-    prompt = prompt.followed_by(f"Answer with all labels that apply. Labels: {', '.join(labels)}.")
+        _ask_for_labels(labels, given)
+        return given.call(labelled)
+    given.add_line(f"Answer with all labels that apply. Labels: {', '.join(labels)}.")
     shape = ListOf(Leaf("VARCHAR", labels), distinct=True, most=len(labels))
-    return _typed(Output(shape, "VARCHAR[]"), prompt, sampling, given)
+    return _typed(Output(shape, "VARCHAR[]"), sampling, given)
 
 
 def extract(given: LlmFunction) -> Expression:
@@ -146,25 +149,21 @@ def extract(given: LlmFunction) -> Expression:
             "AI_EXTRACT(body, 'name VARCHAR, amount DECIMAL(10,2)')."
         )
     output = _type_from(wanted, given)
-    return _typed(output, _instructed(given, _EXTRACT), sampling, given, retry=retry)
+    _take_instruction(given, _EXTRACT)
+    return _typed(output, sampling, given, retry=retry)
 
 
 def _typed(
-    output: Output,
-    prompt: PromptText,
-    sampling: Sampling,
-    given: LlmFunction,
-    *,
-    retry: bool = False,
+    output: Output, sampling: Sampling, given: LlmFunction, *, retry: bool = False
 ) -> Expression:
     """A call that answers in JSON."""
     if sampling.stop:
         raise QueryError(
             f"{given.written} sets stop. An answer in JSON ends by itself. Remove stop."
         )
-    prompt = prompt.followed_by(f"Answer in JSON: {described(output.whole)}.")
+    given.add_line(f"Answer in JSON: {described(output.whole)}.")
     sampling = replace(sampling, labels=(), schema=output.schema)
-    return given.call(prompt, sampling, output, retry=retry)
+    return given.call(sampling, output, retry=retry)
 
 
 def _is_schema(value: dict[str, Any]) -> bool:
@@ -193,22 +192,24 @@ def _type_from(value: Any, given: LlmFunction) -> Output:
     return Output(shape, kind_of(shape))
 
 
-def _instructed(given: LlmFunction, default: str | Worded) -> PromptText:
-    """The prompt of a function whose field goes first: an option, or a text among its arguments."""
+def _take_instruction(given: LlmFunction, default: str | Worded) -> None:
+    """Take the prompt of a function whose field goes first: an option, or a text among its
+    arguments."""
     text = given.option("instruction")
     if text is None:
         values = [None if NAMED in node.meta else literal_of(node) for node in given.nodes]
         # A PROMPT, or nothing but a text, is the whole prompt.
         if isinstance(next(iter(values), None), Template if len(values) > 1 else str | Template):
-            return take_prompt(given)
+            take_prompt(given)
+            return
         text = given.take(str)
     if not given.nodes and "{" not in (text or ""):
         raise QueryError(
             f"{given.written} has no field. Give a column: {given.name.upper()}(column, ...)."
         )
-    if text is None and isinstance(default, Worded):
-        return replace(prompt_of("", given), query=(default,))
-    return prompt_of(text or str(default), given)
+    set_prompt(text or "", given)
+    if not text:
+        given.query = (default,)
 
 
 def _described_labels(given: LlmFunction) -> tuple[tuple[str, ...], list[str]]:
@@ -236,13 +237,12 @@ def _described_labels(given: LlmFunction) -> tuple[tuple[str, ...], list[str]]:
     return given.labels() or (), lines
 
 
-def _asking_for_labels(prompt: PromptText, labels: tuple[str, ...]) -> PromptText:
-    """The prompt, which says what the labels are unless it names them all already."""
-    if names_all((one.json if isinstance(one, Worded) else one for one in prompt.query), labels):
-        return prompt
-    *others, last = labels
-    listing = f"{', '.join(others)} or {last}" if others else last
-    return prompt.followed_by(f"Answer {listing}.")
+def _ask_for_labels(labels: tuple[str, ...], given: LlmFunction) -> None:
+    """Say in the prompt what the labels are, unless it names them all already."""
+    texts = (one.json if isinstance(one, Worded) else one for one in given.query)
+    if not names_all(texts, labels):
+        *others, last = labels
+        given.add_line(f"Answer {', '.join(others)} or {last}." if others else f"Answer {last}.")
 
 
 # About several rows
@@ -336,8 +336,9 @@ def _of_group(given: LlmFunction, question: str) -> Expression:
     listed.meta[FIELD_NAME] = "texts"
     # The question stands for itself: the names in it mean no fields.
     given.nodes, given.knows = [], lambda column: False
-    prompt = replace(prompt_of(question, given), fields=(listed,))
-    call = given.call(prompt, replace(given.sampling(), labels=()), kind="group")
+    set_prompt(question, given)
+    given.fields = [listed]
+    call = given.call(replace(given.sampling(), labels=()), kind="group")
     return build.when(build.operation(build.IS_NOT_NULL, listed.copy()), call)
 
 

@@ -19,7 +19,7 @@ from relquery.sql.binder.arguments import (
     shown,
 )
 from relquery.sql.binder.call import FIELD_NAME, MODULE, field_name
-from relquery.sql.binder.task import PromptText, Query, Worded
+from relquery.sql.binder.task import Query, Worded
 from relquery.sql.parser import build
 from relquery.sql.parser.tree import Column, Constant, Expression
 
@@ -29,7 +29,7 @@ _PLACE = re.compile(rf"\{{\{{({_INSIDE})\}}\}}|\{{[ ]?({_INSIDE})[ ]?\}}")
 _NUMBER = re.compile(r"\{(\d+)\}")
 
 
-def take_prompt(given: LlmFunction) -> PromptText:
+def take_prompt(given: LlmFunction) -> None:
     """Take the prompt and all fields of a function whose first argument is the prompt."""
     example = f"{given.name.upper()}('prompt', column, ...)"
     if not given.nodes:
@@ -43,18 +43,20 @@ def take_prompt(given: LlmFunction) -> PromptText:
     else:  # the order of other functions: LLM(column, 'prompt')
         first = given.take(str) or given.take(Template)
     if isinstance(first, Template):
-        return _of_template(first, given)
-    if isinstance(first, str):
-        return prompt_of(first, given)
-    message = f"The prompt of {given.written} is {shown(node)}; it must be text: {example}."
-    if literal_of(node) is not MISSING:
-        raise QueryError(message)
-    if isinstance(node, Column) and " " in node.name:
-        raise QueryError(f"{message} SQL strings use single quotes; double quotes name a column.")
-    return PromptText((0,), tuple(given.nodes), is_by_row=True)
+        _set_template(first, given)
+    elif isinstance(first, str):
+        set_prompt(first, given)
+    else:
+        message = f"The prompt of {given.written} is {shown(node)}; it must be text: {example}."
+        if literal_of(node) is not MISSING:
+            raise QueryError(message)
+        if isinstance(node, Column) and " " in node.name:
+            quotes = "SQL strings use single quotes; double quotes name a column."
+            raise QueryError(f"{message} {quotes}")
+        given.query, given.fields, given.is_by_row = (0,), given.nodes, True
 
 
-def prompt_of(text: str, given: LlmFunction) -> PromptText:
+def set_prompt(text: str, given: LlmFunction) -> None:
     """A prompt that is sent before its fields, which are all arguments that are left. Names in
     braces become fields if they can be."""
     fields, knows = list(given.nodes), given.knows
@@ -90,11 +92,10 @@ def prompt_of(text: str, given: LlmFunction) -> PromptText:
         given.notes.append(_unknown_note(given, name))
         return found[0]
 
-    query = _with_places(text, _PLACE, named)
-    return PromptText(query, tuple(fields))
+    given.query, given.fields = _with_places(text, _PLACE, named), fields
 
 
-def _of_template(template: Template, given: LlmFunction) -> PromptText:
+def _set_template(template: Template, given: LlmFunction) -> None:
     if given.nodes:
         raise QueryError(
             f"{given.written} has fields after PROMPT(...). Give them inside of it, each with its "
@@ -112,7 +113,7 @@ def _of_template(template: Template, given: LlmFunction) -> PromptText:
             )
         return int(found[1])
 
-    return PromptText(_with_places(template.text, _NUMBER, numbered), template.fields)
+    given.query, given.fields = _with_places(template.text, _NUMBER, numbered), template.fields
 
 
 def _with_places(

@@ -11,14 +11,12 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from itertools import chain, groupby
 from typing import Literal
 
 import pyarrow as pa
 
 from relquery.config import Nulls, PromptForm, QueryConfig
 from relquery.prompt import Sampling
-from relquery.sql.parser.tree import Expression
 from relquery.sql.types.shape import Output
 
 Kind = Literal["row", "score", "group", "match"]
@@ -53,29 +51,6 @@ class Worded:
 
 Query = tuple[str | int | Worded, ...]
 """The text of a prompt; a number stands for the text of that field."""
-
-
-@dataclass(frozen=True, slots=True)
-class PromptText:
-    """query: see Task. fields: those given and those named in the text. is_by_row: whether the
-    first field is the prompt."""
-
-    query: Query
-    fields: tuple[Expression, ...]
-    is_by_row: bool = False
-
-    def followed_by(self, text: str) -> PromptText:
-        """The same, with another line at the end of the text."""
-        last = self.query[-1]
-        is_line = isinstance(last, Worded) and last.json.endswith("\n")
-        return replace(self, query=(*self.query, text if is_line else f"\n{text}"))
-
-    @property
-    def whole(self) -> Query:
-        """The query with neighbouring texts as one."""
-        runs = groupby(self.query, lambda part: isinstance(part, str))
-        parts = (["".join(map(str, run))] if is_text else run for is_text, run in runs)
-        return tuple(chain.from_iterable(parts))
 
 
 @dataclass(frozen=True, slots=True)
