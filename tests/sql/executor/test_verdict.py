@@ -14,7 +14,7 @@ from relquery.sql.binder.task import Task
 from relquery.sql.executor.dispatch import CacheLookup
 from relquery.sql.executor.guard import Comparison, agree, sample
 from relquery.sql.types.leaves import Leaf
-from relquery.sql.types.shape import ListOf, Output, Part, Shape, StructOf, kind_of
+from relquery.sql.types.shape import ListOf, Output, Part, Shape, StructOf
 from relquery.table.schedule import Report, Schedule
 from tests.cases import values
 
@@ -54,7 +54,7 @@ def test_compared_texts_agree_if_the_comparison_has_the_same_result() -> None:
 def test_typed_answers_agree_if_their_values_are_equal(
     shape: Shape, one: Any, other: Any, agreed: bool
 ) -> None:
-    task = Task(("ask",), output=Output(shape, kind_of(shape)))
+    task = Task(("ask",), output=Output(shape))
     first, second = (
         said(json.dumps(value if isinstance(value, dict) else {"answer": value}))
         for value in (one, other)

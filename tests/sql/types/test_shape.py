@@ -16,7 +16,6 @@ from relquery.sql.types.shape import (
     Shape,
     StructOf,
     described,
-    kind_of,
 )
 from tests.cases import values
 
@@ -29,12 +28,8 @@ PERSON = StructOf(
 )
 
 
-def output(shape: Shape) -> Output:
-    return Output(shape, kind_of(shape))
-
-
 def test_a_struct_is_an_object_whose_keys_are_all_required() -> None:
-    assert json.loads(output(PERSON).schema) == {
+    assert json.loads(Output(PERSON).schema) == {
         "type": "object",
         "properties": {
             "name": {"type": "string"},
@@ -52,7 +47,7 @@ def test_a_struct_is_an_object_whose_keys_are_all_required() -> None:
 
 
 def test_what_is_no_struct_is_the_answer_of_an_object() -> None:
-    assert json.loads(output(Leaf("BOOLEAN")).schema)["properties"] == {
+    assert json.loads(Output(Leaf("BOOLEAN")).schema)["properties"] == {
         "answer": {"type": "boolean"}
     }
 
@@ -63,48 +58,48 @@ def test_an_answer_is_read_with_its_structure() -> None:
         '```json\n{"name": "Ann", "age": 3, "tags": ["a"]}\n```',
         '{"NAME": "Ann", "age": 3.0, "tags": ["a"], "more": 1}',
     ]:
-        assert output(PERSON).read(text) == {"name": "Ann", "age": "3", "tags": ["a"]}
+        assert Output(PERSON).read(text) == {"name": "Ann", "age": "3", "tags": ["a"]}
 
 
 def test_a_field_that_may_be_null_may_also_be_missing() -> None:
-    assert output(PERSON).read('{"name": "Ann", "tags": []}')["age"] is None
+    assert Output(PERSON).read('{"name": "Ann", "tags": []}')["age"] is None
 
 
 def test_what_is_no_value_says_why() -> None:
     for text, reason in values(__file__, "no_values.txt"):
         with pytest.raises(InvalidAnswerError, match=reason):
-            output(PERSON).read(text)
+            Output(PERSON).read(text)
 
 
 def test_a_list_of_fixed_size_has_that_many_items() -> None:
-    pair = output(ListOf(Leaf("INTEGER"), 2))
+    pair = Output(ListOf(Leaf("INTEGER"), 2))
     assert pair.read('{"answer": [1, 2]}') == ["1", "2"]
     with pytest.raises(InvalidAnswerError, match="a list of 2 items"):
         pair.read('{"answer": [1]}')
 
 
 def test_distinct_items_are_kept_once_in_their_order() -> None:
-    labels = output(ListOf(Leaf("VARCHAR", ("a", "b")), distinct=True))
+    labels = Output(ListOf(Leaf("VARCHAR", ("a", "b")), distinct=True))
     assert labels.read('["b", "a", "b"]') == ["b", "a"]
 
 
 def test_a_value_may_stand_without_the_object_around_it() -> None:
-    assert output(Leaf("INTEGER")).read("12") == "12"
+    assert Output(Leaf("INTEGER")).read("12") == "12"
 
 
 @pytest.mark.parametrize("shape", [Leaf("INTEGER"), ListOf(Leaf("DATE")), PERSON])
 def test_a_whole_answer_may_be_null(shape: Shape) -> None:
-    nullable = Output(shape, kind_of(shape), nullable=True)
+    nullable = Output(shape, nullable=True)
     assert json.loads(nullable.schema)["properties"]["answer"]["anyOf"][1] == {"type": "null"}
     assert nullable.read('{"answer": null}') is None
     assert nullable.read("null") is None
     with pytest.raises(InvalidAnswerError):
-        output(shape).read("null")
+        Output(shape).read("null")
 
 
 def test_a_struct_that_may_be_null_is_inside_of_an_object() -> None:
     person: dict[str, Any] = {"name": "Ada", "age": None, "tags": []}
-    nullable = Output(PERSON, kind_of(PERSON), nullable=True)
+    nullable = Output(PERSON, nullable=True)
     assert nullable.read(json.dumps({"answer": person})) == person
     assert nullable.read(json.dumps(person)) == person
 

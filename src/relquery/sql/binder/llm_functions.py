@@ -24,7 +24,7 @@ from relquery.sql.parser import build, tree
 from relquery.sql.parser.tree import Expression, Node
 from relquery.sql.types.given import output_of
 from relquery.sql.types.leaves import Leaf
-from relquery.sql.types.shape import ListOf, Output, Part, StructOf, described, kind_of
+from relquery.sql.types.shape import ListOf, Output, Part, StructOf, described
 
 _YES_NO = ("Yes", "No")
 # What the answer must be follows, which says enough.
@@ -88,7 +88,7 @@ def filter_(given: LlmFunction) -> Expression:
             "braces: 'Is {a.text} about {b.name}?'."
         )
     else:
-        output = Output(ListOf(Leaf("INTEGER")), "INTEGER[]")
+        output = Output(ListOf(Leaf("INTEGER")))
         sampling = replace(sampling, labels=(), schema=output.schema)
         call = given.call(sampling, output, "match")
     return build.compared(build.EQUAL, call, build.text("Yes"))
@@ -103,7 +103,7 @@ def score(given: LlmFunction) -> Expression:
     sampling = replace(given.sampling(), labels=labels, scored=True)
     take_prompt(given)
     _ask_for_labels(labels, given)
-    return given.call(sampling, Output(Leaf("DOUBLE"), "DOUBLE"), "score")
+    return given.call(sampling, Output(Leaf("DOUBLE")), "score")
 
 
 def classify(given: LlmFunction) -> Expression:
@@ -130,7 +130,7 @@ def classify(given: LlmFunction) -> Expression:
         return given.call(labelled)
     given.add_line(f"Answer with all labels that apply. Labels: {', '.join(labels)}.")
     shape = ListOf(Leaf("VARCHAR", labels), distinct=True, most=len(labels))
-    return _typed(Output(shape, "VARCHAR[]"), sampling, given)
+    return _typed(Output(shape), sampling, given)
 
 
 def extract(given: LlmFunction) -> Expression:
@@ -188,8 +188,8 @@ def _type_from(value: Any, given: LlmFunction) -> Output:
         raise QueryError(
             f"{given.written}: the questions must be texts, e.g. {{'name': 'Who wrote it?'}}."
         )
-    shape = StructOf(tuple(Part(name, Leaf("VARCHAR"), about=about) for name, about in pairs))
-    return Output(shape, kind_of(shape))
+    parts = [Part(name, Leaf("VARCHAR"), about=about) for name, about in pairs]
+    return Output(StructOf(tuple(parts)))
 
 
 def _take_instruction(given: LlmFunction, default: str | Worded) -> None:

@@ -37,7 +37,7 @@ MOST_CANDIDATES = 50
 def numbers_up_to(candidates: int) -> Output:
     """The type of an answer: numbers of candidates."""
     number = Leaf("INTEGER", least=1, most=candidates)
-    return Output(ListOf(number, distinct=True, most=candidates), "INTEGER[]")
+    return Output(ListOf(number, distinct=True, most=candidates))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tokens import Token, step, tokenize, words
 from relquery.sql.parser.tree import Cast, Constant, Node
 from relquery.sql.types.leaves import FORMATS, Leaf, is_leaf
-from relquery.sql.types.shape import ListOf, Output, Part, Shape, StructOf, check_names, kind_of
+from relquery.sql.types.shape import ListOf, Output, Part, Shape, StructOf, check_names
 
 _REQUIRED = f"{ours.PREFIX}required_"
 """What a field's name begins with while DuckDB reads the type, if it is NOT NULL."""
@@ -32,10 +32,8 @@ _TEXTS = ("VARCHAR", "CHAR", "BPCHAR", "TEXT", "STRING")
 def output_of(given: object, database: Database) -> Output:
     """The type of an answer, as text, JSON Schema or a Pydantic class. Raises QueryError."""
     if isinstance(given, str) and not given.lstrip().startswith("{"):
-        shape, nullable = _of_text(given, database), False
-    else:
-        shape, nullable = _of_schema(given)
-    return Output(shape, kind_of(shape), nullable)
+        return Output(_of_text(given, database))
+    return Output(*_of_schema(given))
 
 
 # DuckDB types

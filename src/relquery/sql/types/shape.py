@@ -63,16 +63,19 @@ Shape = Leaf | ListOf | StructOf
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The type of an answer. kind: as DuckDB names it, for a cast. nullable: whether an answer may
-    be null.
+    """The type of an answer. nullable: whether it may be null.
 
     An answer that is not always a struct is written as {"answer": ...}, since providers take
     objects only.
     """
 
     shape: Shape
-    kind: str
     nullable: bool = False
+
+    @property
+    def kind(self) -> str:
+        """The type as DuckDB reads it, for a cast."""
+        return _kind(self.shape)
 
     @property
     def whole(self) -> StructOf:
@@ -130,13 +133,12 @@ def _described_part(part: Part) -> str:
     return f"{json.dumps(part.name, ensure_ascii=False)}: {described(part.shape)}{empty}{about}"
 
 
-def kind_of(shape: Shape) -> str:
-    """The type as DuckDB reads it."""
+def _kind(shape: Shape) -> str:
     if isinstance(shape, StructOf):
-        parts = ", ".join(f"{quoted(part.name)} {kind_of(part.shape)}" for part in shape.parts)
+        parts = ", ".join(f"{quoted(part.name)} {_kind(part.shape)}" for part in shape.parts)
         return f"STRUCT({parts})"
     if isinstance(shape, ListOf):
-        return f"{kind_of(shape.item)}[{'' if shape.size is None else shape.size}]"
+        return f"{_kind(shape.item)}[{'' if shape.size is None else shape.size}]"
     return shape.kind
 
 
