@@ -123,17 +123,16 @@ def ask_matches(question: Question, context: ExecutionContext) -> Replies:
     """
     task = question.task
     matches = Matches.of(task, question.cells, context.backend)
-    rounds = _Rounds(question, context, len(matches.calls))
+    rounds = _Rounds(question, context, len(matches.sizes))
     by_size: dict[int, list[int]] = {}
-    for at, call in enumerate(matches.calls):
-        by_size.setdefault(len(call.candidates), []).append(at)
+    for at, size in enumerate(matches.sizes):
+        by_size.setdefault(size, []).append(at)
     given: dict[int, Answer] = {}
     for size, calls in by_size.items():  # calls with as many candidates have one form of answer
         sampling = replace(task.sampling, schema=numbers_up_to(size).schema)
         found = rounds.answers([matches.prompts[at] for at in calls], sampling)
         given.update(zip(calls, found, strict=True))
-    sizes = [len(call.candidates) for call in matches.calls]
-    read = {at: _numbers(answer, sizes[at], task) for at, answer in given.items()}
+    read = {at: _numbers(answer, matches.sizes[at], task) for at, answer in given.items()}
     replies = []
     for at, number in matches.place:
         numbers, trouble = read[at]

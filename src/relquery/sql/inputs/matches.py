@@ -40,24 +40,16 @@ def numbers_up_to(candidates: int) -> Output:
     return Output(ListOf(number, distinct=True, most=candidates))
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
-    """A call. asked: the row of the table that is asked about. candidates: rows of the other."""
-
-    asked: int
-    candidates: tuple[int, ...]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Matches:
     """The calls for some pairs of rows.
 
-    calls: the distinct ones. of_row: (rows,), the distinct pair of each row; -1 for rows that are
-    not asked, as in Inputs. place: for each distinct pair, (its call, the number of its candidate,
-    from 1). prompts: of the calls.
+    sizes: the candidates of each distinct call. of_row: (rows,), the distinct pair of each row; -1
+    for rows that are not asked, as in Inputs. place: for each distinct pair, (its call, the number
+    of its candidate, from 1). prompts: of the calls.
     """
 
-    calls: list[Match]
+    sizes: list[int]
     of_row: Int64s
     place: list[tuple[int, int]]
     prompts: list[Prompt]
@@ -81,33 +73,28 @@ class Matches:
             listed = [candidate_texts[one] for one in candidates]
             return _prompt(task.prompt, asked_texts[asked], listed)
 
-        def parts(asked: int, candidates: list[int]) -> list[tuple[int, ...]]:
-            """The candidates in parts that fit in a prompt."""
+        def fits(asked: int, candidates: tuple[int, ...]) -> bool:
+            counts = backend.prompt_tokens([prompt(asked, candidates)], task.sampling)
+            return counts is None or counts[0] > 0
 
-            def fits(some: tuple[int, ...]) -> bool:
-                counts = backend.prompt_tokens([prompt(asked, some)], task.sampling)
-                return counts is None or counts[0] > 0
-
-            starts = range(0, len(candidates), MOST_CANDIDATES)
-            most = [tuple(candidates[start : start + MOST_CANDIDATES]) for start in starts]
-            return [one for part in most for one in halved(part, fits)]
-
-        by_asked: dict[int, list[int]] = {}
-        for asked, candidate in pairs.tolist():
+        by_asked, most = dict[int, list[int]](), MOST_CANDIDATES
+        for asked, candidate in sorted(pairs.tolist()):
             by_asked.setdefault(asked, []).append(candidate)
-        calls = [
-            Match(asked, part)
+        # Those with the same candidates follow each other, and share them.
+        calls = sorted(
+            (part, asked)
             for asked, candidates in by_asked.items()
-            for part in parts(asked, sorted(candidates))
-        ]
-        calls.sort(key=lambda call: call.candidates)  # those with the same candidates share them
+            for start in range(0, len(candidates), most)
+            for part in halved(tuple(candidates[start : start + most]), partial(fits, asked))
+        )
         where = {
-            (call.asked, candidate): (at, number)
-            for at, call in enumerate(calls)
-            for number, candidate in enumerate(call.candidates, 1)
+            (asked, candidate): (at, number)
+            for at, (part, asked) in enumerate(calls)
+            for number, candidate in enumerate(part, 1)
         }
-        place = [where[asked, one] for asked, one in pairs.tolist()]
-        return cls(calls, of_row, place, [prompt(call.asked, call.candidates) for call in calls])
+        place = [where[asked, candidate] for asked, candidate in pairs.tolist()]
+        prompts = [prompt(asked, part) for part, asked in calls]
+        return cls([len(part) for part, _ in calls], of_row, place, prompts)
 
 
 def _side(table: pa.Table, cells: Cells, task: Task, side: int) -> tuple[list[str], Int64s]:
