@@ -343,7 +343,6 @@ def _of_group(given: LlmFunction, question: str) -> Expression:
 
 
 def _items(given: LlmFunction) -> Expression:
-    """What one row gives."""
     if not given.nodes:
         raise QueryError(f"{given.written} has no field. Expected AI_AGG('question', column).")
     first, *others = given.nodes

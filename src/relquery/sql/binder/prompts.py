@@ -119,7 +119,6 @@ def _set_template(template: Template, given: LlmFunction) -> None:
 def _with_places(
     text: str, pattern: re.Pattern[str], put: Callable[[re.Match[str]], str | int | Worded]
 ) -> Query:
-    """A text with something else in its places."""
     parts: list[str | int | Worded] = []
     end = 0
     for place in pattern.finditer(text):

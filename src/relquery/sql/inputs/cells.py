@@ -1,7 +1,6 @@
 """The fields of a call as text: as DuckDB gives them, and as they are sent.
 
-In JSON, a field is a member of an object: its name and its cell. In lines, the compact form, it is
-a line, and the names are said once:
+In JSON, a field is a member of an object. In lines, the compact form, the names are said once:
 
     Is the review positive?
 
@@ -10,14 +9,10 @@ a line, and the names are said once:
     Drama
     The ending felt excellent.
 
-Lines are in the order of the names above them. From the first field that is sent elsewhere on, each
-line begins with its name, `genres: Drama`. A value with line breaks goes on in lines that begin
-with a space. Values that could be taken for something else are JSON strings: empty texts, the text
-"null", texts that begin with a quote, with white space or like a named line, or end with white
-space other than blanks. So different fields never give the same text.
-
-The only field of a call has no name, and its text is sent as it is, line breaks included: it goes
-on to the end of the prompt.
+From the first field that is sent elsewhere on, each line begins with its name, `genres: Drama`. A
+line break in a value is followed by a space, and values that could be taken for something else are
+JSON strings, so different fields never give the same text. The only field of a call has no name: it
+goes on to the end of the prompt as it is.
 """
 
 from __future__ import annotations

@@ -91,7 +91,6 @@ class Forest:
         return forest
 
     def _root(self, group: Sequence[str]) -> int | None:
-        """Lay out the calls for a group."""
         parts = self._parts(group)
         if not parts or (len(parts) > 1 and self.most_answers < 2):
             return None

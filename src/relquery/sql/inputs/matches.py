@@ -117,7 +117,6 @@ def _side_of_candidates(pairs: Int64s) -> int:
 
 
 def _prompt(question: str, asked: str, candidates: Sequence[str]) -> Prompt:
-    """The question, the candidates with their numbers, and the data that is asked about."""
     listing = "\n".join(
         f"{number}. {{{one}}}".replace(JSON.separator, ", ")
         for number, one in enumerate(candidates, 1)
