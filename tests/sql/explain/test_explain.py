@@ -109,9 +109,7 @@ def test_a_known_price_is_told_without_cache_and_with_longest_answers() -> None:
 def test_seconds_are_written_without_exponents() -> None:
     for seconds, shown in [(0.00123, "0.0012"), (9.94, "9.9"), (290.4, "290"), (1e6, "1,000,000")]:
         effort = Effort(10, "tokenizer", 0, seconds, None)
-        call = ExplainedCall(
-            "filter 1", "?", "a", 1, 1, 0, "exact", "tree", "decoded", None, effort
-        )  # fmt: skip
+        call = ExplainedCall("filter 1", "?", "a", 1, "tree", "decoded", None, effort=effort)
         assert call.cells()["seconds at most"] == shown
 
 

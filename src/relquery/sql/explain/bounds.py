@@ -7,7 +7,7 @@ this cannot mislead: it has a single source, and only columns without answers de
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from relquery.sql import names as ours
@@ -18,7 +18,6 @@ from relquery.sql.parser.tree import (
     Column,
     Derived,
     Entry,
-    Expression,
     Join,
     Node,
     Query,
@@ -27,10 +26,6 @@ from relquery.sql.parser.tree import (
     Star,
     Table,
 )
-
-
-def _always(query: Query) -> bool:
-    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +49,14 @@ class KnownRows:
         """Whether the rows can be counted or estimated before the run."""
         return self.held and (self.exact or self.expected)
 
-    def is_open(self, node: Node, reads: Callable[[Query], bool] = _always) -> bool:
-        """Whether the value of an expression depends, or may depend, on answers.
+    def may_be_open(self, node: Node) -> bool:
+        """Whether the value of an expression depends on answers, or may do so."""
+        return self.is_open(node) or any(isinstance(part, Query | Star) for part in node.walk())
 
-        reads: whether a subquery does, judging by the tables that it names.
-        """
-        return any(
-            (isinstance(part, Query) and reads(part))
-            or isinstance(part, Star)
-            or (isinstance(part, Column) and any(map(self.is_open_column, part.names)))
-            for part in node.walk()
-        )
-
-    def is_open_column(self, name: str) -> bool:
-        """Whether a column contains or depends on answers."""
-        return name.lower() in self.open or ours.call_of(name) is not None
+    def is_open(self, node: Node) -> bool:
+        """Whether an expression reads a column that contains or depends on answers."""
+        names = (name for column in node.find_all(Column) for name in column.names)
+        return any(name.lower() in self.open or ours.call_of(name) is not None for name in names)
 
 
 ALL = KnownRows()
@@ -88,40 +76,36 @@ def known_base(inner: Select, context: Context, stand_ins: Mapping[str, KnownRow
     if found is None:
         return NOTHING
     table = replace(found, open=found.open | {source.name.lower()})
-    cuts = [] if inner.limit is None else [inner.limit]
     deciding = [one for one in (inner.where, inner.order) if one is not None]
-    if any(map(table.is_open, deciding)) or (cuts and not table.is_at_hand):
+    if any(map(table.may_be_open, deciding)) or not (inner.limit is None or table.is_at_hand):
         return KnownRows(table.most, exact=False, held=False)
-    columns = (item.alias.lower() for item in inner.items if table.is_open(item))
+    columns = (item.alias.lower() for item in inner.items if table.may_be_open(item))
     return replace(table, open=frozenset(columns))
 
 
 def known_rows(select: Select, rows: KnownRows, functions: FunctionCatalog) -> KnownRows:
     """What is known about the result of a plan's final SELECT; `rows`: the same about its input."""
-    items = select.items
-    if any(map(makes_rows, items)) or has_grouping_sets(select):
+    folds, keys = functions.in_select(select), keys_of(select, functions)
+    if any(map(makes_rows, select.items)) or has_grouping_sets(select):
         return NOTHING
-    folds = functions.in_select(select)
-    keys = keys_of(select, functions)
-    most = 1 if folds and not keys else rows.most
-    clauses = (select.distinct, select.having, select.qualify, select.limit)
-    cuts: list[Node] = [one for one in clauses if one is not None]
-    if any(map(rows.is_open, keys)) or (cuts and not _are_expected(cuts, select, rows)):
+    is_one = bool(folds) and not keys
+    most = 1 if is_one else rows.most
+    cuts = [select.distinct, select.having, select.qualify, select.limit]
+    cuts = [one for one in cuts if one is not None]
+    # Whether the number of rows is still an estimate, not a bound, after these clauses.
+    decided = [*cuts, *(select.items if select.distinct is not None else ())]
+    is_expected = rows.expected and not any(map(rows.may_be_open, decided))
+    if any(map(rows.may_be_open, keys)) or (cuts and not is_expected):
         return KnownRows(most, exact=False, held=False)
     columns = {
         item.alias.lower()
-        for item in items
-        if rows.is_open(item) or not (rows.exact or _is_of_one_row(item, functions))
+        for item in select.items
+        # A value of several rows depends on answers where these decide which rows there are.
+        if rows.may_be_open(item)
+        or not (rows.exact or not (has_window(item) or functions.has_aggregate(item)))
     }
-    is_one = folds and not keys
     exact = (rows.exact and not cuts) or is_one
     return KnownRows(most, exact, rows.held or is_one, frozenset(columns), rows.expected)
-
-
-def _are_expected(cuts: list[Node], select: Select, rows: KnownRows) -> bool:
-    """Whether the number of rows is still an estimate, not a bound, after these clauses."""
-    decided = [*cuts, *select.items] if select.distinct is not None else cuts
-    return rows.expected and not any(map(rows.is_open, decided))
 
 
 def _entries(entries: Iterable[Entry]) -> dict[str, Entry]:
@@ -149,7 +133,7 @@ def _stand_in(
     """The stand-in that a source of a FROM clause reads whole, with its column names unchanged."""
     if source.sample is not None or source.columns:
         return None
-    query: Query | None = source.query if isinstance(source, Derived) else None
+    query = source.query if isinstance(source, Derived) else None
     if isinstance(source, Table) and source.table.lower() in entries:
         entry = entries[source.table.lower()]
         query = None if entry.columns else entry.query
@@ -158,8 +142,3 @@ def _stand_in(
     is_whole = len(query.items) == 1 and isinstance(query.items[0], Star)
     table = query.source
     return stand_ins.get(table.table) if is_whole and isinstance(table, Table) else None
-
-
-def _is_of_one_row(item: Expression, functions: FunctionCatalog) -> bool:
-    """Whether a value depends only on its row, so dropping other rows does not change it."""
-    return not has_window(item) and not functions.has_aggregate(item)

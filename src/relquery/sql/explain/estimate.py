@@ -76,25 +76,25 @@ class Estimator:
         """What the prompts of a stage take if they are sent next."""
         rate, cost = None, None
         if self.needs_order:
-            sample = _neighbours(asks.sent)
+            sample = _neighbours(asks.prompts)
             counts = self.backend.prompt_tokens(sample, asks.sampling)
             rate = self._hit_rate(sample, counts, is_new=not asks.may_come)
             if self.tells_costs:
                 cost = self._cost(asks, sample, counts, rate or 0.0)
                 if cost.live is not None:
                     rate = cost.cached.expected / (cost.input.expected or 1.0)
-                cost *= asks.most / (asks.count or 1)
+                cost *= asks.most / max(1, len(asks.written))
         found = self._tokens(asks, rate)
         return replace(
             found,
             cached_tokens=None if rate is None else rate * found.prompt_tokens,
-            is_sample=(cost is not None and cost.live is not None) or asks.count > _COUNTED,
+            is_sample=(cost is not None and cost.live is not None) or len(asks.written) > _COUNTED,
             cost=cost,
         )
 
     def _tokens(self, asks: Asks, rate: float | None) -> Effort:
         """Tokens, and the time and price that follow. rate: the share that the cache serves."""
-        prompts, most = asks.sent, asks.most
+        prompts, most = asks.prompts, asks.most
         if most < len(prompts):  # it is not known which: the longest
             prompts = sorted(prompts, key=_characters, reverse=True)[:most]
         picked = prompts
@@ -165,7 +165,7 @@ class Estimator:
         self, asks: Asks, sample: Sequence[Prompt], counts: Sequence[int] | None, rate: float
     ) -> StageCost:
         """What all prompts cost, by a sample. rate: what a cache on this machine serves."""
-        scale = asks.count / len(sample) if sample else 0.0
+        scale = len(asks.written) / len(sample) if sample else 0.0
         if counts is not None and self.price is None:
             return self._local(asks, counts, scale, rate)
         return self._of_provider(asks, sample, scale, self._calibrated(asks, sample, counts))
@@ -196,7 +196,7 @@ class Estimator:
         return self._seen
 
     def _local(self, asks: Asks, counts: Sequence[int], scale: float, rate: float) -> StageCost:
-        calls, total, length = asks.count, sum(counts) * scale, self._length(asks)
+        calls, total, length = len(asks.written), sum(counts) * scale, self._length(asks)
         every = [round(total / calls)] * calls if scale > 1 else counts
         most = float(asks.sampling.max_tokens)
         ways = (length.tokens.low, rate), (length.tokens.expected, rate), (most, 0.0)
@@ -213,7 +213,7 @@ class Estimator:
     def _of_provider(
         self, asks: Asks, sample: Sequence[Prompt], scale: float, calibration: Calibration
     ) -> StageCost:
-        calls, price, length = asks.count, self.price, self._length(asks)
+        calls, price, length = len(asks.written), self.price, self._length(asks)
         factor, error = calibration.factor, calibration.error
         tokens = sum(map(self._counter.count, sample)) * scale * factor
         output, seconds = length.tokens * float(calls), self._seconds(calls, tokens, length.tokens)

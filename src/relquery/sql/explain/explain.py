@@ -17,18 +17,15 @@ from relquery.errors import QueryError
 from relquery.prices.table import known_price, no_price
 from relquery.prompt import Compared, Sampling
 from relquery.sql.executor.context import ExecutionContext
-from relquery.sql.executor.groups import forest_of
 from relquery.sql.executor.stages import StageWalker
 from relquery.sql.explain.asks import AskedPrompts, Asks
 from relquery.sql.explain.bounds import KnownRows, known_rows
+from relquery.sql.explain.cost import Effort
 from relquery.sql.explain.estimate import Estimator
-from relquery.sql.explain.explanation import ExplainedCall, listed
+from relquery.sql.explain.explanation import Counted, ExplainedCall, listed
 from relquery.sql.explain.lengths import Range
 from relquery.sql.explain.rows import EstimatedRows, Selectivities
 from relquery.sql.host.database import Database, Scratch
-from relquery.sql.inputs.forest import Forest
-from relquery.sql.inputs.inputs import Question
-from relquery.sql.inputs.matches import Matches
 from relquery.sql.parser.tree import Expression
 from relquery.sql.planner.fields import Field
 from relquery.sql.planner.plan import PlannedCall
@@ -36,7 +33,7 @@ from relquery.sql.planner.statement import Plan
 
 _SHOWN = 60  # characters of a prompt
 _PROVIDERS = ("openai", "responses", "anthropic", "gemini", "google", "deepseek")
-_OPPOSITES = {"yes": "no", "no": "yes", "true": "false", "false": "true"}
+_OPPOSITES = {"'yes'": "'no'", "'no'": "'yes'", "'true'": "'false'", "'false'": "'true'"}
 _AT_MOST = Range(0.0, 0.5, 1.0)  # of the calls after a filter of which nothing is known
 
 
@@ -50,7 +47,7 @@ class Explainer:
 
     database: Database
     scratch: Scratch
-    asker: ExecutionContext
+    context: ExecutionContext
     shares: Selectivities | None = None
     costs: bool = False
     calls: dict[str, ExplainedCall] = field(default_factory=dict)
@@ -60,9 +57,9 @@ class Explainer:
     _estimator: Estimator = field(init=False)
 
     def __post_init__(self) -> None:
-        self._estimator = Estimator(self.asker.backend, self.costs)
+        self._estimator = Estimator(self.context.backend, self.costs)
         needs_order, expects = self._estimator.needs_order, self.shares is not None
-        self._asked = AskedPrompts(self.asker, needs_order=needs_order, expects=expects)
+        self._asked = AskedPrompts(self.context, needs_order=needs_order, expects=expects)
 
     def run(self, plan: Plan) -> None:
         """Go through the stages of a plan."""
@@ -99,73 +96,50 @@ class Explainer:
         rows.stages.setdefault(call.index, name)
         new = wanted if self.shares is None else rows.new_inputs(call, wanted)
         rows.of_call(call.index).asked[wanted] = True
-        call = call.in_form(self.asker.config)
+        call = call.in_form(self.context.config)
         is_open = any(rows.is_open(part.value) for part in call.fields)
         is_sure = rows.known.exact and not rows.may_stop and not is_open
         is_sure &= where is None or not rows.is_open(where)
         told = self._described(name, call, rows, wanted)
-        is_bound = not is_sure and self.shares is None
-        asks = self._asks(call, rows, new, is_open=is_open, is_bound=is_bound)
+        asks = self._asks(call, rows, new, is_open=is_open, is_bound=not is_sure)
         if isinstance(asks, Asks):
-            told = self._estimated(told, asks, call, rows, is_sure=is_sure)
-        else:
-            config = self.asker.config
-            if asks is not None and config.guard is not None and len(call.fields) > 1:
-                asks += min(asks, config.guard_rows)
-            is_known = told.rows is not None or asks is not None
-            told = replace(told, calls=asks, counts="at most" if is_known else None)
+            is_sure &= asks.exact
+            self._asked.add(asks, is_sure=is_sure)
+            is_expected = self.shares is not None and rows.known.is_at_hand
+            counts: Counted = "exact" if is_sure else "expected" if is_expected else "at most"
+            told = replace(
+                told,
+                calls=asks.most,
+                from_ledger=asks.known,
+                counts=counts,
+                effort=self._effort(asks, name, counts),
+                compared=asks.compared,
+                skipped=asks.skipped,
+            )
+        elif asks is not None or told.rows is not None:
+            told = replace(told, calls=asks, counts="at most")
         self.calls[name] = self.calls[name] + told if name in self.calls else told
 
     def _described(
         self, name: str, call: PlannedCall, rows: EstimatedRows, wanted: Int64s
     ) -> ExplainedCall:
         """A call, with nothing known of what it will ask."""
-        backend, sampling = self.asker.backend, call.sampling
+        backend, sampling = self.context.backend, call.sampling
         prompt = " ".join(call.prompt.split())
         modules = tuple(call.fields[at].name for at in call.modules)
-        has_modules = bool(self.asker.modules(call))
+        has_modules = bool(self.context.modules(call))
         again = ", and once more if invalid" if call.task.retry else ""
         return ExplainedCall(
             stage=name,
             prompt=prompt if len(prompt) <= _SHOWN else f"{prompt[: _SHOWN - 3]}...",
             fields=listed([*map(_shown, call.fields)], ", "),
             rows=rows.at_most(len(wanted)) if rows.known.held else rows.known.most,
-            calls=None,
-            from_ledger=None,
-            counts=None,
-            order="pinned" if call.is_pinned else self.asker.config.order,
+            order="pinned" if call.is_pinned else self.context.config.order,
             answers=f"{_answers(sampling, backend)}{again}",
             hint=_hint(sampling, backend),
             modules=modules if has_modules else (),
             plain=() if has_modules else modules,
             near=rows.near if name not in self.calls and not call.needs else None,
-        )
-
-    def _estimated(
-        self,
-        told: ExplainedCall,
-        asks: Asks,
-        call: PlannedCall,
-        rows: EstimatedRows,
-        *,
-        is_sure: bool,
-    ) -> ExplainedCall:
-        """A call with what its prompts take. is_sure: whether it asks about all these rows."""
-        is_sure &= asks.exact
-        self._asked.add(asks, call, rows, is_sure=is_sure)
-        length = None if self.shares is None else self.shares.lengths.get(told.stage)
-        effort = self._estimator.effort(replace(asks, length=length))
-        is_expected = self.shares is not None and rows.known.is_at_hand
-        if effort.cost is not None and not is_sure and not is_expected:
-            effort = replace(effort, cost=effort.cost * _AT_MOST)
-        return replace(
-            told,
-            calls=asks.most,
-            from_ledger=asks.known,
-            counts="exact" if is_sure else "expected" if is_expected else "at most",
-            effort=effort,
-            compared=asks.compared,
-            skipped=asks.skipped,
         )
 
     def _asks(
@@ -178,41 +152,25 @@ class Explainer:
         is_bound: bool,
     ) -> Asks | int | None:
         """What a call asks; or how many inputs there are at most, if they depend on answers."""
-        known, backend = rows.known, self.asker.backend
-        if not known.held and call.fields:
-            return known.most
-        if is_open:
-            return rows.at_most(rows.number_inputs(call, wanted))
-        count = len(wanted) if known.held else 1  # rows of a call without fields are all alike
-        try:
-            cells = rows.cells(call.fields, wanted)
-            if call.task.kind == "group":
-                forest, of_row = forest_of(call.task, cells.fetch().column(0), backend)
-                rows.note_inputs(call, wanted, of_row)
-                return self._of_groups(forest, call, rows)
-            if call.task.kind == "match":
-                matches = Matches.of(call.task, cells, backend)
-                rows.note_inputs(call, wanted, matches.of_row)
-                asks = self._asked.missing(matches.prompts, call, rows)
-                return asks.of([matches.prompts[at] for at in asks.places])
-            question = Question("", call.task, count, cells, self.asker.modules(call), call.keys)
-            inputs, asks = self._asked.of_inputs(question, call, rows, is_bound=is_bound)
-        except QueryError:  # caused by a row that a filter would have dropped
-            return rows.at_most(len(wanted))
-        if known.held:
-            rows.note_inputs(call, wanted, inputs.of_row)
-        return asks
+        config, most = self.context.config, rows.known.most
+        if rows.known.held or not call.fields:
+            try:
+                if not is_open:
+                    is_bound &= self.shares is None
+                    return self._asked.of(call, rows, wanted, is_bound=is_bound)
+                most = rows.at_most(rows.number_inputs(call, wanted))
+            except QueryError:  # caused by a row that a filter would have dropped
+                most = rows.at_most(len(wanted))
+        if most is not None and config.guard is not None and len(call.fields) > 1:
+            most += min(most, config.guard_rows)
+        return most
 
-    def _of_groups(self, forest: Forest, call: PlannedCall, rows: EstimatedRows) -> Asks:
-        """The calls about groups. Those that read answers of others are never in the ledger yet."""
-        answer = " and" * call.sampling.max_tokens  # as long as it may be
-        prompts = [
-            forest.prompt(at, [answer] * len(tree.below)) for at, tree in enumerate(forest.trees)
-        ]
-        leaves = [one for one, tree in zip(prompts, forest.trees, strict=True) if not tree.below]
-        later = [one for one, tree in zip(prompts, forest.trees, strict=True) if tree.below]
-        asks = self._asked.missing(leaves, call, rows)
-        return asks.of([leaves[at] for at in asks.places] + later, is_guess=bool(later))
+    def _effort(self, asks: Asks, stage: str, counts: Counted) -> Effort:
+        length = None if self.shares is None else self.shares.lengths.get(stage)
+        effort = self._estimator.effort(replace(asks, length=length))
+        if effort.cost is None or counts != "at most":
+            return effort
+        return replace(effort, cost=effort.cost * _AT_MOST)
 
 
 def _shown(field: Field) -> str:
@@ -241,29 +199,15 @@ def _hint(sampling: Sampling, backend: Backend) -> str | None:
     """
     if not isinstance(sampling, Compared) or backend.one_pass(sampling) is not False:
         return None
-    labels = sampling.texts
-    if not backend.one_pass(replace(sampling, labels=labels)):
+    if not backend.one_pass(replace(sampling, labels=sampling.texts)):
         return None
-    shown = [*labels]
-    if len(labels) == 1:
-        shown.append(_opposite(labels[0]) or "...")
-    listing = ", ".join(
-        text if text == "..." and text not in labels else _quoted(text) for text in shown
-    )
-    return f"add labels := [{listing}]"
-
-
-def _opposite(label: str) -> str | None:
-    other = _OPPOSITES.get(label.lower())
-    if other is None:
-        return None
-    if label.isupper():
-        return other.upper()
-    return other.capitalize() if label[0].isupper() else other
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+    shown = ["'" + text.replace("'", "''") + "'" for text in sampling.texts]
+    if len(shown) == 1:
+        label = shown[0]
+        other = _OPPOSITES.get(label.lower(), "...")
+        capital = other[0] + other[1:].capitalize() if label[1].isupper() else other
+        shown.append(other.upper() if label.isupper() else capital)
+    return f"add labels := [{', '.join(shown)}]"
 
 
 def unpriced(backend: Backend) -> str | None:

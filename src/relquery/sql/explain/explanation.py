@@ -45,12 +45,12 @@ class ExplainedCall:
     prompt: str
     fields: str
     rows: int | None
-    calls: int | None
-    from_ledger: int | None
-    counts: Counted
     order: Order | Literal["pinned"]
     answers: str
     hint: str | None
+    calls: int | None = None
+    from_ledger: int | None = None
+    counts: Counted = None
     effort: Effort | None = None
     modules: tuple[str, ...] = ()
     plain: tuple[str, ...] = ()

@@ -244,8 +244,7 @@ class EstimatedRows(Rows):
 
     def is_open(self, node: Node) -> bool:
         """Whether an expression over ours.ROWS depends on answers."""
-        columns = node.find_all(Column)
-        return any(self.known.is_open_column(name) for column in columns for name in column.names)
+        return self.known.is_open(node)
 
     def new_inputs(self, call: PlannedCall, wanted: Int64s) -> Int64s:
         """Those of some rows whose inputs the call was not asked about before."""
