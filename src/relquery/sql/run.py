@@ -16,6 +16,7 @@ from relquery.sql.binder.call import asking_in
 from relquery.sql.binder.signatures import unbound
 from relquery.sql.binder.sources import stubbed
 from relquery.sql.binder.statement import Calling, Defined
+from relquery.sql.exchange.export import quoted
 from relquery.sql.executor.context import ExecutionContext
 from relquery.sql.executor.dry_run import dry_run
 from relquery.sql.executor.execute import CostAccumulator, Execution, Start
@@ -200,7 +201,7 @@ def define(defined: Defined, database: Database, defaults: Sampling) -> Definiti
     # A temporary one would hide it, so nothing temporary may have its name.
     for words in dict.fromkeys((f"CREATE{replaces}{temporary}", "CREATE TEMP")):
         database.execute(f"{words} {_checked(definition, query)}")
-        database.execute(f"DROP {kind} {_quoted(definition.name)}")
+        database.execute(f"DROP {kind} {quoted(definition.name)}")
     return definition
 
 
@@ -223,21 +224,17 @@ def _decide(names: set[str], body: Query) -> bool:
 
 def _checked(definition: Definition, query: Query) -> str:
     """The definition with values of their types for its calls, so that DuckDB can check it."""
-    name, sql = _quoted(definition.name), parser().sql(query)
+    name, sql = quoted(definition.name), parser().sql(query)
     if definition.kind == "VIEW":
-        names = ", ".join(map(_quoted, definition.names))
+        names = ", ".join(map(quoted, definition.names))
         return f"VIEW {name}{f'({names})' if names else ''} AS {sql}"
     parameters = ", ".join(
-        f"{_quoted(one)} := {definition.defaults[one.lower()]}"
+        f"{quoted(one)} := {definition.defaults[one.lower()]}"
         if one.lower() in definition.defaults
-        else _quoted(one)
+        else quoted(one)
         for one in definition.names
     )
     body = f"TABLE {sql}"
     if definition.kind == "MACRO" and isinstance(query, Select):
         body = f"({parser().sql(query.items[0])})"
     return f"MACRO {name}({parameters}) AS {body}"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from relquery.errors import QueryError, RelqueryError, TableError
 from relquery.sql.exchange.distinct import distinct_names
+from relquery.sql.exchange.export import quoted
 from relquery.sql.host.database import Database
 from relquery.table.columns import shortest
 
@@ -320,11 +321,6 @@ def _of_polars(data: Any) -> pa.Table | None:
 
 # Keyed by the class's module, so nothing has to be imported.
 _FRAMES: dict[str, Callable[[Any], pa.Table | None]] = {"pandas": _of_pandas, "polars": _of_polars}
-
-
-def quoted(name: str) -> str:
-    """A name as an SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def text(value: object) -> str:

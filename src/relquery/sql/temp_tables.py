@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from relquery.errors import RelqueryError
 from relquery.sql import tables as hosts
+from relquery.sql.exchange.export import quoted
 from relquery.sql.host.database import Database
 
 Place = threading.Event
@@ -127,7 +128,7 @@ class LentTables:
             kind, _, name = self.gone.pop().rpartition(" ")
             with contextlib.suppress(RelqueryError):
                 if kind:
-                    database.execute(f"DROP VIEW IF EXISTS temp.{hosts.quoted(name)}")
+                    database.execute(f"DROP VIEW IF EXISTS temp.{quoted(name)}")
                 else:
                     database.unregister(name)
 

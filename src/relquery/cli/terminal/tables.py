@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from relquery.demo.files import table_path
 from relquery.errors import ConfigError, TableError, UnknownColumnError, did_you_mean
+from relquery.sql.exchange.export import quoted
 from relquery.sql.host.database import Database
-from relquery.sql.tables import csv_reader, quoted, register, text
+from relquery.sql.tables import csv_reader, register, text
 
 _DEMO = "demo:"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 
 from relquery.sql.binder.arguments import literal_of
@@ -69,18 +70,20 @@ def _passes_value(node: Node, parent: Node) -> bool:
     return isinstance(parent, tree.Function) and parent.name == "if"
 
 
+def compared_in(node: Node | None) -> Sequence[Expression] | None:
+    """The values that a comparison, BETWEEN or IN compares; None for anything else."""
+    if isinstance(node, tree.Comparison):
+        return node.left, node.right
+    if isinstance(node, tree.Between):
+        return node.value, node.lower, node.upper
+    is_in = isinstance(node, tree.Operator) and node.kind in (build.IN, build.NOT_IN)
+    return node.operands if isinstance(node, tree.Operator) and is_in else None
+
+
 def compared_with(node: Node) -> list[Expression] | None:
     """What a value is compared with; None if it is not compared."""
-    parent = node.parent
-    if isinstance(parent, tree.Comparison):
-        sides = [parent.left, parent.right]
-    elif isinstance(parent, tree.Between):
-        sides = [parent.value, parent.lower, parent.upper]
-    elif isinstance(parent, tree.Operator) and parent.kind in (build.IN, build.NOT_IN):
-        sides = parent.operands
-    else:
-        return None
-    return [other for other in sides if other is not node]
+    sides = compared_in(node.parent)
+    return None if sides is None else [other for other in sides if other is not node]
 
 
 def _is_number(node: Node) -> bool:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from relquery.errors import ConfigError, QueryError, RelqueryError
 from relquery.sql import names as ours
-from relquery.sql.exchange.export import Most, read, to_arrow
+from relquery.sql.exchange.export import Most, quoted, read, to_arrow
 from relquery.sql.host.catalogue import Catalogue, Function
 from relquery.sql.host.errors import Tables, busy, first_line, from_duckdb
 from relquery.sql.host.functions import Functions, Preparation
@@ -390,7 +390,7 @@ class Scratch:
         """Make an empty table for rows to come. Returns its name."""
         name = f"{ours.PREFIX}table_{len(self._tables)}"
         self._tables[name] = name
-        nulls = (f"CAST(NULL AS {kind}) AS {_quoted(column)}" for column, kind in columns)
+        nulls = (f"CAST(NULL AS {kind}) AS {quoted(column)}" for column, kind in columns)
         self.database.execute(f"CREATE TEMP TABLE {name} AS SELECT {', '.join(nulls)} LIMIT 0")
         return name
 
@@ -428,7 +428,3 @@ class Scratch:
         for name in self._tables.values():
             with contextlib.suppress(RelqueryError):
                 self.database.execute(f"DROP TABLE IF EXISTS temp.{name}")
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

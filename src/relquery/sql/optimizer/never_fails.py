@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relquery.sql.binder.call import Call
+from relquery.sql.binder.numbers import compared_in
 from relquery.sql.binder.sources import Kinds
 from relquery.sql.parser import build, tree
-from relquery.sql.parser.tree import Between, Column, Constant, Expression, Function, Node, Operator
+from relquery.sql.parser.tree import Column, Constant, Expression, Function, Node, Operator
 from relquery.sql.types.leaves import NUMBERS
 
 _LIKE = ("~~", "!~~", "~~*", "!~~*")
@@ -37,16 +38,6 @@ def never_fails(condition: Expression, kinds: Kinds) -> bool:
         return condition.kind == build.NOT and never_fails(part, kinds)
     is_constant = isinstance(condition, Constant) and condition.kind in ("BOOLEAN", "NULL_LITERAL")
     return is_constant or MATCHES in condition.meta
-
-
-def compared_in(node: Node) -> Sequence[Expression] | None:
-    """The values that a comparison, BETWEEN or IN compares; None for anything else."""
-    if isinstance(node, tree.Comparison):
-        return node.left, node.right
-    if isinstance(node, Between):
-        return node.value, node.lower, node.upper
-    is_in = isinstance(node, Operator) and node.kind in (build.IN, build.NOT_IN)
-    return node.operands if isinstance(node, Operator) and is_in else None
 
 
 def is_open_literal(node: Node) -> bool:

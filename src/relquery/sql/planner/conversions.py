@@ -24,9 +24,9 @@ from relquery.sql.binder.functions import (
     makes_rows,
     own_nodes,
 )
-from relquery.sql.binder.numbers import ARITHMETIC, beyond_double, needs_number
+from relquery.sql.binder.numbers import ARITHMETIC, beyond_double, compared_in, needs_number
 from relquery.sql.binder.sources import Kinds
-from relquery.sql.optimizer.never_fails import compared_in, is_open_literal
+from relquery.sql.optimizer.never_fails import is_open_literal
 from relquery.sql.optimizer.reads import note_field_names
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.tree import Case, Cast, Expression, Function, Node, Query, Select, Subquery

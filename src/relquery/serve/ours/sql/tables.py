@@ -12,8 +12,9 @@ import duckdb
 from relquery.demo.files import table_path
 from relquery.errors import ConfigError
 from relquery.sql import tables as hosts
+from relquery.sql.exchange.export import quoted
 from relquery.sql.host.database import Database
-from relquery.sql.tables import quoted, text
+from relquery.sql.tables import text
 
 _DEMO = "demo:"
 _FILE = "file_of_a_table"
