@@ -7,14 +7,13 @@ nothing that those before it write is checked as if it came first.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import pyarrow as pa
 
 from relquery.errors import OrderWarning, PartialResultWarning, QueryError, UnknownColumnError, warn
 from relquery.prompt import Sampling
-from relquery.report import Report
 from relquery.sql.binder.bind import check_calls
 from relquery.sql.binder.functions import FunctionCatalog
 from relquery.sql.binder.statement import Calling, Keeping, Plain, Statement, read_statement
@@ -26,11 +25,11 @@ from relquery.sql.host.database import Database
 from relquery.sql.host.kept import Kept
 from relquery.sql.parser.parameters import Parameters, read_parameters
 from relquery.sql.parser.parse import parser
-from relquery.sql.parser.shell import Shell, read_shell
+from relquery.sql.parser.shell import read_shell
 from relquery.sql.parser.statements import Text, split
 from relquery.sql.parser.tokens import tokenize
 from relquery.sql.parser.tree import Function, Node, Query, Select, Show, Table
-from relquery.sql.result import Result, RowError, missing_values
+from relquery.sql.result import Result, missing_values
 from relquery.sql.retrieval.named import unquoted_table
 from relquery.sql.run import (
     check_defined_calls,
@@ -78,8 +77,22 @@ def run_query(
 def finished(table: pa.Table, paid: CostAccumulator, seconds: float) -> Result:
     """The result of a query that has run. Issues the warnings about it."""
     result = Result(table, tuple(paid.errors), paid.report(seconds), paid.reasons)
-    _warn(result.errors)
-    _warn_of_orders(result.report)
+    if errors := result.errors:
+        which = "In" if len(errors) == 1 else "The first, in"
+        warn(
+            f"{missing_values(len(errors))} missing and NULL in the result; see result.errors. "
+            f"{which} {errors[0].stage}: {errors[0].error}",
+            PartialResultWarning,
+        )
+    for stage in result.report.stages:
+        if stage.is_pinned and stage.agreement is not None and stage.compared:
+            changed = round((1 - stage.agreement) * stage.compared)
+            warn(
+                f"{stage.name}: {changed} of {stage.compared} answers changed with the order of "
+                "the fields, so all fields were sent as written. Prompts then share less. A larger "
+                "model, labels or a clearer prompt may help.",
+                OrderWarning,
+            )
     return result
 
 
@@ -180,29 +193,6 @@ def _one_at_a_time(count: int) -> QueryError:
     )
 
 
-def _warn(errors: tuple[RowError, ...]) -> None:
-    if errors:
-        first = errors[0]
-        which = f"In {first.stage}" if len(errors) == 1 else f"The first, in {first.stage}"
-        warn(
-            f"{missing_values(len(errors))} missing and NULL in the result; see result.errors. "
-            f"{which}: {first.error}",
-            PartialResultWarning,
-        )
-
-
-def _warn_of_orders(report: Report) -> None:
-    for stage in report.stages:
-        if stage.is_pinned and stage.agreement is not None and stage.compared:
-            changed = round((1 - stage.agreement) * stage.compared)
-            warn(
-                f"{stage.name}: {changed} of {stage.compared} answers changed with the order of "
-                "the fields, so all fields were sent as written. Prompts then share less. A larger "
-                "model, labels or a clearer prompt may help.",
-                OrderWarning,
-            )
-
-
 # Checks before the first statement runs
 
 _QUERIES = {"SELECT", "EXPLAIN", "TRANSACTION", "PREPARE"}
@@ -250,8 +240,9 @@ def _is_apart(read: Statement, written: set[str], database: Database) -> bool:
         tree, used = read.written_out()
         if any(one.kind == "VIEW" and not one.columns for one in used):
             return False  # the view is not created yet
-    else:
-        tree = _tree(shell)
+    elif shell.kind != "OTHER":
+        with suppress(QueryError):
+            tree = parser().query(shell.query)
     is_about = isinstance(tree, Select) and isinstance(tree.source, Show)
     # What is searched may be what is written.
     if tree is None or is_about or database.needs_preparation(read.text.query):
@@ -282,10 +273,3 @@ def _written(read: Statement) -> set[str] | None:
     if kind not in _WRITES and not analyzes:
         return None
     return {token.name.lower() for token in tokenize(read.text.query)}
-
-
-def _tree(shell: Shell) -> Query | None:
-    try:
-        return None if shell.kind == "OTHER" else parser().query(shell.query)
-    except QueryError:
-        return None

@@ -7,17 +7,9 @@ from dataclasses import dataclass
 
 from relquery.sql.host.catalogue import Function as Listed
 from relquery.sql.host.database import Database
+from relquery.sql.parser import tree
 from relquery.sql.parser.tokens import tokenize
-from relquery.sql.parser.tree import (
-    Argument,
-    Column,
-    Function,
-    Lambda,
-    Node,
-    Query,
-    Select,
-    Window,
-)
+from relquery.sql.parser.tree import Column, Function, Node, Query, Select, Window
 
 _MAKES_ROWS = ("unnest", "unlist", "generate_subscripts")
 
@@ -127,12 +119,12 @@ def makes_rows(node: Node) -> bool:
 
 def is_lambda(node: Node) -> bool:
     """Whether a lambda is one, and not the arrow that reads from a JSON document."""
-    if not isinstance(node, Lambda):
+    if not isinstance(node, tree.Lambda):
         return False
     if node.args.get("syntax_type") == "LAMBDA_KEYWORD":
         return True
     used = {column.names[0].lower() for column in node.body.find_all(Column)}
-    return isinstance(node.parent, Argument) and bool(used & node.names)
+    return isinstance(node.parent, tree.Argument) and bool(used & node.names)
 
 
 def is_variable(column: Column) -> bool:
@@ -147,14 +139,14 @@ def declares(node: Node, name: str) -> bool:
     """Whether a lambda around a node has a variable of a name."""
     name = name.lower()
     return any(
-        isinstance(parent, Lambda) and is_lambda(parent) and name in parent.names
+        isinstance(parent, tree.Lambda) and is_lambda(parent) and name in parent.names
         for parent in node.ancestors()
     )
 
 
 def has_lambda(node: Node) -> bool:
     """Whether an expression has a lambda."""
-    return any(map(is_lambda, node.find_all(Lambda)))
+    return any(map(is_lambda, node.find_all(tree.Lambda)))
 
 
 def columns_in(node: Node) -> Iterator[Column]:

@@ -30,24 +30,8 @@ from relquery.sql.binder.functions import (
 from relquery.sql.binder.scopes import Context
 from relquery.sql.binder.sources import Kinds, Sources, leaves, outer_columns, star_columns
 from relquery.sql.host.database import Database
-from relquery.sql.parser import build
-from relquery.sql.parser.tree import (
-    Argument,
-    Column,
-    Conjunction,
-    Constant,
-    Expression,
-    Function,
-    Node,
-    Operator,
-    Order,
-    Ordered,
-    Query,
-    Select,
-    Star,
-    When,
-    Window,
-)
+from relquery.sql.parser import build, tree
+from relquery.sql.parser.tree import Column, Expression, Function, Node, Query, Select, Star
 
 NOT_A_NAME = "not a name"
 """Note on a key of ORDER BY that is a column of the FROM clause, whatever the list calls so."""
@@ -111,7 +95,7 @@ class _Stars:
         else:
             yield from (unnamed(one) for one in self.by_column(key))
 
-    def ordered(self, order: Order) -> Iterator[Ordered]:
+    def ordered(self, order: tree.Order) -> Iterator[tree.Ordered]:
         """The keys of ORDER BY, each in the direction of the one that it is from."""
         for key in order.keys:
             for value in self.keys(key.value):
@@ -157,7 +141,7 @@ class _Stars:
         if not (kind.startswith("STRUCT(") and kind.endswith(")")):
             return []
         deep = named.get("recursive")
-        is_deep = isinstance(deep, Constant) and deep.text == "true"
+        is_deep = isinstance(deep, tree.Constant) and deep.text == "true"
         return list(_fields(value, self.database.type(kind), is_deep))
 
 
@@ -207,7 +191,7 @@ class _Aliases:
             if item.alias:
                 self._named.setdefault(item.alias.lower(), unnamed(item))
         for item in select.items:  # these name keys, even those that are named later
-            for part in list(item.find_all(Operator)):
+            for part in list(item.find_all(tree.Operator)):
                 if part.kind == "GROUPING_FUNCTION" and _query_around(part, select) is None:
                     self._replace_in(part)
         self._replace_in_having()
@@ -221,7 +205,7 @@ class _Aliases:
         for one in list(select.order.keys) if select.order is not None else []:
             self._replace_in_order(one)
 
-    def _replace_in_order(self, key: Ordered) -> None:
+    def _replace_in_order(self, key: tree.Ordered) -> None:
         """In ORDER BY a name that is given with AS goes before one that a column has by itself."""
         items, column = self.select.items, key.value
         if not isinstance(column, Column):
@@ -280,7 +264,7 @@ class _Aliases:
             return
         put = named.copy()
         is_key = column.place in ("group_expressions", "distinct_on_targets")
-        if is_key or isinstance(column.parent, Ordered):
+        if is_key or isinstance(column.parent, tree.Ordered):
             put = as_key(put)
         put.meta[FIELD_NAME] = column.meta.get(FIELD_NAME, column.name)
         column.replace(put.named(column.alias))
@@ -334,8 +318,8 @@ def restore_columns(select: Select, sources: Sources) -> None:
         if sources.has(before[0]) or before[0].lower() in map(str.lower, names):
             node.set("schema", None)
             node.set("catalog", None)
-            own = node.arguments
-            node.arguments = [Argument(expression=build.column(before[-1], *before[:-1])), *own]
+            first = tree.Argument(expression=build.column(before[-1], *before[:-1]))
+            node.arguments = [first, *node.arguments]
 
 
 def is_order_name(node: Node, names: Collection[str]) -> bool:
@@ -345,7 +329,7 @@ def is_order_name(node: Node, names: Collection[str]) -> bool:
     """
     return (
         isinstance(node, Column)
-        and isinstance(node.parent, Ordered)
+        and isinstance(node.parent, tree.Ordered)
         and len(node.names) == 1
         and node.name.lower() in names
         and NOT_A_NAME not in node.meta
@@ -353,16 +337,15 @@ def is_order_name(node: Node, names: Collection[str]) -> bool:
     )
 
 
-def _is_of_query(key: Ordered) -> bool:
+def _is_of_query(key: tree.Ordered) -> bool:
     clause = key.parent
-    return clause is None or (
-        isinstance(clause, Order) and (clause.parent is None or isinstance(clause.parent, Query))
-    )
+    is_order = isinstance(clause, tree.Order) and isinstance(clause.parent, Query | None)
+    return clause is None or is_order
 
 
 def item_at(key: Expression, select: Select) -> Expression:
     """A copy of the item of the select list whose position `key` gives; else `key` itself."""
-    if isinstance(key, Constant) and key.kind == "INTEGER" and key.text.isdigit():
+    if isinstance(key, tree.Constant) and key.kind == "INTEGER" and key.text.isdigit():
         at = int(key.text) - 1
         if 0 <= at < len(select.items):
             return as_key(unnamed(select.items[at]))
@@ -381,7 +364,7 @@ def as_key(item: Expression) -> Expression:
     value = item
     if isinstance(item, Function) and item.name == "-" and len(item.arguments) == 1:
         value = item.values[0]
-    if isinstance(value, Constant):
+    if isinstance(value, tree.Constant):
         return build.operation(build.COALESCE, item.copy(), item.copy())
     return item
 
@@ -408,16 +391,17 @@ def has_grouping_sets(select: Select) -> bool:
     return len(select.sets) > 1
 
 
-def check_forms(tree: Node) -> None:
+def check_forms(node: Node) -> None:
     """Raises UnsupportedQueryError for a function of ours with a clause of an aggregate's."""
-    for call in asking_in(tree):
+    for call in asking_in(node):
         name = call.name.upper()
         is_aggregate = name.lower() in ours.AGGREGATES
+        is_window = isinstance(call, tree.Window)
         clauses = {
-            "OVER": isinstance(call, Window),
+            "OVER": is_window,
             "FILTER": call.filter is not None and not is_aggregate,
             "DISTINCT": call.distinct and not is_aggregate,
-            "ORDER BY": bool(call.orders) and not is_aggregate and not isinstance(call, Window),
+            "ORDER BY": bool(call.orders) and not is_aggregate and not is_window,
             "IGNORE NULLS": bool(call.args.get("ignore_nulls")),
         }
         clause = next((one for one, is_there in clauses.items() if is_there), None)
@@ -471,9 +455,9 @@ def check_fields(select: Select) -> None:
 
 def _is_condition(call: Call) -> bool:
     parent = call.parent
-    if isinstance(parent, When):
+    if isinstance(parent, tree.When):
         return call.place == "when_expr"
     if isinstance(parent, Select):
         return call.place in ("where_clause", "having", "qualify")
-    is_not = isinstance(parent, Operator) and parent.kind == build.NOT
-    return isinstance(parent, Conjunction) or is_not
+    is_not = isinstance(parent, tree.Operator) and parent.kind == build.NOT
+    return isinstance(parent, tree.Conjunction) or is_not

@@ -18,19 +18,9 @@ from relquery.sql.binder.functions import is_variable
 from relquery.sql.binder.numbers import needs_number
 from relquery.sql.binder.scopes import Context
 from relquery.sql.host.database import Database
-from relquery.sql.parser import build
+from relquery.sql.parser import build, tree
 from relquery.sql.parser.parse import parser
-from relquery.sql.parser.tree import (
-    Column,
-    Empty,
-    Expression,
-    Join,
-    Node,
-    Query,
-    Select,
-    Source,
-    Star,
-)
+from relquery.sql.parser.tree import Column, Expression, Node, Query, Select, Star
 
 N = TypeVar("N", bound=Node)
 
@@ -71,18 +61,18 @@ def describe(query: Query, database: Database) -> list[tuple[str, str]]:
 # The tables of a FROM clause
 
 
-def leaves(source: Source | None) -> Iterator[Source]:
+def leaves(source: tree.Source | None) -> Iterator[tree.Source]:
     """The tables of a FROM clause, in order."""
-    if isinstance(source, Join):
+    if isinstance(source, tree.Join):
         yield from leaves(source.left)
         yield from leaves(source.right)
-    elif source is not None and not isinstance(source, Empty):
+    elif source is not None and not isinstance(source, tree.Empty):
         yield source
 
 
-def joins_in(source: Source | None) -> Iterator[Join]:
+def joins_in(source: tree.Source | None) -> Iterator[tree.Join]:
     """The joins of a FROM clause, inner ones first."""
-    if isinstance(source, Join):
+    if isinstance(source, tree.Join):
         yield from joins_in(source.left)
         yield from joins_in(source.right)
         yield source
@@ -148,7 +138,7 @@ class Sources:
 
 def read_sources(database: Database, select: Select, context: Context) -> Sources:
     """Ask DuckDB for the columns of a FROM clause. Raises QueryError if DuckDB rejects it."""
-    if select.source is None or isinstance(select.source, Empty):
+    if select.source is None or isinstance(select.source, tree.Empty):
         return Sources({}, [])
     aliases = list(dict.fromkeys(one.name for one in leaves(select.source) if one.name))
     stars = [*(Star(relation_name=alias) for alias in aliases), build.star()]
