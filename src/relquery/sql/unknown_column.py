@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from relquery.errors import QueryError, RelqueryError, UnknownColumnError, unknown
-from relquery.sql.binder.arguments import options_of
+from relquery.sql.binder.arguments import OF_ALL
 from relquery.sql.binder.call import is_asking
 from relquery.sql.binder.definitions import parsed
+from relquery.sql.binder.llm_functions import FUNCTIONS
 from relquery.sql.binder.signatures import sources_of
 from relquery.sql.binder.sources import Sources
 from relquery.sql.host.database import Database
@@ -74,4 +75,5 @@ def _is_option(column: Column, equals: Comparison) -> bool:
     function = argument.parent if isinstance(argument, Argument) else None
     if not isinstance(function, Function) or not is_asking(function):
         return False
-    return equals.kind == build.EQUAL and column.name.lower() in options_of(function.name.lower())
+    options = (*OF_ALL, *FUNCTIONS[function.name.lower()][1])
+    return equals.kind == build.EQUAL and column.name.lower() in options

@@ -60,17 +60,6 @@ _OPTIONS = _SAMPLED | {
     "instruction": _TEXT,
 }
 _CHOICES: dict[str, tuple[str, ...]] = {"form": FORMS, "nulls": NULLS}
-_OWN_OPTIONS = {
-    "llm": ("labels", "output", "retry"),
-    "ai_complete": ("labels", "output", "retry"),
-    "ai_filter": ("classify",),
-    "ai_classify": ("labels", "instruction", "multi"),
-    "ai_score": ("labels",),
-    "ai_extract": ("output", "instruction", "retry"),
-    "ai_agg": ("instruction",),
-    "ai_summarize_agg": ("instruction",),
-    "ai_rank": ("labels",),
-}
 # Arguments that other systems name and we have by position.
 _POSITIONAL = ("", "text", "input", "expr")
 # Names that other systems have for an option.
@@ -88,8 +77,9 @@ class LlmFunction:
     """A function that calls a model, on its way to become a call.
 
     node: the function as written. defaults: sampling for calls that set nothing. knows: whether a
-    FROM clause around it has a column. is_aggregate: whether a function is an aggregate. nodes: the
-    arguments by position. options: those by name, as Python values where they are literals. notes:
+    FROM clause around it has a column. is_aggregate: whether a function is an aggregate.
+    own_options: names of options that not all functions have. nodes: the arguments by position.
+    options: those by name, as Python values where they are literals. notes:
     warnings. query, fields: what the call asks, see Task, and about what. is_by_row: whether the
     first field is the prompt.
     """
@@ -99,6 +89,7 @@ class LlmFunction:
     defaults: Sampling
     knows: Callable[[tree.Column], bool]
     is_aggregate: Callable[[tree.Function], bool]
+    own_options: tuple[str, ...]
     nodes: list[Expression] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -209,7 +200,8 @@ class LlmFunction:
         output's type. Raises QueryError for options and fields that it cannot have."""
         form, nulls = self.option("form"), self.option("nulls")
         for name in self.options:
-            raise QueryError(f"{self.written}: " + unknown("option", name, options_of(self.name)))
+            known = (*OF_ALL, *self.own_options)
+            raise QueryError(f"{self.written}: " + unknown("option", name, known))
         if kind == "match" and form not in (None, "json"):
             raise QueryError(
                 f"form is {form!r}, but a call with classify := true is sent as JSON, in which the "
@@ -231,11 +223,6 @@ class LlmFunction:
         if output is None or kind == "match":
             return value
         return build.cast(value, parser().type(output.kind))
-
-
-def options_of(name: str) -> tuple[str, ...]:
-    """The options of a function."""
-    return (*OF_ALL, *_OWN_OPTIONS[name])
 
 
 def no_bag(field: Expression) -> QueryError:

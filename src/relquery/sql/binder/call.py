@@ -158,11 +158,6 @@ def makes_items(star: tree.Star) -> bool:
     return not is_argument and UNPACKED not in star.meta
 
 
-def is_star(node: Node) -> bool:
-    """Whether an argument or an item of the select list stands for several columns."""
-    return isinstance(node, tree.Star)
-
-
 def field_name(node: Node) -> str:
     """What the model reads as the name of an expression: it is made of the columns and functions in
     it, never its text.

@@ -359,14 +359,15 @@ def _items(given: LlmFunction) -> Expression:
     return made
 
 
-FUNCTIONS: dict[str, Callable[[LlmFunction], Expression]] = {
-    "llm": complete,
-    "ai_complete": complete,
-    "ai_filter": filter_,
-    "ai_classify": classify,
-    "ai_score": score,
-    "ai_extract": extract,
-    "ai_agg": aggregate,
-    "ai_summarize_agg": summarize,
-    "ai_rank": rank,
+FUNCTIONS: dict[str, tuple[Callable[[LlmFunction], Expression], tuple[str, ...]]] = {
+    "llm": (complete, ("labels", "output", "retry")),
+    "ai_complete": (complete, ("labels", "output", "retry")),
+    "ai_filter": (filter_, ("classify",)),
+    "ai_classify": (classify, ("labels", "instruction", "multi")),
+    "ai_score": (score, ("labels",)),
+    "ai_extract": (extract, ("output", "instruction", "retry")),
+    "ai_agg": (aggregate, ("instruction",)),
+    "ai_summarize_agg": (summarize, ("instruction",)),
+    "ai_rank": (rank, ("labels",)),
 }
+"""What makes the value of each function, and the options that it has beside those of all."""

@@ -57,8 +57,10 @@ class Signatures:
         def knows(column: Column) -> bool:
             return self._knows(column, node)
 
-        function = LlmFunction(node, self.database, defaults, knows, self.functions.is_aggregate)
-        value = FUNCTIONS[name](function)
+        bind, own = FUNCTIONS[name]
+        is_aggregate = self.functions.is_aggregate
+        function = LlmFunction(node, self.database, defaults, knows, is_aggregate, own)
+        value = bind(function)
         self._check_compared(function, value)
         self.notes += [note for note in function.notes if note not in self.notes]
         written = str(node.meta[WRITTEN])

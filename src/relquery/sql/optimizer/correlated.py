@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from relquery.sql import names as ours
-from relquery.sql.binder.call import Call, calls_directly, calls_in, has_call, is_star, named_like
+from relquery.sql.binder.call import Call, calls_directly, calls_in, has_call, named_like
 from relquery.sql.binder.functions import clauses_of, has_lambda, has_window, makes_rows
 from relquery.sql.binder.normalize import restore_columns, unnamed
 from relquery.sql.binder.numbers import needs_number
@@ -290,7 +290,7 @@ class _Owners:
         items = self.lookup.items(select)
         if items is None:
             raise refused(_WHERE, "the subquery has a star. Name the columns")
-        if any(map(is_star, select.items)):
+        if any(isinstance(item, Star) for item in select.items):
             select.items = items
         for call in list(calls_in(select)):
             fields = [(at, one) for at, field in enumerate(call.fields) for one in self._of(field)]

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from relquery.sql import names as ours
-from relquery.sql.binder.call import OF_BRANCH, Call, calls_in, has_call, is_star
+from relquery.sql.binder.call import OF_BRANCH, Call, calls_in, has_call
 from relquery.sql.binder.functions import (
     FunctionCatalog,
     has_lambda,
@@ -168,7 +168,8 @@ def _reads_answers(query: Query, condition: Expression) -> bool:
     if isinstance(query, SetOperation):
         return any(_reads_answers(branch, condition) for branch in query.branches)
     items = query.items if isinstance(query, Select) else []
-    return any(map(is_star, items)) or any(has_call(items[at]) for at in _read_by(condition))
+    has_star = any(isinstance(item, tree.Star) for item in items)
+    return has_star or any(has_call(items[at]) for at in _read_by(condition))
 
 
 def _read_by(condition: Expression) -> list[int]:
