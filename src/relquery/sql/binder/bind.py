@@ -21,14 +21,7 @@ from relquery.sql.binder.statement import Calling
 from relquery.sql.host.database import Database
 from relquery.sql.parser import build
 from relquery.sql.parser.shell import Shell
-from relquery.sql.parser.tree import (
-    Node,
-    Parameter,
-    Query,
-    Select,
-    SetOperation,
-    Values,
-)
+from relquery.sql.parser.tree import Node, Parameter, Query, Select, SetOperation, Values
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,24 +33,11 @@ from relquery.sql.binder.scopes import visible_entries
 from relquery.sql.host.catalogue import Function as Listed
 from relquery.sql.host.database import Database
 from relquery.sql.host.kept import Definition, Key, Kind
-from relquery.sql.parser import build
+from relquery.sql.parser import build, tree
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.shell import Shell
 from relquery.sql.parser.tokens import field_names, tokenize, without_field_names
-from relquery.sql.parser.tree import (
-    Column,
-    Expression,
-    Function,
-    Node,
-    Operator,
-    Query,
-    Select,
-    Source,
-    Star,
-    Table,
-    TableFunction,
-    Window,
-)
+from relquery.sql.parser.tree import Column, Expression, Function, Node, Query, Select
 
 Definitions = Mapping[Key, Definition]
 _MOST = 1000  # macros written out in one statement; macros cannot call themselves
@@ -62,14 +49,14 @@ class Numbering:
 
     count: int = 0
 
-    def mark(self, tree: Node, sql: str) -> None:
+    def mark(self, query: Node, sql: str) -> None:
         """Note numbers and texts on the functions of a tree that was parsed from a text, and the
         names that AS gives to fields."""
         data, names = sql.encode(), {}
         for one in field_names(tokenize(sql)):
             start = len(sql[: one.call].encode())
             names[start, one.argument] = one.name
-        for node in sorted(asking_in(tree), key=lambda one: (one.span or (0, 0))[0]):
+        for node in sorted(asking_in(query), key=lambda one: (one.span or (0, 0))[0]):
             start, end = node.span or (0, 0)
             text = data[start:end].decode(errors="replace")
             self.number(node, node.name.lower() + text[text.find("(") :])
@@ -85,39 +72,40 @@ class Numbering:
 
 def parsed(sql: str, numbering: Numbering | None = None) -> Query:
     """The tree of a query with its functions numbered. Raises SqlSyntaxError."""
-    tree = parser().query(without_field_names(sql, tokenize(sql)))
-    (numbering or Numbering()).mark(tree, sql)
-    return tree
+    query = parser().query(without_field_names(sql, tokenize(sql)))
+    (numbering or Numbering()).mark(query, sql)
+    return query
 
 
-def asks(tree: Node, definitions: Definitions) -> bool:
+def asks(query: Node, definitions: Definitions) -> bool:
     """Whether a tree has a function of ours, or reads a view or macro with calls."""
     return any(
         is_asking(node) or macro_called(node, definitions) or view_read(node, definitions)
-        for node in tree.walk()
+        for node in query.walk()
     )
 
 
 def read(shell: Shell, definitions: Definitions, numbering: Numbering | None = None) -> Query:
     """The tree of a statement's query, with views and macros as they are written."""
     numbering = numbering or Numbering()
-    tree = parsed(shell.query, numbering)
+    query = parsed(shell.query, numbering)
     if shell.entries:
         outer = parsed(f"{shell.entries} SELECT 1", numbering)
-        if {one.name.lower() for one in outer.entries} & {one.name.lower() for one in tree.entries}:
-            tree = build.select([build.star()], build.derived(tree))
-        tree.entries = [*outer.entries, *tree.entries]
-    _name_items(tree, definitions)
-    return tree
+        names = {one.name.lower() for one in outer.entries}
+        if any(one.name.lower() in names for one in query.entries):
+            query = build.select([build.star()], build.derived(query))
+        query.entries = [*outer.entries, *query.entries]
+    _name_items(query, definitions)
+    return query
 
 
-def _name_items(tree: Query, definitions: Definitions) -> None:
+def _name_items(query: Query, definitions: Definitions) -> None:
     """Give items without a name that have a function of ours, or a macro with calls, the name that
     DuckDB gives to them as they are written."""
     unnamed: list[Expression] = []
-    for select in tree.find_all(Select):
+    for select in query.find_all(Select):
         for item in select.items:
-            stars = any(one is item or _is_pattern(one) for one in item.find_all(Star))
+            stars = any(one is item or _is_pattern(one) for one in item.find_all(tree.Star))
             if item.alias or isinstance(item, Column) or stars:
                 continue
             if any(
@@ -128,25 +116,25 @@ def _name_items(tree: Query, definitions: Definitions) -> None:
         item.alias = name
 
 
-def _is_pattern(star: Star) -> bool:
-    is_unpacked = isinstance(star.parent, Operator) and star.parent.kind == build.UNPACK
+def _is_pattern(star: tree.Star) -> bool:
+    is_unpacked = isinstance(star.parent, tree.Operator) and star.parent.kind == build.UNPACK
     return star.is_columns and not is_unpacked
 
 
 def macro_called(call: Node, definitions: Definitions) -> Definition | None:
     """The scalar macro that a function call means; None if it is not a macro with calls."""
-    if not isinstance(call, Function) or call.schema or isinstance(call.parent, TableFunction):
+    if not isinstance(call, Function) or call.schema or isinstance(call.parent, tree.TableFunction):
         return None
     return definitions.get(("MACRO", call.name.lower()))
 
 
 def view_read(source: Node, definitions: Definitions) -> Definition | None:
     """The view or table macro that a source means; None if it is an ordinary one."""
-    if isinstance(source, TableFunction):
+    if isinstance(source, tree.TableFunction):
         is_plain = not source.function.schema
         key: tuple[Kind, str] = ("TABLE MACRO", source.function.name.lower())
         return definitions.get(key) if is_plain else None
-    if not isinstance(source, Table) or len(source.path) > 1:
+    if not isinstance(source, tree.Table) or len(source.path) > 1:
         return None
     found = definitions.get(("VIEW", source.table.lower()))
     return None if found and source.table.lower() in _entries_around(source) else found
@@ -163,14 +151,14 @@ class Expansion:
     used: dict[Key, tuple[Definition, Query]] = field(default_factory=dict)
     within: list[Definition] = field(default_factory=list)
 
-    def write_out(self, tree: Node) -> None:
+    def write_out(self, query: Node) -> None:
         """Write out the views and macros of a tree, in place.
 
         Raises QueryError for wrong arguments and for definitions that read themselves,
         UnsupportedQueryError where a view cannot be written out.
         """
-        for node in reversed(list(tree.walk())):
-            if isinstance(node, Source):
+        for node in reversed(list(query.walk())):
+            if isinstance(node, tree.Source):
                 if (view := view_read(node, self.definitions)) is not None:
                     _put_query(node, view, self._of_source(node, view))
             elif (macro := macro_called(node, self.definitions)) is not None:
@@ -181,12 +169,12 @@ class Expansion:
                 named_like(item, node)
                 node.replace(item.named(node.alias))
 
-    def _of_source(self, source: Source, definition: Definition) -> Query:
+    def _of_source(self, source: tree.Source, definition: Definition) -> Query:
         """The query behind a name in FROM."""
         if definition.kind == "VIEW":
             query = self.body(definition).copy()
         else:
-            assert isinstance(source, TableFunction)
+            assert isinstance(source, tree.TableFunction)
             query = self._applied(definition, source.function)
         if hidden := _entries_around(source) & set(_tables_read(query)):
             entry = sorted(hidden)[0]
@@ -235,16 +223,16 @@ class Expansion:
         if definition.key not in self.used:
             if definition.kind == "VIEW":
                 shell = Shell("QUERY", definition.body)
-                tree = read(shell, self.definitions, self.numbering)
+                query = read(shell, self.definitions, self.numbering)
             else:
                 select = "SELECT " if definition.kind == "MACRO" else ""
-                tree = parsed(f"{select}{definition.body}", self.numbering)
-            for call in asking_in(tree):
+                query = parsed(f"{select}{definition.body}", self.numbering)
+            for call in asking_in(query):
                 call.meta["own"] = True
             self.within.append(definition)
-            self.write_out(tree)
+            self.write_out(query)
             self.within.pop()
-            self.used[definition.key] = (definition, tree)
+            self.used[definition.key] = (definition, query)
         return self.used[definition.key][1]
 
 
@@ -266,7 +254,7 @@ def put_arguments(body: Node, values: Mapping[str, Expression]) -> Node:
     return body.rebuilt(put)
 
 
-def _put_query(source: Source, view: Definition, query: Query) -> None:
+def _put_query(source: tree.Source, view: Definition, query: Query) -> None:
     """Put a query in the place of the view that a statement reads."""
     names = list(source.columns)
     if view.kind == "VIEW":
@@ -290,7 +278,7 @@ def _entries_around(node: Node) -> set[str]:
 
 def _tables_read(query: Query) -> Iterator[str]:
     """Lower-case names of the tables that a query reads, without its own WITH entries."""
-    for table in query.find_all(Table):
+    for table in query.find_all(tree.Table):
         name = table.table.lower()
         if len(table.path) == 1 and name not in _entries_around(table):
             yield name
@@ -311,15 +299,15 @@ class Macros:
     functions: FunctionCatalog
     _known: dict[str, list[tuple[Listed, Expression]]] = field(default_factory=dict)
 
-    def expand(self, tree: Node) -> None:
+    def expand(self, query: Node) -> None:
         """Write out the macros in a statement that a plan has to see, in place.
 
         Raises UnsupportedQueryError for a macro that is called with a schema or with default
         values.
         """
-        self._read({one.name.lower() for one in tree.find_all(Function)})
+        self._read({one.name.lower() for one in query.find_all(Function)})
         for _ in range(_MOST):
-            found = next((one for one in tree.find_all(Function) if self._is_subtle(one)), None)
+            found = next((one for one in query.find_all(Function) if self._is_subtle(one)), None)
             if found is None:
                 return
             put = self._expanded(found)
@@ -349,7 +337,7 @@ class Macros:
         self._read(called)
 
     def _is_subtle(self, call: Function) -> bool:
-        if isinstance(call.parent, TableFunction) or isinstance(call, Window):
+        if isinstance(call.parent, tree.TableFunction) or isinstance(call, tree.Window):
             return False  # over a window it has a value for each row
         macros = self._known.get(call.name.lower(), ())
         asks = bool(macros) and next(asking_in(call), None) is not None

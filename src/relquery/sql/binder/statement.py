@@ -9,14 +9,7 @@ from typing import Any
 from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.sql import names as ours
 from relquery.sql.binder.call import asking_in
-from relquery.sql.binder.definitions import (
-    Definitions,
-    Expansion,
-    Numbering,
-    asks,
-    parsed,
-    read,
-)
+from relquery.sql.binder.definitions import Definitions, Expansion, Numbering, asks, parsed, read
 from relquery.sql.host.kept import Definition, Kept
 from relquery.sql.parser.parameters import Parameters
 from relquery.sql.parser.parse import NoTreeError
@@ -31,9 +24,7 @@ from relquery.sql.parser.statements import (
     read_prepared,
 )
 from relquery.sql.parser.tokens import blank, tokenize
-from relquery.sql.parser.tree import (
-    Query,
-)
+from relquery.sql.parser.tree import Query
 
 Effect = Callable[[Kept], None]
 """What a statement changes in what the connection keeps."""
