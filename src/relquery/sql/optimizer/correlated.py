@@ -134,7 +134,6 @@ def _answer(select: Select, outer: Select, lookup: Lookup) -> None:
 
 
 def _check_form(select: Select, lookup: Lookup) -> None:
-    """Raises UnsupportedQueryError for what cannot be split."""
     functions = lookup.functions
     if select.entries or select.qualify is not None or select.sample is not None:
         raise refused(_WHERE, "the subquery has WITH, QUALIFY or a sample")
@@ -150,7 +149,6 @@ def _check_form(select: Select, lookup: Lookup) -> None:
 
 
 def _rest(select: Select) -> list[Node]:
-    """The parts of a subquery beside its rows."""
     return [one for one in clauses_of(select) if one.place != "where_clause"]
 
 
@@ -236,7 +234,6 @@ class _Split:
         node.replace(self._value(moved).named(node.alias))
 
     def _value(self, node: Expression) -> Column:
-        """The column of the rows for an expression over them."""
         value = unnamed(node)
         column = self.values.column(value, value.key).named(node.alias)
         column.names = [ours.PAIRS, column.name]

@@ -163,7 +163,6 @@ def _filter_kept(join: Join, select: Select, lookup: Lookup) -> bool:
 
 
 def _kept(join: Join) -> Source:
-    """The side of a join whose rows it keeps."""
     return join.left if join.kind in ("LEFT", "SEMI", "ANTI") else join.right
 
 

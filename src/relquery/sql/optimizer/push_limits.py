@@ -30,10 +30,14 @@ _FALSE = build.boolean(False).key
 
 def push_limits(statement: Query, lookup: Lookup) -> bool:
     """The rule of this module; see `rules`."""
-    limited = (query for query in statement.find_all(Query) if query.limit is not None)
-    none = (query for query in limited if query.limit and number_of(query.limit.limit) == 0)
-    if any(asks(query) and _empty(query) for query in none):
-        return True
+    for query in statement.find_all(Query):
+        is_empty = query.limit is not None and number_of(query.limit.limit) == 0
+        selects = query.find_all(Select) if is_empty and asks(query) else ()
+        full = [one for one in selects if one.where is None or one.where.key != _FALSE]
+        for select in full:
+            select.where = build.boolean(False)
+        if full:
+            return True
     return any(
         limit is not None and limit.put(query) for query, limit in _limits(statement, lookup)
     )
@@ -102,14 +106,6 @@ class _Limit:
         if self.order:
             build.set_modifier(query, Order, Order(orders=[key.copy() for key in self.order]))
         return True
-
-
-def _empty(query: Query) -> bool:
-    """Leave no rows in any SELECT of a query. Returns whether one had some."""
-    full = [one for one in query.find_all(Select) if one.where is None or one.where.key != _FALSE]
-    for select in full:
-        select.where = build.boolean(False)
-    return bool(full)
 
 
 def _of_reader(read: Read, lookup: Lookup) -> _Limit | None:

@@ -18,11 +18,12 @@ from relquery.sql.binder.call import (
     calls_in,
     field_name,
     has_call,
+    is_star,
 )
 from relquery.sql.binder.functions import FunctionCatalog
 from relquery.sql.binder.normalize import normalize, restore_columns
 from relquery.sql.binder.scopes import Context, entry_of, is_recursive, visible_entries
-from relquery.sql.binder.sources import Kinds, Sources, describe, leaves, read_sources, star_columns
+from relquery.sql.binder.sources import Kinds, Sources, describe, leaves, read_sources
 from relquery.sql.host.database import Database
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.tree import Column, Entry, Expression, Join, Node, Query, Select, Source
@@ -68,18 +69,10 @@ class Lookup:
 
     def items(self, select: Select) -> list[Expression] | None:
         """Copies of the select list, with the columns that each star stands for."""
-        if not any(isinstance(item, tree.Star) for item in select.items):
+        if not any(map(is_star, select.items)):
             return [item.copy() for item in select.items]
-        sources, context = self.sources(select), Context.of(select)
-
-        def written(item: Expression) -> list[Expression]:
-            if not isinstance(item, tree.Star):
-                return [item.copy()]
-            assert sources is not None
-            return star_columns(item, sources, self.database, select, context)
-
-        items = select.items if sources is not None else []
-        return _or_none(lambda: [one for item in items for one in written(item)]) or None
+        found = self.normal(select)
+        return None if found is None else found[0].items
 
     def kinds(self, select: Select) -> Kinds:
         """Types of expressions over the FROM clause of a SELECT."""

@@ -46,7 +46,8 @@ def steps_of(part: Part, inner: Mapping[int, frozenset[int]], costs: Costs) -> t
     inner: for each call, the calls whose answers are its fields. A condition counts where all of
     its calls are asked before: so each call is skipped only for a reason that is known by then.
     """
-    found = _Order(part, inner, cache(costs.of), cache(costs.share), cache(_answers_in))
+    answers = cache(lambda holds: frozenset(answers_in(holds)))
+    found = _Order(part, inner, cache(costs.of), cache(costs.share), answers)
     order = found.order()
     return tuple(
         Step(
@@ -65,10 +66,6 @@ def steps_of(part: Part, inner: Mapping[int, frozenset[int]], costs: Costs) -> t
 def has_sides(part: Part) -> bool:
     """Whether answers can show that another order of the calls is better."""
     return any(one.is_side for places in part.places.values() for place in places for one in place)
-
-
-def _answers_in(condition: Expression) -> frozenset[int]:
-    return frozenset(answers_in(condition))
 
 
 @dataclass(frozen=True, slots=True)

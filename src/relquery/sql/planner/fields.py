@@ -130,28 +130,24 @@ def declared_keys(
     """
     hidden = {name.lower() for name in entries}
     merged = {name.lower() for join in joins_in(select.source) for name in join.using}
-    found: list[tuple[tuple[str, ...], dict[str, str]]] = []
-    for table in leaves(select.source):
-        if not isinstance(table, Table):
-            continue
-        of_table = {
-            field.column.lower(): field.name
-            for field in fields
-            if (field.source or "").lower() == table.name.lower()
-            or (field.source is None and field.column.lower() in merged)
-        }
-        if len(of_table) > 1 and (len(table.path) > 1 or table.table.lower() not in hidden):
-            found.append((table.path, of_table))
-    return lambda: tuple(one for each in found for one in _dependencies(*each, database))
 
+    def keys() -> Iterator[Dependency]:
+        for table in leaves(select.source):
+            if not isinstance(table, Table):
+                continue
+            if len(table.path) == 1 and table.table.lower() in hidden:
+                continue
+            names = {
+                field.column.lower(): field.name
+                for field in fields
+                if (field.source or "").lower() == table.name.lower()
+                or (field.source is None and field.column.lower() in merged)
+            }
+            catalog, schema, name = ("", "", *table.path)[-3:]
+            for key in database.keys(name, schema, catalog) if len(names) > 1 else ():
+                parts = tuple(names.get(column.lower(), "") for column in key)
+                others = tuple(other for other in names.values() if other not in parts)
+                if all(parts) and others:
+                    yield Dependency(parts, others)
 
-def _dependencies(
-    path: tuple[str, ...], names: dict[str, str], database: Database
-) -> Iterator[Dependency]:
-    """names: of the fields, by lower-case column."""
-    catalog, schema, table = ("", "", *path)[-3:]
-    for key in database.keys(table, schema, catalog):
-        parts = tuple(names.get(column.lower(), "") for column in key)
-        others = tuple(name for name in names.values() if name not in parts)
-        if all(parts) and others:
-            yield Dependency(parts, others)
+    return lambda: tuple(keys())

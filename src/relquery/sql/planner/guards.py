@@ -127,7 +127,6 @@ def _counts_only_as_true(node: Node) -> bool:
 
 
 def _not_true(condition: Expression) -> Expression:
-    """Not true: false or NULL."""
     return build.compared(build.DISTINCT, condition.copy(), build.boolean(True))
 
 
