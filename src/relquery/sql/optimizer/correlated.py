@@ -29,6 +29,7 @@ from relquery.sql.optimizer.join_conditions import (
     check_repeatable,
     columns_of_star,
     is_whole_star,
+    match,
     name_tables,
     refused,
     take_conditions,
@@ -130,7 +131,8 @@ def _answer(select: Select, outer: Select, lookup: Lookup) -> None:
     if is_exists and not select.modifiers and not lookup.functions.in_select(select):
         build.first_of(pairs, map(ours.outer, split.read.values()))  # one row is enough
     select.source = build.derived(pairs, ours.PAIRS)
-    select.where = split.match()
+    own = (build.column(name, table) for table, name in split.read)
+    select.where = match(own, ours.PAIRS)
 
 
 def _check_form(select: Select, lookup: Lookup) -> None:
@@ -209,20 +211,8 @@ class _Split:
         ]
         items += self.values.items()
         source = build.joined(tables) if tables else None
-        pairs = build.select(items or [build.null().named(ours.NOTHING)], source)
-        if self.where:
-            build.add_where(pairs, *self.where)
-        return pairs
-
-    def match(self) -> Expression | None:
-        """The condition that a row belongs to the outer row; None if all rows do."""
-        same = [
-            build.compared(
-                build.SAME, build.column(ours.outer(at), ours.PAIRS), build.column(name, table)
-            )
-            for (table, name), at in self.read.items()
-        ]
-        return condition_of(same)
+        items = items or [build.null().named(ours.NOTHING)]
+        return build.select(items, source, condition_of(self.where))
 
     def _take_value(self, node: Expression) -> None:
         numeric = [needs_number(call) for call in calls_in(node)]

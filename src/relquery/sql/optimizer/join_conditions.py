@@ -19,7 +19,7 @@ A condition depends on nothing but the values that it reads, so equal values may
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from relquery.errors import UnsupportedQueryError
 from relquery.sql import names as ours
@@ -114,14 +114,7 @@ def _answer(join: Join, select: Select, lookup: Lookup) -> None:
     kept, _ = parted(part for _, part in _about_kept(join, select, lookup))
     build.add_where(pairs, *asking, *kept)
     found = build.select([build.number(1)], _add_entry(pairs, select))
-    if columns:
-        build.add_where(
-            found,
-            *(
-                build.compared(build.SAME, build.column(ours.outer(at)), column)
-                for at, column in enumerate(columns)
-            ),
-        )
+    found.where = match(columns)
     join.condition = build.all_of([*plain, _without_failure(build.exists(found), join, sources)])
 
 
@@ -254,6 +247,12 @@ def name_tables(source: Source | None, select: Select, lookup: Lookup) -> None:
             table = build.table(_add_entry(query.copy(), select), item.alias)
             table.columns = item.columns
             item.replace(table)
+
+
+def match(columns: Iterable[Column], *table: str) -> Expression | None:
+    """The condition that a pair has the values of some columns; None if there are none."""
+    pairs = ((build.column(ours.outer(at), *table), one) for at, one in enumerate(columns))
+    return condition_of(build.compared(build.SAME, known, one) for known, one in pairs)
 
 
 def _add_entry(query: Query, select: Select) -> str:
