@@ -108,7 +108,7 @@ def _comparisons_of(
 def _compared_with(column: Column) -> list[str]:
     """The string literals that a column is compared with; empty if it is not compared."""
     comparison = column.parent
-    sides = None if comparison is None else compared_in(comparison)
+    sides = compared_in(comparison)
     is_order = isinstance(comparison, Comparison) and comparison.kind not in _EQUALITY
     if sides is None or is_order or isinstance(comparison, Between):
         return []
