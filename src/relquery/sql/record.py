@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -26,23 +27,15 @@ def reused_characters(prompt: Prompt, answer: Answer, backend: Backend) -> tuple
     size = sum(map(len, texts))
     if not answer.cached_tokens or not answer.prompt_tokens:
         return 0, True
-    whole = _tokens(prompt, backend)
+    whole, cached = _tokens(prompt, backend), answer.cached_tokens
     if whole is None or len(whole) != answer.prompt_tokens:
-        return round(size * answer.cached_tokens / answer.prompt_tokens), False
-    return _reach(prompt, whole, answer.cached_tokens, size, backend), True
+        return round(size * cached / answer.prompt_tokens), False
 
+    def covers(characters: int) -> bool:
+        part = _tokens(_cut(prompt, characters), backend)
+        return part is not None and np.array_equal(part[:cached], whole[:cached])
 
-def _reach(prompt: Prompt, whole: TokenIds, cached: int, size: int, backend: Backend) -> int:
-    """The fewest characters whose prompt begins with the cached tokens."""
-    low, high = 0, size
-    while low < high:
-        middle = (low + high) // 2
-        part = _tokens(_cut(prompt, middle), backend)
-        if part is not None and _common(whole, part) >= cached:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    return bisect_left(range(size), True, key=covers), True
 
 
 def _cut(prompt: Prompt, characters: int) -> Prompt:
@@ -61,13 +54,6 @@ def _tokens(prompt: Prompt, backend: Backend) -> TokenIds | None:
     except RequestError:
         return None
     return runs[0] if runs is not None and len(runs) == 1 else None
-
-
-def _common(one: TokenIds, other: TokenIds) -> int:
-    """The number of tokens at the beginning that are the same."""
-    size = min(len(one), len(other))
-    differs = np.flatnonzero(np.asarray(one[:size]) != np.asarray(other[:size]))
-    return int(differs[0]) if len(differs) else size
 
 
 DEFAULT = 200
@@ -167,16 +153,11 @@ def text_of(prompt: Prompt) -> str:
     for at, span in enumerate(prompt):
         if at and span.role is not prompt[at - 1].role:
             parts.append("\n\n")
-        parts.append(_content(span.content))
+        match span.content:
+            case str(text):
+                parts.append(text)
+            case Nest(inner) | Exchange(inner):
+                parts.append(text_of(inner))
+            case _:
+                parts.append("...")
     return "".join(parts)
-
-
-def _content(content: object) -> str:
-    match content:
-        case str():
-            return content
-        case Nest(spans):
-            return text_of(spans)
-        case Exchange(prompt):
-            return text_of(prompt)
-    return "..."

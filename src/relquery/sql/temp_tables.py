@@ -1,4 +1,4 @@
-"""Turns of threads at one connection, in the order in which they were asked for."""
+"""Tables that frames lend a connection, and the line of threads that use it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Place = threading.Event
 
 
 @dataclass(eq=False, slots=True)
-class Turn:
+class FairLock:
     """A lock that goes to those who ask for it in their order, and whose line can be left."""
 
     line: deque[Place] = field(default_factory=deque)
@@ -75,11 +75,8 @@ class Lent:
         """Whether the same data still has the same rows."""
         if isinstance(data, Path):
             return isinstance(self.data, Path) and data == self.data
-        if data is not self.data:
-            return False
-        return self.table is table or (
-            self.table is not None and table is not None and self.table.equals(table)
-        )
+        is_equal = self.table is table or (None not in (self.table, table) and self.table == table)
+        return data is self.data and is_equal
 
 
 @dataclass(slots=True)
@@ -92,7 +89,7 @@ class LentTables:
 
     living: weakref.WeakSet[Lent] = field(default_factory=weakref.WeakSet)
     gone: list[str] = field(default_factory=list)
-    turn: Turn = field(default_factory=Turn)
+    turn: FairLock = field(default_factory=FairLock)
 
     def lend(self, data: Any, table: pa.Table | None) -> Lent:
         """The table of some data, the same for two frames over the same rows."""

@@ -8,10 +8,10 @@ each group be answered before the others read what it wrote.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
-from typing import overload
+from typing import NamedTuple, overload
 
 import numpy as np
 
@@ -101,7 +101,7 @@ class Counter:
 
     def blocks(self, prompts: Sequence[Prompt]) -> Blocks:
         """Each span is a block. Prompts with fewer spans than others end with empty blocks."""
-        rows = [[self._number(_text(span.content)) for span in prompt] for prompt in prompts]
+        rows = [[self._number(str(span.content)) for span in prompt] for prompt in prompts]
         width = max(map(len, rows), default=0)
         empty = self._number("")
         ids = np.full((len(rows), width), empty, np.int32)
@@ -111,12 +111,12 @@ class Counter:
 
     def tokens(self, prompts: Sequence[Prompt]) -> Tokens:
         """The prompts as token ids."""
-        rows = ([self._number(_text(span.content)) for span in prompt] for prompt in prompts)
+        rows = ([self._number(str(span.content)) for span in prompt] for prompt in prompts)
         return Tokens.of([np.concatenate([self._ids[one] for one in row]) for row in rows])
 
     def count(self, prompt: Prompt) -> int:
         """Tokens of a prompt."""
-        return sum(len(self._ids[self._number(_text(span.content))]) for span in prompt)
+        return sum(len(self._ids[self._number(str(span.content))]) for span in prompt)
 
     def text(self, text: str) -> int:
         """Tokens of a text."""
@@ -129,20 +129,13 @@ class Counter:
         return self._numbers.setdefault(text, len(self._ids) - 1)
 
 
-def _text(content: object) -> str:
-    return content if isinstance(content, str) else str(content)
-
-
-UNDER_WAY = 2
-"""A request is taken to be answered once so many times the requests under way have begun since."""
-_ANSWERED_S = 5.0
-"""Seconds in which a request is taken to be answered, where few are sent a minute."""
-LENIENT = 0.8
-"""Prefixes are marked, and waited for, from so much of the provider's minimum on.
-
-We only estimate its tokens. A mark below the minimum is ignored and costs nothing, and one that is
-missing costs what its group would have read.
-"""
+# A request is taken to be answered once so many times the requests under way have begun since.
+_UNDER_WAY = 2
+_ANSWERED_S = 5.0  # in which a request is taken to be answered, where few are sent a minute
+# Prefixes are marked, and waited for, from so much of the provider's minimum on. We only estimate
+# its tokens: a mark below the minimum is ignored and costs nothing, and one that is missing costs
+# what its group would have read.
+_LENIENT = 0.8
 WORTH = 0.01
 """The least share of the input cost that marks or another order have to save."""
 
@@ -174,32 +167,35 @@ class CachePlan:
         return is_marked or bool((np.diff(self.order) != 1).any())
 
     def prompts(self, prompts: Sequence[Prompt]) -> Sequence[Prompt]:
-        """The prompts in the order to send, with their marks."""
-        return Planned(prompts, self)
+        """The prompts in the order to send, with their marks, each built when it is read."""
+        return _Marked(prompts, self, self.order)
 
 
-class Planned(Sequence[Prompt]):
-    """Prompts in the order of a plan, with its marks, each built when it is read."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Marked(Sequence[Prompt]):
+    """See CachePlan.prompts. order: places among those given."""
 
-    def __init__(self, prompts: Sequence[Prompt], plan: CachePlan) -> None:
-        self._prompts, self._plan = prompts, plan
+    given: Sequence[Prompt]
+    plan: CachePlan
+    order: Int64s
 
     def __len__(self) -> int:
-        return len(self._plan.order)
+        return len(self.order)
 
     @overload
     def __getitem__(self, index: int) -> Prompt: ...
     @overload
-    def __getitem__(self, index: slice) -> Planned: ...
-    def __getitem__(self, index: int | slice) -> Prompt | Planned:
+    def __getitem__(self, index: slice) -> _Marked: ...
+    def __getitem__(self, index: int | slice) -> Prompt | _Marked:
         if isinstance(index, slice):
-            return Planned(self._prompts, replace(self._plan, order=self._plan.order[index]))
-        at = int(self._plan.order[index])
-        plan = self._plan
-        return _marked(self._prompts[at], plan.marks[at], plan.keep_for, int(plan.shared[at]))
-
-    def __iter__(self) -> Iterator[Prompt]:
-        return (self[at] for at in range(len(self)))
+            return replace(self, order=self.order[index])
+        at, plan = int(self.order[index]), self.plan
+        spans, shared = list(self.given[at]), int(plan.shared[at])
+        for mark in plan.marks[at] if plan.keep_for is not None else ():
+            spans[mark - 1] = replace(spans[mark - 1], keep=1, keep_for=plan.keep_for)
+        if shared:
+            spans[shared - 1] = replace(spans[shared - 1], shares=True)
+        return tuple(spans)
 
 
 def planned(prompts: Sequence[Prompt], backend: Backend) -> CachePlan | None:
@@ -229,7 +225,8 @@ def cache_plan(
     Prompts that would save less than WORTH are sent unmarked and in the order given.
     """
     counter = counter or Counter()
-    blocks, rules = counter.blocks(prompts), _lenient(in_our_tokens(price, factor))
+    blocks, rules = counter.blocks(prompts), in_our_tokens(price, factor)
+    rules = replace(rules, minimum=int(_LENIENT * rules.minimum))
     nothing: Marks = [()] * len(prompts)
     nowhere = np.zeros(len(prompts), np.int64)
     as_given = CachePlan(
@@ -249,7 +246,7 @@ def cache_plan(
     rate = requests_per_minute
     if rate is not None:
         under_way = min(under_way, ceil(rate / 60 * _ANSWERED_S))
-    order = staggered(writers(sharing), UNDER_WAY * under_way)
+    order = staggered(writers(sharing), _UNDER_WAY * under_way)
     if price.breakpoints and rate is not None:
         charged = _cheapest(blocks, order, rules, rate)
         if charged.savings <= WORTH:
@@ -258,7 +255,11 @@ def cache_plan(
     lengths = charged.breakpoints
     keep_for = charged.price.lifetime_s if any(lengths) else None
     shared = together(blocks, rules.minimum, price.requests_per_minute)
-    marks, of = in_spans(lengths, blocks), price
+    marks: Marks = [
+        tuple((np.searchsorted(ends, own) + 1).tolist()) if own else ()
+        for ends, own in zip(blocks.ends, lengths, strict=True)
+    ]
+    of = price
     if keep_for is not None and keep_for != price.lifetime_s:
         of = price.for_an_hour
     return CachePlan(order, marks, lengths, shared, blocks, of, sharing, keep_for)
@@ -280,10 +281,6 @@ def _cheapest(blocks: Blocks, order: Int64s, price: Price, rate: float) -> Bill:
     return replace(charged, breakpoints=marks)
 
 
-def _lenient(price: Price) -> Price:
-    return replace(price, minimum=int(LENIENT * price.minimum))
-
-
 def _is_shared(blocks: Blocks, minimum: int) -> bool:
     """Whether two prompts share a prefix that is long enough, found without compiled loops."""
     repeats = prefixes_of(blocks) < np.arange(len(blocks.ids))[:, None]
@@ -296,29 +293,7 @@ def in_our_tokens(price: Price, factor: float) -> Price:
     return replace(price, minimum=round(price.minimum / factor), granularity=granularity)
 
 
-def in_spans(lengths: Marks, blocks: Blocks) -> Marks:
-    """Marks as numbers of spans. lengths: in tokens, each where a block ends."""
-    ends = blocks.ends
-    return [
-        tuple((np.searchsorted(ends[at], own) + 1).tolist()) if own else ()
-        for at, own in enumerate(lengths)
-    ]
-
-
-def _marked(prompt: Prompt, marks: tuple[int, ...], keep_for: float | None, shared: int) -> Prompt:
-    if not marks and not shared:
-        return prompt
-    spans = list(prompt)
-    if keep_for is not None:
-        for mark in marks:
-            spans[mark - 1] = replace(spans[mark - 1], keep=1, keep_for=keep_for)
-    if shared:
-        spans[shared - 1] = replace(spans[shared - 1], shares=True)
-    return tuple(spans)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Ordered:
+class Ordered(NamedTuple):
     """rows: inputs in the order to send. schedule: of their fields, None if there are none.
 
     plan: what the provider caches of these prompts; None where nothing is known of that.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from relquery.arrays import Bools, Int64s, Objects
-from relquery.prompt import Answer, Finish
+from relquery.prompt import Answer
 from relquery.sql.binder.task import Task
 from relquery.sql.executor.guard import Comparison
 from relquery.sql.executor.reading import read_answer
@@ -40,28 +40,16 @@ class Replies:
         return {name: sum(getattr(answer, name) for answer in asked) for name in names}
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """row: a base row for which a call has no value. stage: which one asked. trouble: why."""
-
-    call: int
-    row: int
-    stage: str
-    trouble: str
-    answer: Answer
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class AnswerColumns:
     """Answers to one call by base row. Filled by `store`.
 
-    call: its index. answers: as given; None where not asked (yet). stages: names of the stages
+    answers: as given; None where not asked (yet). stages: names of the stages
     that asked. values: the values of valid answers: texts, or what their type's transport holds.
     asked: base rows that were asked. lost: base rows without an answer. troubles: why base rows
     have no value, for this or another reason.
     """
 
-    call: int
     answers: Objects
     stages: Objects
     values: Objects
@@ -70,15 +58,15 @@ class AnswerColumns:
     troubles: dict[int, str] = field(default_factory=dict)
 
     @classmethod
-    def none_yet(cls, call: int, rows: int) -> AnswerColumns:
+    def none_yet(cls, rows: int) -> AnswerColumns:
         """Nothing asked."""
         none, no = np.full(rows, None, dtype=object), np.zeros(rows, np.bool_)
-        return cls(call, none, none.copy(), none.copy(), no, no.copy())
+        return cls(none, none.copy(), none.copy(), no, no.copy())
 
     def store(
         self, answers: Sequence[Answer], of_row: Int64s, rows: Int64s, task: Task, stage: str
-    ) -> list[Failure]:
-        """Store the answers for some base rows. Returns a failure for each lost answer.
+    ) -> list[int]:
+        """Store the answers for some base rows. Returns the rows whose answers are lost.
 
         of_row: (rows,), index of each row's answer, or -1 for rows that are not asked.
         """
@@ -86,22 +74,12 @@ class AnswerColumns:
         self.asked[rows], self.stages[rows] = True, stage
         self.answers[rows] = _by_row(answers, of_row)
         self.values[rows] = _by_row([value for value, _ in read], of_row)
-        found = []
-        for at, trouble in enumerate(_by_row([trouble for _, trouble in read], of_row)):
-            if trouble is not None:
-                row = int(rows[at])
-                self.lost[row] = True
-                found.append(self.fail(row, trouble, stage))
+        troubles = _by_row([trouble for _, trouble in read], of_row)
+        lost = np.flatnonzero(np.not_equal(troubles, None))
+        self.lost[rows[lost]] = True
+        found: list[int] = rows[lost].tolist()
+        self.troubles.update(zip(found, troubles[lost], strict=True))
         return found
-
-    def fail(self, row: int, trouble: str, stage: str) -> Failure:
-        """Record that a row has no value. stage: used if the row was not asked."""
-        self.troubles[row] = trouble
-        answer = self.answers[row] or _NOT_ASKED
-        return Failure(self.call, row, self.stages[row] or stage, trouble, answer)
-
-
-_NOT_ASKED = Answer(None, Finish.STOP, attempts=0)
 
 
 def _by_row(items: Sequence[object], of_row: Int64s) -> Objects:

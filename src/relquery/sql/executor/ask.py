@@ -24,6 +24,9 @@ from relquery.sql.executor.reading import check_complete
 from relquery.sql.inputs.inputs import Question
 from relquery.table.schedule import Schedule
 
+_Input = tuple[str | None, ...]
+_MOST_SHARED = 1024  # distinct answers; a million that are Yes or No take a few megabytes
+
 
 def ask(
     question: Question, context: ExecutionContext, comparison: Comparison | None = None
@@ -63,7 +66,7 @@ class _CallAnswers:
     """The answers to a call whose order of fields is decided, by input.
 
     is_pinned: whether fields are sent as written. missing: the inputs to ask. unused: answers of a
-    guard that count for nothing but its verdict.
+    guard that count for nothing but its verdict. shared: answers of which equal ones are held once.
     """
 
     dispatch: CallDispatch
@@ -72,6 +75,7 @@ class _CallAnswers:
     answers: list[Answer]
     missing: Int64s
     unused: list[Answer] = field(default_factory=list)
+    shared: dict[Answer, Answer] = field(default_factory=dict)
 
     @classmethod
     def of(cls, dispatch: CallDispatch, *, is_pinned: bool) -> _CallAnswers:
@@ -122,12 +126,10 @@ class _CallAnswers:
             self.answers[row] = answer
 
     def _put(self, row: int, answer: Answer) -> None:
-        self.answers[row] = answer
+        hold = self.shared.setdefault if len(self.shared) < _MOST_SHARED else self.shared.get
+        self.answers[row] = hold(answer, answer)
         question, config = self.dispatch.question, self.dispatch.context.config
         check_complete(answer, question, config, lambda: self.dispatch.inputs.cells(row))
-
-
-_Input = tuple[str | None, ...]
 
 
 @dataclass(slots=True)
@@ -174,8 +176,7 @@ def _inputs(question: Question, rows: Int64s) -> list[_Input]:
     """The inputs of some rows. Cells that send the same text are equal, as in Inputs."""
     if not question.cells.forms:
         return [()] * len(rows)
-    columns = []
-    texts = question.cells.part(rows).fetch()
+    texts, columns = question.cells.part(rows).fetch(), []
     for cells, form in zip(texts.columns, question.cells.forms, strict=True):
         is_null = pc.equal(cells, "null")
         columns.append((pc.if_else(is_null, None, cells) if form == "json" else cells).to_pylist())

@@ -68,48 +68,35 @@ def with_columns(predicate: Expression, column: Callable[[str], Expression]) -> 
 def _criteria(node: Expression | None, inverted: bool) -> Iterator[Criterion]:
     if node is None or not answers_in(node):
         return
-    if isinstance(node, Operator) and node.kind == build.NOT:
-        yield from _criteria(node.operands[0], not inverted)
-    elif (opposite := _compared_with_truth(node)) is not None:
-        assert isinstance(node, Comparison)
-        yield from _criteria(node.left, inverted != opposite)
-    elif (parts := _parts(node)) is None:
-        yield Criterion(node, inverted)
-    else:
-        for part in parts:
-            yield from _criteria(part, inverted)
-
-
-def _compared_with_truth(node: Expression) -> bool | None:
-    """Of `x IS [NOT] DISTINCT FROM TRUE`, whether it holds where x does not; None for others."""
-    if not isinstance(node, Comparison) or node.kind not in (build.SAME, build.DISTINCT):
-        return None
-    if not isinstance(node.right, Constant) or node.right.kind != "BOOLEAN":
-        return None
-    return (node.kind == build.DISTINCT) == (node.right.text == "true")
-
-
-def _parts(node: Expression) -> Sequence[Expression | None] | None:
-    """The conditions that one is made of; None if it is a criterion itself."""
-    if isinstance(node, Conjunction):
-        return node.operands
-    if isinstance(node, Operator) and node.kind in (build.TRY, build.COALESCE):
-        return node.operands
-    if isinstance(node, Case):
-        parts = [part for one in node.branches for part in (one.condition, one.value)]
-        return [*parts, node.default]
-    return None
+    parts: Sequence[Expression | None]
+    match node:
+        case Operator(kind=build.NOT):
+            parts, inverted = node.operands, not inverted
+        case Comparison(
+            kind=build.SAME | build.DISTINCT, right=Constant(kind="BOOLEAN", text=text)
+        ):
+            # x IS NOT DISTINCT FROM TRUE holds where x does.
+            parts, inverted = (
+                [node.left],
+                inverted != ((node.kind == build.DISTINCT) == (text == "true")),
+            )
+        case Conjunction() | Operator(kind=build.TRY | build.COALESCE):
+            parts = node.operands
+        case Case():
+            parts = [part for one in node.branches for part in (one.condition, one.value)]
+            parts = [*parts, node.default]
+        case _:
+            yield Criterion(node, inverted)
+            return
+    for part in parts:
+        yield from _criteria(part, inverted)
 
 
 class Count(NamedTuple):
-    """Rows for which a criterion was decided, and for how many of them it holds; and how many
-    distinct inputs these and those have, where that was counted.
-    """
+    """Rows for which a criterion was decided, and for how many of them it holds."""
 
     rows: int
     passed: int
-    inputs: int = 0
-    passing: int = 0
 
 
 @dataclass(slots=True)
@@ -125,16 +112,11 @@ class Tally:
     inverted: bool
     counts: list[Count] = field(default_factory=list)
 
-    @classmethod
-    def of(cls, rows: int, inverted: bool) -> Tally:
-        """Nothing judged."""
-        return cls(np.zeros(rows, np.bool_), np.zeros(rows, np.bool_), inverted)
-
-    def add(self, rows: Int64s, holds: Int64s, inputs: int = 0, passing: int = 0) -> None:
-        """Note that some rows were judged, and for which of them it holds; see Count."""
+    def add(self, rows: Int64s, holds: Int64s) -> None:
+        """Note that some rows were judged, and for which of them it holds."""
         self.judged[rows] = True
         self.holds[holds] = True
-        self.counts.append(Count(len(rows), len(holds), inputs, passing))
+        self.counts.append(Count(len(rows), len(holds)))
 
 
 @dataclass(slots=True)
@@ -145,16 +127,14 @@ class Tallies:
 
     def of(self, one: Criterion, rows: Rows) -> Tally:
         """The tally of a criterion."""
-        text = one.text
-        if text not in self.by_text:
+        if one.text not in self.by_text:
             # The filters say how it is meant; conditions on earlier answers may be opposites.
-            meant = {
-                found.text: found.inverted
-                for each in reversed(rows.plan.filters)
-                for found in criteria_in(each.predicate)
-            }
-            self.by_text[text] = Tally.of(rows.count, meant.get(text, one.inverted))
-        return self.by_text[text]
+            meant = (each for part in rows.plan.filters for each in criteria_in(part.predicate))
+            inverted = next(
+                (each.inverted for each in meant if each.text == one.text), one.inverted
+            )
+            self.by_text[one.text] = Tally(*np.zeros((2, rows.count), np.bool_), inverted)
+        return self.by_text[one.text]
 
     def new(self, one: Criterion, rows: Rows, among: Int64s) -> Int64s:
         """Those rows whose calls are answered and for which it was not decided before."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -14,10 +14,10 @@ import pyarrow as pa
 from relquery.arrays import Int64s
 from relquery.errors import LateQueryError, QueryError, RequestError
 from relquery.ledger import has_one_answer
-from relquery.prompt import Finish
+from relquery.prompt import Answer, Finish
 from relquery.report import Report, StageReport
 from relquery.sql import names as ours
-from relquery.sql.executor.answers import Failure, Replies
+from relquery.sql.executor.answers import Replies
 from relquery.sql.executor.ask import EarlierAnswers, ask, part_of
 from relquery.sql.executor.choices import Seen, rows_to_limit
 from relquery.sql.executor.context import ExecutionContext
@@ -39,6 +39,7 @@ from relquery.sql.render import Reasons
 from relquery.sql.result import OUTER, RowError
 
 _LOG = logging.getLogger(__name__)
+_NOT_ASKED = Answer(None, Finish.STOP, attempts=0)
 
 
 @dataclass(slots=True)
@@ -130,7 +131,8 @@ class Execution:
             else:
                 sql = rows.final()
         if plan.outer is not None:
-            self._note_errors([error for one in plan.checks for error in self._outer_errors(one)])
+            for one in plan.checks:
+                self._note_errors(self._outer_errors(one))
             sql = parser().sql(plan.outer)
         return plan.bound.shell.around(sql), numbered
 
@@ -174,9 +176,9 @@ class Execution:
         replies = _answer(question, self.context.of_stage(name, earlier), repeats.comparison)
         repeats.add(question, replies)
         columns, at = rows.of_call(call.index), np.arange(len(answers))
-        failures = columns.store(replies.answers, replies.of_row, wanted[new], call.task, name)
-        failures += columns.store(answers, at, wanted[known], call.task, name)
-        self._note_errors(self._row_errors(failures, rows))
+        failed = columns.store(replies.answers, replies.of_row, wanted[new], call.task, name)
+        failed += columns.store(answers, at, wanted[known], call.task, name)
+        self._note_errors(self._row_errors(call, sorted(failed), rows, name))
         seconds, comparison = self.context.clock() - start, replies.comparison
         stage = StageReport(
             name=name,
@@ -200,12 +202,15 @@ class Execution:
 
     def check(self, name: str, checks: tuple[Check, ...], rows: Rows, among: Int64s) -> None:
         """Report answers of some rows that are not valid values."""
-        self._note_errors(self._row_errors(rows.failures(checks, among, name), rows))
+        for check in checks:
+            call, failed = rows.plan.calls[check.calls[-1]], rows.failed(check, among)
+            self._note_errors(self._row_errors(call, failed, rows, name))
 
-    def _note_errors(self, errors: list[RowError]) -> None:
-        if errors and self.context.config.on_error == "raise":
-            raise RequestError(failure_message(errors[0].stage, errors[0].inputs, errors[0].error))
-        self.paid.errors += errors
+    def _note_errors(self, errors: Iterable[RowError]) -> None:
+        for one in errors:
+            if self.context.config.on_error == "raise":
+                raise RequestError(failure_message(one.stage, one.inputs, one.error))
+            self.paid.errors.append(one)
 
     def _outer_errors(self, one: OuterCheck) -> Iterator[RowError]:
         """Answers that are not valid values where an outer SELECT reads them."""
@@ -214,27 +219,19 @@ class Execution:
             error = one.check.trouble(value)
             yield RowError(OUTER, number, {}, error, value, Finish.STOP, 0, self.statement)
 
-    def _row_errors(self, failures: Sequence[Failure], rows: Rows) -> list[RowError]:
-        inputs: dict[tuple[int, int], dict[str, str | None]] = {}
-        for call in {failure.call for failure in failures}:
-            failed = np.unique([failure.row for failure in failures if failure.call == call])
-            cells = rows.cells(rows.plan.calls[call].fields, failed).fetch().to_pylist()
-            # A call without fields has no cells.
-            pairs = zip(failed.tolist(), cells, strict=False)
-            inputs.update(((call, row), fields) for row, fields in pairs)
-        return [
-            RowError(
-                one.stage,
-                one.row,
-                inputs.get((one.call, one.row), {}),
-                one.trouble,
-                one.answer.text,
-                one.answer.finish,
-                one.answer.attempts,
-                self.statement,
-            )
-            for one in failures
-        ]
+    def _row_errors(
+        self, call: PlannedCall, failed: list[int], rows: Rows, stage: str
+    ) -> Iterator[RowError]:
+        """Why a call has no value in some rows, ascending. stage: for rows that were not asked."""
+        if not failed:
+            return
+        columns = rows.of_call(call.index)
+        cells = rows.cells(call.fields, np.array(failed)).fetch().to_pylist()
+        for row, fields in zip(failed, cells if call.fields else [{}] * len(failed), strict=True):
+            asked, trouble = columns.stages[row] or stage, columns.troubles[row]
+            answer = columns.answers[row] or _NOT_ASKED
+            said = answer.text, answer.finish, answer.attempts
+            yield RowError(asked, row, fields, trouble, *said, self.statement)
 
 
 def _answer(

@@ -12,7 +12,7 @@ from relquery.arrays import Int64s
 from relquery.errors import QueryError
 from relquery.sql import names as ours
 from relquery.sql.binder.functions import has_window
-from relquery.sql.executor.answers import AnswerColumns, Failure
+from relquery.sql.executor.answers import AnswerColumns
 from relquery.sql.host.database import Database, Scratch
 from relquery.sql.inputs.cells import Cells, Form, as_text, bag_as_text
 from relquery.sql.parser import build
@@ -58,7 +58,7 @@ class Rows:
     def of_call(self, index: int) -> AnswerColumns:
         """Where the answers to a call are kept."""
         if index not in self.values:
-            self.values[index] = AnswerColumns.none_yet(index, self.count)
+            self.values[index] = AnswerColumns.none_yet(self.count)
         return self.values[index]
 
     def sql(self, select: str, rows: Int64s | None = None) -> str:
@@ -194,16 +194,14 @@ class Rows:
             self.of_call(call.index).lost[np.setdiff1d(rows, kept)] = True
         return kept
 
-    def failures(self, checks: tuple[Check, ...], rows: Int64s, stage: str) -> list[Failure]:
-        """Rows, of these, that fail a check whose calls are answered. Each is returned once."""
-        found = []
-        for check in checks:
-            table = self.database.fetch(self.sql(_failed_rows(check), rows))
-            columns = self.of_call(check.calls[-1])
-            for row, value in zip(*(one.to_pylist() for one in table.columns), strict=True):
-                if row not in columns.troubles:
-                    found.append(columns.fail(row, check.trouble(value), stage))
-        return found
+    def failed(self, check: Check, rows: Int64s) -> list[int]:
+        """Rows, of these, that fail a check whose calls are answered, and did not fail before."""
+        table = self.database.fetch(self.sql(_failed_rows(check), rows))
+        pairs = zip(*(one.to_pylist() for one in table.columns), strict=True)
+        known = self.of_call(check.calls[-1]).troubles
+        new = {row: check.trouble(value) for row, value in pairs if row not in known}
+        known.update(new)
+        return list(new)
 
     def bind_checks(self) -> None:
         """Have DuckDB look for errors in the checks of the plan."""
