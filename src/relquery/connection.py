@@ -31,9 +31,9 @@ from relquery.sql.preview import Preview, preview_query
 from relquery.sql.query import explain_query, run_query
 from relquery.sql.record import Recording
 from relquery.sql.result import Result
-from relquery.sql.retrieval import install as retrieval
 from relquery.sql.retrieval.corpora import Corpora as Searched
-from relquery.sql.retrieval.named_tables import with_tables
+from relquery.sql.retrieval.corpora import with_tables
+from relquery.sql.retrieval.functions import install as install_search
 from relquery.sql.settings import keywords_of, read_sampling
 from relquery.sql.temp_tables import LentTables
 
@@ -103,7 +103,7 @@ def connect(
         owned = isinstance(answering, str)
         backend = backend_of(answering, options)
         tokens.install(host, backend)
-        corpora = retrieval.install(host, Shelf.open(index, embedder_of(embedder)))
+        corpora = install_search(host, Shelf.open(index, embedder_of(embedder)))
         opened.pop_all()
     return Connection(host, backend, config, known, clock, owned, corpora, progress)
 

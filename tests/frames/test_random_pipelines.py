@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from relquery.connection import connect
 from relquery.frames.frame import Frame, frame
-from relquery.sql.exchange.export import quoted
+from relquery.sql.names import quoted
 from tests.frames import model
 from tests.frames.model import Row
 from tests.frames.near import groups, install, nearest, similarity

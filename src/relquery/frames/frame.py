@@ -25,8 +25,7 @@ from relquery.frames.read.langex import (
 )
 from relquery.frames.read.outputs import check_names, read_outputs, written
 from relquery.frames.runs import Runs
-from relquery.sql.exchange.export import quoted
-from relquery.sql.tables import text
+from relquery.sql.names import quoted, quoted_text
 
 
 def frame(data: object, connection: Connection | None = None) -> Frame:
@@ -66,7 +65,7 @@ class Frame(Runs):
         """
         langex = self._langex(instruction, "sem_filter")
         given = check_options(options, "sem_filter")
-        asked = call("AI_FILTER", [text(langex.claim.prompt)], langex.fields, given)
+        asked = call("AI_FILTER", [quoted_text(langex.claim.prompt)], langex.fields, given)
         if output is not None:
             return self._extended(output, asked, langex, "sem_filter")
         return self._on(Keep(self.node, asked, _reads(langex)))
@@ -87,7 +86,7 @@ class Frame(Runs):
             given["output"] = outputs[0].kind if is_one else written(outputs)
         if not isinstance(labels, tuple) or labels:
             given["labels"] = check_labels(labels, "sem_map")
-        value = call("LLM", [text(langex.prompt)], langex.fields, given)
+        value = call("LLM", [quoted_text(langex.prompt)], langex.fields, given)
         names = tuple(one.name for one in outputs)
         return self._on(Extend(self.node, names, value, _reads(langex), not is_one))
 
@@ -140,7 +139,7 @@ class Frame(Runs):
         """A new column with how likely the model says yes, 0 to 1."""
         langex = self._langex(instruction, "sem_score")
         given = check_options(options, "sem_score")
-        value = call("AI_SCORE", [text(langex.claim.prompt)], langex.fields, given)
+        value = call("AI_SCORE", [quoted_text(langex.claim.prompt)], langex.fields, given)
         return self._extended(output, value, langex, "sem_score")
 
     def sem_agg(
@@ -160,7 +159,7 @@ class Frame(Runs):
         langex = self._langex(instruction, "sem_agg", needs_column=not columns)
         fields = list(dict.fromkeys([*langex.fields, *map(self._field, names_in(columns))]))
         given = check_options(options, "sem_agg")
-        asked = call("AI_AGG", [text(langex.spoken)], (), given).removesuffix(")")
+        asked = call("AI_AGG", [quoted_text(langex.spoken)], (), given).removesuffix(")")
         asked = ", ".join([asked, *(field.sql for field in fields)])
         keys = tuple(self._field(name).name for name in names_in(by))
         check_names([*keys, output], "sem_agg")
@@ -175,10 +174,10 @@ class Frame(Runs):
         given = check_options(options, "sem_topk")
         count = check_count(k, "k", "sem_topk")
         if not by:
-            rank = call("AI_RANK", [text(langex.prompt)], langex.fields, given)
+            rank = call("AI_RANK", [quoted_text(langex.prompt)], langex.fields, given)
             return self._on(Limit(Sort(self.node, (rank,)), count))
         asked = Langex(("Is this a good match for: ", *langex.parts, "?"), langex.fields)
-        value = call("AI_SCORE", [text(asked.prompt)], langex.fields, given)
+        value = call("AI_SCORE", [quoted_text(asked.prompt)], langex.fields, given)
         keys = tuple(self._field(name).name for name in names_in(by))
         return self._on(Best(self.node, value, keys, count))
 
@@ -244,7 +243,7 @@ class Frame(Runs):
         rerank: of these, the model ranks all and keeps this many. score: a column for the cosine.
         """
         field = self._field(column)
-        near = f"AI_SIMILARITY({field.sql}, {text(query)})"
+        near = f"AI_SIMILARITY({field.sql}, {quoted_text(query)})"
         node: Node = Keep(self.node, f"{field.sql} IS NOT NULL", frozenset({field.name}))
         if score is not None:
             check_names([field.name, score], "sem_search")
@@ -253,7 +252,7 @@ class Frame(Runs):
         given = check_options(options, "sem_search")
         if rerank is None:
             return self._on(node)
-        rank = call("AI_RANK", [text(Langex((query,), ()).prompt)], [field], given)
+        rank = call("AI_RANK", [quoted_text(Langex((query,), ()).prompt)], [field], given)
         return self._on(Limit(Sort(node, (rank,)), check_count(rerank, "rerank", "sem_search")))
 
     def sem_dedup(

@@ -18,8 +18,7 @@ from relquery.frames.read.langex import (
     read_langex,
 )
 from relquery.frames.read.outputs import check_names
-from relquery.sql.exchange.export import quoted
-from relquery.sql.tables import text
+from relquery.sql.names import quoted, quoted_text
 
 _SIDES = {"left": LEFT, "right": RIGHT}
 SAME = "Do {0} and {1} say the same?"
@@ -40,7 +39,7 @@ def joined(
     langex = read_langex(instruction, sides(left, right), verb="sem_join")
     check_named(langex, instruction, "sem_join", left.columns)
     given = check_options(options, "sem_join", "classify")
-    asked = call("AI_FILTER", [text(langex.claim.prompt)], langex.fields, given)
+    asked = call("AI_FILTER", [quoted_text(langex.claim.prompt)], langex.fields, given)
     of_left, of_right = _by_side(langex.fields, instruction)
     near = None if blocking is None else Blocking(_whole(of_left), _whole(of_right), *blocking)
     names = _names(left, right) if how in ("inner", "left") else _of_side(left, LEFT)
@@ -82,7 +81,7 @@ def distinct(
         return Distinct(node, name, threshold, None)
     fields = [Field(name, f"{side}.{quoted(name)}") for side in (EARLIER, LATER)]
     prompt = SAME if ask is True else str(ask)
-    return Distinct(node, name, threshold, call("AI_FILTER", [text(prompt)], fields, given))
+    return Distinct(node, name, threshold, call("AI_FILTER", [quoted_text(prompt)], fields, given))
 
 
 def sides(left: Node, right: Node) -> Find:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from relquery.connection import Connection
 from relquery.errors import MissingExtraError, TableError
-from relquery.sql.exchange.export import quoted
-from relquery.sql.exchange.frames import for_polars
+from relquery.sql.exchange.forms import for_polars
+from relquery.sql.names import quoted
 
 if TYPE_CHECKING:
     import polars as pl

@@ -233,7 +233,7 @@ class SparkConnection:
             raise UnsupportedQueryError(
                 "Only queries run here. Give other statements to Spark: spark.sql(...)."
             )
-        columns = shadow.database.describe(read.text.query)
+        columns = shadow.database.columns(read.text.query)
         return shadow.run(parser().query(read.text.query)).toDF(*(name for name, _ in columns))
 
     def _check(self, found: Plan) -> None:

@@ -69,6 +69,16 @@ TRIMMED, DECIMAL, FINITE = f"{PREFIX}trimmed", f"{PREFIX}decimal", f"{PREFIX}fin
 """Macros that read an answer as a number."""
 
 
+def quoted(name: str) -> str:
+    """A name as an SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quoted_text(value: object) -> str:
+    """A text as an SQL literal."""
+    return "'" + str(value).replace("'", "''") + "'"
+
+
 def criterion(number: int) -> str:
     """The column that says for which rows a criterion over answers is taken to hold."""
     return f"{PREFIX}criterion_{number}"

@@ -22,7 +22,7 @@ from relquery.sql.executor.execute import CostAccumulator
 from relquery.sql.explain.explanation import SqlExplanation
 from relquery.sql.explain.rows import Selectivities
 from relquery.sql.host.database import Database
-from relquery.sql.host.kept import Kept
+from relquery.sql.host.definitions import KeptDefinitions
 from relquery.sql.parser.parameters import Parameters, read_parameters
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.shell import read_shell
@@ -30,7 +30,7 @@ from relquery.sql.parser.statements import Text, split
 from relquery.sql.parser.tokens import tokenize
 from relquery.sql.parser.tree import Function, Node, Query, Select, Show, Table
 from relquery.sql.result import Result, missing_values
-from relquery.sql.retrieval.named import unquoted_table
+from relquery.sql.retrieval.columns import unquoted_table
 from relquery.sql.run import (
     check_defined_calls,
     check_option,
@@ -163,7 +163,7 @@ def _run_one(
     try:
         table = database.result(read.text.given, read.values)
     except QueryError:
-        if read.effect is Kept.commit:  # DuckDB has rolled back
+        if read.effect is KeptDefinitions.commit:  # DuckDB has rolled back
             kept.rollback()
         raise
     read.effect(kept)
@@ -245,7 +245,7 @@ def _is_apart(read: Statement, written: set[str], database: Database) -> bool:
             tree = parser().query(shell.query)
     is_about = isinstance(tree, Select) and isinstance(tree.source, Show)
     # What is searched may be what is written.
-    if tree is None or is_about or database.needs_preparation(read.text.query):
+    if tree is None or is_about or database.kept.prepares(read.text.query):
         return False
     read_tables = {table.table.lower() for table in tree.find_all(Table)}
     called = {one.name.lower() for one in tree.find_all(Function)}

@@ -16,7 +16,6 @@ from relquery.sql.binder.call import asking_in
 from relquery.sql.binder.signatures import unbound
 from relquery.sql.binder.sources import stubbed
 from relquery.sql.binder.statement import Calling, Defined
-from relquery.sql.exchange.export import quoted
 from relquery.sql.executor.context import ExecutionContext
 from relquery.sql.executor.dry_run import dry_run
 from relquery.sql.executor.execute import CostAccumulator, Execution, Start
@@ -25,7 +24,8 @@ from relquery.sql.explain.explain import Explainer, unpriced
 from relquery.sql.explain.explanation import SqlExplanation
 from relquery.sql.explain.rows import Selectivities
 from relquery.sql.host.database import Database, Scratch
-from relquery.sql.host.kept import Definition
+from relquery.sql.host.definitions import Definition
+from relquery.sql.names import quoted
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.statements import Text
 from relquery.sql.parser.tree import Column, Query, Select, Show

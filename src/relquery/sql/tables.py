@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 
 from relquery.errors import QueryError, RelqueryError, TableError
-from relquery.sql.exchange.distinct import distinct_names
-from relquery.sql.exchange.export import quoted
+from relquery.sql.exchange.arrow import distinct_names
 from relquery.sql.host.database import Database
+from relquery.sql.names import quoted, quoted_text
 from relquery.table.columns import shortest
 
 _READERS = {
@@ -88,7 +88,7 @@ def _register_path(database: Database, name: str, path: Path, called: str) -> No
         raise TableError(
             f"{called}: {path} is empty: it has no line of column names and no rows. Write it anew."
         )
-    read = f"{_READERS[ending]}({text(path)})"
+    read = f"{_READERS[ending]}({quoted_text(path)})"
     if _READERS[ending] == "read_csv":
         read = csv_reader(path)
         try:
@@ -111,7 +111,7 @@ def _is_empty(path: Path) -> bool:
 def csv_reader(path: Path, *options: str) -> str:
     """The SQL that reads a registered CSV file, for FROM. options: arguments of `read_csv`."""
     # A sample would miss quotes late in the file.
-    return f"read_csv({', '.join((text(path), 'sample_size = -1', *options))})"
+    return f"read_csv({', '.join((quoted_text(path), 'sample_size = -1', *options))})"
 
 
 def _check_csv(database: Database, path: Path) -> None:
@@ -121,7 +121,9 @@ def _check_csv(database: Database, path: Path) -> None:
     line as one value. So its result is compared with the first line.
     """
     try:
-        (found,) = database.fetch(f"FROM sniff_csv({text(path)}, sample_size = -1)").to_pylist()
+        (found,) = database.fetch(
+            f"FROM sniff_csv({quoted_text(path)}, sample_size = -1)"
+        ).to_pylist()
     except QueryError:  # no dialect fits all lines
         _check_lines(database, path, _most_values(path))
         raise
@@ -181,7 +183,7 @@ def _check_lines(database: Database, path: Path, header: tuple[str, Sequence[str
         return
     columns = ", ".join(f"'c{at}': 'VARCHAR'" for at in range(len(names)))
     database.fetch(
-        f"SELECT count(*) FROM read_csv({text(path)}, auto_detect = false, header = true, "
+        f"SELECT count(*) FROM read_csv({quoted_text(path)}, auto_detect = false, header = true, "
         f"delim = '{delimiter}', columns = {{{columns}}})"
     )
 
@@ -197,7 +199,7 @@ def _check_name(database: Database, name: str) -> None:
     """Raises TableError for a temporary table of this name, which only its maker may drop."""
     tables = database.fetch(
         "SELECT 1 FROM duckdb_tables() WHERE temporary AND NOT internal "
-        f"AND lower(table_name) = lower({text(name)})"
+        f"AND lower(table_name) = lower({quoted_text(name)})"
     )
     if tables.num_rows:
         raise TableError(
@@ -216,7 +218,7 @@ def _forget_view(database: Database, name: str) -> None:
     database.unregister(name)
     views = database.fetch(
         "SELECT view_name FROM duckdb_views() WHERE temporary AND NOT internal "
-        f"AND lower(view_name) = lower({text(name)})"
+        f"AND lower(view_name) = lower({quoted_text(name)})"
     )
     if views.num_rows:
         database.execute(f"DROP VIEW temp.main.{quoted(name)}")
@@ -236,7 +238,7 @@ def _detach(database: Database, name: str) -> Path | None:
 def _attach(database: Database, name: str, path: Path, called: str) -> None:
     before = _detach(database, name)
     try:
-        _define(database, f"ATTACH {text(path)} AS {quoted(name)} (READ_ONLY)", path, called)
+        _define(database, f"ATTACH {quoted_text(path)} AS {quoted(name)} (READ_ONLY)", path, called)
     except TableError:
         if before is not None:
             _attach(database, name, before, called)
@@ -246,7 +248,7 @@ def _attach(database: Database, name: str, path: Path, called: str) -> None:
     views: list[str] = []
     tables = database.fetch(
         "SELECT DISTINCT schema_name, table_name FROM duckdb_columns() "
-        f"WHERE database_name = {text(name)} AND NOT internal ORDER BY ALL"
+        f"WHERE database_name = {quoted_text(name)} AND NOT internal ORDER BY ALL"
     )
     for row in tables.to_pylist():
         if row["table_name"].lower() in known:
@@ -321,8 +323,3 @@ def _of_polars(data: Any) -> pa.Table | None:
 
 # Keyed by the class's module, so nothing has to be imported.
 _FRAMES: dict[str, Callable[[Any], pa.Table | None]] = {"pandas": _of_pandas, "polars": _of_polars}
-
-
-def text(value: object) -> str:
-    """Text as an SQL literal."""
-    return "'" + str(value).replace("'", "''") + "'"

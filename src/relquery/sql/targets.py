@@ -10,6 +10,7 @@ from pathlib import Path
 from relquery.errors import QueryError
 from relquery.sql.binder.bind import Bound
 from relquery.sql.host.database import Database
+from relquery.sql.names import quoted_text
 from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.shell import Shell
@@ -49,7 +50,7 @@ def _is_there(shell: Shell, database: Database) -> bool:
     """Whether a table or view with this name exists and the statement does not replace it."""
     if shell.replaces:
         return False
-    *before, name = map(_text, shell.path)
+    *before, name = map(quoted_text, shell.path)
     places = [("current_database()", "current_schema()")]
     if shell.temporary:
         places = [("'temp'", "'main'")]
@@ -67,7 +68,3 @@ def _is_there(shell: Shell, database: Database) -> bool:
         f"WHERE lower(name) = lower({name}) AND ({named})"
     )
     return bool(found.num_rows)
-
-
-def _text(name: str) -> str:
-    return "'" + name.replace("'", "''") + "'"

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from relquery.errors import RelqueryError
 from relquery.sql import tables as hosts
-from relquery.sql.exchange.export import quoted
 from relquery.sql.host.database import Database
+from relquery.sql.names import quoted
 
 Place = threading.Event
 """A place in the line. It is set when the turn has come."""

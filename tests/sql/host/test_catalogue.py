@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 import relquery as rq
-from relquery.sql.host import catalogue
+from relquery.sql.host import functions
 from tests.sql.fakes import FakeBackend
 
 QUERY = "SELECT shout(LLM('q', a)) AS s FROM (VALUES ('x')) AS t(a)"
@@ -19,13 +19,13 @@ QUERY = "SELECT shout(LLM('q', a)) AS s FROM (VALUES ('x')) AS t(a)"
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Grows by one whenever DuckDB is asked for its list."""
-    counted, listed = list[int](), catalogue._listed
+    counted, listed = list[int](), functions._listed
 
-    def count(connection: Any) -> Iterator[catalogue.Function]:
+    def count(connection: Any) -> Iterator[functions.Function]:
         counted.append(1)
         return listed(connection)
 
-    monkeypatch.setattr(catalogue, "_listed", count)
+    monkeypatch.setattr(functions, "_listed", count)
     return counted
 
 

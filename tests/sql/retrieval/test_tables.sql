@@ -95,12 +95,12 @@ SELECT passages(table_name, 'x') FROM (VALUES ('docs')) AS t(table_name)
 SELECT passages('doc', 'x')  ! QueryError table 'doc' to search does not.*Did you mean 'docs'
 SELECT passages('docs', 'x', 0)  ! QueryError number of texts to find is 0
 SELECT passages('docs', 'x', 'two')  ! QueryError number of texts to find is 'two'
-SELECT passages('docs')  ! QueryError passages was called with 1 argument
+SELECT passages('docs')  ! QueryError passages was called with too few or too many arguments
 SELECT passages('wide', 'x')  ! QueryError 2 columns of text \(a, b\).*'x', 5, 'a'|question, 5
 SELECT passages('numbers', 'x')  ! QueryError no column of text
 SELECT AI_DEDUP('docs', 'x', 1.5)  ! QueryError threshold is 1.5
 SELECT passages('asking', 'x')  ! QueryError view with LLM calls
-SELECT passages()  ! QueryError no arguments. Write passages\('table'
+SELECT passages()  ! QueryError many arguments. Write passages\('table'
 SELECT passages(docs, question) FROM q  ! QueryError must be a text.*passages\('docs', question
 SELECT AI_DEDUP(docs, 'x') FROM docs  ! QueryError must be a text.*AI_DEDUP\('table', text
 SELECT passages('docs', question, 'text') FROM q  ! QueryError question, 5, 'text'
@@ -192,7 +192,7 @@ SELECT AI_DUPLICATES([]::VARCHAR[])  = [([],)]
 
 -- wrong arguments are refused
 :: SELECT {}
-AI_SIMILARITY('a')  ! QueryError called with 1 argument. It is written AI_SIMILARITY
+AI_SIMILARITY('a')  ! QueryError called with too few or too many arguments. Write AI_SIMILARITY
 AI_NEAREST('a', 'b')  ! QueryError takes a list of texts
 AI_DUPLICATES(['a'], 0)  ! QueryError threshold is 0
 AI_NEAREST(['a'], ['b'], 1.5)  ! QueryError number of texts to find is 1.5

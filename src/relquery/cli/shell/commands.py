@@ -18,7 +18,7 @@ from relquery.cli.terminal.show import to_json
 from relquery.cli.terminal.tables import find_table
 from relquery.errors import ConfigError, UnknownTableError, unknown
 from relquery.report import Report
-from relquery.sql.exchange.export import quoted
+from relquery.sql.names import quoted
 from relquery.sql.result import Result
 
 

@@ -12,7 +12,7 @@ from prompt_toolkit.document import Document
 from relquery.cli.shell.scope import Tables, named, unquoted
 from relquery.cli.shell.split import entries, pieces
 from relquery.cli.shell.vocabulary import BEFORE_A_TABLE, FUNCTIONS, KEYWORDS, SEARCHING
-from relquery.sql.exchange.export import quoted
+from relquery.sql.names import quoted
 
 Words = Callable[[], Iterable[str]]
 _TYPED = re.compile(r'(?:((?:"(?:[^"]|"")+"|[^\W\d]\w*)(?:\.\w+)*)\.)?([^\W\d]\w*)?$')

@@ -18,8 +18,8 @@ from relquery.cli.terminal.show import errors_console, result_table, say, to_jso
 from relquery.cli.terminal.tables import check_output
 from relquery.errors import ConfigError
 from relquery.sql.analyze import is_analysis
-from relquery.sql.exchange.distinct import distinct_names
-from relquery.sql.exchange.files import for_csv
+from relquery.sql.exchange.arrow import distinct_names
+from relquery.sql.exchange.forms import for_csv
 from relquery.sql.result import Result
 
 

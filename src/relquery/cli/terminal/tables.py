@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from relquery.demo.files import table_path
 from relquery.errors import ConfigError, TableError, UnknownColumnError, did_you_mean
-from relquery.sql.exchange.export import quoted
 from relquery.sql.host.database import Database
-from relquery.sql.tables import csv_reader, register, text
+from relquery.sql.names import quoted, quoted_text
+from relquery.sql.tables import csv_reader, register
 
 _DEMO = "demo:"
 
@@ -91,7 +91,7 @@ def read_text(
     with closing(Database.open()) as database:
         register(database, path.name or str(path), path)
         source = _source(database, path, table)
-        known = [name for name, _ in database.describe(f"FROM {source}")]
+        known = [name for name, _ in database.columns(f"FROM {source}")]
         for name in columns or ():
             if name not in known:
                 raise UnknownColumnError(name, path.name, known)
@@ -117,7 +117,7 @@ def _source(database: Database, path: Path, table: str | None) -> str:
 def _source_in_database(database: Database, path: Path, table: str | None) -> str:
     found = database.fetch(
         "SELECT DISTINCT schema_name AS s, table_name AS t FROM duckdb_columns() "
-        f"WHERE database_name = {text(path.name)} AND NOT internal ORDER BY ALL"
+        f"WHERE database_name = {quoted_text(path.name)} AND NOT internal ORDER BY ALL"
     ).to_pylist()
     places = {
         (row["t"] if row["s"] == "main" else f"{row['s']}.{row['t']}"): ".".join(

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from relquery.connection import Connection
 from relquery.errors import TableError, UnknownTableError
-from relquery.sql.exchange.export import quoted
-from relquery.sql.exchange.export import to_arrow as export
+from relquery.sql.exchange.arrow import to_arrow as export
+from relquery.sql.names import quoted
 from relquery.sql.parser.tokens import read_path, tokenize
 from relquery.sql.tables import FILES, to_arrow
 from relquery.sql.temp_tables import Lent
@@ -116,7 +116,7 @@ def _file(path: Path, connection: Connection) -> tuple[Source, tuple[str, ...]]:
             f"con.register('d', '{path}'); rq.frame('d.table', con)."
         )
     source = Source(connection, connection.lent.lend(path.absolute(), None), "relquery")
-    columns = connection.database.describe(f"SELECT * FROM {source.register()}")
+    columns = connection.database.columns(f"SELECT * FROM {source.register()}")
     return source, tuple(name for name, _ in columns)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from relquery.frames.plan.nodes import extended
 from relquery.frames.read.expressions import Reads
-from relquery.sql.exchange.export import quoted
+from relquery.sql.names import quoted
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,7 @@ from relquery.frames.plan.nodes import (
     Read,
     Sort,
 )
-from relquery.sql.exchange.export import quoted
-from relquery.sql.tables import text
+from relquery.sql.names import quoted, quoted_text
 
 ROW = "row_number"
 """The column with the number of a row of the input, from 0, where a statement has it."""
@@ -98,7 +97,9 @@ class _Compiler:
             return block.with_items([(node.names[0], node.value)])
         value = free(_VALUE, node.columns)
         block = self.steps.step(block.with_items([(value, node.value)]))
-        parts = [(name, f"struct_extract({quoted(value)}, {text(name)})") for name in node.names]
+        parts = [
+            (name, f"struct_extract({quoted(value)}, {quoted_text(name)})") for name in node.names
+        ]
         items = tuple(item for item in block.items if item[0] != value)
         return replace(block, items=items).with_items(parts)
 
@@ -231,7 +232,9 @@ class _Compiler:
 
     def _unnested(self, call: str, names: tuple[str, ...]) -> str:
         """The name of an entry with a row for each struct of a list."""
-        parts = ", ".join(f"struct_extract(one, {text(name)}) AS {quoted(name)}" for name in names)
+        parts = ", ".join(
+            f"struct_extract(one, {quoted_text(name)}) AS {quoted(name)}" for name in names
+        )
         return self.steps.entry(f"SELECT {parts}\nFROM (SELECT unnest({call}) AS one)")
 
     def _placed(self, node: Node) -> tuple[Block, str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from relquery.errors import ConfigError, unknown
 from relquery.frames.read.langex import Field
 from relquery.sql.binder.arguments import OF_ALL
-from relquery.sql.tables import text
+from relquery.sql.names import quoted_text
 
 
 def call(
@@ -25,10 +25,10 @@ def literal(value: object) -> str:
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, Mapping):
-        pairs = (f"{text(key)}: {literal(one)}" for key, one in value.items())
+        pairs = (f"{quoted_text(key)}: {literal(one)}" for key, one in value.items())
         return f"{{{', '.join(pairs)}}}"
     if isinstance(value, str):
-        return text(value)
+        return quoted_text(value)
     if isinstance(value, Iterable):
         return f"[{', '.join(map(literal, value))}]"
     raise ConfigError(f"{value!r} is not a text, a number or a list, so it cannot be an option.")

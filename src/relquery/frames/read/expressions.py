@@ -9,8 +9,8 @@ from relquery.errors import ConfigError, RelqueryError, UnknownColumnError, type
 from relquery.frames.read.langex import THE_FRAME
 from relquery.sql import names as ours
 from relquery.sql.binder.functions import FunctionCatalog
-from relquery.sql.exchange.export import quoted
 from relquery.sql.host.database import Database
+from relquery.sql.names import quoted
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tokens import tokenize, without_field_names
 from relquery.sql.parser.tree import Column, Function, Lambda, Node, Query, Star, Window
@@ -76,7 +76,7 @@ def _check_columns(sql: str, columns: Sequence[str], database: Database) -> None
     """
     nulls = ", ".join(f"NULL AS {quoted(name)}" for name in columns)
     try:
-        database.describe(f"SELECT ({sql}) FROM (SELECT {nulls})")
+        database.columns(f"SELECT ({sql}) FROM (SELECT {nulls})")
     except UnknownColumnError as error:
         raise UnknownColumnError(error.column, THE_FRAME, columns) from error
     except RelqueryError:  # it has no types here, and no calls

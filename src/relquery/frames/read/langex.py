@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from relquery.errors import ConfigError, UnknownColumnError
-from relquery.sql.exchange.export import quoted
+from relquery.sql.names import quoted
 
 THE_FRAME = "the frame"
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from relquery.errors import ConfigError
-from relquery.sql.exchange.export import quoted
+from relquery.sql.names import quoted
 
 _PIECES = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|[^'"]""", re.DOTALL)
 _NAMED = re.compile(r'\s*("(?:[^"]|"")+"|\w+)\s*(.*)', re.DOTALL)

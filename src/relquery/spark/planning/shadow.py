@@ -136,7 +136,7 @@ class Shadow:
     def types_of(self, items: str, rows: pa.Schema) -> list[str]:
         """The types of some items over ours.ROWS, as DuckDB names them. Raises QueryError."""
         with self._empty(ours.ROWS, rows):
-            found = self.database.describe(f"SELECT {items} FROM {ours.ROWS}")
+            found = self.database.columns(f"SELECT {items} FROM {ours.ROWS}")
         return [kind for _, kind in found]
 
     @contextmanager

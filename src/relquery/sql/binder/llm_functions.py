@@ -19,7 +19,7 @@ from relquery.sql.binder.arguments import LlmFunction, Template, literal_of, no_
 from relquery.sql.binder.call import BAG, FIELD_NAME, NAMED, RANKS, field_name
 from relquery.sql.binder.prompts import set_prompt, take_prompt
 from relquery.sql.binder.task import Worded, names_all
-from relquery.sql.exchange.distinct import distinct_names
+from relquery.sql.exchange.arrow import distinct_names
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.tree import Expression, Node
 from relquery.sql.types.given import output_of

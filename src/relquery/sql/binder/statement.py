@@ -10,7 +10,7 @@ from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.sql import names as ours
 from relquery.sql.binder.call import asking_in
 from relquery.sql.binder.definitions import Definitions, Expansion, Numbering, asks, parsed, read
-from relquery.sql.host.kept import Definition, Kept
+from relquery.sql.host.definitions import Definition, KeptDefinitions
 from relquery.sql.parser.parameters import Parameters
 from relquery.sql.parser.parse import NoTreeError
 from relquery.sql.parser.shell import Shell, read_shell
@@ -26,11 +26,11 @@ from relquery.sql.parser.statements import (
 from relquery.sql.parser.tokens import blank, tokenize
 from relquery.sql.parser.tree import Query
 
-Effect = Callable[[Kept], None]
+Effect = Callable[[KeptDefinitions], None]
 """What a statement changes in what the connection keeps."""
 
 
-def no_effect(kept: Kept) -> None:
+def no_effect(kept: KeptDefinitions) -> None:
     """Change nothing."""
 
 
@@ -94,7 +94,7 @@ class Keeping:
 Statement = Plain | Calling | Keeping
 
 
-def read_statement(text: Text, kept: Kept, parameters: Parameters) -> Statement:
+def read_statement(text: Text, kept: KeptDefinitions, parameters: Parameters) -> Statement:
     """Read one statement. kept: what the connection keeps at its turn. Raises QueryError."""
     found = read_prepared(text.query)
     if found is not None and (found.name in kept.prepared or _is_kept(found.body, kept)):
@@ -114,7 +114,9 @@ def read_statement(text: Text, kept: Kept, parameters: Parameters) -> Statement:
     return _read_query(text, kept, parameters)
 
 
-def _read_prepared(text: Text, found: Prepared, kept: Kept, parameters: Parameters) -> Statement:
+def _read_prepared(
+    text: Text, found: Prepared, kept: KeptDefinitions, parameters: Parameters
+) -> Statement:
     """PREPARE, EXECUTE or DEALLOCATE of a statement that the connection keeps."""
     if found.verb == "EXECUTE":
         body = executed(kept.prepared[found.name], found)
@@ -124,13 +126,13 @@ def _read_prepared(text: Text, found: Prepared, kept: Kept, parameters: Paramete
         _asks(found.body, kept)  # raises SqlSyntaxError
         return Keeping(text, lambda kept: kept.prepared.update({found.name: found.body}))
 
-    def deallocate(kept: Kept) -> None:
+    def deallocate(kept: KeptDefinitions) -> None:
         kept.prepared.pop(found.name, None)
 
     return Keeping(text, deallocate)
 
 
-def _read_query(text: Text, kept: Kept, parameters: Parameters) -> Statement:
+def _read_query(text: Text, kept: KeptDefinitions, parameters: Parameters) -> Statement:
     """A statement that is neither about definitions nor about prepared statements."""
     shell, numbering = read_shell(text.query), Numbering()
     _check_written(shell, kept)
@@ -161,7 +163,7 @@ def _read_query(text: Text, kept: Kept, parameters: Parameters) -> Statement:
     return Calling(text, shell, tree, kept.definitions, numbering.count, values, objects)
 
 
-def _check_written(shell: Shell, kept: Kept) -> None:
+def _check_written(shell: Shell, kept: KeptDefinitions) -> None:
     """Raises QueryError for a statement that writes to a view with calls."""
     name = shell.path[-1] if shell.path else ""
     view = kept.definitions.get(("VIEW", name.lower()))
@@ -169,7 +171,7 @@ def _check_written(shell: Shell, kept: Kept) -> None:
         raise QueryError(f"{view.name} is a view. Only tables can be written to.")
 
 
-def _read_create(text: Text, head: Head, kept: Kept) -> Statement:
+def _read_create(text: Text, head: Head, kept: KeptDefinitions) -> Statement:
     """CREATE of a view or macro; DuckDB keeps those without calls."""
     plain = Plain(text, effect=lambda kept: kept.forget(head.keys))
     definition, start = read_definition(text.query, head)
@@ -200,7 +202,7 @@ def _read_create(text: Text, head: Head, kept: Kept) -> Statement:
     return Keeping(text, lambda kept: kept.define(definition), defined)
 
 
-def _named_again(text: Text, head: Head, kept: Kept) -> Statement | None:
+def _named_again(text: Text, head: Head, kept: KeptDefinitions) -> Statement | None:
     """A statement that creates or drops what has the name of a definition; None for others."""
     views = [("VIEW", head.name.lower())] if head.kind == "TABLE" else []
     known = [key for key in (*head.keys, *views) if key in kept.definitions]
@@ -219,7 +221,7 @@ def _named_again(text: Text, head: Head, kept: Kept) -> Statement | None:
     return None
 
 
-def _named(sql: str, kept: Kept) -> frozenset[str]:
+def _named(sql: str, kept: KeptDefinitions) -> frozenset[str]:
     """The words of a text that name a function of ours, or a view or macro with calls."""
     names, lower = ours.FUNCTIONS | {name for _, name in kept.definitions}, sql.lower()
     if not any(name in lower for name in names):
@@ -227,7 +229,7 @@ def _named(sql: str, kept: Kept) -> frozenset[str]:
     return names & {one.name.lower() for one in tokenize(sql) if one.is_name}
 
 
-def _asks(sql: str, kept: Kept, *, is_expression: bool = False) -> bool:
+def _asks(sql: str, kept: KeptDefinitions, *, is_expression: bool = False) -> bool:
     """Whether a text has a call or reads a definition."""
     if not sql or not _named(sql, kept):
         return False
@@ -237,18 +239,18 @@ def _asks(sql: str, kept: Kept, *, is_expression: bool = False) -> bool:
     return asks(parsed(shell.query), kept.definitions)
 
 
-def _is_kept(body: str, kept: Kept) -> bool:
+def _is_kept(body: str, kept: KeptDefinitions) -> bool:
     """Whether a statement is not prepared by DuckDB. body: "" for EXECUTE and DEALLOCATE."""
     return bool(body) and (_asks(body, kept) or kept.prepares(body))
 
 
 _TRANSACTIONS: dict[str, Effect] = {
-    "BEGIN": Kept.begin,
-    "START": Kept.begin,
-    "COMMIT": Kept.commit,
-    "END": Kept.commit,
-    "ROLLBACK": Kept.rollback,
-    "ABORT": Kept.rollback,
+    "BEGIN": KeptDefinitions.begin,
+    "START": KeptDefinitions.begin,
+    "COMMIT": KeptDefinitions.commit,
+    "END": KeptDefinitions.commit,
+    "ROLLBACK": KeptDefinitions.rollback,
+    "ABORT": KeptDefinitions.rollback,
 }
 
 _TO_TABLE = "Write the answers to a table first: CREATE TABLE answers AS SELECT ..., LLM(...)."

@@ -1,22 +1,27 @@
-"""Converts result columns to Python values."""
+"""Python values of result columns. Text stands for dates and times that Python cannot represent."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import time, timedelta
+from datetime import date, time, timedelta
 from itertools import accumulate, islice, pairwise, repeat
 from typing import Any
 from uuid import UUID
 
-import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relquery.sql.exchange.export import KIND, parts_of
-from relquery.sql.exchange.moments import is_moment, moments
-from relquery.sql.exchange.texts import as_text
+from relquery.arrays import Bools
+from relquery.sql.exchange.arrow import as_text, kind_of, parts_of
+
+_DAY = 24 * 60 * 60
+_UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # units per second
+_FIRST_DAY, _LAST_DAY = ((day - date(1970, 1, 1)).days for day in (date.min, date.max))
+_ENDLESS = np.iinfo(np.int64).max  # 'infinity' in nanoseconds
+_NANOSECONDS = 1000  # of a microsecond, the least that Python's times count
 
 
 def to_python(column: pa.ChunkedArray, field: pa.Field) -> list[Any]:
@@ -33,16 +38,6 @@ def to_plain(column: pa.ChunkedArray, field: pa.Field) -> list[Any]:
     text, a tuple is a dict, a fixed-size list a list, and a map with nested keys a list of pairs.
     """
     return _values(column, field, _Reader(is_plain=True))
-
-
-def kind_of(field: pa.Field) -> Any:
-    """The DuckDB type of a column; None if the field does not record it, or Python has no name
-    for it."""
-    noted = (field.metadata or {}).get(KIND)
-    try:
-        return None if noted is None else duckdb.sqltype(noted.decode())
-    except duckdb.Error:  # of a state of an aggregate
-        return None
 
 
 def _values(column: pa.ChunkedArray, field: pa.Field, reader: _Reader) -> list[Any]:
@@ -69,7 +64,7 @@ class _Reader:
         if convert is None and not self.is_plain:
             is_interval = array.type == pa.month_day_nano_interval()
             convert = _timedelta if is_interval else _CLIENTS.get(getattr(kind, "id", None))
-        values = moments(array) if is_moment(array.type) else array.to_pylist()
+        values = _moments(array) if _is_moment(array.type) else array.to_pylist()
         if convert is None:
             return values
         return [None if value is None else convert(value) for value in values]
@@ -152,3 +147,58 @@ _CONVERT: dict[str | None, Callable[[Any], Any]] = {
     "variant": json.loads,
 }
 _CLIENTS: dict[str | None, Callable[[Any], Any]] = {"uuid": lambda text: UUID(str(text))}
+
+
+def _is_moment(kind: pa.DataType) -> bool:
+    """Whether values of a type are dates or times, and not nested."""
+    return bool(pa.types.is_date32(kind) or pa.types.is_timestamp(kind) or pa.types.is_time64(kind))
+
+
+def is_beyond_python(column: pa.ChunkedArray) -> bool:
+    """Whether a column has dates or times that Python cannot represent: 'infinity' or 24:00."""
+    if not _is_moment(column.type):
+        return False
+    limits, (first, last) = pc.min_max(_numbers(column)).as_py(), _limits(column.type)
+    return limits["min"] is not None and not first <= limits["min"] <= limits["max"] <= last
+
+
+def _moments(array: pa.Array) -> list[Any]:
+    """The values of dates or times. One that Python cannot represent is text as DuckDB has it."""
+    beyond = _are_beyond(array)
+    if not beyond.any():
+        return _representable(array)
+    is_text = pa.array(beyond)
+    texts = iter(as_text(pa.chunked_array([array.filter(is_text)])).to_pylist())
+    others = iter(_representable(array.filter(pc.invert(is_text))))
+    return [next(texts if one else others) for one in beyond.tolist()]
+
+
+def _representable(array: pa.Array) -> list[Any]:
+    if pa.types.is_timestamp(array.type) and array.type.unit == "ns":  # pandas' own otherwise
+        array = array.cast(pa.timestamp("us", array.type.tz))
+    values: list[Any] = array.to_pylist()
+    return values
+
+
+def _are_beyond(array: pa.Array) -> Bools:
+    numbers = _numbers(array).fill_null(0).to_numpy(zero_copy_only=False)
+    first, last = _limits(array.type)
+    beyond: Bools = (numbers < first) | (numbers > last)
+    if getattr(array.type, "unit", None) == "ns":
+        beyond |= (np.abs(numbers) == _ENDLESS) | (numbers % _NANOSECONDS != 0)
+    return beyond
+
+
+def _numbers(column: Any) -> Any:
+    """Dates or times of an array or a column as integers in their unit."""
+    return column.cast(pa.int32() if pa.types.is_date32(column.type) else pa.int64())
+
+
+def _limits(kind: pa.DataType) -> tuple[int, int]:
+    """The first and the last number of a type that Python can represent."""
+    if pa.types.is_date32(kind):
+        return _FIRST_DAY, _LAST_DAY
+    day = _DAY * _UNITS[kind.unit]
+    if pa.types.is_timestamp(kind):
+        return _FIRST_DAY * day, _LAST_DAY * day + day - 1
+    return 0, day - 1

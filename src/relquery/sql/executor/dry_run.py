@@ -18,11 +18,11 @@ from relquery.errors import QueryError
 from relquery.prompt import Compared
 from relquery.sql import names as ours
 from relquery.sql.binder.task import Task
-from relquery.sql.exchange.export import quoted
 from relquery.sql.executor.rows import Rows
 from relquery.sql.executor.stages import StageWalker
 from relquery.sql.host.database import Database, Scratch
 from relquery.sql.host.errors import is_aborted
+from relquery.sql.names import quoted
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.shell import Shell
 from relquery.sql.parser.tree import Expression, Node, Table

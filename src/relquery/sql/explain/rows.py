@@ -36,7 +36,7 @@ from relquery.sql.parser.tree import Column, Expression, Node
 from relquery.sql.planner.asking import has_sides
 from relquery.sql.planner.fields import Field
 from relquery.sql.planner.plan import PlannedCall, SelectPlan
-from relquery.sql.retrieval.blocking import without_similarity
+from relquery.sql.retrieval.columns import without_similarity
 from relquery.table.columns import encode
 
 _CHOICES = 16  # of units that pass, of which the most typical one is taken

@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import duckdb
@@ -16,11 +15,11 @@ import pyarrow as pa
 
 from relquery.errors import ConfigError, QueryError, RelqueryError
 from relquery.sql import names as ours
-from relquery.sql.exchange.export import Most, quoted, read, to_arrow
-from relquery.sql.host.catalogue import Catalogue, Function
+from relquery.sql.exchange.arrow import Most, read, to_arrow
+from relquery.sql.host.definitions import KeptDefinitions
 from relquery.sql.host.errors import Tables, busy, first_line, from_duckdb
-from relquery.sql.host.functions import Functions, Preparation
-from relquery.sql.host.kept import Kept
+from relquery.sql.host.functions import Function, ListedFunctions, PythonFunctions
+from relquery.sql.names import quoted
 
 
 @dataclass(slots=True)
@@ -35,6 +34,9 @@ class _Turn:
     has_scratch: bool = False
 
 
+Preparation = Callable[[str], None]
+
+
 class Parsed(NamedTuple):
     """A statement as DuckDB splits a text. kind: e.g. "SELECT". parameters: their names."""
 
@@ -47,29 +49,28 @@ class Parsed(NamedTuple):
 _REPLACEMENTS = "python_enable_replacements"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Database:
     """One DuckDB connection. Raises QueryError if two threads use it at once.
 
     is_ours: whether it was opened here. kept: what DuckDB cannot keep. functions: those in Python.
         bound: values of parameters by lower-case name, for texts that are described as the user
-        wrote them. preparations: of functions, which may not read tables while a statement runs.
-        most: that is read at once. catalogue: which functions there are. attached: of database
-        files that were registered, the path and the views of their tables, by lower-case name.
+        wrote them. preparations: read what functions need, which may not read tables while a
+        statement runs. most: that is read at once. listed: which functions there are. attached: of
+        database files that were registered, the path and the views of their tables, by lower-case
+        name.
     """
 
     connection: Any
     is_ours: bool = True
-    _turn: _Turn = field(default_factory=_Turn, repr=False, compare=False)
-    kept: Kept = field(default_factory=Kept, repr=False, compare=False)
-    functions: Functions = field(default_factory=Functions, repr=False, compare=False)
-    bound: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
-    preparations: list[Preparation] = field(default_factory=list, repr=False, compare=False)
+    kept: KeptDefinitions = field(default_factory=KeptDefinitions)
+    functions: PythonFunctions = field(default_factory=PythonFunctions)
+    bound: dict[str, Any] = field(default_factory=dict)
+    preparations: list[Callable[[str], None]] = field(default_factory=list)
     most: Most | None = None
-    catalogue: Catalogue = field(default_factory=Catalogue, repr=False, compare=False)
-    attached: dict[str, tuple[Path, list[str]]] = field(
-        default_factory=dict, repr=False, compare=False
-    )
+    listed: ListedFunctions = field(default_factory=ListedFunctions)
+    attached: dict[str, tuple[Path, list[str]]] = field(default_factory=dict)
+    _turn: _Turn = field(default_factory=_Turn)
 
     @classmethod
     def open(cls, source: str | Path | duckdb.DuckDBPyConnection = ":memory:") -> Database:
@@ -87,7 +88,7 @@ class Database:
         with _translated("", None):
             connection = duckdb.connect(str(source))
             connection.execute(f"SET {_REPLACEMENTS} = false")
-        return cls(connection, catalogue=Catalogue(is_private=str(source) == ":memory:"))
+        return cls(connection, listed=ListedFunctions(is_private=str(source) == ":memory:"))
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -98,7 +99,7 @@ class Database:
         turn.entered += 1
         is_first = turn.entered == 1
         if is_first:
-            self.catalogue.begin()
+            self.listed.begin()
         is_theirs = is_first and not self.is_ours
         try:
             with self._without_replacements() if is_theirs else contextlib.nullcontext():
@@ -127,61 +128,50 @@ class Database:
         with _translated("", self):
             self.connection.query_progress()  # of what it can say, this is said soonest
 
-    def needs_preparation(self, sql: str) -> bool:
-        """Whether `prepare` reads something for a statement."""
-        return any(one.is_needed(sql) for one in self.preparations)
-
     def prepare(self, sql: str) -> None:
         """Have Python functions ready for a statement. It is given as it is written."""
         with self.held():
             self.functions.refresh(self.connection, sql)
-        for one in self.preparations:
-            one.prepare(sql)
+        for read_for in self.preparations:
+            read_for(sql)
 
-    def execute(self, sql: str) -> None:
-        """Run a statement for its effect."""
-        self.catalogue.note(sql)
+    def execute(self, sql: str) -> list[Any]:
+        """Run a statement for its effect. Returns what DuckDB says of it, as the count of rows."""
+        self.listed.note(sql)
         with _translated(sql, self):
             # A partly read result blocks the next.
-            self.connection.execute(sql, self._values(sql)).fetchall()
-
-    def create(self, sql: str) -> int:
-        """Run a statement that makes a table of a query's rows. Returns how many there are."""
-        with _translated(sql, self):
-            ((count,),) = self.connection.execute(sql, self._values(sql)).fetchall()
-        return int(count)
+            rows: list[Any] = self.connection.execute(sql, self._values(sql)).fetchall()
+            return rows
 
     def fetch(self, sql: str) -> pa.Table:
         """Run a statement and read its rows; a table without columns if it has none."""
-        self.catalogue.note(sql)
-        with _translated(sql, self):
-            relation = self.connection.sql(sql, params=self._values(sql))
-            return pa.table({}) if relation is None else read(relation, self.most)
+        return self._read(sql, None, read)
 
     def result(self, sql: str, values: Mapping[str, Any] | None = None) -> pa.Table:
         """Like `fetch`, for the user: converts every value to a type that Arrow has.
 
         values: of the statement's parameters, by name.
         """
-        self.catalogue.note(sql)
-        with _translated(sql, self):
-            given = dict(values) if values else self._values(sql)
-            relation = self.connection.sql(sql, params=given)
-            return pa.table({}) if relation is None else to_arrow(relation, self.most)
+        return self._read(sql, values, to_arrow)
 
-    def describe(self, query: str) -> list[tuple[str, str]]:
-        """(name, type) of every column of the query, without running it."""
-        with _translated(query, self):
-            # As a relation: an error of `execute` would end the user's transaction.
-            described = f"DESCRIBE {query}"
-            rows = self.connection.sql(described, params=self._values(query)).fetchall()
-        return [(row[0], row[1]) for row in rows]
+    def _read(
+        self,
+        sql: str,
+        values: Mapping[str, Any] | None,
+        rows_of: Callable[[Any, Most | None], pa.Table],
+    ) -> pa.Table:
+        self.listed.note(sql)
+        with _translated(sql, self):
+            relation = self.connection.sql(sql, params=self._values(sql, values))
+            return pa.table({}) if relation is None else rows_of(relation, self.most)
 
     def columns(self, query: str) -> list[tuple[str, str]]:
         """(name, type) of every column of the query, without running it."""
         with _translated(query, self):
-            if self._values(query):
-                return self.describe(query)
+            # As relations: an error of `execute` would end the user's transaction.
+            if values := self._values(query):
+                rows = self.connection.sql(f"DESCRIBE {query}", params=values).fetchall()
+                return [(name, kind) for name, kind, *_ in rows]
             relation = self.connection.sql(query)
             return list(zip(relation.columns, map(str, relation.types), strict=True))
 
@@ -204,16 +194,15 @@ class Database:
     def bind(self, statement: str, values: Mapping[str, Any] | None = None) -> None:
         """Have DuckDB check a statement for errors without running it."""
         with _translated(statement, self):
-            given = dict(values) if values else self._values(statement)
+            given = self._values(statement, values)
             self.connection.execute(f"EXPLAIN {statement}", given).fetchall()
 
-    def _values(self, sql: str) -> dict[str, Any] | None:
-        """The values of the parameters of a statement; None if it has none."""
-        if not self.bound:
-            return None
+    def _values(self, sql: str, given: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
+        """The values of a statement's parameters, as given or bound; None if it has none."""
+        if given or not self.bound:
+            return dict(given) if given else None
         (parsed,) = self.connection.extract_statements(sql)
-        values = {name: self.bound[name.lower()] for name in parsed.named_parameters}
-        return values or None
+        return {name: self.bound[name.lower()] for name in parsed.named_parameters} or None
 
     @contextlib.contextmanager
     def binding(self, values: Mapping[str, Any]) -> Iterator[None]:
@@ -246,7 +235,7 @@ class Database:
 
         written: the same text as the user wrote it, for the error.
         """
-        with _translated(sql if written is None else written, self):
+        with _translated(sql, self, written):
             return [
                 Parsed(one.query, one.type.name, frozenset(one.named_parameters))
                 for one in self.connection.extract_statements(sql)
@@ -279,20 +268,37 @@ class Database:
         views = [one for one in self.kept.definitions.values() if one.kind == "VIEW"]
         return tables | {view.name: list(view.columns) for view in views}
 
+    def paths(self) -> set[tuple[str, ...]]:
+        """Every path that leads to a table or view, in lower case; scratch tables have none."""
+        rows = self.fetch(
+            "SELECT DISTINCT lower(database_name), lower(schema_name), lower(table_name), "
+            "database_name IN (current_database(), 'temp'), "
+            "schema_name IN ('main', current_schema()) FROM duckdb_columns() "
+            f"WHERE NOT internal AND NOT starts_with(table_name, '{ours.PREFIX}')"
+        )
+        paths: set[tuple[str, ...]] = set()
+        columns = (column.to_pylist() for column in rows.columns)
+        for database, schema, table, is_own, is_default in zip(*columns, strict=True):
+            paths.add((database, schema, table))
+            paths |= {(database, table)} if schema == "main" else set()
+            paths |= {(schema, table)} if is_own else set()
+            paths |= {(table,)} if is_own and is_default else set()
+        return paths
+
     def definitions(self, words: Collection[str]) -> list[tuple[str, str]]:
         """(name, text) of the views and macros whose text has one of some lower-case words."""
         views = "SELECT view_name, sql FROM duckdb_views() WHERE NOT internal"
         found = [(one.name, one.body) for one in self.kept.definitions.values()]
         with contextlib.suppress(duckdb.Error):  # the statement itself will report the error
             found += self.connection.execute(views).fetchall()
-            macros = self.catalogue.functions(self.connection)
+            macros = self.listed.functions(self.connection)
             found += [(one.name, one.body) for one in macros if one.is_users and one.body]
         return [(name, body) for name, body in found if any(word in body.lower() for word in words)]
 
     def listed_functions(self) -> Sequence[Function]:
         """The aggregates, macros and volatile functions."""
         with _translated("", self):
-            return self.catalogue.functions(self.connection)
+            return self.listed.functions(self.connection)
 
     def macros(self) -> set[str]:
         """The names of the macros that the user has defined, in lower case."""
@@ -334,7 +340,7 @@ class Database:
 
 
 @contextlib.contextmanager
-def _translated(sql: str, database: Database | None) -> Iterator[None]:
+def _translated(sql: str, database: Database | None, written: str | None = None) -> Iterator[None]:
     try:
         with database.held() if database else contextlib.nullcontext():
             yield
@@ -350,7 +356,7 @@ def _translated(sql: str, database: Database | None) -> Iterator[None]:
         if database and sql:  # without SQL there are no names to look up
             with contextlib.suppress(RelqueryError):
                 used, known = database.columns_used(sql), list(database.tables())
-        raise from_duckdb(error, sql, used, known) from error
+        raise from_duckdb(error, sql, used, known, written) from error
 
 
 @dataclass(slots=True)
@@ -358,7 +364,7 @@ class Scratch:
     """Tables for one query. They are always dropped when the context ends."""
 
     database: Database
-    _tables: dict[str, str] = field(default_factory=dict)
+    _tables: list[str] = field(default_factory=list)
     _views: set[str] = field(default_factory=set)
 
     def __enter__(self) -> Scratch:
@@ -367,29 +373,15 @@ class Scratch:
         self.database._turn.has_scratch = True
         return self
 
-    def table(self, select: str) -> str:
-        """Run a query once into a table. Returns the table's name."""
-        if select not in self._tables:
-            name = f"{ours.PREFIX}table_{len(self._tables)}"
-            self._tables[select] = name
-            try:
-                self.database.execute(f"CREATE TEMP TABLE {name} AS {select}")
-            except RelqueryError:
-                del self._tables[select]
-                raise
-        return self._tables[select]
-
     def rows(self, select: str) -> tuple[str, int]:
         """Run a query into a table. Returns the table's name and how many rows it has."""
-        name = f"{ours.PREFIX}table_{len(self._tables)}"
-        count = self.database.create(f"CREATE TEMP TABLE {name} AS {select}")
-        self._tables[name] = name
-        return name, count
+        name = self._new()
+        ((count,),) = self.database.execute(f"CREATE TEMP TABLE {name} AS {select}")
+        return name, int(count)
 
     def reserve(self, columns: Sequence[tuple[str, str]]) -> str:
         """Make an empty table for rows to come. Returns its name."""
-        name = f"{ours.PREFIX}table_{len(self._tables)}"
-        self._tables[name] = name
+        name = self._new()
         nulls = (f"CAST(NULL AS {kind}) AS {quoted(column)}" for column, kind in columns)
         self.database.execute(f"CREATE TEMP TABLE {name} AS SELECT {', '.join(nulls)} LIMIT 0")
         return name
@@ -414,17 +406,16 @@ class Scratch:
         self.database.register(name, data)
         return name
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def _new(self) -> str:
+        self._tables.append(f"{ours.PREFIX}table_{len(self._tables)}")
+        return self._tables[-1]
+
+    def __exit__(self, *error: object) -> None:
         self.database._turn.has_scratch = False
         # An aborted transaction lets nothing be dropped, and drops all of it itself.
         for name in self._views:
             with contextlib.suppress(RelqueryError):
                 self.database.unregister(name)
-        for name in self._tables.values():
+        for name in self._tables:
             with contextlib.suppress(RelqueryError):
                 self.database.execute(f"DROP TABLE IF EXISTS temp.{name}")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import re
-import unicodedata
 from collections.abc import Mapping
 
 import duckdb
@@ -48,21 +48,23 @@ _OTHER_COUNT = re.compile(r"Macro (\w+)\(\) does not support the supplied argume
 _CSV = re.compile(r"CSV Error on Line: (\d+)")
 _CSV_FILE = re.compile(r"^  file = (.*)$", re.MULTILINE)
 _QUOTED = re.compile(r'"([^"]+)"')
-_PLACE = re.compile(r"^LINE (\d+): (.*)\n( *)\^", re.MULTILINE)
 _OF_PYTHON = re.compile(r"Python exception occurred while executing the UDF: \w+: (.*)", re.DOTALL)
 _TEXT_ARGUMENT = re.compile(r"No function matches .*\(.*VARCHAR.*\)")
 
 
-def from_duckdb(error: Exception, sql: str, used: Tables, known: list[str]) -> RelqueryError:
+def from_duckdb(
+    error: Exception, sql: str, used: Tables, known: list[str], written: str | None = None
+) -> RelqueryError:
     """Our error for one of DuckDB's.
 
     used: the columns of the tables that the query names. known: all tables of the database.
+    written: the SQL as the user wrote it, with all tokens at the same places.
     """
     message = str(error)
     if (found := _OF_PYTHON.search(message)) is not None:
         return QueryError(first_line(found[1]))
     if isinstance(error, duckdb.ParserException):
-        return _syntax_error(message, sql)
+        return _syntax_error(message, sql, written or sql)
     return (
         _connection_error(error)
         or _unknown_name(message, used, known)
@@ -106,7 +108,7 @@ def _misused_search(message: str) -> QueryError | None:
         return QueryError(
             f"{name} gives a value, not rows, so it cannot stand in FROM. Write SELECT {usage}."
         )
-    return QueryError(f"{name} was called with too many or no arguments. Write {usage}.")
+    return QueryError(f"{name} was called with too few or too many arguments. Write {usage}.")
 
 
 def _misused_call(message: str) -> QueryError | None:
@@ -170,44 +172,19 @@ def _unknown_name(message: str, used: Tables, known: list[str]) -> QueryError | 
     return None
 
 
-def _syntax_error(message: str, sql: str) -> QueryError:
-    line, column = 1, 1
-    if found := _PLACE.search(message):
-        line = int(found[1])
-        at = len(found[3]) - len(f"LINE {line}: ")
-        column = _column_in_source(sql, line, found[2], at) + 1
+def _syntax_error(message: str, sql: str, written: str) -> QueryError:
+    with duckdb.connect() as plain:
+        (found,) = plain.execute("SELECT json_serialize_sql(?)", [sql]).fetchone() or ("{}",)
+    before = sql.encode(errors="replace")[: int(json.loads(found).get("position", 0))]
+    *above, last = before.decode(errors="replace").split("\n")
     said = first_line(message).removesuffix(".")
     if "unterminated string" in said:
         said += ". An apostrophe inside a text is written twice: 'What''s new?'"
     if ours.PREFIX in sql.lower():  # text that we rewrote: its positions mean nothing to the user
         return QueryError(f"The SQL around the LLM calls has a syntax error: {said}.")
-    return SqlSyntaxError(f"The SQL has a syntax error: {said}", sql, line, column)
-
-
-def _column_in_source(sql: str, line: int, shown: str, at: int) -> int:
-    """The position of DuckDB's caret in the whole line, in characters from 0.
-
-    DuckDB shows a window of a long line and places the caret by display width.
-    """
-    width = 0
-    for index, char in enumerate(shown):
-        step = _width(char)
-        if width >= at and step:
-            at = index
-            break
-        width += step
-    lines = sql.split("\n")
-    if line > len(lines) or not shown.startswith("..."):
-        return max(0, at)
-    window = shown.removeprefix("...").removesuffix("...")
-    return max(0, lines[line - 1].find(window)) + at - len("...")
-
-
-def _width(char: str) -> int:
-    """The display width of a character as DuckDB counts it; 0 for a tab."""
-    if unicodedata.category(char) == "Cc":
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+    return SqlSyntaxError(
+        f"The SQL has a syntax error: {said}", written, len(above) + 1, len(last) + 1
+    )
 
 
 def first_line(message: str) -> str:

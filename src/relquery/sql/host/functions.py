@@ -1,7 +1,8 @@
-"""Python functions that statements call.
+"""Functions of a database: those that DuckDB lists, and those in Python that statements call.
 
-DuckDB shares them between all connections to a database. So each has a name of its own, and a
-temporary macro, which belongs to one connection of DuckDB, gives it the name that users write.
+DuckDB shares Python functions between all connections to a database. So each has a name of its
+own, and a temporary macro, which belongs to one connection of DuckDB, gives it the name that users
+write.
 
 AI_EMBED(text)  =>  _rq_ai_embed_4f1c(text)
 """
@@ -9,11 +10,11 @@ AI_EMBED(text)  =>  _rq_ai_embed_4f1c(text)
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from inspect import signature
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import duckdb
@@ -26,10 +27,27 @@ _CREATED = re.compile(
     r"\bCREATE\b[^;('\"]*\b(?:MACRO|FUNCTION)\s+(?:IF\s+NOT\s+EXISTS\s+)?(?:\w+\s*\.\s*)*\"?(\w+)",
     re.IGNORECASE,
 )
+_LOADED = "SELECT extension_name FROM duckdb_extensions() WHERE loaded"
+_LISTED = (
+    "SELECT DISTINCT lower(function_name), function_type, "
+    # DuckDB lists error() as volatile only so that it is not computed before its row.
+    "stability = 'VOLATILE' AND function_name <> 'error', internal, "
+    f"coalesce({ours.USERS_MACRO} AND function_name NOT LIKE '{ours.PREFIX}%', false), "
+    "CASE WHEN macro_definition IS NOT NULL THEN list_transform(parameters, lambda p: lower(p)) "
+    "END, macro_definition FROM duckdb_functions() WHERE stability = 'VOLATILE' "
+    "OR function_type IN ('aggregate', 'macro', 'table_macro') ORDER BY ALL"
+)
+# What statements say that may add functions to the list, or take some from it. Extensions are
+# compared by their names; our own macros are not in the list.
+_CHANGES = re.compile(
+    rf"\b(?:(?:macro|function)\b(?!\s+(?:temp\.)?{ours.PREFIX})"
+    r"|(?:schema|database|attach|detach|import|rollback|abort|execute|call\s+\w+|pragma)\b)",
+    re.IGNORECASE,
+)
 
 
 @dataclass(slots=True)
-class Functions:
+class PythonFunctions:
     """The functions of one of our connections. The connection of DuckDB may serve others of ours.
 
     macros: what gives the functions their names, by these.
@@ -43,16 +61,20 @@ class Functions:
     ) -> None:
         """Add a function of Arrow columns, in place of an older one.
 
-        kind: the type of its values. rows: what FROM selects of a value, written `value`, e.g.
-        "unnest(value) AS passage"; "" if the function cannot stand there.
+        function: its signature says with how many arguments it can be called. kind: the type of its
+        values. rows: what FROM selects of a value, written `value`, e.g. "unnest(value) AS
+        passage"; "" if the function cannot stand there.
         """
         own = self._own(name)
         with suppress(duckdb.Error):
             connection.remove_function(own)
-        connection.create_function(own, function, None, kind, type="arrow")
+
+        def called(*given: Any) -> Any:  # DuckDB takes this for any number of arguments
+            return function(*given)
+
+        connection.create_function(own, called, None, kind, type="arrow")
         self.macros[name] = tuple(_macros(name, own, rows, _counts(function)))
-        self._define(connection, name)
-        connection.execute(_named(ours.OWNER, f"() AS '{self.owner}'"))
+        self._define(connection, [name])
 
     def refresh(self, connection: Any, sql: str) -> None:
         """Make a statement call these functions, not those of another connection of ours.
@@ -64,9 +86,7 @@ class Functions:
             del self.macros[name]
         with suppress(duckdb.Error):  # the transaction is aborted: the statement itself says so
             if self._owner(connection) != self.owner:
-                for name in self.macros:
-                    self._define(connection, name)
-                connection.execute(_named(ours.OWNER, f"() AS '{self.owner}'"))
+                self._define(connection, self.macros)
 
     def remove(self, connection: Any) -> None:
         """Remove the functions. Does nothing if the connection is closed."""
@@ -91,9 +111,10 @@ class Functions:
             return None
         return str(owner)
 
-    def _define(self, connection: Any, name: str) -> None:
-        for macro in self.macros[name]:
+    def _define(self, connection: Any, names: Iterable[str]) -> None:
+        for macro in (macro for name in names for macro in self.macros[name]):
             connection.execute(macro)
+        connection.execute(_named(ours.OWNER, f"() AS '{self.owner}'"))
 
     def _drop(self, connection: Any, name: str) -> None:
         with suppress(duckdb.Error):
@@ -106,7 +127,8 @@ def _counts(function: Callable[..., Any]) -> Sequence[int]:
     parameters = signature(function).parameters.values()
     if any(one.kind is one.VAR_POSITIONAL for one in parameters):
         return range(1, _MOST + 1)
-    return [len(parameters)]
+    needed = sum(one.default is one.empty for one in parameters)
+    return range(needed, len(parameters) + 1)
 
 
 def _macros(name: str, own: str, rows: str, counts: Sequence[int]) -> Iterator[str]:
@@ -125,11 +147,70 @@ def _named(name: str, forms: str) -> str:
     return f"CREATE OR REPLACE TEMP MACRO {name}{forms}"
 
 
-class Preparation(Protocol):
-    """Reads what Python functions need, before a statement that calls them."""
+class Function(NamedTuple):
+    """An aggregate, a macro or a volatile function. A name may have several.
 
-    def is_needed(self, sql: str) -> bool:
-        """Whether a statement needs anything, itself or in views and macros."""
+    name: in lower case. kind: as DuckDB says it, e.g. "aggregate" or "table_macro". is_users:
+    whether it is a macro of the user. parameters: of a macro, in lower case. body: its text.
+    """
 
-    def prepare(self, sql: str) -> None:
-        """Read what a statement needs."""
+    name: str
+    kind: str
+    is_volatile: bool
+    is_internal: bool
+    is_users: bool
+    parameters: tuple[str, ...]
+    body: str | None
+
+
+# Of new databases in memory, by the loaded extensions: the same for all in a process.
+_OF_NEW: dict[frozenset[str] | None, tuple[Function, ...]] = {}
+
+
+@dataclass(slots=True)
+class ListedFunctions:
+    """The list of one database. DuckDB takes as long to make it as a short statement in all.
+
+    is_private: whether nobody else can change the database, so that the list holds until a
+    statement of ours may have changed it.
+    """
+
+    is_private: bool = False
+    _is_new: bool = True
+    _functions: tuple[Function, ...] | None = None
+    _loaded: frozenset[str] | None = None
+
+    def functions(self, connection: Any) -> tuple[Function, ...]:
+        """The aggregates, macros and volatile functions. Raises duckdb.Error."""
+        loaded = _loaded(connection) if self.is_private else None
+        is_old = self.is_private and (loaded is None or loaded != self._loaded)
+        if self._functions is None or is_old:
+            key = loaded if self._is_new else None
+            self._functions = _OF_NEW.get(key) or tuple(_listed(connection))
+            self._loaded = loaded
+            if key is not None:
+                _OF_NEW[key] = self._functions
+        return self._functions
+
+    def begin(self) -> None:
+        """Begin a turn. Forgets the list unless the database is private."""
+        if not self.is_private:
+            self._functions = None
+
+    def note(self, statement: str) -> None:
+        """Note that a statement is about to run, which may change the list."""
+        if _CHANGES.search(statement):
+            self._functions, self._is_new = None, False
+
+
+def _loaded(connection: Any) -> frozenset[str] | None:
+    """The extensions that are loaded; None where DuckDB may not read files, and so cannot tell."""
+    try:
+        return frozenset(name for (name,) in connection.execute(_LOADED).fetchall())
+    except duckdb.Error:
+        return None
+
+
+def _listed(connection: Any) -> Iterator[Function]:
+    for *first, parameters, body in connection.execute(_LISTED).fetchall():
+        yield Function(*first, tuple(parameters or ()), body)

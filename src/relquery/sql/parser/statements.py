@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.sql.host.database import Database
-from relquery.sql.host.kept import Definition, Key, Kind
+from relquery.sql.host.definitions import Definition, Key, Kind
 from relquery.sql.parser.tokens import (
     Cursor,
     Token,

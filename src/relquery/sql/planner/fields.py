@@ -11,7 +11,7 @@ from relquery.sql import names as ours
 from relquery.sql.binder.call import FIELD_NAME, field_name
 from relquery.sql.binder.functions import FunctionCatalog
 from relquery.sql.binder.sources import Sources, joins_in, leaves
-from relquery.sql.exchange.distinct import distinct_names
+from relquery.sql.exchange.arrow import distinct_names
 from relquery.sql.host.database import Database
 from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser

@@ -1,4 +1,4 @@
-"""What the statements of a connection search.
+"""What the statements and span queries of a connection search.
 
 DuckDB calls Python functions while a statement runs, when they may not read tables. So the columns
 that a statement names are read before it.
@@ -6,8 +6,10 @@ that a statement names are read before it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -22,11 +24,19 @@ from relquery.retrieval.tfidf import WordlessIndex
 from relquery.retrieval.vectors import VectorIndex
 from relquery.sql.host.database import Database
 from relquery.sql.parser.statements import read_prepared
-from relquery.sql.retrieval.columns import Column, find_column
-from relquery.sql.retrieval.named import OF_TABLES, Named, is_entry, named_in
-from relquery.sql.retrieval.paths import find_table
+from relquery.sql.retrieval.columns import (
+    OF_TABLES,
+    Column,
+    Named,
+    find_column,
+    find_table,
+    is_entry,
+    named_in,
+)
 
 _MOST_KNOWN = 1 << 16  # questions whose passages are kept
+
+Search = Callable[[str, int], Sequence[str]]
 
 
 @dataclass(slots=True)
@@ -41,6 +51,11 @@ class Searched:
     corpus: Corpus | None = None
     found: dict[int, dict[str, Found]] = field(default_factory=dict)
     first: dict[float, tuple[dict[str, str], list[str]]] = field(default_factory=dict)
+
+    def hits(self, found: Found) -> list[tuple[str, float]]:
+        """(text, score) of what a question has found."""
+        texts = self.texts.take(pa.array(found.texts)).to_pylist()
+        return list(zip(texts, found.scores.tolist(), strict=True))
 
 
 @dataclass(slots=True)
@@ -87,9 +102,11 @@ class Corpora:
             sql = self.database.kept.prepared.get(found.name, "")
         return named_in(sql, self.database.definitions(self.functions), self.functions)
 
-    def search(self, named: Named, questions: Sequence[str], limit: int) -> list[Found]:
-        """Up to `limit` texts for each question, by their numbers."""
-        searched = self.searched(named)
+    def search(
+        self, named: Named, questions: Sequence[str], limit: int
+    ) -> list[list[tuple[str, float]]]:
+        """Up to `limit` texts for each question, with their scores, best first."""
+        searched = self._searched(named)
         corpus = searched.corpus
         if corpus is None:
             corpus = self.shelf.corpus(str(searched.column), searched.texts)
@@ -106,11 +123,11 @@ class Corpora:
             known.clear()
             new = list(dict.fromkeys(questions))
         known.update(zip(new, corpus.search(new, limit), strict=True))
-        return [known[question] for question in questions]
+        return [searched.hits(known[question]) for question in questions]
 
     def first_texts(self, named: Named, texts: Sequence[str], threshold: float) -> list[str]:
         """The first text of the group of near-duplicates of each text."""
-        searched = self.searched(named)
+        searched = self._searched(named)
         if threshold not in searched.first:
             all_texts = list(Strings(searched.texts))
             first = groups(self._vectors(searched, all_texts), threshold)
@@ -127,7 +144,7 @@ class Corpora:
                 known[text] = text if at < 0 else leaders[at]
         return [known.get(text, text) for text in texts]
 
-    def searched(self, named: Named) -> Searched:
+    def _searched(self, named: Named) -> Searched:
         """What a function searches. Raises QueryError if the statement does not name it."""
         found = self.ready.get(named.lower())
         if found is None:
@@ -142,3 +159,52 @@ class Corpora:
         if isinstance(corpus, Corpus) and isinstance(corpus.index, VectorIndex):
             return corpus.index.vectors
         return self.shelf.vectors.of_distinct(texts)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTables(Mapping[str, Search]):
+    """What finds texts of a table: of "docs" its only column of text, of "docs.text" that one.
+
+    Each table is read once, so a new one is needed once tables may have changed.
+    """
+
+    corpora: Corpora
+    _known: dict[str, Search] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Search:
+        if name not in self._known:
+            named = self._named(name)
+            if named is None:
+                raise KeyError(name)
+            self.corpora.read(named)
+            self._known[name] = lambda question, limit: self._find(named, question, limit)
+        return self._known[name]
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._named(name) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.corpora.database.tables())
+
+    def __len__(self) -> int:
+        return len(self.corpora.database.tables())
+
+    def _named(self, name: str) -> Named | None:
+        database = self.corpora.database
+        if find_table(name, database) is not None:
+            return Named(name, "").lower()
+        table, _, column = name.rpartition(".")
+        is_table = table and find_table(table, database) is not None
+        return Named(table, column.strip('"')).lower() if is_table else None
+
+    def _find(self, named: Named, question: str, limit: int) -> list[str]:
+        (found,) = self.corpora.search(named, [question], limit)
+        return [text for text, _ in found]
+
+
+def with_tables(given: Any, corpora: Corpora) -> Any:
+    """The corpora that a user gives, and the tables under all other names."""
+    tables = NamedTables(corpora)
+    if isinstance(given, Mapping):
+        return ChainMap(dict(given), cast(MutableMapping[str, Any], tables))
+    return tables if given is None else given

@@ -16,8 +16,8 @@ from typing import Any
 
 from relquery.errors import QueryError
 from relquery.sql import names as ours
-from relquery.sql.exchange.export import quoted
 from relquery.sql.host.database import Database
+from relquery.sql.names import quoted
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tokens import Token, step, tokenize, words
 from relquery.sql.parser.tree import Cast, Constant, Node

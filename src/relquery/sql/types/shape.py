@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from relquery.errors import QueryError
-from relquery.sql.exchange.export import quoted
+from relquery.sql.names import quoted
 from relquery.sql.types.leaves import Leaf, Number, dumped
 
 _FENCED = re.compile(r"\s*```(?:[\w+-]*\n)?(.*?)```\s*", re.DOTALL)

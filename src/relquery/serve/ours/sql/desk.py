@@ -13,7 +13,7 @@ from relquery.connection import Connection, connect
 from relquery.ledger import Ledger
 from relquery.serve.ours.sql.tables import Tables
 from relquery.serve.ours.stopping import Stop, Stopping
-from relquery.sql.exchange.export import Most
+from relquery.sql.exchange.arrow import Most
 
 MOST_READ = Most(cells=5_000_000, bytes=256 << 20)
 """Of one result, and of what a statement asks the model about."""

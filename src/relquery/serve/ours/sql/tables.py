@@ -12,9 +12,8 @@ import duckdb
 from relquery.demo.files import table_path
 from relquery.errors import ConfigError
 from relquery.sql import tables as hosts
-from relquery.sql.exchange.export import quoted
 from relquery.sql.host.database import Database
-from relquery.sql.tables import text
+from relquery.sql.names import quoted, quoted_text
 
 _DEMO = "demo:"
 _FILE = "file_of_a_table"
@@ -48,7 +47,7 @@ class Tables:
         self._connection: Any = duckdb.connect()
         self._lock = Lock()
         try:
-            self._connection.execute(f"SET memory_limit = {text(memory)}")
+            self._connection.execute(f"SET memory_limit = {quoted_text(memory)}")
         except duckdb.Error as error:
             raise ConfigError(
                 f"sql_memory is {memory!r}; it must be a size such as '2GB'."
@@ -106,7 +105,7 @@ def _take_in(connection: Any, name: str) -> None:
 def _named(connection: Any, database: str) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = connection.execute(
         "SELECT DISTINCT schema_name, table_name FROM duckdb_columns() "
-        f"WHERE database_name = {text(database)} AND NOT internal ORDER BY ALL"
+        f"WHERE database_name = {quoted_text(database)} AND NOT internal ORDER BY ALL"
     ).fetchall()
     return found
 

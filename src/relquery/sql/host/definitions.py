@@ -34,10 +34,10 @@ class Definition:
 
 
 @dataclass(slots=True)
-class Kept:
-    """prepared: prepared statements by lower-case name. definitions: views and macros. prepares:
-    whether a statement without calls is to be kept when it is prepared. DuckDB might compute the
-    values of Python functions then, and keep them though tables change.
+class KeptDefinitions:
+    """Texts with LLM calls. prepared: statements by lower-case name. definitions: views and macros.
+    prepares: whether a statement without calls is to be kept when it is prepared. DuckDB might
+    compute the values of Python functions then, and keep them though tables change.
     """
 
     prepared: dict[str, str] = field(default_factory=dict)
@@ -45,9 +45,11 @@ class Kept:
     prepares: Callable[[str], bool] = lambda _: False
     _before: dict[Key, Definition] | None = None
 
-    def copy(self) -> Kept:
+    def copy(self) -> KeptDefinitions:
         """A copy to try changes on."""
-        return Kept(dict(self.prepared), dict(self.definitions), self.prepares, self._before)
+        return KeptDefinitions(
+            dict(self.prepared), dict(self.definitions), self.prepares, self._before
+        )
 
     def define(self, definition: Definition) -> None:
         """Keep a view or macro; it replaces one of its name."""

@@ -1,4 +1,4 @@
-"""Exports DuckDB rows to an Arrow table without losing any value.
+"""Reads DuckDB's rows as an Arrow table without losing any value.
 
 Arrow lacks some of DuckDB's types. Their values would arrive as bytes that only DuckDB can read, or
 lose part of their content. They are written as text, also inside lists and structs.
@@ -6,20 +6,25 @@ lose part of their content. They are written as text, also inside lists and stru
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
 from dataclasses import dataclass
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 
 from relquery.errors import QueryError
+from relquery.sql.names import quoted
 
 # On a field of an Arrow table: the type that its column has in DuckDB.
-KIND = b"duckdb_type"
+_KIND = b"duckdb_type"
 
 _AT_ONCE = 100_000  # rows
 _NESTED = ("list", "array", "map", "struct", "tuple", "union")
-_AS_TEXT = {"bit", "bignum", "uhugeint", "time with time zone"}
+_IN_ARROW = {
+    **dict.fromkeys(("bit", "bignum", "uhugeint", "time with time zone"), "VARCHAR"),
+    "variant": "JSON",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +63,27 @@ def to_arrow(relation: Any, most: Most | None = None) -> pa.Table:
     kinds = relation.types
     if any(map(_is_foreign, kinds)):
         items = (
-            f"{_written(kind, f'#{at}')} AS {quoted(name)}"
+            f"{f'CAST(#{at} AS {_in_arrow(kind)})' if _is_foreign(kind) else f'#{at}'} "
+            f"AS {quoted(name)}"
             for at, (kind, name) in enumerate(zip(kinds, relation.columns, strict=True), 1)
         )
         relation = relation.project(", ".join(items))
     table = read(relation, most)
     fields = (
-        field.with_metadata({**(field.metadata or {}), KIND: _stated(kind)})
+        field.with_metadata({**(field.metadata or {}), _KIND: _stated(kind)})
         for field, kind in zip(table.schema, kinds, strict=True)
     )
     return pa.Table.from_arrays(table.columns, schema=pa.schema(list(fields)))
 
 
-def quoted(name: str) -> str:
-    """A name as an SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
+def kind_of(field: pa.Field) -> Any:
+    """The DuckDB type of a column; None if the field does not record it, or Python has no name
+    for it."""
+    noted = (field.metadata or {}).get(_KIND)
+    try:
+        return None if noted is None else duckdb.sqltype(noted.decode())
+    except duckdb.Error:  # of a state of an aggregate
+        return None
 
 
 def parts_of(kind: Any) -> list[tuple[str, Any]]:
@@ -83,34 +94,43 @@ def parts_of(kind: Any) -> list[tuple[str, Any]]:
     return children[1:] if kind.id == "union" else children  # its tag comes first
 
 
+def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The values of a column as DuckDB writes them."""
+    with duckdb.connect() as plain:
+        plain.register("t", pa.table({"a": column}))
+        texts: pa.ChunkedArray = plain.sql("SELECT CAST(a AS VARCHAR) FROM t").to_arrow_table()[0]
+        return texts
+
+
+def distinct_names(names: list[str]) -> list[str]:
+    """Names with suffixes `_1`, `_2`, ... for repeated ones, ignoring case."""
+    taken: set[str] = set()
+    distinct = []
+    for name in names:
+        candidate, number = name, 0
+        while candidate.lower() in taken:
+            number += 1
+            candidate = f"{name}_{number}"
+        taken.add(candidate.lower())
+        distinct.append(candidate)
+    return distinct
+
+
 def _stated(kind: Any) -> str:
     """A type as DuckDB reads it again. It does not read a tuple without parts."""
-    if kind.id == "tuple" and not kind.children:
-        return "TUPLE(BOOLEAN)"
-    return _nested(kind, _stated) if kind.id in _NESTED else str(kind)
+    return re.sub(r"\bTUPLE(?=[,)\[]|$)", "TUPLE(BOOLEAN)", str(kind))
 
 
 def _is_foreign(kind: Any) -> bool:
     """Whether Arrow has no type for the values of a type."""
-    return kind.id in (*_AS_TEXT, "variant") or any(_is_foreign(part) for _, part in parts_of(kind))
-
-
-def _written(kind: Any, column: str) -> str:
-    return f"CAST({column} AS {_in_arrow(kind)})" if _is_foreign(kind) else column
+    return kind.id in _IN_ARROW or any(_is_foreign(part) for _, part in parts_of(kind))
 
 
 def _in_arrow(kind: Any) -> str:
     """The type that replaces a type in Arrow."""
-    if kind.id in _AS_TEXT:
-        return "VARCHAR"
-    if kind.id == "variant":
-        return "JSON"
-    return _nested(kind, _in_arrow) if kind.id in _NESTED else str(kind)
-
-
-def _nested(kind: Any, written: Callable[[Any], str]) -> str:
-    """written: the text of a part."""
-    parts = [(name, written(part)) for name, part in parts_of(kind)]
+    if kind.id not in _NESTED:
+        return _IN_ARROW.get(kind.id, str(kind))
+    parts = [(name, _in_arrow(part)) for name, part in parts_of(kind)]
     texts = [text for _, text in parts]
     match kind.id:
         case "list":
