@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from html import escape
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -44,8 +45,7 @@ def bars(record: StageRecord) -> str:
     return (
         f'<svg class="bars" viewBox="0 0 {len(starts)} {_HEIGHT}" preserveAspectRatio="none" '
         f'role="img" aria-label="Tokens of each prompt">{paths}</svg>'
-        f'<p class="small">Each bar is {what}, in the order sent. The tallest has {top:,.0f} '
-        "tokens.</p>"
+        + _small(f"Each bar is {what}, in the order sent. The tallest has {top:,.0f} tokens.")
     )
 
 
@@ -68,9 +68,9 @@ def prompts(record: StageRecord, room: int) -> Iterator[str]:
         room, shown = room - len(part), shown + 1
         yield part
     if left := record.sent - shown:
-        yield (
-            f'<p class="small">{left:,} more prompts are not shown in full. record=N in con.sql '
-            f"keeps N prompts of each stage (here {record.most:,}).</p>"
+        yield _small(
+            f"{left:,} more prompts are not shown in full. record=N in con.sql keeps N prompts of "
+            f"each stage (here {record.most:,})."
         )
 
 
@@ -83,40 +83,31 @@ def _prompt(at: int, sent: Sent) -> str:
         f"{max(0, answer.prompt_tokens - reused):,} computed, {output:,} decoded "
         f'<span class="said">{escape(cut(said, 80))}</span>'
     )
-    about = "" if sent.is_exact else f'<p class="small">{_how(sent)}</p>'
+    about = "The end of the reused part is estimated from the number of tokens."
+    if sent.reused is None:
+        about = "Some parts are modules, which are reused at any position. They are not marked."
     return (
         f"<details{' open' if at < _OPEN else ''}><summary>{head}</summary>"
-        f"<pre>{_marked(sent)}</pre>{about}"
+        f"<pre>{_marked(sent)}</pre>{'' if sent.is_exact else _small(about)}"
         f'<pre class="decoded">{escape(cut(said, _ANSWER))}</pre></details>'
     )
 
 
 def _marked(sent: Sent) -> str:
     """The text, with the part that was reused marked."""
-    text = sent.text
-    end = 0 if sent.reused is None else _place(sent, text)
-    reused, computed = text[:end], cut(text[end:], _COMPUTED)
+    end = _end_of_reused(sent)
+    reused, computed = sent.text[:end], cut(sent.text[end:], _COMPUTED)
     mark = f'<span class="reused">{escape(_middle_out(reused))}</span>' if reused else ""
     return f'{mark}<span class="computed">{escape(computed)}</span>'
 
 
-def _place(sent: Sent, text: str) -> int:
+def _end_of_reused(sent: Sent) -> int:
     """The end of the reused part in the text, which has blank lines between messages."""
-    left, place = sent.reused or 0, 0
-    for before, span in zip((None, *sent.prompt), sent.prompt, strict=False):
-        if left <= 0:
-            break
-        place += 2 if before is not None and before.role is not span.role else 0
-        size = len(str(span.content))
-        place += min(left, size)
-        left -= size
-    return min(place, len(text))
-
-
-def _how(sent: Sent) -> str:
-    if sent.reused is None:
-        return "Some parts are modules, which are reused at any position. They are not marked."
-    return "The end of the reused part is estimated from the number of tokens."
+    reused = sent.reused or 0
+    ends = accumulate(len(str(span.content)) for span in sent.prompt)
+    messages = zip(ends, pairwise(sent.prompt), strict=False)
+    breaks = sum(end < reused and one.role is not other.role for end, (one, other) in messages)
+    return min(reused + 2 * breaks, len(sent.text))
 
 
 def _middle_out(text: str) -> str:
@@ -170,9 +161,7 @@ def page(query: str, shown: str, size: str, report: Report, recording: Recording
 
 def _recorded(recording: Recording | None, report: Report) -> list[str]:
     if recording is None:
-        return [
-            '<p class="small">Prompts were not recorded. con.sql(..., record=True) keeps them.</p>'
-        ]
+        return [_small("Prompts were not recorded. con.sql(..., record=True) keeps them.")]
     names = {stage.name: stage for stage in report.stages}
     room = _ROOM // max(1, len(recording.stages))
     parts = [
@@ -183,16 +172,12 @@ def _recorded(recording: Recording | None, report: Report) -> list[str]:
         stage = names.get(name)
         parts.append(f"<h2>{escape(name)}</h2>")
         if stage is not None:
-            parts.append(_remark(cut(stage.expression, _ASKS)))
-            if stage.ledger_hits:
-                parts.append(
-                    _remark(
-                        f"{stage.ledger_hits:,} answers came from the ledger and were not sent."
-                    )
-                )
+            parts.append(_small(cut(stage.expression, _ASKS)))
+            if known := stage.ledger_hits:
+                parts.append(_small(f"{known:,} answers came from the ledger and were not sent."))
         parts += [bars(record), *prompts(record, room)]
     return parts
 
 
-def _remark(text: str) -> str:
+def _small(text: str) -> str:
     return f'<p class="small">{escape(text)}</p>'

@@ -63,11 +63,10 @@ class SampledRows(Rows):
         found = Rows.matching(self, predicate, rows)
         for one in criteria_in(predicate):
             new = self.tallies.new(one, self, self.alive if rows is None else rows)
+            tally, holds = self.tallies.of(one, self), one.node
+            if tally.inverted:
+                holds = build.operation(build.NOT, holds.copy())
             if len(new):
-                tally = self.tallies.of(one, self)
-                holds: Expression = one.node
-                if tally.inverted:
-                    holds = build.operation(build.NOT, one.node.copy())
                 try:
                     passed = Rows.matching(self, holds, new)
                 except QueryError:  # it may fail for a row in which the predicate does not read it

@@ -7,7 +7,7 @@ this cannot mislead: it has a single source, and only columns without answers de
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from relquery.sql import names as ours
@@ -66,13 +66,15 @@ NOTHING = KnownRows(None, exact=False, held=False)
 
 def known_base(inner: Select, context: Context, stand_ins: Mapping[str, KnownRows]) -> KnownRows:
     """What is known about a plan's base; if `held`, the caller sets `most` by counting the rows."""
-    entries = _entries(context.entries) | _entries(inner.find_all(Entry))
-    if not _reads(inner, entries, set(stand_ins), set()):
+    read = [inner, *context.needed_by([inner])]
+    if not any(table.table in stand_ins for one in read for table in one.find_all(Table)):
         return ALL
     source = inner.source
     if source is None or isinstance(source, Join) or inner.sample is not None:
         return NOTHING
-    found = _stand_in(source, entries, stand_ins)
+    entries = [*context.entries, *inner.find_all(Entry)]
+    named = {one.name.lower(): one for one in entries if "query_node" in one.value.args}
+    found = _stand_in(source, named, stand_ins)
     if found is None:
         return NOTHING
     table = replace(found, open=found.open | {source.name.lower()})
@@ -102,29 +104,10 @@ def known_rows(select: Select, rows: KnownRows, functions: FunctionCatalog) -> K
         for item in select.items
         # A value of several rows depends on answers where these decide which rows there are.
         if rows.may_be_open(item)
-        or not (rows.exact or not (has_window(item) or functions.has_aggregate(item)))
+        or (not rows.exact and (has_window(item) or functions.has_aggregate(item)))
     }
     exact = (rows.exact and not cuts) or is_one
     return KnownRows(most, exact, rows.held or is_one, frozenset(columns), rows.expected)
-
-
-def _entries(entries: Iterable[Entry]) -> dict[str, Entry]:
-    """WITH entries by name, including nested ones."""
-    found = (inner for entry in entries for inner in entry.find_all(Entry))
-    return {entry.name.lower(): entry for entry in found if "query_node" in entry.value.args}
-
-
-def _reads(node: Node, entries: Mapping[str, Entry], wanted: set[str], seen: set[str]) -> bool:
-    """Whether a query reads one of some tables, directly or through WITH entries."""
-    for table in node.find_all(Table):
-        name = table.table.lower()
-        if name in wanted:
-            return True
-        if name in entries and name not in seen:
-            seen.add(name)
-            if _reads(entries[name].query, entries, wanted, seen):
-                return True
-    return False
 
 
 def _stand_in(
