@@ -25,14 +25,13 @@ from relquery.sql.planner.plan import PlannedCall
 
 _LEARNED = 256  # answers of the ledger that are learned from
 _ORDERED = 100_000  # at most this many inputs are put in order
-_NEVER = (False, -1, 0)  # whether a prompt is surely asked, by which call, and of which rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Asks:
     """What a stage asks.
 
-    sampling: how answers are drawn. by: which call asks, of which rows. places: which of its
+    sampling: how answers are drawn. places: which of its
     distinct prompts are asked, and again: which of them a second time, for a guard. known: how many
     answers the ledger has, or will have by then. exact: whether there are as many, whatever other
     stages ask and a guard finds. keys: of all prompts. wholes: those of whole answers, where others
@@ -45,7 +44,6 @@ class Asks:
     """
 
     sampling: Sampling
-    by: tuple[int, int]
     places: Int64s
     again: Int64s
     known: int
@@ -79,33 +77,30 @@ class AskedPrompts:
     context: ExecutionContext
     needs_order: bool
     expects: bool
-    _by_key: dict[Hashable, tuple[bool, int, int]] = field(default_factory=dict)
+    _is_sure: dict[Hashable, bool] = field(default_factory=dict)
     _compared: set[object] = field(default_factory=set)
 
     def add(self, asks: Asks, *, is_sure: bool) -> None:
-        """Note that a stage asks all of its prompts. What is sure goes before what is not."""
-        for keys, by in (asks.keys, (is_sure, *asks.by)), (asks.wholes, (False, *asks.by)):
-            self._by_key |= {key: max(by, self._by_key.get(key, _NEVER)) for key in keys}
+        """Note that a stage asks all of its prompts."""
+        self._is_sure |= {key: is_sure or self._is_sure.get(key, False) for key in asks.keys}
+        for key in asks.wholes:
+            self._is_sure.setdefault(key, False)
 
     def of(self, call: PlannedCall, rows: EstimatedRows, wanted: Int64s, *, is_bound: bool) -> Asks:
         """What a call asks about some rows. is_bound: whether it may be about fewer of them.
 
         Raises QueryError if the fields of a row cannot be computed.
         """
-        cells, backend, by = (
-            rows.cells(call.fields, wanted),
-            self.context.backend,
-            (call.index, id(rows)),
-        )
+        cells, backend = rows.cells(call.fields, wanted), self.context.backend
         if call.task.kind not in ("match", "group"):
             # Rows of a call without fields are all alike.
             count, modules = len(wanted) if rows.known.held else 1, self.context.modules(call)
             question = Question("", call.task, count, cells, modules, call.keys)
             inputs = Inputs.of(question)
+            asks = self._missing(inputs.prompts_as_written(), call, rows)
             if rows.known.held:
-                rows.note_inputs(call, wanted, inputs.of_row)
-            asks = self._missing(inputs.prompts_as_written(), call.task, by)
-            asks = self._guarded(asks, question, inputs)
+                rows.note_inputs(call, wanted, inputs.of_row, asks.keys)
+            asks = self._guarded(asks, question, inputs, (id(rows), call.index))
             is_bound &= self.context.config.guard is not None and len(call.fields) > 1
             return self._of_inputs(asks, inputs, rows, is_bound=is_bound)
         first, later = list[Prompt](), list[Prompt]()
@@ -118,15 +113,15 @@ class AskedPrompts:
             for at, tree in enumerate(forest.trees):
                 prompt = forest.prompt(at, [answer] * len(tree.below))
                 (later if tree.below else first).append(prompt)
+        asks = self._missing(first, call, rows)
         rows.note_inputs(call, wanted, of_row)
-        asks = self._missing(first, call.task, by)
         # Those that read answers to others are never in the ledger yet.
         asked = [*(first[at] for at in asks.places), *later]
         return replace(asks, written=asked, sent=asked, most=len(asked), is_guess=bool(later))
 
-    def _missing(self, prompts: Sequence[Prompt], task: Task, by: tuple[int, int]) -> Asks:
+    def _missing(self, prompts: Sequence[Prompt], call: PlannedCall, rows: EstimatedRows) -> Asks:
         """The prompts that neither the ledger nor an earlier stage answers."""
-        found = Keys.of("", prompts, task.sampling)
+        found, task = Keys.of("", prompts, call.sampling), call.task
         keys: Sequence[Hashable] = found.decided or found.whole
         ledger, known = self._ledger(task), dict[int, Answer]()
         if ledger is None:
@@ -134,21 +129,22 @@ class AskedPrompts:
         elif ledger.has_answers:  # else the backend may be opened only for its name
             known = look_up(ledger, self.context.names, prompts, task.sampling)[1]
         asked = {
-            at: earlier
+            at: any(sure)
             for at, pair in enumerate(zip(keys, found.whole, strict=True))
-            if (earlier := max(self._by_key.get(key, _NEVER) for key in pair)) is not _NEVER
+            if (sure := [self._is_sure[key] for key in pair if key in self._is_sure])
         }
-        there = {at for at, (is_sure, *_) in asked.items() if is_sure or self.expects}
-        missing = [at for at in range(len(prompts)) if at not in known and at not in there]
+        there = {at for at, is_sure in asked.items() if is_sure or self.expects}
+        is_missing = [at not in known and at not in there for at in range(len(prompts))]
         # A call gets no credit for the answers that it found itself.
-        own = sum(earlier[1:] == by for earlier in asked.values())
-        may_come = not asked.keys().isdisjoint(missing)
+        own = rows.keys.get(call.index, {})
+        answered = sum(keys[at] not in own for at, lacks in enumerate(is_missing) if not lacks)
+        missing = np.flatnonzero(is_missing)
+        may_come = not asked.keys().isdisjoint(missing.tolist())
         return Asks(
             task.sampling,
-            by,
-            np.array(missing, np.int64),
-            np.array([], np.int64),
-            len(prompts) - len(missing) - own if ledger is not None else 0,
+            missing,
+            missing[:0],
+            answered if ledger is not None else 0,
             not may_come,
             keys,
             found.whole if found.decided else (),
@@ -187,13 +183,15 @@ class AskedPrompts:
         schedule = inputs.schedule(places, self.context.config.order)
         return inputs.prompts(places if schedule is None else places[schedule.rows], schedule)
 
-    def _guarded(self, asks: Asks, question: Question, inputs: Inputs) -> Asks:
+    def _guarded(
+        self, asks: Asks, question: Question, inputs: Inputs, here: tuple[int, int]
+    ) -> Asks:
         """The same if a guard compares answers: with or without pinned fields, whichever is more.
 
-        What has been compared is not compared again.
+        What has been compared is not compared again. here: tells the call from others.
         """
         context, config, ledger = self.context, self.context.config, self._ledger(question.task)
-        here, form = asks.by, (question.task.asks, question.cells.names, question.cells.forms)
+        form = question.task.asks, question.cells.names, question.cells.forms
         is_known = form in self._compared
         if config.guard is None or here in self._compared or (is_known and ledger is None):
             return asks

@@ -94,14 +94,13 @@ class Explainer:
     ) -> None:
         """Record what a call would ask."""
         rows.stages.setdefault(call.index, name)
-        new = wanted if self.shares is None else rows.new_inputs(call, wanted)
         rows.of_call(call.index).asked[wanted] = True
         call = call.in_form(self.context.config)
         is_open = any(rows.is_open(part.value) for part in call.fields)
         is_sure = rows.known.exact and not rows.may_stop and not is_open
         is_sure &= where is None or not rows.is_open(where)
         told = self._described(name, call, rows, wanted)
-        asks = self._asks(call, rows, new, is_open=is_open, is_bound=not is_sure)
+        asks = self._asks(call, rows, wanted, is_open=is_open, is_bound=not is_sure)
         if isinstance(asks, Asks):
             is_sure &= asks.exact
             self._asked.add(asks, is_sure=is_sure)

@@ -4,8 +4,7 @@ selectivities are given or measured, those that are expected to pass.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Any
@@ -108,8 +107,8 @@ class EstimatedRows(Rows):
     known: what is known about the rows that are alive. shares: which rows are expected to pass;
     None to keep all that may. select: the number of the SELECT. near: see ExplainedCall. stages: by
     call, the stage that asked it first. inputs: by call, an array (rows,) with one number per row;
-    rows whose inputs may differ have different numbers. 0 for rows not asked. units: as `inputs`,
-    of all rows.
+    rows whose inputs may differ have different numbers. 0 for rows not asked. keys: by call, the
+    numbers of its inputs.
     """
 
     known: KnownRows = ALL
@@ -118,7 +117,7 @@ class EstimatedRows(Rows):
     near: tuple[int, int] | None = None
     stages: dict[int, str] = field(default_factory=dict)
     inputs: dict[int, Int64s] = field(default_factory=dict)
-    units: dict[int, Int64s] = field(default_factory=dict)
+    keys: dict[int, dict[Hashable, int]] = field(default_factory=dict)
     tallies: Tallies = field(default_factory=Tallies)
 
     @classmethod
@@ -177,7 +176,7 @@ class EstimatedRows(Rows):
         place = self.select, one.text
         wanted = shares.passing(place, self._stage_of(one), tally.counts, len(new))
         seed = [SEED, self.select, len(tally.counts), crc32(one.text.encode())]
-        codes = [self.units.get(call, np.arange(self.count)) for call in one.calls]
+        codes = [self.inputs.get(call, np.arange(self.count)) for call in one.calls]
         units = codes[0] if len(codes) == 1 else distinct_rows(np.stack(codes, axis=1))[1]
         tally.add(new, _part(new, units, tally, wanted, seed))
 
@@ -246,43 +245,37 @@ class EstimatedRows(Rows):
         """Whether an expression over ours.ROWS depends on answers."""
         return self.known.is_open(node)
 
-    def new_inputs(self, call: PlannedCall, wanted: Int64s) -> Int64s:
-        """Those of some rows whose inputs the call was not asked about before."""
-        if not self.known.held:
-            return wanted
-        if call.index not in self.units:
-            self.units[call.index] = np.arange(self.count)
-            rows = np.union1d(self.alive, wanted)
-            with suppress(QueryError):  # of a row that is not asked
-                first, of_row = self._distinct(call, rows)
-                self.units[call.index][rows] = rows[first][of_row]
-        units = self.units[call.index]
-        return wanted[~np.isin(units[wanted], units[self.of_call(call.index).asked])]
-
     def number_inputs(self, call: PlannedCall, wanted: Int64s) -> int:
         """Number the inputs of a call that may differ. Returns the maximum number of inputs."""
-        first, of_row = self._distinct(call, wanted)
+        columns = np.zeros((len(call.fields), len(wanted)), np.int64)
+        for at, part in enumerate(call.fields):
+            columns[at] = self._codes(part, wanted)
+        first, of_row = distinct_rows(columns.T)
         self.note_inputs(call, wanted, of_row)
         return len(first)
 
-    def note_inputs(self, call: PlannedCall, wanted: Int64s, of_row: Int64s) -> None:
-        """Note which input of a call each row has."""
-        numbers = self.inputs.setdefault(call.index, np.zeros(self.count, np.int64))
-        numbers[wanted] = of_row + 1  # rows that are not asked have NULL
-
-    def _distinct(self, call: PlannedCall, rows: Int64s) -> tuple[Int64s, Int64s]:
-        """The inputs of a call that may differ; see distinct_rows."""
-        columns = np.zeros((len(call.fields), len(rows)), np.int64)
-        for at, part in enumerate(call.fields):
-            columns[at] = self._codes(part, rows)
-        return distinct_rows(columns.T)
+    def note_inputs(
+        self,
+        call: PlannedCall,
+        wanted: Int64s,
+        of_row: Int64s,
+        keys: Sequence[Hashable] | None = None,
+    ) -> None:
+        """Note which input of a call each row has. of_row: -1 for rows that are not asked, whose
+        answer is NULL. keys: of the inputs; None if they are unlike all before.
+        """
+        known = self.keys.setdefault(call.index, {})
+        if keys is None:
+            keys = [(len(known), at) for at in range(int(of_row.max(initial=-1)) + 1)]
+        numbers = [0, *(known.setdefault(key, len(known) + 1) for key in keys)]
+        inputs = self.inputs.setdefault(call.index, np.zeros(self.count, np.int64))
+        inputs[wanted] = np.array(numbers)[of_row + 1]
 
     def _codes(self, part: Field, wanted: Int64s) -> Int32s | Int64s:
         """Numbers for a field's values; values that may differ get different numbers."""
         answer = ours.call_of(part.value.name) if isinstance(part.value, Column) else None
-        for numbers in (self.units, self.inputs):  # equal inputs have equal answers
-            if answer in numbers:
-                return numbers[answer][wanted]
+        if answer in self.inputs:
+            return self.inputs[answer][wanted]  # equal inputs have equal answers
         if self.is_open(part.value):
             return np.arange(len(wanted), dtype=np.int64)
         return encode(self.cells((part,), wanted).fetch()).codes.reshape(len(wanted))
