@@ -27,9 +27,7 @@ from relquery.sql.binder.functions import (
     is_variable,
     makes_rows,
 )
-from relquery.sql.binder.scopes import Context
-from relquery.sql.binder.sources import Kinds, Sources, leaves, outer_columns, star_columns
-from relquery.sql.host.database import Database
+from relquery.sql.binder.sources import Kinds, Sources, leaves, outer_columns
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.tree import Column, Expression, Function, Node, Query, Select, Star
 
@@ -37,16 +35,10 @@ NOT_A_NAME = "not a name"
 """Note on a key of ORDER BY that is a column of the FROM clause, whatever the list calls so."""
 
 
-def normalize(
-    select: Select,
-    sources: Sources,
-    database: Database,
-    context: Context,
-    functions: FunctionCatalog,
-) -> Select:
+def normalize(select: Select, sources: Sources, functions: FunctionCatalog) -> Select:
     """A plain form of a SELECT that gives the same rows."""
     select = select.copy()
-    stars = _Stars(select, sources, database, context)
+    stars = _Stars(select, sources)
     select.items = [part for item in select.items for part in stars.items(item)]
     if select.where is not None:
         parts = build.conjuncts(select.where)
@@ -56,7 +48,7 @@ def normalize(
     if select.order is not None:
         select.order.set("orders", list(stars.ordered(select.order)))
     restore_columns(select, sources)
-    _Aliases(select, sources, database, context, functions).replace()
+    _Aliases(select, sources, functions).replace()
     select.keys = [item_at(key, select) for key in select.keys] or None  # type: ignore[assignment]
     return select
 
@@ -72,15 +64,13 @@ class _Stars:
 
     select: Select
     sources: Sources
-    database: Database
-    context: Context
 
     def items(self, item: Expression) -> Iterator[Expression]:
         """The items that one stands for."""
         if isinstance(item, Star) and not (item.is_columns and has_call(item)):
-            yield from self._columns(item)
+            yield from self.sources.expanded(item)
         elif isinstance(star := _star_of(item), Star):
-            yield from self._columns(star, item)
+            yield from self.sources.expanded(star, item)
         elif isinstance(item, Function) and item.name.lower() in ("unnest", "unlist"):
             yield from self._unnested(item) or self.by_column(item)
         else:
@@ -89,7 +79,7 @@ class _Stars:
     def keys(self, key: Expression) -> Iterator[Expression]:
         """The keys that one of ORDER BY or DISTINCT ON stands for."""
         if isinstance(key, Star) and key.pattern is not None:
-            yield from self._columns(key)
+            yield from self.sources.expanded(key)
         elif isinstance(key, Star):
             yield key  # ORDER BY ALL
         else:
@@ -119,7 +109,7 @@ class _Stars:
                 f"{readable(node)} expands to several columns, which a query with LLM calls does "
                 "not support. Name the columns instead."
             )
-        for column in self._columns(first):
+        for column in self.sources.expanded(first):
 
             def put(part: Node, column: Expression = column) -> Node | None:
                 return column.copy() if isinstance(part, Star) and part.key == first.key else None
@@ -130,19 +120,16 @@ class _Stars:
                 call.meta["text"] = call.written.replace(written, readable(column))
             yield made if node.alias else made.named(name_of(column))
 
-    def _columns(self, star: Star, chosen: Expression | None = None) -> list[Expression]:
-        sources, database, select = self.sources, self.database, self.select
-        return star_columns(star, sources, database, select, self.context, chosen)
-
     def _unnested(self, item: Function) -> list[Expression]:
         """The fields of what `unnest` makes columns of; none if it makes rows."""
         (value, *_), named = item.values, {one.name.lower(): one.value for one in item.arguments}
-        kind = Kinds(self.database, self.context, self.select).of(value) or ""
+        database = self.sources.database
+        kind = Kinds(database, self.sources.context, self.select).of(value) or ""
         if not (kind.startswith("STRUCT(") and kind.endswith(")")):
             return []
         deep = named.get("recursive")
         is_deep = isinstance(deep, tree.Constant) and deep.text == "true"
-        return list(_fields(value, self.database.type(kind), is_deep))
+        return list(_fields(value, database.type(kind), is_deep))
 
 
 def _fields(value: Expression, kind: Any, deep: bool) -> Iterator[Expression]:
@@ -177,8 +164,6 @@ class _Aliases:
 
     select: Select
     sources: Sources
-    database: Database
-    context: Context
     functions: FunctionCatalog
     _named: dict[str, Expression] = field(default_factory=dict)
 
@@ -250,7 +235,7 @@ class _Aliases:
             if query is None:
                 self._put(column, self._named[name])
             else:
-                outer = outer_columns(query, self.database, self.context)
+                outer = outer_columns(query, self.sources.database, self.sources.context)
                 if any(column is one for one in outer or ()):
                     self._put(column, self._for_subquery(column, query))
 

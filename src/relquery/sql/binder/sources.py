@@ -98,10 +98,17 @@ def with_both_sides(select: Select) -> Select:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """columns: of every named source, by its alias as written. names: of `SELECT *`, in order."""
+    """The tables of the FROM clause of a SELECT.
+
+    columns: of every named source, by its alias as written. names: of `SELECT *`, in order.
+    context: the WITH entries that it sees.
+    """
 
     columns: dict[str, list[str]]
     names: list[str]
+    select: Select
+    context: Context
+    database: Database
 
     def resolve(self, column: Column) -> tuple[str, str] | None:
         """(source, name) as spelled in the database; None if only DuckDB can resolve it.
@@ -135,11 +142,47 @@ class Sources:
             return self.has(column.name)
         return any(name.lower() == column.name.lower() for _, name in self.of(column.table))
 
+    def expanded(self, star: Star, chosen: Expression | None = None) -> list[Expression]:
+        """The columns of a star: references that name exactly one source each, if possible.
+
+        chosen: what takes some of them, such as `* LIKE 'k%'`.
+        Raises UnsupportedQueryError if names alone do not identify the columns.
+        """
+        plain = (chosen or star).copy()
+        plain.set("replace_list", None)  # the same names, and no calls
+        plain.set("rename_list", None)
+        (names,) = _columns_of([plain], self.select, self.context, self.database)
+        candidates = self.of(star.table)
+        columns: list[Expression]
+        listing = [name.lower() for name in names]
+        if [name.lower() for _, name in candidates] == listing:
+            columns = [build.column(name, source) for source, name in candidates]
+        elif len(set(listing)) == len(listing):
+            columns = [_unique_reference(name, candidates, star) for name in names]
+        else:
+            raise UnsupportedQueryError(
+                f"{readable(star)} gives columns whose names are not distinct, which a query with "
+                "LLM calls does not support. Name the columns instead."
+            )
+        replaced = {entry.name.lower(): entry for entry in star.replaced}
+        for at, name in enumerate(listing):
+            if name in replaced:
+                value = replaced[name].value.copy()
+                assert isinstance(value, Expression)
+                value.meta[FIELD_NAME] = replaced[name].name
+                columns[at] = value.named(names[at])
+        for renamed in star.args.get("rename_list") or ():
+            old = str(renamed.args["key"].args["column"]).lower()
+            for at, name in enumerate(listing):
+                if name == old:
+                    columns[at] = columns[at].named(str(renamed.args["value"]))
+        return columns
+
 
 def read_sources(database: Database, select: Select, context: Context) -> Sources:
     """Ask DuckDB for the columns of a FROM clause. Raises QueryError if DuckDB rejects it."""
     if select.source is None or isinstance(select.source, tree.Empty):
-        return Sources({}, [])
+        return Sources({}, [], select, context, database)
     aliases = list(dict.fromkeys(one.name for one in leaves(select.source) if one.name))
     stars = [*(Star(relation_name=alias) for alias in aliases), build.star()]
     try:
@@ -153,7 +196,8 @@ def read_sources(database: Database, select: Select, context: Context) -> Source
                 if star is stars[-1]:
                     raise
                 found.append([])
-    return Sources(dict(zip(aliases, found, strict=False)), found[-1])
+    columns = dict(zip(aliases, found, strict=False))
+    return Sources(columns, found[-1], select, context, database)
 
 
 def _columns_of(
@@ -168,50 +212,6 @@ def _columns_of(
         else:
             found[-1].append(name)
     return found[:-1]
-
-
-def star_columns(
-    star: Star,
-    sources: Sources,
-    database: Database,
-    select: Select,
-    context: Context,
-    chosen: Expression | None = None,
-) -> list[Expression]:
-    """The columns of a star: references that name exactly one source each, if possible.
-
-    chosen: what takes some of them, such as `* LIKE 'k%'`.
-    Raises UnsupportedQueryError if names alone do not identify the columns.
-    """
-    plain = (chosen or star).copy()
-    plain.set("replace_list", None)  # the same names, and no calls
-    plain.set("rename_list", None)
-    (names,) = _columns_of([plain], select, context, database)
-    candidates = sources.of(star.table)
-    columns: list[Expression]
-    listing = [name.lower() for name in names]
-    if [name.lower() for _, name in candidates] == listing:
-        columns = [build.column(name, source) for source, name in candidates]
-    elif len(set(listing)) == len(listing):
-        columns = [_unique_reference(name, candidates, star) for name in names]
-    else:
-        raise UnsupportedQueryError(
-            f"{readable(star)} gives columns whose names are not distinct, which a query with LLM "
-            "calls does not support. Name the columns instead."
-        )
-    replaced = {entry.name.lower(): entry for entry in star.replaced}
-    for at, name in enumerate(listing):
-        if name in replaced:
-            value = replaced[name].value.copy()
-            assert isinstance(value, Expression)
-            value.meta[FIELD_NAME] = replaced[name].name
-            columns[at] = value.named(names[at])
-    for renamed in star.args.get("rename_list") or ():
-        old = str(renamed.args["key"].args["column"]).lower()
-        for at, name in enumerate(listing):
-            if name == old:
-                columns[at] = columns[at].named(str(renamed.args["value"]))
-    return columns
 
 
 def _unique_reference(name: str, candidates: list[tuple[str, str]], star: Star) -> Column:

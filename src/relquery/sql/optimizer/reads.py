@@ -61,9 +61,8 @@ class Lookup:
         tables of its FROM clause."""
 
         def ask() -> tuple[Select, Sources]:
-            context, database = Context.of(select), self.database
-            sources = read_sources(database, select, context)
-            return normalize(select, sources, database, context, self.functions), sources
+            sources = read_sources(self.database, select, Context.of(select))
+            return normalize(select, sources, self.functions), sources
 
         return _or_none(ask)
 

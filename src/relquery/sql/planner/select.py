@@ -18,7 +18,7 @@ from relquery.sql.binder.call import FIELD_NAME, Call, calls_in, has_call, reada
 from relquery.sql.binder.functions import FunctionCatalog, clauses_of, has_window, is_variable
 from relquery.sql.binder.normalize import is_order_name, unnamed
 from relquery.sql.binder.scopes import Context
-from relquery.sql.binder.sources import Sources, describe, from_only, outer_columns, star_columns
+from relquery.sql.binder.sources import Sources, describe, from_only, outer_columns
 from relquery.sql.optimizer.reads import Computed, Lookup, condition_of, parted
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.tree import Column, Expression, Limit, Node, Order, Query, Select, Subquery
@@ -297,8 +297,7 @@ class _OverRows:
         """A field, or the columns of a star."""
         if not isinstance(argument, tree.Star):
             return [argument]
-        database = self.lookup.database
-        return star_columns(argument, self.sources, database, self.select, self.context)
+        return self.sources.expanded(argument)
 
     def _field(self, argument: Expression) -> Expression:
         """The value of a field. Its subqueries run once, with the base."""

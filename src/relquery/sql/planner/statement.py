@@ -115,7 +115,7 @@ def _planned(
     plain = take_conditions(alone)
     check_places(plain)
     sources = read_sources(database, plain, context)
-    normal = normalize(plain, sources, database, context, functions)
+    normal = normalize(plain, sources, functions)
     check_fields(normal)
     names = [name for name, _ in columns]
     if len(normal.items) != len(names):
