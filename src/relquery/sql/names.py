@@ -43,12 +43,8 @@ USAGES = {
 AGGREGATES = frozenset({"ai_agg", "ai_summarize_agg"})
 """Those that ask about a group of rows."""
 
-CALL = f"{PREFIX}llm_"
-"""A call in the text of a query, before its number."""
 TEXT_STAND_IN = f"{PREFIX}text"
 """A column of answers, before the number of its call."""
-PARAMETER = f"{PREFIX}parameter_"
-"""A variable that holds the value of a parameter, before the parameter's name."""
 
 ROW, ROWS = f"{PREFIX}row", f"{PREFIX}rows"
 """The number of a row, and the rows of a stage."""
@@ -60,6 +56,8 @@ OUTER, PAIRS = f"{PREFIX}outer", f"{PREFIX}pairs"
 """The outer rows that a correlated subquery depends on, and its rows for each of them."""
 NOTHING, GROUP = f"{PREFIX}nothing", f"{PREFIX}group"
 """Columns of a subquery that nothing reads."""
+MARK = f"{PREFIX}mark"
+"""A column between those of two stars."""
 WRITTEN = f"{PREFIX}written"
 NEW = f"{PREFIX}new"
 """The rows that an UPDATE, DELETE or MERGE applies."""
@@ -137,10 +135,8 @@ IN_MESSAGES = {
         re.DOTALL,
     ): "LLM(...)",
     re.compile(r"<class '(?:\w+\.)*(\w+)'>"): r"\1",
-    re.compile(rf"getvariable\('{PARAMETER}(\w+)'\)"): r"$\1",
     re.compile(rf" when casting from source column {PREFIX}column_\d+"): "",
-    re.compile(rf"{PREFIX}(?:text|number)_\d+"): "LLM(...)",
-    re.compile(rf"{PREFIX}(?:llm_\d+|text|number)", re.IGNORECASE): "LLM",
+    re.compile(rf"{TEXT_STAND_IN}_\d+"): "LLM(...)",
     re.compile(rf"{PREFIX}(\w+)_[0-9a-f]{{32}}"): r"\1",
     re.compile(rf"{OUTER}\."): "",
     re.compile(rf"{PREFIX}(?:column|outer|inner)_\d+"): "a column of it",

@@ -204,10 +204,10 @@ def _columns_of(
     stars: Sequence[Expression], select: Select, context: Context, database: Database
 ) -> list[list[str]]:
     """The names of the columns that each of some stars stands for, by one query."""
-    items = [item for star in stars for item in (star, build.null().named(ours.NOTHING))]
+    items = [item for star in stars for item in (star, build.null().named(ours.MARK))]
     found: list[list[str]] = [[]]
     for name, _ in describe(context.around(from_only(select, items)), database):
-        if name == ours.NOTHING:  # a mark between them
+        if name == ours.MARK:
             found.append([])
         else:
             found[-1].append(name)

@@ -26,7 +26,7 @@ _NO_TABLE = re.compile(r"Table with name (.*?) does not exist")
 _NO_COLUMN = re.compile(r'Referenced column "(.+?)" (?:was )?not found')
 _NO_COLUMN_OF = re.compile(r'(?:Table|Values list) "(.+?)" does not have a column named "(.+?)"')
 _NO_SOURCE = re.compile(r'Referenced table "(.+?)" not found')
-_OURS = "|".join((*sorted(ours.FUNCTIONS), "prompt", "module", "bag", rf"{ours.CALL}\d+"))
+_OURS = "|".join((*sorted(ours.FUNCTIONS), "prompt", "module", "bag"))
 _NO_LLM = re.compile(rf"Function with name ({_OURS}) does not exist", re.IGNORECASE)
 _NO_FUNCTION = re.compile(r"Function with name (\w+) does not exist")
 # What functions of other systems are called here.
@@ -124,7 +124,7 @@ def _misused_call(message: str) -> QueryError | None:
             return QueryError(f"There is no function {name} here.{hint}")
         return QueryError(unknown("function", name, map(str.upper, known)))
     if found := _NO_LLM.search(message):
-        name = "LLM" if found[1].lower().startswith(ours.CALL) else found[1].upper()
+        name = found[1].upper()
         if name in _EXAMPLES:
             return UnsupportedQueryError(
                 f"{name} is only an argument of LLM, AI_FILTER and the like. Write "
