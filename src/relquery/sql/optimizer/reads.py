@@ -18,7 +18,6 @@ from relquery.sql.binder.call import (
     calls_in,
     field_name,
     has_call,
-    is_star,
 )
 from relquery.sql.binder.functions import FunctionCatalog
 from relquery.sql.binder.normalize import normalize, restore_columns
@@ -68,7 +67,7 @@ class Lookup:
 
     def items(self, select: Select) -> list[Expression] | None:
         """Copies of the select list, with the columns that each star stands for."""
-        if not any(map(is_star, select.items)):
+        if not any(isinstance(item, tree.Star) for item in select.items):
             return [item.copy() for item in select.items]
         found = self.normal(select)
         return None if found is None else found[0].items
