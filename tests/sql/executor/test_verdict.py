@@ -93,7 +93,8 @@ def test_a_sample_has_rows_whose_fields_moved_in_the_order_to_send_and_is_always
     def sampled(most: int) -> list[int]:
         found = sample(schedule, most)
         assert found is not None
-        return found.rows.tolist()
+        rows: list[int] = found.rows.tolist()
+        return rows
 
     few = sampled(10)
     assert few == sampled(10) == sorted(few, reverse=True)

@@ -27,10 +27,10 @@ _dump = json.JSONEncoder(ensure_ascii=False).encode
 
 def label_of(name: str) -> str:
     """The name of a field as sent in lines: as JSON if it has characters that end a name."""
-    return name if _PLAIN_NAME.fullmatch(name) else quoted(name)
+    return name if _PLAIN_NAME.fullmatch(name) else json_in_line(name)
 
 
-def quoted(text: str) -> str:
+def json_in_line(text: str) -> str:
     """A text as JSON in one line."""
     # JSON keeps some characters that end a line for many readers.
     return re.sub("[\x7f-\x9f\u2028\u2029]", lambda found: f"\\u{ord(found[0]):04x}", _dump(text))

@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 
 from relquery.arrays import Bools, Int32s, Int64s
 from relquery.errors import QueryError
-from relquery.sql.binder.task import label_of, quoted
+from relquery.sql.binder.task import json_in_line, label_of
 from relquery.sql.types.leaves import NUMBERS
 
 # How a cell is written: as a JSON string, or unchanged because it already is JSON. A bag is a list
@@ -147,7 +147,7 @@ class LinesWriter(JsonWriter):
 
     def value(self, form: Form, cell: str | None) -> str:
         if form == "string" and cell is not None:
-            text = quoted(cell) if self._misleads(cell) else cell
+            text = json_in_line(cell) if self._misleads(cell) else cell
         else:
             text = super().value(form, cell).strip()
         return text.replace("\n", self.line_break)
