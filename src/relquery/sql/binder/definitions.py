@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from relquery.errors import QueryError, UnsupportedQueryError
-from relquery.sql import names as ours
 from relquery.sql.binder.call import (
     FIELD_NAME,
     NAMED,
@@ -288,16 +287,19 @@ def _wrong_arguments(macro: Definition, what: str) -> QueryError:
     return QueryError(f"The macro {macro.name}({', '.join(macro.names)}) {what}.")
 
 
-@dataclass(frozen=True, slots=True)
 class Macros:
-    """The scalar macros of a database, read when a query uses them.
+    """The scalar macros of a database, each read when a query uses it.
 
     Macros that the parser cannot read are left to DuckDB.
     """
 
-    database: Database
-    functions: FunctionCatalog
-    _known: dict[str, list[tuple[Listed, Expression]]] = field(default_factory=dict)
+    def __init__(self, database: Database, functions: FunctionCatalog) -> None:
+        self._functions = functions
+        self._listed: dict[str, list[Listed]] = {}
+        for one in database.listed_functions():
+            if one.kind == "macro" and (one.is_internal or one.is_users):
+                self._listed.setdefault(one.name, []).append(one)
+        self._known: dict[str, list[tuple[Listed, Expression, bool]]] = {}
 
     def expand(self, query: Node) -> None:
         """Write out the macros in a statement that a plan has to see, in place.
@@ -305,7 +307,6 @@ class Macros:
         Raises UnsupportedQueryError for a macro that is called with a schema or with default
         values.
         """
-        self._read({one.name.lower() for one in query.find_all(Function)})
         for _ in range(_MOST):
             found = next((one for one in query.find_all(Function) if self._is_subtle(one)), None)
             if found is None:
@@ -317,49 +318,34 @@ class Macros:
             found.replace(put.named(readable(found) if is_item else found.alias))
         raise UnsupportedQueryError(f"This query calls more than {_MOST} macros. Write them out.")
 
-    def _read(self, names: set[str]) -> None:
-        """Read macros of these lower-case names, and those that they call."""
-        names = {one for one in names if one not in self._known and not one.startswith(ours.PREFIX)}
-        if not names:
-            return
-        self._known.update({name: [] for name in names})
-        called: set[str] = set()
-        for one in self.database.listed_functions():
-            is_read = one.kind == "macro" and (one.is_internal or one.is_users)
-            if one.name not in names or not is_read or one.body is None:
-                continue
-            try:
-                body = parser().expression(one.body)
-            except QueryError:
-                continue
-            self._known[one.name].append((one, body))
-            called.update(found.name.lower() for found in body.find_all(Function))
-        self._read(called)
+    def _of(self, name: str) -> list[tuple[Listed, Expression, bool]]:
+        """Macros of a name with their bodies, and whether these, or macros that they call, compute
+        over more than one row."""
+        name = name.lower()
+        if name not in self._known:
+            self._known[name] = []
+            for one in self._listed.get(name, ()):
+                try:
+                    body = parser().expression(one.body or "")
+                except QueryError:
+                    continue
+                hides = has_window(body) or makes_rows(body) or self._functions.has_aggregate(body)
+                called = (self._of(call.name) for call in body.find_all(Function))
+                hides = hides or any(inner for macros in called for *_, inner in macros)
+                self._known[name].append((one, body, hides))
+        return self._known[name]
 
     def _is_subtle(self, call: Function) -> bool:
         if isinstance(call.parent, tree.TableFunction) or isinstance(call, tree.Window):
             return False  # over a window it has a value for each row
-        macros = self._known.get(call.name.lower(), ())
+        macros = self._of(call.name)
         asks = bool(macros) and next(asking_in(call), None) is not None
-        return any(
-            self._hides(body, set()) or (asks and not macro.is_internal) for macro, body in macros
-        )
-
-    def _hides(self, body: Expression, seen: set[str]) -> bool:
-        """Whether a macro, or one that it calls, computes over more than one row."""
-        if has_window(body) or makes_rows(body) or self.functions.has_aggregate(body):
-            return True
-        called = {found.name.lower() for found in body.find_all(Function)} - seen
-        return any(
-            self._hides(inner, seen | called)
-            for name in called
-            for _, inner in self._known.get(name, ())
-        )
+        return any(hides or (asks and not macro.is_internal) for macro, _, hides in macros)
 
     def _expanded(self, call: Function) -> Expression:
         given = [one.value for one in call.arguments if not one.name]
         by_name = {one.name.lower(): one.value for one in call.arguments if one.name}
-        for macro, body in () if call.schema else self._known[call.name.lower()]:
+        for macro, body, _ in () if call.schema else self._of(call.name):
             values = dict(zip(macro.parameters, given, strict=False)) | by_name
             if len(given) <= len(macro.parameters) and set(values) == set(macro.parameters):
                 put = put_arguments(body, values)
