@@ -79,9 +79,9 @@ class LlmFunction:
     node: the function as written. defaults: sampling for calls that set nothing. knows: whether a
     FROM clause around it has a column. is_aggregate: whether a function is an aggregate.
     own_options: names of options that not all functions have. nodes: the arguments by position.
-    options: those by name, as Python values where they are literals. notes:
-    warnings. query, fields: what the call asks, see Task, and about what. is_by_row: whether the
-    first field is the prompt.
+    options: those by name, as Python values where they are literals. notes: warnings. query,
+    fields: what the call asks, see Task, and about what. is_by_row: whether the first field is the
+    prompt.
     """
 
     node: tree.Function

@@ -258,12 +258,15 @@ class _Schema:
                 schema = {**self._referred(schema["$ref"]), **_without(schema, "$ref")}
                 continue
             options = next((schema[name] for name in _ALTERNATIVES if schema.get(name)), None)
+            if options is None and isinstance(schema.get("type"), list | tuple):
+                options = [{"type": kind} for kind in schema["type"]]
             if options is None:
                 break
             real = [one for one in options if one.get("type") != "null"]
             nullable |= len(real) < len(options)
             by_type = {str(one.get("type")): one for one in real}
-            if by_type.keys() == {"number", "string"}:  # Pydantic's Decimal
+            # Pydantic's Decimal.
+            if by_type.keys() == {"number", "string"} and "type" not in schema:
                 return {**by_type["number"], "type": "decimal"}, nullable
             if len(real) != 1:
                 raise QueryError(
@@ -271,12 +274,6 @@ class _Schema:
                     "struct with a field for each."
                 )
             schema = {**_without(schema, *_ALTERNATIVES), **real[0]}
-        kinds = schema.get("type")
-        if isinstance(kinds, list | tuple):
-            real = [kind for kind in kinds if kind != "null"]
-            nullable |= len(real) < len(kinds)
-            if len(real) == 1:
-                schema = {**schema, "type": real[0]}
         return schema, nullable
 
     def _referred(self, name: str) -> Mapping[str, Any]:
