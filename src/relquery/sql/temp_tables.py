@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -105,13 +106,12 @@ class LentTables:
         with database.held():
             self.sweep(database)
             if not lent.name:
-                name = _free_name(database)
-                table = lent.table
-                data = lent.data if table is None else table
+                taken = {name.lower() for name in database.tables()}
+                name = next(one for one in map(f"{NAME}{{}}".format, count(1)) if one not in taken)
+                data = lent.data if lent.table is None else lent.table
                 hosts.register(database, name, data, called="rq.frame")
                 lent.name = name
-                is_file = isinstance(lent.data, Path)
-                ended = weakref.finalize(lent, self.gone.append, ("view " * is_file) + name)
+                ended = weakref.finalize(lent, self.gone.append, name)
                 ended.atexit = False
             return lent.name
 
@@ -122,18 +122,8 @@ class LentTables:
     def sweep(self, database: Database) -> None:
         """Forget tables whose frames are gone."""
         while self.gone:
-            kind, _, name = self.gone.pop().rpartition(" ")
+            name = self.gone.pop()
             with contextlib.suppress(RelqueryError):
-                if kind:
-                    database.execute(f"DROP VIEW IF EXISTS temp.{quoted(name)}")
-                else:
-                    database.unregister(name)
-
-
-def _free_name(database: Database) -> str:
-    """The first name that no table of the connection has."""
-    taken = {name.lower() for name in database.tables()}
-    number = 1
-    while f"{NAME}{number}" in taken:
-        number += 1
-    return f"{NAME}{number}"
+                database.unregister(name)
+            with contextlib.suppress(RelqueryError):  # the view of a file
+                database.execute(f"DROP VIEW IF EXISTS temp.{quoted(name)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -10,7 +11,6 @@ import pyarrow.compute as pc
 from relquery.arrays import Int64s
 from relquery.prompt import Answer
 from relquery.sql.caching.plan import Ordered, ordered
-from relquery.sql.executor.answers import Replies
 from relquery.sql.executor.context import ExecutionContext
 from relquery.sql.executor.dispatch import (
     AS_WRITTEN,
@@ -26,6 +26,32 @@ from relquery.table.schedule import Schedule
 
 _Input = tuple[str | None, ...]
 _MOST_SHARED = 1024  # distinct answers; a million that are Yes or No take a few megabytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replies:
+    """What a call was answered. answers: one per distinct input.
+
+    of_row: (rows,), index of each row's answer, or -1 as in Inputs. paid: all answers that the
+    backend may have been paid for. sent: the number of requests. known: how many the ledger
+    answered. comparison: of answers in two orders; None if none were compared.
+    """
+
+    answers: Sequence[Answer]
+    of_row: Int64s
+    paid: Sequence[Answer]
+    sent: int
+    known: int
+    solver_seconds: float = 0.0
+    phr: float = 0.0
+    comparison: Comparison | None = None
+
+    @property
+    def spent(self) -> dict[str, int]:
+        """What the answers that were asked for have taken; those of the ledger took no attempt."""
+        names = "prompt_tokens", "cached_tokens", "output_tokens", "attempts"
+        asked = [answer for answer in self.paid if answer.attempts]
+        return {name: sum(getattr(answer, name) for answer in asked) for name in names}
 
 
 def ask(

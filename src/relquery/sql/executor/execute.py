@@ -17,8 +17,7 @@ from relquery.ledger import has_one_answer
 from relquery.prompt import Answer, Finish
 from relquery.report import Report, StageReport
 from relquery.sql import names as ours
-from relquery.sql.executor.answers import Replies
-from relquery.sql.executor.ask import EarlierAnswers, ask, part_of
+from relquery.sql.executor.ask import EarlierAnswers, Replies, ask, part_of
 from relquery.sql.executor.choices import Seen, rows_to_limit
 from relquery.sql.executor.context import ExecutionContext
 from relquery.sql.executor.groups import ask_groups, ask_matches

@@ -14,7 +14,7 @@ from relquery.backends.base import Backend
 from relquery.errors import RequestError
 from relquery.prompt import Answer, Finish, Prompt, Sampling
 from relquery.sql.binder.task import Task
-from relquery.sql.executor.answers import Replies
+from relquery.sql.executor.ask import Replies
 from relquery.sql.executor.context import ExecutionContext
 from relquery.sql.executor.dispatch import answer_prompts
 from relquery.sql.executor.reading import check_complete, failure_message, problem

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
-from relquery.arrays import Int64s
+from relquery.arrays import Bools, Int64s, Objects
 from relquery.errors import QueryError
+from relquery.prompt import Answer
 from relquery.sql import names as ours
 from relquery.sql.binder.functions import has_window
-from relquery.sql.executor.answers import AnswerColumns
+from relquery.sql.binder.task import Task
+from relquery.sql.executor.reading import read_answer
 from relquery.sql.host.database import Database, Scratch
 from relquery.sql.inputs.cells import Cells, Form, as_text, bag_as_text
 from relquery.sql.parser import build
@@ -21,6 +23,57 @@ from relquery.sql.parser.tree import Expression, Node, Select
 from relquery.sql.planner.checks import Check, answers_in
 from relquery.sql.planner.fields import Field
 from relquery.sql.planner.plan import PlannedCall, SelectPlan
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AnswerColumns:
+    """Answers to one call by base row. Filled by `store`.
+
+    answers: as given; None where not asked (yet). stages: names of the stages
+    that asked. values: the values of valid answers: texts, or what their type's transport holds.
+    asked: base rows that were asked. lost: base rows without an answer. troubles: why base rows
+    have no value, for this or another reason.
+    """
+
+    answers: Objects
+    stages: Objects
+    values: Objects
+    asked: Bools
+    lost: Bools
+    troubles: dict[int, str] = field(default_factory=dict)
+
+    @classmethod
+    def none_yet(cls, rows: int) -> AnswerColumns:
+        """Nothing asked."""
+        none, no = np.full(rows, None, dtype=object), np.zeros(rows, np.bool_)
+        return cls(none, none.copy(), none.copy(), no, no.copy())
+
+    def store(
+        self, answers: Sequence[Answer], of_row: Int64s, rows: Int64s, task: Task, stage: str
+    ) -> list[int]:
+        """Store the answers for some base rows. Returns the rows whose answers are lost.
+
+        of_row: (rows,), index of each row's answer, or -1 for rows that are not asked.
+        """
+        read = [read_answer(answer, task) for answer in answers]
+        self.asked[rows], self.stages[rows] = True, stage
+        self.answers[rows] = _by_row(answers, of_row)
+        self.values[rows] = _by_row([value for value, _ in read], of_row)
+        troubles = _by_row([trouble for _, trouble in read], of_row)
+        lost = np.flatnonzero(np.not_equal(troubles, None))
+        self.lost[rows[lost]] = True
+        found: list[int] = rows[lost].tolist()
+        self.troubles.update(zip(found, troubles[lost], strict=True))
+        return found
+
+
+def _by_row(items: Sequence[object], of_row: Int64s) -> Objects:
+    """The item of each row. Items may be lists, which numpy would take for rows of an array."""
+    column = np.empty(len(items) + 1, dtype=object)
+    for at, item in enumerate(items):
+        column[at] = item
+    by_row: Objects = column[of_row]
+    return by_row
 
 
 @dataclass(slots=True)
