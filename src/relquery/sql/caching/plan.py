@@ -191,8 +191,9 @@ class _Marked(Sequence[Prompt]):
             return replace(self, order=self.order[index])
         at, plan = int(self.order[index]), self.plan
         spans, shared = list(self.given[at]), int(plan.shared[at])
-        for mark in plan.marks[at] if plan.keep_for is not None else ():
-            spans[mark - 1] = replace(spans[mark - 1], keep=1, keep_for=plan.keep_for)
+        if plan.keep_for is not None:
+            for mark in plan.marks[at]:
+                spans[mark - 1] = replace(spans[mark - 1], keep=1, keep_for=plan.keep_for)
         if shared:
             spans[shared - 1] = replace(spans[shared - 1], shares=True)
         return tuple(spans)

@@ -133,7 +133,8 @@ class Tallies:
             inverted = next(
                 (each.inverted for each in meant if each.text == one.text), one.inverted
             )
-            self.by_text[one.text] = Tally(*np.zeros((2, rows.count), np.bool_), inverted)
+            judged, holds = np.zeros((2, rows.count), np.bool_)
+            self.by_text[one.text] = Tally(judged, holds, inverted)
         return self.by_text[one.text]
 
     def new(self, one: Criterion, rows: Rows, among: Int64s) -> Int64s:

@@ -18,6 +18,7 @@ from relquery.errors import QueryError
 from relquery.prompt import Compared
 from relquery.sql import names as ours
 from relquery.sql.binder.task import Task
+from relquery.sql.executor.costs import CallCosts
 from relquery.sql.executor.rows import Rows
 from relquery.sql.executor.stages import StageWalker
 from relquery.sql.host.database import Database, Scratch
@@ -73,7 +74,7 @@ class DryRun:
             rows = Rows.of(select, self.database, self.scratch)
             if not any(table.startswith("_rq_table_") for table in tables):
                 self.kept[at] = rows
-            StageWalker(rows, self.ask, Counter(), costs=EqualCosts).run()
+            StageWalker(rows, self.ask, Counter(), costs=_EqualCosts).run()
             rows.bind_checks()
             self.depends = True
             sql = rows.final()
@@ -101,22 +102,16 @@ class DryRun:
             columns.values[row] = _value(call.task, row)
 
 
-@dataclass(frozen=True, slots=True)
-class EqualCosts:
+class _EqualCosts(CallCosts):
     """Equal costs for all calls, so that they keep the order in which they are written.
 
     Looking costs up would be wasted where nothing is asked.
     """
 
-    rows: Rows
-    left: Int64s
-
     def of(self, call: int) -> float:
-        """The same for each call."""
         return 1.0
 
     def share(self, condition: Expression, call: int) -> float:
-        """The same for each condition."""
         return 1.0
 
 

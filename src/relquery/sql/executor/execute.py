@@ -17,11 +17,10 @@ from relquery.ledger import has_one_answer
 from relquery.prompt import Answer, Finish
 from relquery.report import Report, StageReport
 from relquery.sql import names as ours
-from relquery.sql.executor.ask import EarlierAnswers, Replies, ask, part_of
+from relquery.sql.executor.ask import EarlierAnswers, ask, part_of
 from relquery.sql.executor.choices import Seen, rows_to_limit
 from relquery.sql.executor.context import ExecutionContext
 from relquery.sql.executor.groups import ask_groups, ask_matches
-from relquery.sql.executor.guard import Comparison
 from relquery.sql.executor.reading import failure_message
 from relquery.sql.executor.rows import Rows
 from relquery.sql.executor.stages import StageWalker
@@ -39,6 +38,7 @@ from relquery.sql.result import OUTER, RowError
 
 _LOG = logging.getLogger(__name__)
 _NOT_ASKED = Answer(None, Finish.STOP, attempts=0)
+_ABOUT_SEVERAL = {"group": ask_groups, "match": ask_matches}
 
 
 @dataclass(slots=True)
@@ -123,7 +123,7 @@ class Execution:
             walker.run()
             if select.table:
                 self.scratch.fill(select.table, rows.final())
-            elif plan.bound.shell.kind == "QUERY" and _troubles(rows):
+            elif plan.bound.shell.kind == "QUERY" and _is_traced(rows):
                 final = select.final.copy()
                 final.items = [*final.items, build.column(ours.ROW)]
                 numbered, sql = rows, rows.sql(parser().sql(final))
@@ -172,7 +172,11 @@ class Execution:
         new, known, answers = repeats.split(question)
         question = part_of(question, new)
         earlier = self.paid.stages.get(name)
-        replies = _answer(question, self.context.of_stage(name, earlier), repeats.comparison)
+        context = self.context.of_stage(name, earlier)
+        if (asks := _ABOUT_SEVERAL.get(call.task.kind)) is not None:
+            replies = asks(question, context)
+        else:
+            replies = ask(question, context, repeats.comparison)
         repeats.add(question, replies)
         columns, at = rows.of_call(call.index), np.arange(len(answers))
         failed = columns.store(replies.answers, replies.of_row, wanted[new], call.task, name)
@@ -233,32 +237,18 @@ class Execution:
             yield RowError(asked, row, fields, trouble, *said, self.statement)
 
 
-def _answer(
-    question: Question, context: ExecutionContext, comparison: Comparison | None
-) -> Replies:
-    if question.task.kind == "group":
-        return ask_groups(question, context)
-    if question.task.kind == "match":
-        return ask_matches(question, context)
-    return ask(question, context, comparison)
-
-
-def _troubles(rows: Rows) -> dict[tuple[int, int], str]:
-    """Why calls have no value, by (call, base row); none if the SELECT gives no base rows."""
-    if rows.plan.aggregated or rows.plan.final.distinct is not None:
-        return {}
-    return {
-        (call, row): trouble
-        for call, columns in rows.values.items()
-        for row, trouble in columns.troubles.items()
-    }
+def _is_traced(rows: Rows) -> bool:
+    """Whether calls have failed for base rows that are those of the result."""
+    is_row_by_row = not rows.plan.aggregated and rows.plan.final.distinct is None
+    return is_row_by_row and any(rows.troubles.values())
 
 
 def _reasons(table: pa.Table, rows: Rows) -> tuple[pa.Table, Reasons]:
     """(a result without its last column, the numbers of its base rows; why its cells are empty)."""
-    last, troubles = table.num_columns - 1, _troubles(rows)
+    last, troubles = table.num_columns - 1, rows.troubles
     numbers, table = table.column(last).to_numpy(), table.remove_column(last)
-    at_fault = np.flatnonzero(np.isin(numbers, [row for _, row in troubles])).tolist()
+    failed = [row for of_call in troubles.values() for row in of_call]
+    at_fault = np.flatnonzero(np.isin(numbers, failed)).tolist()
     found: dict[tuple[int, int], str] = {}
     for column, item in enumerate(rows.plan.final.items):
         calls = list(answers_in(item))
@@ -266,8 +256,8 @@ def _reasons(table: pa.Table, rows: Rows) -> tuple[pa.Table, Reasons]:
             calls += [one.call for one in rows.plan.calls[call].needs if one.call not in calls]
         is_null = table.column(column).is_null().to_pylist() if calls else []
         for row in at_fault if calls else []:
-            said = (troubles.get((call, int(numbers[row]))) for call in calls)
-            trouble = next((one for one in said if one is not None), None)
+            said = (troubles.get(call, {}).get(int(numbers[row])) for call in calls)
+            trouble = next(filter(None, said), None)
             if trouble is not None and is_null[row]:
                 found[row, column] = trouble
     return table, found

@@ -60,7 +60,7 @@ class AnswerColumns:
         self.answers[rows] = _by_row(answers, of_row)
         self.values[rows] = _by_row([value for value, _ in read], of_row)
         troubles = _by_row([trouble for _, trouble in read], of_row)
-        lost = np.flatnonzero(np.not_equal(troubles, None))
+        lost = np.flatnonzero([trouble is not None for trouble in troubles])
         self.lost[rows[lost]] = True
         found: list[int] = rows[lost].tolist()
         self.troubles.update(zip(found, troubles[lost], strict=True))
@@ -114,6 +114,11 @@ class Rows:
             self.values[index] = AnswerColumns.none_yet(self.count)
         return self.values[index]
 
+    @property
+    def troubles(self) -> dict[int, dict[int, str]]:
+        """Why base rows have no value, by call."""
+        return {call: columns.troubles for call, columns in self.values.items()}
+
     def sql(self, select: str, rows: Int64s | None = None) -> str:
         """`select` over the table ours.ROWS: base rows `rows`, or all that are alive."""
         wanted = self.alive if rows is None else rows
@@ -140,9 +145,9 @@ class Rows:
             columns[ours.answer(call.index)] = pa.array(values.tolist(), kind)
         return pa.table(columns)
 
-    def final(self, rows: Int64s | None = None) -> str:
-        """The final SELECT of the plan over base rows `rows` (all alive ones if None)."""
-        return self.sql(parser().sql(self.plan.final), rows)
+    def final(self) -> str:
+        """The final SELECT of the plan over the base rows that are alive."""
+        return self.sql(parser().sql(self.plan.final))
 
     def _numbers(self, select: str, rows: Int64s | None = None) -> Int64s:
         found: Int64s = self.database.fetch(self.sql(select, rows)).column(0).to_numpy()
