@@ -177,10 +177,8 @@ class Preview:
     notes: tuple[str, ...]
 
     def __repr__(self) -> str:
-        summary = self.result.report.summary
-        return "\n".join(
-            [repr(self.result), summary, *self.notes, "", f"For all rows: {self.cost}"]
-        )
+        result = [repr(self.result), self.result.report.summary]
+        return "\n".join([*result, *self.notes, "", f"For all rows: {self.cost}"])
 
     def _repr_html_(self) -> str:
         """For notebooks."""
@@ -191,7 +189,7 @@ class Preview:
 def preview_query(
     sql: str,
     database: Database,
-    asker: ExecutionContext,
+    context: ExecutionContext,
     defaults: Sampling,
     params: object,
     rows: int,
@@ -202,8 +200,8 @@ def preview_query(
     """
     if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
         raise ConfigError(f"rows is {rows!r}; it must be a whole number, 1 or more.")
-    start, paid, sample = asker.clock(), CostAccumulator(), Sample(rows)
-    without_guard = replace(asker, config=replace(asker.config, guard=None))
+    start, paid, sample = context.clock(), CostAccumulator(), Sample(rows)
+    without_guard = replace(context, config=replace(context.config, guard=None))
     with database.held():
         texts = split(sql, database)
         if len(texts) > 1:
@@ -217,8 +215,8 @@ def preview_query(
             counts = {place: count for place, count, _ in passed}
             shares = Selectivities(measured=counts, lengths=sample.lengths)
             again = _query(read_statement(texts[0], database.kept, parameters))
-            cost = replace(explain(again, database, asker, defaults, shares), is_expected=True)
-    result = finished(table, paid, asker.clock() - start)
+            cost = replace(explain(again, database, context, defaults, shares), is_expected=True)
+    result = finished(table, paid, context.clock() - start)
     return Preview(result, cost, tuple(_notes(sample, [told for *_, told in passed], cost)))
 
 

@@ -180,16 +180,16 @@ def _shown(field: Field) -> str:
 def _answers(sampling: Sampling, backend: Backend) -> str:
     """How an answer is produced, and how long it can get."""
     labels, in_one_pass = len(set(sampling.labels)), backend.one_pass(sampling)
-    length = f"at most {_counted(sampling.max_tokens, 'token')}"
+    of_labels = f"{labels:,} label{'' if labels == 1 else 's'}"
+    tokens = f"{sampling.max_tokens:,} token{'' if sampling.max_tokens == 1 else 's'}"
+    how = "decoded"
     if in_one_pass is None:
         how = "by the provider"
     elif isinstance(sampling, Compared) and sampling.max_tokens > 1:
         how = "usually one forward pass" if in_one_pass else "decoded until it decides"
     elif in_one_pass:
-        return f"one forward pass, {_counted(labels, 'label') if labels else '1 token'}"
-    else:
-        how = "decoded"
-    return f"{how}, {'one of ' + _counted(labels, 'label') if labels else length}"
+        return f"one forward pass, {of_labels if labels else '1 token'}"
+    return f"{how}, {f'one of {of_labels}' if labels else f'at most {tokens}'}"
 
 
 def _hint(sampling: Sampling, backend: Backend) -> str | None:
@@ -215,7 +215,3 @@ def unpriced(backend: Backend) -> str | None:
     if provider not in _PROVIDERS or known_price(backend.name) is not None:
         return None
     return no_price(model)
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
