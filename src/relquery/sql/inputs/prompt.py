@@ -26,9 +26,6 @@ SYSTEM_OF_TEXT = (
     "You are a data analyst. Answer the user query. Respond with only the answer, no extra "
     "formatting."
 )
-Query = tuple[str | int, ...]
-"""The text of a query; a number stands for the text of that field."""
-
 _MOST_PARTS = 1 << 14  # that a template keeps: cells of many rows, not those of a million texts
 _AT_ONCE = 1024  # rows whose codes are Python numbers at one time
 
@@ -36,17 +33,18 @@ _AT_ONCE = 1024  # rows whose codes are Python numbers at one time
 class Template:
     """The prompts of one call. Parts that many rows have are made once for all of them.
 
-    query: its text. pieces: per field, the text of each distinct cell. modules: fields whose pieces
-    are independent spans (paper 001): computed once, whatever is around them. bags: the columns of
-    each bag (see Inputs), in which a piece may be empty: that is no item. In JSON all pieces begin
-    with the name of their field; in lines those of modules and bags, since no place tells it.
+    query: its text; a number stands for the text of that field. pieces: per field, the text of each
+    distinct cell. modules: fields whose pieces are independent spans (paper 001): computed once,
+    whatever is around them. bags: the columns of each bag (see Inputs), in which a piece may be
+    empty: that is no item. In JSON all pieces begin with the name of their field; in lines those of
+    modules and bags, since no place tells it.
     main: the columns whose names are above the data, in order; None for as many as possible.
     as_written: the columns in the order of the query's fields.
     """
 
     def __init__(
         self,
-        query: Query,
+        query: Sequence[str | int],
         pieces: Sequence[Sequence[str]],
         modules: Collection[int] = (),
         bags: Sequence[tuple[int, ...]] = (),
@@ -165,7 +163,7 @@ def _module(before: str, texts: Sequence[str], after: str, cell: int) -> Prompt:
     return (module, Span(after)) if after else (module,)
 
 
-def pinned_in(query: Query) -> tuple[int, ...]:
+def pinned_in(query: Sequence[str | int]) -> tuple[int, ...]:
     """The fields whose place is fixed in a query's text, in the order of the text."""
     return tuple(dict.fromkeys(part for part in query if isinstance(part, int)))
 
