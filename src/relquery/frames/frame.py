@@ -8,12 +8,22 @@ from typing import Any, NoReturn
 
 from relquery.connection import Connection
 from relquery.errors import ConfigError, UnknownVerbError, type_of
-from relquery.frames.data.sources import read_source
+from relquery.frames.data import read_source
 from relquery.frames.hints import ROWS, no_dict, no_item, no_name, no_order, no_such
 from relquery.frames.pairs import distinct, joined, nearest
 from relquery.frames.plan.nodes import Best, Choose, Extend, Group, Keep, Limit, Node, Read, Sort
-from relquery.frames.read.arguments import Names, check_count, check_labels, check_share, names_in
-from relquery.frames.read.calls import call, check_options
+from relquery.frames.read.arguments import (
+    Names,
+    call,
+    check_count,
+    check_labels,
+    check_names,
+    check_options,
+    check_share,
+    names_in,
+    read_outputs,
+    written,
+)
 from relquery.frames.read.expressions import read_expression
 from relquery.frames.read.langex import (
     Field,
@@ -23,7 +33,6 @@ from relquery.frames.read.langex import (
     finder,
     read_langex,
 )
-from relquery.frames.read.outputs import check_names, read_outputs, written
 from relquery.frames.runs import Runs
 from relquery.sql.names import quoted, quoted_text
 

@@ -8,7 +8,7 @@ from typing import Any, get_args
 from relquery.errors import ConfigError, QueryError, UnknownColumnError, unknown_value
 from relquery.frames.plan.compile import EARLIER, LATER, LEFT, RIGHT
 from relquery.frames.plan.nodes import Blocking, Distinct, How, Join, Near, Node
-from relquery.frames.read.calls import call, check_options
+from relquery.frames.read.arguments import call, check_names, check_options
 from relquery.frames.read.langex import (
     Field,
     Find,
@@ -17,7 +17,6 @@ from relquery.frames.read.langex import (
     has_column,
     read_langex,
 )
-from relquery.frames.read.outputs import check_names
 from relquery.sql.names import quoted, quoted_text
 
 _SIDES = {"left": LEFT, "right": RIGHT}

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from relquery.connection import Connection
 from relquery.frames.plan.compile import compile_pairs
-from relquery.frames.plan.nodes import Join, Near, Node, Read
+from relquery.frames.plan.nodes import Join, Node, below
 from relquery.report import Report, StageReport, wilson_interval
 from relquery.sql.result import Result
 
@@ -72,16 +72,10 @@ class _Stratum(NamedTuple):
 
 def blocked(node: Node) -> Iterator[Join]:
     """The joins of a frame that leave out pairs."""
-    match node:
-        case Read():
-            return
-        case Join() | Near():
-            yield from blocked(node.left)
-            yield from blocked(node.right)
-            if isinstance(node, Join) and node.blocking is not None:
-                yield node
-        case _:
-            yield from blocked(node.below)
+    for one in below(node):
+        yield from blocked(one)
+    if isinstance(node, Join) and node.blocking is not None:
+        yield node
 
 
 def described(node: Join) -> str:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from relquery.connection import Connection
 from relquery.errors import UnknownColumnError
 from relquery.frames.apart import apart
-from relquery.frames.data.back import give_back, with_dtypes, with_index
-from relquery.frames.data.sources import Source
+from relquery.frames.data import Source, give_back, with_dtypes, with_index
 from relquery.frames.plan.compile import compile_frame
 from relquery.frames.plan.nodes import Choose, Limit, Node, all_columns, keeps_rows, origin
 from relquery.frames.read.langex import THE_FRAME

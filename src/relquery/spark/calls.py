@@ -22,10 +22,10 @@ from relquery.errors import RequestError, UnsupportedQueryError
 from relquery.ledger import has_one_answer
 from relquery.ledger.folder import SUFFIX
 from relquery.progress.watch import Advance
-from relquery.spark.paths import to_read, to_write
 from relquery.spark.progress import Answered, following
 from relquery.spark.record import Record
 from relquery.spark.state import ANSWERED, LOST, SKIPPED, State, state_of
+from relquery.spark.store import to_read, to_write
 from relquery.spark.tasks.asks import (
     COUNTS,
     KEY,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 from collections.abc import Iterator
@@ -12,14 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from relquery.spark.paths import to_read, to_write
-
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 RUNS = "runs"
 """The folder inside the ledger with the rows of statements, one folder for each statement."""
 
+_OF_PATTERNS = re.compile(r"[\\*?\[\]{}]")
 _EXACT = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
@@ -133,3 +133,17 @@ def _exactly(spark: SparkSession) -> Iterator[None]:
                 spark.conf.unset(name)
             else:
                 spark.conf.set(name, was)
+
+
+def to_write(path: Path) -> str:
+    """A path on this machine's disks, or on what is mounted there, as Spark writes it.
+
+    Spark's paths are no URIs: it decodes no percent signs.
+    """
+    return f"file:{path}"
+
+
+def to_read(path: Path, pattern: str = "") -> str:
+    """The same, which Spark reads as a pattern. pattern: of files in the folder."""
+    escaped = _OF_PATTERNS.sub(r"\\\g<0>", str(path))
+    return f"file:{escaped}/{pattern}" if pattern else f"file:{escaped}"

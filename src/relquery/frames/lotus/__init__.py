@@ -13,7 +13,7 @@ import logging
 from typing import Any
 
 from relquery.errors import MissingExtraError
-from relquery.frames.lotus.absent import refuse, refuse_imports
+from relquery.frames.lotus.refused import refuse, refuse_imports
 from relquery.frames.lotus.settings import Settings
 
 try:

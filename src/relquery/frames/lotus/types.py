@@ -7,7 +7,7 @@ from enum import Enum, auto
 from math import inf, isinf
 from typing import Any
 
-from relquery.frames.lotus.absent import refuse_type
+from relquery.frames.lotus.refused import refuse_type
 
 
 def __getattr__(name: str) -> Any:

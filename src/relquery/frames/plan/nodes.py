@@ -13,7 +13,7 @@ from relquery.frames.read.expressions import Reads
 from relquery.frames.read.langex import Field
 
 if TYPE_CHECKING:
-    from relquery.frames.data.sources import Source
+    from relquery.frames.data import Source
 
 How = Literal["inner", "left", "semi", "anti"]
 
@@ -27,27 +27,32 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
-    """The rows for which a condition holds."""
+class _Over:
+    """What a verb makes of the rows of one frame. Has their columns, unless it says others."""
 
     below: Node
-    condition: str
-    reads: Reads
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Those of the rows."""
+        """Names of the columns of the result."""
         return self.below.columns
 
 
 @dataclass(frozen=True, slots=True)
-class Extend:
+class Keep(_Over):
+    """The rows for which a condition holds."""
+
+    condition: str
+    reads: Reads
+
+
+@dataclass(frozen=True, slots=True)
+class Extend(_Over):
     """New columns, or new values of columns, from one expression; several are fields of it.
 
     is_of_row: whether the other rows have no part in a row's value.
     """
 
-    below: Node
     names: tuple[str, ...]
     value: str
     reads: Reads
@@ -61,10 +66,9 @@ class Extend:
 
 
 @dataclass(frozen=True, slots=True)
-class Choose:
+class Choose(_Over):
     """Some columns, as (new name, name)."""
 
-    below: Node
     pairs: tuple[tuple[str, str], ...]
 
     @property
@@ -74,55 +78,36 @@ class Choose:
 
 
 @dataclass(frozen=True, slots=True)
-class Sort:
+class Sort(_Over):
     """Rows in the order of keys, each as SQL; rows that are equal keep their order."""
 
-    below: Node
     keys: tuple[str, ...]
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Those of the rows."""
-        return self.below.columns
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(_Over):
     """The first rows, after some that are left out."""
 
-    below: Node
     count: int
     offset: int = 0
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Those of the rows."""
-        return self.below.columns
-
 
 @dataclass(frozen=True, slots=True)
-class Best:
+class Best(_Over):
     """The rows with the highest values of each group, groups in the order of their keys."""
 
-    below: Node
     value: str
     by: tuple[str, ...]
     count: int
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Those of the rows."""
-        return self.below.columns
-
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class Group(_Over):
     """One row per group: its keys, and an aggregate over its rows in their order.
 
     call: SQL of the aggregate without what is behind its arguments.
     """
 
-    below: Node
     by: tuple[str, ...]
     name: str
     call: str
@@ -188,21 +173,15 @@ class Near:
 
 
 @dataclass(frozen=True, slots=True)
-class Distinct:
+class Distinct(_Over):
     """The first row of each group of near-duplicates, and rows without a text.
 
     asks: SQL that confirms a pair of "earlier" and "later"; None: all that are near are duplicates.
     """
 
-    below: Node
     column: str
     threshold: float
     asks: str | None
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Those of the rows."""
-        return self.below.columns
 
 
 Node = Read | Keep | Extend | Choose | Sort | Limit | Best | Group | Join | Near | Distinct

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from relquery.errors import ConfigError, QueryError, UnsupportedQueryError
 from relquery.spark.planning.dialect import to_spark
-from relquery.spark.tasks.types import plain
+from relquery.spark.tasks.local import plain
 from relquery.sql import names as ours
 from relquery.sql.binder.arguments import VALUE
 from relquery.sql.binder.definitions import read

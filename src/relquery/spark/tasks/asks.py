@@ -20,7 +20,7 @@ from relquery.config import QueryConfig
 from relquery.ledger import Keys
 from relquery.ledger.folder import FolderLedger
 from relquery.prompt import Answer, Finish
-from relquery.spark.tasks.types import plain
+from relquery.spark.tasks.local import plain
 from relquery.sql import names as ours
 from relquery.sql.binder.task import Task
 from relquery.sql.caching.plan import ordered

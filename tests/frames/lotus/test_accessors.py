@@ -13,8 +13,8 @@ import pytest
 
 from relquery.errors import ConfigError
 from relquery.frames.lotus import types
+from relquery.frames.lotus.accessors import ORDERS, by_name
 from relquery.frames.lotus.models import LM
-from relquery.frames.lotus.parameters import ORDERS, by_name
 from relquery.frames.lotus.types import (
     CascadeArgs,
     ProxyModel,
@@ -35,7 +35,7 @@ FACTS: dict[str, list[tuple[str, object]]] = {
         for name, value in (one.split("=", 1) for one in re.split(r", (?=\w+=)", parameters))
     ]
     for verb, parameters in re.findall(
-        r"^(\w+): (.*)$", (Path(__file__).parent / "parameters.txt").read_text("utf-8"), re.M
+        r"^(\w+): (.*)$", (Path(__file__).parent / "accessors.txt").read_text("utf-8"), re.M
     )
 }
 NEEDED: dict[str, list[Any]] = {

@@ -12,8 +12,8 @@ from relquery.connection import Connection, connect
 from relquery.errors import ConfigError
 from relquery.frames import lotus
 from relquery.frames.lotus import models
-from relquery.frames.lotus.absent import NAMES, PACKAGE, refuse_imports
 from relquery.frames.lotus.models import LM
+from relquery.frames.lotus.refused import NAMES, PACKAGE, refuse_imports
 from relquery.frames.lotus.types import SerializationFormat
 from tests.frames.model import answer
 from tests.sql.fakes import FakeBackend

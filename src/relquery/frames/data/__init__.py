@@ -1,1 +1,0 @@
-"""What a frame reads, and the form in which it gives its rows back."""
