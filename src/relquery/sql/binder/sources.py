@@ -7,7 +7,7 @@ in GROUP BY matches the same call in SELECT.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -293,19 +293,6 @@ class Kinds:
         if key not in self._known:
             self._known[key] = self._type(from_only(self.select, [node]))
         return self._known[key]
-
-    def know(self, nodes: Iterable[Expression]) -> None:
-        """Ask for several types at once."""
-        new = {node.key: node for node in nodes if node.key not in self._known}
-        if len(new) < 2:
-            return
-        probe = self.context.around(from_only(self.select, list(new.values())))
-        try:
-            found = describe(probe, self.database)
-        except QueryError:
-            return
-        if len(found) == len(new):
-            self._known.update(zip(new, (kind for _, kind in found), strict=True))
 
     def named(self, kind: Node) -> str | None:
         """DuckDB's name for a type as written in the query."""

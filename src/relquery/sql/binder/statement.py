@@ -26,7 +26,7 @@ from relquery.sql.parser.statements import (
 from relquery.sql.parser.tokens import blank, tokenize
 from relquery.sql.parser.tree import Query
 
-Effect = Callable[[KeptDefinitions], None]
+Effect = Callable[[KeptDefinitions], object]
 """What a statement changes in what the connection keeps."""
 
 
@@ -125,11 +125,7 @@ def _read_prepared(
     if found.verb == "PREPARE":
         _asks(found.body, kept)  # raises SqlSyntaxError
         return Keeping(text, lambda kept: kept.prepared.update({found.name: found.body}))
-
-    def deallocate(kept: KeptDefinitions) -> None:
-        kept.prepared.pop(found.name, None)
-
-    return Keeping(text, deallocate)
+    return Keeping(text, lambda kept: kept.prepared.pop(found.name, None))
 
 
 def _read_query(text: Text, kept: KeptDefinitions, parameters: Parameters) -> Statement:

@@ -384,10 +384,9 @@ class Type(Expression, kind="TYPE", type="TYPE"):
 
 
 class Ordered(Node, type="ORDER_DEFAULT", null_order="ORDER_DEFAULT"):
-    """A key of ORDER BY. direction: ORDER_DEFAULT, ASCENDING or DESCENDING. nulls: as given."""
+    """A key of ORDER BY. direction: ORDER_DEFAULT, ASCENDING or DESCENDING."""
 
     direction: _Arg[str] = _Arg("type")
-    nulls: _Arg[str] = _Arg("null_order")
     value: _Arg[Expression] = _Arg("expression")
 
 
