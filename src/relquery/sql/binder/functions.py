@@ -53,7 +53,7 @@ class FunctionCatalog:
 
     def is_aggregate(self, node: Node) -> bool:
         """Whether a node aggregates rows into one value and is not a window function."""
-        is_plain = isinstance(node, Function) and not isinstance(node, Window)
+        is_plain = not isinstance(node, Window)
         return is_plain and isinstance(node, Function) and node.name.lower() in self.names
 
     def around(self, node: Node, top: Node) -> bool:

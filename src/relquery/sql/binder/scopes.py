@@ -40,7 +40,8 @@ def visible_entries(node: Node) -> list[Entry]:
     inside: Node | None = None
     for one in (node, *node.ancestors()):
         if isinstance(one, Query) and one.entries:
-            scopes.append(_before(one.entries, inside))
+            at = next((at for at, entry in enumerate(one.entries) if entry is inside), None)
+            scopes.append(one.entries[:at])
         if isinstance(one, Entry):
             inside = one
     seen: dict[str, Entry] = {}
@@ -49,15 +50,6 @@ def visible_entries(node: Node) -> list[Entry]:
             seen.pop(entry.name.lower(), None)
             seen[entry.name.lower()] = entry
     return list(seen.values())
-
-
-def _before(entries: list[Entry], inside: Node | None) -> list[Entry]:
-    found: list[Entry] = []
-    for entry in entries:
-        if entry is inside:
-            break
-        found.append(entry)
-    return found
 
 
 def entry_of(table: Table) -> Entry | None:
