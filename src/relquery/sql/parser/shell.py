@@ -291,8 +291,9 @@ def _merge(text: Cursor) -> Shell:
     text.at += 1
     first, source = text.at, text.until("ON", "USING")
     name, start = _name_of(text.tokens[first : text.at]), text.at
-    clauses = list(_clauses(text))
-    on = text.text(text.tokens[start : clauses[0].start])
+    starts = [at for at in on_top(text.tokens, start) if _begins(words(text.tokens, at, 3))]
+    clauses = list(_clauses(text, starts))
+    on = text.text(text.tokens[start : starts[0]])
     there = f"{name}.{ours.new(0)} IS NOT NULL"
     act = " ".join(one.case(at, table.row, there) for at, one in enumerate(clauses))
     items = [f"{table.row} AS {ours.new(0)}", f"CASE {act} END AS {_ACT}"]
@@ -316,7 +317,7 @@ def _merge(text: Cursor) -> Shell:
         f"(SELECT true AS {ours.new(0)}, * FROM {source}) AS {name} {on}",
         f"MERGE INTO {table.target} USING (",
         f") AS {ours.NEW} ON {table.row} = {ours.NEW}.{ours.new(0)} {' '.join(actions)} "
-        f"{text.text(text.tokens[clauses[-1].end :])}",
+        f"{text.until()}",
         columns,
     )
 
@@ -333,14 +334,12 @@ _JOINS = {
 class _Clause:
     """WHEN state AND condition THEN action. state: MATCHED, NOT MATCHED or NOT MATCHED BY SOURCE.
 
-    start, end: the places of its tokens. action: UPDATE or INSERT; any other as it is written.
-    assigned: (column, value) of what these write; `#1` for a column that they do not name.
+    action: UPDATE or INSERT; any other as it is written. assigned: (column, value) of what these
+    write; `#1` for a column that they do not name.
     """
 
     state: str
     condition: str
-    start: int
-    end: int
     action: str
     assigned: list[tuple[str, str]]
 
@@ -363,10 +362,9 @@ class _Clause:
         return self.action
 
 
-def _clauses(text: Cursor) -> Iterator[_Clause]:
-    tokens = text.tokens
-    starts = [at for at in on_top(tokens, text.at) if _begins(words(tokens, at, 3))]
-    text.at = starts[-1]
+def _clauses(text: Cursor, starts: Sequence[int]) -> Iterator[_Clause]:
+    """The clauses that begin at some places. Goes to what follows them."""
+    tokens, text.at = text.tokens, starts[-1]
     for start, end in zip(starts, [*starts[1:], text.find("RETURNING")], strict=True):
         text.at = start + 1
         state = "NOT MATCHED" if text.take("NOT") else "MATCHED"
@@ -378,7 +376,8 @@ def _clauses(text: Cursor) -> Iterator[_Clause]:
         thens = (at for at in on_top(tokens, text.at) if tokens[at].word == "THEN")
         text.at = 1 + next(at for at in thens if tokens[at + 1].word in _ACTIONS)
         condition = text.text(tokens[first : text.at - 1])
-        yield _Clause(state, condition, start, end, *_action(text, end))
+        yield _Clause(state, condition, *_action(text, end))
+        text.at = end
 
 
 _ACTIONS = ("UPDATE", "DELETE", "INSERT", "DO", "ERROR")
