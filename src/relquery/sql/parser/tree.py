@@ -85,10 +85,6 @@ class Node:
         self.args[key] = value
         _adopt(self, key, value)
 
-    def add(self, key: str, *values: Any) -> None:
-        """Put values at the end of a list."""
-        self.set(key, [*self.args.get(key, ()), *values])
-
     # Reading
 
     def children(self) -> Iterator[Node]:

@@ -62,7 +62,7 @@ def cut_of(select: Select, names: Collection[str], functions: FunctionCatalog) -
         distinct.on = [item_at(key, select) for key in distinct.on]
     for one in (distinct, Order(orders=keys) if keys else None, limit and limit.copy()):
         if one is not None:
-            cut.add("modifiers", one)
+            build.set_modifier(cut, type(one), one)
     return cut
 
 

@@ -185,5 +185,5 @@ def _failed_rows(select: Select, node: Expression, check: Check) -> Select:
     rows.where = condition_of(part.copy() for part in parts)
     columns = [build.column(ours.ROW), build.column(ours.VALUE)]
     read = build.select(columns, build.derived(rows), build.column(ours.FAILED))
-    read.add("modifiers", Order(orders=[build.ordered(build.column(ours.ROW))]))
+    build.set_modifier(read, Order, Order(orders=[build.ordered(build.column(ours.ROW))]))
     return read
