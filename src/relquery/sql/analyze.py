@@ -16,6 +16,7 @@ from relquery.prompt import Sampling
 from relquery.report import StageReport, in_columns
 from relquery.sql.executor.execute import Execution
 from relquery.sql.executor.rows import Rows
+from relquery.sql.explain import explanation
 from relquery.sql.explain.explain import Explainer
 from relquery.sql.explain.explanation import ExplainedCall
 from relquery.sql.explain.rows import EstimatedRows
@@ -25,15 +26,8 @@ from relquery.sql.planner.statement import Plan
 from relquery.sql.render import with_view
 
 TITLE = "Predicted, given the rows that passed / measured"
-COMPARED = {
-    "rows": pa.int64(),
-    "calls": pa.int64(),
-    "from_ledger": pa.int64(),
-    "prompt_tokens": pa.int64(),
-    "hit_rate": pa.float64(),
-    "seconds": pa.float64(),
-}
-"""What is compared, and its type."""
+COMPARED = ("rows", "calls", "from_ledger", "prompt_tokens", "hit_rate", "seconds")
+"""The columns of EXPLAIN that are compared with what was measured."""
 
 _NAMES = {"from_ledger": "ledger_hits"}  # in reports
 
@@ -43,9 +37,9 @@ SCHEMA = pa.schema(
         ("prompt", pa.string()),
         ("fields", pa.string()),
         *(
-            pair
-            for name, kind in COMPARED.items()
-            for pair in ((f"predicted_{name}", kind), (name, kind))
+            (f"{before}{name}", explanation.SCHEMA.field(name).type)
+            for name in COMPARED
+            for before in ("predicted_", "")
         ),
         ("output_tokens", pa.int64()),
         ("errors", pa.int64()),

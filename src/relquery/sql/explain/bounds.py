@@ -14,18 +14,7 @@ from relquery.sql import names as ours
 from relquery.sql.binder.functions import FunctionCatalog, has_window, makes_rows
 from relquery.sql.binder.normalize import has_grouping_sets, keys_of
 from relquery.sql.binder.scopes import Context
-from relquery.sql.parser.tree import (
-    Column,
-    Derived,
-    Entry,
-    Join,
-    Node,
-    Query,
-    Select,
-    Source,
-    Star,
-    Table,
-)
+from relquery.sql.parser import tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +38,15 @@ class KnownRows:
         """Whether the rows can be counted or estimated before the run."""
         return self.held and (self.exact or self.expected)
 
-    def may_be_open(self, node: Node) -> bool:
+    def may_be_open(self, node: tree.Node) -> bool:
         """Whether the value of an expression depends on answers, or may do so."""
-        return self.is_open(node) or any(isinstance(part, Query | Star) for part in node.walk())
+        return self.is_open(node) or any(
+            isinstance(part, tree.Query | tree.Star) for part in node.walk()
+        )
 
-    def is_open(self, node: Node) -> bool:
+    def is_open(self, node: tree.Node) -> bool:
         """Whether an expression reads a column that contains or depends on answers."""
-        names = (name for column in node.find_all(Column) for name in column.names)
+        names = (name for column in node.find_all(tree.Column) for name in column.names)
         return any(name.lower() in self.open or ours.call_of(name) is not None for name in names)
 
 
@@ -64,15 +55,17 @@ ALL = KnownRows()
 NOTHING = KnownRows(None, exact=False, held=False)
 
 
-def known_base(inner: Select, context: Context, stand_ins: Mapping[str, KnownRows]) -> KnownRows:
+def known_base(
+    inner: tree.Select, context: Context, stand_ins: Mapping[str, KnownRows]
+) -> KnownRows:
     """What is known about a plan's base; if `held`, the caller sets `most` by counting the rows."""
     read = [inner, *context.needed_by([inner])]
-    if not any(table.table in stand_ins for one in read for table in one.find_all(Table)):
+    if not any(table.table in stand_ins for one in read for table in one.find_all(tree.Table)):
         return ALL
     source = inner.source
-    if source is None or isinstance(source, Join) or inner.sample is not None:
+    if source is None or isinstance(source, tree.Join) or inner.sample is not None:
         return NOTHING
-    entries = [*context.entries, *inner.find_all(Entry)]
+    entries = [*context.entries, *inner.find_all(tree.Entry)]
     named = {one.name.lower(): one for one in entries if "query_node" in one.value.args}
     found = _stand_in(source, named, stand_ins)
     if found is None:
@@ -85,7 +78,7 @@ def known_base(inner: Select, context: Context, stand_ins: Mapping[str, KnownRow
     return replace(table, open=frozenset(columns))
 
 
-def known_rows(select: Select, rows: KnownRows, functions: FunctionCatalog) -> KnownRows:
+def known_rows(select: tree.Select, rows: KnownRows, functions: FunctionCatalog) -> KnownRows:
     """What is known about the result of a plan's final SELECT; `rows`: the same about its input."""
     folds, keys = functions.in_select(select), keys_of(select, functions)
     if any(map(makes_rows, select.items)) or has_grouping_sets(select):
@@ -111,17 +104,17 @@ def known_rows(select: Select, rows: KnownRows, functions: FunctionCatalog) -> K
 
 
 def _stand_in(
-    source: Source, entries: Mapping[str, Entry], stand_ins: Mapping[str, KnownRows]
+    source: tree.Source, entries: Mapping[str, tree.Entry], stand_ins: Mapping[str, KnownRows]
 ) -> KnownRows | None:
     """The stand-in that a source of a FROM clause reads whole, with its column names unchanged."""
     if source.sample is not None or source.columns:
         return None
-    query = source.query if isinstance(source, Derived) else None
-    if isinstance(source, Table) and source.table.lower() in entries:
+    query = source.query if isinstance(source, tree.Derived) else None
+    if isinstance(source, tree.Table) and source.table.lower() in entries:
         entry = entries[source.table.lower()]
         query = None if entry.columns else entry.query
-    if not isinstance(query, Select) or query.modifiers or query.where is not None:
+    if not isinstance(query, tree.Select) or query.modifiers or query.where is not None:
         return None
-    is_whole = len(query.items) == 1 and isinstance(query.items[0], Star)
+    is_whole = len(query.items) == 1 and isinstance(query.items[0], tree.Star)
     table = query.source
-    return stand_ins.get(table.table) if is_whole and isinstance(table, Table) else None
+    return stand_ins.get(table.table) if is_whole and isinstance(table, tree.Table) else None

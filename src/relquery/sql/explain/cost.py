@@ -204,7 +204,7 @@ def with_total(costs: Costs) -> Costs:
     return {**costs, TOTAL: total}
 
 
-def cost_columns(costs: Costs) -> dict[str, list[str]]:
+def columns(costs: Costs) -> dict[str, list[str]]:
     """Cells to show, by title; what is not known of any stage is left out."""
     rows = with_total(costs)
     shown = {"stage": list(rows)}
@@ -213,7 +213,7 @@ def cost_columns(costs: Costs) -> dict[str, list[str]]:
     return {title: cells for title, cells in shown.items() if any(cells)}
 
 
-def cost_table(costs: Costs, notes: Sequence[str]) -> pa.Table:
+def table(costs: Costs, notes: Sequence[str]) -> pa.Table:
     """As a table of COST_SCHEMA. notes: about all stages; they stand at the first one."""
     rows = []
     for at, (name, cost) in enumerate(with_total(costs).items()):
@@ -229,7 +229,7 @@ def cost_table(costs: Costs, notes: Sequence[str]) -> pa.Table:
     return pa.Table.from_pylist(rows, COST_SCHEMA)
 
 
-def cost_notes(costs: Costs) -> Iterator[str]:
+def notes(costs: Costs) -> Iterator[str]:
     """What the figures rest on."""
     known = {name: one for name, one in costs.items() if one is not None}
     for name, one in known.items():
@@ -240,12 +240,12 @@ def cost_notes(costs: Costs) -> Iterator[str]:
                 f"{tokens.expected:,.0f} tokens ({tokens.low:,.0f} to {tokens.high:,.0f})"
             )
     yield from sorted({str(one.calibration) for one in known.values() if one.calibration})
-    yield from reasoning_notes(known)
+    yield from reasoning(known)
     if any(one.batch is not None for one in known.values()):
         yield "A batch is answered within 24 hours; what its requests share may not be cached"
 
 
-def reasoning_notes(costs: Costs) -> Iterator[str]:
+def reasoning(costs: Costs) -> Iterator[str]:
     """That expected figures leave out what a model thinks, if one does."""
     if any(one.reasons for one in costs.values() if one is not None):
         yield (
@@ -257,8 +257,7 @@ def reasoning_notes(costs: Costs) -> Iterator[str]:
 def _cell(name: str, figure: Range | None) -> str:
     if figure is None:
         return ""
-    texts = (_written(name, one) for one in (figure.expected, figure.low, figure.high))
-    middle, low, high = texts
+    middle, low, high = (_written(name, one) for one in (figure.expected, figure.low, figure.high))
     return middle if low == high == middle else f"{middle} ({low} to {high})"
 
 

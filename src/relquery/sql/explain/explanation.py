@@ -11,15 +11,8 @@ import pyarrow as pa
 from relquery.config import Order
 from relquery.html.table import boxed, lines, of_columns, preformatted
 from relquery.report import in_columns
-from relquery.sql.explain.cost import (
-    Effort,
-    StageCost,
-    cost_columns,
-    cost_notes,
-    cost_table,
-    reasoning_notes,
-    sums,
-)
+from relquery.sql.explain import cost
+from relquery.sql.explain.cost import Effort, StageCost, sums
 from relquery.sql.render import with_view
 
 Counted = Literal["exact", "expected", "at most"] | None
@@ -210,7 +203,7 @@ class SqlExplanation:
         if self.plan is not None:
             return pa.table({"explain_key": ["physical_plan"], "explain_value": [self.plan]})
         if self.tells_costs:
-            found = cost_table(self.costs, [*cost_notes(self.costs), *self.general])
+            found = cost.table(self.costs, [*cost.notes(self.costs), *self.general])
         else:
             rows = [{name: call.figure(name) for name in SCHEMA.names} for call in self.calls]
             for at, (row, call) in enumerate(zip(rows, self.calls, strict=True)):
@@ -232,7 +225,7 @@ class SqlExplanation:
     def notes(self) -> list[str]:
         """How calls would be cheaper, what is approximated, and why no price is told."""
         found = [f"{call.stage}: {note}" for call in self.calls for note in call.notes]
-        more = cost_notes(self.costs) if self.tells_costs else reasoning_notes(self.costs)
+        more = cost.notes(self.costs) if self.tells_costs else cost.reasoning(self.costs)
         return [*found, *more, *self.general]
 
     @property
@@ -246,7 +239,7 @@ class SqlExplanation:
         Of costs that were measured, only what is expected.
         """
         if self.tells_costs:
-            return cost_columns(self.costs)
+            return cost.columns(self.costs)
         rows = [call.cells() for call in self.calls]
         columns = {title: [row[title] for row in rows] for title in (rows[0] if rows else ())}
         columns = {title: cells for title, cells in columns.items() if any(cells)}
