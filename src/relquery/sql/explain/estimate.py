@@ -22,9 +22,9 @@ from relquery.prices.price import MILLION, Price
 from relquery.prices.table import known_price
 from relquery.prompt import Prompt
 from relquery.sql.caching.plan import Counter, cache_plan, in_our_tokens
-from relquery.sql.explain.asks import Asks
 from relquery.sql.explain.cost import Calibration, CountedBy, Effort, StageCost, unshared
 from relquery.sql.explain.lengths import NONE, ONE, Length, Range, expected_length
+from relquery.sql.explain.requests import Requests
 from relquery.table.cost.billing import Bill, bill
 from relquery.table.cost.flight import NEVER, bill_automatic, bill_marked
 from relquery.table.cost.hits import unlimited_hits
@@ -72,53 +72,55 @@ class Estimator:
         """Whether anything is known that depends on the order of prompts."""
         return self.backend.block_tokens is not None or self.tells_costs
 
-    def effort(self, asks: Asks) -> Effort:
+    def effort(self, stage: Requests) -> Effort:
         """What the prompts of a stage take if they are sent next."""
         rate, cost = None, None
         if self.needs_order:
-            sample = _neighbours(asks.prompts)
-            counts = self.backend.prompt_tokens(sample, asks.sampling)
-            rate = self._hit_rate(sample, counts, is_new=not asks.may_come)
+            sample = _neighbours(stage.prompts)
+            counts = self.backend.prompt_tokens(sample, stage.sampling)
+            rate = self._hit_rate(sample, counts, is_new=not stage.may_come)
             if self.tells_costs:
-                cost = self._cost(asks, sample, counts, rate or 0.0)
+                cost = self._cost(stage, sample, counts, rate or 0.0)
                 if cost.live is not None:
                     rate = cost.cached.expected / (cost.input.expected or 1.0)
-                cost *= asks.most / max(1, len(asks.written))
-        found = self._tokens(asks, rate)
+                cost *= stage.most / max(1, len(stage.written))
+        found = self._tokens(stage, rate)
         return replace(
             found,
             cached_tokens=None if rate is None else rate * found.prompt_tokens,
-            is_sample=(cost is not None and cost.live is not None) or len(asks.written) > _COUNTED,
+            is_sample=(cost is not None and cost.live is not None) or len(stage.written) > _COUNTED,
             cost=cost,
         )
 
-    def _tokens(self, asks: Asks, rate: float | None) -> Effort:
+    def _tokens(self, stage: Requests, rate: float | None) -> Effort:
         """Tokens, and the time and price that follow. rate: the share that the cache serves."""
-        prompts, most = asks.prompts, asks.most
+        prompts, most = stage.prompts, stage.most
         if most < len(prompts):  # it is not known which: the longest
             prompts = sorted(prompts, key=_characters, reverse=True)[:most]
         picked = prompts
         if len(prompts) > _COUNTED:
             places = np.linspace(0, len(prompts) - 1, _COUNTED).astype(int).tolist()
             picked = [prompts[at] for at in places]
-        counts = self.backend.prompt_tokens(picked, asks.sampling)
-        by: CountedBy = "sample" if asks.is_guess or len(picked) < most else "tokenizer"
+        counts = self.backend.prompt_tokens(picked, stage.sampling)
+        by: CountedBy = "sample" if stage.is_guess or len(picked) < most else "tokenizer"
         if counts is None:
             by, counts = "characters", [_characters(one) // _CHARACTERS for one in prompts]
         refused = counts.count(0) if by == "tokenizer" else None
         if len(counts) < most:
             counts = [round(sum(counts) / len(counts))] * most
-        length = asks.sampling.max_tokens if asks.length is None else max(1, round(asks.length))
-        seconds = self._predicted(counts, asks, length, 0.0 if asks.length is None else rate or 0.0)
+        length = stage.sampling.max_tokens if stage.length is None else max(1, round(stage.length))
+        seconds = self._predicted(
+            counts, stage, length, 0.0 if stage.length is None else rate or 0.0
+        )
         price, total = self.price, sum(counts)
         usd = None if price is None else price.usd(total, 0, 0, most * length)
         return Effort(total, by, refused, seconds, usd)
 
     def _predicted(
-        self, counts: Sequence[int], asks: Asks, length: float, rate: float
+        self, counts: Sequence[int], stage: Requests, length: float, rate: float
     ) -> float | None:
         """Seconds on this machine, with answers of a length and a share of cached tokens."""
-        answers = replace(asks.sampling, max_tokens=max(1, round(length)))
+        answers = replace(stage.sampling, max_tokens=max(1, round(length)))
         return self.backend.predict(counts, answers, int(rate * sum(counts))) if counts else 0.0
 
     def _hit_rate(
@@ -162,19 +164,23 @@ class Estimator:
         return found
 
     def _cost(
-        self, asks: Asks, sample: Sequence[Prompt], counts: Sequence[int] | None, rate: float
+        self,
+        stage: Requests,
+        sample: Sequence[Prompt],
+        counts: Sequence[int] | None,
+        rate: float,
     ) -> StageCost:
         """What all prompts cost, by a sample. rate: what a cache on this machine serves."""
-        scale = len(asks.written) / len(sample) if sample else 0.0
+        scale = len(stage.written) / len(sample) if sample else 0.0
         if counts is not None and self.price is None:
-            return self._local(asks, counts, scale, rate)
-        return self._of_provider(asks, sample, scale, self._calibrated(asks, sample, counts))
+            return self._local(stage, counts, scale, rate)
+        return self._of_provider(stage, sample, scale, self._calibrated(stage, sample, counts))
 
-    def _length(self, asks: Asks) -> Length:
+    def _length(self, stage: Requests) -> Length:
         """How long answers are: as those that are known, or measured, or as their type says."""
-        sampling, measured = asks.sampling, asks.length
+        sampling, measured = stage.sampling, stage.length
         wraps = self.backend.one_pass(sampling) is None
-        tokens = [answer.output_tokens for _, answer in asks.learned if answer.output_tokens]
+        tokens = [answer.output_tokens for _, answer in stage.learned if answer.output_tokens]
         if not tokens and measured is not None:
             return Length(Range(measured / 2, measured, measured * 2), "answers")
         found = expected_length(sampling, self._counter.text, tokens, wraps=wraps)
@@ -184,23 +190,25 @@ class Estimator:
         return found
 
     def _calibrated(
-        self, asks: Asks, sample: Sequence[Prompt], counts: Sequence[int] | None
+        self, stage: Requests, sample: Sequence[Prompt], counts: Sequence[int] | None
     ) -> Calibration:
         """From answers, or a tokenizer of the backend; else from answers of other stages."""
-        ours = [self._counter.count(prompt) for prompt, _ in asks.learned]
-        found = Calibration.of(ours, [answer.prompt_tokens for _, answer in asks.learned])
+        ours = [self._counter.count(prompt) for prompt, _ in stage.learned]
+        found = Calibration.of(ours, [answer.prompt_tokens for _, answer in stage.learned])
         if not found.answers and counts is not None:
             found = Calibration.of(list(map(self._counter.count, sample)), counts)
         if found.answers:
             self._seen = found
         return self._seen
 
-    def _local(self, asks: Asks, counts: Sequence[int], scale: float, rate: float) -> StageCost:
-        calls, total, length = len(asks.written), sum(counts) * scale, self._length(asks)
+    def _local(
+        self, stage: Requests, counts: Sequence[int], scale: float, rate: float
+    ) -> StageCost:
+        calls, total, length = len(stage.written), sum(counts) * scale, self._length(stage)
         every = [round(total / calls)] * calls if scale > 1 else counts
-        most = float(asks.sampling.max_tokens)
+        most = float(stage.sampling.max_tokens)
         ways = (length.tokens.low, rate), (length.tokens.expected, rate), (most, 0.0)
-        known = [one for way in ways if (one := self._predicted(every, asks, *way)) is not None]
+        known = [one for way in ways if (one := self._predicted(every, stage, *way)) is not None]
         return StageCost(
             ONE * float(calls),
             Range.of(total),
@@ -211,9 +219,9 @@ class Estimator:
         )
 
     def _of_provider(
-        self, asks: Asks, sample: Sequence[Prompt], scale: float, calibration: Calibration
+        self, stage: Requests, sample: Sequence[Prompt], scale: float, calibration: Calibration
     ) -> StageCost:
-        calls, price, length = len(asks.written), self.price, self._length(asks)
+        calls, price, length = len(stage.written), self.price, self._length(stage)
         factor, error = calibration.factor, calibration.error
         tokens = sum(map(self._counter.count, sample)) * scale * factor
         output, seconds = length.tokens * float(calls), self._seconds(calls, tokens, length.tokens)
@@ -225,7 +233,7 @@ class Estimator:
         each = _FIRST.expected + _PER_TOKEN.expected * length.tokens.expected
         rate = min(60 * self._under_way / each, self.backend.requests_per_minute or math.inf)
         bills = self._bills(sample, price, factor, rate, is_ours=True)
-        table = self._bills(_neighbours(asks.written), price, factor, rate, is_ours=False)
+        table = self._bills(_neighbours(stage.written), price, factor, rate, is_ours=False)
         best, expected, _ = bills
         scale *= factor
         answers = output * (price.output / MILLION)

@@ -18,12 +18,12 @@ from relquery.prices.table import known_price, no_price
 from relquery.prompt import Compared, Sampling
 from relquery.sql.executor.context import ExecutionContext
 from relquery.sql.executor.stages import StageWalker
-from relquery.sql.explain.asks import AskedPrompts, Asks
 from relquery.sql.explain.bounds import KnownRows, known_rows
 from relquery.sql.explain.cost import Effort
 from relquery.sql.explain.estimate import Estimator
 from relquery.sql.explain.explanation import Counted, ExplainedCall, listed
 from relquery.sql.explain.lengths import Range
+from relquery.sql.explain.requests import RequestPlanner, Requests
 from relquery.sql.explain.rows import EstimatedRows, Selectivities
 from relquery.sql.host.database import Database, Scratch
 from relquery.sql.parser.tree import Expression
@@ -53,13 +53,13 @@ class Explainer:
     calls: dict[str, ExplainedCall] = field(default_factory=dict)
     kinds: Counter[str] = field(default_factory=Counter)
     _stand_ins: dict[str, KnownRows] = field(default_factory=dict)
-    _asked: AskedPrompts = field(init=False)
+    _planner: RequestPlanner = field(init=False)
     _estimator: Estimator = field(init=False)
 
     def __post_init__(self) -> None:
         self._estimator = Estimator(self.context.backend, self.costs)
         needs_order, expects = self._estimator.needs_order, self.shares is not None
-        self._asked = AskedPrompts(self.context, needs_order=needs_order, expects=expects)
+        self._planner = RequestPlanner(self.context, needs_order=needs_order, expects=expects)
 
     def run(self, plan: Plan) -> None:
         """Go through the stages of a plan."""
@@ -100,23 +100,23 @@ class Explainer:
         is_sure = rows.known.exact and not rows.may_stop and not is_open
         is_sure &= where is None or not rows.is_open(where)
         told = self._described(name, call, rows, wanted)
-        asks = self._asks(call, rows, wanted, is_open=is_open, is_bound=not is_sure)
-        if isinstance(asks, Asks):
-            is_sure &= asks.exact
-            self._asked.add(asks, is_sure=is_sure)
+        requests = self._requests(call, rows, wanted, is_open=is_open, is_bound=not is_sure)
+        if isinstance(requests, Requests):
+            is_sure &= requests.exact
+            self._planner.add(requests, is_sure=is_sure)
             is_expected = self.shares is not None and rows.known.is_at_hand
             counts: Counted = "exact" if is_sure else "expected" if is_expected else "at most"
             told = replace(
                 told,
-                calls=asks.most,
-                from_ledger=asks.known,
+                calls=requests.most,
+                from_ledger=requests.known,
                 counts=counts,
-                effort=self._effort(asks, name, counts),
-                compared=asks.compared,
-                skipped=asks.skipped,
+                effort=self._effort(requests, name, counts),
+                compared=requests.compared,
+                skipped=requests.skipped,
             )
-        elif asks is not None or told.rows is not None:
-            told = replace(told, calls=asks, counts="at most")
+        elif requests is not None or told.rows is not None:
+            told = replace(told, calls=requests, counts="at most")
         self.calls[name] = self.calls[name] + told if name in self.calls else told
 
     def _described(
@@ -141,7 +141,7 @@ class Explainer:
             near=rows.near if name not in self.calls and not call.needs else None,
         )
 
-    def _asks(
+    def _requests(
         self,
         call: PlannedCall,
         rows: EstimatedRows,
@@ -149,14 +149,14 @@ class Explainer:
         *,
         is_open: bool,
         is_bound: bool,
-    ) -> Asks | int | None:
+    ) -> Requests | int | None:
         """What a call asks; or how many inputs there are at most, if they depend on answers."""
         config, most = self.context.config, rows.known.most
         if rows.known.held or not call.fields:
             try:
                 if not is_open:
                     is_bound &= self.shares is None
-                    return self._asked.of(call, rows, wanted, is_bound=is_bound)
+                    return self._planner.of(call, rows, wanted, is_bound=is_bound)
                 most = rows.at_most(rows.number_inputs(call, wanted))
             except QueryError:  # caused by a row that a filter would have dropped
                 most = rows.at_most(len(wanted))
@@ -164,9 +164,9 @@ class Explainer:
             most += min(most, config.guard_rows)
         return most
 
-    def _effort(self, asks: Asks, stage: str, counts: Counted) -> Effort:
+    def _effort(self, requests: Requests, stage: str, counts: Counted) -> Effort:
         length = None if self.shares is None else self.shares.lengths.get(stage)
-        effort = self._estimator.effort(replace(asks, length=length))
+        effort = self._estimator.effort(replace(requests, length=length))
         if effort.cost is None or counts != "at most":
             return effort
         return replace(effort, cost=effort.cost * _AT_MOST)

@@ -28,7 +28,7 @@ _ORDERED = 100_000  # at most this many inputs are put in order
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asks:
+class Requests:
     """What a stage asks.
 
     sampling: how answers are drawn. places: which of its
@@ -67,7 +67,7 @@ class Asks:
 
 
 @dataclass(slots=True)
-class AskedPrompts:
+class RequestPlanner:
     """The prompts that the stages of a statement ask, one stage after the other.
 
     needs_order: whether it matters in which order they are sent. expects: whether these are those
@@ -80,13 +80,15 @@ class AskedPrompts:
     _is_sure: dict[Hashable, bool] = field(default_factory=dict)
     _compared: set[object] = field(default_factory=set)
 
-    def add(self, asks: Asks, *, is_sure: bool) -> None:
+    def add(self, requests: Requests, *, is_sure: bool) -> None:
         """Note that a stage asks all of its prompts."""
-        self._is_sure |= {key: is_sure or self._is_sure.get(key, False) for key in asks.keys}
-        for key in asks.wholes:
+        self._is_sure |= {key: is_sure or self._is_sure.get(key, False) for key in requests.keys}
+        for key in requests.wholes:
             self._is_sure.setdefault(key, False)
 
-    def of(self, call: PlannedCall, rows: EstimatedRows, wanted: Int64s, *, is_bound: bool) -> Asks:
+    def of(
+        self, call: PlannedCall, rows: EstimatedRows, wanted: Int64s, *, is_bound: bool
+    ) -> Requests:
         """What a call asks about some rows. is_bound: whether it may be about fewer of them.
 
         Raises QueryError if the fields of a row cannot be computed.
@@ -97,12 +99,12 @@ class AskedPrompts:
             count, modules = len(wanted) if rows.known.held else 1, self.context.modules(call)
             question = Question("", call.task, count, cells, modules, call.keys)
             inputs = Inputs.of(question)
-            asks = self._missing(inputs.prompts_as_written(), call, rows)
+            requests = self._missing(inputs.prompts_as_written(), call, rows)
             if rows.known.held:
-                rows.note_inputs(call, wanted, inputs.of_row, asks.keys)
-            asks = self._guarded(asks, question, inputs, (id(rows), call.index))
+                rows.note_inputs(call, wanted, inputs.of_row, requests.keys)
+            requests = self._guarded(requests, question, inputs, (id(rows), call.index))
             is_bound &= self.context.config.guard is not None and len(call.fields) > 1
-            return self._of_inputs(asks, inputs, rows, is_bound=is_bound)
+            return self._of_inputs(requests, inputs, rows, is_bound=is_bound)
         first, later = list[Prompt](), list[Prompt]()
         if call.task.kind == "match":
             matches = Matches.of(call.task, cells, backend)
@@ -113,13 +115,15 @@ class AskedPrompts:
             for at, tree in enumerate(forest.trees):
                 prompt = forest.prompt(at, [answer] * len(tree.below))
                 (later if tree.below else first).append(prompt)
-        asks = self._missing(first, call, rows)
+        requests = self._missing(first, call, rows)
         rows.note_inputs(call, wanted, of_row)
         # Those that read answers to others are never in the ledger yet.
-        asked = [*(first[at] for at in asks.places), *later]
-        return replace(asks, written=asked, sent=asked, most=len(asked), is_guess=bool(later))
+        asked = [*(first[at] for at in requests.places), *later]
+        return replace(requests, written=asked, sent=asked, most=len(asked), is_guess=bool(later))
 
-    def _missing(self, prompts: Sequence[Prompt], call: PlannedCall, rows: EstimatedRows) -> Asks:
+    def _missing(
+        self, prompts: Sequence[Prompt], call: PlannedCall, rows: EstimatedRows
+    ) -> Requests:
         """The prompts that neither the ledger nor an earlier stage answers."""
         found, task = Keys.of("", prompts, call.sampling), call.task
         keys: Sequence[Hashable] = found.decided or found.whole
@@ -140,7 +144,7 @@ class AskedPrompts:
         answered = sum(keys[at] not in own for at, lacks in enumerate(is_missing) if not lacks)
         missing = np.flatnonzero(is_missing)
         may_come = not asked.keys().isdisjoint(missing.tolist())
-        return Asks(
+        return Requests(
             task.sampling,
             missing,
             missing[:0],
@@ -153,10 +157,10 @@ class AskedPrompts:
         )
 
     def _of_inputs(
-        self, asks: Asks, inputs: Inputs, rows: EstimatedRows, *, is_bound: bool
-    ) -> Asks:
+        self, requests: Requests, inputs: Inputs, rows: EstimatedRows, *, is_bound: bool
+    ) -> Requests:
         """With the prompts that are sent. is_bound: whether a guard may compare other inputs."""
-        places, again, sent = asks.places, asks.again, asks.sent
+        places, again, sent = requests.places, requests.again, requests.sent
         if is_bound:
             more = np.setdiff1d(places, again)[: self.context.config.guard_rows - len(again)]
             again, sent = np.union1d(again, more), None
@@ -165,9 +169,9 @@ class AskedPrompts:
         written = inputs.prompts(np.sort(np.concatenate((places, again))), None)
         compared = rows.at_most(len(again))
         most = min(len(written), rows.at_most(len(places)) + compared)
-        known = asks.known if most == len(written) else min(asks.known, most)
+        known = requests.known if most == len(written) else min(requests.known, most)
         return replace(
-            asks,
+            requests,
             known=known,
             written=written,
             sent=sent,
@@ -184,8 +188,8 @@ class AskedPrompts:
         return inputs.prompts(places if schedule is None else places[schedule.rows], schedule)
 
     def _guarded(
-        self, asks: Asks, question: Question, inputs: Inputs, here: tuple[int, int]
-    ) -> Asks:
+        self, requests: Requests, question: Question, inputs: Inputs, here: tuple[int, int]
+    ) -> Requests:
         """The same if a guard compares answers: with or without pinned fields, whichever is more.
 
         What has been compared is not compared again. here: tells the call from others.
@@ -194,20 +198,20 @@ class AskedPrompts:
         form = question.task.asks, question.cells.names, question.cells.forms
         is_known = form in self._compared
         if config.guard is None or here in self._compared or (is_known and ledger is None):
-            return asks
+            return requests
         every = np.arange(inputs.count)
         schedule = ordered(inputs, every, config.order, context.backend).schedule
         sampled = sample(schedule, config.guard_rows)
         if schedule is None or sampled is None:
-            return asks
+            return requests
         self._compared |= {here, form}
         both = np.sort(sampled.rows)
-        if is_known and not len(asks.places):  # equal calls have asked all of it
-            return replace(asks, known=inputs.count + len(both))
+        if is_known and not len(requests.places):  # equal calls have asked all of it
+            return replace(requests, known=inputs.count + len(both))
         first, again, rest = both, both, np.setdiff1d(every, both)
         known, exact = 0, True
         if ledger is not None and ledger.has_answers:
-            lookup = CacheLookup.of(inputs.prompts_as_written(), asks.sampling, context)
+            lookup = CacheLookup.of(inputs.prompts_as_written(), requests.sampling, context)
             reordered, written = lookup.marked(REORDERED, both), lookup.marked(AS_WRITTEN, both)
             first, again = both[reordered.lacks(both)], both[written.lacks(both)]
             lookups = [lookup, lookup.marked(AS_WRITTEN)]
@@ -217,10 +221,10 @@ class AskedPrompts:
             rests = [rest[one.lacks(rest)] for one in lookups]
             rest, exact = max(rests, key=len), len({*map(len, rests)}) == 1
             known = inputs.count + len(both) - len(first) - len(again) - len(rest)
-        places, exact = np.union1d(first, rest), exact and asks.exact
+        places, exact = np.union1d(first, rest), exact and requests.exact
         part = schedule.part(np.flatnonzero(np.isin(schedule.rows, places)))
         sent = [*inputs.prompts(part.rows, part), *inputs.prompts(inputs.sorted(again), None)]
-        return replace(asks, places=places, again=again, sent=sent, known=known, exact=exact)
+        return replace(requests, places=places, again=again, sent=sent, known=known, exact=exact)
 
     def _ledger(self, task: Task) -> AnswerStore | None:
         """Where answers to a call are kept; without it, a statement shares those of equal calls."""
