@@ -45,11 +45,8 @@ class Parameters:
 
 def read_parameters(given: object, texts: Sequence[Text], database: Database) -> Parameters:
     """Check what is given for the parameters of all statements. Raises QueryError."""
-    needed = {
-        text.number_of(name).lower(): text.number_of(name)
-        for text in texts
-        for name in text.parameters
-    }
+    names = (text.number_of(name) for text in texts for name in text.parameters)
+    needed = list(dict.fromkeys(names))
     for text in texts:
         head = read_head(text.given) if text.parameters and text.kind == "CREATE" else None
         if head is not None and head.kind != "TABLE":
@@ -78,7 +75,7 @@ def read_parameters(given: object, texts: Sequence[Text], database: Database) ->
     for name, value in values.items():
         values[name] = _plain(value)
         try:
-            _check(needed[name], values[name], database)
+            _check(name, values[name], database)
         except QueryError as error:
             if not isinstance(value, Mapping | type):
                 raise
@@ -86,7 +83,7 @@ def read_parameters(given: object, texts: Sequence[Text], database: Database) ->
     return Parameters(values, objects)
 
 
-def _by_name(given: object, needed: Mapping[str, str]) -> dict[str, Any]:
+def _by_name(given: object, needed: Iterable[str]) -> dict[str, Any]:
     by_number = [name for name in needed if name.isdigit()]
     if isinstance(given, Mapping):
         if by_number:
@@ -96,7 +93,7 @@ def _by_name(given: object, needed: Mapping[str, str]) -> dict[str, Any]:
             )
         return {str(name).removeprefix("$").lower(): value for name, value in given.items()}
     if isinstance(given, Sequence) and not isinstance(given, str | bytes):
-        if named := [needed[name] for name in needed if not name.isdigit()]:
+        if named := [name for name in needed if not name.isdigit()]:
             raise QueryError(
                 f"The query names its parameters, so params must be a dict, e.g. "
                 f"{{'{named[0]}': 1}}."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -16,7 +16,7 @@ from relquery.sql.parser import build
 from relquery.sql.parser.tree import Expression, Modifier, Node, Query, Select, Type, node_of
 
 _SHORT = "skip_null := true, skip_empty := true, skip_default := true"
-_PARSE = f"SELECT list_transform($1, lambda q: json_serialize_sql(q, {_SHORT}))"
+_PARSE = f"SELECT json_serialize_sql($1, {_SHORT})"
 _PRINT = "SELECT list_transform($1::JSON[], lambda tree: json_deserialize_sql(tree))"
 _ITEM = "SELECT "
 _MOST = 4096  # printed parts that are remembered
@@ -31,14 +31,10 @@ class Parser:
     _types: dict[str, Node] = field(default_factory=dict)
     _printed: dict[tuple[bool, str], str] = field(default_factory=dict)
 
-    def queries(self, texts: Sequence[str]) -> list[Query]:
-        """The trees of queries. Raises SqlSyntaxError, and NoTreeError for other statements."""
-        (parsed,) = self._run(_PARSE, list(texts))
-        return [_query(json.loads(one), sql) for one, sql in zip(parsed, texts, strict=True)]
-
     def query(self, text: str) -> Query:
-        """The tree of one query."""
-        return self.queries([text])[0]
+        """The tree of a query. Raises SqlSyntaxError, and NoTreeError for other statements."""
+        (parsed,) = self._run(_PARSE, text)
+        return _query(json.loads(parsed), text)
 
     def expression(self, text: str) -> Expression:
         """The tree of an expression."""
@@ -60,29 +56,25 @@ class Parser:
 
     def print(self, nodes: Iterable[Node]) -> list[str]:
         """Queries and expressions as SQL. What an expression is called is left out."""
-        wanted = [(isinstance(node, Query), node.key, node) for node in nodes]
-        new = {
-            (is_query, key): node
-            for is_query, key, node in wanted
-            if (is_query, key) not in self._printed
-        }
+        listed = list(nodes)
+        keys = [(isinstance(node, Query), node.key) for node in listed]
         if len(self._printed) > _MOST:
             self._printed.clear()
-            new = {(is_query, key): node for is_query, key, node in wanted}
+        pairs = zip(keys, listed, strict=True)
+        new = {key: node for key, node in pairs if key not in self._printed}
         if new:
-            trees = [json.dumps(_statement(node)) for node in new.values()]
-            (printed,) = self._run(_PRINT, trees)
-            for (is_query, key), sql in zip(new, printed, strict=True):
-                self._printed[is_query, key] = sql.strip().removeprefix("" if is_query else _ITEM)
-        return [self._printed[is_query, key] for is_query, key, _ in wanted]
+            (printed,) = self._run(_PRINT, [json.dumps(_statement(node)) for node in new.values()])
+            for key, sql in zip(new, printed, strict=True):
+                self._printed[key] = sql.strip().removeprefix("" if key[0] else _ITEM)
+        return [self._printed[key] for key in keys]
 
     def sql(self, node: Node) -> str:
         """A query or an expression as SQL."""
         return self.print([node])[0]
 
-    def _run(self, sql: str, values: list[str]) -> tuple[Any, ...]:
+    def _run(self, sql: str, value: str | list[str]) -> tuple[Any, ...]:
         with self.turn:
-            row = self.connection.execute(sql, [values]).fetchone()
+            row = self.connection.execute(sql, [value]).fetchone()
         assert isinstance(row, tuple)
         return row
 
