@@ -116,7 +116,7 @@ ROOMS: dict[str, list[str]] = {
         "provider.server", "provider.sending", "provider",
     ],
     "frames": [
-        "hints", "data", "read", "plan", "apart", "recall", "scan", "runs", "pairs", "frame",
+        "hints", "data", "read", "plan", "apart", "recall", "runs", "pairs", "frame",
         "lotus",
     ],
     "serve": [

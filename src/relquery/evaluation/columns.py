@@ -11,6 +11,7 @@ import pyarrow as pa
 from relquery.connection import Connection
 from relquery.errors import ConfigError, QueryError, unknown
 from relquery.sql.exchange.python import to_plain
+from relquery.sql.names import quoted
 from relquery.sql.result import Result
 
 Key = tuple[Any, ...]
@@ -155,12 +156,8 @@ def right_answers(
     Raises QueryError, also for a key that repeats.
     """
     table, _, column = truth.rpartition(".")
-    names = ", ".join(_quoted(name) for name in (*key, column))
+    names = ", ".join(quoted(name) for name in (*key, column))
     rows = "" if limit is None else f" LIMIT {limit}"
-    found = con.sql(f"SELECT {names} FROM {'.'.join(map(_quoted, table.split('.')))}{rows}")
+    found = con.sql(f"SELECT {names} FROM {'.'.join(map(quoted, table.split('.')))}{rows}")
     keys = _keys(found, range(len(key)))
     return dict(zip(keys, _values(found, len(key)), strict=True))
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

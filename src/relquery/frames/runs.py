@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from relquery.connection import Connection
-from relquery.errors import UnknownColumnError
+from relquery.errors import MissingExtraError, TableError, UnknownColumnError
 from relquery.frames.apart import apart
 from relquery.frames.data import Source, give_back, with_dtypes, with_index
 from relquery.frames.plan.compile import compile_frame
 from relquery.frames.plan.nodes import Choose, Limit, Node, all_columns, keeps_rows, origin
 from relquery.frames.read.langex import THE_FRAME
 from relquery.frames.recall import blocked, described, with_recall
-from relquery.frames.scan import scan
+from relquery.sql.exchange.forms import for_polars
+from relquery.sql.names import quoted
 from relquery.sql.result import Result
 
 if TYPE_CHECKING:
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from relquery.sql.explain.explanation import SqlExplanation
+
+
+_Read = Callable[[Sequence[str] | None, int | None], "polars.DataFrame"]
+"""Gives some columns of the first rows; None for all of them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -146,7 +151,7 @@ class Runs:
             return replace(self, node=node).result(**options).pl()
 
         with self._in_its_words():
-            return scan(self.sql(), self.connection, read)
+            return _scan(self.sql(), self.connection, read)
 
     async def aexplain(self, **options: Any) -> SqlExplanation:
         """The async form of `explain`."""
@@ -181,3 +186,52 @@ class Runs:
 
     def __repr__(self) -> str:
         return f"<relquery frame of {', '.join(self.columns)}>"
+
+
+def _scan(sql: str, connection: Connection, read: _Read) -> polars.LazyFrame:
+    """A LazyFrame with the columns of a query, whose rows are read when it is collected.
+
+    Reading only some columns or the first rows asks only what these need. Raises QueryError.
+    """
+    try:
+        from polars.io.plugins import register_io_source
+    except ImportError as error:
+        raise MissingExtraError("pl(lazy=True)", "polars") from error
+    empty = _empty(sql, connection)
+
+    def rows(
+        columns: list[str] | None, condition: polars.Expr | None, limit: int | None, _: int | None
+    ) -> Iterator[polars.DataFrame]:
+        read_by = [] if condition is None else condition.meta.root_names()
+        needed = [name for name in empty.columns if name in {*(columns or ()), *read_by}]
+        frame = _checked(read(needed if columns is not None and needed else None, limit), empty)
+        frame = frame if condition is None else frame.filter(condition)
+        yield frame if columns is None else frame.select(columns)
+
+    return register_io_source(rows, schema=empty.schema)
+
+
+def _empty(sql: str, connection: Connection) -> polars.DataFrame:
+    """The result of a query without its rows. Makes no call."""
+    import polars
+
+    described = connection.sql(f"DESCRIBE {sql}").fetchall()
+    nulls = ", ".join(f"CAST(NULL AS {kind}) AS {quoted(name)}" for name, kind, *_ in described)
+    table = connection.database.result(f"SELECT {nulls} LIMIT 0")
+    frame = polars.from_arrow(for_polars(table, table.column_names))
+    assert isinstance(frame, polars.DataFrame)
+    return frame
+
+
+def _checked(frame: polars.DataFrame, empty: polars.DataFrame) -> polars.DataFrame:
+    """The same. Raises TableError for values that made a column text, as polars has none of them.
+
+    A LazyFrame has to know its types before its rows.
+    """
+    for name, kind in frame.schema.items():
+        if kind != empty.schema[name]:
+            raise TableError(
+                f"Column '{name}' has values that polars cannot hold as {empty.schema[name]}. "
+                "Write f.pl(), where they are text."
+            )
+    return frame

@@ -39,8 +39,15 @@ from relquery.spark.tasks.asks import (
     Place,
     schema_of,
 )
-from relquery.spark.tasks.items import DRAWN, PLACE, Items, Placing, sample_of
-from relquery.spark.tasks.partitions import Partitions, sampled
+from relquery.spark.tasks.partitions import (
+    DRAWN,
+    PLACE,
+    Items,
+    Partitions,
+    Placing,
+    sample_of,
+    sampled,
+)
 from relquery.sql import names as ours
 from relquery.sql.executor.reading import failure_message
 from relquery.sql.inputs.cells import Form

@@ -186,7 +186,7 @@ class _Troubles:
 
 def _inputs(call: PlannedCall, texts: list[str]) -> str:
     """The fields of a call by name, as SQL."""
-    names = ", ".join("'" + one.name.replace("'", "''") + "'" for one in call.fields)
+    names = ", ".join(ours.quoted_text(one.name) for one in call.fields)
     values = ", ".join(f"CAST(({text}) AS VARCHAR)" for text in texts)
     kind = "MAP(VARCHAR, VARCHAR)"
     return f"CAST(map([{names}], [{values}]) AS {kind}) AS {_INPUTS}"

@@ -99,13 +99,19 @@ def _cell(value: Any, reason: str | None) -> Cell:
     if value is None:
         return Cell("NULL", reason, "bad" if reason else "null")
     near = rounded(value)
-    text = short(value) if isinstance(value, float) else _printable(near)
-    return Cell(text, None if near == value or near is value else cut(_printable(value), WHOLE))
+    text = short(value) if isinstance(value, float) else printable(str(near), "\n")
+    return Cell(
+        text, None if near == value or near is value else cut(printable(str(value), "\n"), WHOLE)
+    )
 
 
-def _printable(value: Any) -> str:
+def printable(text: str, kept: str = "") -> str:
+    """A text in which control characters are written out, so that they do nothing to a terminal.
+
+    kept: characters that stay.
+    """
     return "".join(
-        one if one.isprintable() or one == "\n" else repr(one)[1:-1] for one in str(value)
+        char if char.isprintable() or char in kept else repr(char)[1:-1] for char in text
     )
 
 

@@ -20,6 +20,7 @@ from relquery.sql.record import Recording
 from relquery.sql.render import (
     Reasons,
     aligned,
+    printable,
     result_html,
     result_table,
     rounded,
@@ -163,7 +164,10 @@ class Result:
         if (view := view_of(self.table, "text")) is not None:
             return view
         shown = self.plain(_SHOWN_ROWS)
-        cells = [[_cell(value) for value in row] for row in (self.columns, *shown)]
+        cells = [
+            ["NULL" if value is None else printable(str(rounded(value))) for value in row]
+            for row in (self.columns, *shown)
+        ]
         lines = aligned(cells, terminal_width())
         return "\n".join([*lines, f"[{self._size_in_words()}]"])
 
@@ -185,8 +189,3 @@ class Result:
 def missing_values(count: int) -> str:
     """`1 LLM value is`, `2 LLM values are`."""
     return "1 LLM value is" if count == 1 else f"{count} LLM values are"
-
-
-def _cell(value: object) -> str:
-    text = "NULL" if value is None else str(rounded(value))
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

@@ -14,8 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from relquery.cli.terminal.records import in_lines
-from relquery.cli.terminal.show import printable, say
+from relquery.cli.terminal.show import say
 from relquery.errors import ConfigError
+from relquery.sql.render import printable
 
 if TYPE_CHECKING:
     from relquery.backends.provider.batches.manage import Shown

@@ -13,10 +13,10 @@ from rich.text import Text
 
 from relquery.cli.ledger.times import instant
 from relquery.cli.terminal.records import are_readable, in_lines
-from relquery.cli.terminal.show import printable
 from relquery.ledger.caching.causes import Cause
 from relquery.ledger.caching.diagnosis import Finding
 from relquery.ledger.caching.summary import Group
+from relquery.sql.render import printable
 
 _LEFT = ("model", "cause")
 _ROWS: Mapping[str, pa.DataType] = {

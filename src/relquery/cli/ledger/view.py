@@ -13,9 +13,9 @@ from rich.text import Text
 
 from relquery.cli.ledger.times import instant, shown_time
 from relquery.cli.terminal.records import are_readable, in_lines
-from relquery.cli.terminal.show import printable
 from relquery.ledger.records.reading import COLUMNS, Group
 from relquery.ledger.records.runs import Run
+from relquery.sql.render import printable
 from relquery.unicode import valid
 
 _HEADINGS = (

@@ -14,9 +14,10 @@ from rich.console import Console, RenderableType
 from relquery.cli.sql.explained import analyzed
 from relquery.cli.sql.formats import SHOWN, TEXTS, Format
 from relquery.cli.terminal.records import fits, records
-from relquery.cli.terminal.show import printable, result_table, say
+from relquery.cli.terminal.show import result_table, say
 from relquery.errors import ConfigError
 from relquery.sql.analyze import is_analysis
+from relquery.sql.render import printable
 from relquery.sql.result import Result
 
 _WIDE = 100_000

@@ -11,9 +11,10 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from relquery.cli.terminal.records import report_view
-from relquery.cli.terminal.show import errors_console, printable, to_json
+from relquery.cli.terminal.show import errors_console, to_json
 from relquery.sql.exchange.arrow import distinct_names
 from relquery.sql.exchange.forms import for_csv, for_parquet
+from relquery.sql.render import printable
 from relquery.sql.result import Result
 
 SHOWN = 50

@@ -9,8 +9,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from relquery.cli.terminal.show import cell, printable
+from relquery.cli.terminal.show import cell
 from relquery.report import Report
+from relquery.sql.render import printable
 from relquery.sql.result import Result
 
 _READABLE = 12

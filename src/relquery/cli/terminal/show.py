@@ -20,7 +20,7 @@ from relquery.progress.tally import Usd, Waiting
 from relquery.progress.terminal import is_terminal
 from relquery.progress.watch import Watch, watching
 from relquery.report import Report
-from relquery.sql.render import rounded, short
+from relquery.sql.render import printable, rounded, short
 from relquery.sql.result import Result
 
 
@@ -148,13 +148,3 @@ def cell(value: object) -> Text:
     if value is None:
         return Text("NULL", style="dim")
     return Text(printable(short(value) if isinstance(value, float) else str(rounded(value))))
-
-
-def printable(text: str, kept: str = "") -> str:
-    """A text in which control characters are written out, so that they do nothing to a terminal.
-
-    kept: characters that stay.
-    """
-    return "".join(
-        char if char.isprintable() or char in kept else repr(char)[1:-1] for char in text
-    )

@@ -27,6 +27,7 @@ from relquery.frames.lotus.results import (
 )
 from relquery.frames.lotus.settings import Settings
 from relquery.frames.lotus.types import LongContextStrategy
+from relquery.sql.names import quoted
 from relquery.sql.result import Result
 
 _DRAWING = ("max_tokens", "temperature", "top_p", "top_k", "seed", "stop")
@@ -88,7 +89,7 @@ def sem_map(
     options = _options(more, "sem_map")
     asked = with_examples(user_instruction, examples, "sem_map")
     output = suffix if suffix in table.columns else free(suffix, table)
-    lazy = _frame(table).sem_map(asked, _quoted(output), **options)
+    lazy = _frame(table).sem_map(asked, f"{quoted(output)} VARCHAR", **options)
     return Verb(lazy, shows_cost=safe_mode, finish=renamed({output: suffix}))
 
 
@@ -278,7 +279,3 @@ def _table(other: object) -> pd.DataFrame:
         f"The other side of a join is {type_of(other)}; it must be a pandas DataFrame, or a Series "
         "with a name. rq.frame(...).sem_join takes tables of other libraries too."
     )
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '" VARCHAR'

@@ -196,4 +196,4 @@ def _zone(name: str) -> str:
 
 
 def _path(names: tuple[str, ...]) -> str:
-    return ".".join('"' + name.replace('"', '""') + '"' for name in names)
+    return ".".join(map(ours.quoted, names))

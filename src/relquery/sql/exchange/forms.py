@@ -109,4 +109,4 @@ def _is_of_duckdb_alone(kind: pa.DataType) -> bool:
 def _most(numbers: pa.ChunkedArray) -> int:
     """The largest absolute value; 0 without values."""
     limits = pc.min_max(numbers).as_py()
-    return max(abs(limits["min"] or 0), abs(limits["max"] or 0))
+    return int(max(abs(limits["min"] or 0), abs(limits["max"] or 0)))

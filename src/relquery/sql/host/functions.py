@@ -212,5 +212,5 @@ def _loaded(connection: Any) -> frozenset[str] | None:
 
 
 def _listed(connection: Any) -> Iterator[Function]:
-    for *first, parameters, body in connection.execute(_LISTED).fetchall():
-        yield Function(*first, tuple(parameters or ()), body)
+    for found in map(Function._make, connection.execute(_LISTED).fetchall()):
+        yield found._replace(parameters=tuple(found.parameters or ()))

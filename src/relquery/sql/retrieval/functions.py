@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -28,8 +28,8 @@ from relquery.sql.retrieval.columns import Named
 from relquery.sql.retrieval.corpora import Corpora
 
 T = TypeVar("T")
-_Column = pa.ChunkedArray  # as DuckDB gives it: without NULL
-_Numbers = _Column | None  # None: the argument is left out
+_Column: TypeAlias = pa.ChunkedArray  # as DuckDB gives it: without NULL
+_Numbers: TypeAlias = pa.ChunkedArray | None  # None: the argument is left out
 _K, _THRESHOLD = 5, 0.9
 _TEXT, _SCORE = pa.string(), pa.float64()
 _HITS = pa.list_(pa.struct([("text", _TEXT), ("score", _SCORE)]))
@@ -42,7 +42,7 @@ def install(database: Database, shelf: Shelf) -> Corpora:
     """Give a database the functions, unless it has macros of their names, which then stand."""
     corpora = Corpora(database, shelf)
     of = SearchFunctions(corpora, shelf.vectors)
-    functions = {
+    functions: dict[str, tuple[Callable[..., pa.Array], str, str]] = {
         ours.PASSAGES: (of.passages, "VARCHAR[]", "unnest(value) AS passage"),
         ours.SEARCH: (of.search, 'STRUCT("text" VARCHAR, score DOUBLE)[]', _FIELDS),
         ours.DEDUP: (of.dedup, "VARCHAR", ""),
