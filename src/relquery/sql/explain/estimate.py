@@ -23,7 +23,7 @@ from relquery.prices.table import known_price
 from relquery.prompt import Prompt
 from relquery.sql.caching.plan import Counter, cache_plan, in_our_tokens
 from relquery.sql.explain.cost import Calibration, CountedBy, Effort, StageCost, unshared
-from relquery.sql.explain.lengths import NONE, ONE, Length, Range, expected_length
+from relquery.sql.explain.lengths import Length, Range, expected_length
 from relquery.sql.explain.requests import Requests
 from relquery.table.cost.billing import Bill, bill
 from relquery.table.cost.flight import NEVER, bill_automatic, bill_marked
@@ -164,11 +164,7 @@ class Estimator:
         return found
 
     def _cost(
-        self,
-        stage: Requests,
-        sample: Sequence[Prompt],
-        counts: Sequence[int] | None,
-        rate: float,
+        self, stage: Requests, sample: Sequence[Prompt], counts: Sequence[int] | None, rate: float
     ) -> StageCost:
         """What all prompts cost, by a sample. rate: what a cache on this machine serves."""
         scale = len(stage.written) / len(sample) if sample else 0.0
@@ -210,7 +206,7 @@ class Estimator:
         ways = (length.tokens.low, rate), (length.tokens.expected, rate), (most, 0.0)
         known = [one for way in ways if (one := self._predicted(every, stage, *way)) is not None]
         return StageCost(
-            ONE * float(calls),
+            Range.of(calls),
             Range.of(total),
             Range(0.0, total * rate, total * rate),
             length.tokens * float(calls),
@@ -226,7 +222,13 @@ class Estimator:
         tokens = sum(map(self._counter.count, sample)) * scale * factor
         output, seconds = length.tokens * float(calls), self._seconds(calls, tokens, length.tokens)
         told = StageCost(
-            ONE * float(calls), Range.of(tokens, error), NONE, output, seconds, length, calibration
+            Range.of(calls),
+            Range.of(tokens, error),
+            Range.of(0),
+            output,
+            seconds,
+            length,
+            calibration,
         )
         if price is None:
             return told

@@ -48,8 +48,6 @@ class Range:
         return Range(min(self.low, most), min(self.expected, most), min(self.high, most))
 
 
-ONE = Range(1, 1, 1)
-NONE = Range(0, 0, 0)
 TEXT = Range(1, 60, 256)
 """Tokens of an answer in words, if nothing is known. Its high end is max_tokens if that is more."""
 _STRING = ("n", "a short text", "a text of a few sentences, as a description is. " * 3)

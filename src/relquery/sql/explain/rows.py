@@ -16,15 +16,8 @@ import pyarrow as pa
 from relquery.arrays import Bools, Int32s, Int64s
 from relquery.errors import ConfigError, QueryError, unknown
 from relquery.sql import names as ours
+from relquery.sql.executor import criteria
 from relquery.sql.executor.choices import SAMPLE, SEED
-from relquery.sql.executor.criteria import (
-    Count,
-    Criterion,
-    Tallies,
-    Tally,
-    criteria_in,
-    with_columns,
-)
 from relquery.sql.executor.rows import Rows
 from relquery.sql.explain.bounds import ALL, KnownRows, known_base
 from relquery.sql.host.database import Database, Scratch
@@ -55,7 +48,7 @@ class Selectivities:
 
     every: float | None = None
     by_stage: Mapping[str, float] = field(default_factory=dict)
-    measured: Mapping[Place, Count] = field(default_factory=dict)
+    measured: Mapping[Place, criteria.Count] = field(default_factory=dict)
     lengths: Mapping[str, float] = field(default_factory=dict)
     missed: set[str] = field(default_factory=set)
 
@@ -76,7 +69,7 @@ class Selectivities:
             if name not in stages:
                 raise ConfigError(unknown("stage", name, stages, of="this query"))
 
-    def passing(self, place: Place, stage: str, before: Sequence[Count], rows: int) -> int:
+    def passing(self, place: Place, stage: str, before: Sequence[criteria.Count], rows: int) -> int:
         """How many of some rows pass, so that of all rows the share does. before: what was decided
         each time before.
         """
@@ -118,7 +111,7 @@ class EstimatedRows(Rows):
     stages: dict[int, str] = field(default_factory=dict)
     inputs: dict[int, Int64s] = field(default_factory=dict)
     keys: dict[int, dict[Hashable, int]] = field(default_factory=dict)
-    tallies: Tallies = field(default_factory=Tallies)
+    tallies: criteria.Tallies = field(default_factory=criteria.Tallies)
 
     @classmethod
     def estimated(
@@ -160,15 +153,17 @@ class EstimatedRows(Rows):
         among = self.alive if rows is None else rows
         if self.shares is None or not self.known.held:
             return among
-        for one in criteria_in(predicate):
+        for one in criteria.criteria_in(predicate):
             self._decide(one, self.shares, among)
         numbers = {text: at for at, text in enumerate(self.tallies.by_text)}
-        guessed = with_columns(predicate, lambda text: build.column(ours.criterion(numbers[text])))
+        guessed = criteria.with_columns(
+            predicate, lambda text: build.column(ours.criterion(numbers[text]))
+        )
         if self.is_open(guessed) or not len(among):
             return among
         return Rows.matching(self, guessed, among)
 
-    def _decide(self, one: Criterion, shares: Selectivities, among: Int64s) -> None:
+    def _decide(self, one: criteria.Criterion, shares: Selectivities, among: Int64s) -> None:
         """Take a criterion to hold for a random part of some rows; the same for equal inputs."""
         new, tally = self.tallies.new(one, self, among), self.tallies.of(one, self)
         if not len(new):
@@ -180,7 +175,7 @@ class EstimatedRows(Rows):
         units = codes[0] if len(codes) == 1 else distinct_rows(np.stack(codes, axis=1))[1]
         tally.add(new, _part(new, units, tally, wanted, seed))
 
-    def _stage_of(self, one: Criterion) -> str:
+    def _stage_of(self, one: criteria.Criterion) -> str:
         """The last of the stages that answer the calls of a criterion."""
         return next(name for call, name in reversed(self.stages.items()) if call in one.calls)
 
@@ -199,7 +194,7 @@ class EstimatedRows(Rows):
         """The rows that are expected to pass a filter, or all, since it may keep any of them."""
         passed, is_expected = self.matching(predicate, rows), False
         if self.shares is not None and self.known.is_at_hand:
-            stages = map(self._stage_of, criteria_in(predicate))
+            stages = map(self._stage_of, criteria.criteria_in(predicate))
             is_expected = self.shares.missed.isdisjoint(stages)
         self.known = replace(self.known, exact=False, expected=is_expected)
         return passed
@@ -289,7 +284,9 @@ class EstimatedRows(Rows):
         return table
 
 
-def _part(rows: Int64s, units: Int64s, tally: Tally, wanted: int, seed: list[int]) -> Int64s:
+def _part(
+    rows: Int64s, units: Int64s, tally: criteria.Tally, wanted: int, seed: list[int]
+) -> Int64s:
     """About so many of some rows: all or none of each unit, and of a known unit as before.
 
     Of some random choices of units, the one whose number of units is most typical.
