@@ -23,7 +23,6 @@ from relquery.frames.lotus.models import (
     SentenceTransformersRM,
     named,
 )
-from relquery.frames.lotus.settings import Settings
 from relquery.frames.lotus.vector_store import QdrantVS
 from tests.cases import case_file
 from tests.frames.model import chance, mapped, says_yes
@@ -42,10 +41,10 @@ def opened(con: Connection, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tu
         return con
 
     monkeypatch.setattr(models, "connect", connect)
-    before = Settings.shared().models
+    before = lotus.settings.models
     lotus.settings.configure(lm=LM(), rm=None)
     yield asked
-    Settings.shared().models = before
+    lotus.settings.models = before
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.partition(":")[0])

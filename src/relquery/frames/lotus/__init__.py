@@ -13,8 +13,8 @@ import logging
 from typing import Any
 
 from relquery.errors import MissingExtraError
+from relquery.frames.lotus.models import SHARED
 from relquery.frames.lotus.refused import refuse, refuse_imports
-from relquery.frames.lotus.settings import Settings
 
 try:
     from relquery.frames.lotus import models, types, vector_store
@@ -25,7 +25,7 @@ except ImportError as error:
 __all__ = ["logger", "models", "settings", "types", "vector_store"]
 
 logger = logging.getLogger("relquery")
-settings = Settings.shared()
+settings = SHARED
 register()
 refuse_imports()
 

@@ -1,13 +1,19 @@
-"""LOTUS's models: LM is a connection of relquery, and an RM names its embedder."""
+"""LOTUS's models and the settings that say which are used.
+
+LM is a connection of relquery, and an RM names its embedder.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NoReturn
 
 from relquery.backends.base import Answering, Backend
 from relquery.connection import Connection, connect
-from relquery.errors import ConfigError, ModelError
+from relquery.errors import ConfigError, ModelError, unknown, warn
 from relquery.frames.lotus.refused import check_supported
 from relquery.frames.lotus.types import UsageLimit
 from relquery.report import Report
@@ -38,6 +44,10 @@ _REFUSED = {
     "encode_text": "AI_COUNT_TOKENS in SQL counts tokens.",
     "decode_tokens": "AI_COUNT_TOKENS in SQL counts tokens.",
 }
+# Answers are kept, and batches run at once.
+_NO_EFFECT = ("enable_cache", "enable_multithreading", "parallel_groupby_max_threads")
+_REFUSED_SETTINGS = ("helper_lm", "serialization_format")
+_SETTINGS = ("lm", "rm", "vs", "reranker", *_NO_EFFECT)
 
 
 @dataclass(slots=True)
@@ -272,3 +282,80 @@ def _check_none(options: dict[str, Any], name: str) -> None:
     for option in options:
         if option not in sizes:
             raise ConfigError(f"{name} was given {option}, which is not supported. Leave it out.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Models:
+    lm: LM | None = None
+    rm: RM | None = None
+    vs: object = None
+    reranker: CrossEncoderReranker | None = None
+
+
+@dataclass(slots=True)
+class Settings:
+    """The models in use. `configure` sets them for the program, `context` for a block."""
+
+    models: _Models = field(default_factory=_Models)
+    inner: ContextVar[_Models | None] = field(
+        default_factory=lambda: ContextVar("relquery_lotus", default=None)
+    )
+
+    @property
+    def now(self) -> _Models:
+        """The models that count here."""
+        return self.inner.get() or self.models
+
+    def configure(self, **given: Any) -> None:
+        """Set lm, rm, vs or reranker. Raises ConfigError for what is not supported."""
+        self.models = self._with(self.models, given)
+
+    @contextmanager
+    def context(self, **given: Any) -> Iterator[None]:
+        """A block with other models, in this thread or task alone."""
+        token = self.inner.set(self._with(self.now, given))
+        try:
+            yield
+        finally:
+            self.inner.reset(token)
+
+    @property
+    def lm(self) -> LM:
+        """The language model. Raises ConfigError if there is none."""
+        if self.now.lm is None:
+            raise ConfigError(
+                "No language model is configured: lotus.settings.configure(lm=LM(model='demo'))."
+            )
+        return self.now.lm
+
+    @property
+    def rm(self) -> RM | None:
+        """What compares texts; None for relquery's default."""
+        return self.now.rm
+
+    def connection(self) -> Connection:
+        """The connection that the verbs use."""
+        return self.lm.connection(None if self.rm is None else self.rm.embedder)
+
+    @staticmethod
+    def _with(models: _Models, given: dict[str, Any]) -> _Models:
+        for name in given:
+            if name not in (*_SETTINGS, *_REFUSED_SETTINGS):
+                raise ConfigError(unknown("setting", name, _SETTINGS))
+        check_supported(given, "settings", _SETTINGS)
+        kinds: dict[Literal["lm", "rm"], type] = {"lm": LM, "rm": RM}
+        for name, kind in kinds.items():
+            value = given.get(name)
+            if value is not None and not isinstance(value, kind):
+                raise ConfigError(f"{name} is {value!r}; it must be made by a class of models.")
+        if given.get("reranker") is not None:
+            warn(
+                "relquery has no cross-encoder: n_rerank ranks with the language model.",
+                UserWarning,
+            )
+        unused = (*_NO_EFFECT, *_REFUSED_SETTINGS)
+        return replace(models, **{name: given[name] for name in given if name not in unused})
+
+
+SHARED = Settings()
+"""The settings that all verbs read, as LOTUS has them: one for the program."""

@@ -11,7 +11,7 @@ import pandas as pd
 
 from relquery.errors import ConfigError, type_of
 from relquery.frames.frame import Frame, frame
-from relquery.frames.lotus.examples import with_examples
+from relquery.frames.lotus.models import SHARED
 from relquery.frames.lotus.refused import check_supported
 from relquery.frames.lotus.results import (
     Finish,
@@ -22,10 +22,10 @@ from relquery.frames.lotus.results import (
     ranked,
     renamed,
     same,
+    with_examples,
     with_keys,
     with_scores,
 )
-from relquery.frames.lotus.settings import Settings
 from relquery.frames.lotus.types import LongContextStrategy
 from relquery.sql.names import quoted
 from relquery.sql.result import Result
@@ -44,7 +44,7 @@ class Verb:
 
     def told(self, table: pd.DataFrame, result: Result) -> Any:
         """What LOTUS's verb returns. Counts the usage."""
-        Settings.shared().lm.stats.count(result.report)
+        SHARED.lm.stats.count(result.report)
         whole = self.finish(table)
         if not self.with_stats:
             return whole
@@ -248,7 +248,7 @@ VERBS: dict[str, Callable[..., Verb]] = {
 
 
 def _frame(table: pd.DataFrame) -> Frame:
-    return frame(table, Settings.shared().connection())
+    return frame(table, SHARED.connection())
 
 
 def accepted(verb: str) -> tuple[str, ...]:
@@ -261,7 +261,7 @@ def _options(more: dict[str, Any], verb: str) -> dict[str, Any]:
     """Sampling of a call: that of the model, and what the verb is given. Raises ConfigError."""
     check_supported(more, verb, (*accepted(verb), *_DRAWING))
     given = {name: value for name, value in more.items() if name in _DRAWING}
-    return Settings.shared().lm.drawing() | given
+    return SHARED.lm.drawing() | given
 
 
 def _keys(group_by: str | list[str] | None) -> list[str]:
