@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from relquery.sql.executor.choices import SAMPLE, Seen, rank, rows_to_limit, rows_to_order
+from relquery.sql.executor.choices import FIRST, Judged, Seen, rank, rows_to_limit, rows_to_order
 
 ROWS = 20_000
 Passes = npt.NDArray[np.bool_]
@@ -55,11 +55,11 @@ def test_a_batch_before_a_limit_is_never_smaller_than_what_is_missing() -> None:
             assert rows_to_limit(missing, Seen(tried, 0)) <= max(missing, 2 * tried)
 
 
-def test_batches_that_learn_an_order_grow_so_that_a_million_rows_take_six() -> None:
+def test_batches_that_learn_an_order_grow_so_that_a_million_rows_take_ten() -> None:
     tried, rounds = 0, 0
     while tried < 1_000_000:
         tried, rounds = tried + rows_to_order(tried), rounds + 1
-    assert (rows_to_order(0), rounds) == (SAMPLE, 6)
+    assert (rows_to_order(0), rounds) == (FIRST, 10)
 
 
 def test_filters_by_rank_cost_as_little_as_in_the_best_order() -> None:
@@ -75,5 +75,14 @@ def test_filters_by_rank_cost_as_little_as_in_the_best_order() -> None:
                 total, reached = total + reached * price, reached * seen.selectivity
             return total
 
-        by_rank = sorted(filters, key=lambda one: rank(*one))
+        by_rank = sorted(filters, key=lambda one: rank(one[0], np.array([one[1].selectivity]))[0])
         assert cost(by_rank) == pytest.approx(min(map(cost, permutations(filters))))
+
+
+def test_what_a_filter_shows_of_rows_that_others_passed_says_little_of_other_rows() -> None:
+    judged = Judged()
+    judged.add(frozenset({1}), 1000, 0)  # e.g. comedies, of horror films
+    assert judged.selectivity(frozenset({1})) < 0.01
+    assert judged.selectivity(frozenset()) == pytest.approx(1 / 6)
+    judged.add(frozenset(), 100, 40)
+    assert judged.selectivity(frozenset()) == pytest.approx(0.4, abs=0.02)

@@ -11,17 +11,24 @@ two rounds less and up to 1.5 times the calls.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from relquery.arrays import Floats
 
 SAMPLE = 64
-"""So many rows show in which order several filters should run."""
+"""So many rows show which side of an AND or OR to ask first."""
+
+FIRST = 16
+"""So many rows are tried before the order of several filters is chosen a second time."""
 
 SEED = 0
 """Of the order in which rows are tried; the base may be sorted."""
 
-_GROWTH = 8  # of what has been tried in the same order of filters; few batches share more prefixes
+_DOUBLED = 512  # rows until which each batch is as large as what has been tried
+_GROWTH = 8  # of what has been tried, beyond; few batches share more prefixes
 _LIMIT_GROWTH = 2  # before a limit: until rows pass, the selectivity is a guess
 _SHARE = 0.5  # of the missing rows, expected in the next batch
+_OTHERS = 4  # rows that count where other filters had passed; what they dropped may be alike
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +48,43 @@ class Seen:
         return (self.passed + 1) / (self.tried + 2)
 
 
-def rank(cost: float, seen: Seen) -> float:
+@dataclass(slots=True)
+class Judged:
+    """What a filter has shown of rows that other filters had passed. by: these filters."""
+
+    by: dict[frozenset[int], Seen] = field(default_factory=dict)
+
+    def add(self, before: frozenset[int], tried: int, passed: int) -> None:
+        """Note some rows that the filters `before` had passed."""
+        self.by[before] = self.by.get(before, Seen()).plus(tried, passed)
+
+    @property
+    def tried(self) -> int:
+        """How many rows it has judged."""
+        return sum(seen.tried for seen in self.by.values())
+
+    def selectivity(self, before: frozenset[int]) -> float:
+        """The share that passes of rows that the filters `before` have passed."""
+        own = self.by.get(before, Seen())
+        others = [seen for key, seen in self.by.items() if key != before]
+        tried = sum(seen.tried for seen in others)
+        share = min(1.0, _OTHERS / tried) if tried else 0.0
+        passed = share * sum(seen.passed for seen in others)
+        return (own.passed + passed + 1) / (own.tried + share * tried + 2)
+
+
+def rank(cost: float, selectivity: Floats) -> Floats:
     """What a filter costs for each row that it drops: filters with less go first.
 
-    cost: per row. In this order independent filters cost the least together (Hellerstein 1993).
+    cost: per row. selectivity: of each row. In this order independent filters cost the least
+    together (Hellerstein 1993).
     """
-    return cost / (1 - seen.selectivity)
+    return cost / (1 - selectivity)
 
 
 def rows_to_order(tried: int) -> int:
     """How many rows to try before the order of several filters is chosen again."""
-    return max(SAMPLE, (_GROWTH - 1) * tried)
+    return max(FIRST, tried if tried < _DOUBLED else (_GROWTH - 1) * tried)
 
 
 def rows_to_limit(missing: int, seen: Seen) -> int:

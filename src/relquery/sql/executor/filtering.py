@@ -1,19 +1,35 @@
 """Runs the filters of one SELECT: on some of the rows first, to learn which filter drops the most
-for what it costs, and, before a LIMIT, only until enough rows have passed.
+for what it costs, and, before a LIMIT, only until enough rows have passed. Where words foretell
+which rows pass, each row has its own order of the filters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from relquery.arrays import Int64s
-from relquery.sql.executor.choices import SAMPLE, SEED, Seen, rank, rows_to_limit, rows_to_order
+from relquery.arrays import Bools, Floats, Int64s
+from relquery.sql.executor.choices import (
+    FIRST,
+    SEED,
+    Judged,
+    Seen,
+    rank,
+    rows_to_limit,
+    rows_to_order,
+)
 from relquery.sql.executor.costs import cost_of
 from relquery.sql.executor.rows import Rows
+from relquery.sql.executor.word_model import LEAST, MOST, WordModel, learn
 from relquery.sql.planner.plan import Filter, Part
+
+_Before = frozenset[int]
+"""The places of the filters that rows have passed."""
+
+_Group = tuple[_Before, Int64s]
+"""Rows, with what they have passed."""
 
 
 def run_filters(rows: Rows, ask: Callable[[Part, Int64s], None]) -> bool:
@@ -24,7 +40,7 @@ def run_filters(rows: Rows, ask: Callable[[Part, Int64s], None]) -> bool:
     plan = rows.plan
     if not plan.filters:
         return False
-    run = _Run(rows, ask, {id(one): Seen() for one in plan.filters})
+    run = _Run(rows, ask, [_Known(one) for one in plan.filters])
     if len(plan.filters) == 1 and plan.cut is None and not plan.outputs.calls:
         (last,) = plan.filters
         ask(last.part, rows.alive)
@@ -43,12 +59,46 @@ def run_filters(rows: Rows, ask: Callable[[Part, Int64s], None]) -> bool:
 
 
 @dataclass(slots=True)
+class _Known:
+    """What is known of a filter. judged: rows of base, with whether they passed."""
+
+    filter: Filter
+    shown: Judged = field(default_factory=Judged)
+    judged: list[tuple[Int64s, Bools]] = field(default_factory=list)
+    model: WordModel | None = None
+    learnt: int = 0
+
+    def add(self, before: _Before, tried: Int64s, passed: Bools) -> None:
+        """Note which of some rows pass."""
+        self.shown.add(before, len(tried), int(passed.sum()))
+        self.judged.append((tried, passed))
+
+    def learn(self, rows: Rows) -> None:
+        """Learn from the words of rows, again each time that twice as many were judged."""
+        if self.shown.tried < max(LEAST, 2 * self.learnt):
+            return
+        self.learnt = self.shown.tried
+        tried = np.concatenate([each for each, _ in self.judged])[-MOST:]
+        passed = np.concatenate([each for _, each in self.judged])[-MOST:]
+        order = np.argsort(tried)
+        texts = (
+            rows.texts(self.filter.part, tried[order]) if 0 < passed.sum() < len(passed) else None
+        )
+        self.model = None if texts is None else learn(texts, passed[order])
+
+    def passing(self, rows: Rows, among: Int64s) -> Floats | None:
+        """How likely each of some rows passes, by its words; None if they do not tell."""
+        texts = None if self.model is None else rows.texts(self.filter.part, among)
+        return None if self.model is None or texts is None else self.model.passing(texts)
+
+
+@dataclass(slots=True)
 class _Run:
-    """seen: by filter, what it has shown. whole: the same for all filters together."""
+    """whole: what all filters together have shown."""
 
     rows: Rows
     ask: Callable[[Part, Int64s], None]
-    seen: dict[int, Seen]
+    filters: list[_Known]
     whole: Seen = field(default_factory=Seen)
 
     def all(self, waiting: Int64s) -> Int64s:
@@ -57,7 +107,7 @@ class _Run:
             return self._try(waiting, len(waiting))
         passed = []
         while len(waiting):
-            size = rows_to_order(self.whole.tried) if len(self.seen) > 1 else len(waiting)
+            size = rows_to_order(self.whole.tried) if len(self.filters) > 1 else len(waiting)
             passed.append(self._try(waiting, size))
             waiting = waiting[size:]
         return np.concatenate(passed) if passed else waiting
@@ -90,24 +140,58 @@ class _Run:
 
     def _try(self, waiting: Int64s, size: int) -> Int64s:
         """The rows that pass, of the next so many."""
-        batch = left = np.sort(waiting[:size])
-        for one in self._in_order(waiting):
-            self.ask(one.part, left)
-            tried, left = len(left), self.rows.passing(one.predicate, left)
-            self.seen[id(one)] = self.seen[id(one)].plus(tried, len(left))
-        self.whole = self.whole.plus(len(batch), len(left))
-        return left
+        batch = np.sort(waiting[:size])
+        ranked = self._ranked(batch, waiting)
+        left: dict[_Before, Int64s] = {frozenset(): batch}
+        for _ in self.filters:
+            goes: dict[int, list[_Group]] = {}
+            for before, some in left.items():
+                first = ranked(before, some)
+                for at in np.unique(first).tolist():
+                    goes.setdefault(at, []).append((before, some[first[: len(some)] == at]))
+            left = {}
+            for at, parts in goes.items():
+                for before, passed in self._judge(self.filters[at], parts):
+                    after = before | {at}
+                    left[after] = np.union1d(left.get(after, batch[:0]), passed)
+        passed_all = left[frozenset(range(len(self.filters)))]
+        self.whole = self.whole.plus(len(batch), len(passed_all))
+        if len(self.filters) > 1 and size < len(waiting):
+            for known in self.filters:
+                known.learn(self.rows)
+        return passed_all
 
-    def _in_order(self, waiting: Int64s) -> list[Filter]:
-        filters = list(self.rows.plan.filters)
-        if len(filters) < 2:
-            return filters
+    def _judge(self, known: _Known, parts: list[_Group]) -> Iterator[_Group]:
+        """Ask a filter for some rows at once. Yields those that pass, by what they had passed."""
+        tried = np.sort(np.concatenate([some for _, some in parts]))
+        self.ask(known.filter.part, tried)
+        found = self.rows.passing(known.filter.predicate, tried)
+        for before, some in parts:
+            passed = np.isin(some, found, assume_unique=True)
+            known.add(before, some, passed)
+            yield before, some[passed]
 
-        def key(one: Filter) -> float:
-            seen = self.seen[id(one)]
-            return rank(cost_of(one.part, self.rows, waiting, seen.tried), seen)
+    def _ranked(self, batch: Int64s, waiting: Int64s) -> Callable[[_Before, Int64s], Int64s]:
+        """What tells the next filter of each row that has passed some of them; one without rows."""
+        if len(self.filters) == 1:
+            return lambda *_: np.zeros(len(batch) or 1, np.int64)
+        costs = [
+            cost_of(known.filter.part, self.rows, waiting, known.shown.tried)
+            for known in self.filters
+        ]
+        likely = [known.passing(self.rows, batch) for known in self.filters]
 
-        return sorted(filters, key=key)
+        def ranked(before: _Before, some: Int64s) -> Int64s:
+            ranks = np.full((len(self.filters), len(some) or 1), np.inf)
+            for at, known in enumerate(self.filters):
+                by_words = likely[at] if len(some) else None
+                share = np.array(known.shown.selectivity(before))
+                found = share if by_words is None else by_words[np.searchsorted(batch, some)]
+                if at not in before:
+                    ranks[at] = rank(costs[at], found)
+            return ranks.argmin(axis=0)
+
+        return ranked
 
 
 def _groups(rows: Rows) -> tuple[Int64s, Int64s] | None:
@@ -134,6 +218,6 @@ def _limit(rows: Rows) -> tuple[Int64s, slice] | None:
 
 def _shuffled(rows: Rows) -> Int64s:
     """All rows, in random order if the first ones are to speak for the others."""
-    if len(rows.plan.filters) < 2 or len(rows.alive) <= SAMPLE:
+    if len(rows.plan.filters) < 2 or len(rows.alive) <= FIRST:
         return rows.alive
     return np.random.default_rng(SEED).permutation(rows.alive)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from relquery.arrays import Bools, Int64s, Objects
 from relquery.errors import QueryError
@@ -22,7 +23,7 @@ from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tree import Expression, Node, Select
 from relquery.sql.planner.checks import Check, answers_in
 from relquery.sql.planner.fields import Field
-from relquery.sql.planner.plan import PlannedCall, SelectPlan
+from relquery.sql.planner.plan import Part, PlannedCall, SelectPlan
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -284,6 +285,19 @@ class Rows:
             return pa.table(columns, names=[ours.field(at) for at in range(len(columns))])
 
         return Cells(names, forms, rows, read)
+
+    def texts(self, part: Part, rows: Int64s) -> pa.Array | None:
+        """(rows,), the fields of the calls of a part in some rows, ascending. None if answers are
+        among them, or if one cannot be computed for a row that may never be asked about."""
+        fields = tuple(field for call in part.calls for field in self.plan.calls[call].fields)
+        if not fields or any(answers_in(field.value) for field in fields):
+            return None
+        try:
+            columns = self.cells(fields, rows).fetch().columns
+        except QueryError:
+            return None
+        joined = pc.binary_join_element_wise(*columns, " ", null_handling="skip")
+        return joined.combine_chunks() if isinstance(joined, pa.ChunkedArray) else joined
 
     def compute(self, fields: tuple[Field, ...], rows: Int64s) -> None:
         """Have DuckDB compute the fields of some rows. Raises QueryError if that fails."""

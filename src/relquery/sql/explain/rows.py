@@ -17,7 +17,7 @@ from relquery.arrays import Bools, Int32s, Int64s
 from relquery.errors import ConfigError, QueryError, unknown
 from relquery.sql import names as ours
 from relquery.sql.executor import criteria
-from relquery.sql.executor.choices import SAMPLE, SEED
+from relquery.sql.executor.choices import FIRST, SEED
 from relquery.sql.executor.rows import Rows
 from relquery.sql.explain.bounds import ALL, KnownRows, known_base
 from relquery.sql.host.database import Database, Scratch
@@ -27,7 +27,7 @@ from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tree import Column, Expression, Node
 from relquery.sql.planner.asking import has_sides
 from relquery.sql.planner.fields import Field
-from relquery.sql.planner.plan import PlannedCall, SelectPlan
+from relquery.sql.planner.plan import Part, PlannedCall, SelectPlan
 from relquery.sql.retrieval.columns import without_similarity
 from relquery.table.columns import encode
 
@@ -190,6 +190,9 @@ class EstimatedRows(Rows):
         """
         return self.shares is not None and not self.shares.missed and self.known.held
 
+    def texts(self, part: Part, rows: Int64s) -> None:
+        """Not known: which rows pass is not foretold by their words, but as a share."""
+
     def passing(self, predicate: Expression, rows: Int64s) -> Int64s:
         """The rows that are expected to pass a filter, or all, since it may keep any of them."""
         passed, is_expected = self.matching(predicate, rows), False
@@ -208,7 +211,7 @@ class EstimatedRows(Rows):
         stops = plan.cut is not None and plan.cut.stops and bool(plan.filters)
         choices = (part for part in plan.parts if len(part.calls) > 1)
         learns = len(plan.filters) > 1 or any(map(has_sides, choices))
-        return plan.stops or stops or (learns and len(self.alive) > SAMPLE)
+        return plan.stops or stops or (learns and len(self.alive) > FIRST)
 
     def at_most(self, count: int) -> int:
         """A number of rows or inputs, no more than there can be rows."""
