@@ -61,7 +61,7 @@ LLM('yes', title, labels := ['Yes', 'No']) IN ('y', 'n')  ! QueryError compared 
 {judged} = genre
 
 -- a form that is not run names a rewrite
-SELECT * FROM films f, LATERAL (SELECT LLM('up', r.text) FROM reviews r WHERE r.film = f.id)
+SELECT * FROM films f, LATERAL (SELECT LLM('up', count(*)) FROM reviews r WHERE r.film = f.id)
 ! UnsupportedQueryError Join the tables
 SELECT (SELECT LLM('up', max(r.text)) FROM reviews r WHERE r.film = f.id) FROM films f
 ! UnsupportedQueryError Join the tables

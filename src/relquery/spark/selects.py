@@ -130,7 +130,7 @@ class _Run:
             sample = self.ask(one.part, sample, "filter").where(one.predicate)
             passed = sample.frame.count()
             cost = sum(_cost(self.plan.calls[call]) for call in one.part.calls)
-            ranks[id(one)] = rank(cost, Seen(tried, passed))
+            ranks[id(one)] = rank(cost, Seen(tried, passed).selectivity)
             tried = passed
         return sorted(filters, key=lambda one: ranks[id(one)])
 

@@ -75,7 +75,7 @@ def test_filters_by_rank_cost_as_little_as_in_the_best_order() -> None:
                 total, reached = total + reached * price, reached * seen.selectivity
             return total
 
-        by_rank = sorted(filters, key=lambda one: rank(one[0], np.array([one[1].selectivity]))[0])
+        by_rank = sorted(filters, key=lambda one: rank(one[0], one[1].selectivity))
         assert cost(by_rank) == pytest.approx(min(map(cost, permutations(filters))))
 
 

@@ -72,7 +72,7 @@ def test_a_filter_goes_first_for_the_rows_whose_words_it_drops() -> None:
 )
 def test_filters_over_movies_cost_at_most_a_tenth_over_the_best_order(wanted: str) -> None:
     source = data_path("movies/movies.parquet")
-    rows = duckdb.sql(
+    rows = duckdb.execute(
         f"SELECT reviewcontent || ' ' || movieinfo AS t, any_value(genres), any_value(reviewtype) "
         f"FROM '{source}' WHERE reviewcontent <> '' GROUP BY t ORDER BY hash(t) LIMIT 1000"
     ).fetchall()

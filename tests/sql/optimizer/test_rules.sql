@@ -65,10 +65,23 @@ SELECT id FROM films f ANTI JOIN reviews r ON f.id = r.film AND LLM('up', r.text
 = DuckDB's
 # 1
 
+-- a LATERAL subquery may depend on the tables on its left
+SELECT f.id, l.u FROM films f, LATERAL (SELECT LLM('up', r.text) AS u FROM reviews r WHERE r.film = f.id) AS l
+  WHERE f.id = 1 ORDER BY ALL
+= DuckDB's
+SELECT id, u FROM films JOIN LATERAL (SELECT LLM('up', title) AS u) ON u LIKE '%A%' ORDER BY id
+= DuckDB's
+SELECT f.id, l.u, m.v FROM films f, LATERAL (SELECT LLM('up', f.title) AS u) AS l, LATERAL (SELECT
+  LLM('yes', l.u) AS v) AS m ORDER BY f.id
+= DuckDB's
+SELECT f.id, l.c FROM films f LEFT JOIN (SELECT count(*) AS c FROM reviews r WHERE r.film = f.id AND
+  LLM('yes', r.text) = 'Yes') AS l ON l.c > 0 ORDER BY f.id
+= DuckDB's
+SELECT f.id, l.u FROM films f LEFT JOIN LATERAL (SELECT LLM('up', r.text) AS u FROM reviews r WHERE
+  r.film = f.id ORDER BY r.text LIMIT 1) AS l ON true ORDER BY f.id
+= DuckDB's
+
 -- what cannot be rewritten is refused
-SELECT * FROM films f, LATERAL (SELECT LLM('up', r.text) FROM reviews r WHERE r.film = f.id) AS l
-! UnsupportedQueryError the subquery is in the FROM clause
-? "call LLM on its rows" in str(error)
 SELECT (SELECT LLM('up', count(*)) FROM reviews r WHERE r.film = f.id) FROM films f
 ! UnsupportedQueryError about a group
 ? "call LLM on its rows" in str(error)

@@ -185,11 +185,12 @@ class _Run:
             ranks = np.full((len(self.filters), len(some) or 1), np.inf)
             for at, known in enumerate(self.filters):
                 by_words = likely[at] if len(some) else None
-                share = np.array(known.shown.selectivity(before))
+                share = np.full(1, known.shown.selectivity(before))
                 found = share if by_words is None else by_words[np.searchsorted(batch, some)]
                 if at not in before:
                     ranks[at] = rank(costs[at], found)
-            return ranks.argmin(axis=0)
+            first: Int64s = ranks.argmin(axis=0)
+            return first
 
         return ranked
 

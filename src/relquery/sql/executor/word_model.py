@@ -46,7 +46,8 @@ class WordModel:
 
     def _of(self, row: Int64s, word: Int64s, rows: int) -> Floats:
         logits = np.bincount(row, self.weights[word] * _scaled(row, self.rarity[word]), rows)
-        return np.clip(1 / (1 + np.exp(-self.bias - logits)), _SURE, 1 - _SURE)
+        likely: Floats = 1 / (1 + np.exp(-self.bias - logits))
+        return likely.clip(_SURE, 1 - _SURE)
 
 
 def learn(texts: pa.Array, passed: Bools) -> WordModel | None:

@@ -26,6 +26,7 @@ from relquery.sql.binder.numbers import needs_number
 from relquery.sql.binder.scopes import Context, check_not_recursive
 from relquery.sql.binder.sources import Sources, from_only, outer_columns
 from relquery.sql.optimizer.join_conditions import (
+    add_entry,
     check_repeatable,
     columns_of_star,
     is_whole_star,
@@ -36,7 +37,17 @@ from relquery.sql.optimizer.join_conditions import (
 )
 from relquery.sql.optimizer.reads import Computed, Lookup, condition_of, note_field_names, parted
 from relquery.sql.parser import build, tree
-from relquery.sql.parser.tree import Column, Empty, Expression, Node, Query, Select, Star, Subquery
+from relquery.sql.parser.tree import (
+    Column,
+    Empty,
+    Expression,
+    Node,
+    Query,
+    Select,
+    Source,
+    Star,
+    Subquery,
+)
 
 _WHERE = "a subquery that depends on a row of the outer query"
 _OWNER = "owner"
@@ -52,27 +63,30 @@ def answer_correlated(statement: Query, lookup: Lookup) -> bool:
         for call in calls_in(select):
             check_not_recursive(call)
         if not lookup.stands_alone(select):
-            outer = _outer(select)
+            outer, left = _outer(select)
             subquery = select.parent and select.parent.parent
             if isinstance(subquery, Subquery):
                 _ask_less(subquery, select, outer, lookup)
             if has_call(select):
-                _answer(select, outer, lookup)
+                _answer(select, outer, left, lookup)
             return True
     return False
 
 
-def _outer(select: Select) -> Select:
-    """The SELECT whose rows a subquery depends on. Raises unless it is part of an expression."""
+def _outer(select: Select) -> tuple[Select, list[Source] | None]:
+    """The SELECT whose rows a subquery depends on, and which of its tables a LATERAL one sees:
+    those on its left; None for a subquery of an expression, which sees all."""
     node: Node = select
+    left: list[Source] = []
     while node.parent is not None and not isinstance(node.parent, Select):
+        if isinstance(node.parent, tree.Join) and node is node.parent.right:
+            left.insert(0, node.parent.left)
         node = node.parent
     if not isinstance(node.parent, Select):
         raise refused(_WHERE, "the outer query is not a SELECT")
-    if node.place in ("from_table", "cte_map"):
-        clause = "the FROM clause" if node.place == "from_table" else "WITH"
-        raise refused(_WHERE, f"the subquery is in {clause}")
-    return node.parent
+    if node.place == "cte_map":
+        raise refused(_WHERE, "the subquery is in WITH")
+    return node.parent, left if node.place == "from_table" else None
 
 
 def _ask_less(subquery: Subquery, select: Select, outer: Select, lookup: Lookup) -> None:
@@ -109,28 +123,36 @@ def _ask_less(subquery: Subquery, select: Select, outer: Select, lookup: Lookup)
     subquery.set("comparison_type", "INVALID")
 
 
-def _answer(select: Select, outer: Select, lookup: Lookup) -> None:
+def _answer(select: Select, outer: Select, left: list[Source] | None, lookup: Lookup) -> None:
     name_tables(outer.source, outer, lookup)
+    seen = outer
+    if left is not None:
+        seen = build.select([], build.joined([one.copy() for one in left]))
+        seen.where = outer.where and outer.where.copy()
     taken = take_conditions(select)
     select.source, select.where = taken.source, taken.where
-    inside, outside = lookup.sources(select), lookup.sources(outer)
+    inside, outside = lookup.sources(select), lookup.sources(seen, outer)
     if inside is None or outside is None:
         raise refused(_WHERE, "its tables, or those of the outer query, depend on a row, too")
     restore_columns(select, inside)
     restore_columns(select, outside)
     _check_form(select, lookup)
-    check_repeatable(from_only(outer), outer, _WHERE, lookup)
+    check_repeatable(from_only(seen), outer, _WHERE, lookup)
     _Owners(inside, outside, lookup).note(select)
-    plain, _ = parted(build.conjuncts(outer.where))
+    plain, _ = parted(build.conjuncts(seen.where))
     conditions = [part for part in plain if not lookup.functions.is_volatile(part)]
     split = _Split(lookup)
     split.take(select)
-    pairs = split.pairs(select, _outer_rows(outer, conditions, list(split.read), lookup))
+    rows = _outer_rows(seen, outer, conditions, list(split.read), lookup)
+    pairs = split.pairs(select, rows)
     subquery = select.parent and select.parent.parent
     is_exists = isinstance(subquery, Subquery) and subquery.kind == "EXISTS"
     if is_exists and not select.modifiers and not lookup.functions.in_select(select):
         build.first_of(pairs, map(ours.outer, split.read.values()))  # one row is enough
-    select.source = build.derived(pairs, ours.PAIRS)
+    if left is None:
+        select.source = build.derived(pairs, ours.PAIRS)
+    else:  # tables on its right may read it, too
+        select.source = build.table(add_entry(pairs, outer), ours.PAIRS)
     own = (build.column(name, table) for table, name in split.read)
     select.where = match(own, ours.PAIRS)
 
@@ -155,16 +177,23 @@ def _rest(select: Select) -> list[Node]:
 
 
 def _outer_rows(
-    outer: Select, conditions: list[Expression], read: list[tuple[str, str]], lookup: Lookup
+    seen: Select,
+    outer: Select,
+    conditions: list[Expression],
+    read: list[tuple[str, str]],
+    lookup: Lookup,
 ) -> Select | None:
-    """The distinct values of the outer columns, a struct for each table; None if none is read."""
+    """The distinct values of the outer columns, a struct for each table; None if none is read.
+
+    seen: the tables that have them.
+    """
     if not read:
         return None
     items = []
     for table in dict.fromkeys(table for table, _ in read):
         fields = {name: build.column(name, table) for of, name in read if of == table}
         items.append(build.function("struct_pack", **fields).named(table))
-    rows = from_only(outer, items)
+    rows = from_only(seen, items)
     build.set_modifier(rows, tree.Distinct, tree.Distinct())
     for part in conditions:
         more = rows.copy()

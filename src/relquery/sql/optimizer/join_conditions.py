@@ -113,7 +113,7 @@ def _answer(join: Join, select: Select, lookup: Lookup) -> None:
     inner.condition = build.all_of(part.copy() for part in plain)
     kept, _ = parted(part for _, part in _about_kept(join, select, lookup))
     build.add_where(pairs, *asking, *kept)
-    found = build.select([build.number(1)], _add_entry(pairs, select))
+    found = build.select([build.number(1)], add_entry(pairs, select))
     found.where = match(columns)
     join.condition = build.all_of([*plain, _without_failure(build.exists(found), join, sources)])
 
@@ -244,7 +244,7 @@ def name_tables(source: Source | None, select: Select, lookup: Lookup) -> None:
     for item in list(leaves(source)):
         query = derived(item)
         if query is not None and has_call(query) and lookup.stands_alone(query):
-            table = build.table(_add_entry(query.copy(), select), item.alias)
+            table = build.table(add_entry(query.copy(), select), item.alias)
             table.columns = item.columns
             item.replace(table)
 
@@ -255,7 +255,7 @@ def match(columns: Iterable[Column], *table: str) -> Expression | None:
     return condition_of(build.compared(build.SAME, known, one) for known, one in pairs)
 
 
-def _add_entry(query: Query, select: Select) -> str:
+def add_entry(query: Query, select: Select) -> str:
     """Add a query to the WITH entries of a SELECT. Returns the entry's name."""
     taken = {entry.name for entry in select.root.find_all(tree.Entry)}
     names = map(ours.entry, range(len(taken) + 1))
