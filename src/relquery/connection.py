@@ -229,8 +229,8 @@ class Connection:
         config = replace(config, on_error=on_error or config.on_error)
         recording = Recording.of(record)
         with self._watching(progress) as watch:
-            asker = self._asker(config, watch, recording)
-            return run_query(query, self.database, asker, settings, params)
+            context = self._context(config, watch, recording)
+            return run_query(query, self.database, context, settings, params)
 
     def run(
         self,
@@ -326,8 +326,8 @@ class Connection:
         """
         settings = read_sampling(sampling, keywords_of(Connection.preview))
         with self._watching(progress) as watch:
-            asker = self._asker(self._config(order, None, None, form), watch)
-            return preview_query(query, self.database, asker, settings, params, rows)
+            context = self._context(self._config(order, None, None, form), watch)
+            return preview_query(query, self.database, context, settings, params, rows)
 
     @overload
     def explain(
@@ -392,9 +392,11 @@ class Connection:
         **sampling: Any,
     ) -> SqlExplanation:
         config = self._config(order, guard, guard_rows, form)
-        asker = self._asker(config, None)
+        context = self._context(config, None)
         settings = read_sampling(sampling, keywords_of(Connection._explain_sql))
-        return explain_query(query, self.database, asker, settings, params, selectivity, costs=cost)
+        return explain_query(
+            query, self.database, context, settings, params, selectivity, costs=cost
+        )
 
     def _config(
         self,
@@ -413,7 +415,7 @@ class Connection:
             form=self.config.form if form is None else form,
         )
 
-    def _asker(
+    def _context(
         self, config: QueryConfig, watch: Watch | None, recording: Recording | None = None
     ) -> ExecutionContext:
         heard = None if watch is None else watch.heard

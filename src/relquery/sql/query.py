@@ -44,7 +44,11 @@ from relquery.sql.unknown_column import in_scope
 
 
 def run_query(
-    sql: str, database: Database, asker: ExecutionContext, defaults: Sampling, params: object = None
+    sql: str,
+    database: Database,
+    context: ExecutionContext,
+    defaults: Sampling,
+    params: object = None,
 ) -> Result:
     """Run the statements of a text in order. The result has the rows of the last one.
 
@@ -56,7 +60,7 @@ def run_query(
     if calls left rows without a value, and OrderWarning for each call whose order a guard has
     pinned. Drops all scratch tables at the end.
     """
-    start, paid = asker.clock(), CostAccumulator()
+    start, paid = context.clock(), CostAccumulator()
     table = pa.table({})
     with database.held():
         texts = split(sql, database)
@@ -67,11 +71,11 @@ def run_query(
         for text in texts:
             paid.reasons = {}
             with paid.noted(), place(text), naming(text, database):
-                table = _run_one(text, parameters, database, asker, defaults, paid)
-    seconds = asker.clock() - start
-    if asker.recording is not None:
-        asker.recording.finish(asker.backend)
-    return replace(finished(table, paid, seconds), query=sql, recording=asker.recording)
+                table = _run_one(text, parameters, database, context, defaults, paid)
+    seconds = context.clock() - start
+    if context.recording is not None:
+        context.recording.finish(context.backend)
+    return replace(finished(table, paid, seconds), query=sql, recording=context.recording)
 
 
 def finished(table: pa.Table, paid: CostAccumulator, seconds: float) -> Result:
@@ -99,7 +103,7 @@ def finished(table: pa.Table, paid: CostAccumulator, seconds: float) -> Result:
 def explain_query(
     sql: str,
     database: Database,
-    asker: ExecutionContext,
+    context: ExecutionContext,
     defaults: Sampling,
     params: object = None,
     selectivity: object = None,
@@ -135,14 +139,14 @@ def explain_query(
                 plan = database.result(read.text.given, read.values).column(1).to_pylist()
                 return SqlExplanation((), "\n".join(plan))
             check_option(read)
-            return explain(read, database, asker, defaults, shares, costs=costs or text.costs)
+            return explain(read, database, context, defaults, shares, costs=costs or text.costs)
 
 
 def _run_one(
     text: Text,
     parameters: Parameters,
     database: Database,
-    asker: ExecutionContext,
+    context: ExecutionContext,
     defaults: Sampling,
     paid: CostAccumulator,
 ) -> pa.Table:
@@ -152,8 +156,8 @@ def _run_one(
     if isinstance(read, Calling):
         check_option(read)
         if text.option is None or text.analyzes:
-            return run(read, database, asker, defaults, paid)
-        return explain(read, database, asker, defaults, costs=text.costs).arrow()
+            return run(read, database, context, defaults, paid)
+        return explain(read, database, context, defaults, costs=text.costs).arrow()
     if isinstance(read, Keeping):
         new = None if read.defined is None else define(read.defined, database, defaults)
         read.effect(kept)

@@ -48,7 +48,7 @@ class _Ready:
 def run(
     calling: Calling,
     database: Database,
-    asker: ExecutionContext,
+    context: ExecutionContext,
     defaults: Sampling,
     paid: CostAccumulator,
     start: Start | None = None,
@@ -63,12 +63,12 @@ def run(
             return database.result(found.plain)
         for note in found.bound.notes:
             warn(note, PromptWarning)
-        check_samplings(found.plan, asker)
+        check_samplings(found.plan, context)
         analyzes, number = calling.text.analyzes, calling.text.number
         kind = Analysis if analyzes else Execution
         rows = {} if start is not None or analyzes else found.rows
         statement = number if calling.text.of > 1 else None
-        execution = kind(database, found.scratch, asker, paid, statement, rows, start or Rows.of)
+        execution = kind(database, found.scratch, context, paid, statement, rows, start or Rows.of)
         table = execution.run(found.plan)
     if found.bound.shell.kind == "QUERY" and not analyzes:
         table = table.rename_columns([name for name, _ in found.bound.columns])
@@ -78,7 +78,7 @@ def run(
 def explain(
     calling: Calling,
     database: Database,
-    asker: ExecutionContext,
+    context: ExecutionContext,
     defaults: Sampling,
     shares: Selectivities | None = None,
     *,
@@ -94,13 +94,13 @@ def explain(
             return SqlExplanation((), warnings=notes, tells_costs=costs)
         while True:
             before = None if shares is None else len(shares.missed)
-            explainer = Explainer(database, found.scratch, asker, shares, costs=costs)
+            explainer = Explainer(database, found.scratch, context, shares, costs=costs)
             explainer.run(found.plan)
             if shares is None or before == len(shares.missed):
                 break
         if shares is not None:
             shares.check_stages(list(explainer.calls))
-        calls, unknown = tuple(explainer.calls.values()), unpriced(asker.backend)
+        calls, unknown = tuple(explainer.calls.values()), unpriced(context.backend)
         return SqlExplanation(calls, unpriced=unknown, warnings=notes, tells_costs=costs)
 
 
@@ -145,11 +145,11 @@ def _without_calls(bound: Bound, database: Database) -> str | None:
     return None
 
 
-def check_samplings(found: Plan, asker: ExecutionContext) -> None:
+def check_samplings(found: Plan, context: ExecutionContext) -> None:
     """Have the backend check how answers are to be drawn. It may open the backend."""
     for sampling in samplings_of(found):
         if sampling.schema is not None or sampling.stop:
-            asker.backend.check(sampling)
+            context.backend.check(sampling)
 
 
 def samplings_of(found: Plan) -> list[Sampling]:

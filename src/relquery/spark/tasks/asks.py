@@ -163,8 +163,8 @@ class _Asking:
     @classmethod
     def of(cls, asks: Asks, table: pa.Table, ledger: FolderLedger) -> _Asking:
         backend = _backend(asks.model, asks.options)
-        asker = ExecutionContext(backend, asks.config, ledger, None, perf_counter)
-        sending = CallDispatch.of(asks._question(table), asker)
+        context = ExecutionContext(backend, asks.config, ledger, None, perf_counter)
+        sending = CallDispatch.of(asks._question(table), context)
         return cls(asks, table.column(KEY), sending, ledger.lent)
 
     def ask(self, careful: bool) -> None:
