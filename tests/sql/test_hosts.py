@@ -171,6 +171,15 @@ def test_reserved_words_and_quotes_are_names(con: Connection) -> None:
     assert (result.columns, result.fetchall()) == (["order"], [("Y|X|Z",)])
 
 
+@pytest.mark.parametrize("case", ["lowercase", "uppercase"])
+def test_names_may_be_folded(case: str) -> None:
+    with opened() as connection:
+        connection.sql(f"SET preserve_identifier_case TO '{case}'")
+        connection.sql("CREATE TABLE Words AS SELECT 'a' AS Word")
+        query = "SELECT * FROM (SELECT *, LLM('up', Word) AS Big FROM Words) WHERE Big = 'A'"
+        assert connection.sql(query).fetchall() == [("a", "A")]
+
+
 def test_columns_of_one_name_are_told_apart_by_suffixes(con: Connection) -> None:
     for data in [
         pa.Table.from_arrays([pa.array([1]), pa.array([2]), pa.array([3])], names=["x", "x", "X"]),

@@ -207,7 +207,7 @@ def _columns_of(
     items = [item for star in stars for item in (star, build.null().named(ours.MARK))]
     found: list[list[str]] = [[]]
     for name, _ in describe(context.around(from_only(select, items)), database):
-        if name == ours.MARK:
+        if name.lower() == ours.MARK:  # see preserve_identifier_case
             found.append([])
         else:
             found[-1].append(name)
