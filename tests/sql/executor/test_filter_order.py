@@ -65,6 +65,19 @@ def test_a_filter_goes_first_for_the_rows_whose_words_it_drops() -> None:
     assert max(over_the_best(drawn, answers)) < 0.95
 
 
+def kept(query: str, fields: Fields) -> str:
+    return "Yes" if query == "a?" or fields["i"] % 5 else "No"
+
+
+def test_filters_over_fields_that_are_null() -> None:
+    with rq.connect(FakeBackend(kept), ledger=None) as connection:
+        connection.sql(
+            "CREATE TABLE t AS SELECT i, nullif(i % 3, 0)::VARCHAR AS x FROM range(200) r(i)"
+        )
+        query = "SELECT count(*) FROM t WHERE LLM('a?', x) = 'Yes' AND LLM('b?', i) = 'Yes'"
+        assert connection.sql(query).fetchall() == [(107,)]
+
+
 @pytest.mark.long
 @pytest.mark.data
 @pytest.mark.parametrize(

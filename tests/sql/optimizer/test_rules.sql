@@ -80,8 +80,21 @@ SELECT f.id, l.c FROM films f LEFT JOIN (SELECT count(*) AS c FROM reviews r WHE
 SELECT f.id, l.u FROM films f LEFT JOIN LATERAL (SELECT LLM('up', r.text) AS u FROM reviews r WHERE
   r.film = f.id ORDER BY r.text LIMIT 1) AS l ON true ORDER BY f.id
 = DuckDB's
+SELECT f.title, l.film, l.text FROM films f, LATERAL (SELECT r.film, text FROM reviews r WHERE
+  LLM('yes', r.text, f.title) = 'Yes') AS l ORDER BY ALL
+= DuckDB's
+SELECT id FROM reviews o WHERE 'Dune' IN (SELECT title FROM films f, LATERAL (SELECT r.text AS title2,
+  r.id FROM reviews r WHERE r.film = f.id AND LLM('up', f.title, r.text) > 'A') l WHERE l.id > 0) ORDER BY id
+= DuckDB's
 
 -- what cannot be rewritten is refused
+SELECT (SELECT v.c FROM (SELECT LLM('up', f.title) AS c) v) FROM films f
+! UnsupportedQueryError the subquery is in the FROM clause
+SELECT f.id FROM films f JOIN films g ON EXISTS (SELECT 1 FROM reviews r WHERE r.film = g.id AND
+  LLM('yes', r.text, g.title) = 'Yes')
+! UnsupportedQueryError the subquery is in the FROM clause
+SELECT * FROM films f, LATERAL (VALUES (LLM('up', f.title))) l(c)
+! UnsupportedQueryError
 SELECT (SELECT LLM('up', count(*)) FROM reviews r WHERE r.film = f.id) FROM films f
 ! UnsupportedQueryError about a group
 ? "call LLM on its rows" in str(error)

@@ -293,10 +293,10 @@ class Rows:
         if not fields or any(answers_in(field.value) for field in fields):
             return None
         try:
-            columns = self.cells(fields, rows).fetch().columns
+            columns = [one.fill_null("") for one in self.cells(fields, rows).fetch().columns]
         except QueryError:
             return None
-        joined = pc.binary_join_element_wise(*columns, " ", null_handling="skip")
+        joined = pc.binary_join_element_wise(*columns, " ")
         return joined.combine_chunks() if isinstance(joined, pa.ChunkedArray) else joined
 
     def compute(self, fields: tuple[Field, ...], rows: Int64s) -> None:

@@ -78,14 +78,18 @@ def _outer(select: Select) -> tuple[Select, list[Source] | None]:
     those on its left; None for a subquery of an expression, which sees all."""
     node: Node = select
     left: list[Source] = []
+    is_condition = False
     while node.parent is not None and not isinstance(node.parent, Select):
         if isinstance(node.parent, tree.Join) and node is node.parent.right:
             left.insert(0, node.parent.left)
+        is_condition |= isinstance(node.parent, tree.Join) and isinstance(node, Expression)
         node = node.parent
     if not isinstance(node.parent, Select):
         raise refused(_WHERE, "the outer query is not a SELECT")
     if node.place == "cte_map":
         raise refused(_WHERE, "the subquery is in WITH")
+    if node.place == "from_table" and (is_condition or not left):
+        raise refused(_WHERE, "the subquery is in the FROM clause")
     return node.parent, left if node.place == "from_table" else None
 
 
@@ -218,6 +222,9 @@ class _Split:
 
     def take(self, select: Select) -> None:
         """Take the parts with calls and the columns of the tables out of a subquery, in place."""
+        for item in select.items:  # what reads them knows the names that they have now
+            if isinstance(item, Column) and not item.alias:
+                item.named(item.name)
         self.where = [self._moved(part) for part in build.conjuncts(select.where)]
         select.where = None
         for call in [call for node in _rest(select) for call in calls_in(node)]:
