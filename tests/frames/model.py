@@ -73,6 +73,15 @@ def sem_filter(rows: list[Row], langex: str) -> list[Row]:
     ]
 
 
+def with_answer(rows: list[Row], langex: str, name: str) -> list[Row]:
+    """What `sem_filter` with `output` gives."""
+
+    def said(row: Row) -> bool | None:
+        return bool(sem_filter([row], langex)) if is_asked(asked(langex, row)[1]) else None
+
+    return [row | {name: said(row)} for row in rows]
+
+
 def sem_map(rows: list[Row], langex: str, name: str) -> list[Row]:
     def said(row: Row) -> str | None:
         query, fields = asked(langex, row)

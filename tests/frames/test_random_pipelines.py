@@ -116,9 +116,7 @@ VERBS: dict[str, tuple[OnFrame, OnRows]] = {
     ),
     "asked": (
         lambda lazy, n, words: lazy.sem_filter(n.say(words), output="count"),
-        lambda rows, n, words: [
-            row | {"count": bool(model.sem_filter([row], n.say(words)))} for row in rows
-        ],
+        lambda rows, n, words: model.with_answer(rows, n.say(words), "count"),
     ),
     "sem_map": (
         lambda lazy, n, words: lazy.sem_map(n.say(words), output="new"),
