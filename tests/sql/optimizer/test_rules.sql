@@ -86,6 +86,9 @@ SELECT f.title, l.film, l.text FROM films f, LATERAL (SELECT r.film, text FROM r
 SELECT id FROM reviews o WHERE 'Dune' IN (SELECT title FROM films f, LATERAL (SELECT r.text AS title2,
   r.id FROM reviews r WHERE r.film = f.id AND LLM('up', f.title, r.text) > 'A') l WHERE l.id > 0) ORDER BY id
 = DuckDB's
+SELECT f.id, l.u FROM films f, LATERAL (SELECT LLM('up', r.text) AS u FROM reviews r WHERE r.film = f.id LIMIT 0) AS l
+= []
+# 0
 
 -- what cannot be rewritten is refused
 SELECT (SELECT v.c FROM (SELECT LLM('up', f.title) AS c) v) FROM films f

@@ -28,8 +28,9 @@ from relquery.sql.parser.tree import Column, Constant, Expression, Limit, Order,
 _FALSE = build.boolean(False).key
 
 
-def push_limits(statement: Query, lookup: Lookup) -> bool:
-    """The rule of this module; see `rules`."""
+def empty_limits(statement: Query, lookup: Lookup) -> bool:
+    """`SELECT LLM(...) FROM t LIMIT 0` => `SELECT LLM(...) FROM t WHERE false LIMIT 0`."""
+    del lookup
     for query in statement.find_all(Query):
         is_empty = query.limit is not None and number_of(query.limit.limit) == 0
         selects = query.find_all(Select) if is_empty and asks(query) else ()
@@ -38,6 +39,11 @@ def push_limits(statement: Query, lookup: Lookup) -> bool:
             select.where = build.boolean(False)
         if full:
             return True
+    return False
+
+
+def push_limits(statement: Query, lookup: Lookup) -> bool:
+    """The rule of this module; see `rules`."""
     return any(
         limit is not None and limit.put(query) for query, limit in _limits(statement, lookup)
     )

@@ -11,7 +11,7 @@ from relquery.sql.optimizer.drop_unread import drop_unread
 from relquery.sql.optimizer.join_conditions import answer_join_conditions
 from relquery.sql.optimizer.join_reductions import reduce_by_joins
 from relquery.sql.optimizer.push_conditions import having_to_where, push_conditions
-from relquery.sql.optimizer.push_limits import push_limits
+from relquery.sql.optimizer.push_limits import empty_limits, push_limits
 from relquery.sql.optimizer.reads import Lookup
 from relquery.sql.parser.tree import Query
 
@@ -20,6 +20,7 @@ Rule = Callable[[Query, Lookup], bool]
 the statement nor makes it ask more."""
 
 RULES: tuple[Rule, ...] = (
+    empty_limits,
     answer_join_conditions,
     answer_correlated,
     push_conditions,
