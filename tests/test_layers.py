@@ -89,9 +89,8 @@ ROOMS: dict[str, list[str]] = {
         "explain", "analyze",
     ],
     "table": [
-        "columns", "side_by_side", "prefixes", "items", "measure", "dependencies",
-        "solvers.segment", "solvers.objective", "solvers.original", "solvers.fixed",
-        "solvers.ggr", "solvers.search", "solvers.exact", "cost", "prompts",
+        "columns", "side_by_side", "items", "measure", "dependencies",
+        "solvers.problem", "solvers.ggr", "solvers.tree", "solvers.exact", "cost", "prompts",
         "schedule",
     ],
     "ir": ["tree", "nodes", "paths", "rebuild", "verify", "rewrite", "rules", "optimize", "forms"],

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from relquery._native import common_prefix
 from relquery.table.columns import encode
-from relquery.table.items import itemize
-from relquery.table.prefixes import BLOCK, least_table
+from relquery.table.items import BLOCK, itemize, least_table
 from tests.table.reference import agreement
 
 TEXTS = st.lists(st.text("aé😀è", max_size=6), min_size=1, max_size=120, unique=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeGuard
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,6 @@ from relquery._native import shared_with_previous
 from relquery.arrays import Int32s, Int64s
 from relquery.errors import ConfigError, UnknownColumnError
 from relquery.table.columns import Columns
-from relquery.table.prefixes import Beginnings, least_table
 
 BAG_LABEL = "passage"
 
@@ -246,3 +245,33 @@ def _common_prefixes(texts: pa.Array, order: Int64s) -> Int64s:
     _, ends, data = texts.buffers()
     offsets = np.frombuffer(ends, np.int64)[texts.offset : texts.offset + len(texts) + 1]
     return shared_with_previous(np.frombuffer(data or b"", np.uint8), offsets, order)
+
+
+BLOCK = 16
+
+
+class Beginnings(NamedTuple):
+    """The prefixes that the texts of items share, from those of alphabetical neighbours.
+
+    rank: (items,), unique place of the text in the order of all texts. shared: (items,), by rank,
+        length of the prefix shared with the text before. least: table of minima of `shared`; see
+        `least_table`.
+    """
+
+    rank: Int32s
+    shared: Int64s
+    least: Int64s
+
+
+def least_table(shared: Int64s) -> Int64s:
+    """(levels, blocks), the minimum over 2^level blocks of BLOCK values, starting at each block."""
+    blocks = -(-len(shared) // BLOCK)
+    padded = np.full(max(blocks, 1) * BLOCK, np.iinfo(np.int64).max)
+    padded[: len(shared)] = shared
+    levels = [padded.reshape(-1, BLOCK).min(axis=1)]
+    while 2 ** len(levels) <= len(levels[0]):
+        half = 2 ** (len(levels) - 1)
+        last = levels[-1].copy()
+        last[:-half] = np.minimum(last[:-half], last[half:])
+        levels.append(last)
+    return np.array(levels)

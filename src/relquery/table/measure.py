@@ -9,8 +9,7 @@ import numpy.typing as npt
 
 from relquery._native import depths, prefix_hit_count
 from relquery.arrays import Int64s
-from relquery.table.items import Items
-from relquery.table.prefixes import least_table
+from relquery.table.items import Items, least_table
 
 Fields = npt.NDArray[np.int16] | npt.NDArray[np.int32]
 

@@ -33,11 +33,9 @@ from relquery.table.schedule import Report, Schedule
 from relquery.table.side_by_side import side_by_side
 from relquery.table.solvers.exact.ophr import ophr
 from relquery.table.solvers.exact.polish import polish
-from relquery.table.solvers.fixed import fixed
 from relquery.table.solvers.ggr import NO_LIMIT, PAPER_LIMITS, Limits, as_in_paper
-from relquery.table.solvers.original import original
-from relquery.table.solvers.search.tree import tree
-from relquery.table.solvers.segment import Problem, pose
+from relquery.table.solvers.problem import Problem, fixed, original, pose
+from relquery.table.solvers.tree import tree
 
 Given = Literal["discover"] | Sequence[str | Sequence[str] | Dependency]
 

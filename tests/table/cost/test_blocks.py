@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from relquery.table.cost.billing import bill
 from relquery.table.cost.blocks import Blocks
-from relquery.table.cost.prefix_tree import prefix_tree
-from relquery.table.cost.tokens import Tokens
+from relquery.table.cost.tokens import Tokens, prefix_tree
 from tests.table.cost.test_billing import PAID, paid, send
 
 ROWS = st.integers(0, 3).flatmap(

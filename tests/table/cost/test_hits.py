@@ -11,10 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.errors import ConfigError
-from relquery.table.cost.hits import measure_hits, previous_hits, unlimited_hits
-from relquery.table.cost.lru import lru_hits
-from relquery.table.cost.prefix_tree import prefix_tree
-from relquery.table.cost.tokens import Tokens, tokenize
+from relquery.table.cost.hits import lru_hits, measure_hits, previous_hits, unlimited_hits
+from relquery.table.cost.tokens import Tokens, prefix_tree, tokenize
 
 Prompts = list[list[int]]
 TOKENS = st.sampled_from([0, 1, 2**31 - 1])

@@ -19,7 +19,7 @@ from relquery.table.cost.pieces import EstimatedTokens, tokenize_items
 from relquery.table.cost.tokens import Encode, tokenize
 from relquery.table.cost.weigh import Weight, weigh
 from relquery.table.items import itemize
-from relquery.table.solvers.objective import Objective
+from relquery.table.solvers.problem import Objective
 from tests.data import data_path
 from tests.table.reference import Table
 from tests.table.strategies import AUTOMATIC, PAID, letters, tables, words

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from relquery._native import shuffle_within, violations, violations_of_each
 from relquery.arrays import Int32s, Int64s
-from relquery.table.dependencies.partition import (
+from relquery.table.dependencies.discover import (
     Partition,
     refine,
     whole,

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from relquery._native import Trie
 from relquery.arrays import Int32s, Int64s
-from relquery.table.solvers.objective import Objective
-from relquery.table.solvers.segment import Problem, pose
+from relquery.table.solvers.problem import Objective, Problem, pose
 
 WORTH = [0, 1, 2, 5, 9, 30]
 OBJECTIVES = [

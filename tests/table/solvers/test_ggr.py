@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from relquery.table.columns import encode
 from relquery.table.reorder import reorder
 from relquery.table.solvers.ggr import PAPER_LIMITS, ggr
-from relquery.table.solvers.objective import Objective
-from relquery.table.solvers.search.lookahead import REACHES, look_ahead
-from relquery.table.solvers.segment import pose
+from relquery.table.solvers.problem import Objective, pose
+from relquery.table.solvers.tree import REACHES, look_ahead
 from tests.table import reference
 from tests.table.solvers.problems import random_problem
 from tests.table.strategies import rules, tables

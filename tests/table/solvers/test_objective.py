@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery._native import total_worth
-from relquery.table.solvers.objective import Objective, is_plain
-from relquery.table.solvers.segment import Problem
+from relquery.table.solvers.problem import Objective, Problem, is_plain
 from tests.table.solvers.problems import OBJECTIVES, problems, sequences, worth_of
 
 CLAUDE = Objective(read=0.9, write=0.25)  # writes at 1.25 and reads at 0.1 of the price

@@ -117,7 +117,7 @@ private:
     }
 };
 
-/// The arrays of relquery.table.cost.prefix_tree.PrefixTree: parent, depth, leaf, hits.
+/// The arrays of relquery.table.cost.tokens.PrefixTree: parent, depth, leaf, hits.
 using PrefixTree = std::tuple<std::vector<int64_t>, std::vector<int64_t>, std::vector<int64_t>,
                               std::vector<int64_t>>;
 

@@ -1,4 +1,4 @@
-/// Rows grouped by equal values; see relquery.table.dependencies.partition.
+/// Rows grouped by equal values; see relquery.table.dependencies.discover.
 #include <algorithm>
 #include <numeric>
 

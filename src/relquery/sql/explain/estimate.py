@@ -25,10 +25,8 @@ from relquery.sql.caching.plan import Counter, cache_plan, in_our_tokens
 from relquery.sql.explain.cost import Calibration, CountedBy, Effort, StageCost, unshared
 from relquery.sql.explain.lengths import Length, Range, expected_length
 from relquery.sql.explain.requests import Requests
-from relquery.table.cost.billing import Bill, bill
-from relquery.table.cost.flight import NEVER, bill_automatic, bill_marked
-from relquery.table.cost.hits import unlimited_hits
-from relquery.table.cost.lru import lru_hits
+from relquery.table.cost.billing import NEVER, Bill, bill, bill_automatic, bill_marked
+from relquery.table.cost.hits import lru_hits, unlimited_hits
 from relquery.table.cost.tokens import Tokens
 
 _CHARACTERS = 4  # per token; typical of English with most tokenizers

@@ -26,6 +26,11 @@ A request needs a mark for each prefix that it is the first to write, and one fo
 reads; the number of marks is limited. Using an entry also keeps its shorter prefixes alive.
 
 Prompts that are given as tokens may be marked at any token, prompts in blocks where a block ends.
+
+**Several requests under way** (`bill_automatic`, `bill_marked`): a request reads only what requests
+wrote that began at least `gap` requests before it, as the others have not been answered yet; `bill`
+is the case of a gap of 1. A request that marks a prefix and cannot read it yet writes it, even if
+another request is just writing the same.
 """
 
 from __future__ import annotations
@@ -35,13 +40,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from relquery._native import cheapest_marks, machines
+from relquery._native import cheapest_marks, hits_in_flight, machines
 from relquery.arrays import Int64s
 from relquery.errors import ConfigError
 from relquery.prices.price import Price
 from relquery.table.cost.blocks import Blocks
-from relquery.table.cost.prefix_tree import FOREVER, PrefixTree, prefix_tree
-from relquery.table.cost.tokens import Tokens
+from relquery.table.cost.tokens import FOREVER, PrefixTree, Tokens, prefix_tree
 
 Marks = list[tuple[int, ...]]
 
@@ -120,11 +124,14 @@ def machines_of(tokens: Tokens, price: Price, rate: float | None) -> Int64s | No
 
 def _bill_automatic(tokens: Tokens, price: Price, rate: float | None) -> Bill:
     roots = machines_of(tokens, price, rate)
-    hits = prefix_tree(tokens, roots, _window(price, rate)).hits
+    return _bill_hits(tokens, prefix_tree(tokens, roots, _window(price, rate)).hits, price)
+
+
+def _bill_hits(tokens: Tokens, hits: Int64s, price: Price) -> Bill:
+    """The bill where hits are rounded down to what an automatic cache serves."""
     steps = (hits - price.minimum) // price.granularity * price.granularity
     read = int(np.where(hits < price.minimum, 0, price.minimum + steps).sum())
-    nothing: Marks = [()] * len(tokens)
-    return Bill(price, len(tokens.ids) - read, 0, read, nothing)
+    return Bill(price, len(tokens.ids) - read, 0, read, [()] * len(tokens))
 
 
 def _bill_breakpoints(tree: PrefixTree, total: int, price: Price, rate: float | None) -> Bill:
@@ -142,3 +149,53 @@ def _bill_breakpoints(tree: PrefixTree, total: int, price: Price, rate: float | 
     flat, bounds = positions.tolist(), ends.tolist()
     marks = [tuple(flat[a:b]) for a, b in pairwise([0, *bounds])]
     return Bill(price, total - written - read, written, read, marks)
+
+
+NEVER = 2**62
+"""A gap with which nothing is ever read."""
+
+
+def bill_automatic(tokens: Tokens, price: Price, gap: int = 1, rate: float | None = None) -> Bill:
+    """The bill of prompts, in the order sent, where the provider caches by itself.
+
+    rate: requests a minute, of which a provider may take only some with one prefix to the machine
+    that has it; None if that does not matter.
+    """
+    tree = prefix_tree(tokens, machines_of(tokens, price, rate))
+    return _bill_hits(tokens, hits_in_flight(tree.parent, tree.depth, tree.leaf, gap), price)
+
+
+def bill_marked(blocks: Blocks, price: Price, marks: Marks, gap: int = 1) -> Bill:
+    """The bill of prompts, in the order sent, that mark these prefixes.
+
+    marks: per request prefix lengths in tokens, ascending, each where a block ends.
+    """
+    ends = blocks.ends
+    prefixes = prefixes_of(blocks)
+    begun: dict[tuple[int, int], int] = {}  # when the first request with a mark there began
+    uncached = written = read = 0
+    for at, own in enumerate(marks):
+        length, found = int(ends[at, -1]) if ends.shape[1] else 0, 0
+        places = np.searchsorted(ends[at], own).tolist() if own else []
+        keys = [(place, int(prefixes[at, place])) for place in places]
+        for key, mark in zip(keys, own, strict=True):
+            if begun.get(key, NEVER) <= at - gap:
+                found = mark
+        last = own[-1] if own else 0
+        for key in keys:
+            begun.setdefault(key, at)
+        read, written, uncached = read + found, written + last - found, uncached + length - last
+    return Bill(price, uncached, written, read, marks)
+
+
+def prefixes_of(blocks: Blocks) -> Int64s:
+    """(n, k), the first prompt that has the same blocks up to this one."""
+    ids = blocks.ids
+    count, width = ids.shape
+    first = np.zeros((count, width), np.int64)
+    group = np.zeros(count, np.int64)
+    for column in range(width):
+        keys = group * len(blocks.sizes) + ids[:, column]
+        _, places, group = np.unique(keys, return_index=True, return_inverse=True)
+        first[:, column] = places[group]
+    return first

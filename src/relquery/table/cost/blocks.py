@@ -12,7 +12,7 @@ import numpy as np
 
 from relquery._native import block_tree
 from relquery.arrays import Int32s, Int64s
-from relquery.table.cost.prefix_tree import PrefixTree
+from relquery.table.cost.tokens import PrefixTree
 
 
 class Blocks(NamedTuple):

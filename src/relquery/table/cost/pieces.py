@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 from relquery import _native
 from relquery.arrays import Int32s
 from relquery.table.cost.tokens import Encode, Tokens, tokenize
-from relquery.table.items import Items
-from relquery.table.prefixes import Beginnings, least_table
+from relquery.table.items import Beginnings, Items, least_table
 
 # As byte-pair tokenizers with 100,000 tokens cut a text: words with the character before them,
 # numbers of three digits, marks with the line break after them, white space. The lengths are those

@@ -1,4 +1,4 @@
-"""Prompts as token ids.
+"""Prompts as token ids, and the tree of all prefixes that they share.
 
 Text is tokenised as whole prompts. So a token that spans two fields is counted as the model sees
 it.
@@ -10,10 +10,12 @@ import textwrap
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from relquery import _native
 from relquery.arrays import Int32s, Int64s
 from relquery.errors import ConfigError
 
@@ -93,3 +95,30 @@ def _no_ids(given: object) -> ConfigError:
         f"The tokenizer returned {shown}. For a list of texts, it must return a list of token ids "
         "per text: integers from 0 to below 2^31."
     )
+
+
+FOREVER = 2**62  # a window that no schedule exceeds
+
+
+class PrefixTree(NamedTuple):
+    """The prompts as a radix tree by tokens: there is a node wherever prompts diverge or end.
+
+    parent, depth: (nodes,), depth in tokens; roots have depth 0 and are their own parents.
+    leaf: (n,), the node where each prompt ends. hits: (n,), tokens shared with earlier prompts.
+    """
+
+    parent: Int64s
+    depth: Int64s
+    leaf: Int64s
+    hits: Int64s
+
+
+def prefix_tree(tokens: Tokens, roots: Int64s | None = None, window: int = FOREVER) -> PrefixTree:
+    """Build the tree of all prompts; O(tokens) time, O(prompts) space.
+
+    roots: (n,), which cache each prompt is sent to, counted from 0; None: one for all.
+    window: a prefix counts as a hit if one of the `window` prompts before had it.
+    """
+    if roots is None:
+        roots = np.zeros(len(tokens), np.int64)
+    return PrefixTree(*_native.prefix_tree(tokens.ids, tokens.offsets, roots, window))

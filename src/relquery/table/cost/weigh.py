@@ -10,9 +10,8 @@ from relquery.prices.price import Price
 from relquery.prices.table import all_prices
 from relquery.table.cost.pieces import EstimatedTokens, Pieces, begin_alike, tokenize_items
 from relquery.table.cost.tokens import Encode
-from relquery.table.items import Items
-from relquery.table.prefixes import Beginnings
-from relquery.table.solvers.objective import Objective
+from relquery.table.items import Beginnings, Items
+from relquery.table.solvers.problem import Objective
 
 Weight = str | Price  # "tokens", "squared", a Price or the name of one
 WEIGHTS = ("tokens", "squared")

@@ -29,6 +29,7 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,11 +38,6 @@ from relquery.arrays import Bools, Int32s, Int64s
 from relquery.errors import ConfigError
 from relquery.table.columns import Columns
 from relquery.table.dependencies.dependencies import Dependency, check_names
-from relquery.table.dependencies.partition import (
-    Partition,
-    refine,
-    whole,
-)
 
 # A row in a hundred: a few repeated bodies do not void Body -> PostId, and 99 of 100 hits stay.
 TOLERANCE = 0.01
@@ -252,3 +248,34 @@ def _written(
     for column, lost in breaks.items():
         if lost:
             yield Dependency(left, (names[column],), lost / rows)
+
+
+class Partition(NamedTuple):
+    """Rows grouped by equal values, used to count violations.
+
+    Group g holds `rows[starts[g]:starts[g + 1]]`, two rows or more: groups of one row break no
+    dependency (stripped partitions: Huhtala et al., TANE, 1999).
+    """
+
+    rows: Int32s
+    starts: Int64s
+
+    @property
+    def repeats(self) -> int:
+        """The number of rows that repeat the value of an earlier row in their group."""
+        return len(self.rows) - (len(self.starts) - 1)
+
+
+def whole(rows: int) -> Partition:
+    """All rows in one group; none if there are fewer than two."""
+    if rows < 2:
+        return Partition(np.empty(0, np.int32), np.zeros(1, np.int64))
+    return Partition(np.arange(rows, dtype=np.int32), np.array([0, rows], dtype=np.int64))
+
+
+def refine(coarse: Partition, codes: Int32s, counts: Int64s) -> Partition:
+    """Split the groups by a column with codes by row id. O(rows in the groups).
+
+    counts: scratch, one per code, 0 between calls.
+    """
+    return Partition(*_native.refine(*coarse, codes, counts))

@@ -12,10 +12,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from relquery import _native
-from relquery.arrays import Int32s, Int64s
 from relquery.table.items import Items
 from relquery.table.side_by_side import go_on
-from relquery.table.solvers.segment import Problem
+from relquery.table.solvers.problem import Order, Problem
 
 NO_LIMIT = 2**62
 
@@ -31,8 +30,8 @@ class Limits(NamedTuple):
 PAPER_LIMITS = Limits(row_depth=4, column_depth=2, threshold=100_000)
 
 
-def ggr(problem: Problem, limits: Limits, visits: int = NO_LIMIT) -> tuple[Int64s, Int32s]:
-    """(rows, fields by row id).
+def ggr(problem: Problem, limits: Limits, visits: int = NO_LIMIT) -> Order:
+    """Groups within the limits.
 
     visits: cells to count; after that, each remaining segment falls back to its own statistics.
     """
@@ -41,10 +40,8 @@ def ggr(problem: Problem, limits: Limits, visits: int = NO_LIMIT) -> tuple[Int64
     return found
 
 
-def as_in_paper(
-    problem: Problem, items: Items, limits: Limits = PAPER_LIMITS
-) -> tuple[Int64s, Int32s]:
-    """(rows, fields by row id) with HITCOUNT, and so the threshold, in squared characters.
+def as_in_paper(problem: Problem, items: Items, limits: Limits = PAPER_LIMITS) -> Order:
+    """The order with HITCOUNT, and so the threshold, in squared characters.
 
     This is so for any weight, because a threshold of 100,000 tokens would mean a different depth.
     """

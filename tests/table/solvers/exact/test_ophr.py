@@ -21,7 +21,7 @@ from relquery.errors import ConfigError
 from relquery.table.columns import Columns, encode
 from relquery.table.solvers.exact import lattice, search
 from relquery.table.solvers.exact.ophr import MOST_ROWS, optimum
-from relquery.table.solvers.segment import Problem
+from relquery.table.solvers.problem import Problem
 from tests.data import data_path
 from tests.table import reference
 from tests.table.solvers.problems import number, problems

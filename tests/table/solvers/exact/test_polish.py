@@ -10,8 +10,7 @@ from relquery._native import Graph, find_parents
 from relquery.arrays import Int32s, Int64s
 from relquery.table.columns import encode
 from relquery.table.cost.weigh import beginnings_of, weigh
-from relquery.table.items import Items, itemize
-from relquery.table.prefixes import Beginnings
+from relquery.table.items import Beginnings, Items, itemize
 from relquery.table.solvers.exact.lattice import build_lattice
 from relquery.table.solvers.exact.ophr import optimum
 from relquery.table.solvers.exact.polish import least_cost, polish

@@ -30,10 +30,10 @@ import numpy as np
 from relquery._native import find_parents
 from relquery.arrays import Floats, Int32s, Int64s
 from relquery.errors import ConfigError
-from relquery.table.prefixes import Beginnings
+from relquery.table.items import Beginnings
 from relquery.table.solvers.exact.lattice import Lattice, build_lattice
 from relquery.table.solvers.exact.search import MOST_ARCS, Tree, cheapest_tree
-from relquery.table.solvers.segment import Problem
+from relquery.table.solvers.problem import Problem
 
 MOST_ROWS = 1000
 

@@ -18,10 +18,9 @@ import numpy.typing as npt
 from relquery._native import Graph, common_prefix, improve
 from relquery.arrays import Bools, Int32s, Int64s
 from relquery.errors import ConfigError
-from relquery.table.prefixes import Beginnings
+from relquery.table.items import Beginnings
 from relquery.table.side_by_side import go_on
-from relquery.table.solvers.exact.concepts import whole_numbers
-from relquery.table.solvers.exact.lattice import MOST_NODES, Lattice, build_lattice
+from relquery.table.solvers.exact.lattice import MOST_NODES, Lattice, build_lattice, whole_numbers
 from relquery.table.solvers.exact.ophr import MOST_ROWS, Order, walk
 from relquery.table.solvers.exact.search import Tree, cheapest_tree
 

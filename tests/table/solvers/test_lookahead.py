@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from relquery.arrays import Int32s, Int64s
 from relquery.table.solvers.exact.ophr import optimum
-from relquery.table.solvers.objective import Objective
-from relquery.table.solvers.search.lookahead import REACHES, Reach, look_ahead, reach_within
-from relquery.table.solvers.segment import Problem
+from relquery.table.solvers.problem import Objective, Problem
+from relquery.table.solvers.tree import REACHES, Reach, look_ahead, reach_within
 from tests.table.solvers.problems import (
     OBJECTIVES,
     number,

@@ -11,9 +11,8 @@ from relquery.arrays import Int32s, Int64s
 from relquery.table.columns import encode
 from relquery.table.items import Items, itemize
 from relquery.table.measure import hits
-from relquery.table.solvers.objective import Objective
-from relquery.table.solvers.search.arrange import arrange, texts_of
-from relquery.table.solvers.segment import Problem, pose
+from relquery.table.solvers.problem import Objective, Problem, pose
+from relquery.table.solvers.tree import arrange, texts_of
 from tests.table import reference
 from tests.table.solvers.problems import Structure, new_trie, sequences, worth_of
 from tests.table.strategies import tables

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from relquery._native import Trie
 from relquery.arrays import Int32s, Int64s
-from relquery.table.solvers.segment import Problem
+from relquery.table.solvers.problem import Problem
 from tests.table.solvers.problems import (
     NONE,
     ROOT,

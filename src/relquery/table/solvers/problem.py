@@ -1,4 +1,8 @@
-"""The rows to order, as the solvers see them."""
+"""The rows to order and what sharing a prefix is worth, as the solvers see them.
+
+Also the orders that need no search: `original`, as given, and `fixed`, one order of columns by
+statistics (native/solvers/fixed.cpp).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from relquery import _native
 from relquery.arrays import Bools, Int32s, Int64s
+from relquery.table.side_by_side import go_on
+
+Order = tuple[Int64s, Int32s]
+"""(rows, fields by row id)."""
 
 
 class Problem(NamedTuple):
@@ -71,3 +80,40 @@ def pose(
         pairs=np.empty((0, 3), np.int32) if pairs is None else pairs,
         stopped=np.zeros(1, np.bool_),
     )
+
+
+class Objective(NamedTuple):
+    """What `tree` maximises. Rows that share a prefix form a group. Every row of it gains the same,
+    except the first, which computes (and, with some providers, pays to write) the prefix.
+
+    start: weight of the text before the fields of every row.
+
+    minimum, granularity: a prefix below `minimum` is not cached; above it, whole steps of
+        `granularity` are. read: saving per unit of weight read from the cache. write: extra cost
+        per unit written, compared with only computing it.
+    """
+
+    start: int = 0
+    minimum: int = 0
+    granularity: int = 1
+    read: float = 1.0
+    write: float = 0.0
+
+
+def is_plain(objective: Objective) -> bool:
+    """Whether every shared unit is worth the same at any position."""
+    return objective.minimum == 0 and objective.granularity == 1 and objective.write == 0
+
+
+def original(problem: Problem) -> Order:
+    """Rows and fields in the given order."""
+    columns, rows = problem.items.shape
+    fields = np.broadcast_to(np.arange(columns, dtype=np.int32), (rows, columns))
+    return np.arange(rows, dtype=np.int64), fields
+
+
+def fixed(problem: Problem) -> Order:
+    """One column order for all rows, and one sort."""
+    found = _native.fixed(problem)
+    go_on(problem.stopped)
+    return found

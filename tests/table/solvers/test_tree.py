@@ -20,12 +20,9 @@ from relquery.table.cost.weigh import Weight
 from relquery.table.reorder import reorder
 from relquery.table.schedule import Report
 from relquery.table.side_by_side import StoppedError, side_by_side
-from relquery.table.solvers.fixed import fixed
 from relquery.table.solvers.ggr import PAPER_LIMITS, ggr
-from relquery.table.solvers.objective import Objective
-from relquery.table.solvers.search.arrange import Texts, arrange
-from relquery.table.solvers.search.lookahead import REACHES, look_ahead
-from relquery.table.solvers.segment import Problem
+from relquery.table.solvers.problem import Objective, Problem, fixed
+from relquery.table.solvers.tree import REACHES, Texts, arrange, look_ahead
 from tests.table import reference
 from tests.table.solvers.problems import new_trie, random_problem
 from tests.table.strategies import PAID, TEXTS, WEIGHTS, letters, tables

@@ -1,10 +1,10 @@
 """`tree`: the best of several searches, of `fixed` and of `original`.
 
 There are three ways to start: choose columns and values by lookahead, one segment at a time
-(lookahead.py); take groups of equal values, best first (ggr.py, without early stopping); and insert
-rows one by one where they hit most (trie.py). Each result is then improved by moving rows, singly
-and in small groups, until little is gained or the time is up. Lookahead finds what is good for a
-whole table; the others find what few rows share.
+(native/solvers/lookahead.cpp); take groups of equal values, best first (ggr.py, without early
+stopping); and insert rows one by one where they hit most (native/solvers/trie.hpp). Each result is
+then improved by moving rows, singly and in small groups, until little is gained or the time is up.
+Lookahead finds what is good for a whole table; the others find what few rows share.
 
 The time limit is converted to a number of steps before anything runs, so that the same table gives
 the same schedule on every machine.
@@ -21,17 +21,20 @@ import numpy as np
 
 from relquery import _native
 from relquery._native import Trie
-from relquery.arrays import Int32s, Int64s
+from relquery.arrays import Bools, Int32s, Int64s
 from relquery.table.dependencies.twins import Twins, find_twins
-from relquery.table.items import Items
+from relquery.table.items import Items, least_table
 from relquery.table.side_by_side import go_on, side_by_side
-from relquery.table.solvers.fixed import fixed
 from relquery.table.solvers.ggr import NO_LIMIT, Limits, as_in_paper, ggr
-from relquery.table.solvers.objective import Objective, is_plain
-from relquery.table.solvers.original import original
-from relquery.table.solvers.search.arrange import Texts, arrange, texts_of
-from relquery.table.solvers.search.lookahead import look_ahead, reach_within
-from relquery.table.solvers.segment import Problem, pose
+from relquery.table.solvers.problem import (
+    Objective,
+    Order,
+    Problem,
+    fixed,
+    is_plain,
+    original,
+    pose,
+)
 
 VISITS_PER_SECOND = 1.5e8  # cells of a small table that lookahead visits
 STEPS_PER_SECOND = 6e7  # entries of a small trie that a search looks at
@@ -49,17 +52,10 @@ MOST_CELLS_INSERTED = 5e6  # a larger table is not built up row by row
 LEAST_GAIN = 3e-5  # share of all weight below which another pass is not worth its time
 
 
-class Schedule(NamedTuple):
-    """rows: (n,). fields: (n, m), columns by row id."""
-
-    rows: Int64s
-    fields: Int32s
+Start = Callable[[], Order]
 
 
-Start = Callable[[], Schedule]
-
-
-def tree(items: Items, problem: Problem, objective: Objective, seconds: float) -> list[Schedule]:
+def tree(items: Items, problem: Problem, objective: Objective, seconds: float) -> list[Order]:
     """Schedules to choose from. Each search takes about `seconds`.
 
     The last ones are `fixed`, `ggr` as in paper 000, and `original`, so that the best schedule by
@@ -72,8 +68,8 @@ def tree(items: Items, problem: Problem, objective: Objective, seconds: float) -
     if not is_plain(objective):  # far from a threshold, only tokens show which choice leads to it
         searches.append(_Search(fewer, texts, smaller, Objective(), seconds))
     starts = [partial(_expanded, start, twins) for search in searches for start in search.starts]
-    for solve in (fixed, partial(as_in_paper, items=items), original):
-        starts.append(partial(_solve, solve, problem))
+    starts += [partial(fixed, problem), partial(as_in_paper, problem, items)]
+    starts.append(partial(original, problem))
     return side_by_side(starts, problem.stopped, items.slots.size)
 
 
@@ -97,19 +93,16 @@ def _merged(items: Items, problem: Problem, twins: Twins) -> tuple[Items, Proble
     return fewer, smaller._replace(stopped=problem.stopped)
 
 
-def _expanded(start: Start, twins: Twins) -> Schedule:
+def _expanded(start: Start, twins: Twins) -> Order:
     rows, fields = start()
-    return Schedule(rows, twins.expand(fields) if twins.any else fields)
+    return rows, twins.expand(fields) if twins.any else fields
 
 
-def _solve(solve: Callable[[Problem], tuple[Int64s, Int32s]], problem: Problem) -> Schedule:
-    return Schedule(*solve(problem))
-
-
-def _worth(items: Items, problem: Problem, objective: Objective, schedule: Schedule) -> float:
+def _worth(items: Items, problem: Problem, objective: Objective, order: Order) -> float:
     same = items.same[items.slots]
-    fields = np.ascontiguousarray(schedule.fields[schedule.rows])
-    return _native.total_worth(objective, problem.weights, same, schedule.rows, fields)
+    rows, fields = order
+    sent = np.ascontiguousarray(fields[rows])
+    return _native.total_worth(objective, problem.weights, same, rows, sent)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,7 +122,7 @@ class _Search:
             return [self.from_lookahead, self.from_groups]
         return [self.from_lookahead, self.from_groups, self.from_rows]
 
-    def from_lookahead(self) -> Schedule:
+    def from_lookahead(self) -> Order:
         """Columns and values by lookahead, which gets half of the time."""
         reach = reach_within(self.problem, self._count(VISITS_PER_SECOND) / 2)
         reach = reach._replace(visits=self._count_to_start(VISITS_PER_SECOND))
@@ -137,7 +130,7 @@ class _Search:
         trie.plant(*look_ahead(self.problem, self.objective, reach))
         return self._climb(trie, self._count(STEPS_PER_SECOND) // 2)
 
-    def from_groups(self) -> Schedule:
+    def from_groups(self) -> Order:
         """Algorithm 1 of paper 000, without early stopping."""
         most = self._count_to_start(COUNTS_PER_SECOND)
         order, fields = ggr(self.problem, Limits(NO_LIMIT, NO_LIMIT, 0), most)
@@ -147,7 +140,7 @@ class _Search:
         trie.plant(order, slots, self.problem.items)
         return self._climb(trie, self._count(STEPS_PER_SECOND))
 
-    def from_rows(self) -> Schedule:
+    def from_rows(self) -> Order:
         """Rows inserted in their order, then in random orders while steps are left."""
         shuffle = np.random.default_rng(0)
         order = np.arange(self.problem.items.shape[1])
@@ -179,7 +172,7 @@ class _Search:
     def _new(self) -> Trie:
         return Trie(self.problem.items, self.problem.weights, self.problem.stopped)
 
-    def _climb(self, trie: Trie, steps: int) -> Schedule:
+    def _climb(self, trie: Trie, steps: int) -> Order:
         """Move rows, one by one and in small groups, until little is gained or the time is up."""
         problem = self.problem
         least = LEAST_GAIN * float(problem.weights[problem.items].sum())
@@ -189,4 +182,64 @@ class _Search:
             go_on(problem.stopped)
             gained = trie.break_groups(stop - trie.steps)
             gained += trie.move_rows(stop - trie.steps)
-        return Schedule(*arrange(trie, self.texts, self.items.slots, problem.stopped))
+        return arrange(trie, self.texts, self.items.slots, problem.stopped)
+
+
+class Texts(NamedTuple):
+    """What `arrange` needs to know about the texts.
+
+    rank, shared: see Items. least: of `shared`, see `least_table`.
+
+    column: (items,), a number per column or bag.
+    """
+
+    rank: Int32s
+    shared: Int64s
+    least: Int64s
+    column: Int32s
+
+
+def texts_of(items: Items) -> Texts:
+    column = np.zeros(len(items.rank), np.int32)
+    for slot, bag in zip(items.slots, items.bags, strict=True):
+        column[slot] = bag
+    return Texts(items.rank, items.shared, least_table(items.shared), column)
+
+
+def arrange(trie: Trie, texts: Texts, items: Int32s, stopped: Bools) -> Order:
+    """The order that a trie of item sets gives. Reorders the labels of the trie. items: (m, n)."""
+    found = trie.arrange(*texts, items)
+    go_on(stopped)
+    return found
+
+
+class Reach(NamedTuple):
+    """How far to look: try `first` columns for a segment, and below each the `width` columns that
+    gain the most, `depth` columns deep. After `visits` cells, only the gain decides."""
+
+    first: int
+    depth: int
+    width: int
+    visits: int = 2**62
+
+
+REACHES = (Reach(64, 3, 6), Reach(64, 3, 3), Reach(64, 2, 2), Reach(32, 1, 1), Reach(8, 1, 1))
+
+
+def reach_within(problem: Problem, visits: float) -> Reach:
+    """The farthest lookahead within about this many cell visits; the shortest if none fits."""
+    slots, rows = problem.items.shape
+    for reach in REACHES:
+        below = sum(reach.width**depth for depth in range(reach.depth))
+        if rows * slots * (1 + min(reach.first, slots) * below) <= visits:
+            return reach
+    return REACHES[-1]
+
+
+def look_ahead(
+    problem: Problem, objective: Objective, reach: Reach
+) -> tuple[Int64s, Int32s, Int32s]:
+    """(rows, slots by row id, items in the slots then: passages change slots)."""
+    found = _native.look_ahead(problem, objective, reach)
+    go_on(problem.stopped)
+    return found
