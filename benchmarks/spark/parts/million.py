@@ -27,7 +27,7 @@ from benchmarks.templates import template
 from relquery.errors import RelqueryError
 from relquery.ledger.folder import SUFFIX, read_lines
 from relquery.sql import names as ours
-from relquery.sql.binder.task import Task
+from relquery.sql.binder.call import Task
 from relquery.sql.inputs.cells import Cells, Form
 from relquery.sql.inputs.inputs import Inputs, Question
 

@@ -15,7 +15,7 @@ from relquery.frames.plan.compile import compile_frame
 from relquery.frames.plan.nodes import Choose, Limit, Node, all_columns, keeps_rows, origin
 from relquery.frames.read.langex import THE_FRAME
 from relquery.frames.recall import blocked, described, with_recall
-from relquery.sql.exchange.forms import for_polars
+from relquery.sql.exchange.python import for_polars
 from relquery.sql.names import quoted
 from relquery.sql.result import Result
 

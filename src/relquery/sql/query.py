@@ -14,15 +14,15 @@ import pyarrow as pa
 
 from relquery.errors import OrderWarning, PartialResultWarning, QueryError, UnknownColumnError, warn
 from relquery.prompt import Sampling
-from relquery.sql.binder.bind import check_calls
+from relquery.sql.binder.bind import check_calls, in_scope
 from relquery.sql.binder.functions import FunctionCatalog
 from relquery.sql.binder.statement import Calling, Keeping, Plain, Statement, read_statement
 from relquery.sql.executor.context import ExecutionContext
 from relquery.sql.executor.execute import CostAccumulator
 from relquery.sql.explain.explanation import SqlExplanation
 from relquery.sql.explain.rows import Selectivities
+from relquery.sql.host.catalog import KeptDefinitions
 from relquery.sql.host.database import Database
-from relquery.sql.host.definitions import KeptDefinitions
 from relquery.sql.parser.parameters import Parameters, read_parameters
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.shell import read_shell
@@ -40,7 +40,6 @@ from relquery.sql.run import (
     rehearse,
     run,
 )
-from relquery.sql.unknown_column import in_scope
 
 
 def run_query(

@@ -13,8 +13,7 @@ from relquery.errors import ConfigError, MissingExtraError
 from relquery.prompt import Finish
 from relquery.report import Report
 from relquery.sql.exchange.arrow import distinct_names
-from relquery.sql.exchange.forms import for_polars, to_series
-from relquery.sql.exchange.python import to_plain, to_python
+from relquery.sql.exchange.python import for_polars, to_plain, to_python, to_series
 from relquery.sql.page import page
 from relquery.sql.record import Recording
 from relquery.sql.render import (

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pyarrow as pa
 
-from relquery.errors import PromptWarning, RelqueryError, UnsupportedQueryError, warn
+from relquery.errors import PromptWarning, QueryError, RelqueryError, UnsupportedQueryError, warn
 from relquery.prompt import Sampling
 from relquery.sql.analyze import Analysis
-from relquery.sql.binder.bind import Bound, bind, check_calls
+from relquery.sql.binder.bind import Bound, bind, check_calls, unbound
 from relquery.sql.binder.call import asking_in
-from relquery.sql.binder.signatures import unbound
-from relquery.sql.binder.sources import stubbed
+from relquery.sql.binder.stand_ins import stubbed
 from relquery.sql.binder.statement import Calling, Defined
 from relquery.sql.executor.context import ExecutionContext
 from relquery.sql.executor.dry_run import dry_run
@@ -23,14 +23,15 @@ from relquery.sql.executor.rows import Rows
 from relquery.sql.explain.explain import Explainer, unpriced
 from relquery.sql.explain.explanation import SqlExplanation
 from relquery.sql.explain.rows import Selectivities
+from relquery.sql.host.catalog import Definition
 from relquery.sql.host.database import Database, Scratch
-from relquery.sql.host.definitions import Definition
-from relquery.sql.names import quoted
+from relquery.sql.names import quoted, quoted_text
+from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
+from relquery.sql.parser.shell import Shell
 from relquery.sql.parser.statements import Text
 from relquery.sql.parser.tree import Column, Query, Select, Show
 from relquery.sql.planner.statement import Plan, plan
-from relquery.sql.targets import check_target, has_nothing_to_do, with_nulls
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,3 +239,60 @@ def _checked(definition: Definition, query: Query) -> str:
     if definition.kind == "MACRO" and isinstance(query, Select):
         body = f"({parser().sql(query.items[0])})"
     return f"MACRO {name}({parameters}) AS {body}"
+
+
+# What a statement writes to
+
+
+def check_target(shell: Shell, database: Database) -> None:
+    """Raises QueryError if a table to create exists, or if a file's folder does not exist."""
+    if shell.kind == "CREATE TABLE" and not shell.if_not_exists and _is_there(shell, database):
+        name = shell.target
+        raise QueryError(
+            f"The table {name} already exists. Write CREATE OR REPLACE TABLE {name} to replace "
+            "it, or use another name."
+        )
+    if shell.file is not None and "://" not in shell.file:
+        folder = Path(shell.file).expanduser().parent
+        if not folder.is_dir():
+            raise QueryError(
+                f"{shell.file} cannot be written: the folder {folder} does not exist. Create it "
+                "first."
+            )
+
+
+def has_nothing_to_do(shell: Shell, database: Database) -> bool:
+    """Whether a statement creates a table IF NOT EXISTS, and the table exists."""
+    return shell.if_not_exists and _is_there(shell, database)
+
+
+def with_nulls(bound: Bound) -> str:
+    """A query for one row of NULLs with the columns of a statement's query."""
+    nulls = [
+        build.cast(build.null(), parser().type(kind)).named(name) for name, kind in bound.columns
+    ]
+    return parser().sql(build.select(nulls))
+
+
+def _is_there(shell: Shell, database: Database) -> bool:
+    """Whether a table or view with this name exists and the statement does not replace it."""
+    if shell.replaces:
+        return False
+    *before, name = map(quoted_text, shell.path)
+    places = [("current_database()", "current_schema()")]
+    if shell.temporary:
+        places = [("'temp'", "'main'")]
+    elif len(before) > 1:
+        places = [(before[0], before[1])]
+    elif before:  # `a` in `a.t` is a schema or another database
+        places = [("current_database()", before[0]), (before[0], "'main'")]
+    named = " OR ".join(
+        f"(lower(database_name) = lower({of}) AND lower(schema_name) = lower({schema}))"
+        for of, schema in places
+    )
+    found = database.fetch(
+        "SELECT 1 FROM (SELECT database_name, schema_name, table_name AS name FROM duckdb_tables() "
+        "UNION ALL SELECT database_name, schema_name, view_name FROM duckdb_views()) "
+        f"WHERE lower(name) = lower({name}) AND ({named})"
+    )
+    return bool(found.num_rows)

@@ -16,7 +16,7 @@ from relquery.prompt import Answer, Finish, Prompt, Sampling
 from relquery.spark.tasks import asks as worker
 from relquery.spark.tasks.asks import COUNTS, FINISH, KEY, KNOWN, LINES, TROUBLE, Asks, Place
 from relquery.sql import names as ours
-from relquery.sql.binder.task import Task
+from relquery.sql.binder.call import Task
 
 
 class Counting(Backend):

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from relquery.cli.terminal.show import to_json
 from relquery.connection import Connection, connect
-from relquery.sql.exchange.forms import for_csv, for_parquet, holds
+from relquery.sql.exchange.python import for_csv, for_parquet, holds
 from relquery.sql.result import Result
 from tests.cases import values
 from tests.sql.fakes import FakeBackend

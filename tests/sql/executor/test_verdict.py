@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from relquery.prompt import Answer, Compared, Finish, Sampling
-from relquery.sql.binder.task import Task
+from relquery.sql.binder.call import Task
 from relquery.sql.executor.dispatch import CacheLookup
 from relquery.sql.executor.guard import Comparison, agree, sample
 from relquery.sql.types.leaves import Leaf

@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 import relquery as rq
-from relquery.sql.host import functions
+from relquery.sql.host import catalog
 from tests.sql.fakes import FakeBackend
 
 QUERY = "SELECT shout(LLM('q', a)) AS s FROM (VALUES ('x')) AS t(a)"
@@ -19,13 +19,13 @@ QUERY = "SELECT shout(LLM('q', a)) AS s FROM (VALUES ('x')) AS t(a)"
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Grows by one whenever DuckDB is asked for its list."""
-    counted, listed = list[int](), functions._listed
+    counted, listed = list[int](), catalog._listed
 
-    def count(connection: Any) -> Iterator[functions.Function]:
+    def count(connection: Any) -> Iterator[catalog.Function]:
         counted.append(1)
         return listed(connection)
 
-    monkeypatch.setattr(functions, "_listed", count)
+    monkeypatch.setattr(catalog, "_listed", count)
     return counted
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from relquery.config import Order
-from relquery.sql.binder.task import Task
+from relquery.sql.binder.call import Task
 from relquery.sql.inputs.cells import Cells
 from relquery.sql.inputs.inputs import Inputs, Question
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from relquery.config import PromptForm
 from relquery.prompt import Prompt, Role
-from relquery.sql.binder.task import Task, label_of
+from relquery.sql.binder.call import Task, label_of
 from relquery.sql.inputs.cells import Cells, Form
 from relquery.sql.inputs.inputs import Inputs, Question
 from relquery.sql.inputs.prompt import commonest

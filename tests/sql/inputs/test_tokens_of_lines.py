@@ -17,7 +17,7 @@ from benchmarks.reorder.tokens import llama3
 from relquery.config import PromptForm
 from relquery.demo.files import table_path
 from relquery.prompt import Role
-from relquery.sql.binder.task import Task
+from relquery.sql.binder.call import Task
 from relquery.sql.inputs.cells import Cells, Form
 from relquery.sql.inputs.inputs import Inputs, Question
 from tests.data import data_path

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from relquery.cli.terminal.records import report_view
 from relquery.cli.terminal.show import errors_console, to_json
 from relquery.sql.exchange.arrow import distinct_names
-from relquery.sql.exchange.forms import for_csv, for_parquet
+from relquery.sql.exchange.python import for_csv, for_parquet
 from relquery.sql.render import printable
 from relquery.sql.result import Result
 

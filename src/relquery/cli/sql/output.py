@@ -19,7 +19,7 @@ from relquery.cli.terminal.tables import check_output
 from relquery.errors import ConfigError
 from relquery.sql.analyze import is_analysis
 from relquery.sql.exchange.arrow import distinct_names
-from relquery.sql.exchange.forms import for_csv
+from relquery.sql.exchange.python import for_csv
 from relquery.sql.result import Result
 
 

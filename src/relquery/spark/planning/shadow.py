@@ -21,7 +21,7 @@ from relquery.spark.tasks.local import plain
 from relquery.sql import names as ours
 from relquery.sql.binder.arguments import VALUE
 from relquery.sql.binder.definitions import read
-from relquery.sql.binder.scopes import entry_of
+from relquery.sql.binder.sources import entry_of
 from relquery.sql.host.database import Database
 from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser

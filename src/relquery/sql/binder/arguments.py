@@ -22,10 +22,13 @@ from relquery.sql.binder.call import (
     UNPACKED,
     WRITTEN,
     Call,
+    Kind,
+    Query,
+    Task,
+    Worded,
     named_like,
     readable,
 )
-from relquery.sql.binder.task import Kind, Query, Task, Worded
 from relquery.sql.host.database import Database
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.parse import parser

@@ -4,24 +4,54 @@ and DuckDB says which columns it has."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from relquery.errors import QueryError, UnsupportedQueryError
+from relquery.errors import (
+    QueryError,
+    RelqueryError,
+    UnknownColumnError,
+    UnsupportedQueryError,
+    unknown,
+)
 from relquery.prompt import Sampling
-from relquery.sql.binder.arguments import VALUE
-from relquery.sql.binder.call import FIELD_NAME, asking_in, has_call
-from relquery.sql.binder.definitions import Macros
+from relquery.sql.binder.arguments import OF_ALL, VALUE, LlmFunction, shown
+from relquery.sql.binder.call import FIELD_NAME, WRITTEN, asking_in, has_call, is_asking
+from relquery.sql.binder.definitions import Macros, parsed
 from relquery.sql.binder.functions import FunctionCatalog
+from relquery.sql.binder.llm_functions import FUNCTIONS
 from relquery.sql.binder.normalize import check_forms
-from relquery.sql.binder.scopes import check_not_recursive
-from relquery.sql.binder.signatures import Signatures
-from relquery.sql.binder.sources import describe
+from relquery.sql.binder.sources import (
+    Context,
+    Sources,
+    check_not_recursive,
+    read_sources,
+    with_both_sides,
+)
+from relquery.sql.binder.stand_ins import compared_with, describe
 from relquery.sql.binder.statement import Calling
 from relquery.sql.host.database import Database
 from relquery.sql.parser import build
-from relquery.sql.parser.shell import Shell
-from relquery.sql.parser.tree import Node, Parameter, Query, Select, SetOperation, Values
+from relquery.sql.parser.parse import parser
+from relquery.sql.parser.shell import Shell, read_shell
+from relquery.sql.parser.tree import (
+    Argument,
+    Cast,
+    Column,
+    Comparison,
+    Constant,
+    Expression,
+    Function,
+    Limit,
+    Node,
+    Parameter,
+    Query,
+    Select,
+    SetOperation,
+    Star,
+    Values,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +172,173 @@ def _ordered_outside(tree: Query) -> Query:
         whole.set("modifiers", None)
         outer.source = build.derived(whole)
     return tree
+
+
+_KINDS = {"ai_filter": "BOOLEAN", "ai_score": "DOUBLE", "ai_rank": "BIGINT"}
+_REMEDIES = {
+    "BOOLEAN": "Use it as a condition by itself, with NOT before it for the others.",
+    "DOUBLE": "Compare it with a number.",
+}
+
+
+@dataclass(slots=True)
+class Signatures:
+    """Binds the functions of one statement.
+
+    defaults: sampling for calls that set nothing; its labels are for LLM alone. notes: warnings
+    about prompts.
+    """
+
+    database: Database
+    functions: FunctionCatalog
+    defaults: Sampling
+    notes: list[str] = field(default_factory=list)
+    _sources: dict[int, Sources | None] = field(default_factory=dict)
+
+    def bind(self, holder: Node) -> None:
+        """Put calls in the place of functions below a node. Raises QueryError for wrong
+        arguments."""
+        for node in reversed(list(asking_in(holder))):  # inner ones first
+            self._bind(node)
+
+    def _bind(self, node: Function) -> None:
+        name, defaults = node.name.lower(), self.defaults
+        if name != "llm":
+            defaults = replace(defaults, labels=(), schema=None)
+
+        def knows(column: Column) -> bool:
+            return self._knows(column, node)
+
+        bind, own = FUNCTIONS[name]
+        is_aggregate = self.functions.is_aggregate
+        function = LlmFunction(node, self.database, defaults, knows, is_aggregate, own)
+        value = bind(function)
+        self._check_compared(function, value)
+        self.notes += [note for note in function.notes if note not in self.notes]
+        written = str(node.meta[WRITTEN])
+        value.meta[WRITTEN] = name.upper() + written[len(name) :]
+        if FIELD_NAME in node.meta:
+            value.meta[FIELD_NAME] = node.meta[FIELD_NAME]
+        node.replace(value.named(node.alias))
+
+    def _knows(self, column: Column, node: Node) -> bool:
+        """Whether a FROM clause around a call has a column; also if DuckDB must say."""
+        for select in node.ancestors():
+            if isinstance(select, Select):
+                sources = self._of(select)
+                if sources is None or sources.has_column(column):
+                    return True
+        return False
+
+    def _of(self, select: Select) -> Sources | None:
+        if id(select) not in self._sources:
+            self._sources[id(select)] = None
+            with suppress(QueryError):
+                found = sources_of(select, with_both_sides(select), self.database)
+                self._sources[id(select)] = found
+        return self._sources[id(select)]
+
+    def _check_compared(self, function: LlmFunction, value: Expression) -> None:
+        """Raises QueryError where a function's value is compared with a text that cannot be of its
+        type.
+
+        AI_FILTER('Is it late?', message) = 'maybe'     'maybe' is not a BOOLEAN
+
+        DuckDB would find that when it runs the comparison, after the calls.
+        """
+        others = compared_with(function.node) or ()
+        texts = [one for one in others if isinstance(one, Constant) and one.kind == "STRING"]
+        kind = _KINDS.get(function.name, "")
+        if texts and isinstance(value, Cast) and not kind:
+            kind = parser().sql(value.to)
+        for other in texts if kind else ():
+            tried = build.cast(other.copy(), parser().type(kind), is_try=True)
+            if self.database.fetch(f"SELECT {parser().sql(tried)}").column(0).null_count:
+                raise QueryError(
+                    f"{function.written} is compared with {shown(other)}, but it is of type "
+                    f"{kind}. {_REMEDIES.get(kind, 'Compare it with a value of that type.')}"
+                )
+
+
+def sources_of(select: Select, probe: Select, database: Database) -> Sources:
+    """What a SELECT reads, before all of its functions are bound. probe: its FROM clause."""
+    context = Context.of(select)
+    for part in (probe, *context.entries):
+        unbound(part)
+    return read_sources(database, probe, context)
+
+
+def unbound(node: Node) -> None:
+    """Put NULL in the place of functions that are not bound yet, where their columns exist."""
+    for one in reversed(list(asking_in(node))):
+        kind = _KINDS.get(one.name.lower(), "VARCHAR")
+        value: Expression = build.cast(build.null(), build.plain_type(kind))
+        read = [part.copy() for part in one.values if part.find(Column) is not None]
+        if read:
+            whole = build.function("row", *(part.named("") for part in read))
+            value = build.when(build.operation(build.IS_NULL, whole), value)
+        one.replace(value.named(one.alias))
+
+
+def in_scope(error: UnknownColumnError, sql: str, database: Database) -> QueryError:
+    """The error with all columns in scope; the given error if they are unknown."""
+    try:
+        tree = parsed(read_shell(sql).query)
+        for column in list(tree.walk()):
+            if not isinstance(column, Column | Star):
+                continue
+            select = column.ancestor(Select)
+            if select is None or not _is_meant(column, error.column):
+                continue
+            if column.ancestor(Limit, Select) is not select:
+                return QueryError(
+                    f"LIMIT and OFFSET take a number, not the column '{error.column}'."
+                )
+            probe = Select(from_table=None if select.source is None else select.source.copy())
+            sources = sources_of(select, probe, database)
+            if (better := _error_at(column, sources, sql)) is not None:
+                return better
+    except RelqueryError:
+        pass
+    return error
+
+
+def _is_meant(column: Column | Star, name: str) -> bool:
+    written = column.table if isinstance(column, Star) else column.name
+    return written.lower() == name.lower()
+
+
+def _error_at(column: Column | Star, sources: Sources, sql: str) -> QueryError | None:
+    """What is wrong with a column of this FROM clause; None if nothing is."""
+    by_alias = {alias.lower(): (alias, columns) for alias, columns in sources.columns.items()}
+    alias, columns = by_alias.get(column.table.lower(), ("", sources.names))
+    if isinstance(column, Star):
+        if alias:
+            return None
+        tables = list(sources.columns)
+        return QueryError(unknown("table", column.table, tables, of="this FROM clause"))
+    found = column.name.lower() in map(str.lower, columns)
+    if found or not columns or (column.table and not alias):
+        return None
+    equals = column.parent
+    if isinstance(equals, Comparison) and equals.left is column and _is_option(column, equals):
+        start, end = equals.span or (0, 0)
+        written = sql.encode()[start:end].decode(errors="replace")
+        name, value = column.name, written.partition("=")[2].strip()
+        return QueryError(
+            f"'{name} = {value}' compares a column '{name}', which does not exist. To set the "
+            f"LLM option, write {name} := {value}."
+        )
+    tables = [alias] if alias else list(sources.columns)
+    where = f"table{'s' if len(tables) > 1 else ''} {', '.join(tables)}" if tables else "this query"
+    return UnknownColumnError(column.name, where, dict.fromkeys(columns))
+
+
+def _is_option(column: Column, equals: Comparison) -> bool:
+    """Whether a comparison such as `labels = [...]` is meant to set an option of a function."""
+    argument = equals.parent
+    function = argument.parent if isinstance(argument, Argument) else None
+    if not isinstance(function, Function) or not is_asking(function):
+        return False
+    options = (*OF_ALL, *FUNCTIONS[function.name.lower()][1])
+    return equals.kind == build.EQUAL and column.name.lower() in options

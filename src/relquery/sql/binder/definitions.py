@@ -28,10 +28,10 @@ from relquery.sql.binder.call import (
     readable_all,
 )
 from relquery.sql.binder.functions import FunctionCatalog, has_window, is_variable, makes_rows
-from relquery.sql.binder.scopes import visible_entries
+from relquery.sql.binder.sources import visible_entries
+from relquery.sql.host.catalog import Definition, Key, Kind
+from relquery.sql.host.catalog import Function as Listed
 from relquery.sql.host.database import Database
-from relquery.sql.host.definitions import Definition, Key, Kind
-from relquery.sql.host.functions import Function as Listed
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.shell import Shell

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from relquery.sql.host.catalog import Function as Listed
 from relquery.sql.host.database import Database
-from relquery.sql.host.functions import Function as Listed
 from relquery.sql.parser import tree
 from relquery.sql.parser.tokens import tokenize
 from relquery.sql.parser.tree import Column, Function, Node, Query, Select, Window

@@ -16,9 +16,8 @@ from typing import Any
 from relquery.errors import QueryError
 from relquery.prompt import Sampling
 from relquery.sql.binder.arguments import LlmFunction, Template, literal_of, no_bag
-from relquery.sql.binder.call import BAG, FIELD_NAME, NAMED, RANKS, field_name
+from relquery.sql.binder.call import BAG, FIELD_NAME, NAMED, RANKS, Worded, field_name, names_all
 from relquery.sql.binder.prompts import set_prompt, take_prompt
-from relquery.sql.binder.task import Worded, names_all
 from relquery.sql.exchange.arrow import distinct_names
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.tree import Expression, Node

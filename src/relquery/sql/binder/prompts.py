@@ -18,8 +18,7 @@ from relquery.sql.binder.arguments import (
     literal_of,
     shown,
 )
-from relquery.sql.binder.call import FIELD_NAME, MODULE, field_name
-from relquery.sql.binder.task import Query, Worded
+from relquery.sql.binder.call import FIELD_NAME, MODULE, Query, Worded, field_name
 from relquery.sql.parser import build
 from relquery.sql.parser.tree import Column, Constant, Expression
 

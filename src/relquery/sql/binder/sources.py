@@ -1,61 +1,138 @@
-"""What DuckDB says of a part of a statement: the tables of a FROM clause, their columns, those of a
-star, what a name means, and types. It is asked with stand-ins for calls.
+"""What a part of a statement can read: WITH entries, and the tables of a FROM clause.
 
-A call becomes an expression of its type over its fields. Equal calls become equal ones, so a call
-in GROUP BY matches the same call in SELECT.
+DuckDB says which columns these have, what a star stands for, and of which types values are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.sql import names as ours
-from relquery.sql.binder.call import FIELD_NAME, Call, makes_items, readable
+from relquery.sql.binder.call import (
+    FIELD_NAME,
+    calls_directly,
+    calls_in,
+    has_call,
+    readable,
+)
 from relquery.sql.binder.functions import is_variable
-from relquery.sql.binder.numbers import needs_number
-from relquery.sql.binder.scopes import Context
+from relquery.sql.binder.stand_ins import describe
 from relquery.sql.host.database import Database
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.parse import parser
-from relquery.sql.parser.tree import Column, Expression, Node, Query, Select, Star
-
-N = TypeVar("N", bound=Node)
-
-
-def stubbed(node: N) -> N:
-    """A copy of a tree with stand-ins for its calls."""
-    numeric = {id(one) for one in node.find_all(Call) if needs_number(one)}
-    whole = node.copy()
-    # A copy has other nodes in the same order.
-    pairs = zip(node.walk(), list(whole.walk()), strict=True)
-    for copy, is_number in [(two, id(one) in numeric) for one, two in pairs][::-1]:
-        if isinstance(copy, Call):
-            stand_in = _stand_in(copy, is_number).named(copy.alias)
-            if copy is whole:
-                return stand_in  # type: ignore[return-value]
-            copy.replace(stand_in)
-    return whole
+from relquery.sql.parser.tree import (
+    Column,
+    Entry,
+    Expression,
+    Node,
+    Query,
+    Recursive,
+    Select,
+    Star,
+    Table,
+)
 
 
-def _stand_in(call: Call, is_number: bool) -> Expression:
-    fields: list[Expression] = [build.text(repr(call.task))]
-    for one in call.fields:
-        if not isinstance(one, Star) or makes_items(one):
-            fields.append(one.copy())
-        elif one.table:
-            fields.append(build.column(one.table))  # the row as one value
-    value: Expression = build.text("")
-    if is_number:
-        value = build.cast(build.number(0), build.plain_type("DOUBLE"))
-    return build.when(build.operation(build.IS_NULL, build.function("row", *fields)), value)
+def next_select(tree: Node) -> Select | None:
+    """The SELECT to run next: nothing inside or before it has calls.
+
+    Raises UnsupportedQueryError for a call in a recursive WITH entry.
+    """
+    selects: list[Select] = []
+    for call in calls_in(tree):
+        check_not_recursive(call)
+        select = call.ancestor(Select)
+        assert select is not None
+        if not any(select is known for known in selects):
+            selects.append(select)
+    if not selects:
+        return None
+    for select in selects:
+        inner = (found for found in select.find_all(Select) if found is not select)
+        if not any(map(calls_directly, inner)) and not any(map(has_call, visible_entries(select))):
+            return select
+    raise UnsupportedQueryError(
+        "An LLM call is in a WITH entry that changes rows. Run the change as a statement of its "
+        "own."
+    )
 
 
-def describe(query: Query, database: Database) -> list[tuple[str, str]]:
-    """(name, type) of the columns of a query, which may have calls. Raises QueryError."""
-    return database.columns(parser().sql(stubbed(query)))
+def visible_entries(node: Node) -> list[Entry]:
+    """The WITH entries that a part of a statement can use, including its own, outermost first."""
+    scopes: list[list[Entry]] = []
+    inside: Node | None = None
+    for one in (node, *node.ancestors()):
+        if isinstance(one, Query) and one.entries:
+            at = next((at for at, entry in enumerate(one.entries) if entry is inside), None)
+            scopes.append(one.entries[:at])
+        if isinstance(one, Entry):
+            inside = one
+    seen: dict[str, Entry] = {}
+    for entries in reversed(scopes):
+        for entry in entries:
+            seen.pop(entry.name.lower(), None)
+            seen[entry.name.lower()] = entry
+    return list(seen.values())
+
+
+def entry_of(table: Table) -> Entry | None:
+    """The WITH entry that a table names."""
+    if len(table.path) > 1:
+        return None
+    name = table.table.lower()
+    entries = reversed(visible_entries(table))
+    return next((entry for entry in entries if entry.name.lower() == name), None)
+
+
+def is_recursive(entry: Entry) -> bool:
+    """Whether an entry reads itself."""
+    return isinstance(entry.query, Recursive)
+
+
+def check_not_recursive(call: Node) -> None:
+    """Raises UnsupportedQueryError for a call in a recursive WITH entry."""
+    for one in call.ancestors():
+        if isinstance(one, Recursive):
+            raise UnsupportedQueryError(
+                f"An LLM call is in the recursive WITH entry '{one.args['cte_name']}'. Run the "
+                "recursion first and call LLM on its result."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The WITH entries that a query needs to run on its own."""
+
+    entries: tuple[Entry, ...] = ()
+
+    @classmethod
+    def of(cls, node: Node) -> Context:
+        """What a part of a statement sees."""
+        return cls(tuple(entry.copy() for entry in visible_entries(node)))
+
+    def around(self, query: Query) -> Query:
+        """A copy of a query with those of the entries that it reads."""
+        alone = query.copy()
+        needed = self.needed_by([alone])
+        if needed:
+            alone.entries = [*(entry.copy() for entry in needed), *alone.entries]
+        return alone
+
+    def needed_by(self, nodes: Iterable[Node]) -> list[Entry]:
+        """The entries that some nodes read, or that such entries read."""
+        wanted = {name for node in nodes for name in _named(node)}
+        needed: list[Entry] = []
+        for entry in reversed(self.entries):
+            if entry.name.lower() in wanted:
+                wanted |= _named(entry)
+                needed.insert(0, entry)
+        return needed
+
+
+def _named(node: Node) -> set[str]:
+    return {table.table.lower() for table in node.find_all(Table) if len(table.path) == 1}
 
 
 # The tables of a FROM clause

@@ -10,7 +10,7 @@ from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.sql import names as ours
 from relquery.sql.binder.call import asking_in
 from relquery.sql.binder.definitions import Definitions, Expansion, Numbering, asks, parsed, read
-from relquery.sql.host.definitions import Definition, KeptDefinitions
+from relquery.sql.host.catalog import Definition, KeptDefinitions
 from relquery.sql.parser.parameters import Parameters
 from relquery.sql.parser.parse import NoTreeError
 from relquery.sql.parser.shell import Shell, read_shell

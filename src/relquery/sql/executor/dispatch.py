@@ -33,7 +33,7 @@ from relquery.ledger import (
 )
 from relquery.ledger.caching.expected import Foreseen
 from relquery.prompt import Answer, Finish, Prompt, Role, Sampling, Span
-from relquery.sql.binder.task import Task
+from relquery.sql.binder.call import Task
 from relquery.sql.caching.expectations import expectations
 from relquery.sql.caching.plan import CachePlan, planned
 from relquery.sql.executor.context import ExecutionContext, usd_of

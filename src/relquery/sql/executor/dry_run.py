@@ -17,7 +17,7 @@ from relquery.arrays import Int64s
 from relquery.errors import QueryError
 from relquery.prompt import Compared
 from relquery.sql import names as ours
-from relquery.sql.binder.task import Task
+from relquery.sql.binder.call import Task
 from relquery.sql.executor.costs import CallCosts
 from relquery.sql.executor.rows import Rows
 from relquery.sql.executor.stages import StageWalker

@@ -13,7 +13,7 @@ from relquery.arrays import Int64s
 from relquery.backends.base import Backend
 from relquery.errors import RequestError
 from relquery.prompt import Answer, Finish, Prompt, Sampling
-from relquery.sql.binder.task import Task
+from relquery.sql.binder.call import Task
 from relquery.sql.executor.ask import Replies
 from relquery.sql.executor.context import ExecutionContext
 from relquery.sql.executor.dispatch import answer_prompts

@@ -17,7 +17,7 @@ import numpy as np
 from relquery.arrays import Int64s
 from relquery.prompt import Answer, Compared
 from relquery.report import in_digits
-from relquery.sql.binder.task import Task
+from relquery.sql.binder.call import Task
 from relquery.sql.executor.dispatch import (
     AS_WRITTEN,
     NO_ANSWER,

@@ -9,7 +9,7 @@ from typing import Any
 from relquery.config import QueryConfig
 from relquery.errors import SHORTEN, RequestError
 from relquery.prompt import Answer, Finish, Sampling
-from relquery.sql.binder.task import Task
+from relquery.sql.binder.call import Task
 from relquery.sql.inputs.inputs import Question
 from relquery.sql.types.shape import InvalidAnswerError
 from relquery.unicode import valid

@@ -13,8 +13,8 @@ from relquery.arrays import Bools, Int64s, Objects
 from relquery.errors import QueryError
 from relquery.prompt import Answer
 from relquery.sql import names as ours
+from relquery.sql.binder.call import Task
 from relquery.sql.binder.functions import has_window
-from relquery.sql.binder.task import Task
 from relquery.sql.executor.reading import read_answer
 from relquery.sql.host.database import Database, Scratch
 from relquery.sql.inputs.cells import Cells, Form, as_text, bag_as_text

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from relquery.sql import names as ours
 from relquery.sql.binder.functions import FunctionCatalog, has_window, makes_rows
 from relquery.sql.binder.normalize import has_grouping_sets, keys_of
-from relquery.sql.binder.scopes import Context
+from relquery.sql.binder.sources import Context
 from relquery.sql.parser import tree
 
 

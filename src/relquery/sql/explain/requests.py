@@ -12,7 +12,7 @@ import numpy as np
 from relquery.arrays import Int64s
 from relquery.ledger import AnswerStore, Keys, has_one_answer, look_up
 from relquery.prompt import Answer, Prompt, Sampling
-from relquery.sql.binder.task import Task
+from relquery.sql.binder.call import Task
 from relquery.sql.caching.plan import ordered
 from relquery.sql.executor.context import ExecutionContext
 from relquery.sql.executor.dispatch import AS_WRITTEN, REORDERED, CacheLookup

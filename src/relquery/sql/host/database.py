@@ -16,9 +16,8 @@ import pyarrow as pa
 from relquery.errors import ConfigError, QueryError, RelqueryError
 from relquery.sql import names as ours
 from relquery.sql.exchange.arrow import Most, read, to_arrow
-from relquery.sql.host.definitions import KeptDefinitions
+from relquery.sql.host.catalog import Function, KeptDefinitions, ListedFunctions, PythonFunctions
 from relquery.sql.host.errors import Tables, busy, first_line, from_duckdb
-from relquery.sql.host.functions import Function, ListedFunctions, PythonFunctions
 from relquery.sql.names import quoted
 
 

@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 
 from relquery.arrays import Bools, Int32s, Int64s
 from relquery.errors import QueryError
-from relquery.sql.binder.task import json_in_line, label_of
+from relquery.sql.binder.call import json_in_line, label_of
 from relquery.sql.types.leaves import NUMBERS
 
 # How a cell is written: as a JSON string, or unchanged because it already is JSON. A bag is a list

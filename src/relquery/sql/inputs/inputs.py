@@ -11,7 +11,7 @@ import numpy as np
 
 from relquery.arrays import Bools, Int32s, Int64s
 from relquery.config import Order
-from relquery.sql.binder.task import Task
+from relquery.sql.binder.call import Task
 from relquery.sql.inputs.cells import (
     JSON,
     OF_ITEM,

@@ -21,7 +21,7 @@ from relquery.backends.base import Backend
 from relquery.ir.lower import lower
 from relquery.ir.nodes import Seq, Text
 from relquery.prompt import Prompt, Role
-from relquery.sql.binder.task import Task
+from relquery.sql.binder.call import Task
 from relquery.sql.inputs.cells import JSON, Cells, are_null
 from relquery.sql.inputs.forest import halved
 from relquery.sql.inputs.inputs import distinct_rows

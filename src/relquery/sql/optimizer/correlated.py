@@ -22,9 +22,14 @@ from relquery.sql import names as ours
 from relquery.sql.binder.call import Call, calls_directly, calls_in, has_call, named_like
 from relquery.sql.binder.functions import clauses_of, has_lambda, has_window, makes_rows
 from relquery.sql.binder.normalize import restore_columns, unnamed
-from relquery.sql.binder.numbers import needs_number
-from relquery.sql.binder.scopes import Context, check_not_recursive
-from relquery.sql.binder.sources import Sources, from_only, outer_columns
+from relquery.sql.binder.sources import (
+    Context,
+    Sources,
+    check_not_recursive,
+    from_only,
+    outer_columns,
+)
+from relquery.sql.binder.stand_ins import needs_number
 from relquery.sql.optimizer.join_conditions import (
     add_entry,
     check_repeatable,

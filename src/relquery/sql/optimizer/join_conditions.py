@@ -25,8 +25,7 @@ from relquery.errors import UnsupportedQueryError
 from relquery.sql import names as ours
 from relquery.sql.binder.call import calls_directly, has_call
 from relquery.sql.binder.functions import columns_in, has_lambda
-from relquery.sql.binder.scopes import Context
-from relquery.sql.binder.sources import Sources, joins_in, leaves
+from relquery.sql.binder.sources import Context, Sources, joins_in, leaves
 from relquery.sql.optimizer.reads import (
     Lookup,
     adds_rows,

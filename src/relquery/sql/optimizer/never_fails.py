@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relquery.sql.binder.call import Call
-from relquery.sql.binder.numbers import compared_in
 from relquery.sql.binder.sources import Kinds
+from relquery.sql.binder.stand_ins import compared_in
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.tree import Column, Constant, Expression, Function, Node, Operator
 from relquery.sql.types.leaves import NUMBERS

@@ -33,8 +33,8 @@ from relquery.sql.binder.functions import (
     own_nodes,
 )
 from relquery.sql.binder.normalize import has_grouping_sets, keys_of, unnamed
-from relquery.sql.binder.numbers import needs_number
 from relquery.sql.binder.sources import Sources, canonical
+from relquery.sql.binder.stand_ins import needs_number
 from relquery.sql.optimizer.never_fails import never_fails
 from relquery.sql.optimizer.reads import (
     Lookup,

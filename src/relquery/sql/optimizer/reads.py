@@ -21,8 +21,17 @@ from relquery.sql.binder.call import (
 )
 from relquery.sql.binder.functions import FunctionCatalog
 from relquery.sql.binder.normalize import normalize, restore_columns
-from relquery.sql.binder.scopes import Context, entry_of, is_recursive, visible_entries
-from relquery.sql.binder.sources import Kinds, Sources, describe, leaves, read_sources
+from relquery.sql.binder.sources import (
+    Context,
+    Kinds,
+    Sources,
+    entry_of,
+    is_recursive,
+    leaves,
+    read_sources,
+    visible_entries,
+)
+from relquery.sql.binder.stand_ins import describe
 from relquery.sql.host.database import Database
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.tree import Column, Entry, Expression, Join, Node, Query, Select, Source

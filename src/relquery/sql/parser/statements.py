@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from relquery.errors import QueryError, UnsupportedQueryError
+from relquery.sql.host.catalog import Definition, Key, Kind
 from relquery.sql.host.database import Database
-from relquery.sql.host.definitions import Definition, Key, Kind
 from relquery.sql.parser.tokens import (
     Cursor,
     Token,

@@ -16,7 +16,7 @@ from relquery.prompt import Compared, Sampling
 from relquery.sql import names as ours
 from relquery.sql.binder.arguments import literal_of
 from relquery.sql.binder.call import OF_BRANCH
-from relquery.sql.binder.numbers import compared_in
+from relquery.sql.binder.stand_ins import compared_in
 from relquery.sql.parser import build
 from relquery.sql.parser.tree import Between, Column, Comparison, Node, Operator
 from relquery.sql.planner.plan import PlannedCall, SelectPlan

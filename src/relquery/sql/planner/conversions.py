@@ -24,8 +24,8 @@ from relquery.sql.binder.functions import (
     makes_rows,
     own_nodes,
 )
-from relquery.sql.binder.numbers import ARITHMETIC, beyond_double, compared_in, needs_number
 from relquery.sql.binder.sources import Kinds
+from relquery.sql.binder.stand_ins import ARITHMETIC, beyond_double, compared_in, needs_number
 from relquery.sql.optimizer.never_fails import is_open_literal
 from relquery.sql.optimizer.reads import note_field_names
 from relquery.sql.parser import build, tree

@@ -22,7 +22,7 @@ from relquery.sql import names as ours
 from relquery.sql.binder.call import RANKS, has_call
 from relquery.sql.binder.functions import FunctionCatalog, has_window, makes_rows
 from relquery.sql.binder.normalize import NOT_A_NAME, as_key, is_order_name, item_at, unnamed
-from relquery.sql.binder.scopes import entry_of
+from relquery.sql.binder.sources import entry_of
 from relquery.sql.optimizer.push_limits import limits_of
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.tree import Case, Column, Entry, Expression, Node, Order, Query, Select

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 
 from relquery.sql import names as ours
 from relquery.sql.binder.functions import clauses_of, columns_in
-from relquery.sql.binder.scopes import Context, entry_of
-from relquery.sql.binder.sources import from_only, leaves
+from relquery.sql.binder.sources import Context, entry_of, from_only, leaves
 from relquery.sql.optimizer.reads import Lookup, condition_of
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.parse import parser

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 
 from relquery.config import QueryConfig
 from relquery.prompt import Sampling
-from relquery.sql.binder.scopes import Context
-from relquery.sql.binder.task import Task
+from relquery.sql.binder.call import Task
+from relquery.sql.binder.sources import Context
 from relquery.sql.parser.tree import Expression, Select
 from relquery.sql.planner.checks import Check
 from relquery.sql.planner.fields import Field, Keys, Need

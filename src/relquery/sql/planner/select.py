@@ -17,8 +17,8 @@ from relquery.sql import names as ours
 from relquery.sql.binder.call import FIELD_NAME, Call, calls_in, has_call, readable
 from relquery.sql.binder.functions import FunctionCatalog, clauses_of, has_window, is_variable
 from relquery.sql.binder.normalize import is_order_name, unnamed
-from relquery.sql.binder.scopes import Context
-from relquery.sql.binder.sources import Sources, describe, from_only, outer_columns
+from relquery.sql.binder.sources import Context, Sources, from_only, outer_columns
+from relquery.sql.binder.stand_ins import describe
 from relquery.sql.optimizer.reads import Computed, Lookup, condition_of, parted
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.tree import Column, Expression, Limit, Node, Order, Query, Select, Subquery

@@ -9,8 +9,7 @@ from relquery.errors import UnsupportedQueryError
 from relquery.sql.binder.bind import Bound
 from relquery.sql.binder.call import FIELD_NAME, calls_in, field_name, has_call
 from relquery.sql.binder.normalize import check_fields, check_places, normalize
-from relquery.sql.binder.scopes import Context, next_select
-from relquery.sql.binder.sources import Kinds, read_sources
+from relquery.sql.binder.sources import Context, Kinds, next_select, read_sources
 from relquery.sql.host.database import Database, Scratch
 from relquery.sql.optimizer.join_conditions import take_conditions
 from relquery.sql.optimizer.reads import Lookup

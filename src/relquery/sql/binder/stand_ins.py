@@ -1,13 +1,24 @@
-"""Where SQL needs a number from a call without saying which type."""
+"""Stand-ins for calls, with which DuckDB is asked for columns and types.
+
+A call becomes an expression of its type over its fields. Equal calls become equal ones, so a call
+in GROUP BY matches the same call in SELECT. It is a number where SQL needs one without saying which
+type.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
+from typing import TypeVar
 
 from relquery.sql.binder.arguments import literal_of
+from relquery.sql.binder.call import Call, makes_items
+from relquery.sql.host.database import Database
 from relquery.sql.parser import build, tree
-from relquery.sql.parser.tree import Expression, Node
+from relquery.sql.parser.parse import parser
+from relquery.sql.parser.tree import Expression, Node, Query, Star
+
+N = TypeVar("N", bound=Node)
 
 ARITHMETIC = ("+", "-", "*", "/", "//", "%", "^", "**")
 _NUMERIC = frozenset(
@@ -97,3 +108,36 @@ def _digits(number: Node) -> int:
     text = str(literal_of(found)) if isinstance(found, tree.Parameter) else ""
     text = found.text.lower() if isinstance(found, tree.Constant) else text
     return 0 if "e" in text else sum(map(str.isdigit, text.lstrip("-0.")))
+
+
+def stubbed(node: N) -> N:
+    """A copy of a tree with stand-ins for its calls."""
+    numeric = {id(one) for one in node.find_all(Call) if needs_number(one)}
+    whole = node.copy()
+    # A copy has other nodes in the same order.
+    pairs = zip(node.walk(), list(whole.walk()), strict=True)
+    for copy, is_number in [(two, id(one) in numeric) for one, two in pairs][::-1]:
+        if isinstance(copy, Call):
+            stand_in = _stand_in(copy, is_number).named(copy.alias)
+            if copy is whole:
+                return stand_in  # type: ignore[return-value]
+            copy.replace(stand_in)
+    return whole
+
+
+def _stand_in(call: Call, is_number: bool) -> Expression:
+    fields: list[Expression] = [build.text(repr(call.task))]
+    for one in call.fields:
+        if not isinstance(one, Star) or makes_items(one):
+            fields.append(one.copy())
+        elif one.table:
+            fields.append(build.column(one.table))  # the row as one value
+    value: Expression = build.text("")
+    if is_number:
+        value = build.cast(build.number(0), build.plain_type("DOUBLE"))
+    return build.when(build.operation(build.IS_NULL, build.function("row", *fields)), value)
+
+
+def describe(query: Query, database: Database) -> list[tuple[str, str]]:
+    """(name, type) of the columns of a query, which may have calls. Raises QueryError."""
+    return database.columns(parser().sql(stubbed(query)))
