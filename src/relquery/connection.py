@@ -21,7 +21,6 @@ from relquery.progress.watch import Progress, Watch, check_progress, watching
 from relquery.retrieval.embedder import Embedder
 from relquery.retrieval.shelf import Shelf
 from relquery.spans.orders import Orders
-from relquery.sql import count_tokens as tokens
 from relquery.sql import tables as hosts
 from relquery.sql.executor.context import ExecutionContext, usd_of, waiting_of
 from relquery.sql.host.database import Database
@@ -33,6 +32,7 @@ from relquery.sql.result import Result
 from relquery.sql.retrieval.corpora import Corpora as Searched
 from relquery.sql.retrieval.corpora import with_tables
 from relquery.sql.retrieval.functions import install as install_search
+from relquery.sql.retrieval.functions import install_count
 from relquery.sql.settings import keywords_of, read_sampling
 from relquery.sql.temp_tables import LentTables
 
@@ -101,7 +101,7 @@ def connect(
         known = None if ledger is None else opened.enter_context(closing(Ledger.open(ledger)))
         owned = isinstance(answering, str)
         backend = backend_of(answering, options)
-        tokens.install(host, backend)
+        install_count(host, backend)
         corpora = install_search(host, Shelf.open(index, embedder_of(embedder)))
         opened.pop_all()
     return Connection(host, backend, config, known, clock, owned, corpora, progress)

@@ -14,13 +14,16 @@ from relquery.spark.planning.dialect import to_spark
 from relquery.spark.planning.failures import _of_task
 from relquery.spark.planning.hoist import Hoisted
 from relquery.sql.binder.functions import FunctionCatalog
+from relquery.sql.host.catalog import Function
 from relquery.sql.names import DECIMAL
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tree import Select
 from tests.cases import values
 
 AGGREGATES = ("avg", "count", "count_star", "list", "quantile_cont", "string_agg", "sum")
-FUNCTIONS = FunctionCatalog(frozenset(AGGREGATES))
+FUNCTIONS = FunctionCatalog(
+    {name: [Function(name, "aggregate", False, True, False, (), None)] for name in AGGREGATES}
+)
 SETUP = """
     CREATE TABLE _rq_rows AS
     SELECT i % 3 AS _rq_a, 'x' || (i * 7 % 5) AS _rq_b, i * 1.5 AS _rq_c FROM range(20) r(i);

@@ -4,6 +4,7 @@ can be told from the user's names. They never show up in a message."""
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 PREFIX = "_rq_"
 
@@ -66,6 +67,27 @@ VALUE, FAILED = f"{PREFIX}value", f"{PREFIX}failed"
 TRIMMED, DECIMAL, FINITE = f"{PREFIX}trimmed", f"{PREFIX}decimal", f"{PREFIX}finite"
 """Macros that read an answer as a number."""
 
+Numbered = Callable[[int], str]
+"""Names that differ by a number."""
+criterion: Numbered = f"{PREFIX}criterion_{{}}".format
+"""The column that says for which rows a criterion over answers is taken to hold."""
+answer: Numbered = f"{TEXT_STAND_IN}_{{}}".format
+"""The column of a call's answers."""
+column: Numbered = f"{PREFIX}column_{{}}".format
+"""A base column, which holds a column or expression over the user's tables."""
+new: Numbered = f"{NEW}_{{}}".format
+"""A column of what an UPDATE, DELETE or MERGE applies."""
+group: Numbered = f"{PREFIX}group_{{}}".format
+"""A column of a group."""
+outer: Numbered = f"{OUTER}_{{}}".format
+"""A column of the outer rows of a correlated subquery, or of a row of a join."""
+inner: Numbered = f"{PREFIX}inner_{{}}".format
+"""A column of the rows of a correlated subquery."""
+entry: Numbered = f"{PREFIX}entry_{{}}".format
+"""A WITH entry for a subquery that is read at several places."""
+field: Numbered = f"{PREFIX}{{}}".format
+"""A field of a call, as text."""
+
 
 def quoted(name: str) -> str:
     """A name as an SQL identifier."""
@@ -77,55 +99,10 @@ def quoted_text(value: object) -> str:
     return "'" + str(value).replace("'", "''") + "'"
 
 
-def criterion(number: int) -> str:
-    """The column that says for which rows a criterion over answers is taken to hold."""
-    return f"{PREFIX}criterion_{number}"
-
-
-def answer(call: int) -> str:
-    """The column of a call's answers."""
-    return f"{TEXT_STAND_IN}_{call}"
-
-
 def call_of(name: str) -> int | None:
     """The call whose answers a column holds, by its name; None for other names."""
     before, _, number = name.lower().rpartition("_")
     return int(number) if before == TEXT_STAND_IN and number.isdigit() else None
-
-
-def column(number: int) -> str:
-    """A base column, which holds a column or expression over the user's tables."""
-    return f"{PREFIX}column_{number}"
-
-
-def new(number: int) -> str:
-    """A column of what an UPDATE, DELETE or MERGE applies."""
-    return f"{NEW}_{number}"
-
-
-def group(number: int) -> str:
-    """A column of a group."""
-    return f"{PREFIX}group_{number}"
-
-
-def outer(number: int) -> str:
-    """A column of the outer rows of a correlated subquery, or of a row of a join."""
-    return f"{OUTER}_{number}"
-
-
-def inner(number: int) -> str:
-    """A column of the rows of a correlated subquery."""
-    return f"{PREFIX}inner_{number}"
-
-
-def entry(number: int) -> str:
-    """A WITH entry for a subquery that is read at several places."""
-    return f"{PREFIX}entry_{number}"
-
-
-def field(number: int) -> str:
-    """A field of a call, as text."""
-    return f"{PREFIX}{number}"
 
 
 IN_MESSAGES = {

@@ -30,6 +30,7 @@ from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.shell import Shell
 from relquery.sql.parser.statements import Text
+from relquery.sql.parser.tokens import tokenize
 from relquery.sql.parser.tree import Column, Query, Select, Show
 from relquery.sql.planner.statement import Plan, plan
 
@@ -138,7 +139,6 @@ def _without_calls(bound: Bound, database: Database) -> str | None:
     is_described = isinstance(source, Show) and source.args.get("show_type") == "DESCRIBE"
     if isinstance(source, Show) and source.query is not None and is_described:
         return f"DESCRIBE {parser().sql(stubbed(source.query))}"
-    check_target(shell, database)
     if has_nothing_to_do(shell, database):
         return shell.around(parser().sql(stubbed(query)))
     if not shell.has_data:
@@ -172,7 +172,8 @@ def place(text: Text) -> Iterator[None]:
 
 def check_option(calling: Calling) -> None:
     """Raises UnsupportedQueryError for EXPLAIN with an option other than ANALYZE."""
-    if calling.text.option and not calling.text.only_analyzes:
+    words = [one.word for one in tokenize(calling.text.option or "")]
+    if words not in ([], ["ANALYZE"], ["(", "ANALYZE", ")"]):
         raise UnsupportedQueryError(
             f"EXPLAIN {calling.text.option} with LLM calls is not supported. Write EXPLAIN to see "
             "what the query will ask, EXPLAIN (COST) to see what it costs, or EXPLAIN ANALYZE to "
@@ -244,14 +245,11 @@ def _checked(definition: Definition, query: Query) -> str:
 # What a statement writes to
 
 
-def check_target(shell: Shell, database: Database) -> None:
-    """Raises QueryError if a table to create exists, or if a file's folder does not exist."""
-    if shell.kind == "CREATE TABLE" and not shell.if_not_exists and _is_there(shell, database):
-        name = shell.target
-        raise QueryError(
-            f"The table {name} already exists. Write CREATE OR REPLACE TABLE {name} to replace "
-            "it, or use another name."
-        )
+def has_nothing_to_do(shell: Shell, database: Database) -> bool:
+    """Whether a statement creates a table IF NOT EXISTS, and the table exists.
+
+    Raises QueryError if a table to create exists, or if a file's folder does not exist.
+    """
     if shell.file is not None and "://" not in shell.file:
         folder = Path(shell.file).expanduser().parent
         if not folder.is_dir():
@@ -259,11 +257,15 @@ def check_target(shell: Shell, database: Database) -> None:
                 f"{shell.file} cannot be written: the folder {folder} does not exist. Create it "
                 "first."
             )
-
-
-def has_nothing_to_do(shell: Shell, database: Database) -> bool:
-    """Whether a statement creates a table IF NOT EXISTS, and the table exists."""
-    return shell.if_not_exists and _is_there(shell, database)
+    if shell.kind != "CREATE TABLE" or shell.replaces or not _is_there(shell, database):
+        return False
+    if not shell.if_not_exists:
+        name = shell.target
+        raise QueryError(
+            f"The table {name} already exists. Write CREATE OR REPLACE TABLE {name} to replace "
+            "it, or use another name."
+        )
+    return True
 
 
 def with_nulls(bound: Bound) -> str:
@@ -275,9 +277,7 @@ def with_nulls(bound: Bound) -> str:
 
 
 def _is_there(shell: Shell, database: Database) -> bool:
-    """Whether a table or view with this name exists and the statement does not replace it."""
-    if shell.replaces:
-        return False
+    """Whether a table or view with this name exists."""
     *before, name = map(quoted_text, shell.path)
     places = [("current_database()", "current_schema()")]
     if shell.temporary:

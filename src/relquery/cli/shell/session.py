@@ -16,8 +16,8 @@ from relquery.cli.sql.setup import Setup, load_shown
 from relquery.cli.terminal.interrupt import deferred
 from relquery.connection import Connection
 from relquery.errors import QueryError
-from relquery.sql import count_tokens as tokens
 from relquery.sql.result import Result
+from relquery.sql.retrieval.functions import install_count
 
 Ask = Callable[[str], bool]
 """Asks the person a yes-or-no question; True for yes."""
@@ -67,7 +67,7 @@ class Session:
         self.setup = replace(self.setup, model=name)
         before, self.backend = self.backend, _lazy(self.setup)
         self.connection = replace(self.connection, backend=self.backend, clock=self.backend.clock)
-        tokens.install(self.connection.database, self.backend)
+        install_count(self.connection.database, self.backend)
         before.close()
 
     def change_database(self, path: Path) -> None:

@@ -16,12 +16,12 @@ from relquery.errors import (
     unknown,
 )
 from relquery.prompt import Sampling
+from relquery.sql import names as ours
 from relquery.sql.binder.arguments import OF_ALL, VALUE, LlmFunction, shown
 from relquery.sql.binder.call import FIELD_NAME, WRITTEN, asking_in, has_call, is_asking
 from relquery.sql.binder.definitions import Macros, parsed
 from relquery.sql.binder.functions import FunctionCatalog
 from relquery.sql.binder.llm_functions import FUNCTIONS
-from relquery.sql.binder.normalize import check_forms
 from relquery.sql.binder.sources import (
     Context,
     Sources,
@@ -51,6 +51,7 @@ from relquery.sql.parser.tree import (
     SetOperation,
     Star,
     Values,
+    Window,
 )
 
 
@@ -75,7 +76,7 @@ def bind(calling: Calling, database: Database, defaults: Sampling) -> Bound:
         _check_changed(shell, database)
     tree, _ = calling.written_out()
     functions = FunctionCatalog.of(database)
-    Macros(database, functions).expand(tree)
+    Macros(functions).expand(tree)
     notes = _bind_calls(tree, calling.values, calling.objects, database, functions, defaults)
     if shell.kind == "CHANGE" and isinstance(tree, Select) and functions.in_select(tree):
         raise QueryError(
@@ -114,7 +115,7 @@ def _bind_calls(
     for one, name in parameters:
         one.meta[VALUE] = values.get(name)
         one.meta.setdefault(FIELD_NAME, f"${one.name}" if name.isdigit() else one.name)
-    check_forms(tree)
+    _check_forms(tree)
     signatures = Signatures(database, functions, defaults)
     signatures.bind(Node(node=tree))
     tree.parent = None
@@ -122,6 +123,32 @@ def _bind_calls(
         if one.name.lower() in objects:
             raise QueryError(objects[one.name.lower()])
     return tuple(signatures.notes)
+
+
+def _check_forms(node: Node) -> None:
+    """Raises UnsupportedQueryError for a function of ours with a clause of an aggregate's."""
+    for call in asking_in(node):
+        name = call.name.upper()
+        is_aggregate = name.lower() in ours.AGGREGATES
+        is_window = isinstance(call, Window)
+        clauses = {
+            "OVER": is_window,
+            "FILTER": call.filter is not None and not is_aggregate,
+            "DISTINCT": call.distinct and not is_aggregate,
+            "ORDER BY": bool(call.orders) and not is_aggregate and not is_window,
+            "IGNORE NULLS": bool(call.args.get("ignore_nulls")),
+        }
+        clause = next((one for one, is_there in clauses.items() if is_there), None)
+        if clause and is_aggregate:
+            raise UnsupportedQueryError(
+                f"{name} does not take {clause}: it is asked once per group. Write it with GROUP "
+                "BY in a subquery, and join its rows."
+            )
+        if clause:
+            raise UnsupportedQueryError(
+                f"An LLM call does not take {clause}: it runs once per row, and once for equal "
+                f"inputs. Remove {clause}."
+            )
 
 
 def _check_changed(shell: Shell, database: Database) -> None:

@@ -12,7 +12,7 @@ A user's macro is also written out if an LLM call is one of its arguments. DuckD
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from relquery.errors import QueryError, UnsupportedQueryError
@@ -31,7 +31,6 @@ from relquery.sql.binder.functions import FunctionCatalog, has_window, is_variab
 from relquery.sql.binder.sources import visible_entries
 from relquery.sql.host.catalog import Definition, Key, Kind
 from relquery.sql.host.catalog import Function as Listed
-from relquery.sql.host.database import Database
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.shell import Shell
@@ -78,10 +77,7 @@ def parsed(sql: str, numbering: Numbering | None = None) -> Query:
 
 def asks(query: Node, definitions: Definitions) -> bool:
     """Whether a tree has a function of ours, or reads a view or macro with calls."""
-    return any(
-        is_asking(node) or macro_called(node, definitions) or view_read(node, definitions)
-        for node in query.walk()
-    )
+    return any(is_asking(node) or definition_of(node, definitions) for node in query.walk())
 
 
 def read(shell: Shell, definitions: Definitions, numbering: Numbering | None = None) -> Query:
@@ -107,9 +103,8 @@ def _name_items(query: Query, definitions: Definitions) -> None:
             stars = any(one is item or _is_pattern(one) for one in item.find_all(tree.Star))
             if item.alias or isinstance(item, Column) or stars:
                 continue
-            if any(
-                is_asking(one) or macro_called(one, definitions) for one in item.find_all(Function)
-            ):
+            calls = item.find_all(Function)
+            if any(is_asking(one) or definition_of(one, definitions) for one in calls):
                 unnamed.append(item)
     for item, name in zip(unnamed, readable_all(unnamed), strict=True):
         item.alias = name
@@ -120,23 +115,18 @@ def _is_pattern(star: tree.Star) -> bool:
     return star.is_columns and not is_unpacked
 
 
-def macro_called(call: Node, definitions: Definitions) -> Definition | None:
-    """The scalar macro that a function call means; None if it is not a macro with calls."""
-    if not isinstance(call, Function) or call.schema or isinstance(call.parent, tree.TableFunction):
+def definition_of(node: Node, definitions: Definitions) -> Definition | None:
+    """The view or macro with calls that a source or a function call means; None if it is an
+    ordinary one."""
+    if isinstance(node, tree.Table):
+        found = None if len(node.path) > 1 else definitions.get(("VIEW", node.table.lower()))
+        return None if found and node.table.lower() in _entries_around(node) else found
+    kind: Kind = "TABLE MACRO" if isinstance(node, tree.TableFunction) else "MACRO"
+    call = node.function if isinstance(node, tree.TableFunction) else node
+    if not isinstance(call, Function) or call.schema:
         return None
-    return definitions.get(("MACRO", call.name.lower()))
-
-
-def view_read(source: Node, definitions: Definitions) -> Definition | None:
-    """The view or table macro that a source means; None if it is an ordinary one."""
-    if isinstance(source, tree.TableFunction):
-        is_plain = not source.function.schema
-        key: tuple[Kind, str] = ("TABLE MACRO", source.function.name.lower())
-        return definitions.get(key) if is_plain else None
-    if not isinstance(source, tree.Table) or len(source.path) > 1:
-        return None
-    found = definitions.get(("VIEW", source.table.lower()))
-    return None if found and source.table.lower() in _entries_around(source) else found
+    is_of_source = call is node and isinstance(call.parent, tree.TableFunction)
+    return None if is_of_source else definitions.get((kind, call.name.lower()))
 
 
 @dataclass(slots=True)
@@ -157,12 +147,14 @@ class Expansion:
         UnsupportedQueryError where a view cannot be written out.
         """
         for node in reversed(list(query.walk())):
+            definition = definition_of(node, self.definitions)
+            if definition is None:
+                continue
             if isinstance(node, tree.Source):
-                if (view := view_read(node, self.definitions)) is not None:
-                    _put_query(node, view, self._of_source(node, view))
-            elif (macro := macro_called(node, self.definitions)) is not None:
+                _put_query(node, definition, self._of_source(node, definition))
+            else:
                 assert isinstance(node, Function)
-                put = self._applied(macro, node)
+                put = self._applied(definition, node)
                 assert isinstance(put, Select)
                 (item,) = put.items
                 named_like(item, node)
@@ -186,33 +178,17 @@ class Expansion:
     def _applied(self, macro: Definition, call: Function) -> Query:
         """The body of a macro for the arguments of a call, its functions with numbers of their
         own."""
-        put = put_arguments(self.body(macro), self._arguments(macro, call))
+        defaults = {name: parser().expression(text) for name, text in macro.defaults.items()}
+        values, problem = _arguments(call, [name.lower() for name in macro.names], defaults)
+        if problem:
+            raise QueryError(f"The macro {macro.name}({', '.join(macro.names)}) {problem}.")
+        put = put_arguments(self.body(macro), values)
         for inner in reversed(list(asking_in(put))):
             if "own" in inner.meta:
                 listing = ", ".join(readable_all(inner.values))
                 self.numbering.number(inner, f"{inner.name.lower()}({listing})")
         assert isinstance(put, Query)
         return put
-
-    def _arguments(self, macro: Definition, call: Function) -> dict[str, Expression]:
-        """The values of a macro's parameters by lower-case name."""
-        values = {name: parser().expression(text) for name, text in macro.defaults.items()}
-        names = [name.lower() for name in macro.names]
-        given: list[Expression] = []
-        for argument in call.arguments:
-            name = argument.name.lower()
-            if not name:
-                given.append(argument.value)
-            elif name not in names:
-                raise _wrong_arguments(macro, f"has no parameter {name}")
-            else:
-                values[name] = argument.value
-        if len(given) > len(names):
-            raise _wrong_arguments(macro, f"is given {len(given)} values")
-        values |= dict(zip(names, given, strict=False))
-        if missing := [name for name in names if name not in values]:
-            raise _wrong_arguments(macro, f"is given no value for {', '.join(missing)}")
-        return values
 
     def body(self, definition: Definition) -> Query:
         """The query of a definition, or a SELECT of its expression, written out."""
@@ -283,23 +259,31 @@ def _tables_read(query: Query) -> Iterator[str]:
             yield name
 
 
-def _wrong_arguments(macro: Definition, what: str) -> QueryError:
-    return QueryError(f"The macro {macro.name}({', '.join(macro.names)}) {what}.")
+def _arguments(
+    call: Function, names: Sequence[str], defaults: Mapping[str, Expression]
+) -> tuple[dict[str, Expression], str]:
+    """The values of a macro's parameters, and what is wrong with them; "" for nothing. names: in
+    lower case."""
+    given = [one.value for one in call.arguments if not one.name]
+    by_name = {one.name.lower(): one.value for one in call.arguments if one.name}
+    values = {**defaults, **by_name, **dict(zip(names, given, strict=False))}
+    missing = ", ".join(name for name in names if name not in values)
+    if surplus := [name for name in by_name if name not in names]:
+        return values, f"has no parameter {surplus[0]}"
+    if len(given) > len(names):
+        return values, f"is given {len(given)} values"
+    return values, f"is given no value for {missing}" if missing else ""
 
 
+@dataclass(slots=True)
 class Macros:
     """The scalar macros of a database, each read when a query uses it.
 
     Macros that the parser cannot read are left to DuckDB.
     """
 
-    def __init__(self, database: Database, functions: FunctionCatalog) -> None:
-        self._functions = functions
-        self._listed: dict[str, list[Listed]] = {}
-        for one in database.listed_functions():
-            if one.kind == "macro" and (one.is_internal or one.is_users):
-                self._listed.setdefault(one.name, []).append(one)
-        self._known: dict[str, list[tuple[Listed, Expression, bool]]] = {}
+    functions: FunctionCatalog
+    _known: dict[str, list[tuple[Listed, Expression, bool]]] = field(default_factory=dict)
 
     def expand(self, query: Node) -> None:
         """Write out the macros in a statement that a plan has to see, in place.
@@ -324,12 +308,14 @@ class Macros:
         name = name.lower()
         if name not in self._known:
             self._known[name] = []
-            for one in self._listed.get(name, ()):
+            for one in self.functions.listed.get(name, ()):
+                if one.kind != "macro" or not (one.is_internal or one.is_users):
+                    continue
                 try:
                     body = parser().expression(one.body or "")
                 except QueryError:
                     continue
-                hides = has_window(body) or makes_rows(body) or self._functions.has_aggregate(body)
+                hides = has_window(body) or makes_rows(body) or self.functions.has_aggregate(body)
                 called = (self._of(call.name) for call in body.find_all(Function))
                 hides = hides or any(inner for macros in called for *_, inner in macros)
                 self._known[name].append((one, body, hides))
@@ -343,11 +329,9 @@ class Macros:
         return any(hides or (asks and not macro.is_internal) for macro, _, hides in macros)
 
     def _expanded(self, call: Function) -> Expression:
-        given = [one.value for one in call.arguments if not one.name]
-        by_name = {one.name.lower(): one.value for one in call.arguments if one.name}
         for macro, body, _ in () if call.schema else self._of(call.name):
-            values = dict(zip(macro.parameters, given, strict=False)) | by_name
-            if len(given) <= len(macro.parameters) and set(values) == set(macro.parameters):
+            values, problem = _arguments(call, macro.parameters, {})
+            if not problem:
                 put = put_arguments(body, values)
                 assert isinstance(put, Expression)
                 return put

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 
 from relquery.sql.host.catalog import Function as Listed
+from relquery.sql.host.catalog import Listing
 from relquery.sql.host.database import Database
 from relquery.sql.parser import tree
 from relquery.sql.parser.tokens import tokenize
@@ -16,14 +18,13 @@ _MAKES_ROWS = ("unnest", "unlist", "generate_subscripts")
 
 @dataclass(frozen=True, slots=True)
 class FunctionCatalog:
-    """names: lower-case names of all aggregate functions. volatile: of functions like random().
+    """listed: the aggregates, macros and volatile functions, by lower-case name.
 
-    macros: names of the user's macros. querying: of macros that contain a subquery, or call one
-    that does.
+    macros: names of the user's macros. querying: of those that contain a subquery, or call one that
+    does.
     """
 
-    names: frozenset[str]
-    volatile: frozenset[str] = frozenset()
+    listed: Listing
     macros: frozenset[str] = frozenset()
     querying: frozenset[str] = frozenset()
 
@@ -31,17 +32,18 @@ class FunctionCatalog:
     def of(cls, database: Database) -> FunctionCatalog:
         """Read the lists from the database."""
         listed = database.listed_functions()
-        macros = frozenset(one.name for one in listed if one.is_users and one.kind == "macro")
-        return cls(
-            frozenset(one.name for one in listed if one.kind == "aggregate"),
-            frozenset(one.name for one in listed if one.is_volatile and one.kind != "aggregate"),
-            macros,
-            _querying(listed) if macros else frozenset(),
-        )
+        users = [one for same in listed.values() for one in same if one.is_users]
+        macros = [one for one in users if one.kind == "macro"]
+        return cls(listed, frozenset(one.name for one in macros), _querying(macros))
 
     def is_volatile(self, node: Node) -> bool:
         """Whether an expression may have a different value each time it is computed."""
-        return any(one.name.lower() in self.volatile for one in node.find_all(Function))
+        return any(map(self.calls_volatile, node.walk()))
+
+    def calls_volatile(self, node: Node) -> bool:
+        """Whether a node is a call of a function such as random()."""
+        same = self.listed.get(node.name.lower(), ()) if isinstance(node, Function) else ()
+        return any(one.is_volatile and one.kind != "aggregate" for one in same)
 
     def has_query(self, node: Node) -> bool:
         """Whether an expression, or a macro that it calls, contains a subquery."""
@@ -53,27 +55,22 @@ class FunctionCatalog:
 
     def is_aggregate(self, node: Node) -> bool:
         """Whether a node aggregates rows into one value and is not a window function."""
-        is_plain = not isinstance(node, Window)
-        return is_plain and isinstance(node, Function) and node.name.lower() in self.names
+        if isinstance(node, Window) or not isinstance(node, Function):
+            return False
+        return any(one.kind == "aggregate" for one in self.listed.get(node.name.lower(), ()))
 
     def around(self, node: Node, top: Node) -> bool:
         """Whether a node is in an aggregate below `top`, or in its FILTER or ORDER BY."""
-        for parent in node.ancestors():
-            if parent is top:
-                return False
-            if self.is_aggregate(parent):
-                return True
-        return False
+        below = takewhile(lambda parent: parent is not top, node.ancestors())
+        return any(map(self.is_aggregate, below))
 
     def inside(self, node: Node) -> Iterator[Node]:
         """The aggregates in an expression, except those in subqueries."""
-        for found in node.walk(prune=lambda part: isinstance(part, Query)):
-            if self.is_aggregate(found):
-                yield found
+        return filter(self.is_aggregate, own_nodes(node))
 
     def has_aggregate(self, node: Node | None) -> bool:
         """Whether an expression has one, except in subqueries."""
-        return node is not None and next(self.inside(node), None) is not None
+        return node is not None and any(map(self.is_aggregate, own_nodes(node)))
 
     def in_select(self, select: Select) -> bool:
         """Whether a SELECT returns groups instead of rows."""
@@ -83,9 +80,8 @@ class FunctionCatalog:
         return any(self.has_aggregate(node) for node in clauses)
 
 
-def _querying(listed: Sequence[Listed]) -> frozenset[str]:
+def _querying(macros: Iterable[Listed]) -> frozenset[str]:
     """Macros with a subquery, and those that call them."""
-    macros = [one for one in listed if one.kind == "macro" and not one.is_internal and one.body]
     bodies = [
         (one.name, {token.name.lower() for token in tokenize(str(one.body))}) for one in macros
     ]

@@ -10,11 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relquery.errors import QueryError, UnsupportedQueryError
-from relquery.sql import names as ours
 from relquery.sql.binder.call import (
     FIELD_NAME,
     Call,
-    asking_in,
     calls_in,
     has_call,
     makes_items,
@@ -318,14 +316,9 @@ def is_order_name(node: Node, names: Collection[str]) -> bool:
         and len(node.names) == 1
         and node.name.lower() in names
         and NOT_A_NAME not in node.meta
-        and _is_of_query(node.parent)
+        and isinstance(clause := node.parent.parent, tree.Order | None)
+        and (clause is None or isinstance(clause.parent, Query | None))
     )
-
-
-def _is_of_query(key: tree.Ordered) -> bool:
-    clause = key.parent
-    is_order = isinstance(clause, tree.Order) and isinstance(clause.parent, Query | None)
-    return clause is None or is_order
 
 
 def item_at(key: Expression, select: Select) -> Expression:
@@ -374,32 +367,6 @@ def keys_of(select: Select, functions: FunctionCatalog) -> list[Expression]:
 def has_grouping_sets(select: Select) -> bool:
     """Whether a row can be in more than one group: GROUPING SETS, ROLLUP or CUBE."""
     return len(select.sets) > 1
-
-
-def check_forms(node: Node) -> None:
-    """Raises UnsupportedQueryError for a function of ours with a clause of an aggregate's."""
-    for call in asking_in(node):
-        name = call.name.upper()
-        is_aggregate = name.lower() in ours.AGGREGATES
-        is_window = isinstance(call, tree.Window)
-        clauses = {
-            "OVER": is_window,
-            "FILTER": call.filter is not None and not is_aggregate,
-            "DISTINCT": call.distinct and not is_aggregate,
-            "ORDER BY": bool(call.orders) and not is_aggregate and not is_window,
-            "IGNORE NULLS": bool(call.args.get("ignore_nulls")),
-        }
-        clause = next((one for one, is_there in clauses.items() if is_there), None)
-        if clause and is_aggregate:
-            raise UnsupportedQueryError(
-                f"{name} does not take {clause}: it is asked once per group. Write it with GROUP "
-                "BY in a subquery, and join its rows."
-            )
-        if clause:
-            raise UnsupportedQueryError(
-                f"An LLM call does not take {clause}: it runs once per row, and once for equal "
-                f"inputs. Remove {clause}."
-            )
 
 
 def check_places(select: Select) -> None:

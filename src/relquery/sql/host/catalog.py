@@ -29,6 +29,7 @@ _CREATED = re.compile(
     re.IGNORECASE,
 )
 _LOADED = "SELECT extension_name FROM duckdb_extensions() WHERE loaded"
+_VIEWS = "SELECT view_name, sql FROM duckdb_views() WHERE NOT internal"
 _LISTED = (
     "SELECT DISTINCT lower(function_name), function_type, "
     # DuckDB lists error() as volatile only so that it is not computed before its row.
@@ -42,7 +43,7 @@ _LISTED = (
 # compared by their names; our own macros are not in the list.
 _CHANGES = re.compile(
     rf"\b(?:(?:macro|function)\b(?!\s+(?:temp\.)?{ours.PREFIX})"
-    r"|(?:schema|database|attach|detach|import|rollback|abort|execute|call\s+\w+|pragma)\b)",
+    r"|(?:view|schema|database|attach|detach|import|rollback|abort|execute|call\s+\w+|pragma)\b)",
     re.IGNORECASE,
 )
 
@@ -164,8 +165,10 @@ class Function(NamedTuple):
     body: str | None
 
 
+Listing = Mapping[str, Sequence[Function]]
+"""Functions by their names."""
 # Of new databases in memory, by the loaded extensions: the same for all in a process.
-_OF_NEW: dict[frozenset[str] | None, tuple[Function, ...]] = {}
+_OF_NEW: dict[frozenset[str] | None, Listing] = {}
 
 
 @dataclass(slots=True)
@@ -173,35 +176,58 @@ class ListedFunctions:
     """The list of one database. DuckDB takes as long to make it as a short statement in all.
 
     is_private: whether nobody else can change the database, so that the list holds until a
-    statement of ours may have changed it.
+    statement of ours may have changed it, or has loaded an extension.
     """
 
     is_private: bool = False
     _is_new: bool = True
-    _functions: tuple[Function, ...] | None = None
+    _is_checked: bool = False
+    _functions: Listing | None = None
+    _views: list[tuple[str, str]] | None = None
     _loaded: frozenset[str] | None = None
 
-    def functions(self, connection: Any) -> tuple[Function, ...]:
+    def functions(self, connection: Any) -> Listing:
         """The aggregates, macros and volatile functions. Raises duckdb.Error."""
+        if self._functions is not None and self._is_checked:
+            return self._functions
         loaded = _loaded(connection) if self.is_private else None
-        is_old = self.is_private and (loaded is None or loaded != self._loaded)
-        if self._functions is None or is_old:
+        if self._functions is None or loaded is None or loaded != self._loaded:
             key = loaded if self._is_new else None
-            self._functions = _OF_NEW.get(key) or tuple(_listed(connection))
+            self._functions = _OF_NEW.get(key) or _by_name(_listed(connection))
             self._loaded = loaded
             if key is not None:
                 _OF_NEW[key] = self._functions
+        self._is_checked = True
         return self._functions
 
+    def bodies(self, connection: Any) -> list[tuple[str, str]]:
+        """(name, text) of the user's views and macros. Raises duckdb.Error."""
+        if self._views is None:
+            self._views = connection.execute(_VIEWS).fetchall()
+        listed = (one for same in self.functions(connection).values() for one in same)
+        return self._views + [(one.name, one.body) for one in listed if one.is_users and one.body]
+
     def begin(self) -> None:
-        """Begin a turn. Forgets the list unless the database is private."""
+        """Begin a turn. Forgets what others may have changed."""
         if not self.is_private:
-            self._functions = None
+            self._is_checked, self._views = False, None
 
     def note(self, statement: str) -> None:
         """Note that a statement is about to run, which may change the list."""
-        if _CHANGES.search(statement):
+        changes = {found.group().lower() for found in _CHANGES.finditer(statement)}
+        if changes:
+            self._views = None
+        if changes - {"view"}:
             self._functions, self._is_new = None, False
+        if self.is_private:  # it may load an extension
+            self._is_checked = False
+
+
+def _by_name(functions: Iterable[Function]) -> Listing:
+    listing: dict[str, list[Function]] = {}
+    for one in functions:
+        listing.setdefault(one.name, []).append(one)
+    return listing
 
 
 def _loaded(connection: Any) -> frozenset[str] | None:

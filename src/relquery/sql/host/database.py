@@ -16,7 +16,7 @@ import pyarrow as pa
 from relquery.errors import ConfigError, QueryError, RelqueryError
 from relquery.sql import names as ours
 from relquery.sql.exchange.arrow import Most, read, to_arrow
-from relquery.sql.host.catalog import Function, KeptDefinitions, ListedFunctions, PythonFunctions
+from relquery.sql.host.catalog import KeptDefinitions, ListedFunctions, Listing, PythonFunctions
 from relquery.sql.host.errors import Tables, busy, first_line, from_duckdb
 from relquery.sql.names import quoted
 
@@ -31,9 +31,6 @@ class _Turn:
     thread: threading.RLock = field(default_factory=threading.RLock)
     entered: int = 0
     has_scratch: bool = False
-
-
-Preparation = Callable[[str], None]
 
 
 class Parsed(NamedTuple):
@@ -286,22 +283,20 @@ class Database:
 
     def definitions(self, words: Collection[str]) -> list[tuple[str, str]]:
         """(name, text) of the views and macros whose text has one of some lower-case words."""
-        views = "SELECT view_name, sql FROM duckdb_views() WHERE NOT internal"
         found = [(one.name, one.body) for one in self.kept.definitions.values()]
         with contextlib.suppress(duckdb.Error):  # the statement itself will report the error
-            found += self.connection.execute(views).fetchall()
-            macros = self.listed.functions(self.connection)
-            found += [(one.name, one.body) for one in macros if one.is_users and one.body]
+            found += self.listed.bodies(self.connection)
         return [(name, body) for name, body in found if any(word in body.lower() for word in words)]
 
-    def listed_functions(self) -> Sequence[Function]:
-        """The aggregates, macros and volatile functions."""
+    def listed_functions(self) -> Listing:
+        """The aggregates, macros and volatile functions, by lower-case name."""
         with _translated("", self):
             return self.listed.functions(self.connection)
 
     def macros(self) -> set[str]:
         """The names of the macros that the user has defined, in lower case."""
-        return {one.name for one in self.listed_functions() if one.is_users}
+        listed = self.listed_functions().items()
+        return {name for name, same in listed if any(one.is_users for one in same)}
 
     def keys(self, table: str, schema: str, database: str) -> list[list[str]]:
         """The columns of each primary key and UNIQUE constraint of a table.

@@ -112,17 +112,6 @@ def _misused_search(message: str) -> QueryError | None:
 
 
 def _misused_call(message: str) -> QueryError | None:
-    is_ours = _NO_LLM.search(message) is not None
-    if (
-        (found := _NO_FUNCTION.search(message))
-        and not is_ours
-        and found[1].lower().startswith(("ai_", "llm_"))
-    ):
-        known = sorted((ours.FUNCTIONS - {"llm"}) | (set(ours.USAGES) - {ours.PASSAGES}))
-        name, hint = found[1].upper(), _OF_OTHERS.get(found[1].lower())
-        if hint is not None:
-            return QueryError(f"There is no function {name} here.{hint}")
-        return QueryError(unknown("function", name, map(str.upper, known)))
     if found := _NO_LLM.search(message):
         name = found[1].upper()
         if name in _EXAMPLES:
@@ -135,6 +124,13 @@ def _misused_call(message: str) -> QueryError | None:
             "...) in a SELECT, without a schema or value before it (s.LLM, x.LLM). Its answers "
             "cannot be read in FROM or RETURNING; write them to a table first."
         )
+    found = _NO_FUNCTION.search(message)
+    if found and found[1].lower().startswith(("ai_", "llm_")):
+        known = sorted((ours.FUNCTIONS - {"llm"}) | (set(ours.USAGES) - {ours.PASSAGES}))
+        name, hint = found[1].upper(), _OF_OTHERS.get(found[1].lower())
+        if hint is not None:
+            return QueryError(f"There is no function {name} here.{hint}")
+        return QueryError(unknown("function", name, map(str.upper, known)))
     if _TEXT_ARGUMENT.search(message):
         return QueryError(
             f"{first_line(message)} An LLM answer is text. If a number is needed, write "

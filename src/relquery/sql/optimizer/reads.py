@@ -207,8 +207,7 @@ def is_by_chance(node: Node, lookup: Lookup) -> bool:
     """Whether a part of a query may give other rows when it is computed again."""
     if isinstance(node, Query) and node.limit is not None and node.order is None:
         return not (isinstance(node, Select) and calls_directly(node))
-    is_volatile = isinstance(node, tree.Function) and node.name.lower() in lookup.functions.volatile
-    return is_volatile or "sample" in node.args
+    return lookup.functions.calls_volatile(node) or "sample" in node.args
 
 
 def carried(query: Query, before: Node, after: Node, lookup: Lookup) -> Query | None:

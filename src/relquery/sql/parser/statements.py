@@ -55,14 +55,6 @@ class Text:
         """Whether it starts with EXPLAIN ANALYZE, which runs it."""
         return "ANALYZE" in (self.option or "").upper()
 
-    @property
-    def only_analyzes(self) -> bool:
-        """Whether ANALYZE is the only option."""
-        return [one.word for one in tokenize(self.option or "")] in (
-            ["ANALYZE"],
-            ["(", "ANALYZE", ")"],
-        )
-
     def number_of(self, parameter: str) -> str:
         """The number of a parameter among those of the whole text; a name as it is."""
         return str(int(parameter) + self.before) if parameter.isdigit() else parameter.lower()

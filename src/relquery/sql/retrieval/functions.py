@@ -1,4 +1,4 @@
-"""SQL functions that find and compare texts. They make no LLM call.
+"""SQL functions that find, compare and measure texts. They make no LLM call.
 
 passages('docs', question [, k [, 'column']]): the k texts that fit a question best, best first.
 AI_SEARCH('docs', question [, k [, 'column']]): the same with their scores.
@@ -7,18 +7,23 @@ AI_SIMILARITY(a, b): the cosine of two texts, 1 for equal ones.
 AI_EMBED(text): its vector, of length 1.
 AI_NEAREST(texts, others [, k]): for each distinct text, the k nearest of the others.
 AI_DUPLICATES(texts [, threshold]): each distinct text with the first of its group.
+AI_COUNT_TOKENS(text, ...): how many tokens a text has for the model; Snowflake's form is understood
+too: AI_COUNT_TOKENS('ai_complete', 'model', text).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from relquery.backends.base import Backend
 from relquery.errors import QueryError
+from relquery.prompt import Role, Span
 from relquery.retrieval.known import KnownVectors
 from relquery.retrieval.pairs import cosines, groups, nearest
 from relquery.retrieval.shelf import Shelf
@@ -36,6 +41,8 @@ _HITS = pa.list_(pa.struct([("text", _TEXT), ("score", _SCORE)]))
 _PAIRS = pa.list_(pa.struct([("text", _TEXT), ("other", _TEXT), ("score", _SCORE)]))
 _GROUPS = pa.list_(pa.struct([("text", _TEXT), ("first", _TEXT)]))
 _FIELDS = "unnest(value, recursive := true)"
+_CHARACTERS = 4  # per token, where the tokenizer is not known
+_OF_SNOWFLAKE = "ai_"
 
 
 def install(database: Database, shelf: Shelf) -> Corpora:
@@ -222,3 +229,38 @@ def _threshold(value: object) -> float:
 def _shown(value: object) -> str:
     """A number as it is, and a text in quotes; a Decimal would show its type."""
     return repr(value) if isinstance(value, str) else str(value)
+
+
+def install_count(database: Database, backend: Backend) -> None:
+    """Give a database AI_COUNT_TOKENS, unless it has a macro of its name, which then stands.
+
+    It counts with the backend's tokenizer, if there is one. A provider does not tell how it cuts
+    text into tokens; there it is one for four characters.
+    """
+
+    def count(*columns: pa.ChunkedArray) -> pa.Array:
+        counted = cache(partial(_count_tokens, backend))
+        return pa.array(map(counted, zip(*map(_as_texts, columns), strict=True)), pa.int64())
+
+    if ours.COUNT_TOKENS not in database.macros():
+        database.install_function(ours.COUNT_TOKENS, count, "BIGINT")
+
+
+def _as_texts(column: pa.ChunkedArray) -> list[str | None]:
+    """The values of a column as texts; lists and structs as Python writes them."""
+    if pa.types.is_nested(column.type):
+        return [None if value is None else str(value) for value in column.to_pylist()]
+    return list(column.cast(pa.string()).to_pylist())
+
+
+def _count_tokens(backend: Backend, row: tuple[str | None, ...]) -> int | None:
+    first = row[0]
+    if len(row) > 1 and first is not None and first.lower().startswith(_OF_SNOWFLAKE):
+        row = row[-1:]
+    total = 0
+    for text in row:
+        if text is None:
+            return None
+        runs = backend.runs((Span(text, Role.NONE),)) if text else []
+        total += -(-len(text) // _CHARACTERS) if runs is None else sum(map(len, runs))
+    return total
