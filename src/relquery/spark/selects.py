@@ -13,10 +13,9 @@ from relquery.spark.state import State
 from relquery.spark.store import Store
 from relquery.sql import names as ours
 from relquery.sql.executor.choices import SAMPLE, SEED, Seen, rank, rows_to_limit
-from relquery.sql.executor.costs import cost_of_text
+from relquery.sql.executor.order import Step, cost_of_text, steps_of
 from relquery.sql.parser import build
 from relquery.sql.parser.tree import Constant, Expression, Limit, Order, Select
-from relquery.sql.planner.asking import Step, steps_of
 from relquery.sql.planner.plan import Filter, Part, PlannedCall, SelectPlan
 from relquery.sql.planner.statement import Plan
 
@@ -85,9 +84,7 @@ class _Run:
 
     def ask(self, part: Part, state: State, kind: str) -> State:
         """Ask the calls of a part for the rows that need them."""
-        calls = self.plan.calls
-        inner = {call.index: frozenset(need.call for need in call.needs) for call in calls}
-        for step in steps_of(part, inner, _Costs(calls)):
+        for step in steps_of(part, self.plan.inner, _Costs(self.plan.calls)):
             state = self._step(step, part, state, kind)
         return state
 
@@ -166,7 +163,7 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class _Costs:
-    """What calls cost by their texts; see planner.asking.Costs."""
+    """What calls cost by their texts; see executor.order.Costs."""
 
     calls: tuple[PlannedCall, ...]
 

@@ -20,8 +20,7 @@ from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tree import Expression, Select
 from relquery.sql.planner.checks import Check
-from relquery.sql.planner.fields import Field
-from relquery.sql.planner.plan import PlannedCall, SelectPlan
+from relquery.sql.planner.plan import Field, PlannedCall, SelectPlan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

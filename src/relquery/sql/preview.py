@@ -31,8 +31,7 @@ from relquery.sql.parser.parameters import read_parameters
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.statements import split
 from relquery.sql.parser.tree import Expression
-from relquery.sql.planner.fields import Field
-from relquery.sql.planner.plan import SelectPlan
+from relquery.sql.planner.plan import Field, SelectPlan
 from relquery.sql.query import finished, naming
 from relquery.sql.result import Result
 from relquery.sql.run import explain, run

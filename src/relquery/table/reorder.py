@@ -111,10 +111,8 @@ def reorder(
     items = itemize(columns, bags)
     known = _dependencies(columns, items, dependencies)
     weighting = weigh(items, weight, encode_texts, prefix)
-    problem = pose(items.slots, items.bags, weighting.weights, *_rules(items, known))
     meter = Meter(items, weighting, encode_texts, prefix, cache_tokens, requests_per_minute)
-    found = _solve(method, items, problem, meter, settings)
-    rows, fields = meter.best(found)
+    rows, fields = meter.best(_solve(method, items, known, meter, settings))
     seconds = clock() - start
     shared = hits(items, rows, fields)
     tokens, charged = meter.read(rows, fields)
@@ -136,11 +134,18 @@ def reorder(
 def _solve(
     method: Order,
     items: Items,
-    problem: Problem,
+    known: Sequence[Dependency],
     meter: Meter,
     settings: dict[str, float | None],
 ) -> list[Sent]:
     """Schedules to choose from."""
+    weighting = meter.weighting
+    counts_characters = weighting.pieces is None and not meter.prices
+    if method == "tree" and len(items.slots) == 1 and counts_characters:
+        # No search finds a better order of one column than that of its texts.
+        rows = np.argsort(items.rank[items.slots[0]], kind="stable")
+        return [(rows, np.zeros((len(rows), 1), np.int16))]
+    problem = pose(items.slots, items.bags, weighting.weights, *_rules(items, known))
     if items.slots.size == 0 or method == "original":
         found = [original(problem)]
     elif method == "fixed":
@@ -150,7 +155,7 @@ def _solve(
         solve = partial(as_in_paper, problem, items, Limits(*limits))
         found = side_by_side([solve], problem.stopped, items.slots.size)
     elif method == "ophr":
-        found = [ophr(problem, beginnings_of(items, meter.weighting))]
+        found = [ophr(problem, beginnings_of(items, weighting))]
     else:
         return _search(items, problem, meter, *_times(items, **settings))
     return [_by_position(rows, fields) for rows, fields in found]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow.compute as pc
@@ -189,13 +189,6 @@ class EarlierAnswers:
         self.comparison = replies.comparison
         if question.rows:
             self._asked.append((question, replies))
-
-
-def part_of(question: Question, rows: Int64s) -> Question:
-    """The question for some of its rows."""
-    if len(rows) == question.rows:
-        return question
-    return replace(question, rows=len(rows), cells=question.cells.part(rows))
 
 
 def _inputs(question: Question, rows: Int64s) -> list[_Input]:

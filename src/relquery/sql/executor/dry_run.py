@@ -18,7 +18,7 @@ from relquery.errors import QueryError
 from relquery.prompt import Compared
 from relquery.sql import names as ours
 from relquery.sql.binder.call import Task
-from relquery.sql.executor.costs import CallCosts
+from relquery.sql.executor.order import CallCosts
 from relquery.sql.executor.rows import Rows
 from relquery.sql.executor.stages import StageWalker
 from relquery.sql.host.database import Database, Scratch

@@ -17,7 +17,7 @@ from relquery.ledger import has_one_answer
 from relquery.prompt import Answer, Finish
 from relquery.report import Report, StageReport
 from relquery.sql import names as ours
-from relquery.sql.executor.ask import EarlierAnswers, ask, part_of
+from relquery.sql.executor.ask import EarlierAnswers, ask
 from relquery.sql.executor.choices import Seen, rows_to_limit
 from relquery.sql.executor.context import ExecutionContext
 from relquery.sql.executor.groups import ask_groups, ask_matches
@@ -30,7 +30,7 @@ from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tree import Expression
 from relquery.sql.planner.checks import Check, answers_in
-from relquery.sql.planner.outer import OuterCheck
+from relquery.sql.planner.conversions import OuterCheck
 from relquery.sql.planner.plan import PlannedCall, SelectPlan
 from relquery.sql.planner.statement import Plan
 from relquery.sql.render import Reasons
@@ -170,7 +170,7 @@ class Execution:
         key = (id(rows), call.index) if is_kept else form
         repeats = self._earlier.setdefault(key, EarlierAnswers())
         new, known, answers = repeats.split(question)
-        question = part_of(question, new)
+        question = replace(question, rows=len(new), cells=cells.part(new))
         earlier = self.paid.stages.get(name)
         context = self.context.of_stage(name, earlier)
         if (asks := _ABOUT_SEVERAL.get(call.task.kind)) is not None:

@@ -22,8 +22,7 @@ from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tree import Expression, Node, Select
 from relquery.sql.planner.checks import Check, answers_in
-from relquery.sql.planner.fields import Field
-from relquery.sql.planner.plan import Part, PlannedCall, SelectPlan
+from relquery.sql.planner.plan import Field, Part, PlannedCall, SelectPlan
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,24 +1,37 @@
-"""Goes through the calls of a SELECT, for some of its rows, to run them or to predict them."""
+"""Goes through the stages of a SELECT, for some of its rows, to run them or to predict them.
+
+Filters run on some of the rows first, to learn which filter drops the most for what it costs, and,
+before a LIMIT, only until enough rows have passed. Where words foretell which rows pass, each row
+has its own order of the filters.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import numpy as np
 
-from relquery.arrays import Int64s
+from relquery.arrays import Bools, Floats, Int64s
 from relquery.errors import PendingError
-from relquery.sql.executor.choices import SAMPLE, SEED
-from relquery.sql.executor.costs import CallCosts
-from relquery.sql.executor.filtering import run_filters
+from relquery.sql.executor.choices import (
+    FIRST,
+    SAMPLE,
+    SEED,
+    Judged,
+    Seen,
+    rank,
+    rows_to_limit,
+    rows_to_order,
+)
+from relquery.sql.executor.order import CallCosts, Costs, cost_of, has_sides, steps_of
 from relquery.sql.executor.rows import Rows
+from relquery.sql.executor.word_model import LEAST, MOST, WordModel, learn
 from relquery.sql.parser.tree import Expression
-from relquery.sql.planner.asking import Costs, has_sides, steps_of
 from relquery.sql.planner.checks import Check
-from relquery.sql.planner.plan import Part, PlannedCall
+from relquery.sql.planner.plan import Filter, Part, PlannedCall
 
 R = TypeVar("R", bound=Rows)
 
@@ -63,8 +76,7 @@ class StageWalker(Generic[R]):
         self._ask_at_once(part, among, kind)
 
     def _ask_at_once(self, part: Part, among: Int64s, kind: str) -> None:
-        rows, calls = self.rows, self.rows.plan.calls
-        inner = {call.index: frozenset(need.call for need in call.needs) for call in calls}
+        rows, calls, inner = self.rows, self.rows.plan.calls, self.rows.plan.inner
         pending: list[PendingError] = []
         for step in steps_of(part, inner, self.costs(rows, among)):
             call = calls[step.call]
@@ -91,3 +103,202 @@ class StageWalker(Generic[R]):
             self.kinds[kind] += 1
             self._names[id(part), call] = f"{kind} {self.kinds[kind]}"
         return self._names[id(part), call]
+
+
+_Before = frozenset[int]
+"""The places of the filters that rows have passed."""
+
+_Group = tuple[_Before, Int64s]
+"""Rows, with what they have passed."""
+
+
+def run_filters(rows: Rows, ask: Callable[[Part, Int64s], None]) -> bool:
+    """Leave the rows for which all filters are true. ask: makes the calls of a part for some rows.
+
+    Returns whether they are cut: those after a limit are dropped, without asking about all.
+    """
+    plan = rows.plan
+    if not plan.filters:
+        return False
+    run = _Run(rows, ask, [_Known(one) for one in plan.filters])
+    if len(plan.filters) == 1 and plan.cut is None and not plan.outputs.calls:
+        (last,) = plan.filters
+        ask(last.part, rows.alive)
+        if rows.leave(last.predicate):
+            return False
+    limit = _limit(rows) if len(rows.alive) else None
+    groups = _groups(rows) if limit is None and len(rows.alive) else None
+    if groups is not None:
+        rows.alive = np.sort(run.until_each(*groups))
+    elif limit is None:
+        rows.alive = np.sort(run.all(_shuffled(rows)))
+    else:
+        sequence, kept = limit
+        rows.alive = np.sort(run.until(sequence, kept.stop)[kept])
+    return limit is not None
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of a filter. judged: rows of base, with whether they passed."""
+
+    filter: Filter
+    shown: Judged = field(default_factory=Judged)
+    judged: list[tuple[Int64s, Bools]] = field(default_factory=list)
+    model: WordModel | None = None
+    learnt: int = 0
+
+    def add(self, before: _Before, tried: Int64s, passed: Bools) -> None:
+        """Note which of some rows pass."""
+        self.shown.add(before, len(tried), int(passed.sum()))
+        self.judged.append((tried, passed))
+
+    def learn(self, rows: Rows) -> None:
+        """Learn from the words of rows, again each time that twice as many were judged."""
+        if self.shown.tried < max(LEAST, 2 * self.learnt):
+            return
+        self.learnt = self.shown.tried
+        tried = np.concatenate([each for each, _ in self.judged])[-MOST:]
+        passed = np.concatenate([each for _, each in self.judged])[-MOST:]
+        order = np.argsort(tried)
+        texts = (
+            rows.texts(self.filter.part, tried[order]) if 0 < passed.sum() < len(passed) else None
+        )
+        self.model = None if texts is None else learn(texts, passed[order])
+
+    def passing(self, rows: Rows, among: Int64s) -> Floats | None:
+        """How likely each of some rows passes, by its words; None if they do not tell."""
+        texts = None if self.model is None else rows.texts(self.filter.part, among)
+        return None if self.model is None or texts is None else self.model.passing(texts)
+
+
+@dataclass(slots=True)
+class _Run:
+    """whole: what all filters together have shown."""
+
+    rows: Rows
+    ask: Callable[[Part, Int64s], None]
+    filters: list[_Known]
+    whole: Seen = field(default_factory=Seen)
+
+    def all(self, waiting: Int64s) -> Int64s:
+        """Those of all rows that pass."""
+        if not self.rows.learns or not len(waiting):  # a stage has its number without rows, too
+            return self._try(waiting, len(waiting))
+        passed = []
+        while len(waiting):
+            size = rows_to_order(self.whole.tried) if len(self.filters) > 1 else len(waiting)
+            passed.append(self._try(waiting, size))
+            waiting = waiting[size:]
+        return np.concatenate(passed) if passed else waiting
+
+    def until(self, waiting: Int64s, enough: int) -> Int64s:
+        """The first `enough` rows that pass, and perhaps some more, in the order given."""
+        passed = [waiting[:0]]
+        while len(waiting) and (missing := enough - self.whole.passed) > 0:
+            size = rows_to_limit(missing, self.whole)
+            found = self._try(waiting, size)
+            passed.append(waiting[:size][np.isin(waiting[:size], found)])
+            waiting = waiting[size:]
+        return np.concatenate(passed)
+
+    def until_each(self, waiting: Int64s, groups: Int64s) -> Int64s:
+        """The first rows of each group that pass, in the order given. groups: of all base rows."""
+        passed = [waiting[:0]]
+        while len(waiting):
+            size = rows_to_limit(1, self.whole)
+            by_group = groups[waiting].argsort(kind="stable")
+            starts = np.flatnonzero(np.diff(groups[waiting][by_group], prepend=-1))
+            sizes = np.diff(starts, append=len(waiting))
+            place = np.arange(len(waiting)) - np.repeat(starts, sizes)
+            is_next = np.zeros(len(waiting), np.bool_)
+            is_next[by_group[place < size]] = True
+            tried, waiting = waiting[is_next], waiting[~is_next]
+            passed.append(self._try(tried, len(tried)))
+            waiting = waiting[~np.isin(groups[waiting], groups[passed[-1]])]
+        return np.concatenate(passed)
+
+    def _try(self, waiting: Int64s, size: int) -> Int64s:
+        """The rows that pass, of the next so many."""
+        batch = np.sort(waiting[:size])
+        ranked = self._ranked(batch, waiting)
+        left: dict[_Before, Int64s] = {frozenset(): batch}
+        for _ in self.filters:
+            goes: dict[int, list[_Group]] = {}
+            for before, some in left.items():
+                first = ranked(before, some)
+                for at in np.unique(first).tolist():
+                    goes.setdefault(at, []).append((before, some[first[: len(some)] == at]))
+            left = {}
+            for at, parts in goes.items():
+                for before, passed in self._judge(self.filters[at], parts):
+                    after = before | {at}
+                    left[after] = np.union1d(left.get(after, batch[:0]), passed)
+        passed_all = left[frozenset(range(len(self.filters)))]
+        self.whole = self.whole.plus(len(batch), len(passed_all))
+        if len(self.filters) > 1 and size < len(waiting):
+            for known in self.filters:
+                known.learn(self.rows)
+        return passed_all
+
+    def _judge(self, known: _Known, parts: list[_Group]) -> Iterator[_Group]:
+        """Ask a filter for some rows at once. Yields those that pass, by what they had passed."""
+        tried = np.sort(np.concatenate([some for _, some in parts]))
+        self.ask(known.filter.part, tried)
+        found = self.rows.passing(known.filter.predicate, tried)
+        for before, some in parts:
+            passed = np.isin(some, found, assume_unique=True)
+            known.add(before, some, passed)
+            yield before, some[passed]
+
+    def _ranked(self, batch: Int64s, waiting: Int64s) -> Callable[[_Before, Int64s], Int64s]:
+        """What tells the next filter of each row that has passed some of them; one without rows."""
+        if len(self.filters) == 1:
+            return lambda *_: np.zeros(len(batch) or 1, np.int64)
+        costs = [
+            cost_of(known.filter.part, self.rows, waiting, known.shown.tried)
+            for known in self.filters
+        ]
+        likely = [known.passing(self.rows, batch) for known in self.filters]
+
+        def ranked(before: _Before, some: Int64s) -> Int64s:
+            ranks = np.full((len(self.filters), len(some) or 1), np.inf)
+            for at, known in enumerate(self.filters):
+                by_words = likely[at] if len(some) else None
+                share = np.full(1, known.shown.selectivity(before))
+                found = share if by_words is None else by_words[np.searchsorted(batch, some)]
+                if at not in before:
+                    ranks[at] = rank(costs[at], found)
+            first: Int64s = ranks.argmin(axis=0)
+            return first
+
+        return ranked
+
+
+def _groups(rows: Rows) -> tuple[Int64s, Int64s] | None:
+    """All rows in the order of DISTINCT ON, and the group of each; None if a SELECT has none."""
+    cut = rows.plan.cut
+    if cut is None or not cut.stops or cut.select.distinct is None or not rows.learns:
+        return None
+    sequence, groups = rows.sequence(cut.select), rows.groups(cut.select)
+    return None if sequence is None or groups is None else (sequence, groups)
+
+
+def _limit(rows: Rows) -> tuple[Int64s, slice] | None:
+    """All rows in the order in which the SELECT returns them, and which of those that pass it does.
+
+    None if filters cannot stop early.
+    """
+    cut = rows.plan.cut
+    if cut is None or not cut.stops or cut.select.distinct is not None or not rows.learns:
+        return None
+    kept = rows.window(cut.select, rows.count)
+    sequence = None if kept is None else rows.sequence(cut.select)
+    return None if kept is None or sequence is None else (sequence, kept)
+
+
+def _shuffled(rows: Rows) -> Int64s:
+    """All rows, in random order if the first ones are to speak for the others."""
+    if len(rows.plan.filters) < 2 or len(rows.alive) <= FIRST:
+        return rows.alive
+    return np.random.default_rng(SEED).permutation(rows.alive)

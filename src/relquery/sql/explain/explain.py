@@ -27,8 +27,7 @@ from relquery.sql.explain.requests import RequestPlanner, Requests
 from relquery.sql.explain.rows import EstimatedRows, Selectivities
 from relquery.sql.host.database import Database, Scratch
 from relquery.sql.parser.tree import Expression
-from relquery.sql.planner.fields import Field
-from relquery.sql.planner.plan import PlannedCall
+from relquery.sql.planner.plan import Field, PlannedCall
 from relquery.sql.planner.statement import Plan
 
 _SHOWN = 60  # characters of a prompt

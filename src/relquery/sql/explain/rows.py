@@ -18,6 +18,7 @@ from relquery.errors import ConfigError, QueryError, unknown
 from relquery.sql import names as ours
 from relquery.sql.executor import criteria
 from relquery.sql.executor.choices import FIRST, SEED
+from relquery.sql.executor.order import has_sides
 from relquery.sql.executor.rows import Rows
 from relquery.sql.explain.bounds import ALL, KnownRows, known_base
 from relquery.sql.host.database import Database, Scratch
@@ -25,9 +26,7 @@ from relquery.sql.inputs.inputs import distinct_rows
 from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tree import Column, Expression, Node
-from relquery.sql.planner.asking import has_sides
-from relquery.sql.planner.fields import Field
-from relquery.sql.planner.plan import Part, PlannedCall, SelectPlan
+from relquery.sql.planner.plan import Field, Part, PlannedCall, SelectPlan
 from relquery.sql.retrieval.columns import without_similarity
 from relquery.table.columns import encode
 

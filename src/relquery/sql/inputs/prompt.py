@@ -6,7 +6,6 @@ A field whose place in the query's text is fixed stands there as plain text.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from functools import lru_cache, partial
 from typing import overload
 
 import numpy as np
@@ -70,19 +69,9 @@ class Template:
             self._end = ()
         written = self.as_written if main is None else main
         self.main = self._until_named([at for at in written if at not in self.pinned])
-        # What is sent for a cell, at its place and elsewhere: if another field follows, and if none
-        # does.
-        most = _MOST_PARTS // (2 * max(len(pieces), 1))
-        self._in_place, self._elsewhere = (
-            tuple(
-                [
-                    lru_cache(most)(partial(_module if at in modules else _part, *one, after))
-                    for at, one in enumerate(zip(labels, pieces, strict=True))
-                ]
-                for after in (writer.separator, "")
-            )
-            for labels in ([""] * len(pieces), self._labels)
-        )
+        self._parts: dict[tuple[int, int, bool, bool], Prompt] = {}
+        """What is sent for a cell: by field and piece, whether it is at its place, and whether no
+        other field follows."""
 
     def _until_named(self, columns: Sequence[int]) -> tuple[int, ...]:
         """The columns before the first whose pieces begin with its name."""
@@ -122,12 +111,25 @@ class Template:
         if self.bags:
             order = [field for field in order if self._pieces[field][cells[field]]]
         spans, main, end = list[Span](), self.main, len(order) - 1
-        parts = self._in_place
+        in_place = True
         for place, field in enumerate(order):
-            if place >= len(main) or main[place] != field:
-                parts, main = self._elsewhere, ()
-            spans += parts[place == end][field](cells[field])
+            in_place = in_place and place < len(main) and main[place] == field
+            part = field, cells[field], in_place, place == end
+            spans += self._parts.get(part) or self._part(*part)
         return (*begin, *spans, *self._end)
+
+    def _part(self, field: int, cell: int, in_place: bool, is_last: bool) -> Prompt:
+        text = ("" if in_place else self._labels[field]) + self._pieces[field][cell]
+        after = "" if is_last else self._writer.separator
+        # As `lower` makes it of a text in a Bag, which takes ten times as long.
+        part: Prompt = (Span(text + after),)
+        if field in self.modules:
+            module = Span(Nest((Span(text),)), Role.USER, Reuse.INDEPENDENT, keep=1)
+            part = (module, Span(after)) if after else (module,)
+        if len(self._parts) == _MOST_PARTS:
+            self._parts.clear()
+        self._parts[field, cell, in_place, is_last] = part
+        return part
 
     def _head(self, cells: tuple[int, ...]) -> Prompt:
         """The text before the data. cells: piece numbers of the fields in it."""
@@ -151,16 +153,6 @@ class Template:
         has_json = self._has_data or not self.pinned
         system = Text(SYSTEM if has_json else SYSTEM_OF_TEXT, Role.SYSTEM)
         return lower(Seq((system, Text(f"Answer the below query:\n{query}{data}"))))
-
-
-def _part(before: str, texts: Sequence[str], after: str, cell: int) -> Prompt:
-    # As `lower` makes it of a text in a Bag, which takes ten times as long.
-    return (Span(before + texts[cell] + after),)
-
-
-def _module(before: str, texts: Sequence[str], after: str, cell: int) -> Prompt:
-    module = Span(Nest((Span(before + texts[cell]),)), Role.USER, Reuse.INDEPENDENT, keep=1)
-    return (module, Span(after)) if after else (module,)
 
 
 def pinned_in(query: Sequence[str | int]) -> tuple[int, ...]:

@@ -23,10 +23,20 @@ from relquery.sql.optimizer.reads import Computed, Lookup, condition_of, parted
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.tree import Column, Expression, Limit, Node, Order, Query, Select, Subquery
 from relquery.sql.planner.checks import Check, checks_in
-from relquery.sql.planner.fields import Field, declared_keys, name_fields, needs_in, sides_of
 from relquery.sql.planner.guards import Condition, conditions_of, guard_of, path_in
 from relquery.sql.planner.limits import cut_of, in_base_order, stops_early
-from relquery.sql.planner.plan import Cut, Filter, Part, PlannedCall, SelectPlan
+from relquery.sql.planner.plan import (
+    Cut,
+    Field,
+    Filter,
+    Part,
+    PlannedCall,
+    SelectPlan,
+    declared_keys,
+    name_fields,
+    needs_in,
+    sides_of,
+)
 
 # Notes on expressions that a base column would have to compute: the condition under which they are
 # read, and whether they belong to a group rather than to its rows.
@@ -52,7 +62,9 @@ def plan_select(
     _note_wholes(select, functions)
     over = _OverRows(select, sources, frozenset(map(str.lower, names)), context, lookup)
     plain, asking = parted(build.conjuncts(select.where))
-    filters = tuple(map(over.filter, asking))
+    filters = tuple(
+        Filter(read := over.rewrite(one), over.part([one], one, read)) for one in asking
+    )
     given = cut_of(select, names, functions)
     stops = given is not None and stops_early(given)
     by_group = given is not None and given.distinct is not None
@@ -188,11 +200,6 @@ class _OverRows:
                 made.set(clause, self.rewrite(value))
         return made
 
-    def filter(self, predicate: Expression) -> Filter:
-        """Plan a predicate as a stage of its own."""
-        rewritten = self.rewrite(predicate)
-        return Filter(rewritten, self.part([predicate], predicate, rewritten))
-
     def part(self, written: Sequence[Node], top: Node, read: Node) -> Part:
         """The calls found since the last part. written: the nodes below `top` that have them;
         read: the same, over materialised rows.
@@ -206,16 +213,13 @@ class _OverRows:
                 conditions = conditions_of(call, top, functions, where_it_counts=True)
                 over = (replace(one, holds=self.rewrite(one.holds)) for one in conditions)
                 places.setdefault(index, []).append(tuple(over))
-        self._check(read)
+        self._checks += (check for _, check in checks_in(read, self.lookup.functions))
         distinct = {
             (one.failed.key, one.value.key, one.note.kind, one.note.later): one
             for one in reversed(self._checks)
         }
         self._checks, self._used = [], {}
         return Part(used, places, tuple(reversed(distinct.values())))
-
-    def _check(self, node: Node) -> None:
-        self._checks += (check for _, check in checks_in(node, self.lookup.functions))
 
     def _part(self, node: Node) -> Expression | None:
         if isinstance(node, Call):
@@ -270,7 +274,11 @@ class _OverRows:
     def _answer(self, node: Call) -> Expression:
         """Plan a call and return the column of its answers."""
         sources, lookup, task = self.sources, self.lookup, node.task
-        written = [(at, one) for at, field in enumerate(node.fields) for one in self._expand(field)]
+        written = [
+            (at, one)
+            for at, field in enumerate(node.fields)
+            for one in (sources.expanded(field) if isinstance(field, tree.Star) else [field])
+        ]
         given = [
             Field.of(one, self._field(one), sources, at in node.modules, at in node.bags)
             for at, one in written
@@ -293,12 +301,6 @@ class _OverRows:
         column.meta.pop("task", None)
         return column
 
-    def _expand(self, argument: Expression) -> list[Expression]:
-        """A field, or the columns of a star."""
-        if not isinstance(argument, tree.Star):
-            return [argument]
-        return self.sources.expanded(argument)
-
     def _field(self, argument: Expression) -> Expression:
         """The value of a field. Its subqueries run once, with the base."""
         for found in self.lookup.functions.inside(argument):
@@ -319,5 +321,5 @@ class _OverRows:
         # Lift its columns, not the whole expression: the rest is computed only for rows asked.
         value = unnamed(argument).rebuilt(part)
         assert isinstance(value, Expression)
-        self._check(value)
+        self._checks += (check for _, check in checks_in(value, self.lookup.functions))
         return value

@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from relquery.errors import UnsupportedQueryError
+from relquery.errors import QueryError, UnsupportedQueryError, did_you_mean
+from relquery.ledger import has_one_answer
+from relquery.prompt import Compared, Sampling
+from relquery.sql import names as ours
+from relquery.sql.binder.arguments import literal_of
 from relquery.sql.binder.bind import Bound
-from relquery.sql.binder.call import FIELD_NAME, calls_in, field_name, has_call
+from relquery.sql.binder.call import FIELD_NAME, OF_BRANCH, calls_in, field_name, has_call
 from relquery.sql.binder.normalize import check_fields, check_places, normalize
 from relquery.sql.binder.sources import Context, Kinds, next_select, read_sources
+from relquery.sql.binder.stand_ins import compared_in
 from relquery.sql.host.database import Database, Scratch
 from relquery.sql.optimizer.join_conditions import take_conditions
 from relquery.sql.optimizer.reads import Lookup
 from relquery.sql.optimizer.rules import optimize
 from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
-from relquery.sql.parser.tree import Expression, Query, Select, SetOperation
+from relquery.sql.parser.tree import (
+    Between,
+    Column,
+    Comparison,
+    Expression,
+    Node,
+    Operator,
+    Query,
+    Select,
+    SetOperation,
+)
 from relquery.sql.planner.checks import answers_in, note_on
-from relquery.sql.planner.compared import with_compared, with_scores
-from relquery.sql.planner.conversions import convert
+from relquery.sql.planner.conversions import OuterCheck, OuterReader, Target, convert, types_written
 from relquery.sql.planner.groups import asks_about_groups, over_groups
 from relquery.sql.planner.limits import enough_of
-from relquery.sql.planner.outer import OuterCheck, OuterReader, Target, types_written
-from relquery.sql.planner.plan import SelectPlan
+from relquery.sql.planner.plan import PlannedCall, SelectPlan
 from relquery.sql.planner.select import plan_select
 
 
@@ -48,6 +63,7 @@ def plan(bound: Bound, database: Database, scratch: Scratch) -> Plan:
     """Plan a bound statement. Raises QueryError before the first stage if it is wrong."""
     shell, lookup = bound.shell, Lookup(database, bound.functions)
     tree = optimize(_with_field_names(bound.query.copy()), database, bound.functions)
+    share = partial(_with_shared_answers, is_exact=database.compares_exactly)
     selects: list[SelectPlan] = []
     texts: dict[str, frozenset[str]] = {}
     target = _target(bound, database)
@@ -61,7 +77,7 @@ def plan(bound: Bound, database: Database, scratch: Scratch) -> Plan:
             by = found
         else:
             if select is tree and not shell.fills:
-                return Plan(bound, _with_shared_answers([*selects, found], database), None)
+                return Plan(bound, share([*selects, found]), None)
             found = replace(found, table=scratch.reserve(found.columns))
             selects.append(found)
             pairs = zip(names, found.final.items, strict=True)
@@ -75,14 +91,7 @@ def plan(bound: Bound, database: Database, scratch: Scratch) -> Plan:
     tree = reader.read(tree, target, shell.by_name)
     enough = enough_of(tree, texts, bound.functions)
     selects = [replace(one, stops=enough is not None) for one in selects]
-    shared = _with_shared_answers(selects, database)
-    return Plan(bound, shared, tree, tuple(reader.checks), enough)
-
-
-def _with_shared_answers(selects: list[SelectPlan], database: Database) -> tuple[SelectPlan, ...]:
-    """The plans, in which calls that can are asked as one, and no further than is read."""
-    scored = with_scores(selects)
-    return tuple(with_compared(scored) if database.compares_exactly else scored)
+    return Plan(bound, share(selects), tree, tuple(reader.checks), enough)
 
 
 def _target(bound: Bound, database: Database) -> Target:
@@ -155,3 +164,94 @@ def _gives_rows_of(query: Query, select: Select) -> bool:
     if isinstance(query, SetOperation) and query.kind == "UNION" and query.is_all:
         return not query.modifiers and any(_gives_rows_of(one, select) for one in query.branches)
     return query is select
+
+
+# How far answers are asked for: what the places that read them need, and what equal calls share.
+
+
+def _with_shared_answers(plans: Sequence[SelectPlan], *, is_exact: bool) -> tuple[SelectPlan, ...]:
+    """The plans of a statement, in which calls that can are asked as one, and no further than is
+    read. is_exact: whether texts are equal only if they are the same.
+
+    AI_FILTER('Late?', a), AI_SCORE('Late?', a)  =>  one request gives both
+    WHERE LLM('Positive?', review) = 'Yes'  =>  the answer ends where it cannot become 'Yes'
+
+    Calls that ask the same are compared with the same texts, so that equal inputs are asked once.
+    Labels, typed answers and answers drawn at random are read whole. Raises QueryError where an
+    answer is compared with texts of which none is a label.
+    """
+    calls = [call for plan in plans for call in plan.calls]
+    scores = {_asks(call, call.sampling) for call in calls if call.task.kind == "score"}
+    texts: dict[object, dict[str, None]] = {}
+    compared: set[tuple[str, int]] = set()
+    for plan in plans if is_exact else ():
+        read = _comparisons(plan)
+        for call in plan.calls:
+            places, sampling = read[call.index], call.sampling
+            is_open = not call.task.output and has_one_answer(sampling)
+            if sampling.labels:
+                _check_labels(call, places)
+            elif is_open and all(one for one, _ in places):
+                own = dict.fromkeys(text for one, _ in places for text in one)
+                texts.setdefault(_asks(call, sampling), {}).update(own)
+                compared |= {(plan.table, call.index)} if own else set()
+
+    def shared(call: PlannedCall, plan: SelectPlan) -> PlannedCall:
+        sampling = call.sampling
+        if sampling.labels and not sampling.temperature > 0:
+            scored = replace(sampling, scored=True)
+            sampling = scored if _asks(call, scored, "score") in scores else sampling
+        elif (plan.table, call.index) in compared:
+            sampling = Compared.by(sampling, tuple(texts[_asks(call, sampling)]))
+        return replace(call, task=replace(call.task, sampling=sampling))
+
+    return tuple(
+        replace(plan, calls=tuple(shared(call, plan) for call in plan.calls)) for plan in plans
+    )
+
+
+def _asks(call: PlannedCall, sampling: Sampling, kind: str | None = None) -> object:
+    """Equal for calls that ask the same, if they are asked with this sampling, as this kind."""
+    names = tuple(one.name for one in call.fields)
+    return call.task.query, sampling, kind or call.task.kind, names
+
+
+def _check_labels(call: PlannedCall, places: Sequence[tuple[list[str], bool]]) -> None:
+    labels = call.sampling.labels
+    for texts, is_of_branch in places:
+        if texts and not is_of_branch and not {"", *labels}.intersection(texts):
+            raise QueryError(
+                f"{call.text} is compared with {', '.join(map(repr, texts))}, but its labels "
+                f"are {', '.join(map(repr, labels))}.{did_you_mean(texts[0], labels)}"
+            )
+
+
+def _comparisons(plan: SelectPlan) -> Mapping[int, list[tuple[list[str], bool]]]:
+    """By call, for each place that reads its answers: the texts that it compares them with, none if
+    it does not clearly compare them, and whether they are the values of a set operation."""
+    trees: list[Node] = [plan.base, plan.final, *(one.predicate for one in plan.filters)]
+    trees += [] if plan.cut is None else [plan.cut.select]
+    places = (place for part in plan.parts for each in part.places.values() for place in each)
+    trees += [condition.holds for place in places for condition in place]
+    trees += [part.value for call in plan.calls for part in call.fields]
+    found = defaultdict[int, list[tuple[list[str], bool]]](list)
+    for column in (one for tree in trees for one in tree.find_all(Column)):
+        if (call := ours.call_of(column.name)) is not None:
+            around = column.ancestor(Comparison, Operator)
+            is_of_branch = around is not None and OF_BRANCH in around.meta
+            found[call].append((_compared_with(column), is_of_branch))
+    return found
+
+
+def _compared_with(column: Column) -> list[str]:
+    """The string literals that a column is compared with; empty if it is not compared."""
+    comparison = column.parent
+    sides = compared_in(comparison)
+    is_order = isinstance(comparison, Comparison) and comparison.kind not in _EQUALITY
+    if sides is None or is_order or isinstance(comparison, Between):
+        return []
+    texts = [literal_of(side) for side in sides if side is not column]
+    return texts if all(isinstance(text, str) for text in texts) else []
+
+
+_EQUALITY = (build.EQUAL, build.UNEQUAL)

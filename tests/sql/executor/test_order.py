@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from relquery.sql import names as ours
+from relquery.sql.executor.order import has_sides, steps_of
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tree import Expression
-from relquery.sql.planner.asking import has_sides, steps_of
 from relquery.sql.planner.guards import Condition
 from relquery.sql.planner.plan import Part
 
