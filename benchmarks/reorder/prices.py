@@ -10,14 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.reorder.hits import cells_sent, reorder_as_told
+from benchmarks.reorder.savings import savings
 from benchmarks.reorder.tables import RealTable
 from relquery.config import Order
 from relquery.prices.price import Price
 from relquery.prices.table import PRICES
-from relquery.table.cost.billing import Bill, bill
-from relquery.table.cost.blocks import Blocks
+from relquery.table.cost.billing import Bill, Blocks, bill
 from relquery.table.cost.pieces import EstimatedTokens
-from relquery.table.cost.savings import savings
 from relquery.table.cost.tokens import Encode, Tokens, tokenize
 from relquery.table.reorder import reorder
 

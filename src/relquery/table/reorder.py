@@ -16,7 +16,7 @@ from relquery.config import ORDERS, Order
 from relquery.errors import ConfigError, unknown
 from relquery.table.columns import Columns, encode
 from relquery.table.cost.meter import BLOCK_SIZE, Meter, Sent
-from relquery.table.cost.tokenizers import as_encode
+from relquery.table.cost.tokens import as_encode
 from relquery.table.cost.weigh import Weight, beginnings_of, weigh
 from relquery.table.dependencies.dependencies import (
     Dependency,

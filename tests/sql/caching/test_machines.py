@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from relquery.sql.caching.plan import alike, together
-from relquery.table.cost.blocks import Blocks
+from relquery.table.cost.billing import Blocks
 
 # Tokens of the blocks: rules, films, rows.
 RULES, FILM, ROW = 1100, 2000, 10

@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relquery.table.cost.billing import bill
-from relquery.table.cost.blocks import Blocks
+from relquery.table.cost.billing import Blocks, bill
 from relquery.table.cost.tokens import Tokens, prefix_tree
 from tests.table.cost.test_billing import PAID, paid, send
 

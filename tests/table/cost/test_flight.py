@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.prices.price import Price
-from relquery.table.cost.billing import NEVER, bill, bill_automatic, bill_marked
-from relquery.table.cost.blocks import Blocks
+from relquery.table.cost.billing import NEVER, Blocks, bill, bill_automatic, bill_marked
 from relquery.table.cost.tokens import Tokens
 
 MARKED = Price("m", "2026-11", "https://example.org", 2.0, 2.5, 0.2, 10.0, 3, breakpoints=4)

@@ -15,8 +15,7 @@ from relquery.backends.tokenizer import load_tokenizer
 from relquery.demo.files import model_path
 from relquery.errors import ConfigError
 from relquery.table.cost.hits import measure_hits
-from relquery.table.cost.tokenizers import as_encode
-from relquery.table.cost.tokens import tokenize
+from relquery.table.cost.tokens import as_encode, tokenize
 from relquery.table.reorder import reorder
 from tests.table.reference import sent_by
 from tests.table.strategies import letters

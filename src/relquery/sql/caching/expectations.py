@@ -15,7 +15,7 @@ from relquery.ledger.keys import prompt_hash
 from relquery.prices.table import known_price
 from relquery.prompt import Prompt
 from relquery.sql.caching.plan import CachePlan, alike
-from relquery.table.cost.blocks import Blocks
+from relquery.table.cost.billing import Blocks
 from relquery.table.prompts.waves import Sharing
 
 

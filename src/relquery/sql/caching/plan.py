@@ -22,8 +22,7 @@ from relquery.prices.price import Price
 from relquery.prices.table import known_price
 from relquery.prompt import Prompt
 from relquery.sql.inputs.inputs import Inputs
-from relquery.table.cost.billing import Bill, Marks, bill, prefixes_of
-from relquery.table.cost.blocks import Blocks
+from relquery.table.cost.billing import Bill, Blocks, Marks, bill, prefixes_of
 from relquery.table.cost.pieces import EstimatedTokens
 from relquery.table.cost.tokens import Encode, Tokens
 from relquery.table.prompts.waves import Sharing, served, share, writers

@@ -126,7 +126,10 @@ class _Conversion:
         elif (sides := compared_in(node)) is not None:
             self._convert_compared(sides)
         elif isinstance(node, Subquery) and node.compared is not None:
-            self._convert_compared([node.compared], self._kind_of_query(node.query))
+            # Of a query with one column; VARCHAR if DuckDB does not say.
+            one = {"subquery_type": "SCALAR", "subquery": Node(node=node.query.copy())}
+            kind = self.kinds.of(Subquery(**one, comparison_type="INVALID"))
+            self._convert_compared([node.compared], kind or "VARCHAR")
         elif isinstance(node, Function) and node.name.lower() == "nullif":
             self._convert_null_if(node)
         elif isinstance(node, Expression) and self.tries and self._may_fail(node):
@@ -178,13 +181,6 @@ class _Conversion:
             equal = build.compared(build.EQUAL, self._read(text, kind), other.copy())
             _replace(node, build.when(equal, build.null(), text.copy()))
 
-    def _kind_of_query(self, query: Query) -> str | None:
-        """The type of the only column of a query; VARCHAR if DuckDB does not say."""
-        one = Subquery(
-            subquery_type="SCALAR", subquery=Node(node=query.copy()), comparison_type="INVALID"
-        )
-        return self.kinds.of(one) or "VARCHAR"
-
     def _common_kind(self, others: list[Expression]) -> str | None:
         """The type that text is cast to when compared with `others`; None if it stays text."""
         typed = [other for other in others if not is_open_literal(other)]
@@ -204,7 +200,7 @@ class _Conversion:
             self.functions.has_aggregate(node)
             or has_window(node)
             or makes_rows(node)
-            or any(isinstance(part, Query) for part in node.walk())
+            or node.find(Query) is not None
         )
 
     def _may_fail(self, node: Expression) -> bool:

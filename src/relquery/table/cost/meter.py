@@ -10,8 +10,7 @@ import numpy as np
 
 from relquery.arrays import Int64s
 from relquery.prices.price import Price
-from relquery.table.cost.billing import Bill, bill
-from relquery.table.cost.blocks import Blocks
+from relquery.table.cost.billing import Bill, Blocks, bill
 from relquery.table.cost.hits import HitReport, lru_hits, measure_hits, unlimited_hits
 from relquery.table.cost.pieces import EstimatedTokens, tokenize_items
 from relquery.table.cost.tokens import Encode, Tokens, tokenize

@@ -8,8 +8,7 @@ from relquery.arrays import Int64s
 from relquery.errors import ConfigError
 from relquery.prices.price import Price
 from relquery.prices.table import all_prices, find_price, known_price
-from relquery.table.cost.billing import Marks, bill
-from relquery.table.cost.blocks import Blocks
+from relquery.table.cost.billing import Blocks, Marks, bill
 from relquery.table.measure import Fields
 from relquery.table.prompts.prompts import Prompts
 from relquery.table.prompts.source import AT_ONCE, Source

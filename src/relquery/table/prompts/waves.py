@@ -25,8 +25,7 @@ from relquery import _native
 from relquery.arrays import Bools, Int64s
 from relquery.errors import ConfigError
 from relquery.prices.price import Price
-from relquery.table.cost.billing import Marks, prefixes_of
-from relquery.table.cost.blocks import Blocks
+from relquery.table.cost.billing import Blocks, Marks, prefixes_of
 from relquery.table.measure import Fields
 from relquery.table.prompts.marks import blocks_of, prompts
 from relquery.table.prompts.prompts import Prompts

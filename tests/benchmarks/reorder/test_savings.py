@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.reorder.savings import savings
 from relquery.errors import ConfigError
 from relquery.prices.table import PRICES
-from relquery.table.cost.savings import savings
 
 OPENAI, ANTHROPIC = PRICES["gpt-4o-mini"], PRICES["claude-3.5-sonnet"]
 TABLE_4 = {  # hit rates in percent: original, GGR; savings in percent: OpenAI, Anthropic
