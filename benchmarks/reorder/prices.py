@@ -16,8 +16,7 @@ from relquery.config import Order
 from relquery.prices.price import Price
 from relquery.prices.table import PRICES
 from relquery.table.cost.billing import Bill, Blocks, bill
-from relquery.table.cost.pieces import EstimatedTokens
-from relquery.table.cost.tokens import Encode, Tokens, tokenize
+from relquery.table.cost.tokens import Encode, EstimatedTokens, Tokens, tokenize
 from relquery.table.reorder import reorder
 
 REPEATS = 5  # of each value, to exceed the shortest prefix that is cached, as in paper 000

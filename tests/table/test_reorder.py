@@ -19,8 +19,8 @@ from relquery.config import ORDERS, Order
 from relquery.errors import ConfigError, UnknownColumnError
 from relquery.table.columns import encode
 from relquery.table.cost.hits import measure_hits
+from relquery.table.cost.meter import Weight
 from relquery.table.cost.tokens import Encode, tokenize
-from relquery.table.cost.weigh import Weight
 from relquery.table.reorder import reorder
 from relquery.table.schedule import Schedule
 from tests.cases import values

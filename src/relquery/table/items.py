@@ -61,12 +61,16 @@ class Items:
         self, rows: Int64s, fields: npt.NDArray[np.integer], prefix: str = ""
     ) -> list[str]:
         """The prompts of a schedule: the prefix, then one line per item."""
-        lines = []
-        for column, texts in enumerate(self.texts):
-            label = self.written[column]
-            lines += [f"{label}{text}\n" for text in texts.fill_null("").to_pylist()]
+        lines = self.lines
         sent = self.same[self.slots][fields, rows[:, None]]
         return [prefix + "".join([lines[item] for item in row]) for row in sent.tolist()]
+
+    @property
+    def lines(self) -> list[str]:
+        """By item, "label: value" and a line break; there are none for copies."""
+        pairs = zip(self.written, self.texts, strict=True)
+        listed = ((label, texts.fill_null("").to_pylist()) for label, texts in pairs)
+        return [f"{label}{text}\n" for label, texts in listed for text in texts]
 
     @property
     def beginnings(self) -> Beginnings:
@@ -215,7 +219,7 @@ def _rank(columns: Columns, labels: Sequence[str], bag_of: Int32s) -> tuple[Int3
             order[at:end] = items[by_text]
             prefixes = _common_prefixes(text, by_text)
             shared[at + 1 : end] = len(labels[bag]) + prefixes
-            shared[at] = _agreement(before, labels[bag])
+            shared[at] = agreement(before, labels[bag])
         at, before = end, labels[bag]
     rank = np.empty(len(order), np.int32)
     rank[order] = np.arange(at)
@@ -234,8 +238,8 @@ def _rank_copies(
     return ranks, np.where(is_copy, characters[order], shared[first[order]])
 
 
-def _agreement(a: str, b: str) -> int:
-    """The number of leading characters that two texts share."""
+def agreement(a: Sequence[object], b: Sequence[object]) -> int:
+    """The number of leading characters that two texts share, or leading tokens."""
     differing = (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
     return next(differing, min(len(a), len(b)))
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from numbers import Real
 from operator import index
-from typing import Any, Literal
+from typing import Any, Literal, SupportsIndex
 
 import numpy as np
 
@@ -15,9 +15,8 @@ from relquery.arrays import Bools, Int32s, Int64s
 from relquery.config import ORDERS, Order
 from relquery.errors import ConfigError, unknown
 from relquery.table.columns import Columns, encode
-from relquery.table.cost.meter import BLOCK_SIZE, Meter, Sent
+from relquery.table.cost.meter import BLOCK_SIZE, Meter, Sent, Weight, beginnings_of, weigh
 from relquery.table.cost.tokens import as_encode
-from relquery.table.cost.weigh import Weight, beginnings_of, weigh
 from relquery.table.dependencies.dependencies import (
     Dependency,
     check_names,
@@ -221,8 +220,8 @@ def _check(prefix: object, cache_tokens: object, requests_per_minute: Any) -> No
     if not isinstance(prefix, str):
         raise ConfigError(f"prefix is {prefix!r}; it must be text.")
     if cache_tokens is not None:
-        tokens = _whole(cache_tokens)
-        if tokens is None or tokens >= NO_LIMIT:
+        tokens = index(cache_tokens) if isinstance(cache_tokens, SupportsIndex) else NO_LIMIT
+        if tokens >= NO_LIMIT:
             raise ConfigError(f"cache_tokens is {cache_tokens!r}; it must be a whole number.")
         if tokens < BLOCK_SIZE:
             raise ConfigError(
@@ -231,13 +230,6 @@ def _check(prefix: object, cache_tokens: object, requests_per_minute: Any) -> No
     rate = requests_per_minute
     if rate is not None and not (isinstance(rate, Real) and float(rate) > 0):
         raise ConfigError(f"requests_per_minute is {rate!r}; it must be a number above 0.")
-
-
-def _whole(value: Any) -> int | None:
-    try:
-        return index(value)
-    except TypeError:
-        return None
 
 
 def _dependencies(columns: Columns, items: Items, given: Given) -> tuple[Dependency, ...]:

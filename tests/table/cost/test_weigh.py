@@ -15,9 +15,8 @@ from benchmarks.reorder.tokens import llama3
 from relquery.errors import ConfigError
 from relquery.prices.table import find_price
 from relquery.table.columns import encode
-from relquery.table.cost.pieces import EstimatedTokens, tokenize_items
-from relquery.table.cost.tokens import Encode, tokenize
-from relquery.table.cost.weigh import Weight, weigh
+from relquery.table.cost.meter import Weight, weigh
+from relquery.table.cost.tokens import Encode, EstimatedTokens, tokenize, tokenize_items
 from relquery.table.items import itemize
 from relquery.table.solvers.problem import Objective
 from tests.data import data_path

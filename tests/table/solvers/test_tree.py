@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from relquery.config import Order
 from relquery.table.columns import encode
+from relquery.table.cost.meter import Weight
 from relquery.table.cost.tokens import Encode
-from relquery.table.cost.weigh import Weight
 from relquery.table.reorder import reorder
 from relquery.table.schedule import Report
 from relquery.table.side_by_side import StoppedError, side_by_side

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from relquery.cli.terminal.show import to_json
 from relquery.cli.terminal.tables import check_output
 from relquery.errors import ConfigError, PartialResultWarning
-from relquery.table.cost.weigh import WEIGHTS
+from relquery.table.cost.meter import WEIGHTS
 from relquery.table.prompts.answers import Answers
 from relquery.table.prompts.batch import Batch
 from relquery.table.prompts.forms import FormName, find_form

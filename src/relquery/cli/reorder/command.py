@@ -19,7 +19,7 @@ from relquery.cli.terminal.interrupt import interruptible
 from relquery.cli.terminal.show import errors_console, say, to_json
 from relquery.cli.terminal.tables import check_output, find_file, read_text
 from relquery.errors import ConfigError
-from relquery.table.cost.weigh import WEIGHTS
+from relquery.table.cost.meter import WEIGHTS
 from relquery.table.prompts.template import Template
 from relquery.table.reorder import DISCOVER
 

@@ -23,8 +23,7 @@ from relquery.prices.table import known_price
 from relquery.prompt import Prompt
 from relquery.sql.inputs.inputs import Inputs
 from relquery.table.cost.billing import Bill, Blocks, Marks, bill, prefixes_of
-from relquery.table.cost.pieces import EstimatedTokens
-from relquery.table.cost.tokens import Encode, Tokens
+from relquery.table.cost.tokens import Encode, EstimatedTokens, Tokens
 from relquery.table.prompts.waves import Sharing, served, share, writers
 from relquery.table.schedule import Schedule
 

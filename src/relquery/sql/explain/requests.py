@@ -16,11 +16,10 @@ from relquery.sql.binder.call import Task
 from relquery.sql.caching.plan import ordered
 from relquery.sql.executor.context import ExecutionContext
 from relquery.sql.executor.dispatch import AS_WRITTEN, REORDERED, CacheLookup
-from relquery.sql.executor.groups import forest_of
+from relquery.sql.executor.groups import Matches, forest_of
 from relquery.sql.executor.guard import Comparison, sample
 from relquery.sql.explain.rows import EstimatedRows
 from relquery.sql.inputs.inputs import Inputs, Question
-from relquery.sql.inputs.matches import Matches
 from relquery.sql.planner.plan import PlannedCall
 
 _LEARNED = 256  # answers of the ledger that are learned from

@@ -1,23 +1,36 @@
-"""Measures what a schedule costs in tokens and money, to choose schedules and to report."""
+"""What a hit on an item is worth, and what a schedule costs in tokens and money.
+
+This decides between schedules, and is reported.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from relquery.arrays import Int64s
+from relquery.errors import ConfigError, unknown
 from relquery.prices.price import Price
+from relquery.prices.table import all_prices
 from relquery.table.cost.billing import Bill, Blocks, bill
 from relquery.table.cost.hits import HitReport, lru_hits, measure_hits, unlimited_hits
-from relquery.table.cost.pieces import EstimatedTokens, tokenize_items
-from relquery.table.cost.tokens import Encode, Tokens, tokenize
-from relquery.table.cost.weigh import Weighting
-from relquery.table.items import Items
+from relquery.table.cost.tokens import (
+    Encode,
+    EstimatedTokens,
+    Pieces,
+    Tokens,
+    begin_alike,
+    tokenize,
+    tokenize_items,
+)
+from relquery.table.items import Beginnings, Items
 from relquery.table.measure import Fields, hits, phc
 from relquery.table.side_by_side import side_by_side
+from relquery.table.solvers.problem import Objective
 
 BLOCK_SIZE = 16
 # Up to this many characters, schedules are compared on whole prompts. Tokenising larger tables
@@ -139,3 +152,64 @@ def _most(score: Callable[[Sent], float], schedules: Sequence[Sent]) -> list[Sen
     tasks = [partial(score, each) for each in schedules]
     scores = side_by_side(tasks, np.zeros(1, np.bool_), schedules[0][1].size)
     return [each for each, scored in zip(schedules, scores, strict=True) if scored == max(scores)]
+
+
+Weight = str | Price  # "tokens", "squared", a Price or the name of one
+WEIGHTS = ("tokens", "squared")
+
+
+class Weighting(NamedTuple):
+    """weights: (items,). price: None if cost does not matter. pieces: None if not counted."""
+
+    name: str
+    weights: Int64s
+    objective: Objective
+    price: Price | None
+    pieces: Pieces | None
+
+
+def weigh(items: Items, weight: Weight, encode: Encode | None, prefix: str) -> Weighting:
+    """What items are worth by `weight`; prefix: the text before the fields of every row.
+
+    squared: characters of the value, squared (paper 000, eq. 2). tokens: tokens of "column:
+    value", or its characters without a tokenizer. A price: tokens, counted with the provider's
+    minimum and granularity, valued at what reading saves and writing costs.
+
+    Raises ConfigError for an unknown name.
+    """
+    if weight == "squared":
+        return Weighting(weight, items.lengths**2, Objective(), None, None)
+    if weight == "tokens" and encode is None:
+        return Weighting(weight, items.characters, Objective(), None, None)
+    price = None if weight == "tokens" else _as_price(weight)
+    pieces = tokenize_items(items, encode or EstimatedTokens(), prefix)
+    tokens = pieces.items.lengths[items.same]
+    if price is None:
+        return Weighting("tokens", tokens, Objective(), None, pieces)
+    objective = Objective(
+        start=len(pieces.prefix),
+        minimum=price.minimum,
+        granularity=price.granularity,
+        read=(price.uncached - price.read) / price.uncached,
+        write=(price.write - price.uncached) / price.uncached,
+    )
+    return Weighting(price.name, tokens, objective, price, pieces)
+
+
+def beginnings_of(items: Items, weighting: Weighting) -> Beginnings | None:
+    """What hits of partial items are worth, in the unit of the weights; None if nothing."""
+    if weighting.name == "squared":
+        return None
+    if weighting.pieces is None:
+        return items.beginnings
+    return begin_alike(weighting.pieces, items.same)
+
+
+def _as_price(weight: Weight) -> Price:
+    if isinstance(weight, Price):
+        return weight
+    prices = all_prices()
+    if isinstance(weight, str) and weight in prices:
+        return prices[weight]
+    known = [*WEIGHTS, *prices]
+    raise ConfigError(unknown("weight", weight, known, more=", or a Price"))

@@ -1,16 +1,20 @@
 """Prompts as token ids, and the tree of all prefixes that they share.
 
+Also prompts that are put together of the tokens of their items. This misses tokens that span two
+items, so it only serves to compare schedules. Reported numbers are counted on whole prompts.
+
 Text is tokenised as whole prompts. So a token that spans two fields is counted as the model sees
 it.
 """
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +23,7 @@ import numpy.typing as npt
 from relquery import _native
 from relquery.arrays import Int32s, Int64s
 from relquery.errors import ConfigError
+from relquery.table.items import Beginnings, Items, agreement, least_table
 
 Encode = Callable[[list[str]], Sequence[Sequence[int]]]
 BATCH = 4096  # number of texts per call of the tokenizer
@@ -186,3 +191,67 @@ def _by_transformers(tokenizer: Any, texts: list[str]) -> Sequence[Sequence[int]
 
 def _one_by_one(encode: Any, texts: list[str]) -> list[list[int]]:
     return [encode(text) for text in texts]
+
+
+# As byte-pair tokenizers with 100,000 tokens cut a text: words with the character before them,
+# numbers of three digits, marks with the line break after them, white space. The lengths are those
+# that give the counts of one of them, cl100k, on the documents and tables of this project.
+_PIECE = re.compile(
+    r"[^\r\n\w]?\b[a-zA-Z]{1,7}|[a-zA-Z]{1,3}|\d{1,3}|[^\W\d_a-zA-Z]{1,2}"
+    r"| ?[^\w\s]{1,4}[\r\n]*|\s+|_"
+)
+
+
+class Pieces(NamedTuple):
+    """prefix: tokens before the fields of every row. items: tokens of each item's line."""
+
+    prefix: Int32s
+    items: Tokens
+
+    def put_together(self, sent: Int32s) -> Tokens:
+        """Prompts of rows. sent: (n, m), items in the order sent."""
+        lengths = self.items.lengths[sent].sum(axis=1) + len(self.prefix)
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        ids = np.empty(offsets[-1], np.int32)
+        _native.join(self.prefix, self.items.ids, self.items.offsets, sent, ids)
+        return Tokens(ids, offsets)
+
+
+def tokenize_items(items: Items, encode: Encode, prefix: str) -> Pieces:
+    """Tokens of "column: value" and the line break after it, by item; copies stay empty."""
+    start = tokenize([prefix], encode).ids if prefix else np.empty(0, np.int32)
+    return Pieces(start, tokenize(items.lines, encode))
+
+
+def begin_alike(pieces: Pieces, same: Int32s) -> Beginnings:
+    """The prefixes that items share, in tokens. same: (items,), see Items.
+
+    Sorts the tokens of every item, so it suits only small tables.
+    """
+    ids, offsets = pieces.items.ids.tolist(), pieces.items.offsets.tolist()
+    tokens = [ids[offsets[item] : offsets[item + 1]] for item in same.tolist()]
+    order = sorted(range(len(tokens)), key=lambda item: (tokens[item], item))
+    shared = np.zeros(len(order), np.int64)
+    for place, (before, item) in enumerate(pairwise(order), start=1):
+        shared[place] = agreement(tokens[before], tokens[item])
+    rank = np.empty(len(order), np.int32)
+    rank[order] = np.arange(len(order))
+    return Beginnings(rank, shared, least_table(shared))
+
+
+class EstimatedTokens:
+    """Pieces of words as a stand-in for tokens, for use without a tokenizer.
+
+    English text and JSON have about as many pieces as tokens of a common vocabulary: 5% fewer to 7%
+    more by table than Llama 3's.
+    """
+
+    def __init__(self) -> None:
+        self._ids: dict[str, int] = {}
+
+    def __call__(self, texts: list[str]) -> list[list[int]]:
+        """Ids of the pieces of each text; equal pieces have equal ids in all calls."""
+        ids = self._ids
+        return [
+            [ids.setdefault(piece, len(ids)) for piece in _PIECE.findall(text)] for text in texts
+        ]

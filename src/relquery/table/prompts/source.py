@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from relquery.arrays import Int32s, Int64s
 from relquery.prices.price import Price
-from relquery.table.cost.pieces import EstimatedTokens
-from relquery.table.cost.tokens import Encode, tokenize
+from relquery.table.cost.tokens import Encode, EstimatedTokens, tokenize
 from relquery.table.items import BAG_LABEL, Items
 from relquery.table.measure import Fields
 from relquery.table.prompts.template import Template

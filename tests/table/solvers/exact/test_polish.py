@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from relquery._native import Graph, find_parents
 from relquery.arrays import Int32s, Int64s
 from relquery.table.columns import encode
-from relquery.table.cost.weigh import beginnings_of, weigh
+from relquery.table.cost.meter import beginnings_of, weigh
 from relquery.table.items import Beginnings, Items, itemize
 from relquery.table.solvers.exact.lattice import build_lattice
 from relquery.table.solvers.exact.ophr import optimum

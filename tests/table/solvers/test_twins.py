@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from relquery.table.columns import encode
-from relquery.table.dependencies.twins import find_twins
 from relquery.table.items import itemize
+from relquery.table.solvers.tree import find_twins
 
 TABLE = {
     "id": ["7", "8", "7", "9"],
