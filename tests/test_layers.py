@@ -13,6 +13,7 @@ import pytest
 BASE = {
     "_native",
     "arrays",
+    "lazy",
     "native",
     "interrupts",
     "errors",
@@ -29,6 +30,7 @@ RECORDS = {"report", "ledger"}
 LAYERS: dict[str, set[str]] = {
     "errors": set(),
     "arrays": set(),
+    "lazy": {"arrays"},
     "redaction": set(),
     "unicode": set(),
     "interrupts": set(),

@@ -70,8 +70,7 @@ def compare(case: Case, world: World, model: LoadedModel) -> FirstStage:
 
 def said(call: ExplainedCall) -> Counts:
     """What EXPLAIN says."""
-    effort = call.effort
-    return Counts(call.rows, call.calls, None if effort is None else effort.prompt_tokens)
+    return Counts(call.rows, call.calls, call.prompt_tokens)
 
 
 def measured(stage: StageReport) -> Counts:
@@ -80,5 +79,4 @@ def measured(stage: StageReport) -> Counts:
 
 
 def _is_exact(call: ExplainedCall) -> bool:
-    counted = call.effort is not None and call.effort.counted_by == "tokenizer"
-    return call.counts == "exact" and counted
+    return call.counts == "exact" and call.counted_by == "tokenizer"

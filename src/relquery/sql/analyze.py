@@ -57,7 +57,7 @@ def compared(predicted: Mapping[str, ExplainedCall], measured: Iterable[StageRep
         row: dict[str, Any] = {"stage": stage.name, "prompt": call.prompt, "fields": call.fields}
         row |= {"output_tokens": stage.output_tokens, "errors": stage.errors, "order": call.order}
         for name in COMPARED:
-            row[f"predicted_{name}"] = call.figure(name)
+            row[f"predicted_{name}"] = getattr(call, name)
             row[name] = getattr(stage, _NAMES.get(name, name))
         row["hit_rate"] = stage.hit_rate if stage.prompt_tokens else None
         rows.append(row)
@@ -146,11 +146,10 @@ class Analysis(Execution):
 
     def _timed(self, call: ExplainedCall, stage: StageReport) -> ExplainedCall:
         """With the seconds for answers as long as they were."""
-        effort = call.effort
-        if effort is None or not call.calls or not stage.calls:
+        if call.prompt_tokens is None or not call.calls or not stage.calls:
             return call
         length = max(1, round(stage.output_tokens / stage.calls))
         sampling = replace(self._samplings[stage.name], max_tokens=length)
-        counts = [round(effort.prompt_tokens / call.calls)] * call.calls
-        seconds = self.context.backend.predict(counts, sampling, int(effort.cached_tokens or 0))
-        return replace(call, effort=replace(effort, seconds=seconds))
+        counts = [round(call.prompt_tokens / call.calls)] * call.calls
+        seconds = self.context.backend.predict(counts, sampling, int(call.cached_tokens or 0))
+        return replace(call, seconds=seconds)

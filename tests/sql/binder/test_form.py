@@ -120,8 +120,8 @@ def test_a_group_is_a_line_for_each_item(con: Connection, heard: Heard) -> None:
 def test_explain_and_preview_count_the_form_that_is_sent(heard: Heard, con: Connection) -> None:
     query = "SELECT LLM('Loud?', title, genre) FROM films"
     forms: list[PromptForm] = ["json", "lines"]
-    efforts = [con.explain(query, form=form).calls[0].effort for form in forms]
-    as_json, as_lines = (each.prompt_tokens for each in efforts if each is not None)
+    counts = [con.explain(query, form=form).calls[0].prompt_tokens for form in forms]
+    as_json, as_lines = (each for each in counts if each is not None)
     assert as_lines < as_json
     con.preview(query, form="lines", rows=1)
     assert heard.texts[0].startswith("Loud?\n\ntitle, genre:\n")

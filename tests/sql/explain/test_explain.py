@@ -15,7 +15,6 @@ from relquery.errors import (
     RelqueryError,
 )
 from relquery.prompt import Prompt, Sampling
-from relquery.sql.explain.cost import Effort
 from relquery.sql.explain.explanation import SCHEMA, ExplainedCall
 from tests.sql.conftest import opened, upper_or_length
 from tests.sql.fakes import FakeBackend
@@ -100,16 +99,15 @@ def test_a_known_price_is_told_without_cache_and_with_longest_answers() -> None:
             explanation = con.explain("SELECT LLM('up', repeat('x', 99), max_tokens := 10)")
         said = str(explanation)
         assert said.count("No price is known for 'my-model'. Known prices: gpt-6.1-sol, ") == told
-        effort = explanation.calls[0].effort
-        assert effort is not None
-        usd = (effort.prompt_tokens * 0.15 + 10 * 0.60) / 1e6
-        assert effort.usd == (pytest.approx(usd) if "4o" in name else None)
+        (call,) = explanation.calls
+        assert call.prompt_tokens is not None
+        usd = (call.prompt_tokens * 0.15 + 10 * 0.60) / 1e6
+        assert call.usd == (pytest.approx(usd) if "4o" in name else None)
 
 
 def test_seconds_are_written_without_exponents() -> None:
     for seconds, shown in [(0.00123, "0.0012"), (9.94, "9.9"), (290.4, "290"), (1e6, "1,000,000")]:
-        effort = Effort(10, "tokenizer", 0, seconds, None)
-        call = ExplainedCall("filter 1", "?", "a", 1, "tree", "decoded", None, effort=effort)
+        call = ExplainedCall("filter 1", "?", "a", 1, "tree", "decoded", None, seconds=seconds)
         assert call.cells()["seconds at most"] == shown
 
 

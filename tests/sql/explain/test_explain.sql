@@ -59,7 +59,7 @@ EXPLAIN SELECT LLM('up', title, labels := ['Yes', 'No']),
 -- of very many prompts a sample is counted
 SELECT LLM('up', i + 10000) FROM range(10000) r(i)
 ? stages[0].prompt_tokens == con.explain("SELECT LLM('up', i + 10000) FROM range(10000) r(i)"
-  ).calls[0].effort.prompt_tokens
+  ).calls[0].prompt_tokens
 EXPLAIN SELECT LLM('up', i + 10000) FROM range(10000) r(i)
 ? (told[0]["calls"], told[0]["counted_by"]) == (10_000, "sample")
 

@@ -116,12 +116,7 @@ def test_a_refused_prompt_is_no_tokens() -> None:
         con.register("t", TABLE)
         (all_rows,) = con.explain(QUERY).calls
         (others,) = con.explain(f"{QUERY} WHERE review <> 'review 07 of the film'").calls
-    assert all_rows.effort is not None
-    assert others.effort is not None
-    assert (all_rows.effort.refused, all_rows.effort.prompt_tokens) == (
-        1,
-        others.effort.prompt_tokens,
-    )
+    assert (all_rows.refused, all_rows.prompt_tokens) == (1, others.prompt_tokens)
     assert all_rows.hit_rate == pytest.approx(others.hit_rate, abs=0.01)
 
 
@@ -136,9 +131,8 @@ def test_equal_stages_are_told_what_the_run_does(ledger: Any, guard: Any) -> Non
             told, costs = con.explain(text).calls, con.explain(text, cost=True).costs
             stages = con.sql(text).report.stages
         for call, stage in zip(told, stages, strict=True):
-            assert call.effort is not None
             assert (call.calls, call.from_ledger) == (stage.calls, stage.ledger_hits)
-            assert call.effort.prompt_tokens == stage.prompt_tokens
+            assert call.prompt_tokens == stage.prompt_tokens
             assert call.hit_rate == (pytest.approx(stage.hit_rate) if stage.calls else None)
             cost = costs[stage.name]
             assert cost is None or cost.input.expected == stage.prompt_tokens

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from relquery.config import ORDERS, Order
 from relquery.errors import ConfigError
+from relquery.lazy import AT_ONCE
 from relquery.prices.table import PRICES
 from relquery.table.cost.billing import bill
 from relquery.table.cost.hits import measure_hits
 from relquery.table.cost.tokens import tokenize
 from relquery.table.prompts.prompts import Prompts
-from relquery.table.prompts.source import AT_ONCE
 from relquery.table.prompts.template import Template
 from relquery.table.reorder import reorder
 from relquery.table.schedule import Schedule

@@ -11,13 +11,14 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
-from typing import NamedTuple, overload
+from typing import NamedTuple
 
 import numpy as np
 
 from relquery.arrays import Int32s, Int64s
 from relquery.backends.base import Backend
 from relquery.config import Order
+from relquery.lazy import LazySequence
 from relquery.prices.price import Price
 from relquery.prices.table import known_price
 from relquery.prompt import Prompt
@@ -165,32 +166,13 @@ class CachePlan:
 
     def prompts(self, prompts: Sequence[Prompt]) -> Sequence[Prompt]:
         """The prompts in the order to send, with their marks, each built when it is read."""
-        return _Marked(prompts, self, self.order)
+        return LazySequence(self.order, lambda some: (self._marked(prompts, at) for at in some))
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Marked(Sequence[Prompt]):
-    """See CachePlan.prompts. order: places among those given."""
-
-    given: Sequence[Prompt]
-    plan: CachePlan
-    order: Int64s
-
-    def __len__(self) -> int:
-        return len(self.order)
-
-    @overload
-    def __getitem__(self, index: int) -> Prompt: ...
-    @overload
-    def __getitem__(self, index: slice) -> _Marked: ...
-    def __getitem__(self, index: int | slice) -> Prompt | _Marked:
-        if isinstance(index, slice):
-            return replace(self, order=self.order[index])
-        at, plan = int(self.order[index]), self.plan
-        spans, shared = list(self.given[at]), int(plan.shared[at])
-        if plan.keep_for is not None:
-            for mark in plan.marks[at]:
-                spans[mark - 1] = replace(spans[mark - 1], keep=1, keep_for=plan.keep_for)
+    def _marked(self, prompts: Sequence[Prompt], at: int) -> Prompt:
+        spans, shared = list(prompts[at]), int(self.shared[at])
+        if self.keep_for is not None:
+            for mark in self.marks[at]:
+                spans[mark - 1] = replace(spans[mark - 1], keep=1, keep_for=self.keep_for)
         if shared:
             spans[shared - 1] = replace(spans[shared - 1], shares=True)
         return tuple(spans)

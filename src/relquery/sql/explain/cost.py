@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +17,6 @@ import pyarrow as pa
 from relquery.prices.price import Price
 from relquery.prices.table import all_prices
 from relquery.sql.explain.lengths import Length, Range
-
-CountedBy = Literal["tokenizer", "sample", "characters"]
 
 TOTAL = "total"
 UNSEEN = 0.3
@@ -121,41 +119,6 @@ class StageCost:
     def __add__(self, more: StageCost) -> StageCost:
         """The same stage, for some more calls."""
         return replace(self, **sums(self, more, _FIGURES), unshared=self.unshared or more.unshared)
-
-
-@dataclass(frozen=True, slots=True)
-class Effort:
-    """What some prompts take in total; None for what is not known.
-
-    prompt_tokens: counted by the backend's tokenizer, for all prompts or a sample, or estimated
-    from characters. refused: number of prompts that would be refused, e.g. as too long. seconds,
-    usd: upper bounds, with an empty cache and answers of maximal length. cached_tokens: those that
-    a cache serves which is empty at first. is_sample: whether only some of them were counted.
-    cost: with bounds, if it is asked for or a price is known.
-    """
-
-    prompt_tokens: int
-    counted_by: CountedBy
-    refused: int | None
-    seconds: float | None
-    usd: float | None
-    cached_tokens: float | None = None
-    is_sample: bool = False
-    cost: StageCost | None = None
-
-    @property
-    def hit_rate(self) -> float | None:
-        """The share of the prompt tokens that the cache serves, from 0 to 1."""
-        if self.cached_tokens is None or not self.prompt_tokens:
-            return None
-        return self.cached_tokens / self.prompt_tokens
-
-    def __add__(self, more: Effort) -> Effort:
-        """What all of the prompts take."""
-        names = ("prompt_tokens", "refused", "seconds", "usd", "cached_tokens", "cost")
-        counted_by = max(self.counted_by, more.counted_by, key=get_args(CountedBy).index)
-        is_sample = self.is_sample or more.is_sample
-        return replace(self, **sums(self, more, names), counted_by=counted_by, is_sample=is_sample)
 
 
 def unshared(longest: float, price: Price) -> str | None:

@@ -22,7 +22,8 @@ from relquery.prices.price import MILLION, Price
 from relquery.prices.table import known_price
 from relquery.prompt import Prompt
 from relquery.sql.caching.plan import Counter, cache_plan, in_our_tokens
-from relquery.sql.explain.cost import Calibration, CountedBy, Effort, StageCost, unshared
+from relquery.sql.explain.cost import Calibration, StageCost, unshared
+from relquery.sql.explain.explanation import CountedBy, ExplainedCall
 from relquery.sql.explain.lengths import Length, Range, expected_length
 from relquery.sql.explain.requests import Requests
 from relquery.table.cost.billing import NEVER, Bill, bill, bill_automatic, bill_marked
@@ -36,6 +37,8 @@ _KEPT = 1024  # prompts of earlier stages that are looked for in a cache on this
 # Seconds of an answer of a provider's model until its first token, and per token.
 _FIRST = Range(0.3, 1.0, 4.0)
 _PER_TOKEN = Range(1 / 150, 1 / 60, 1 / 20)
+_AT_MOST = Range(0.0, 0.5, 1.0)  # of the calls after a filter of which nothing is known
+_BY_TOKENIZER: CountedBy = "tokenizer"
 
 _Bills = tuple[Bill, Bill, Bill]
 """Input at best, as expected, and if nothing is read from the cache: USD and tokens read."""
@@ -70,49 +73,57 @@ class Estimator:
         """Whether anything is known that depends on the order of prompts."""
         return self.backend.block_tokens is not None or self.tells_costs
 
-    def effort(self, stage: Requests) -> Effort:
-        """What the prompts of a stage take if they are sent next."""
-        rate, cost = None, None
+    def told(self, call: ExplainedCall, stage: Requests) -> ExplainedCall:
+        """A call with what the prompts of its stage take if they are sent next."""
+        sample, rate, cost = _neighbours(stage.prompts), None, None
+        counts = self.backend.prompt_tokens(sample, stage.sampling)
         if self.needs_order:
-            sample = _neighbours(stage.prompts)
-            counts = self.backend.prompt_tokens(sample, stage.sampling)
             rate = self._hit_rate(sample, counts, is_new=not stage.may_come)
-            if self.tells_costs:
-                cost = self._cost(stage, sample, counts, rate or 0.0)
-                if cost.live is not None:
-                    rate = cost.cached.expected / (cost.input.expected or 1.0)
-                cost *= stage.most / max(1, len(stage.written))
-        found = self._tokens(stage, rate)
+        if self.tells_costs:
+            cost = self._cost(stage, sample, counts, rate or 0.0)
+            if cost.live is not None:
+                rate = cost.cached.expected / (cost.input.expected or 1.0)
+            cost *= stage.most / max(1, len(stage.written))
+            if call.counts == "at most":
+                cost *= _AT_MOST
+        call = self._with_tokens(call, stage, counts, rate)
         return replace(
-            found,
-            cached_tokens=None if rate is None else rate * found.prompt_tokens,
+            call,
+            cached_tokens=None if rate is None else rate * (call.prompt_tokens or 0),
             is_sample=(cost is not None and cost.live is not None) or len(stage.written) > _COUNTED,
             cost=cost,
         )
 
-    def _tokens(self, stage: Requests, rate: float | None) -> Effort:
-        """Tokens, and the time and price that follow. rate: the share that the cache serves."""
-        prompts, most = stage.prompts, stage.most
-        if most < len(prompts):  # it is not known which: the longest
-            prompts = sorted(prompts, key=_characters, reverse=True)[:most]
-        picked = prompts
-        if len(prompts) > _COUNTED:
+    def _with_tokens(
+        self, call: ExplainedCall, stage: Requests, counts: list[int] | None, rate: float | None
+    ) -> ExplainedCall:
+        """With tokens, and the time and price that follow. counts: tokens of the prompts, or of
+        some. rate: the share that the cache serves.
+        """
+        prompts, most, by = stage.prompts, stage.most, _BY_TOKENIZER
+        if counts is not None and len(prompts) > _COUNTED:  # neighbours are about equally long
             places = np.linspace(0, len(prompts) - 1, _COUNTED).astype(int).tolist()
-            picked = [prompts[at] for at in places]
-        counts = self.backend.prompt_tokens(picked, stage.sampling)
-        by: CountedBy = "sample" if stage.is_guess or len(picked) < most else "tokenizer"
+            counts = self.backend.prompt_tokens([prompts[at] for at in places], stage.sampling)
         if counts is None:
             by, counts = "characters", [_characters(one) // _CHARACTERS for one in prompts]
-        refused = counts.count(0) if by == "tokenizer" else None
+        elif stage.is_guess or len(counts) < most:
+            by = "sample"
+        refused = min(most, counts.count(0)) if by == "tokenizer" else None
+        if most < len(prompts):  # it is not known which: the longest
+            counts = sorted(counts, reverse=True)[: math.ceil(len(counts) * most / len(prompts))]
         if len(counts) < most:
             counts = [round(sum(counts) / len(counts))] * most
         length = stage.sampling.max_tokens if stage.length is None else max(1, round(stage.length))
-        seconds = self._predicted(
-            counts, stage, length, 0.0 if stage.length is None else rate or 0.0
-        )
+        cached = 0.0 if stage.length is None else rate or 0.0
         price, total = self.price, sum(counts)
-        usd = None if price is None else price.usd(total, 0, 0, most * length)
-        return Effort(total, by, refused, seconds, usd)
+        return replace(
+            call,
+            prompt_tokens=total,
+            counted_by=by,
+            refused=refused,
+            seconds=self._predicted(counts, stage, length, cached),
+            usd=None if price is None else price.usd(total, 0, 0, most * length),
+        )
 
     def _predicted(
         self, counts: Sequence[int], stage: Requests, length: float, rate: float

@@ -19,10 +19,8 @@ from relquery.prompt import Compared, Sampling
 from relquery.sql.executor.context import ExecutionContext
 from relquery.sql.executor.stages import StageWalker
 from relquery.sql.explain.bounds import KnownRows, known_rows
-from relquery.sql.explain.cost import Effort
 from relquery.sql.explain.estimate import Estimator
 from relquery.sql.explain.explanation import Counted, ExplainedCall, listed
-from relquery.sql.explain.lengths import Range
 from relquery.sql.explain.requests import RequestPlanner, Requests
 from relquery.sql.explain.rows import EstimatedRows, Selectivities
 from relquery.sql.host.database import Database, Scratch
@@ -33,7 +31,6 @@ from relquery.sql.planner.statement import Plan
 _SHOWN = 60  # characters of a prompt
 _PROVIDERS = ("openai", "responses", "anthropic", "gemini", "google", "deepseek")
 _OPPOSITES = {"'yes'": "'no'", "'no'": "'yes'", "'true'": "'false'", "'false'": "'true'"}
-_AT_MOST = Range(0.0, 0.5, 1.0)  # of the calls after a filter of which nothing is known
 
 
 @dataclass(slots=True)
@@ -110,10 +107,11 @@ class Explainer:
                 calls=requests.most,
                 from_ledger=requests.known,
                 counts=counts,
-                effort=self._effort(requests, name, counts),
                 compared=requests.compared,
                 skipped=requests.skipped,
             )
+            length = None if self.shares is None else self.shares.lengths.get(name)
+            told = self._estimator.told(told, replace(requests, length=length))
         elif requests is not None or told.rows is not None:
             told = replace(told, calls=requests, counts="at most")
         self.calls[name] = self.calls[name] + told if name in self.calls else told
@@ -162,13 +160,6 @@ class Explainer:
         if most is not None and config.guard is not None and len(call.fields) > 1:
             most += min(most, config.guard_rows)
         return most
-
-    def _effort(self, requests: Requests, stage: str, counts: Counted) -> Effort:
-        length = None if self.shares is None else self.shares.lengths.get(stage)
-        effort = self._estimator.effort(replace(requests, length=length))
-        if effort.cost is None or counts != "at most":
-            return effort
-        return replace(effort, cost=effort.cost * _AT_MOST)
 
 
 def _shown(field: Field) -> str:

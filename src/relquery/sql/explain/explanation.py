@@ -12,11 +12,14 @@ from relquery.config import Order
 from relquery.html.table import boxed, lines, of_columns, preformatted
 from relquery.report import in_columns
 from relquery.sql.explain import cost
-from relquery.sql.explain.cost import Effort, StageCost, sums
+from relquery.sql.explain.cost import StageCost, sums
 from relquery.sql.render import with_view
 
 Counted = Literal["exact", "expected", "at most"] | None
-_RELIABLE = ("exact", "expected", "at most", None)
+CountedBy = Literal["tokenizer", "sample", "characters"] | None
+_RELIABLE = ("exact", "tokenizer", "expected", "sample", "at most", "characters", None)
+_SUMMED = ("rows", "calls", "from_ledger", "compared", "skipped", "prompt_tokens", "refused",
+           "seconds", "usd", "cached_tokens", "cost")  # fmt: skip
 _LISTED, _FIRST = 6, 3  # fields that are all named, and those named of more
 
 
@@ -27,11 +30,16 @@ class ExplainedCall:
     stage: its name in the report of the run. prompt: the start of the prompt. fields: what the
     model sees of a row. rows, calls, from_ledger: as in the report; `counts` says how reliable
     they are. order: "pinned" where the prompt's text fixes it. answers: how an answer is produced.
-    hint: how to make the calls cheaper. effort: what the calls take. modules: fields whose values
-    the model reads by themselves. plain: fields whose values it should, but it has no modules.
-    compared: how many of the calls ask again, with fields as written, for a guard. skipped: how
-    many of the rows are not asked because all fields are NULL. near: how many rows conditions by
-    AI_SIMILARITY leave, and of how many.
+    hint: how to make the calls cheaper. modules: fields whose values the model reads by themselves.
+    plain: fields whose values it should, but it has no modules. compared: how many of the calls ask
+    again, with fields as written, for a guard. skipped: how many of the rows are not asked because
+    all fields are NULL. near: how many rows conditions by AI_SIMILARITY leave, and of how many.
+
+    What the calls take in total: prompt_tokens, counted by the backend's tokenizer, for all prompts
+    or a sample, or estimated from characters. refused: prompts that would be refused, e.g. as too
+    long. seconds, usd: upper bounds, with an empty cache and answers of maximal length.
+    cached_tokens: those that a cache serves which is empty at first. is_sample: whether only some
+    of them were counted. cost: with bounds, if it is asked for or a price is known.
     """
 
     stage: str
@@ -44,32 +52,33 @@ class ExplainedCall:
     calls: int | None = None
     from_ledger: int | None = None
     counts: Counted = None
-    effort: Effort | None = None
     modules: tuple[str, ...] = ()
     plain: tuple[str, ...] = ()
     compared: int = 0
     skipped: int = 0
     near: tuple[int, int] | None = None
+    prompt_tokens: int | None = None
+    counted_by: CountedBy = None
+    refused: int | None = None
+    seconds: float | None = None
+    usd: float | None = None
+    cached_tokens: float | None = None
+    is_sample: bool = False
+    cost: StageCost | None = None
 
     def __add__(self, more: ExplainedCall) -> ExplainedCall:
         """The same stage, asked for some more rows."""
-        names = ("rows", "calls", "from_ledger", "effort", "compared", "skipped")
         counts = max(self.counts, more.counts, key=_RELIABLE.index)
-        return replace(self, **sums(self, more, names), counts=counts)
-
-    def figure(self, name: str) -> Any:
-        """A column of the explanation, by its name in SCHEMA."""
-        return getattr(self if hasattr(self, name) else self.effort, name, None)
+        counted_by = max(self.counted_by, more.counted_by, key=_RELIABLE.index)
+        is_sample, summed = self.is_sample or more.is_sample, sums(self, more, _SUMMED)
+        return replace(self, **summed, counts=counts, counted_by=counted_by, is_sample=is_sample)
 
     @property
     def hit_rate(self) -> float | None:
         """The share of the prompt tokens that the model's cache serves, if it is empty before."""
-        return None if self.effort is None else self.effort.hit_rate
-
-    @property
-    def cost(self) -> StageCost | None:
-        """What the calls cost; None where nothing is known of it, or it is not asked for."""
-        return None if self.effort is None else self.effort.cost
+        if self.cached_tokens is None or not self.prompt_tokens:
+            return None
+        return self.cached_tokens / self.prompt_tokens
 
     @property
     def notes(self) -> list[str]:
@@ -106,21 +115,20 @@ class ExplainedCall:
 
     def cells(self) -> dict[str, str]:
         """Readable cells by column title; "" if unknown."""
-        about = "" if self.figure("counted_by") == "tokenizer" else "about "
-        rate, refused = self.hit_rate, self.figure("refused")
-        of_sample = "about " if self.figure("is_sample") else ""
+        about = "" if self.counted_by == "tokenizer" else "about "
+        rate, of_sample = self.hit_rate, "about " if self.is_sample else ""
         live = None if self.cost is None else self.cost.live
         return {
             "stage": self.stage,
             "rows": self._count(self.rows),
             "calls": self._count(self.calls),
             "from ledger": f"{self.from_ledger:,}" if self.from_ledger else "",
-            "prompt tokens": self._count(self.figure("prompt_tokens"), about),
+            "prompt tokens": self._count(self.prompt_tokens, about),
             "hit rate": "" if rate is None else f"{of_sample}{rate:.0%}",
-            "refused": f"{refused:,}" if refused else "",
-            "seconds at most": _rounded(self.figure("seconds")),
+            "refused": f"{self.refused:,}" if self.refused else "",
+            "seconds at most": _rounded(self.seconds),
             "USD expected": _rounded(None if live is None else live.expected),
-            "USD at most": _rounded(self.figure("usd")),
+            "USD at most": _rounded(self.usd),
             "answers": self.answers,
             "asks": f"{self.prompt} ({self.fields})" if self.fields else self.prompt,
         }
@@ -168,7 +176,7 @@ SCHEMA = pa.schema(
         "note": pa.string(),
     }
 )
-"""One row per call; see ExplainedCall and Effort."""
+"""One row per call; see ExplainedCall."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,10 +213,11 @@ class SqlExplanation:
         if self.tells_costs:
             found = cost.table(self.costs, [*cost.notes(self.costs), *self.general])
         else:
-            rows = [{name: call.figure(name) for name in SCHEMA.names} for call in self.calls]
-            for at, (row, call) in enumerate(zip(rows, self.calls, strict=True)):
-                notes = [*call.remarks(), *(self.general if at == 0 else ())]
-                row["note"] = "; ".join(notes) or None
+            rows, general = list[dict[str, Any]](), self.general
+            for call in self.calls:
+                row = {name: getattr(call, name, None) for name in SCHEMA.names}
+                rows.append(row | {"note": "; ".join([*call.remarks(), *general]) or None})
+                general = []
             found = pa.Table.from_pylist(rows, SCHEMA)
         return with_view(found, str(self), self._repr_html_())
 

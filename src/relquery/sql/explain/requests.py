@@ -214,9 +214,13 @@ class RequestPlanner:
             reordered, written = lookup.marked(REORDERED, both), lookup.marked(AS_WRITTEN, both)
             first, again = both[reordered.lacks(both)], both[written.lacks(both)]
             lookups = [lookup, lookup.marked(AS_WRITTEN)]
-            if not len(first) and not len(again):
-                compared = Comparison.of(reordered, written, question.task, config.guard)
-                lookups = [lookups[compared.is_pinned]]
+            some = np.setdiff1d(both, np.union1d(first, again))
+            known_of = replace(reordered, inputs=some), written
+            agreed = Comparison.of(*known_of, question.task, config.guard).agreed
+            if (agreed + len(both) - len(some)) / len(both) < config.guard:  # whatever others say
+                lookups = lookups[1:]
+            elif agreed / len(both) >= config.guard:
+                lookups = lookups[:1]
             rests = [rest[one.lacks(rest)] for one in lookups]
             rest, exact = max(rests, key=len), len({*map(len, rests)}) == 1
             known = inputs.count + len(both) - len(first) - len(again) - len(rest)

@@ -11,6 +11,8 @@ import numpy as np
 
 from relquery.arrays import Bools, Int32s, Int64s
 from relquery.config import Order
+from relquery.lazy import LazySequence
+from relquery.prompt import Prompt
 from relquery.sql.binder.call import Task
 from relquery.sql.inputs.cells import (
     JSON,
@@ -23,7 +25,7 @@ from relquery.sql.inputs.cells import (
     write_bags,
     write_pieces,
 )
-from relquery.sql.inputs.prompt import Prompts, Template, pinned_in
+from relquery.sql.inputs.prompt import Template, pinned_in
 from relquery.table.columns import Columns, columns_of, encode, number_by_appearance
 from relquery.table.dependencies.dependencies import Dependency, merge
 from relquery.table.dependencies.discover import discover
@@ -188,21 +190,21 @@ class Inputs:
             if others and all(name in place for name in key.determinants):
                 yield Dependency(tuple(place[name] for name in key.determinants), others)
 
-    def prompts(self, rows: Int64s, schedule: Schedule | None) -> Prompts:
+    def prompts(self, rows: Int64s, schedule: Schedule | None) -> LazySequence[Prompt]:
         """Prompts of inputs `rows`, their fields in the order of the schedule.
 
         They are built when they are read.
         """
         fields = None if schedule is None else schedule.fields
         template = self.template if fields is None else self.template.led_by(fields)
-        return Prompts(template, self.codes, rows, fields)
+        return template.prompts(self.codes, rows, fields)
 
     def sorted(self, rows: Int64s) -> Int64s:
         """Some inputs in an order in which prompts share prefixes, if fields are as written."""
         codes = self.codes[rows][:, [*self.pinned, *self._free]]
         return rows[np.lexsort(codes.T[::-1])] if codes.shape[1] else rows
 
-    def prompts_as_written(self) -> Prompts:
+    def prompts_as_written(self) -> LazySequence[Prompt]:
         """Prompts of all inputs, fields in the query's order; they identify the question."""
         return self.prompts(np.arange(self.count), None)
 

@@ -6,13 +6,13 @@ A field whose place in the query's text is fixed stands there as plain text.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import overload
 
 import numpy as np
 
 from relquery.arrays import Int32s, Int64s
 from relquery.ir.lower import lower
 from relquery.ir.nodes import Seq, Text
+from relquery.lazy import LazySequence
 from relquery.prompt import Nest, Prompt, Reuse, Role, Span
 from relquery.sql.inputs.cells import JSON, JsonWriter, LinesWriter
 from relquery.table.measure import Fields
@@ -26,7 +26,6 @@ SYSTEM_OF_TEXT = (
     "formatting."
 )
 _MOST_PARTS = 1 << 14  # that a template keeps: cells of many rows, not those of a million texts
-_AT_ONCE = 1024  # rows whose codes are Python numbers at one time
 
 
 class Template:
@@ -98,6 +97,22 @@ class Template:
             total += int(sizes[fields[has_left, place]].sum())
         return total
 
+    def prompts(self, codes: Int32s, rows: Int64s, fields: Fields | None) -> LazySequence[Prompt]:
+        """The prompts of some inputs in the order to send.
+
+        codes: (inputs, fields), numbers of their pieces. rows: (n,), the inputs to send. fields:
+        (n, fields), the order of fields in each prompt; None for the query's.
+        """
+
+        def build(places: Int64s) -> Iterator[Prompt]:
+            cells = codes[rows[places]].tolist()
+            orders = [self.as_written] * len(cells)
+            if fields is not None:
+                orders = np.asarray(fields[places]).tolist()
+            return map(self.prompt, cells, orders)
+
+        return LazySequence(np.arange(len(rows)), build)
+
     def prompt(self, cells: Sequence[int], order: Sequence[int]) -> Prompt:
         """The prompt of a row. cells: piece number per field; order: in which fields are sent.
 
@@ -168,43 +183,3 @@ def commonest(fields: Fields) -> list[int]:
         order.append(int(np.bincount(column).argmax()) if len(column) else place)
         rows = rows[column == order[-1]]
     return order
-
-
-class Prompts(Sequence[Prompt]):
-    """The prompts of some inputs in the order to send, each built when it is read.
-
-    A million prompts take a gigabyte. Whoever reads these one after the other has few at a time;
-    reading one twice builds it twice.
-
-    codes: (inputs, fields), numbers of their pieces. rows: (n,), the inputs to send. fields:
-    (n, fields), the order of fields in each prompt; None for the query's.
-    """
-
-    def __init__(
-        self, template: Template, codes: Int32s, rows: Int64s, fields: Fields | None
-    ) -> None:
-        self._template, self._codes, self._rows, self._fields = template, codes, rows, fields
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    @overload
-    def __getitem__(self, index: int) -> Prompt: ...
-    @overload
-    def __getitem__(self, index: slice) -> Prompts: ...
-    def __getitem__(self, index: int | slice) -> Prompt | Prompts:
-        if isinstance(index, slice):
-            fields = None if self._fields is None else self._fields[index]
-            return Prompts(self._template, self._codes, self._rows[index], fields)
-        at = range(len(self))[index]
-        (found,) = self[at : at + 1]
-        return found
-
-    def __iter__(self) -> Iterator[Prompt]:
-        for start in range(0, len(self), _AT_ONCE):
-            part = slice(start, start + _AT_ONCE)
-            cells = self._codes[self._rows[part]].tolist()
-            orders = [self._template.as_written] * len(cells)
-            if self._fields is not None:
-                orders = np.asarray(self._fields[part]).tolist()
-            yield from map(self._template.prompt, cells, orders)

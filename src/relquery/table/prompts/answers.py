@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from relquery.arrays import Int64s
 from relquery.errors import PartialResultWarning, TableError, warn
-from relquery.table.prompts.ids import read_id
+from relquery.table.prompts.prompts import read_id
 from relquery.table.prompts.replies import Reply, Request, read_reply
 from relquery.table.prompts.source import Source
 
@@ -174,20 +174,24 @@ class _Found:
     def _problems(self) -> Iterator[str]:
         if self.differing:
             yield (
-                f"{_count(self.differing, 'answer')} {_differ(self.differing)} from an earlier "
+                f"{_count(self.differing, 'answer differs', 'answers differ')} from an earlier "
                 f"answer to the same row: {_listed(self.differing)}. The earlier answer is kept. "
                 "Leave out the files that you do not want."
             )
         if self.again:
+            had, have = "that already has one", "that already have one"
             yield (
-                f"{_count(self.again, 'result')} for {_answered(self.again)}: "
+                f"{_count(self.again, f'result for a row {had}', f'results for rows {have}')}: "
                 f"{_listed(self.again)}. The first answer is kept. Give each file once."
             )
         if self.changed:
+            since = "changed since the batch was written"
+            many = f"results for rows that have {since}"
+            ignored = "It is ignored." if len(self.changed) == 1 else "They are ignored."
             yield (
-                f"{_count(self.changed, 'result')} for {_changed(self.changed)} since the batch "
-                f"was written (cells, or the names, number or order of columns): "
-                f"{_listed(self.changed)}. {_ignored(self.changed)} Use the table that the "
+                f"{_count(self.changed, f'result for a row that has {since}', many)} (cells, or "
+                f"the names, number or order of columns): {_listed(self.changed)}. {ignored} Use "
+                "the table that the "
                 "batch was written from, or send these rows again."
             )
         if self.foreign:
@@ -202,24 +206,9 @@ class _Found:
             )
 
 
-def _differ(found: Sequence[object]) -> str:
-    return "differs" if len(found) == 1 else "differ"
-
-
-def _changed(found: Sequence[object]) -> str:
-    return "a row that has changed" if len(found) == 1 else "rows that have changed"
-
-
-def _ignored(found: Sequence[object]) -> str:
-    return "It is ignored." if len(found) == 1 else "They are ignored."
-
-
-def _answered(found: Sequence[object]) -> str:
-    return "a row that already has one" if len(found) == 1 else "rows that already have one"
-
-
-def _count(found: Sequence[object], what: str) -> str:
-    return f"{len(found):,} {what}{'' if len(found) == 1 else 's'}"
+def _count(found: Sequence[object], one: str, many: str = "") -> str:
+    """How many there are, in words. many: what several are called; default: `one` with an s."""
+    return f"{len(found):,} {one if len(found) == 1 else many or f'{one}s'}"
 
 
 def _listed(found: Sequence[tuple[str, object]]) -> str:

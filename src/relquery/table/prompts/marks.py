@@ -6,12 +6,13 @@ import numpy as np
 
 from relquery.arrays import Int64s
 from relquery.errors import ConfigError
+from relquery.lazy import AT_ONCE
 from relquery.prices.price import Price
 from relquery.prices.table import all_prices, find_price, known_price
 from relquery.table.cost.billing import Blocks, Marks, bill
 from relquery.table.measure import Fields
 from relquery.table.prompts.prompts import Prompts
-from relquery.table.prompts.source import AT_ONCE, Source
+from relquery.table.prompts.source import Source
 from relquery.table.prompts.template import Template
 
 
@@ -20,7 +21,7 @@ def prompts(
 ) -> Prompts:
     """The prompts of some rows; with breakpoints and their bill if the price has breakpoints."""
     if price is None or not price.breakpoints:
-        return Prompts(source, template, rows, fields, None, None)
+        return Prompts(source, template, rows, fields)
     blocks = blocks_of(source, template, rows, fields)
     charged = bill(blocks, price, requests_per_minute=source.requests_per_minute)
     headless = 0 if source.size_of(template.prefix) else 1

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import overload
+
+import numpy as np
 
 from relquery.arrays import Int64s
+from relquery.lazy import LazySequence
 from relquery.table.cost.billing import Bill, Marks
 from relquery.table.measure import Fields
-from relquery.table.prompts.ids import custom_id
-from relquery.table.prompts.source import AT_ONCE, Source
+from relquery.table.prompts.source import Source
 from relquery.table.prompts.template import Template
 
 
@@ -44,13 +46,11 @@ class RowPrompt:
         return tuple(pairwise(ends))
 
 
-class Prompts(Sequence[RowPrompt]):
+class Prompts(LazySequence[RowPrompt]):
     """The prompts of some rows in the order to send.
 
-    Read one after the other, the texts of about a thousand rows are in memory at a time.
-
-    bill: what the provider charges if they are sent one after the other; None without a price, and
-        for a price without breakpoints.
+    bill: what the provider charges if they are sent one after the other; None without a price, for
+        a price without breakpoints, and for a part.
     """
 
     def __init__(
@@ -59,10 +59,11 @@ class Prompts(Sequence[RowPrompt]):
         template: Template,
         rows: Int64s,
         fields: Fields,
-        breakpoints: Marks | None,
-        bill: Bill | None,
+        breakpoints: Marks | None = None,
+        bill: Bill | None = None,
     ) -> None:
         """breakpoints: in parts, see RowPrompt."""
+        super().__init__(np.arange(len(rows)), self._prompts)
         self._source, self._template = source, template
         self._rows, self._fields = rows, fields
         self._breakpoints, self.bill = breakpoints, bill
@@ -70,54 +71,37 @@ class Prompts(Sequence[RowPrompt]):
     @property
     def rows(self) -> Int64s:
         """(n,), numbers in the table, in the order to send."""
-        return self._rows
+        return self._rows[self._places]
 
-    def part(self, places: Int64s) -> Prompts:
+    def part(self, some: Int64s | slice) -> Prompts:
         """Some of them, by their place in the order, with their breakpoints and without a bill."""
-        marks = self._breakpoints
-        chosen = None if marks is None else [marks[place] for place in places.tolist()]
-        rows, fields = self._rows[places], self._fields[places]
-        return Prompts(self._source, self._template, rows, fields, chosen, None)
+        found = super().part(some)
+        found.bill = None
+        return found
 
     def custom_ids(self) -> Iterator[str]:
-        """The id of each request, in this order; see relquery.table.prompts.ids."""
-        digests = self._source.digests(self._rows)
-        for row, digest in zip(self._rows.tolist(), digests, strict=True):
-            yield custom_id(row, digest)
+        """The id of each request, in this order: its row's number in the table, and a digest of
+        cells and column names.
 
-    def __len__(self) -> int:
-        return len(self._rows)
+        Results come in any order, perhaps in another process and days later. The number says where
+        an answer belongs, and the digest whether that row is still the one that was asked about.
+        Providers accept up to 64 letters, digits, hyphens and underscores.
+        """
+        digests = self._source.digests(self.rows)
+        for row, digest in zip(self.rows.tolist(), digests, strict=True):
+            yield f"row-{row}-{digest}"
 
     def __repr__(self) -> str:
         return f"<Prompts: {len(self):,} prompts>"
 
-    @overload
-    def __getitem__(self, index: int) -> RowPrompt: ...
-    @overload
-    def __getitem__(self, index: slice) -> Prompts: ...
-    def __getitem__(self, index: int | slice) -> RowPrompt | Prompts:
-        if isinstance(index, slice):
-            marks = None if self._breakpoints is None else self._breakpoints[index]
-            rows, fields = self._rows[index], self._fields[index]
-            return Prompts(self._source, self._template, rows, fields, marks, None)
-        at = range(len(self))[index]
-        (found,) = self[at : at + 1]
-        return found
-
-    def __iter__(self) -> Iterator[RowPrompt]:
-        for start in range(0, len(self), AT_ONCE):
-            part = slice(start, start + AT_ONCE)
-            marks = None if self._breakpoints is None else self._breakpoints[part]
-            yield from self._some(self._rows[part], self._fields[part], marks)
-
-    def _some(self, rows: Int64s, fields: Fields, marks: Marks | None) -> Iterator[RowPrompt]:
-        template, names = self._template, self._source.items.names
+    def _prompts(self, places: Int64s) -> Iterator[RowPrompt]:
+        template, names, marks = self._template, self._source.items.names, self._breakpoints
+        rows, fields = self._rows[places], self._fields[places]
         sent = self._source.sent(rows, fields)
-        cells = self._source.cells(sent)
-        lines = {item: template.line(*cell) for item, cell in cells.items()}
+        lines = {item: template.line(*cell) for item, cell in self._source.cells(sent).items()}
         system, head, tail = template.system, template.head, template.tail
-        orders = zip(rows.tolist(), fields.tolist(), sent.tolist(), strict=True)
-        for place, (row, columns, items) in enumerate(orders):
+        orders = zip(places.tolist(), rows.tolist(), fields.tolist(), sent.tolist(), strict=True)
+        for place, row, columns, items in orders:
             yield RowPrompt(
                 row,
                 system,
@@ -125,3 +109,12 @@ class Prompts(Sequence[RowPrompt]):
                 (head, *[lines[item] for item in items], tail),
                 () if marks is None else marks[place],
             )
+
+
+_ID = re.compile(r"row-(0|[1-9][0-9]*)-([0-9a-f]{8})")
+
+
+def read_id(text: object) -> tuple[int, str] | None:
+    """(row, digest); None for what is not one of `custom_ids`."""
+    found = _ID.fullmatch(text) if isinstance(text, str) else None
+    return None if found is None else (int(found[1]), found[2])

@@ -10,13 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from relquery.arrays import Int32s, Int64s
+from relquery.lazy import AT_ONCE
 from relquery.prices.price import Price
 from relquery.table.cost.tokens import Encode, EstimatedTokens, tokenize
 from relquery.table.items import BAG_LABEL, Items
 from relquery.table.measure import Fields
 from relquery.table.prompts.template import Template
-
-AT_ONCE = 1024  # rows whose texts are in memory together
 
 Cells = dict[int, tuple[str, str]]
 """By item: the name that is written for its column, and its text."""
