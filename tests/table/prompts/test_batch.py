@@ -21,8 +21,7 @@ from relquery.prices.table import PRICES
 from relquery.table.prompts import forms
 from relquery.table.prompts.batch import Batch
 from relquery.table.prompts.files import BatchFiles
-from relquery.table.prompts.forms import FormName
-from relquery.table.prompts.options import CHAT_COMPLETIONS, MESSAGES, OWN
+from relquery.table.prompts.forms import CHAT_COMPLETIONS, MESSAGES, OWN, FormName
 from relquery.table.prompts.prompts import RowPrompt
 from relquery.table.prompts.source import Source
 from relquery.table.prompts.template import Template

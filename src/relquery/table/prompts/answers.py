@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -118,11 +119,9 @@ class _Found:
     lines: int = 0
     requests: int = 0
     here: set[int] = field(default_factory=set)
-    again: list[tuple[str, int]] = field(default_factory=list)
-    differing: list[tuple[str, int]] = field(default_factory=list)
-    foreign: list[tuple[str, str]] = field(default_factory=list)
-    changed: list[tuple[str, int]] = field(default_factory=list)
-    broken: list[tuple[str, str]] = field(default_factory=list)
+    problems: defaultdict[str, list[tuple[str, object]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
 
     def start(self) -> None:
         """Begin a file."""
@@ -140,21 +139,21 @@ class _Found:
             self.requests += 1
             reply = "a request, not a result"
         if isinstance(reply, str):
-            self.broken.append((place, reply))
+            self.problems["broken"].append((place, reply))
             return
         known = read_id(reply.custom_id)
         if known is None or known[0] >= self.count:
-            self.foreign.append((place, repr(reply.custom_id)))
+            self.problems["foreign"].append((place, repr(reply.custom_id)))
             return
         row, digest = known
         if self.digests[row] != digest:
-            self.changed.append((place, row))
+            self.problems["changed"].append((place, row))
             return
         first = self.texts.get(row)
         if first is not None and reply.text not in (None, first):
-            self.differing.append((place, row))
+            self.problems["differing"].append((place, row))
         elif row in self.here or (first is not None and reply.text is not None):
-            self.again.append((place, row))
+            self.problems["again"].append((place, row))
         self.here.add(row)
         if reply.text is None:
             self.errors[row] = reply.error or NO_RESULT
@@ -165,50 +164,44 @@ class _Found:
         """Every row once: its first answer, or why it has none."""
         values = pa.array([self.texts.get(row) for row in range(self.count)], pa.large_string())
         lost = [row for row in range(self.count) if row not in self.texts]
-        changed = {row for _, row in self.changed}
+        changed = {row for _, row in self.problems["changed"]}
         errors = {
             row: self.errors.get(row, CHANGED if row in changed else NO_RESULT) for row in lost
         }
         return Answers(values, errors, tuple(self._problems()))
 
     def _problems(self) -> Iterator[str]:
-        if self.differing:
-            yield (
-                f"{_count(self.differing, 'answer differs', 'answers differ')} from an earlier "
-                f"answer to the same row: {_listed(self.differing)}. The earlier answer is kept. "
-                "Leave out the files that you do not want."
-            )
-        if self.again:
-            had, have = "that already has one", "that already have one"
-            yield (
-                f"{_count(self.again, f'result for a row {had}', f'results for rows {have}')}: "
-                f"{_listed(self.again)}. The first answer is kept. Give each file once."
-            )
-        if self.changed:
-            since = "changed since the batch was written"
-            many = f"results for rows that have {since}"
-            ignored = "It is ignored." if len(self.changed) == 1 else "They are ignored."
-            yield (
-                f"{_count(self.changed, f'result for a row that has {since}', many)} (cells, or "
-                f"the names, number or order of columns): {_listed(self.changed)}. {ignored} Use "
-                "the table that the "
-                "batch was written from, or send these rows again."
-            )
-        if self.foreign:
-            yield (
-                f"{_count(self.foreign, 'result')} with an id that no row of this table has: "
-                f"{_listed(self.foreign)}. Give the result files of this table."
-            )
-        if self.broken:
-            yield (
-                f"{_count(self.broken, 'line')} could not be read: {_listed(self.broken)}. "
-                "Download the file again."
-            )
+        for kind, (one, several, remedy) in _PROBLEMS.items():
+            if found := self.problems[kind]:
+                what, subject = (one, "It is") if len(found) == 1 else (several, "They are")
+                yield f"{len(found):,} {what}: {_listed(found)}. {remedy.format(subject)}"
 
 
-def _count(found: Sequence[object], one: str, many: str = "") -> str:
-    """How many there are, in words. many: what several are called; default: `one` with an s."""
-    return f"{len(found):,} {one if len(found) == 1 else many or f'{one}s'}"
+_COLUMNS = "since the batch was written (cells, or the names, number or order of columns)"
+_PROBLEMS = {
+    "differing": (
+        "answer differs from an earlier answer to the same row",
+        "answers differ from an earlier answer to the same row",
+        "The earlier answer is kept. Leave out the files that you do not want.",
+    ),
+    "again": (
+        "result for a row that already has one",
+        "results for rows that already have one",
+        "The first answer is kept. Give each file once.",
+    ),
+    "changed": (
+        f"result for a row that has changed {_COLUMNS}",
+        f"results for rows that have changed {_COLUMNS}",
+        "{} ignored. Use the table that the batch was written from, or send these rows again.",
+    ),
+    "foreign": (
+        "result with an id that no row of this table has",
+        "results with an id that no row of this table has",
+        "Give the result files of this table.",
+    ),
+    "broken": ("line could not be read", "lines could not be read", "Download the file again."),
+}
+"""What is wrong with lines of result files: of one, of several, and what to do."""
 
 
 def _listed(found: Sequence[tuple[str, object]]) -> str:
