@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -136,9 +135,6 @@ def drawn(total: int, most: int) -> Int64s:
     return np.sort(np.random.default_rng(SEED).choice(total, most, replace=False))
 
 
-_CALL = re.compile(rf"{ours.TEXT_STAND_IN}_(\d+)")
-
-
 def _passed(selects: Sequence[SampledRows]) -> Iterator[tuple[Place, Count, str]]:
     """The conditions that were applied to rows, for how many they held, and that in words.
 
@@ -150,7 +146,7 @@ def _passed(selects: Sequence[SampledRows]) -> Iterator[tuple[Place, Count, str]
             held = sum(count.passed for count in tally.counts)
             if not judged:
                 continue
-            answers = rows.of_call(max(map(int, _CALL.findall(text))))  # of the last call it reads
+            answers = rows.of_call(max(tally.calls))
             stage = next((one for one in answers.stages if one is not None), "a condition")
             low, high = wilson_interval(held / judged, judged)
             count = Count(judged, held) if held else Count(2 * judged, 1)

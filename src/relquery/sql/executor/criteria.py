@@ -104,12 +104,13 @@ class Tally:
     """Of one criterion: the rows for which it was decided, and those for which it holds.
 
     judged, holds: (rows,). inverted: whether what holds is its opposite, as the query first asks.
-    counts: each time that there were new rows.
+    calls: see Criterion. counts: each time that there were new rows.
     """
 
     judged: Bools
     holds: Bools
     inverted: bool
+    calls: tuple[int, ...]
     counts: list[Count] = field(default_factory=list)
 
     def add(self, rows: Int64s, holds: Int64s) -> None:
@@ -134,7 +135,7 @@ class Tallies:
                 (each.inverted for each in meant if each.text == one.text), one.inverted
             )
             judged, holds = np.zeros((2, rows.count), np.bool_)
-            self.by_text[one.text] = Tally(judged, holds, inverted)
+            self.by_text[one.text] = Tally(judged, holds, inverted, one.calls)
         return self.by_text[one.text]
 
     def new(self, one: Criterion, rows: Rows, among: Int64s) -> Int64s:
