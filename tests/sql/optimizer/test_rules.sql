@@ -1,69 +1,51 @@
 @inner SELECT id, genre, title, LLM('up', id) AS a FROM films
 -- only what the result depends on is asked
 SELECT title, a FROM ({inner}) WHERE genre = 'drama'
-= DuckDB's
-# 2
+= DuckDB's  # 2
 SELECT count(*) FROM ({inner})
-= DuckDB's
-# 0
+= DuckDB's  # 0
 SELECT a, count(*) FROM ({inner}) WHERE LLM('yes', a) = 'Yes' GROUP BY a LIMIT 0
-= DuckDB's
-# 0
+= DuckDB's  # 0
 SELECT LLM('up', count(*)), AI_AGG('all', title) FROM films LIMIT 0
 = []
 # 0
 SELECT genre FROM (SELECT DISTINCT ON (genre) genre, a FROM ({inner}) ORDER BY id) ORDER BY genre
-= DuckDB's
-# 0
+= DuckDB's  # 0
 SELECT a FROM ({inner}) ORDER BY id DESC LIMIT 2 OFFSET 1
-= DuckDB's
-# 3
+= DuckDB's  # 3
 WITH c AS ({inner}), d AS (SELECT * FROM c WHERE id < 4) SELECT a FROM d WHERE id > 2
-= DuckDB's
-# 1
+= DuckDB's  # 1
 SELECT a FROM (SELECT id, LLM('up', title) AS a FROM films UNION ALL SELECT film, LLM('up', text)
   FROM reviews) WHERE id = 2
-= DuckDB's
-# 2
+= DuckDB's  # 2
 SELECT id FROM films f WHERE EXISTS (SELECT 1 FROM reviews r WHERE r.film = f.id AND LLM('yes',
   f.title, r.text) = 'Yes')
-= DuckDB's
-# 4
+= DuckDB's  # 4
 SELECT id, (SELECT max(LLM('up', text)) FROM reviews WHERE film = f.id) FROM films f
-= DuckDB's
-# 4
+= DuckDB's  # 4
 SELECT * FROM films f LEFT JOIN reviews r ON f.id = r.film AND LLM('up', r.text) = 'SCARY' WHERE
   f.id = 2
-= DuckDB's
-# 1
+= DuckDB's  # 1
 
 -- only what the result depends on is asked by other queries (long)
 SELECT title FROM ({inner}) WHERE genre = 'drama'
-= DuckDB's
-# 0
+= DuckDB's  # 0
 SELECT a FROM ({inner}) LIMIT 2
-= DuckDB's
-# 2
+= DuckDB's  # 2
 WITH c AS ({inner}) SELECT a FROM c WHERE genre = 'drama' UNION ALL SELECT a FROM c WHERE id = 1
-= DuckDB's
-# 3
+= DuckDB's  # 3
 WITH c AS ({inner}), unread AS (SELECT LLM('up', title) FROM films) SELECT max(a) FROM c
-= DuckDB's
-# 6
+= DuckDB's  # 6
 SELECT genre, max(LLM('up', id)) FROM films GROUP BY genre HAVING genre = 'drama'
-= DuckDB's
-# 2
+= DuckDB's  # 2
 SELECT id FROM films f WHERE genre = 'horror' AND NOT EXISTS (SELECT 1 FROM reviews r WHERE r.film =
   f.id AND LLM('yes', f.title, r.text) = 'Yes')
-= DuckDB's
-# 2
+= DuckDB's  # 2
 SELECT * FROM films f LEFT JOIN reviews r ON f.id = r.film AND LLM('up', r.text) = 'SCARY'
-= DuckDB's
-# 4
+= DuckDB's  # 4
 SELECT id FROM films f ANTI JOIN reviews r ON f.id = r.film AND LLM('up', r.text) = 'LONG' WHERE
   genre = 'drama'
-= DuckDB's
-# 1
+= DuckDB's  # 1
 
 -- a LATERAL subquery may depend on the tables on its left
 SELECT f.id, l.u FROM films f, LATERAL (SELECT LLM('up', r.text) AS u FROM reviews r WHERE r.film = f.id) AS l
@@ -89,6 +71,44 @@ SELECT id FROM reviews o WHERE 'Dune' IN (SELECT title FROM films f, LATERAL (SE
 SELECT f.id, l.u FROM films f, LATERAL (SELECT LLM('up', r.text) AS u FROM reviews r WHERE r.film = f.id LIMIT 0) AS l
 = []
 # 0
+
+-- a LATERAL subquery asks for what is read of it
+@up LATERAL (SELECT LLM('up', r.text) AS u, r.id AS y, f.genre AS g FROM reviews r WHERE r.film >= f.id
+@l {up}) AS l
+SELECT f.id, l.y FROM films f, {l}
+= DuckDB's  # 0
+SELECT f.id, l.u FROM films f, {l} WHERE l.y > 12 AND g = 'horror'
+= DuckDB's  # 2
+SELECT f.id, l.u FROM films f LEFT JOIN {l} ON l.y = 10 AND l.u > 'A' WHERE f.id < 3
+= DuckDB's  # 1
+SELECT f.id, l.u FROM films f, {l} ORDER BY f.id, Y LIMIT 2
+= DuckDB's  # 2
+SELECT f.id, l.u FROM films f, {l} WHERE y > 10 ORDER BY l.y, id DESC LIMIT 1 OFFSET 1
+= DuckDB's  # 2
+SELECT f.id, l.u FROM films f, {l} ORDER BY l.u, f.id DESC LIMIT 2
+= DuckDB's  # 5
+SELECT f.id, l.u FROM films f, {up} ORDER BY r.id LIMIT 1) AS l
+= DuckDB's  # 3
+SELECT f.id, l.u FROM films f, {up} AND LLM('len', r.text, f.id) > 5 ORDER BY y DESC LIMIT 1) AS l
+= DuckDB's  # 7
+SELECT f.id, l.u FROM films f, {up} ORDER BY y DESC LIMIT 2) AS l WHERE f.id = 2
+= DuckDB's  # 2
+SELECT f.id, l.u FROM films f LEFT JOIN {l} ON true WHERE f.id > 4 ORDER BY f.id DESC LIMIT 2
+= DuckDB's  # 2
+SELECT f.id, l.u FROM films f, LATERAL (SELECT LLM('up', f.id) AS u) l WHERE stars > 2 ORDER BY stars, id LIMIT 2
+= DuckDB's  # 2
+SELECT f.id, (SELECT max(LLM('up', r.text)) FROM reviews r WHERE r.film = f.id) AS m FROM films f ORDER BY genre, id LIMIT 3
+= DuckDB's  # 1
+
+-- conditions go before the calls of subqueries and joins inside
+@m (SELECT max(LLM('up', text)) FROM reviews WHERE film = f.id) AS m
+SELECT m FROM (SELECT f.id, {m} FROM films f) d WHERE id = 2
+= DuckDB's  # 1
+WITH d AS (SELECT f.id, {m} FROM films f) SELECT x.m FROM d x, d y WHERE x.id = 1 AND y.id = 2
+= DuckDB's  # 3
+SELECT * FROM (SELECT f.id, r.text FROM films f LEFT JOIN reviews r ON f.id = r.film AND LLM('up', r.text)
+  = 'SCARY') d WHERE id = 2
+= DuckDB's  # 1
 
 -- what cannot be rewritten is refused
 SELECT (SELECT v.c FROM (SELECT LLM('up', f.title) AS c) v) FROM films f
@@ -128,49 +148,46 @@ SELECT *, (SELECT max(text) FROM reviews WHERE film = f.id) FROM (SELECT id, LLM
 -- joins and filters around calls leave fewer to ask
 @c SELECT film, text, LLM('up', text) AS a FROM reviews
 SELECT a FROM ({c}) c JOIN films f ON c.film = f.id WHERE f.genre = 'comedy'
-= DuckDB's
-# 1
+= DuckDB's  # 1
 WITH c AS ({c}), g AS (SELECT id AS film, stars FROM films) SELECT a, stars FROM c JOIN g USING (film)
   WHERE stars < 3
-= DuckDB's
-# 1
+= DuckDB's  # 1
 WITH c AS ({c}) SELECT count(a) FROM c, films f WHERE c.film = f.id AND f.genre = 'drama' UNION ALL
   SELECT count(a) FROM c SEMI JOIN films f ON f.id = c.film AND f.title = 'Amelie'
-= DuckDB's
-# 2
+= DuckDB's  # 2
 SELECT a FROM ({c}) WHERE film IN (SELECT id FROM films WHERE genre = 'horror')
-= DuckDB's
-# 2
+= DuckDB's  # 2
 SELECT f.id FROM films f LEFT JOIN reviews r ON f.id = r.film AND LLM('yes', f.title, r.text) = 'Yes'
   WHERE LLM('up', f.genre) = 'DRAMA'
-= DuckDB's
-# 4
+= DuckDB's  # 4
 SELECT f.id FROM films f ANTI JOIN reviews r ON f.id = r.film AND LLM('yes', f.title, r.text) = 'Yes'
   WHERE LLM('up', f.genre) = 'DRAMA'
-= DuckDB's
-# 4
+= DuckDB's  # 4
 SELECT id, LLM('up', text) AS a FROM reviews QUALIFY row_number() OVER (PARTITION BY film ORDER BY id)
   = 1 AND LLM('len', text) > 4
-= DuckDB's
-# 6
+= DuckDB's  # 6
 
 -- one match is enough
 SELECT f.id FROM films f SEMI JOIN reviews r ON LLM('len', f.genre, r.text) > 3
-= DuckDB's
-# 3
+= DuckDB's  # 3
 SELECT f.id FROM films f WHERE NOT EXISTS (SELECT 1 FROM reviews r WHERE LLM('len', f.genre, r.text)
   > 3)
-= DuckDB's
-# 3
+= DuckDB's  # 3
 SELECT DISTINCT ON (genre) genre, id FROM films WHERE LLM('len', genre, id) > 3 ORDER BY genre, id
   DESC
-= DuckDB's
-# 3
+= DuckDB's  # 3
 SELECT f.id FROM films f SEMI JOIN reviews r ON f.id < r.film AND LLM('len', f.genre, r.text) > 3
-= DuckDB's
-# 5
+= DuckDB's  # 5
 
 -- equal calls of a statement are asked once, whatever they are for
+SELECT LLM('len', id, title)::INT, LLM('len', title, id)::INT FROM films
+= DuckDB's  # 6
+SELECT id, LLM('yes', title, id) = 'Yes', u FROM (SELECT id, title, LLM('yes', id, title) = 'No' AS u FROM films) d
+= DuckDB's  # 6
+SELECT LLM('x', id, title, temperature := 0.7) = LLM('x', title, id, temperature := 0.7) FROM films
+# 6
+SELECT LLM('len', id, title)::INT, LLM('len', title, id)::INT FROM films  % order='original'
+# 12
 SELECT AI_FILTER('Late?', title), AI_SCORE('Late?', title) FROM films
 < lambda query, fields: Answer("Yes", Finish.STOP, scores={"Yes": -0.1, "No": -2.4})
 # 4
@@ -225,27 +242,21 @@ SELECT count(*) FROM (SELECT id FROM films WHERE LLM('x', title, temperature := 
 -- what joins leave out is not asked in other joins
 SELECT c.a FROM films f LEFT JOIN (SELECT film AS id, LLM('up', text) AS a FROM reviews) c USING (id)
   WHERE id = 2
-= DuckDB's
-# 1
+= DuckDB's  # 1
 SELECT c.a FROM films f NATURAL JOIN (SELECT film AS id, LLM('up', text) AS a FROM reviews) c
   WHERE genre = 'comedy'
-= DuckDB's
-# 1
+= DuckDB's  # 1
 SELECT f.id FROM films f ANTI JOIN (SELECT film, LLM('up', text) AS a FROM reviews) c ON c.film = f.id
   AND c.a = 'SWEET' WHERE genre = 'comedy'
-= DuckDB's
-# 1
+= DuckDB's  # 1
 SELECT f.id, c.a FROM films f FULL JOIN (SELECT film, LLM('up', text) AS a FROM reviews) c ON c.film =
   f.id WHERE f.genre = 'comedy' OR f.id IS NULL
-= DuckDB's
-# 5
+= DuckDB's  # 5
 SELECT f.id FROM films f WHERE f.id IN (SELECT film FROM reviews r WHERE LLM('len', f.title, text) > 3)
-= DuckDB's
-# 3
+= DuckDB's  # 3
 SELECT f.id FROM films f WHERE f.id NOT IN (SELECT film FROM reviews r WHERE LLM('len', f.title, text)
   > 3)
-= DuckDB's
-# 25
+= DuckDB's  # 25
 
 -- a star of a struct reads it
 SELECT s.* FROM (SELECT {'t': LLM('up', title)} AS s FROM films WHERE id = 1)

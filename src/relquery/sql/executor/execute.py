@@ -95,6 +95,7 @@ class Execution:
     ready: Mapping[int, Rows] = field(default_factory=dict)
     start: Start = Rows.of
     _earlier: dict[object, EarlierAnswers] = field(default_factory=dict)
+    _orders: dict[object, dict[str, int]] = field(default_factory=dict)
 
     def run(self, plan: Plan) -> pa.Table:
         """The rows of a statement."""
@@ -161,7 +162,8 @@ class Execution:
         """Ask one call for some rows."""
         start, config = self.context.clock(), self.context.config
         call = call.in_form(config)
-        cells, modules = rows.cells(call.fields, wanted), self.context.modules(call)
+        alike = self._in_known_order(call)
+        cells, modules = rows.cells(alike.fields, wanted), self.context.modules(alike)
         question = Question(name, call.task, len(wanted), cells, modules, call.keys)
         is_kept = self.context.ledger is not None and has_one_answer(call.sampling)
         self.paid.kept &= is_kept
@@ -202,6 +204,17 @@ class Execution:
         )
         self.paid.stages[name] = stage = stage if earlier is None else earlier.plus(stage)
         _LOG.info("%s: %d rows, %d calls, %.2f s", name, stage.rows, stage.calls, stage.seconds)
+
+    def _in_known_order(self, call: PlannedCall) -> PlannedCall:
+        """A call with its fields as in the first call that asks the same of fields so named, where
+        their order is free: equal inputs are then equal."""
+        task, config = call.task, self.context.config
+        if task.has_places or task.sides or config.order == "original" or config.guard is not None:
+            return call
+        kinds = {one.name: (one.is_module, one.is_bag) for one in call.fields}
+        order = {name: at for at, name in enumerate(kinds)}
+        order = self._orders.setdefault((task.asks, frozenset(kinds.items())), order)
+        return replace(call, fields=tuple(sorted(call.fields, key=lambda one: order[one.name])))
 
     def check(self, name: str, checks: tuple[Check, ...], rows: Rows, among: Int64s) -> None:
         """Report answers of some rows that are not valid values."""

@@ -15,31 +15,24 @@ the rest stays as it is, with its aggregates, ORDER BY and LIMIT, around fewer t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from relquery.sql import names as ours
 from relquery.sql.binder.call import Call, calls_directly, calls_in, has_call, named_like
 from relquery.sql.binder.functions import clauses_of, has_lambda, has_window, makes_rows
 from relquery.sql.binder.normalize import restore_columns, unnamed
-from relquery.sql.binder.sources import (
-    Context,
-    Sources,
-    check_not_recursive,
-    from_only,
-    outer_columns,
-)
+from relquery.sql.binder.sources import check_not_recursive, from_only
 from relquery.sql.binder.stand_ins import needs_number
+from relquery.sql.optimizer.first_rows import FirstRows, keeps_outer
 from relquery.sql.optimizer.join_conditions import (
     add_entry,
     check_repeatable,
-    columns_of_star,
-    is_whole_star,
     match,
     name_tables,
     refused,
     take_conditions,
 )
+from relquery.sql.optimizer.owners import OWNER, WHERE, Owners
 from relquery.sql.optimizer.reads import Computed, Lookup, condition_of, note_field_names, parted
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.tree import (
@@ -50,14 +43,8 @@ from relquery.sql.parser.tree import (
     Query,
     Select,
     Source,
-    Star,
     Subquery,
 )
-
-_WHERE = "a subquery that depends on a row of the outer query"
-_OWNER = "owner"
-"""Note on a column of a subquery: the table and name of a column of the outer query, and the fields
-of it that are read; nothing for a column of the subquery's own tables."""
 
 
 def answer_correlated(statement: Query, lookup: Lookup) -> bool:
@@ -90,11 +77,11 @@ def _outer(select: Select) -> tuple[Select, list[Source] | None]:
         is_condition |= isinstance(node.parent, tree.Join) and isinstance(node, Expression)
         node = node.parent
     if not isinstance(node.parent, Select):
-        raise refused(_WHERE, "the outer query is not a SELECT")
+        raise refused(WHERE, "the outer query is not a SELECT")
     if node.place == "cte_map":
-        raise refused(_WHERE, "the subquery is in WITH")
+        raise refused(WHERE, "the subquery is in WITH")
     if node.place == "from_table" and (is_condition or not left):
-        raise refused(_WHERE, "the subquery is in the FROM clause")
+        raise refused(WHERE, "the subquery is in the FROM clause")
     return node.parent, left if node.place == "from_table" else None
 
 
@@ -142,18 +129,29 @@ def _answer(select: Select, outer: Select, left: list[Source] | None, lookup: Lo
     select.source, select.where = taken.source, taken.where
     inside, outside = lookup.sources(select), lookup.sources(seen, outer)
     if inside is None or outside is None:
-        raise refused(_WHERE, "its tables, or those of the outer query, depend on a row, too")
+        raise refused(WHERE, "its tables, or those of the outer query, depend on a row, too")
     restore_columns(select, inside)
     restore_columns(select, outside)
     _check_form(select, lookup)
-    check_repeatable(from_only(seen), outer, _WHERE, lookup)
-    _Owners(inside, outside, lookup).note(select)
+    check_repeatable(from_only(seen), outer, WHERE, lookup)
+    Owners(inside, outside, lookup).note(select)
     plain, _ = parted(build.conjuncts(seen.where))
     conditions = [part for part in plain if not lookup.functions.is_volatile(part)]
-    split = _Split(lookup)
+    split, first = _Split(lookup), FirstRows.of(outer, lookup)
+    of_each, of_pairs = FirstRows.of(select, lookup), first and first.read_in(select, outer, lookup)
+    of_each, of_pairs = (one and one.over(split.moved) for one in (of_each, of_pairs))
+    is_kept = keeps_outer(select, outer, lookup)
     split.take(select)
     rows = _outer_rows(seen, outer, conditions, list(split.read), lookup)
+    is_whole = rows is not None and _count(rows) == _count(seen)
+    if rows is not None and first is not None and is_whole and is_kept:
+        limited = first.with_ties(rows)
+        rows = rows if lookup.columns(limited, outer) is None else limited
     pairs = split.pairs(select, rows)
+    if of_pairs is not None and is_whole:
+        pairs = of_pairs.with_ties(pairs)
+    if of_each is not None and split.read:
+        of_each.leave(pairs, map(ours.outer, split.read.values()))
     subquery = select.parent and select.parent.parent
     is_exists = isinstance(subquery, Subquery) and subquery.kind == "EXISTS"
     if is_exists and not select.modifiers and not lookup.functions.in_select(select):
@@ -166,19 +164,23 @@ def _answer(select: Select, outer: Select, left: list[Source] | None, lookup: Lo
     select.where = match(own, ours.PAIRS)
 
 
+def _count(select: Select) -> int:
+    return len(build.conjuncts(select.where))
+
+
 def _check_form(select: Select, lookup: Lookup) -> None:
     functions = lookup.functions
     if select.entries or select.qualify is not None or select.sample is not None:
-        raise refused(_WHERE, "the subquery has WITH, QUALIFY or a sample")
+        raise refused(WHERE, "the subquery has WITH, QUALIFY or a sample")
     if any(has_window(one) or has_lambda(one) or makes_rows(one) for one in clauses_of(select)):
-        raise refused(_WHERE, "the subquery has a window function, a lambda or unnest")
+        raise refused(WHERE, "the subquery has a window function, a lambda or unnest")
     if functions.is_volatile(select):
-        raise refused(_WHERE, "the subquery calls a function whose value differs every time")
+        raise refused(WHERE, "the subquery calls a function whose value differs every time")
     rest = [call for node in _rest(select) for call in calls_in(node)]
     if functions.in_select(select) and not all(functions.around(one, select) for one in rest):
-        raise refused(_WHERE, "the call is about a group of its rows")
+        raise refused(WHERE, "the call is about a group of its rows")
     if any(has_call(one) for one in select.find_all(Query) if one is not select):
-        raise refused(_WHERE, "another subquery with a call is inside it")
+        raise refused(WHERE, "another subquery with a call is inside it")
 
 
 def _rest(select: Select) -> list[Node]:
@@ -230,13 +232,13 @@ class _Split:
         for item in select.items:  # what reads them knows the names that they have now
             if isinstance(item, Column) and not item.alias:
                 item.named(item.name)
-        self.where = [self._moved(part) for part in build.conjuncts(select.where)]
+        self.where = [self.moved(part) for part in build.conjuncts(select.where)]
         select.where = None
         for call in [call for node in _rest(select) for call in calls_in(node)]:
             if call.ancestor(Select) is select:  # not in a part taken before
                 self._take_value(self._row_level(call))
         for column in [one for node in _rest(select) for one in node.find_all(Column)]:
-            if column.meta.get(_OWNER) == ():
+            if column.meta.get(OWNER) == ():
                 column.replace(self._value(column))
 
     def pairs(self, select: Select, outer_rows: Select | None) -> Select:
@@ -257,11 +259,11 @@ class _Split:
 
     def _take_value(self, node: Expression) -> None:
         numeric = [needs_number(call) for call in calls_in(node)]
-        moved = self._moved(node)
+        moved = self.moved(node)
         if any(numeric) and isinstance(node, Call):
             moved = build.cast(unnamed(moved), build.plain_type("DOUBLE"))
         elif numeric != [needs_number(call) for call in calls_in(moved)]:
-            raise refused(_WHERE, "its answer is needed as a number. Cast it: LLM(...)::DOUBLE")
+            raise refused(WHERE, "its answer is needed as a number. Cast it: LLM(...)::DOUBLE")
         node.replace(self._value(moved).named(node.alias))
 
     def _value(self, node: Expression) -> Column:
@@ -270,12 +272,12 @@ class _Split:
         column.names = [ours.PAIRS, column.name]
         return column
 
-    def _moved(self, node: Expression) -> Expression:
+    def moved(self, node: Expression) -> Expression:
         """A copy of an expression that reads the outer columns from the outer rows."""
         note_field_names(node)
 
         def move(part: Node) -> Expression | None:
-            names = part.meta.get(_OWNER)
+            names = part.meta.get(OWNER)
             if not names or not isinstance(part, Column):
                 return None
             self.read.setdefault(names[:2], len(self.read))
@@ -300,92 +302,3 @@ class _Split:
                 break
             found = over
         return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Owners:
-    """Notes whose each column of a subquery is. inside, outside: its own tables and the outer
-    query's."""
-
-    inside: Sources
-    outside: Sources
-    lookup: Lookup
-
-    def note(self, select: Select) -> None:
-        """Note them in place, and replace stars by columns. Raises UnsupportedQueryError."""
-        if select.find(tree.Position) or any(star.is_columns for star in select.find_all(Star)):
-            raise refused(_WHERE, "the subquery names columns by a pattern or number")
-        items = self.lookup.items(select)
-        if items is None:
-            raise refused(_WHERE, "the subquery has a star. Name the columns")
-        if any(isinstance(item, Star) for item in select.items):
-            select.items = items
-        for call in list(calls_in(select)):
-            fields = [(at, one) for at, field in enumerate(call.fields) for one in self._of(field)]
-            call.arguments = [tree.Argument(expression=one) for _, one in fields]
-            for note, own in (("modules", call.modules), ("bags", call.bags)):
-                call.meta[note] = frozenset(new for new, (at, _) in enumerate(fields) if at in own)
-        named = {item.alias.lower() for item in select.items if item.alias}
-        self._check_aliases(select)
-        for column in list(self._columns(select)):
-            owner = self._owner(column, named)
-            if owner is not None:
-                column.meta[_OWNER] = owner
-
-    def _of(self, field: Expression) -> list[Expression]:
-        """A field, or what stands for the star of the outer query, or of all tables."""
-        if not isinstance(field, Star):
-            return [field]
-        tables = self.inside.columns
-        if not field.table:
-            whole = sum(map(len, tables.values())) == len(self.inside.names)
-            if not whole or not is_whole_star(field):
-                raise refused(_WHERE, "a field of it is *. Name the columns")
-            return [Star(relation_name=table) for table in tables]
-        is_own = any(field.table.lower() == table.lower() for table in tables)
-        return [field] if is_own else [*columns_of_star(field, self.outside, _WHERE)]
-
-    def _columns(self, select: Select) -> Iterator[Column]:
-        """The columns of a subquery that are not of a query inside it."""
-        context = Context.of(select)
-        for clause in clauses_of(select):
-            for part in clause.walk(prune=lambda part: isinstance(part, Query)):
-                if isinstance(part, Column):
-                    yield part
-                elif isinstance(part, Query):
-                    columns = outer_columns(part, self.lookup.database, context)
-                    if columns is None:
-                        raise refused(_WHERE, "another subquery inside it is unclear")
-                    yield from columns
-
-    def _owner(self, column: Column, named: set[str]) -> tuple[str, ...] | None:
-        """What is noted on a column; None for a name of the select list. Raises
-        UnsupportedQueryError for a column of neither query, or one that may be of both."""
-        first, has_prefix = column.names[0], len(column.names) > 1
-        is_own_table = has_prefix and first.lower() in map(str.lower, self.inside.columns)
-        if is_own_table or self.inside.has(first):
-            return ()
-        is_alias = not has_prefix and column.name.lower() in named
-        if is_alias and not self.outside.has(column.name):
-            return None
-        for count in () if is_alias else (2, 1):
-            found = self.outside.resolve(Column(column_names=column.names[:count]))
-            if found is not None and not self.inside.has(found[0]):
-                return *found, *column.names[count:]
-            if found is not None:
-                break
-        name = ".".join(column.names)
-        raise refused(_WHERE, f"{name} may be of several tables, or of another query")
-
-    def _check_aliases(self, select: Select) -> None:
-        """Refuse a name that HAVING or ORDER BY reads from the list though a table has it too."""
-        named = {
-            item.alias.lower()
-            for item in select.items
-            if item.alias and self.inside.has(item.alias)
-            and not (isinstance(item, Column) and item.name == item.alias)
-        }  # fmt: skip
-        for clause in (select.having, select.order):
-            for column in clause.find_all(Column) if clause is not None else ():
-                if len(column.names) == 1 and column.name.lower() in named:
-                    raise refused(_WHERE, f"{column.name} is a column and a name of the list")

@@ -100,7 +100,7 @@ def _drop(query: Query, unread: set[int], lookup: Lookup) -> bool:
 def _drop_items(select: Select, unread: set[int], lookup: Lookup) -> bool:
     if not unread or _compares_items(select):
         return False
-    items, columns = lookup.items(select), lookup.columns(select)
+    items, columns = lookup.items(select), lookup.seen(select)
     if items is None or columns is None or len(items) != len(columns):
         return False
     places = [at for at in sorted(unread) if _may_drop(at, items, select, lookup)]

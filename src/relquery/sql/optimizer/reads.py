@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from relquery.errors import QueryError
+from relquery.sql import names as ours
 from relquery.sql.binder.call import (
     FIELD_NAME,
     Call,
@@ -34,7 +35,17 @@ from relquery.sql.binder.sources import (
 from relquery.sql.binder.stand_ins import describe
 from relquery.sql.host.database import Database
 from relquery.sql.parser import build, tree
-from relquery.sql.parser.tree import Column, Entry, Expression, Join, Node, Query, Select, Source
+from relquery.sql.parser.tree import (
+    Column,
+    Entry,
+    Expression,
+    Join,
+    Node,
+    Query,
+    Select,
+    Source,
+    Star,
+)
 
 T = TypeVar("T")
 Place = Callable[[Column], int | None]
@@ -85,6 +96,17 @@ class Lookup:
         """Types of expressions over the FROM clause of a SELECT."""
         return Kinds(self.database, Context.of(select), select)
 
+    def seen(self, query: Query) -> list[tuple[str, str]] | None:
+        """The same, where a query of a FROM clause may depend on the tables on its left."""
+        item = query.ancestor(Source)
+        found = self.columns(query)
+        if found is None and isinstance(item, tree.Derived) and item.query is query:
+            alone = build.derived(query.copy(), ours.LATERAL)
+            tables = build.joined([*(one.copy() for one in left_of(item)), alone])
+            star = Star(relation_name=ours.LATERAL)
+            found = self.columns(build.select([star], tables), item)
+        return found
+
     def stands_alone(self, query: Query) -> bool:
         """Whether a query is independent of the rows of an outer query."""
         return self.columns(query) is not None
@@ -115,7 +137,7 @@ class Read:
 
     def names(self, reader: Reader, lookup: Lookup) -> list[str] | None:
         """Lower-case names of the columns, as a reader sees them."""
-        columns = lookup.columns(self.query)
+        columns = lookup.seen(self.query)
         if columns is None:
             return None
         names = [name.lower() for name, _ in columns]
@@ -187,6 +209,11 @@ def joins_around(source: Source) -> Iterator[tuple[Source, Join]]:
     while isinstance(join := source.parent, Join):
         yield source, join
         source = join
+
+
+def left_of(item: Source) -> list[Source]:
+    """The tables on the left of one, which a LATERAL subquery may depend on."""
+    return [join.left for side, join in joins_around(item) if side is join.right][::-1]
 
 
 def adds_rows(join: Join, side: Source) -> bool:

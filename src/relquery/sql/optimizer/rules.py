@@ -21,13 +21,13 @@ the statement nor makes it ask more."""
 
 RULES: tuple[Rule, ...] = (
     empty_limits,
-    answer_join_conditions,
-    answer_correlated,
     push_conditions,
     reduce_by_joins,
     having_to_where,
     drop_unread,
     push_limits,
+    answer_join_conditions,
+    answer_correlated,
 )
 _MOST = 1000  # steps; each moves one part of the statement inwards, or removes it
 
