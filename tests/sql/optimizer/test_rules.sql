@@ -110,6 +110,16 @@ SELECT * FROM (SELECT f.id, r.text FROM films f LEFT JOIN reviews r ON f.id = r.
   = 'SCARY') d WHERE id = 2
 = DuckDB's  # 1
 
+SELECT f.id, r.id FROM films f LEFT JOIN reviews r ON f.id = r.film AND LLM('up', r.text) = 'SCARY' WHERE
+  f.id IN (SELECT id FROM films WHERE title = 'Dune')
+= DuckDB's  # 1
+SELECT f.a, r.text FROM (SELECT id, LLM('up', title) a FROM films) f LEFT JOIN reviews r ON f.id = r.film
+  ORDER BY f.id LIMIT 2
+= DuckDB's  # 2
+SELECT a, (SELECT max(LLM('len', text, d.a)) FROM reviews) FROM (SELECT * FROM ({inner})) d
+  ORDER BY id LIMIT 2
+# 16
+
 -- what cannot be rewritten is refused
 SELECT (SELECT v.c FROM (SELECT LLM('up', f.title) AS c) v) FROM films f
 ! UnsupportedQueryError the subquery is in the FROM clause

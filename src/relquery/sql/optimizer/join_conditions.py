@@ -24,11 +24,12 @@ from collections.abc import Iterable, Iterator
 from relquery.errors import UnsupportedQueryError
 from relquery.sql import names as ours
 from relquery.sql.binder.call import calls_directly, has_call
-from relquery.sql.binder.functions import columns_in, has_lambda
+from relquery.sql.binder.functions import columns_in, has_lambda, outermost_queries
 from relquery.sql.binder.sources import Context, Sources, joins_in, leaves
 from relquery.sql.optimizer.reads import (
     Lookup,
     adds_rows,
+    carried,
     condition_of,
     derived,
     is_by_chance,
@@ -168,9 +169,14 @@ def _about_kept(join: Join, select: Select, lookup: Lookup) -> Iterator[tuple[in
         return
     names = {one.name.lower() for one in leaves(_kept(join))}
     for at, part in enumerate(build.conjuncts(restored(select.where, sources))):
-        found = [(column, sources.resolve(column)) for column in part.find_all(Column)]
-        is_open = lookup.functions.has_query(part) or lookup.functions.is_volatile(part)
-        if is_open or has_lambda(part) or part.find(Star):
+        found = [(column, sources.resolve(column)) for column in columns_in(part)]
+        queries = outermost_queries(part)
+        is_open = lookup.functions.is_volatile(part) or has_lambda(part)
+        is_open |= lookup.functions.has_query(part) and not queries
+        fixed = [
+            lookup.stands_alone(one) and carried(one, select, select, lookup) for one in queries
+        ]
+        if is_open or not all(fixed) or part.find(Star):
             continue
         if found and all(one is not None and one[0].lower() in names for _, one in found):
             for column, one in found:

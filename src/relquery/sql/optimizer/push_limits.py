@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from relquery.sql.binder.functions import has_window, makes_rows
-from relquery.sql.optimizer.reads import Lookup, Read, asks, reads_in
+from relquery.sql.optimizer.reads import Lookup, Read, asks, joins_around, reads_in
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.tree import Column, Constant, Expression, Limit, Order, Query, Select
 
@@ -115,13 +115,15 @@ class _Limit:
 
 
 def _of_reader(read: Read, lookup: Lookup) -> _Limit | None:
-    """How many rows of a query are read by a SELECT that gives each of them as one row."""
+    """How many rows of a query are read by a SELECT that gives at least one for each of them."""
     if len(read.readers) != 1:
         return None
     (reader,) = read.readers
     select = reader.select
     drops_rows = any((select.where, select.distinct, select.qualify, select.sample))
-    if drops_rows or select.source is not reader.item or lookup.functions.in_select(select):
+    joins = joins_around(reader.item)
+    drops_rows |= any(join.kind != "LEFT" or side.place != "left" for side, join in joins)
+    if drops_rows or lookup.functions.in_select(select):
         return None
     if any(has_window(item) or makes_rows(item) for item in select.items):
         return None

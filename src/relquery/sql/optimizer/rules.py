@@ -25,9 +25,9 @@ RULES: tuple[Rule, ...] = (
     reduce_by_joins,
     having_to_where,
     drop_unread,
-    push_limits,
     answer_join_conditions,
     answer_correlated,
+    push_limits,
 )
 _MOST = 1000  # steps; each moves one part of the statement inwards, or removes it
 
