@@ -7,8 +7,7 @@ SELECT count(*) FROM ({inner})
 SELECT a, count(*) FROM ({inner}) WHERE LLM('yes', a) = 'Yes' GROUP BY a LIMIT 0
 = DuckDB's  # 0
 SELECT LLM('up', count(*)), AI_AGG('all', title) FROM films LIMIT 0
-= []
-# 0
+= []  # 0
 SELECT genre FROM (SELECT DISTINCT ON (genre) genre, a FROM ({inner}) ORDER BY id) ORDER BY genre
 = DuckDB's  # 0
 SELECT a FROM ({inner}) ORDER BY id DESC LIMIT 2 OFFSET 1
@@ -69,8 +68,7 @@ SELECT id FROM reviews o WHERE 'Dune' IN (SELECT title FROM films f, LATERAL (SE
   r.id FROM reviews r WHERE r.film = f.id AND LLM('up', f.title, r.text) > 'A') l WHERE l.id > 0) ORDER BY id
 = DuckDB's
 SELECT f.id, l.u FROM films f, LATERAL (SELECT LLM('up', r.text) AS u FROM reviews r WHERE r.film = f.id LIMIT 0) AS l
-= []
-# 0
+= []  # 0
 
 -- a LATERAL subquery asks for what is read of it
 @up LATERAL (SELECT LLM('up', r.text) AS u, r.id AS y, f.genre AS g FROM reviews r WHERE r.film >= f.id
@@ -129,18 +127,14 @@ SELECT f.id FROM films f JOIN films g ON EXISTS (SELECT 1 FROM reviews r WHERE r
 SELECT * FROM films f, LATERAL (VALUES (LLM('up', f.title))) l(c)
 ! UnsupportedQueryError
 SELECT (SELECT LLM('up', count(*)) FROM reviews r WHERE r.film = f.id) FROM films f
-! UnsupportedQueryError about a group
-? "call LLM on its rows" in str(error)
+! UnsupportedQueryError about a group  ? "call LLM on its rows" in str(error)
 SELECT (SELECT max(LLM('up', text)) OVER () FROM reviews WHERE film = f.id LIMIT 1) FROM films f
-! UnsupportedQueryError window function
-? "call LLM on its rows" in str(error)
+! UnsupportedQueryError window function  ? "call LLM on its rows" in str(error)
 SELECT id FROM (SELECT *, random() AS r FROM films) f WHERE EXISTS (SELECT 1 FROM reviews WHERE film
   = f.id AND LLM('yes', text) = 'Yes')
-! UnsupportedQueryError other rows whenever they are read
-? "call LLM on its rows" in str(error)
+! UnsupportedQueryError other rows whenever they are read  ? "call LLM on its rows" in str(error)
 SELECT f.id FROM films f FULL JOIN reviews r ON LLM('yes', f.title, *) = 'Yes'
-! UnsupportedQueryError Name the table
-? "call LLM on its rows" in str(error)
+! UnsupportedQueryError Name the table  ? "call LLM on its rows" in str(error)
 SELECT id FROM (SELECT id, LLM('up', id, seed := 1, seed := 2) AS a FROM films)
 ! QueryError sets seed twice
 
@@ -149,8 +143,7 @@ SELECT *, (SELECT max(text) FROM reviews WHERE film = f.id) FROM (SELECT id, LLM
   info FROM films) f WHERE id = 1 AND EXISTS (SELECT 1 FROM reviews r WHERE r.film = f.id
   AND r.id = 10 AND LLM('yes', f.id, r.id, upper(f.title), f.info.year, r.text) = 'Yes')
 < lambda query, fields: Answer(None, Finish.ERROR, "no answer")
-~ PartialResultWarning .
-= []
+~ PartialResultWarning .  = []
 ? columns[:3] == ["id", "llm('up', title)", "title"] and "_rq_" not in str(columns)
 ? dict(errors[-1].inputs) == {"f.id": "1", "r.id": "10", "upper_title": "ALIEN", "year": "1979",
   "text": "great"}
@@ -194,10 +187,8 @@ SELECT LLM('len', id, title)::INT, LLM('len', title, id)::INT FROM films
 = DuckDB's  # 6
 SELECT id, LLM('yes', title, id) = 'Yes', u FROM (SELECT id, title, LLM('yes', id, title) = 'No' AS u FROM films) d
 = DuckDB's  # 6
-SELECT LLM('x', id, title, temperature := 0.7) = LLM('x', title, id, temperature := 0.7) FROM films
-# 6
-SELECT LLM('len', id, title)::INT, LLM('len', title, id)::INT FROM films  % order='original'
-# 12
+SELECT LLM('x', id, title, temperature := 0.7) = LLM('x', title, id, temperature := 0.7) FROM films  # 6
+SELECT LLM('len', id, title)::INT, LLM('len', title, id)::INT FROM films  % order='original'  # 12
 SELECT AI_FILTER('Late?', title), AI_SCORE('Late?', title) FROM films
 < lambda query, fields: Answer("Yes", Finish.STOP, scores={"Yes": -0.1, "No": -2.4})
 # 4
@@ -210,44 +201,33 @@ SELECT (SELECT max(LLM('x', title, temperature := 0.7)) FROM films WHERE id < 4)
 
 -- an outer limit stops calls in what is joined, united and searched
 SELECT c.a, f.stars FROM ({c}) c JOIN films f ON c.film = f.id LIMIT 2
-# 2
-? len(rows) == 2
+# 2  ? len(rows) == 2
 WITH c AS ({c}) SELECT a FROM c, films f WHERE c.film = f.id AND f.id > 1 LIMIT 1 OFFSET 1
-# 2
-? rows == [("LONG",)]
+# 2  ? rows == [("LONG",)]
 SELECT LLM('up', title) FROM films WHERE id < 3 UNION ALL SELECT LLM('up', text) FROM reviews LIMIT 4
-# 4
-? len(rows) == 4
+# 4  ? len(rows) == 4
 SELECT id FROM films f WHERE EXISTS (SELECT 1 FROM reviews r WHERE r.film = f.id AND LLM('len', f.id,
   r.text) > 0) LIMIT 1
-# 1
-? len(rows) == 1
+# 1  ? len(rows) == 1
 SELECT f.id FROM films f SEMI JOIN reviews r ON f.id < r.film AND LLM('len', f.id, r.text) > 0 LIMIT 2
-# 2
-? len(rows) == 2
+# 2  ? len(rows) == 2
 SELECT id FROM reviews WHERE upper(text) IN (SELECT LLM('up', text) FROM reviews) LIMIT 1
-# 1
-? len(rows) == 1
+# 1  ? len(rows) == 1
 SELECT id FROM films f WHERE NOT EXISTS (SELECT 1 FROM reviews r WHERE LLM('len', f.genre, r.text)
   < 3) LIMIT 1
-# 15
-? len(rows) == 1
+# 15  ? len(rows) == 1
 SELECT a FROM ({c}) c JOIN films f ON c.film = f.id ORDER BY a LIMIT 1
-= [("GREAT",)]
-# 4
+= [("GREAT",)]  # 4
 SELECT max(a) FROM ({c}) c JOIN films f ON c.film = f.id LIMIT 1
-= [("SWEET",)]
-# 4
+= [("SWEET",)]  # 4
 SELECT c.a FROM ({c}) c JOIN (SELECT id FROM films WHERE false) f ON c.film = f.id LIMIT 1
-= []
-# 0
+= []  # 0
 
 -- answers at random are the same wherever a statement reads them
 SELECT count(*) FROM (SELECT id FROM films WHERE LLM('x', title, temperature := 0.7) = 'Yes') a JOIN
   (SELECT id FROM films WHERE LLM('x', title, temperature := 0.7) = 'No') b USING (id)
 < lambda query, fields, said=[0]: ["Yes", "No"][said.append(0) or len(said) % 2]
-= [(0,)]
-# 4
+= [(0,)]  # 4
 
 -- what joins leave out is not asked in other joins
 SELECT c.a FROM films f LEFT JOIN (SELECT film AS id, LLM('up', text) AS a FROM reviews) c USING (id)
@@ -270,5 +250,4 @@ SELECT f.id FROM films f WHERE f.id NOT IN (SELECT film FROM reviews r WHERE LLM
 
 -- a star of a struct reads it
 SELECT s.* FROM (SELECT {'t': LLM('up', title)} AS s FROM films WHERE id = 1)
-= [("ALIEN",)]
-# 1
+= [("ALIEN",)]  # 1
