@@ -211,8 +211,9 @@ def _with_shared_answers(plans: Sequence[SelectPlan], *, is_exact: bool) -> tupl
 
 
 def _asks(call: PlannedCall, sampling: Sampling, kind: str | None = None) -> object:
-    """Equal for calls that ask the same, if they are asked with this sampling, as this kind."""
-    names = tuple(one.name for one in call.fields)
+    """Equal for calls that ask the same but for the order of their fields, if they are asked with
+    this sampling, as this kind."""
+    names = frozenset(one.name for one in call.fields)
     return call.task.query, sampling, kind or call.task.kind, names
 
 
