@@ -116,6 +116,7 @@ IN_MESSAGES = {
     re.compile(rf"{TEXT_STAND_IN}_\d+"): "LLM(...)",
     re.compile(rf"{PREFIX}(\w+)_[0-9a-f]{{32}}"): r"\1",
     re.compile(rf"{OUTER}\."): "",
+    re.compile(rf" AND \({NEW}_1 = \d+\)"): "",  # in a clause of MERGE
     re.compile(rf"{PREFIX}(?:column|outer|inner)_\d+"): "a column of it",
     re.compile(
         rf"{PREFIX}(?:table_\d+|view_\w+|frame_[0-9a-f]{{32}}|entry_\d+|new(?:_\d+)?|rows|base|groups|outer|pairs)"

@@ -7,7 +7,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from relquery.errors import QueryError, UnknownColumnError, UnsupportedQueryError
+from relquery.errors import LateQueryError, QueryError, UnknownColumnError, UnsupportedQueryError
 from relquery.prompt import Answer, Finish
 from tests.sql.conftest import MACROS, asked_of, opened, reference_sql, upper_or_length
 from tests.sql.fakes import FakeBackend, Fields
@@ -81,11 +81,17 @@ def test_nothing_changes_where_something_is_wrong() -> None:
     asked, before = asked_of(con), con.sql("FROM t").fetchall()
     with pytest.raises(UnknownColumnError, match="Column 'nix' is not in table t"):
         con.sql("UPDATE t SET a = LLM('up', a), s = nix")
-    with pytest.raises(UnsupportedQueryError, match="MERGE with LLM calls names the columns"):
-        con.sql("MERGE INTO t USING u USING (id) WHEN MATCHED AND LLM('yes', b) = '' THEN UPDATE")
+    for action, match in (
+        ("THEN UPDATE", "MERGE with LLM calls names the columns"),
+        ("THEN DELETE WHEN NOT MATCHED THEN INSERT (id, a) VALUES (1)", "names 2 columns"),
+    ):
+        with pytest.raises(QueryError, match=match):
+            con.sql(f"MERGE INTO t USING u USING (id) WHEN MATCHED AND LLM('yes', b) = '' {action}")
     with pytest.raises(UnsupportedQueryError, match="each column by itself"):
         con.sql("UPDATE t SET (a, s) = (SELECT LLM('up', 'x'), 'y')")
     assert not asked
+    with pytest.raises(LateQueryError, match="Merge error condition WHEN MATCHED: ONE!. This"):
+        con.sql("MERGE INTO t USING u USING (id) WHEN MATCHED THEN ERROR LLM('up', b) || '!'")
     assert con.sql("FROM t").fetchall() == before
 
 

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from relquery.errors import UnsupportedQueryError
+from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.sql import names as ours
 from relquery.sql.parser.tokens import (
     Cursor,
@@ -41,7 +41,7 @@ from relquery.sql.parser.tokens import (
 
 Kind = Literal["QUERY", "INSERT", "CREATE TABLE", "COPY", "PIVOT", "CHANGE", "OTHER"]
 _QUERIES = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "PIVOT", "UNPIVOT", "DESCRIBE", "SHOW")
-_ROW, _ACT, _DEFAULT = "rowid", ours.new(1), "DEFAULT"
+_ROW, _ACT, _DEFAULT, _TEXT = "rowid", ours.new(1), "DEFAULT", "''"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ class Shell:
     kind: which statement; CHANGE for UPDATE, DELETE and MERGE. head, tail: its text before and
     after the query. query: the query's text, with blanks before it. entries: text of a WITH clause
     before the statement. target: the table that it writes to, as written, with its columns if it
-    names them; of a CHANGE one for each column of the query, whose type that has, and `#1` is the
-    first of the table. by_name: INSERT BY NAME.
+    names them; of a CHANGE one for each column of the query, whose type that has: `#1` is the
+    first of the table, `''` a text. by_name: INSERT BY NAME.
     """
 
     kind: Kind
@@ -334,8 +334,8 @@ _JOINS = {
 class _Clause:
     """WHEN state AND condition THEN action. state: MATCHED, NOT MATCHED or NOT MATCHED BY SOURCE.
 
-    action: UPDATE or INSERT; any other as it is written. assigned: (column, value) of what these
-    write; `#1` for a column that they do not name.
+    action: UPDATE, INSERT or ERROR; others as they are written. assigned: (column, value) of what
+    these write; `#1` for a column that they do not name, `''` for what ERROR says.
     """
 
     state: str
@@ -359,7 +359,7 @@ class _Clause:
         if self.action == "INSERT":
             named = "" if names[0].startswith("#") else f" ({', '.join(names)})"
             return f"INSERT{named} VALUES ({', '.join(values)})"
-        return self.action
+        return " ".join([self.action, *values])
 
 
 def _clauses(text: Cursor, starts: Sequence[int]) -> Iterator[_Clause]:
@@ -399,7 +399,15 @@ def _action(text: Cursor, end: int) -> tuple[str, list[tuple[str, str]]]:
         text.at += 1
         values = list(map(text.text, between_commas(text.inside())))
         columns = columns or [f"#{at}" for at in range(1, len(values) + 1)]
+        if len(columns) != len(values):
+            raise QueryError(
+                f"INSERT of MERGE names {len(columns)} columns ({', '.join(columns)}), but has "
+                f"{len(values)} values. Write a value for each."
+            )
         return "INSERT", list(zip(columns, values, strict=True))
+    if text.take("ERROR"):
+        said = text.text(text.tokens[text.at : end])
+        return "ERROR", [(_TEXT, said)] if said else []
     if text.is_at("UPDATE"):
         raise _unnamed()
     return written, []

@@ -103,7 +103,7 @@ def _target(bound: Bound, database: Database) -> Target:
     for key, part in zip(("schema_name", "catalog_name"), reversed(before), strict=False):
         table.set(key, part)
     items: list[Expression] = [
-        parser().expression(name) if name.startswith("#") else build.column(name)
+        parser().expression(name) if name[:1] in ("#", "'") else build.column(name)
         for name in shell.columns
     ]
     return database.columns(parser().sql(build.select(items or [build.star()], table)))
