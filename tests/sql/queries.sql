@@ -157,7 +157,7 @@ SELECT upper(genre), LLM('up', avg(LLM('len', title))) FROM films GROUP BY ALL O
 -- stars and names
 SELECT *, LLM('up', title) AS id FROM films ORDER BY films.id
 SELECT f.*, LLM('up', r.text), r.* FROM films f JOIN reviews r ON f.id = r.film ORDER BY r.id
-SELECT COLUMNS('i.*'), LLM('up', title) FROM films ORDER BY id
+SELECT COLUMNS('i.*'), coalesce(LLM('up', title), *COLUMNS('^t.*e|g.*e')) FROM films ORDER BY id
 SELECT LLM('up', "Title"), TITLE FROM FILMS ORDER BY ID
 
 -- stars and names (long)

@@ -106,8 +106,8 @@ def call_of(name: str) -> int | None:
 
 
 IN_MESSAGES = {
-    re.compile(  # the macros that stand for calls, as DuckDB writes them out
-        r"CASE\s+WHEN \(\((?:\"row\"\(.*?|NULL) IS NULL\)\) THEN \(CAST\(\S+ AS \w+\)\) "
+    re.compile(  # what stands for a call, as DuckDB writes it out
+        r"CASE\s+WHEN \(\(\"row\"\(.*? IS NOT DISTINCT FROM .*?\)\) THEN \(CAST\(\S+ AS \w+\)\) "
         r"ELSE CAST\(NULL AS \w+\) END",
         re.DOTALL,
     ): "LLM(...)",

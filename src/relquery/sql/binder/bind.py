@@ -29,7 +29,7 @@ from relquery.sql.binder.sources import (
     read_sources,
     with_both_sides,
 )
-from relquery.sql.binder.stand_ins import compared_with, describe
+from relquery.sql.binder.stand_ins import compared_with, describe, instead_of_call
 from relquery.sql.binder.statement import Calling
 from relquery.sql.host.database import Database
 from relquery.sql.parser import build
@@ -302,8 +302,7 @@ def unbound(node: Node) -> None:
         value: Expression = build.cast(build.null(), build.plain_type(kind))
         read = [part.copy() for part in one.values if part.find(Column) is not None]
         if read:
-            whole = build.function("row", *(part.named("") for part in read))
-            value = build.when(build.operation(build.IS_NULL, whole), value)
+            value = instead_of_call([part.named("") for part in read], value)
         one.replace(value.named(one.alias))
 
 

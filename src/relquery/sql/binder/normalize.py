@@ -46,7 +46,7 @@ def normalize(select: Select, sources: Sources, functions: FunctionCatalog) -> S
     if select.order is not None:
         select.order.set("orders", list(stars.ordered(select.order)))
     restore_columns(select, sources)
-    _Aliases(select, sources, functions).replace()
+    replace_aliases(select, sources, functions)
     select.keys = [item_at(key, select) for key in select.keys] or None  # type: ignore[assignment]
     return select
 
@@ -92,7 +92,10 @@ class _Stars:
                 yield one
 
     def by_column(self, node: Expression) -> Iterator[Expression]:
-        """An expression for each column that COLUMNS stands for in it."""
+        """An expression for each column that COLUMNS stands for in it; *COLUMNS stands for all."""
+        for part in list(node.find_all(tree.Operator)):
+            if part.kind == build.UNPACK and part.ancestor(Query) is node.ancestor(Query):
+                self._unpack(part)
         stars = [
             star
             for star in node.find_all(Star)
@@ -117,6 +120,15 @@ class _Stars:
             for call in calls_in(made):
                 call.meta["text"] = call.written.replace(written, readable(column))
             yield made if node.alias else made.named(name_of(column))
+
+    def _unpack(self, part: tree.Operator) -> None:
+        """Put all columns of `*COLUMNS(...)` in its place, in place."""
+        (star,), over = part.operands, part.parent
+        columns = self.sources.expanded(star) if isinstance(star, Star) else []
+        if isinstance(over, tree.Argument):
+            over.replace(*(tree.Argument(expression=one) for one in columns))
+        else:
+            part.replace(*columns)
 
     def _unnested(self, item: Function) -> list[Expression]:
         """The fields of what `unnest` makes columns of; none if it makes rows."""
@@ -149,6 +161,11 @@ def _star_of(item: Expression) -> Expression | None:
 
 
 _OF_NAMES = ("~~", "!~~", "~~*", "!~~*", "~~~", "regexp_full_match")
+
+
+def replace_aliases(select: Select, sources: Sources, functions: FunctionCatalog) -> None:
+    """Replace names that the select list gives by what they name, in place."""
+    _Aliases(select, sources, functions).replace()
 
 
 @dataclass(slots=True)

@@ -135,7 +135,13 @@ def _stand_in(call: Call, is_number: bool) -> Expression:
     value: Expression = build.text("")
     if is_number:
         value = build.cast(build.number(0), build.plain_type("DOUBLE"))
-    return build.when(build.operation(build.IS_NULL, build.function("row", *fields)), value)
+    return instead_of_call(fields, value)
+
+
+def instead_of_call(fields: Sequence[Expression], value: Expression) -> Expression:
+    """A value or NULL, over fields. Beside *COLUMNS(...) DuckDB takes no IS NULL."""
+    row = build.function("row", *fields)
+    return build.when(build.compared(build.SAME, row, build.null()), value)
 
 
 def describe(query: Query, database: Database) -> list[tuple[str, str]]:
