@@ -118,14 +118,30 @@ SELECT a, (SELECT max(LLM('len', text, d.a)) FROM reviews) FROM (SELECT * FROM (
   ORDER BY id LIMIT 2
 # 16
 
+-- columns that USING merges, rows of VALUES, and conditions of a LATERAL join are answered
+SELECT id, c FROM films f, LATERAL (VALUES (LLM('up', f.title)), (genre)) l(c)  = DuckDB's
+SELECT id, u FROM films FULL JOIN reviews USING (id), LATERAL (SELECT LLM('up', id) AS u)  = DuckDB's
+SELECT f.id, u FROM films f LEFT JOIN LATERAL (SELECT LLM('up', text) AS u, text FROM reviews WHERE film = f.id) l
+  ON LLM('yes', u, f.title) = 'Yes' AND text > 'a'
+= DuckDB's
+
+-- a condition of a join may have subqueries with calls
+SELECT f.id FROM films f JOIN films g ON EXISTS (SELECT 1 FROM reviews r WHERE r.film = g.id AND
+  LLM('yes', r.text, g.title) = 'Yes')
+= DuckDB's
+SELECT * FROM films f LEFT JOIN reviews r ON r.film = f.id AND EXISTS (SELECT * FROM films g WHERE
+  g.genre = f.genre AND LLM('yes', g.title, r.text) = 'Yes')
+= DuckDB's
+
+-- in a correlated subquery, too, names of the list go before columns of the outer query
+SELECT id FROM films f WHERE EXISTS (SELECT LLM('yes', f.title) AS title FROM reviews WHERE title = 'Yes')
+= DuckDB's
+SELECT f.id, (SELECT LLM('yes', text) AS text FROM reviews WHERE film <= f.id ORDER BY text, id LIMIT 1) FROM films f
+= DuckDB's
+
 -- what cannot be rewritten is refused
 SELECT (SELECT v.c FROM (SELECT LLM('up', f.title) AS c) v) FROM films f
 ! UnsupportedQueryError the subquery is in the FROM clause
-SELECT f.id FROM films f JOIN films g ON EXISTS (SELECT 1 FROM reviews r WHERE r.film = g.id AND
-  LLM('yes', r.text, g.title) = 'Yes')
-! UnsupportedQueryError the subquery is in the FROM clause
-SELECT * FROM films f, LATERAL (VALUES (LLM('up', f.title))) l(c)
-! UnsupportedQueryError
 SELECT (SELECT LLM('up', count(*)) FROM reviews r WHERE r.film = f.id) FROM films f
 ! UnsupportedQueryError about a group  ? "call LLM on its rows" in str(error)
 SELECT (SELECT max(LLM('up', text)) OVER () FROM reviews WHERE film = f.id LIMIT 1) FROM films f

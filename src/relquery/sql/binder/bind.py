@@ -175,13 +175,18 @@ def _values_as_queries(tree: Query) -> None:
                 "DEFAULT stands beside an LLM call in VALUES. Leave the column out of the INSERT, "
                 "or write its value."
             )
-        branches: list[Query] = [build.select([one.copy() for one in row]) for row in values.rows]
         names = values.columns or [f"col{at}" for at in range(len(values.rows[0]))]
-        query = branches[0]
-        if len(branches) > 1:
-            query = SetOperation(setop_type="UNION", setop_all=True, children=branches)
+        first, *others = [build.select([one.copy() for one in row]) for row in values.rows]
+        first.items = [one.named(name) for one, name in zip(first.items, names, strict=False)]
+        query: Query = first
+        if others:
+            query = SetOperation(setop_type="UNION", setop_all=True, children=[first, *others])
             query.set("cte_map", Node())
-        values.replace(build.derived(query, values.alias, names))
+        over, whole = values.parent, build.select([build.star()], values.copy())
+        if over is not None and over.parent is not None and over.key == whole.key:
+            over.replace(query)
+        else:
+            values.replace(build.derived(query, values.alias))
 
 
 def _ordered_outside(tree: Query) -> Query:

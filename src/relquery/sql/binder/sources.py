@@ -219,6 +219,22 @@ class Sources:
             return self.has(column.name)
         return any(name.lower() == column.name.lower() for _, name in self.of(column.table))
 
+    def merged(self, name: str) -> Expression | None:
+        """What a name means that USING or NATURAL gives to columns of several tables; None for
+        another name."""
+        once = [one.lower() for one in self.names].count(name.lower()) == 1
+        return self._merged(name, self.select.source) if once else None
+
+    def _merged(self, name: str, source: tree.Source | None) -> Expression | None:
+        if not isinstance(source, tree.Join):
+            found = self.resolve(build.column(name, source.name if source else ""))
+            return None if found is None else build.column(found[1], found[0])
+        sides = [self._merged(name, one) for one in (source.left, source.right)]
+        given = [one for one in sides if one is not None]
+        if source.kind == "FULL" and len(given) == 2:
+            return build.operation(build.COALESCE, *given)
+        return given[-1 if source.kind == "RIGHT" else 0] if given else None
+
     def expanded(self, star: Star, chosen: Expression | None = None) -> list[Expression]:
         """The columns of a star: references that name exactly one source each, if possible.
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from relquery.sql import names as ours
 from relquery.sql.binder.call import Call, calls_directly, calls_in, has_call, named_like
 from relquery.sql.binder.functions import clauses_of, has_lambda, has_window, makes_rows
-from relquery.sql.binder.normalize import restore_columns, unnamed
+from relquery.sql.binder.normalize import replace_aliases, restore_columns, unnamed
 from relquery.sql.binder.sources import check_not_recursive, from_only
 from relquery.sql.binder.stand_ins import needs_number
 from relquery.sql.optimizer.first_rows import FirstRows, keeps_outer
@@ -30,7 +30,6 @@ from relquery.sql.optimizer.join_conditions import (
     match,
     name_tables,
     refused,
-    take_conditions,
 )
 from relquery.sql.optimizer.owners import OWNER, WHERE, Owners
 from relquery.sql.optimizer.reads import Computed, Lookup, condition_of, note_field_names, parted
@@ -56,6 +55,8 @@ def answer_correlated(statement: Query, lookup: Lookup) -> bool:
             check_not_recursive(call)
         if not lookup.stands_alone(select):
             outer, left = _outer(select)
+            if (inside := lookup.sources(select)) is not None:
+                replace_aliases(select, inside, lookup.functions)
             subquery = select.parent and select.parent.parent
             if isinstance(subquery, Subquery):
                 _ask_less(subquery, select, outer, lookup)
@@ -125,8 +126,6 @@ def _answer(select: Select, outer: Select, left: list[Source] | None, lookup: Lo
     if left is not None:
         seen = build.select([], build.joined([one.copy() for one in left]))
         seen.where = outer.where and outer.where.copy()
-    taken = take_conditions(select)
-    select.source, select.where = taken.source, taken.where
     inside, outside = lookup.sources(select), lookup.sources(seen, outer)
     if inside is None or outside is None:
         raise refused(WHERE, "its tables, or those of the outer query, depend on a row, too")

@@ -1,6 +1,6 @@
 """Calls in the conditions of joins.
 
-They move to WHERE where this keeps their meaning (`take_conditions`):
+They move to WHERE where this keeps their meaning:
 
 FROM a JOIN b ON LLM(...) = 'Yes'  =>  FROM a JOIN b ON true WHERE LLM(...) = 'Yes'
 
@@ -25,7 +25,7 @@ from relquery.errors import UnsupportedQueryError
 from relquery.sql import names as ours
 from relquery.sql.binder.call import calls_directly, has_call
 from relquery.sql.binder.functions import columns_in, has_lambda, outermost_queries
-from relquery.sql.binder.sources import Context, Sources, joins_in, leaves
+from relquery.sql.binder.sources import Context, Sources, joins_in, leaves, outer_columns
 from relquery.sql.optimizer.reads import (
     Lookup,
     adds_rows,
@@ -49,28 +49,29 @@ def answer_join_conditions(statement: Query, lookup: Lookup) -> bool:
     for select in statement.find_all(Select):
         for join in joins_in(select.source):
             _check_method(join)
-            if has_call(join.condition) and not _may_move(join):
-                if not _filter_kept(join, select, lookup):
+            if has_call(join.condition):
+                if _may_move(join):
+                    plain, asking = parted(build.conjuncts(join.condition))
+                    join.condition = build.all_of(plain)
+                    build.add_where(select, *asking)
+                elif _is_answered_first(join.right, lookup):
+                    continue
+                elif not _filter_kept(join, select, lookup):
                     _answer(join, select, lookup)
                 return True
     return False
-
-
-def take_conditions(select: Select) -> Select:
-    """A SELECT without calls in its join conditions."""
-    select = select.copy()
-    for join in list(joins_in(select.source)):
-        if has_call(join.condition) and _may_move(join):
-            plain, asking = parted(build.conjuncts(join.condition))
-            join.condition = build.all_of(plain)
-            build.add_where(select, *asking)
-    return select
 
 
 def _may_move(join: Join) -> bool:
     """Whether WHERE can take the condition of a join: it and the joins around it only drop rows
     that do not meet it."""
     return is_inner(join) and not any(adds_rows(outer, side) for side, outer in joins_around(join))
+
+
+def _is_answered_first(lateral: Source, lookup: Lookup) -> bool:
+    """Whether a table has calls that depend on rows of the tables on its left."""
+    selects = lateral.find_all(Select)
+    return any(calls_directly(one) and not lookup.stands_alone(one) for one in selects)
 
 
 def _check_method(join: Join) -> None:
@@ -94,7 +95,7 @@ def _answer(join: Join, select: Select, lookup: Lookup) -> None:
         raise refused(where, "its tables depend on a row of the outer query")
     assert join.condition is not None
     plain, asking = parted(build.conjuncts(restored(join.condition, sources)))
-    columns = _columns_read(asking, sources, where)
+    columns = _columns_read(asking, sources, where, lookup)
     items: list[Expression] = [
         column.copy().named(ours.outer(at)) for at, column in enumerate(columns)
     ]
@@ -102,7 +103,7 @@ def _answer(join: Join, select: Select, lookup: Lookup) -> None:
     if join.kind in ("SEMI", "ANTI"):
         # One match is enough for equal values of the left side.
         left = {one.name.lower() for one in leaves(join.left)}
-        read = [*columns, *_columns_read(plain, sources, where)]
+        read = [*columns, *_columns_read(plain, sources, where, lookup)]
         own = {one.key: one for one in read if one.table and one.names[0].lower() in left}
         names = [ours.inner(at) for at in range(len(own))]
         pairs.items += [
@@ -115,23 +116,43 @@ def _answer(join: Join, select: Select, lookup: Lookup) -> None:
     build.add_where(pairs, *asking, *kept)
     found = build.select([build.number(1)], add_entry(pairs, select))
     found.where = match(columns)
-    join.condition = build.all_of([*plain, _without_failure(build.exists(found), join, sources)])
+    holds = build.all_of([*plain, _without_failure(build.exists(found), join, sources)])
+    if lookup.sources(build.select((), join.right.copy()), select) is None:
+        # LATERAL: DuckDB takes no subquery in its condition, but one in the query itself.
+        rows = build.select([build.star()], join.right.copy(), holds)
+        join.right.replace(build.derived(rows, join.right.name))
+        holds = build.boolean(True)
+    join.condition = holds
 
 
-def _columns_read(nodes: list[Expression], sources: Sources, where: str) -> list[Column]:
+def _columns_read(
+    nodes: list[Expression], sources: Sources, where: str, lookup: Lookup
+) -> list[Column]:
     """The distinct columns that expressions read, qualified with their tables, because later rules
     may move the tables into a subquery. Raises UnsupportedQueryError if unclear."""
-    if any(node.find(Query) is not None for node in nodes):
-        raise refused(where, "the condition contains a subquery")
     found: dict[str, Column] = {}
     for node in nodes:
-        stars = [columns_of_star(star, sources, where) for star in node.find_all(Star)]
-        for column in [*columns_in(node), *(one for each in stars for one in each)]:
+        read = list(columns_of(node, sources.context, where, lookup))
+        for star in node.find_all(Star):
+            is_own = star.ancestor(Query) is node.ancestor(Query)
+            if is_own or (star.table and sources.of(star.table)):
+                read += columns_of_star(star, sources, where)
+        for column in read:
             known = sources.resolve(column) if len(column.names) == 1 else None
             copy = column.copy().named("")
             copy.names = list(known or column.names)
             found.setdefault(copy.key.lower(), copy)
     return list(found.values())
+
+
+def columns_of(node: Node, context: Context, where: str, lookup: Lookup) -> Iterator[Column]:
+    """The columns of an expression, and those that its subqueries read from outside."""
+    yield from columns_in(node)
+    for query in outermost_queries(node):
+        columns = outer_columns(query, lookup.database, context)
+        if columns is None:
+            raise refused(where, "a subquery inside it is unclear")
+        yield from columns
 
 
 def _filter_kept(join: Join, select: Select, lookup: Lookup) -> bool:

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from relquery.sql.binder.call import calls_in
+from relquery.sql.binder.call import FIELD_NAME, calls_in
 from relquery.sql.binder.functions import clauses_of
-from relquery.sql.binder.sources import Context, Sources, outer_columns
-from relquery.sql.optimizer.join_conditions import columns_of_star, is_whole_star, refused
+from relquery.sql.binder.normalize import is_order_name
+from relquery.sql.binder.sources import Context, Sources
+from relquery.sql.optimizer.join_conditions import (
+    columns_of,
+    columns_of_star,
+    is_whole_star,
+    refused,
+)
 from relquery.sql.optimizer.reads import Lookup
 from relquery.sql.parser import tree
 from relquery.sql.parser.tree import Column, Expression, Query, Select, Star
@@ -43,11 +49,11 @@ class Owners:
             for note, own in (("modules", call.modules), ("bags", call.bags)):
                 call.meta[note] = frozenset(new for new, (at, _) in enumerate(fields) if at in own)
         named = {item.alias.lower() for item in select.items if item.alias}
-        self._check_aliases(select)
         for column in list(self._columns(select)):
-            owner = self._owner(column, named)
-            if owner is not None:
-                column.meta[OWNER] = owner
+            self._unmerge(column)
+        for column in list(self._columns(select)):
+            if not (is_order_name(column, named) and column.ancestor(Query) is select):
+                column.meta[OWNER] = self._owner(column)
 
     def _of(self, field: Expression) -> list[Expression]:
         """A field, or what stands for the star of the outer query, or of all tables."""
@@ -66,26 +72,25 @@ class Owners:
         """The columns of a subquery that are not of a query inside it."""
         context = Context.of(select)
         for clause in clauses_of(select):
-            for part in clause.walk(prune=lambda part: isinstance(part, Query)):
-                if isinstance(part, Column):
-                    yield part
-                elif isinstance(part, Query):
-                    columns = outer_columns(part, self.lookup.database, context)
-                    if columns is None:
-                        raise refused(WHERE, "another subquery inside it is unclear")
-                    yield from columns
+            yield from columns_of(clause, context, WHERE, self.lookup)
 
-    def _owner(self, column: Column, named: set[str]) -> tuple[str, ...] | None:
-        """What is noted on a column; None for a name of the select list. Raises
-        UnsupportedQueryError for a column of neither query, or one that may be of both."""
+    def _unmerge(self, column: Column) -> None:
+        """Put what a merged column of the outer query means in its place."""
+        name = column.name
+        if len(column.names) > 1 or self.inside.has(name) or self.outside.resolve(column):
+            return
+        if (meant := self.outside.merged(name)) is not None:
+            meant.meta[FIELD_NAME] = column.meta.get(FIELD_NAME, name)
+            column.replace(meant.named(column.alias))
+
+    def _owner(self, column: Column) -> tuple[str, ...]:
+        """What is noted on a column. Raises UnsupportedQueryError for a column of neither query, or
+        one that may be of both."""
         first, has_prefix = column.names[0], len(column.names) > 1
         is_own_table = has_prefix and first.lower() in map(str.lower, self.inside.columns)
         if is_own_table or self.inside.has(first):
             return ()
-        is_alias = not has_prefix and column.name.lower() in named
-        if is_alias and not self.outside.has(column.name):
-            return None
-        for count in () if is_alias else (2, 1):
+        for count in (2, 1):
             found = self.outside.resolve(Column(column_names=column.names[:count]))
             if found is not None and not self.inside.has(found[0]):
                 return *found, *column.names[count:]
@@ -93,16 +98,3 @@ class Owners:
                 break
         name = ".".join(column.names)
         raise refused(WHERE, f"{name} may be of several tables, or of another query")
-
-    def _check_aliases(self, select: Select) -> None:
-        """Refuse a name that HAVING or ORDER BY reads from the list though a table has it too."""
-        named = {
-            item.alias.lower()
-            for item in select.items
-            if item.alias and self.inside.has(item.alias)
-            and not (isinstance(item, Column) and item.name == item.alias)
-        }  # fmt: skip
-        for clause in (select.having, select.order):
-            for column in clause.find_all(Column) if clause is not None else ():
-                if len(column.names) == 1 and column.name.lower() in named:
-                    raise refused(WHERE, f"{column.name} is a column and a name of the list")

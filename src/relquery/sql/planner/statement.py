@@ -18,7 +18,6 @@ from relquery.sql.binder.normalize import check_fields, check_places, normalize
 from relquery.sql.binder.sources import Context, Kinds, next_select, read_sources
 from relquery.sql.binder.stand_ins import compared_in
 from relquery.sql.host.database import Database, Scratch
-from relquery.sql.optimizer.join_conditions import take_conditions
 from relquery.sql.optimizer.reads import Lookup
 from relquery.sql.optimizer.rules import optimize
 from relquery.sql.parser import build
@@ -120,10 +119,9 @@ def _planned(
     context = Context.of(select)
     alone = select.copy()
     alone.entries = ()
-    plain = take_conditions(alone)
-    check_places(plain)
-    sources = read_sources(database, plain, context)
-    normal = normalize(plain, sources, functions)
+    check_places(alone)
+    sources = read_sources(database, alone, context)
+    normal = normalize(alone, sources, functions)
     check_fields(normal)
     names = [name for name, _ in columns]
     if len(normal.items) != len(names):
