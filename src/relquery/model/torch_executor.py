@@ -21,7 +21,7 @@ from relquery.engine.executor import SCRATCH, Chunk, Drawn, join_drawn
 from relquery.engine.request.request import Draw
 from relquery.errors import ModelError
 from relquery.model.attention.batch import PackedBatch, Turn
-from relquery.model.cache.device import KVCache
+from relquery.model.cache.device import CachedStates, KVCache
 from relquery.model.cache.host import HostCache
 from relquery.model.cache.rotary import PositionScheme, Rotate
 from relquery.model.cache.store import StateStore
@@ -153,7 +153,9 @@ class TorchExecutor:
 
     def store(self, memory: int, folder: Path | None, disk: int) -> StateStore:
         """A store of states of this executor's cache; see StateStore."""
-        return StateStore(self._cache, self._layers, memory, folder, disk)
+        network = self._compute.network
+        like = torch.empty(0, dtype=network.dtype, device=network.device)
+        return StateStore(CachedStates(self._cache, self._layers, like), memory, folder, disk)
 
     @torch.inference_mode()
     def reserve(self) -> None:

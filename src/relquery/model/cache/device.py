@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from relquery.arrays import Slots
 from relquery.errors import ConfigError
 from relquery.model.cache.rotary import PositionScheme
+from relquery.model.cache.store import States
 
 
 class KVCache:
@@ -113,3 +116,42 @@ class KVCache:
             raise ConfigError(
                 f"There is no memory for a KV cache of {self.slots:,} tokens. Lower cache_tokens."
             ) from error
+
+
+_KINDS = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+
+
+class CachedStates:
+    """The states of a cache as bytes; see relquery.model.cache.store.Cache.
+
+    like: numbers of the network's type, on its device.
+    """
+
+    def __init__(self, cache: KVCache, layers: int, like: Tensor) -> None:
+        self._cache, self._like = cache, like
+        self.layers, self.kind = layers, _KINDS[like.dtype]
+
+    @torch.inference_mode()
+    def read(self, layer: int, slots: Slots) -> States | None:
+        """The states at slots; None before the layer's first write."""
+        stored = self._cache.stored(layer)
+        if stored is None:
+            return None
+        rows = torch.from_numpy(slots).to(self._like.device)
+        keys, values = (
+            each.index_select(1, rows).cpu().contiguous().view(torch.uint8).numpy()
+            for each in stored
+        )
+        return States(keys, values)
+
+    @torch.inference_mode()
+    def write(self, layer: int, slots: Slots, states: States) -> None:
+        """Put states at slots."""
+        keys, values = (
+            torch.from_numpy(np.ascontiguousarray(each))
+            .view(self._like.dtype)
+            .transpose(0, 1)
+            .to(self._like.device)
+            for each in states
+        )
+        self._cache.write(layer, torch.from_numpy(slots).to(self._like.device), keys, values)

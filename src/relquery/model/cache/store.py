@@ -15,25 +15,42 @@ from collections import OrderedDict
 from contextlib import suppress
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import torch
+import numpy.typing as npt
 import xxhash
-from safetensors.torch import save
-from torch import Tensor
 
 from relquery.arrays import Slots
-from relquery.model.cache.device import KVCache
-from relquery.model.cache.host import runs
 
 _LOG = logging.getLogger(__name__)
-Layers = list[tuple[Tensor, Tensor]]
-"""Keys and values of some tokens by layer, each (kv_heads, tokens, width)."""
+Bytes = npt.NDArray[np.uint8]
+
+
+class States(NamedTuple):
+    """Keys and values of some tokens in a layer, each (kv_heads, tokens, bytes of a head)."""
+
+    keys: Bytes
+    values: Bytes
+
+
 _ENDING, _PART = ".safetensors", ".part"
 ABANDONED = 3_600.0
 """Seconds after which an unfinished file is deleted: its writer was killed."""
-_KINDS = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+_SIZES = {"F32": 4, "F16": 2, "BF16": 2}
+
+
+class Cache(Protocol):
+    """Where states are copied from and to. kind: of numbers, as safetensors names it."""
+
+    layers: int
+    kind: str
+
+    def read(self, layer: int, slots: Slots) -> States | None:
+        """The states at slots (tokens,); None if the layer has none."""
+
+    def write(self, layer: int, slots: Slots, states: States) -> None:
+        """Put states at slots (tokens,)."""
 
 
 class StateStore:
@@ -42,59 +59,44 @@ class StateStore:
     memory, disk: bytes that they may take. folder: None to keep nothing on disk.
     """
 
-    def __init__(
-        self, cache: KVCache, layers: int, memory: int, folder: Path | None, disk: int
-    ) -> None:
-        self._cache, self._count = cache, layers
+    def __init__(self, cache: Cache, memory: int, folder: Path | None, disk: int) -> None:
+        self._cache = cache
         self._memory, self._most = 0, memory
-        self._kept: OrderedDict[bytes, Layers] = OrderedDict()
-        self._files = None if folder is None else StateFiles(folder, disk)
+        self._kept: OrderedDict[bytes, list[States]] = OrderedDict()
+        self._files = None if folder is None else StateFiles(folder, disk, cache.kind)
 
     def where(self, key: bytes) -> str:
-        """See States: "memory" or "disk"."""
+        """See engine.step.shelf.States: "memory" or "disk"."""
         if key in self._kept:
             return "memory"
         return "disk" if self._files is not None and key in self._files else ""
 
-    @torch.inference_mode()
     def save(self, key: bytes, slots: Slots) -> None:
-        """See States."""
-        rows = torch.from_numpy(slots)
-        stored = [self._cache.stored(layer) for layer in range(self._count)]
-        layers: Layers = [
-            (each[0].index_select(1, rows).cpu(), each[1].index_select(1, rows).cpu())
-            for each in stored
-            if each is not None
-        ]
-        if len(layers) < self._count:
+        """See engine.step.shelf.States."""
+        read = [self._cache.read(layer, slots) for layer in range(self._cache.layers)]
+        layers = [each for each in read if each is not None]
+        if len(layers) < self._cache.layers:
             return
         self._keep(key, layers)
         if self._files is not None:
             self._files.write(key, layers)
 
-    @torch.inference_mode()
     def load(self, key: bytes, slots: Slots, first: int) -> bool:
-        """See States."""
+        """See engine.step.shelf.States."""
         layers = self._kept.get(key)
         if layers is None and self._files is not None:
             layers = self._files.read(key, owned=self._most > 0)
-            if layers is not None and len(layers) == self._count:
+            if layers is not None and len(layers) == self._cache.layers:
                 self._keep(key, layers)
-        if layers is None or layers[0][0].shape[1] != first + len(slots):
+        if layers is None or layers[0].keys.shape[1] != first + len(slots):
             return False
         if key in self._kept:
             self._kept.move_to_end(key)
-        parts = list(runs(np.arange(first, first + len(slots)), slots))
         for layer, states in enumerate(layers):
-            keys, values = (each.transpose(0, 1) for each in states)
-            for target, each in zip(self._cache.prepare(layer, keys, values), states, strict=True):
-                for run in parts:
-                    target[:, run.here : run.here + run.tokens].copy_(
-                        each[:, run.host : run.host + run.tokens]
-                    )
+            self._cache.write(layer, slots, States(*(each[:, first:] for each in states)))
         return True
 
-    def _keep(self, key: bytes, layers: Layers) -> None:
+    def _keep(self, key: bytes, layers: list[States]) -> None:
         """Keep states in host memory; the least recently used make room."""
         size = _bytes(layers)
         if size > self._most or key in self._kept:
@@ -110,28 +112,26 @@ class StateFiles:
     """States on disk. Several processes may use one folder.
 
     folder: of one model, in the folder of the store. most: bytes that the files of all models may
-    take; the longest unused are deleted.
+    take; the longest unused are deleted. kind: of numbers, as safetensors names it.
     """
 
-    def __init__(self, folder: Path, most: int) -> None:
-        self._folder, self._most = folder, most
+    def __init__(self, folder: Path, most: int, kind: str) -> None:
+        self._folder, self._most, self._kind = folder, most, kind
         self._buffer = bytearray()
         self._folder.mkdir(parents=True, exist_ok=True)
 
     def __contains__(self, key: bytes) -> bool:
         return self._path(key).is_file()
 
-    def write(self, key: bytes, layers: Layers) -> None:
+    def write(self, key: bytes, layers: list[States]) -> None:
         """Write states, unless the disk refuses: then they are computed again next time."""
-        named = {
-            f"{kind}{number}": states.contiguous()
-            for number, pair in enumerate(layers)
-            for kind, states in zip("kv", pair, strict=True)
-        }
-        data = save(named, {"digest": _digest(layers, self._name(key))})
+        header = _header_of(layers, self._kind, self._digest(layers, key))
         part = self._folder / f"{key.hex()}.{os.getpid()}{_PART}"
         try:
-            part.write_bytes(data)
+            with part.open("wb") as file:
+                file.write(len(header).to_bytes(8, "little") + header)
+                for states in (each for pair in layers for each in pair):
+                    file.write(np.ascontiguousarray(states).data)
             part.replace(self._path(key))
         except OSError:
             with suppress(OSError):
@@ -139,7 +139,7 @@ class StateFiles:
             return
         self._make_room()
 
-    def read(self, key: bytes, *, owned: bool = True) -> Layers | None:
+    def read(self, key: bytes, *, owned: bool = True) -> list[States] | None:
         """States as they were written; None, and the file is deleted, if it is damaged.
 
         owned: whether the states must outlive the next call. Otherwise they are in memory that is
@@ -150,7 +150,7 @@ class StateFiles:
             return None
         try:
             with path.open("rb") as file:
-                layers = self._read(file, self._name(key), owned=owned)
+                layers = self._read(file, key, owned=owned)
         except OSError:
             return None
         with suppress(OSError):
@@ -161,16 +161,17 @@ class StateFiles:
                 path.unlink()
         return layers
 
-    def _read(self, file: BufferedReader, name: str, *, owned: bool) -> Layers | None:
-        """States from an open file; None if it is not what was written. name: of the states."""
+    def _read(self, file: BufferedReader, key: bytes, *, owned: bool) -> list[States] | None:
+        """States from an open file; None if it is not what was written."""
         size = os.fstat(file.fileno()).st_size
         try:
             header, digest = _header(file, size)
             data = self._place_for(size - file.tell(), owned=owned)
-            layers = _layers(data, header) if file.readinto(data) == len(data) else []
+            is_whole = file.readinto(data) == len(data)
+            layers = _layers(data, header, self._kind) if is_whole else []
         except (ValueError, KeyError, TypeError, AttributeError, RuntimeError, MemoryError):
             return None  # whatever else a damaged header says
-        return layers if layers and _digest(layers, name) == digest else None
+        return layers if layers and self._digest(layers, key) == digest else None
 
     def _place_for(self, size: int, *, owned: bool) -> memoryview:
         if owned:
@@ -179,9 +180,15 @@ class StateFiles:
             self._buffer = bytearray(size)
         return memoryview(self._buffer)[:size]
 
-    def _name(self, key: bytes) -> str:
-        """Of the states, by which those of a file with another name are known."""
-        return f"{self._folder.name}/{key.hex()}"
+    def _digest(self, layers: list[States], key: bytes) -> str:
+        """Of the states' name, by which those of a file with another name are known, and of all
+        content and shapes. It finds damage, not forgery: who can write the file can write the
+        digest, too."""
+        digest = xxhash.xxh3_128(f"{self._folder.name}/{key.hex()}{self._kind}".encode())
+        for states in (each for pair in layers for each in pair):
+            digest.update(f"{states.shape}".encode())
+            digest.update(np.ascontiguousarray(states).data)
+        return digest.hexdigest()
 
     def _path(self, key: bytes) -> Path:
         return self._folder / f"{key.hex()}{_ENDING}"
@@ -221,29 +228,41 @@ def _header(file: BufferedReader, size: int) -> tuple[dict[str, Any], str]:
     return header, digest
 
 
-def _layers(data: memoryview, header: dict[str, Any]) -> Layers:
+def _header_of(layers: list[States], kind: str, digest: str) -> bytes:
+    """The header of a safetensors file of some states."""
+    entries: dict[str, Any] = {"__metadata__": {"digest": digest}}
+    at = 0
+    for number, pair in enumerate(layers):
+        for name, states in zip("kv", pair, strict=True):
+            heads, tokens, width = states.shape
+            entries[f"{name}{number}"] = {
+                "dtype": kind,
+                "shape": [heads, tokens, width // _SIZES[kind]],
+                "data_offsets": [at, at + states.nbytes],
+            }
+            at += states.nbytes
+    text = json.dumps(entries).encode()
+    return text.ljust(-(-len(text) // 8) * 8)
+
+
+def _layers(data: memoryview, header: dict[str, Any], kind: str) -> list[States]:
     """States from the content of a file, which they share."""
-    named = {name: _view(data, **entry) for name, entry in header.items()}
+    named = {name: _view(data, kind, **entry) for name, entry in header.items()}
     if sum(each.nbytes for each in named.values()) != len(data):
         raise ValueError("there is content that no entry names")
-    return [(named[f"k{n}"], named[f"v{n}"]) for n in range(len(named) // 2)]
+    return [States(named[f"k{n}"], named[f"v{n}"]) for n in range(len(named) // 2)]
 
 
-def _view(data: memoryview, *, dtype: str, shape: list[int], data_offsets: list[int]) -> Tensor:
+def _view(
+    data: memoryview, kind: str, *, dtype: str, shape: list[int], data_offsets: list[int]
+) -> Bytes:
+    if dtype != kind:
+        raise ValueError("the numbers are of another kind")
+    heads, tokens, width = shape
     start, stop = data_offsets
-    flat = torch.frombuffer(data, dtype=torch.uint8, count=stop - start, offset=start)
-    return flat.view(_KINDS[dtype]).view(shape)
+    flat = np.frombuffer(data, dtype=np.uint8, count=stop - start, offset=start)
+    return flat.reshape(heads, tokens, width * _SIZES[kind])
 
 
-def _digest(layers: Layers, name: str) -> str:
-    """Of their name, and all content and shapes. It finds damage, not forgery: who can write the
-    file can write the digest, too."""
-    digest = xxhash.xxh3_128(name.encode())
-    for states in (each for pair in layers for each in pair):
-        digest.update(f"{states.dtype}{tuple(states.shape)}".encode())
-        digest.update(np.asarray(states.contiguous().view(torch.uint8).numpy()).data)
-    return digest.hexdigest()
-
-
-def _bytes(layers: Layers) -> int:
+def _bytes(layers: list[States]) -> int:
     return sum(states.nbytes for pair in layers for states in pair)
