@@ -11,6 +11,9 @@ from relquery.table.solvers.problem import Objective, Problem
 
 Bits = npt.NDArray[np.uint64]
 Lattice = tuple[Int64s, Int64s, Int64s, Int64s, Int64s, Bools, Int64s]
+Bytes = npt.NDArray[np.uint8]
+Floats = npt.NDArray[np.float32]
+Tables = tuple[Floats, Floats]
 Fields = npt.NDArray[np.int16] | npt.NDArray[np.int32]
 
 def prefix_tree(
@@ -127,6 +130,133 @@ def body(name: str, target: str = "") -> int: ...
 def run(body: int, arguments: int, threads: int) -> None: ...
 def use_openmp(parallel: int, num_threads: int) -> None: ...
 def attention_work(group: int, width: int, value_width: int) -> int: ...
+
+@final
+class Rows:
+    def __init__(self, bytes: Bytes, kind: int, count: int, width: int) -> None: ...
+
+@final
+class Store:
+    def __init__(
+        self, layers: Sequence[tuple[int, int, int]], slots: int, kind: int, keeps: bool = True
+    ) -> None: ...
+    @property
+    def slots(self) -> int: ...
+    @property
+    def slot_bytes(self) -> int: ...
+    def read(self, layer: int, slots: Int64s) -> tuple[Bytes, Bytes]: ...
+    def write(self, layer: int, slots: Int64s, keys: Bytes, values: Bytes) -> None: ...
+    def move(
+        self,
+        sources: Int64s,
+        targets: Int64s,
+        turns: Sequence[Tables],
+        rotations: Sequence[int],
+        threads: int,
+    ) -> None: ...
+    def reserve(self) -> None: ...
+    def close(self) -> None: ...
+
+@final
+class Seen:
+    def __init__(
+        self,
+        slots: Int64s,
+        tasks: Int64s,
+        visits: Int64s,
+        tokens: Int64s,
+        at: Int64s,
+        shifts: Int64s,
+        targets: Int64s,
+        positions: Int64s,
+        merged: Int64s,
+        shift_values: Int64s,
+        places: int,
+        row_places: Int64s,
+        key_places: Int64s,
+    ) -> None: ...
+
+@final
+class Slice:
+    def __init__(
+        self,
+        tokens: Int64s,
+        positions: Int64s,
+        slots: Int64s,
+        seen: Seen,
+        wanted: Int64s,
+        wanted_seen: Seen | None,
+        turns: Sequence[Tables],
+        saved_from: Int64s,
+        saved_to: Int64s,
+        loaded_from: Int64s,
+        loaded_to: Int64s,
+    ) -> None: ...
+
+@final
+class Network:
+    def __init__(self, kind: int, rounds_once: bool = False) -> None: ...
+    def add_weight(self, parts: Sequence[Rows], bias: Bytes | None, threads: int) -> int: ...
+    def add_rows(self, rows: Rows) -> int: ...
+    def add_buffer(self, width: int, own: bool = False) -> int: ...
+    def add_rotation(self) -> int: ...
+    def set_tables(self, rotation: int, cosines: Floats, sines: Floats) -> None: ...
+    def positions(self, rotation: int) -> int: ...
+    def look_up(self, weight: int, rows: int, result: int, scale: float = 1.0) -> None: ...
+    def normalize(
+        self,
+        source: int,
+        added: int,
+        result: int,
+        weight: Sequence[float],
+        epsilon: float,
+        added_scale: float = 1.0,
+    ) -> None: ...
+    def multiply(
+        self, source: int, weight: int, result: int, activation: int | None = None
+    ) -> None: ...
+    def activate(self, source: int, result: int, activation: int) -> None: ...
+    def rotate(
+        self,
+        source: int,
+        result: int,
+        layer: int,
+        heads: int,
+        kv_heads: int,
+        rotation: int,
+        query_weight: Sequence[float],
+        key_weight: Sequence[float],
+        epsilon: float,
+    ) -> None: ...
+    def attend(
+        self,
+        source: int,
+        result: int,
+        layer: int,
+        heads: int,
+        rotation: int,
+        scale: float,
+        window: int,
+        cap: float,
+    ) -> None: ...
+    def choose(self, source: int, result: int) -> None: ...
+    def finish(self, source: int, scale: float, cap: float) -> None: ...
+    def gates(self, weight: int) -> bool: ...
+    def run(
+        self,
+        slices: Sequence[Slice],
+        store: Store,
+        own: Store,
+        host: Store,
+        turn_keys: bool,
+        threads: int,
+    ) -> int: ...
+    def logits(self, rows: int) -> Bytes: ...
+    def largest(self, rows: int) -> Int64s: ...
+    @property
+    def weight_bytes(self) -> int: ...
+    def close(self) -> None: ...
+
 def fixed(problem: Problem) -> tuple[Int64s, Int32s]: ...
 def ggr(problem: Problem, limits: tuple[int, int, int], visits: int) -> tuple[Int64s, Int32s]: ...
 def look_ahead(

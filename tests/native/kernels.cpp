@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "cpu.hpp"
 #include "kernels/arguments.hpp"
 
 namespace relquery::RELQUERY_TARGET {
@@ -200,10 +201,12 @@ void check_rotation() {
 
 void check_products() {
     const Kind kind = one_of({FLOAT32, BFLOAT16});
-    const int64_t rows = one_of({between(1, 20), between(1, 70)}), width = one_of({32, 64});
-    const int64_t inputs = 2 * between(1, 80), threads = between(1, 4);
-    const bool gated = maybe();
-    const int64_t outputs = gated ? 2 * width * between(1, 3) : between(1, 200);
+    const bool is_long = between(0, 19) == 0, gated = maybe();
+    const int64_t rows = is_long ? between(600, 1800) : one_of({between(1, 20), between(1, 70)});
+    const int64_t width = one_of({32, 64}), threads = between(1, 4);
+    const int64_t inputs = is_long ? 32 * between(4, 6) : 2 * between(1, 80);
+    const int64_t outputs =
+        gated ? 2 * width * between(1, is_long ? 1 : 3) : between(1, is_long ? 64 : 200);
     const int64_t panels = divided_up(outputs, width), together = kind == FLOAT32 ? 1 : 2;
     about = "products " + std::to_string(kind) + " " + std::to_string(rows) + " " +
             std::to_string(inputs) + " " + std::to_string(outputs);
@@ -399,13 +402,108 @@ void check_largest() {
     }
 }
 
+/// Rows that are packed are read again as they were, by rows and from panels.
+void check_packing() {
+    const Kind kind = one_of({FLOAT32, BFLOAT16}), from = one_of({FLOAT32, BFLOAT16, FLOAT16});
+    const int64_t outputs = between(1, 150), inputs = 2 * between(1, 150), rows = between(1, 20);
+    const int64_t width = one_of({32, 64}), whole = divided_up(outputs, width) * width;
+    about = "packing " + std::to_string(from) + " " + std::to_string(kind);
+    Numbers source(from, outputs * inputs), matrix(kind, whole * inputs, false);
+    std::vector<Address> places;
+    for (int64_t row = 0; row < outputs; ++row)
+        places.push_back(source.data() + row * inputs * bytes_of(from));
+    PackArguments a{};
+    a.source_kind = from, a.kind = kind, a.inputs = inputs, a.outputs = outputs, a.width = width;
+    a.rows = places.data(), a.matrix = matrix.data();
+    run(KERNELS.pack, &a, between(1, 4));
+    std::vector<int64_t> tokens;
+    for (int64_t row = 0; row < rows; ++row) tokens.push_back(between(0, outputs - 1));
+    Numbers result(kind, rows * inputs, false);
+    EmbedArguments b{};
+    b.kind = kind, b.rows = rows, b.width = inputs, b.tokens = tokens.data();
+    b.panel = maybe() ? width : 0, b.source_kind = from, b.scale = 3;
+    b.source = b.panel ? matrix.data() : source.data(), b.result = result.data();
+    run(KERNELS.embed, &b, between(1, 4));
+    for (int64_t at = 0; at < rows * inputs; ++at) {
+        const double expected = 3 * source.get(tokens[at / inputs] * inputs + at % inputs);
+        near(result.get(at), expected, 2 * unit(kind) * std::fabs(expected));
+    }
+}
+
+/// Copies between slots of stores, of which some are the step's own, with rotated keys.
+void check_copies() {
+    const Kind kind = one_of({FLOAT32, BFLOAT16, FLOAT16});
+    const int64_t heads = between(1, 3), width = between(2, 40), value_width = between(1, 40);
+    const int64_t store = 30, own_from = 1000, count = between(1, 20), half = between(0, width / 2);
+    about = "copies " + std::to_string(kind) + " " + std::to_string(width);
+    std::vector<Numbers> keys(4, Numbers(kind, heads * store * width));
+    std::vector<Numbers> values(4, Numbers(kind, heads * store * value_width));
+    Numbers angles(FLOAT32, count * half + 1), cosines = angles, sines = angles;
+    for (int64_t at = 0; at < count * half; ++at)
+        cosines.set(at, std::cos(angles.get(at))), sines.set(at, std::sin(angles.get(at)));
+    std::vector<int64_t> from, to;
+    for (int64_t at = 0; at < count; ++at) {
+        from.push_back(between(0, store - 1) + (maybe() ? own_from : 0));
+        to.push_back(at + (maybe() ? own_from : 0));
+    }
+    CopyArguments a{};
+    a.kind = kind, a.count = count, a.from = from.data(), a.to = to.data();
+    a.scratch_from = own_from, a.heads = heads, a.width = width, a.value_width = value_width;
+    CopyArguments::Place* places[] = {&a.source, &a.own_source, &a.target, &a.own_target};
+    for (int at = 0; at < 4; ++at) *places[at] = {keys[at].data(), values[at].data(), store};
+    if (half) a.cosines = cosines.floats(), a.sines = sines.floats(), a.half = half;
+    run(KERNELS.copy, &a, between(1, 4));
+    for (int64_t at = 0; at < count; ++at)
+        for (int64_t head = 0; head < heads; ++head) {
+            const int source = from[at] >= own_from, target = 2 + (to[at] >= own_from);
+            const int64_t first = head * store + from[at] % own_from;
+            const int64_t then = head * store + to[at] % own_from;
+            for (int64_t each = 0; each < value_width; ++each)
+                near(values[target].get(then * value_width + each),
+                     values[source].get(first * value_width + each), 0);
+            for (int64_t each = 0; each < width; ++each) {
+                double expected = keys[source].get(first * width + each), size = 0;
+                if (each < 2 * half) {
+                    const int64_t pair = each % half, angle = at * half + pair;
+                    const double x = keys[source].get(first * width + pair);
+                    const double y = keys[source].get(first * width + half + pair);
+                    const double cosine = cosines.get(angle), sine = sines.get(angle);
+                    expected = each < half ? x * cosine - y * sine : y * cosine + x * sine;
+                    size = std::fabs(x) + std::fabs(y);
+                }
+                near(keys[target].get(then * width + each), expected, unit(kind) * size);
+            }
+        }
+}
+
+void check_finish() {
+    const Kind kind = one_of({FLOAT32, BFLOAT16});
+    const int64_t rows = between(1, 20), width = between(1, 90);
+    about = "finish " + std::to_string(kind) + " " + std::to_string(width);
+    Numbers source(kind, rows * width), work(FLOAT32, 4 * padded(width), false);
+    const Numbers before = source;
+    RowArguments a{};
+    a.kind = kind, a.rows = rows, a.width = width, a.work = work.data(), a.source = source.data();
+    a.epsilon = 0.25f, a.added_scale = maybe() ? 3.0f : 0.0f;
+    run(KERNELS.finish, &a, between(1, 4));
+    for (int64_t at = 0; at < rows * width; ++at) {
+        const double scaled = 0.25 * before.get(at), cap = double(a.added_scale);
+        const double expected = cap == 0 ? scaled : cap * std::tanh(scaled / cap);
+        near(source.get(at), expected, 4 * unit(kind) * (std::fabs(expected) + cap));
+    }
+}
+
 }  // namespace
 
 int main(int count, char** given) {
+#if defined(__AMX_BF16__)
+    if (!may_use_tiles()) return 2;
+#endif
     const int64_t cases = count > 1 ? std::atoll(given[1]) : 500;
     engine.seed(count > 2 ? std::atoll(given[2]) : 0);
-    const std::vector<std::function<void()>> checks{check_rows, check_rotation, check_products,
-                                                    check_attention, check_largest};
+    const std::vector<std::function<void()>> checks{check_rows,      check_rotation, check_products,
+                                                    check_attention, check_largest,  check_packing,
+                                                    check_copies,    check_finish};
     for (int64_t number = 0; number < cases; ++number) checks[number % checks.size()]();
     std::printf("%lld cases, %d failures\n", static_cast<long long>(cases), failures);
     return failures > 0;

@@ -9,6 +9,7 @@ NB_MODULE(_native, module) {
     relquery::bind_counting(module);
     relquery::bind_kernels(module);
     relquery::bind_look_ahead(module);
+    relquery::bind_network(module);
     relquery::bind_partition(module);
     relquery::bind_solvers(module);
     relquery::bind_steiner(module);

@@ -47,8 +47,10 @@ SILU, GELU_TANH = range(2)
     OWN_STORE,
     # activate
     ACTIVATION,
+    ADDED_SCALE,  # of what is added, 0 for none; bits of a float32
+    ROUNDS_ONCE,  # whether normalized numbers are rounded only when weighed
     ARGUMENTS,
-) = range(30)
+) = range(32)
 OWN = OWN_KEYS, OWN_VALUES, OWN_STORE
 
 

@@ -61,6 +61,8 @@ struct RowArguments : Counters {
     int64_t own_store;
     // activate
     Activation activation;
+    alignas(8) float added_scale;  // of what is added, 0 for none; the bound of logits
+    int64_t rounds_once;           // whether normalized numbers are rounded only when weighed
 };
 
 /// The largest number of each row.
@@ -88,6 +90,49 @@ struct ProductArguments : Counters {
     int64_t tiled;   // whether AMX multiplies
     int64_t gated;   // whether the result is activation(first half) * second half
     Activation activation;
+};
+
+/// Rows of a matrix, given by their addresses, as panels of another kind; see ProductArguments.
+struct PackArguments : Counters {
+    Kind source_kind;
+    Kind kind;
+    int64_t inputs;
+    int64_t outputs;
+    int64_t width;        // outputs of a panel
+    const Address* rows;  // (outputs,)
+    Address matrix;
+};
+
+/// Embedded tokens: rows of a matrix, or of one in panels, times a number.
+struct EmbedArguments : Counters {
+    Kind kind;
+    Kind source_kind;
+    int64_t rows;
+    int64_t width;          // of a row
+    int64_t panel;          // outputs of a panel, 0 for a matrix of rows
+    const int64_t* tokens;  // (rows,)
+    Address source;
+    Address result;
+    float scale;
+};
+
+/// Keys and values that are copied from slots of one store to slots of another, for all heads.
+struct CopyArguments : Counters {
+    Kind kind;
+    int64_t count;
+    const int64_t* from;  // (count,), see slots of RowArguments
+    const int64_t* to;    // (count,)
+    int64_t scratch_from;
+    int64_t heads;
+    int64_t width;  // of a key
+    int64_t value_width;
+    struct Place {
+        Address keys, values;
+        int64_t store;
+    } source, own_source, target, own_target;
+    const float* cosines;  // (count, half), by which keys are rotated; null for not at all
+    const float* sines;
+    int64_t half;
 };
 
 /// Attention over segments of the caches, and the merging of partial results.
@@ -135,6 +180,9 @@ struct AttentionArguments : Counters {
     int64_t turn_keys;    // whether keys are rotated instead of queries
     int64_t paired;       // whether products may be of pairs of bfloat16 numbers
     int64_t tiled;        // whether AMX may multiply these
+    // where positions only tell who sees whom, what distances are counted by; null for positions
+    const int64_t* row_places;  // of tasks: (rows,)
+    const int64_t* key_places;  // (keys,)
 };
 
 /// Keys that are read at a time, and rows of a task at most.
@@ -182,7 +230,8 @@ struct ProgramArguments {
 
 /// The kernels of a target.
 struct Kernels {
-    Body attend, merge, multiply, look_up, normalize, rotate, activate, find_largest;
+    Body attend, merge, multiply, look_up, normalize, rotate, activate, find_largest, pack, embed,
+        copy, finish;
 };
 
 }  // namespace relquery

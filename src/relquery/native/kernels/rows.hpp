@@ -69,12 +69,14 @@ inline float read_row(float* numbers, Address source, int64_t count) {
 
 /// Adds a row to a row in place. The sums go to `numbers`, too; returns the sum of their squares.
 template <Kind kind>
-inline float add_row(float* numbers, Address target, Address added, int64_t count) {
+inline float add_row(float* numbers, Address target, Address added, float added_scale,
+                     int64_t count) {
     Floats squares{};
     along(count, [&](int64_t at, int64_t some) {
         const int64_t place = at * bytes_of(kind);
-        const Floats total =
-            rounded<kind>(load<kind>(target + place, some) + load<kind>(added + place, some));
+        Floats more = load<kind>(added + place, some);
+        if (added_scale != 0 && added_scale != 1) more = rounded<kind>(more * splat(added_scale));
+        const Floats total = rounded<kind>(load<kind>(target + place, some) + more);
         store<kind>(target + place, total, some);
         store<FLOAT32>(numbers + at, total, some);
         squares = total * total + squares;
@@ -82,14 +84,30 @@ inline float add_row(float* numbers, Address target, Address added, int64_t coun
     return sum_of(squares);
 }
 
-/// Writes `numbers` times `scale`, rounded, times weights.
+/// Writes `numbers` times `scale`, rounded unless once is enough, times weights.
 template <Kind kind>
 inline void weigh_row(Address target, const float* numbers, const float* weights, float scale,
-                      int64_t count) {
+                      int64_t count, bool once) {
     along(count, [=](int64_t at, int64_t some) {
-        const Floats scaled = load<FLOAT32>(numbers + at, some) * splat(scale);
-        const Floats weighed = rounded<kind>(scaled) * load<FLOAT32>(weights + at, some);
+        Floats scaled = load<FLOAT32>(numbers + at, some) * splat(scale);
+        if (!once) scaled = rounded<kind>(scaled);
+        const Floats weighed = scaled * load<FLOAT32>(weights + at, some);
         store<kind>(target + at * bytes_of(kind), weighed, some);
+    });
+}
+
+/// Rotates pairs of numbers, `half` apart, by angles. source and target may be the same.
+template <Kind kind>
+inline void rotate_row(Address target, Address source, const float* cosines, const float* sines,
+                       int64_t half) {
+    const int64_t over = half * bytes_of(kind);
+    along(half, [=](int64_t at, int64_t some) {
+        const int64_t first = at * bytes_of(kind), second = first + over;
+        const Floats x = load<kind>(source + first, some), y = load<kind>(source + second, some);
+        const Floats cosine = load<FLOAT32>(cosines + at, some);
+        const Floats sine = load<FLOAT32>(sines + at, some);
+        store<kind>(target + first, x * cosine - y * sine, some);
+        store<kind>(target + second, y * cosine + x * sine, some);
     });
 }
 
@@ -118,11 +136,11 @@ struct RowPasses {
 
     void normalize(int64_t row) {
         const int64_t line = row * a.width * SIZE;
-        const float squares = a.added
-                                  ? add_row<kind>(numbers, a.source + line, a.added + line, a.width)
-                                  : read_row<kind>(numbers, a.source + line, a.width);
+        const float squares = a.added ? add_row<kind>(numbers, a.source + line, a.added + line,
+                                                      a.added_scale, a.width)
+                                      : read_row<kind>(numbers, a.source + line, a.width);
         const float scale = norm_scale(squares, a.width, a.epsilon);
-        weigh_row<kind>(a.result + line, numbers, a.weight, scale, a.width);
+        weigh_row<kind>(a.result + line, numbers, a.weight, scale, a.width, a.rounds_once);
     }
 
     /// Of gate and up, next to each other.
@@ -130,6 +148,21 @@ struct RowPasses {
         const int64_t line = a.width * SIZE;
         Address gates = a.source + 2 * row * line;
         gate(a.result + row * line, gates, gates + line, a.activation, kind, a.width);
+    }
+
+    /// Logits times a number, and bounded.
+    void finish(int64_t row) {
+        const float scale = a.epsilon, cap = a.added_scale;
+        Address line = a.source + row * a.width * SIZE;
+        along(a.width, [=](int64_t at, int64_t some) {
+            Floats logits = rounded<kind>(load<kind>(line + at * SIZE, some) * splat(scale));
+            if (cap != 0) {
+                const Floats part = rounded<kind>(logits / splat(cap));
+                const Floats bounded = divided<FLOAT32>(splat(2.0f), part * splat(-2.0f));
+                logits = rounded<kind>(bounded - splat(1.0f)) * splat(cap);
+            }
+            store<kind>(line + at * SIZE, logits, some);
+        });
     }
 
     /// Queries to the result, keys and values to their slot.
@@ -155,21 +188,13 @@ struct RowPasses {
                      int64_t width) {
         if (weight) {
             const float squares = read_row<kind>(numbers, source, width);
-            weigh_row<kind>(target, numbers, weight, norm_scale(squares, width, a.epsilon), width);
+            const float scale = norm_scale(squares, width, a.epsilon);
+            weigh_row<kind>(target, numbers, weight, scale, width, a.rounds_once);
             source = target;
         }
-        const int64_t over = a.half * SIZE;
-        const float *cosines = a.cosines + angle, *sines = a.sines + angle;
-        along(a.half, [=](int64_t at, int64_t some) {
-            const int64_t first = at * SIZE, second = first + over;
-            const Floats x = load<kind>(source + first, some),
-                         y = load<kind>(source + second, some);
-            const Floats cosine = load<FLOAT32>(cosines + at, some);
-            const Floats sine = load<FLOAT32>(sines + at, some);
-            store<kind>(target + first, x * cosine - y * sine, some);
-            store<kind>(target + second, y * cosine + x * sine, some);
-        });
-        if (!weight) std::memcpy(target + 2 * over, source + 2 * over, width * SIZE - 2 * over);
+        rotate_row<kind>(target, source, a.cosines + angle, a.sines + angle, a.half);
+        const int64_t turned = 2 * a.half * SIZE;
+        if (!weight) std::memcpy(target + turned, source + turned, width * SIZE - turned);
     }
 };
 

@@ -163,6 +163,10 @@ uintptr_t body_of(const std::string& name, const std::string& target) {
 
 }  // namespace
 
+const Kernels& chosen_kernels() { return *chosen().kernels; }
+
+bool has_tiles() { return chosen().target == Target::AMX; }
+
 void bind_kernels(nb::module_& module) {
     module.def("target", [] { return TARGET_NAMES[int(chosen().target)]; });
     module.def("targets", [] {

@@ -1,5 +1,7 @@
 /// The kernels for one target: compiled once for each, with its instructions.
 #include "kernels/attention/attention.hpp"
+#include "kernels/copy.hpp"
+#include "kernels/pack.hpp"
 #include "kernels/panels.hpp"
 #include "kernels/rows.hpp"
 
@@ -15,6 +17,10 @@ const Kernels KERNELS = {
     .rotate = go_through_rows<[](auto& passes, int64_t row) { passes.rotate(row); }>,
     .activate = go_through_rows<[](auto& passes, int64_t row) { passes.activate(row); }>,
     .find_largest = find_largest,
+    .pack = pack,
+    .embed = embed,
+    .copy = copy,
+    .finish = go_through_rows<[](auto& passes, int64_t row) { passes.finish(row); }>,
 };
 
 }  // namespace relquery::RELQUERY_TARGET

@@ -60,8 +60,10 @@ NO_SHIFT, OWN_SHIFTS = -1, -2
     TURN_KEYS,  # whether keys are rotated instead of queries
     PAIRED,  # whether products are of pairs of bfloat16 numbers
     TILED,  # whether AMX multiplies these
+    ROW_PLACES,  # what distances are counted by; 0 for positions
+    KEY_PLACES,
     ARGUMENTS,
-) = range(46)
+) = range(48)
 
 PLAN = (
     TASKS,

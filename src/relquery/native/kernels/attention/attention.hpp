@@ -44,6 +44,7 @@ private:
         count = task[1] - task[0];
         tokens = a.tokens + task[0];
         positions = a.positions + task[0];
+        row_places = a.row_places ? a.row_places + task[0] : nullptr;
         shifts = a.shifts + task[0];
         targets = a.targets + task[0];
         known = -1;
@@ -145,8 +146,8 @@ private:
             int64_t nearest = at[0], farthest = at[0];
             for (int64_t key = 1; key < length; ++key)
                 nearest = least(nearest, at[key]), farthest = most(farthest, at[key]);
-            if (nearest > visit.latest || (a.window > 0 && visit.earliest - farthest >= a.window))
-                continue;
+            const bool is_far = !a.key_places && visit.earliest - farthest >= a.window;
+            if (nearest > visit.latest || (a.window > 0 && is_far)) continue;
             Block block = find_block(visit, begin);
             if (in_tiles) {
                 tile_block(block);
@@ -159,12 +160,13 @@ private:
                 score(visit, block, asked, columns_used, in_place ? kind : FLOAT32, in_pairs);
             }
             finish_scores(length * columns_used);
-            const bool hides =
-                farthest > visit.earliest || (a.window > 0 && visit.latest - nearest >= a.window);
+            const bool may_be_far = a.key_places || visit.latest - nearest >= a.window;
+            const bool hides = farthest > visit.earliest || (a.window > 0 && may_be_far);
             if (hides || a.slopes) {
                 if (!is_known) set_reached(visit);
                 is_known = true;
-                mask(visit, at, length, columns_used);
+                mask(visit, begin, length, columns_used);
+                if (a.window > 0 && a.key_places) mask_far(visit, begin, length, columns_used);
             }
             soften_scores(visit, length, columns_used, in_pairs);
             shrink_outputs(visit);

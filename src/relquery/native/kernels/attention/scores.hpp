@@ -81,9 +81,11 @@ protected:
     }
 
     /// Hides the keys that a row does not see; lowers scores by the distance under ALiBi.
-    void mask(const Visit& visit, const int64_t* at, int64_t length, int64_t columns_used) {
+    void mask(const Visit& visit, int64_t begin, int64_t length, int64_t columns_used) {
+        const int64_t* at = a.key_positions + begin;
         // Negative distances are larger than any window when they are taken as unsigned.
-        const uint32_t window = a.window > 0 ? uint32_t(a.window) : 1u << 31;
+        const bool is_near = a.window > 0 && !a.key_places;
+        const uint32_t window = is_near ? uint32_t(a.window) : 1u << 31;
         for (int64_t key = 0; key < length; ++key) {
             float* line = scores + key * columns_used;
             const int32_t place = int32_t(at[key]);
@@ -92,6 +94,17 @@ protected:
                     line[row] -= slopes[row] * float(reached[row] - place);
             for (int64_t row = 0; row < visit.rows; ++row)
                 line[row] = uint32_t(reached[row] - place) >= window ? NOTHING : line[row];
+        }
+    }
+
+    /// Hides keys beyond the window, whose distances positions do not tell.
+    void mask_far(const Visit& visit, int64_t begin, int64_t length, int64_t columns_used) {
+        for (int64_t row = 0; row < visit.rows; ++row) {
+            const int64_t token = visit.low + row / group;
+            const int64_t place = row_places[token] - moved_by(token, visit);
+            for (int64_t key = 0; key < length; ++key)
+                if (place - a.key_places[begin + key] >= a.window)
+                    scores[key * columns_used + row] = NOTHING;
         }
     }
 

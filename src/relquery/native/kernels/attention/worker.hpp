@@ -52,6 +52,7 @@ protected:
     // The task and head that it attends for.
     const int64_t* tokens = nullptr;
     const int64_t* positions = nullptr;
+    const int64_t* row_places = nullptr;
     const int64_t* shifts = nullptr;
     const int64_t* targets = nullptr;
     int64_t count = 0, head = 0;
@@ -122,8 +123,12 @@ protected:
 
     /// The position of a token, counted as the keys' positions are.
     int64_t position_of(int64_t token, const Visit& visit) const {
-        const int64_t found = positions[token] - visit.moved;
-        return visit.shift == OWN_SHIFTS ? found - a.shift_values[shifts[token]] : found;
+        return positions[token] - moved_by(token, visit);
+    }
+
+    /// How much later than computed a token uses the keys of a visit.
+    int64_t moved_by(int64_t token, const Visit& visit) const {
+        return visit.shift == OWN_SHIFTS ? a.shift_values[shifts[token]] : visit.moved;
     }
 
     /// Copies numbers to float32, and zeros up to the next multiple of LANES.

@@ -1,0 +1,295 @@
+#include "runtime/network.hpp"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <stdexcept>
+
+#include "bindings.hpp"
+
+namespace relquery {
+
+namespace {
+
+/// Outputs of a panel, and how many inputs AMX takes at once.
+constexpr int64_t TILED_WIDTH = 32, TILED_DEEP = 32;
+/// A store's layers begin at multiples of these bytes.
+constexpr int64_t ALIGNED = 4096;
+
+/// Where the rows of several matrices are.
+std::vector<Address> addresses(const std::vector<Rows>& parts) {
+    std::vector<Address> found;
+    for (const Rows& part : parts) {
+        const int64_t line = part.width * bytes_of(part.kind);
+        for (int64_t row = 0; row < part.count; ++row) found.push_back(part.data() + row * line);
+    }
+    return found;
+}
+
+/// As many numbers from 0 on.
+std::vector<int64_t> counted(std::span<const int64_t> given) {
+    std::vector<int64_t> numbers(given.size());
+    std::iota(numbers.begin(), numbers.end(), 0);
+    return numbers;
+}
+
+}  // namespace
+
+Store::Store(std::vector<Shape> layers, int64_t slots, Kind kind, bool keeps)
+    : layers_(std::move(layers)), slots_(slots), kind_(kind) {
+    int64_t bytes = 0, most = 0;
+    for (const Shape& each : layers_) {
+        const int64_t of_key = each.heads * each.width * bytes_of(kind);
+        const int64_t of_value = each.heads * each.value_width * bytes_of(kind);
+        const int64_t all = divided_up((of_key + of_value) * slots, ALIGNED) * ALIGNED;
+        const int64_t begin = keeps ? bytes : 0;
+        places_.emplace_back(begin, begin + of_key * slots);
+        slot_bytes_ += of_key + of_value;
+        bytes += all;
+        most = std::max(most, all);
+    }
+    memory_ = Memory(static_cast<size_t>(keeps ? bytes : most));
+}
+
+CopyArguments Store::copies(int64_t layer) const {
+    const Shape& shape = layers_.at(static_cast<size_t>(layer));
+    CopyArguments a{};
+    a.kind = kind_, a.scratch_from = SCRATCH;
+    a.heads = shape.heads, a.width = shape.width, a.value_width = shape.value_width;
+    return a;
+}
+
+void Store::read(int64_t layer, std::span<const int64_t> slots, Address keys,
+                 Address values) const {
+    CopyArguments a = copies(layer);
+    const auto ordered = counted(slots);
+    a.count = static_cast<int64_t>(slots.size()), a.from = slots.data(), a.to = ordered.data();
+    a.source = place(layer), a.target = {keys, values, a.count};
+    chosen_kernels().copy(&a);
+}
+
+void Store::write(int64_t layer, std::span<const int64_t> slots, Address keys, Address values) {
+    CopyArguments a = copies(layer);
+    const auto ordered = counted(slots);
+    a.count = static_cast<int64_t>(slots.size()), a.from = ordered.data(), a.to = slots.data();
+    a.source = {keys, values, a.count}, a.target = place(layer);
+    chosen_kernels().copy(&a);
+}
+
+void Store::move(std::span<const int64_t> sources, std::span<const int64_t> targets,
+                 const std::vector<std::pair<Table, Table>>& turns,
+                 const std::vector<int64_t>& rotations, unsigned threads) {
+    const auto count = static_cast<int64_t>(sources.size());
+    const auto ordered = counted(sources);
+    Memory between;
+    for (size_t at = 0; at < layers_.size(); ++at) {
+        const auto layer = static_cast<int64_t>(at);
+        CopyArguments a = copies(layer);
+        const int64_t key_bytes = count * a.heads * a.width * bytes_of(kind_);
+        between.grow(
+            static_cast<size_t>(key_bytes + count * a.heads * a.value_width * bytes_of(kind_)));
+        const CopyArguments::Place held{between.data(), between.data() + key_bytes, count};
+        a.count = count;
+        CopyArguments b = a;
+        a.from = sources.data(), a.to = ordered.data(), a.source = place(layer), a.target = held;
+        run_on_threads(chosen_kernels().copy, &a, threads);
+        if (rotations[at] >= 0) {
+            const auto& [cosines, sines] = turns[static_cast<size_t>(rotations[at])];
+            b.cosines = cosines.data(), b.sines = sines.data();
+            b.half = static_cast<int64_t>(cosines.shape(1));
+        }
+        b.from = ordered.data(), b.to = targets.data(), b.source = held, b.target = place(layer);
+        run_on_threads(chosen_kernels().copy, &b, threads);
+    }
+}
+
+int64_t Network::add_weight(const std::vector<Rows>& parts, const std::optional<Bytes>& bias,
+                            unsigned threads) {
+    const int64_t inputs = parts.at(0).width;
+    for (const Rows& each : parts)
+        if (each.width != inputs || each.kind != parts[0].kind)
+            throw std::invalid_argument("Joined matrices must have the same inputs and kind.");
+    const auto rows = addresses(parts);
+    const auto outputs = static_cast<int64_t>(rows.size());
+    Weight weight{inputs, outputs, PANEL, false, {}, {}};
+    if (kind_ == BFLOAT16) {
+        if (inputs % 2) throw std::invalid_argument("A matrix must have an even number of inputs.");
+        weight.tiled = has_tiles() && inputs % TILED_DEEP == 0 && outputs % TILED_WIDTH == 0;
+        if (weight.tiled) weight.width = TILED_WIDTH;
+    }
+    const int64_t whole = divided_up(outputs, weight.width) * weight.width;
+    weight.panels = Memory(static_cast<size_t>(whole * inputs * bytes_of(kind_)));
+    PackArguments a{};
+    a.source_kind = parts[0].kind, a.kind = kind_, a.inputs = inputs, a.outputs = outputs;
+    a.width = weight.width, a.rows = rows.data(), a.matrix = weight.panels.data();
+    run_on_threads(chosen_kernels().pack, &a, threads);
+    if (bias) {
+        weight.bias = Memory(bias->size());
+        std::memcpy(weight.bias.data(), bias->data(), bias->size());
+    }
+    weights_.push_back(std::move(weight));
+    return static_cast<int64_t>(weights_.size()) - 1;
+}
+
+int64_t Network::add_rows(Rows rows) {
+    rows_.push_back(std::move(rows));
+    return static_cast<int64_t>(rows_.size()) - 1;
+}
+
+int64_t Network::add_buffer(int64_t width, bool own) {
+    buffers_.push_back({width, own, {}});
+    return static_cast<int64_t>(buffers_.size()) - 1;
+}
+
+int64_t Network::add_rotation() {
+    tables_.emplace_back();
+    return static_cast<int64_t>(tables_.size()) - 1;
+}
+
+void Network::set_tables(int64_t rotation, Table cosines, Table sines) {
+    tables_.at(static_cast<size_t>(rotation)) = {std::move(cosines), std::move(sines)};
+}
+
+int64_t Network::positions(int64_t rotation) const {
+    const Table& cosines = tables_.at(static_cast<size_t>(rotation)).first;
+    return cosines.is_valid() ? static_cast<int64_t>(cosines.shape(0)) : 0;
+}
+
+int64_t Network::weight_bytes() const {
+    size_t bytes = 0;
+    for (const Weight& each : weights_) bytes += each.panels.size() + each.bias.size();
+    return static_cast<int64_t>(bytes);
+}
+
+void bind_network(nb::module_& module) {
+    nb::class_<Rows>(module, "Rows")
+        .def(
+            "__init__",
+            [](Rows* rows, Bytes bytes, int64_t kind, int64_t count, int64_t width) {
+                const auto known = static_cast<Kind>(kind);
+                if (static_cast<int64_t>(bytes.size()) != count * width * bytes_of(known))
+                    throw std::invalid_argument("The bytes are not those of so many rows.");
+                new (rows) Rows{std::move(bytes), known, count, width};
+            },
+            nb::arg("bytes"), nb::arg("kind"), nb::arg("count"), nb::arg("width"));
+    nb::class_<Store>(module, "Store")
+        .def(
+            "__init__",
+            [](Store* store, const std::vector<std::tuple<int64_t, int64_t, int64_t>>& layers,
+               int64_t slots, int64_t kind, bool keeps) {
+                std::vector<Store::Shape> shapes;
+                for (const auto& [heads, width, value_width] : layers)
+                    shapes.push_back({heads, width, value_width});
+                new (store) Store(std::move(shapes), slots, static_cast<Kind>(kind), keeps);
+            },
+            nb::arg("layers"), nb::arg("slots"), nb::arg("kind"), nb::arg("keeps") = true)
+        .def_prop_ro("slots", &Store::slots)
+        .def_prop_ro("slot_bytes", &Store::slot_bytes)
+        .def(
+            "read",
+            [](const Store& store, int64_t layer, std::span<const int64_t> slots) {
+                const auto [keys, values] = store.bytes(layer, slots.size());
+                std::vector<uint8_t> of_keys(keys), of_values(values);
+                store.read(layer, slots, reinterpret_cast<Address>(of_keys.data()),
+                           reinterpret_cast<Address>(of_values.data()));
+                return nb::make_tuple(to_numpy(std::move(of_keys)), to_numpy(std::move(of_values)));
+            },
+            "Keys and values (heads, slots, width) of slots of a layer, as bytes.")
+        .def("write",
+             [](Store& store, int64_t layer, std::span<const int64_t> slots, Bytes keys,
+                Bytes values) {
+                 if (store.bytes(layer, slots.size()) != std::pair(keys.size(), values.size()))
+                     throw std::invalid_argument("The states are not those of so many slots.");
+                 store.write(layer, slots, address_of(keys), address_of(values));
+             })
+        .def("reserve", &Store::reserve, nb::call_guard<nb::gil_scoped_release>())
+        .def("move", &Store::move, nb::call_guard<nb::gil_scoped_release>())
+        .def("close", &Store::close);
+    nb::class_<Seen>(module, "Seen")
+        .def(nb::init<Numbers, Numbers, Numbers, Numbers, Numbers, Numbers, Numbers, Numbers,
+                      Numbers, Numbers, int64_t, Numbers, Numbers>());
+    nb::class_<Slice>(module, "Slice")
+        .def(nb::init<Numbers, Numbers, Numbers, Seen, Numbers, std::optional<Seen>,
+                      std::vector<std::pair<Table, Table>>, Numbers, Numbers, Numbers, Numbers>(),
+             nb::arg("tokens"), nb::arg("positions"), nb::arg("slots"), nb::arg("seen"),
+             nb::arg("wanted"), nb::arg("wanted_seen").none(), nb::arg("turns"),
+             nb::arg("saved_from"), nb::arg("saved_to"), nb::arg("loaded_from"),
+             nb::arg("loaded_to"));
+    nb::class_<Network>(module, "Network")
+        .def(
+            "__init__",
+            [](Network* network, int64_t kind, bool rounds_once) {
+                new (network) Network(static_cast<Kind>(kind), rounds_once);
+            },
+            nb::arg("kind"), nb::arg("rounds_once") = false)
+        .def("add_weight", &Network::add_weight, nb::arg("parts"), nb::arg("bias").none(),
+             nb::arg("threads"), nb::call_guard<nb::gil_scoped_release>())
+        .def("add_rows", &Network::add_rows)
+        .def("add_buffer", &Network::add_buffer, nb::arg("width"), nb::arg("own") = false)
+        .def("add_rotation", &Network::add_rotation)
+        .def("set_tables", &Network::set_tables)
+        .def("positions", &Network::positions)
+        .def(
+            "look_up",
+            [](Network& net, int64_t weight, int64_t rows, int64_t result, float scale) {
+                net.add(LookUp{weight, rows, result, scale});
+            },
+            nb::arg("weight"), nb::arg("rows"), nb::arg("result"), nb::arg("scale") = 1.0f)
+        .def(
+            "normalize",
+            [](Network& net, int64_t source, int64_t added, int64_t result,
+               std::vector<float> weight, float epsilon, float added_scale) {
+                net.add(Normalize{source, added, result, std::move(weight), epsilon, added_scale});
+            },
+            nb::arg("source"), nb::arg("added"), nb::arg("result"), nb::arg("weight"),
+            nb::arg("epsilon"), nb::arg("added_scale") = 1.0f)
+        .def(
+            "multiply",
+            [](Network& net, int64_t source, int64_t weight, int64_t result,
+               std::optional<int64_t> activation) {
+                net.add(Multiply{source, weight, result, activation});
+            },
+            nb::arg("source"), nb::arg("weight"), nb::arg("result"),
+            nb::arg("activation").none() = nb::none())
+        .def("activate", [](Network& net, int64_t source, int64_t result,
+                            int64_t activation) { net.add(Activate{source, result, activation}); })
+        .def("rotate",
+             [](Network& net, int64_t source, int64_t result, int64_t layer, int64_t heads,
+                int64_t kv_heads, int64_t rotation, std::vector<float> query_weight,
+                std::vector<float> key_weight, float epsilon) {
+                 net.add(Rotate{source, result, layer, heads, kv_heads, rotation,
+                                std::move(query_weight), std::move(key_weight), epsilon});
+             })
+        .def("attend",
+             [](Network& net, int64_t source, int64_t result, int64_t layer, int64_t heads,
+                int64_t rotation, float scale, int64_t window, float cap) {
+                 net.add(Attend{source, result, layer, heads, rotation, scale, window, cap});
+             })
+        .def("choose",
+             [](Network& net, int64_t source, int64_t result) { net.add(Choose{source, result}); })
+        .def("finish", [](Network& net, int64_t source, float scale,
+                          float cap) { net.add(Finish{source, scale, cap}); })
+        .def("run", &Network::run, nb::call_guard<nb::gil_scoped_release>())
+        .def("gates", &Network::gates)
+        .def("logits",
+             [](Network& net, int64_t rows) {
+                 const auto width = static_cast<size_t>(net.vocabulary());
+                 const size_t bytes = net.kind() == FLOAT32 ? 4 : 2;
+                 return nb::ndarray<nb::numpy, uint8_t, nb::ndim<2>>(
+                     net.logits(), {static_cast<size_t>(rows), width * bytes}, nb::find(net));
+             })
+        .def("largest",
+             [](Network& net, int64_t rows) {
+                 return nb::ndarray<nb::numpy, int64_t, nb::ndim<1>>(
+                     net.largest(), {static_cast<size_t>(rows)}, nb::find(net));
+             })
+        .def_prop_ro("weight_bytes", &Network::weight_bytes)
+        .def("close", &Network::close);
+}
+
+}  // namespace relquery

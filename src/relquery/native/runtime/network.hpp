@@ -1,0 +1,206 @@
+/// A network as operations on rows of numbers, and the steps that it computes.
+#pragma once
+
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "arrays.hpp"
+#include "runtime/memory.hpp"
+#include "runtime/pool.hpp"
+
+namespace relquery {
+
+using Numbers = nb::ndarray<const int64_t, nb::c_contig, nb::device::cpu>;
+using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Table = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+/// Where bytes are. What a kernel reads it does not change.
+inline Address address_of(const Bytes& bytes) {
+    return reinterpret_cast<Address>(const_cast<uint8_t*>(bytes.data()));
+}
+
+/// Slots from here on are the step's own; relquery.engine.executor.SCRATCH.
+constexpr int64_t SCRATCH = int64_t(1) << 30;
+
+/// A matrix in panels, with a bias; see ProductArguments.
+struct Weight {
+    int64_t inputs, outputs, width;
+    bool tiled;
+    Memory panels, bias;
+};
+
+/// Rows of a matrix as they are in a file.
+struct Rows {
+    Bytes bytes;
+    Kind kind;
+    int64_t count, width;
+
+    Address data() const { return address_of(bytes); }
+};
+
+/// Keys and values of slots for all layers, or for one at a time, which follows another.
+class Store {
+public:
+    struct Shape {
+        int64_t heads, width, value_width;
+    };
+
+    Store(std::vector<Shape> layers, int64_t slots, Kind kind, bool keeps);
+
+    Address keys(int64_t layer) const { return memory_.data() + places_[layer].first; }
+    Address values(int64_t layer) const { return memory_.data() + places_[layer].second; }
+    int64_t slots() const { return slots_; }
+    int64_t slot_bytes() const { return slot_bytes_; }
+    /// Bytes of keys and of values of so many slots of a layer.
+    std::pair<size_t, size_t> bytes(int64_t layer, size_t slots) const {
+        const Shape& shape = layers_.at(static_cast<size_t>(layer));
+        const auto of_one = slots * static_cast<size_t>(shape.heads * bytes_of(kind_));
+        return {of_one * static_cast<size_t>(shape.width),
+                of_one * static_cast<size_t>(shape.value_width)};
+    }
+    const std::vector<Shape>& layers() const { return layers_; }
+    Kind kind() const { return kind_; }
+    CopyArguments::Place place(int64_t layer) const { return {keys(layer), values(layer), slots_}; }
+    void close() { memory_ = Memory(), slots_ = 0; }
+
+    /// Writes to all pages without changing them, so that the system allocates all memory.
+    void reserve() {
+        constexpr size_t PAGE = 4096;
+        for (size_t at = 0; at < memory_.size(); at += PAGE) {
+            volatile char* byte = memory_.data() + at;
+            *byte = *byte;
+        }
+    }
+
+    /// Copies slots of a layer to keys and values (heads, slots, width), or back.
+    void read(int64_t layer, std::span<const int64_t> slots, Address keys, Address values) const;
+    void write(int64_t layer, std::span<const int64_t> slots, Address keys, Address values);
+    /// Moves slots to others in all layers; all are read before any is written. turns: cosines and
+    /// sines (slots, half) of how far keys are rotated, by rotation. rotations: of the layers.
+    void move(std::span<const int64_t> sources, std::span<const int64_t> targets,
+              const std::vector<std::pair<Table, Table>>& turns,
+              const std::vector<int64_t>& rotations, unsigned threads);
+    /// What copies between slots of a layer are told, without slots and places.
+    CopyArguments copies(int64_t layer) const;
+
+private:
+    std::vector<Shape> layers_;
+    int64_t slots_, slot_bytes_ = 0;
+    Kind kind_;
+    std::vector<std::pair<int64_t, int64_t>> places_;
+    Memory memory_;
+};
+
+/// Who sees what in a slice of a step: the arrays of relquery.model.attention.plan.Plan.
+/// row_places, key_places: what distances are counted by, where positions only tell who sees whom;
+/// else empty.
+struct Seen {
+    Numbers slots, tasks, visits, tokens, at, shifts, targets, positions, merged, shift_values;
+    int64_t places;
+    Numbers row_places, key_places;
+};
+
+/// Some tokens of a step. wanted: those that logits are wanted of, and who these see; all or none
+/// of them if there is no such plan. turns: cosines and sines of the plan's shifts, by rotation.
+/// saved, loaded: pairs of slots that are copied to the host's store, and from there.
+struct Slice {
+    Numbers tokens, positions, slots;
+    Seen seen;
+    Numbers wanted;
+    std::optional<Seen> wanted_seen;
+    std::vector<std::pair<Table, Table>> turns;
+    Numbers saved_from, saved_to, loaded_from, loaded_to;
+};
+
+// Operations. Buffers, weights and rotations are given by their numbers, -1 for none.
+
+struct LookUp {
+    int64_t weight, rows, result;
+    float scale;
+};
+struct Normalize {
+    int64_t source, added, result;
+    std::vector<float> weight;
+    float epsilon, added_scale;
+};
+struct Multiply {
+    int64_t source, weight, result;
+    std::optional<int64_t> activation;
+};
+struct Activate {
+    int64_t source, result, activation;
+};
+struct Rotate {
+    int64_t source, result, layer, heads, kv_heads, rotation;
+    std::vector<float> query_weight, key_weight;
+    float epsilon;
+};
+struct Attend {
+    int64_t source, result, layer, heads, rotation;
+    float scale;
+    int64_t window;
+    float cap;
+};
+/// From here on only rows of wanted tokens are computed.
+struct Choose {
+    int64_t source, result;
+};
+/// Logits times a number, and bounded: cap * tanh(logits / cap).
+struct Finish {
+    int64_t source;
+    float scale, cap;
+};
+using Operation =
+    std::variant<LookUp, Normalize, Multiply, Activate, Rotate, Attend, Choose, Finish>;
+
+class Network {
+public:
+    /// rounds_once: whether norms round only what is weighed.
+    Network(Kind kind, bool rounds_once) : kind_(kind), rounds_once_(rounds_once) {}
+
+    /// Packs rows of several matrices with the same inputs. bias: of the network's kind.
+    int64_t add_weight(const std::vector<Rows>& parts, const std::optional<Bytes>& bias,
+                       unsigned threads);
+    int64_t add_rows(Rows rows);
+    /// A place for rows. own: of each slice, kept while other slices compute.
+    int64_t add_buffer(int64_t width, bool own);
+    int64_t add_rotation();
+    void add(Operation operation) { operations_.push_back(std::move(operation)); }
+    /// Cosines and sines (positions, half) of a rotation, up to some position.
+    void set_tables(int64_t rotation, Table cosines, Table sines);
+    int64_t positions(int64_t rotation) const;
+
+    /// Computes a step. Returns how many rows of `logits` there are.
+    int64_t run(const std::vector<Slice*>& slices, Store& store, Store& own, Store& host,
+                bool turn_keys, unsigned threads);
+    Address logits() const { return buffers_.back().memory.data(); }
+    int64_t* largest() { return largest_.data(); }
+    Kind kind() const { return kind_; }
+    /// Whether the product with a weight can be gated: its halves are whole panels.
+    bool gates(int64_t weight) const {
+        return weights_[weight].outputs % (2 * weights_[weight].width) == 0;
+    }
+    int64_t vocabulary() const { return buffers_.back().width; }
+    int64_t weight_bytes() const;
+    void close() { *this = Network(kind_, rounds_once_); }
+
+private:
+    friend class StepBuilder;
+    struct Buffer {
+        int64_t width;
+        bool own;
+        Memory memory;
+    };
+    Kind kind_;
+    bool rounds_once_;
+    std::vector<Weight> weights_;
+    std::vector<Rows> rows_;
+    std::vector<Buffer> buffers_;
+    std::vector<std::pair<Table, Table>> tables_;
+    std::vector<Operation> operations_;
+    std::vector<int64_t> largest_;
+    Memory work_, partials_;
+};
+
+}  // namespace relquery

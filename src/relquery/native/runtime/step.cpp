@@ -1,0 +1,317 @@
+/// A step as kernels and what they are told, in the order in which they run.
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <stdexcept>
+
+#include "bindings.hpp"
+#include "runtime/network.hpp"
+
+namespace relquery {
+
+namespace {
+
+constexpr int64_t NOT_FINITE = -1;
+
+}  // namespace
+
+/// Tells the kernels of each slice what to compute. A step is cut into parts: no slice reads keys
+/// of a layer before all have written theirs, so that a part ends where they are.
+class StepBuilder {
+public:
+    StepBuilder(Network& network, const std::vector<Slice*>& slices, Store& store, Store& own,
+                Store& host, bool turn_keys, unsigned threads)
+        : net_(network),
+          kernels_(chosen_kernels()),
+          slices_(slices),
+          store_(store),
+          own_(own),
+          host_(host),
+          turn_keys_(turn_keys),
+          threads_(threads) {}
+
+    /// Returns how many rows have logits.
+    int64_t run() {
+        int64_t tokens = 0;
+        for (const Slice* slice : slices_) {
+            const auto count = static_cast<int64_t>(slice->tokens.size());
+            places_.push_back({slice, tokens, count, wanted_of(*slice)});
+            tokens += count;
+            longest_ = std::max(longest_, count);
+            logits_ += places_.back().wanted;
+        }
+        reserve(tokens);
+        for (size_t begin = 0; begin < net_.operations_.size();) {
+            size_t end = begin;
+            while (end < net_.operations_.size() &&
+                   !std::holds_alternative<Rotate>(net_.operations_[end++])) {
+            }
+            int64_t logits = 0;
+            for (Place& place : places_) {
+                place_ = &place, first_logits_ = logits;
+                logits += place.wanted;
+                for (size_t at = begin; at < end && !place.has_ended; ++at)
+                    std::visit([this](const auto& each) { tell(each); }, net_.operations_[at]);
+            }
+            begin = end;
+        }
+        find_largest();
+        work();
+        run_in_order(steps_.data(), static_cast<int64_t>(steps_.size()), threads_);
+        return logits_;
+    }
+
+private:
+    struct Place {
+        const Slice* slice;
+        int64_t first, tokens, wanted;
+        int64_t rows = 0;  // of what is computed now
+        bool is_chosen = false, is_whole = false, has_ended = false;
+    };
+
+    static int64_t wanted_of(const Slice& slice) {
+        return static_cast<int64_t>(slice.wanted.size());
+    }
+
+    void reserve(int64_t tokens) {
+        const int64_t size = bytes_of(net_.kind_);
+        auto& buffers = net_.buffers_;
+        for (size_t at = 0; at < buffers.size(); ++at) {
+            const bool is_logits = at + 1 == buffers.size();
+            const int64_t rows = is_logits ? logits_ : buffers[at].own ? tokens : longest_;
+            buffers[at].memory.grow(static_cast<size_t>(rows * buffers[at].width * size));
+        }
+        if (static_cast<int64_t>(net_.largest_.size()) < logits_) net_.largest_.resize(logits_);
+        for (Place& place : places_) place.rows = place.tokens;
+    }
+
+    Address at(int64_t number) const {
+        if (place_->is_whole)  // all tokens are wanted: what is chosen is what there is
+            for (const auto& each : net_.operations_)
+                if (const auto* choose = std::get_if<Choose>(&each);
+                    choose && choose->result == number)
+                    number = choose->source;
+        const auto& buffer = net_.buffers_[number];
+        const bool is_logits = number + 1 == static_cast<int64_t>(net_.buffers_.size());
+        const int64_t first = is_logits ? first_logits_ : buffer.own ? place_->first : 0;
+        return buffer.memory.data() + first * buffer.width * bytes_of(net_.kind_);
+    }
+
+    int64_t width(int64_t number) const { return net_.buffers_[number].width; }
+
+    template <typename Arguments>
+    void add(Body body, std::deque<Arguments>& held, const Arguments& arguments) {
+        held.push_back(arguments);
+        steps_.push_back({body, &held.back()});
+    }
+
+    void need(int64_t bytes) { work_bytes_ = std::max(work_bytes_, bytes); }
+
+    RowArguments row_arguments(int64_t source, int64_t result, int64_t width) {
+        RowArguments a{};
+        a.kind = net_.kind_, a.rows = place_->rows, a.width = width;
+        a.source = at(source), a.result = at(result), a.rounds_once = net_.rounds_once_;
+        need(4 * padded(width));
+        return a;
+    }
+
+    void tell(const LookUp& each) {
+        EmbedArguments a{};
+        a.kind = a.source_kind = net_.kind_;
+        a.rows = place_->tokens, a.width = width(each.result), a.scale = each.scale;
+        a.tokens = place_->slice->tokens.data(), a.result = at(each.result);
+        const int64_t known =
+            each.weight >= 0 ? net_.weights_[each.weight].outputs : net_.rows_[each.rows].count;
+        for (int64_t row = 0; row < a.rows; ++row)
+            if (a.tokens[row] < 0 || a.tokens[row] >= known)
+                throw std::out_of_range("A token id is not among those of the network.");
+        if (each.weight >= 0) {
+            const Weight& weight = net_.weights_[each.weight];
+            a.panel = weight.width, a.source = weight.panels.data();
+        } else {
+            const Rows& rows = net_.rows_[each.rows];
+            a.source_kind = rows.kind;
+            a.source = rows.data();
+        }
+        add(kernels_.embed, embeds_, a);
+    }
+
+    void tell(const Normalize& each) {
+        RowArguments a = row_arguments(each.source, each.result, width(each.source));
+        a.added = each.added < 0 ? nullptr : at(each.added);
+        a.weight = each.weight.data(), a.epsilon = each.epsilon;
+        a.added_scale = each.added_scale;
+        add(kernels_.normalize, rows_, a);
+    }
+
+    void tell(const Multiply& each) {
+        const Weight& weight = net_.weights_[each.weight];
+        ProductArguments a{};
+        a.kind = net_.kind_, a.rows = place_->rows;
+        a.inputs = weight.inputs, a.outputs = weight.outputs, a.width = weight.width;
+        a.source = at(each.source), a.matrix = weight.panels.data(), a.result = at(each.result);
+        a.bias = weight.bias.data(), a.tiled = weight.tiled;
+        a.gated = each.activation.has_value();
+        a.activation = static_cast<Activation>(each.activation.value_or(0));
+        need(PRODUCT_WORK);
+        add(kernels_.multiply, products_, a);
+    }
+
+    void tell(const Activate& each) {
+        RowArguments a = row_arguments(each.source, each.result, width(each.result));
+        a.activation = static_cast<Activation>(each.activation);
+        add(kernels_.activate, rows_, a);
+    }
+
+    void tell(const Rotate& each) {
+        RowArguments a = row_arguments(each.source, each.result, width(each.source));
+        a.heads = each.heads, a.kv_heads = each.kv_heads;
+        a.positions = place_->slice->positions.data(), a.slots = place_->slice->slots.data();
+        a.scratch_from = SCRATCH;
+        if (each.rotation >= 0) {
+            const auto& [cosines, sines] = net_.tables_[each.rotation];
+            a.cosines = cosines.data(), a.sines = sines.data();
+            a.half = static_cast<int64_t>(cosines.shape(1));
+        }
+        if (!each.query_weight.empty()) {
+            a.query_weight = each.query_weight.data(), a.key_weight = each.key_weight.data();
+            a.epsilon = each.epsilon;
+        }
+        a.keys = store_.keys(each.layer), a.values = store_.values(each.layer);
+        a.store = store_.slots();
+        a.own_keys = own_.keys(each.layer), a.own_values = own_.values(each.layer);
+        a.own_store = own_.slots();
+        add(kernels_.rotate, rows_, a);
+        exchange(each.layer);
+        // What follows the last layer's keys is needed for the wanted tokens alone.
+        if (each.layer + 1 == static_cast<int64_t>(store_.layers().size()) && !place_->wanted)
+            place_->has_ended = true;
+    }
+
+    /// Copies states of a layer to the host's store and from there.
+    void exchange(int64_t layer) {
+        const Slice& slice = *place_->slice;
+        CopyArguments a = store_.copies(layer);
+        if (slice.saved_from.size()) {
+            a.count = static_cast<int64_t>(slice.saved_from.size());
+            a.from = slice.saved_from.data(), a.to = slice.saved_to.data();
+            a.source = store_.place(layer), a.own_source = own_.place(layer);
+            a.target = a.own_target = host_.place(layer);
+            add(kernels_.copy, copies_, a);
+        }
+        if (slice.loaded_from.size()) {
+            a.count = static_cast<int64_t>(slice.loaded_from.size());
+            a.from = slice.loaded_from.data(), a.to = slice.loaded_to.data();
+            a.source = a.own_source = host_.place(layer);
+            a.target = store_.place(layer), a.own_target = own_.place(layer);
+            add(kernels_.copy, copies_, a);
+        }
+    }
+
+    void tell(const Choose& each) {
+        const int64_t line = width(each.source);
+        place_->is_chosen = true;
+        place_->is_whole = place_->wanted == place_->tokens;
+        if (place_->is_whole) return;
+        RowArguments a = row_arguments(each.source, each.result, line);
+        a.rows = place_->wanted;
+        a.tokens = place_->slice->wanted.data();
+        add(kernels_.look_up, rows_, a);
+    }
+
+    void tell(const Attend& each) {
+        const Slice& slice = *place_->slice;
+        if (place_->is_chosen) place_->rows = place_->wanted;
+        const bool is_other = place_->is_chosen && !place_->is_whole;
+        if (is_other && !slice.wanted_seen)
+            throw std::invalid_argument("Who wanted tokens see is not given.");
+        const Seen& seen = is_other ? *slice.wanted_seen : slice.seen;
+        const Store::Shape& shape = store_.layers()[each.layer];
+        const int64_t size = bytes_of(net_.kind_);
+        AttentionArguments a{};
+        a.kind = net_.kind_;
+        a.heads = each.heads, a.kv_heads = shape.heads;
+        a.width = shape.width, a.value_width = shape.value_width;
+        a.tasks = seen.tasks.data(), a.task_count = static_cast<int64_t>(seen.tasks.shape(0));
+        a.visits = seen.visits.data(), a.tokens = seen.tokens.data();
+        a.positions = seen.at.data(), a.shifts = seen.shifts.data();
+        a.targets = seen.targets.data(), a.slots = seen.slots.data();
+        a.key_positions = seen.positions.data(), a.scratch_from = SCRATCH;
+        a.queries = at(each.source), a.outputs = at(each.result);
+        a.query_head = shape.width * size, a.query_token = each.heads * a.query_head;
+        a.keys = store_.keys(each.layer), a.values = store_.values(each.layer);
+        a.store = store_.slots();
+        a.own_keys = own_.keys(each.layer), a.own_values = own_.values(each.layer);
+        a.own_store = own_.slots();
+        a.merged = seen.merged.data(), a.merged_count = static_cast<int64_t>(seen.merged.shape(0));
+        a.work_bytes = attention_work(each.heads / shape.heads, shape.width, shape.value_width);
+        const int exponent = std::ilogb(each.scale);
+        a.scale = std::ldexp(1.0f, exponent), a.rest = each.scale / a.scale;
+        a.cap = each.cap, a.window = each.window;
+        a.shift_values = seen.shift_values.data();
+        if (seen.key_places.size())
+            a.row_places = seen.row_places.data(), a.key_places = seen.key_places.data();
+        if (each.rotation >= 0 && seen.shift_values.size()) {
+            const auto& [cosines, sines] = slice.turns[each.rotation];
+            a.cosines = cosines.data(), a.sines = sines.data();
+            a.half = static_cast<int64_t>(cosines.shape(1));
+        }
+        a.turn_keys = turn_keys_, a.paired = a.tiled = 1;
+        need(a.work_bytes);
+        partial_numbers_ =
+            std::max(partial_numbers_, seen.places * each.heads * (2 + padded(shape.value_width)));
+        add(kernels_.attend, attentions_, a);
+        if (a.merged_count) add(kernels_.merge, attentions_, a);
+    }
+
+    void tell(const Finish& each) {
+        RowArguments a = row_arguments(each.source, each.source, width(each.source));
+        a.epsilon = each.scale, a.added_scale = each.cap;
+        add(kernels_.finish, rows_, a);
+    }
+
+    void find_largest() {
+        if (!logits_) return;
+        LargestArguments a{};
+        a.kind = net_.kind_, a.rows = logits_, a.width = net_.buffers_.back().width;
+        a.source = net_.logits(), a.result = net_.largest(), a.nothing = NOT_FINITE;
+        add(kernels_.find_largest, largest_, a);
+    }
+
+    /// Gives the kernels their threads' memory.
+    void work() {
+        net_.work_.grow(static_cast<size_t>(work_bytes_ * threads_));
+        net_.partials_.grow(static_cast<size_t>(4 * partial_numbers_));
+        for (auto& each : rows_) each.work = net_.work_.data();
+        for (auto& each : products_) each.work = net_.work_.data();
+        for (auto& each : attentions_) {
+            each.work = net_.work_.data();
+            each.partials = reinterpret_cast<float*>(net_.partials_.data());
+        }
+    }
+
+    Network& net_;
+    const Kernels& kernels_;
+    const std::vector<Slice*>& slices_;
+    Store &store_, &own_, &host_;
+    const bool turn_keys_;
+    const int64_t threads_;
+    std::vector<Place> places_;
+    Place* place_ = nullptr;
+    int64_t longest_ = 0, logits_ = 0, first_logits_ = 0, work_bytes_ = 0, partial_numbers_ = 0;
+    std::deque<RowArguments> rows_;
+    std::deque<EmbedArguments> embeds_;
+    std::deque<ProductArguments> products_;
+    std::deque<AttentionArguments> attentions_;
+    std::deque<CopyArguments> copies_;
+    std::deque<LargestArguments> largest_;
+    std::vector<ProgramArguments::Step> steps_;
+};
+
+int64_t Network::run(const std::vector<Slice*>& slices, Store& store, Store& own, Store& host,
+                     bool turn_keys, unsigned threads) {
+    if (operations_.empty()) throw std::runtime_error("The network is closed.");
+    return StepBuilder(*this, slices, store, own, host, turn_keys, threads).run();
+}
+
+}  // namespace relquery
