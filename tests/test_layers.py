@@ -108,8 +108,8 @@ ROOMS: dict[str, list[str]] = {
     ],
     "model": [
         "slices", "cache", "kernels", "attention", "forward", "grammar", "matching", "logprobs",
-        "sampling", "torch_executor", "tokenizer", "networks", "footprint", "text", "served",
-        "simulated",
+        "sampling", "sampler", "torch_executor", "tokenizer", "formats", "networks",
+        "native_runtime", "native_model", "footprint", "text", "served", "simulated",
     ],
     "backends": [
         "base", "arguments", "tokenizer", "schemas", "scoring", "local", "service", "remote",

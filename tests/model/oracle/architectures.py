@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, cast
 from unittest.mock import patch
 
@@ -22,7 +23,9 @@ from relquery.engine.loop import Loop
 from relquery.engine.request.pieces import Placing
 from relquery.engine.request.request import Request
 from relquery.model.attention.batch import PackedBatch
+from relquery.model.native_model import NativeModel, open_native
 from relquery.model.networks.load import LoadedModel, prepare
+from relquery.model.networks.random import byte_tokenizer
 from relquery.model.torch_executor import TorchExecutor
 
 _TABLES = tomllib.loads(Path(__file__).with_name("networks.toml").read_text())
@@ -65,9 +68,10 @@ def quick_of(names: Iterable[str], *quick: str) -> pytest.MarkDecorator:
 
 
 class NoTokenizer:
-    """What `prepare` asks of a tokenizer, where prompts are token ids already."""
+    """What a model asks of a tokenizer, where prompts are token ids already."""
 
-    eos_token_id = None
+    eos_token_id = chat_template = None
+    backend_tokenizer = byte_tokenizer().backend_tokenizer
 
 
 def prepared(network: Any, name: str = "tiny") -> LoadedModel:
@@ -76,9 +80,18 @@ def prepared(network: Any, name: str = "tiny") -> LoadedModel:
 
 
 @cache
-def model_of(name: str) -> tuple[LoadedModel, Any]:
-    """A network on our attention, and the stock one; those of one name are the same."""
-    return prepared(build(name), name), build(name)
+def model_of(name: str, runtime: str = "torch") -> tuple[Any, Any]:
+    """A network on our attention or in the native runtime, and the stock one; those of one name are
+    the same."""
+    network = build(name)
+    return (native(network, name) if runtime == "native" else prepared(network, name)), build(name)
+
+
+def native(network: Any, name: str = "tiny", dtype: str = "float32") -> NativeModel:
+    """A network in the native runtime."""
+    with TemporaryDirectory() as folder:
+        network.save_pretrained(folder)
+        return open_native(Path(folder), name, dtype, cast(Any, NoTokenizer()))
 
 
 def build(name: str) -> Any:
@@ -133,9 +146,12 @@ def generated(network: Any, prompt: TokenIds, tokens: int) -> list[int]:
     return list(output[0, len(prompt) :].tolist())
 
 
-def engine_of(model: LoadedModel, kind: Any = TorchExecutor, **limits: Any) -> Loop:
+def engine_of(model: Any, kind: Any = TorchExecutor, **limits: Any) -> Loop:
     """An engine on a prepared network. kind: of its executor. limits: see EngineConfig."""
     config = EngineConfig(**({"cache_tokens": 4096} | limits))
+    if isinstance(model, NativeModel):
+        slots = config.cache_tokens // config.block_size * config.block_size
+        return Loop(model.executor(config, slots, lambda: 0.0, lean=False), config, RealClock())
     executor = kind(
         model.forward,
         config.cache_tokens // config.block_size * config.block_size,
@@ -149,9 +165,9 @@ def engine_of(model: LoadedModel, kind: Any = TorchExecutor, **limits: Any) -> L
     return Loop(executor, config, RealClock())
 
 
-def placing_of(model: LoadedModel, relocation: str = "queries") -> Placing:
+def placing_of(model: Any, relocation: str = "queries") -> Placing:
     """How the requests of an engine on this network stand at their positions."""
-    if not model.positions.relocatable:
+    if not model.is_relocatable:
         return "bound"
     return "request" if relocation == "cidra" else "chain"
 

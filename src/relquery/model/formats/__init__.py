@@ -1,0 +1,1 @@
+"""Files of models: their weights and configurations."""

@@ -1,0 +1,132 @@
+"""The configuration of a model folder: every key is understood, known not to matter, or refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from relquery.errors import ModelError
+
+T = TypeVar("T")
+INCIDENTAL = frozenset(
+    {
+        "_attn_implementation",
+        "_name_or_path",
+        "architectures",
+        "attention_dropout",
+        "auto_map",
+        "dtype",
+        "embd_pdrop",
+        "hidden_dropout",
+        "initializer_range",
+        "keys_to_ignore_at_inference",
+        "model_type",
+        "pretraining_tp",
+        "resid_pdrop",
+        "return_dict",
+        "torch_dtype",
+        "transformers_version",
+        "unsloth_fixed",
+        "use_cache",
+    }
+)
+"""Keys that say how a network was trained, saved or run elsewhere."""
+TOKENS = frozenset(
+    {"bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "sep_token_id", "cls_token_id"}
+)
+"""Keys that belong to the tokenizer and the end of answers."""
+
+
+class Settings(Mapping[str, object]):
+    """A configuration whose keys are read one by one; those that nobody reads are refused.
+
+    name: of the model, for messages.
+    """
+
+    def __init__(self, name: str, given: Mapping[str, object]) -> None:
+        self.name = name
+        self._given = dict(given)
+        self._read: set[str] = set()
+
+    def __getitem__(self, key: str) -> object:
+        self._read.add(key)
+        return self._given[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._given)
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+    def integer(self, key: str, default: int | None = None, *, least: int = 1) -> int:
+        """A whole number. Raises ModelError, as do the others."""
+        found = self._of(key, default, lambda each: type(each) is int, "a whole number")
+        if found < least:
+            raise self.refused(f"{key} is {found}; it must be at least {least}")
+        return found
+
+    def number(self, key: str, default: float | None = None) -> float:
+        """A number."""
+        return float(self._of(key, default, lambda each: type(each) in (int, float), "a number"))
+
+    def flag(self, key: str, default: bool) -> bool:
+        """Whether something is so."""
+        return self._of(key, default, lambda each: type(each) is bool, "true or false")
+
+    def text(self, key: str, default: str | None = None) -> str:
+        """A word."""
+        return self._of(key, default, lambda each: type(each) is str, "a text")
+
+    def within(self, key: str) -> Settings | None:
+        """Settings inside of these; None if there are none."""
+        found = self.get(key)
+        if found is None:
+            return None
+        if not isinstance(found, Mapping):
+            raise self.refused(f"{key} is {found!r}; it must be an object")
+        return Settings(self.name, found)
+
+    def expect(self, key: str, *usual: object) -> None:
+        """Refuse a key that is there with another value than those that are computed."""
+        found = self.get(key, usual[0])
+        if found not in usual:
+            raise self.refused(f"{key} is {found!r}, and this engine computes {usual[0]!r}")
+
+    def end(self, ignored: Collection[str] = ()) -> None:
+        """Refuse keys that have not been read. ignored: those that do not matter here."""
+        left = sorted(set(self._given) - self._read - INCIDENTAL - TOKENS - set(ignored))
+        if left:
+            raise self.refused(f"its config.json has a key that is not known: {', '.join(left)}")
+
+    def refused(self, why: str) -> ModelError:
+        """An error about this configuration."""
+        return ModelError(
+            f"Model '{self.name}' cannot run on the local engine: {why}. Install relquery[torch], "
+            "which computes more families, or run it on a server such as vLLM."
+        )
+
+    def _of(self, key: str, default: T | None, fits: Callable[[object], bool], what: str) -> T:
+        found = self.get(key)
+        if found is None:
+            if default is None:
+                raise self.refused(f"its config.json has no {key}")
+            return default
+        if not fits(found):
+            raise self.refused(f"{key} is {found!r}; it must be {what}")
+        return found  # type: ignore[return-value]
+
+
+def read_settings(folder: Path, name: str) -> Settings:
+    """The configuration of a folder. Raises ModelError."""
+    file = folder / "config.json"
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ModelError(f"Model '{name}' has no config.json in {folder}.") from None
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{file} cannot be read: {error}. Download it again.") from error
+    if not isinstance(content, dict):
+        raise ModelError(f"{file} is not a JSON object. Download it again.")
+    return Settings(name, content)

@@ -1,0 +1,127 @@
+"""Weights in safetensors files, which are mapped and read where they are needed."""
+
+from __future__ import annotations
+
+import json
+import mmap
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from relquery._native import Rows
+from relquery.errors import ModelError
+
+KINDS = {"F32": 0, "BF16": 1, "F16": 2}
+"""Kinds of numbers, as kernels know them."""
+NAMES = tuple(KINDS)
+SIZES = (4, 2, 2)
+"""Bytes of a number of each kind."""
+_LENGTH = 8  # bytes that say how long the header is
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """Numbers of a kind in some shape, as they are in a file."""
+
+    kind: int
+    shape: tuple[int, ...]
+    bytes: npt.NDArray[np.uint8]
+
+    @property
+    def rows(self) -> Rows:
+        """Its rows, for a matrix."""
+        count, width = self.shape
+        return Rows(self.bytes, self.kind, count, width)
+
+    def floats(self) -> npt.NDArray[np.float32]:
+        """Its numbers as float32."""
+        return widen(self.bytes, self.kind).reshape(self.shape)
+
+
+def widen(numbers: npt.NDArray[np.uint8], kind: int) -> npt.NDArray[np.float32]:
+    """Bytes of numbers of a kind as float32."""
+    if kind == 1:
+        return (numbers.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+    found = numbers.view(np.float32 if kind == 0 else np.float16)
+    return found.astype(np.float32, copy=False)
+
+
+def narrow(numbers: npt.NDArray[np.float32], kind: int) -> npt.NDArray[np.uint8]:
+    """The bytes of float32 numbers that are rounded to a kind, halves to even."""
+    numbers = np.ascontiguousarray(numbers, dtype=np.float32)
+    if kind == 0:
+        return numbers.view(np.uint8).reshape(-1)
+    if kind == 2:
+        return numbers.astype(np.float16).view(np.uint8).reshape(-1)
+    bits = numbers.view(np.uint32)
+    rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+    quiet = np.where(np.isnan(numbers), 0x7FC0, rounded)
+    return quiet.astype(np.uint16).view(np.uint8).reshape(-1)
+
+
+class Weights(Mapping[str, Weight]):
+    """The weights of a folder by name: one file, or several that an index names."""
+
+    def __init__(self, folder: Path) -> None:
+        self._weights: dict[str, Weight] = {}
+        self._read: set[str] = set()
+        index = folder / "model.safetensors.index.json"
+        names = ["model.safetensors"]
+        if index.is_file():
+            names = sorted(
+                set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+            )
+        for name in names:
+            self._weights |= _read(folder / name)
+
+    def __getitem__(self, name: str) -> Weight:
+        found = self.take(name)
+        if found is None:
+            raise ModelError(f"The model lacks {name}, which its network has. Download it again.")
+        return found
+
+    def take(self, name: str) -> Weight | None:
+        """A weight that need not be there."""
+        self._read.add(name)
+        return self._weights.get(name)
+
+    @property
+    def unread(self) -> list[str]:
+        """Weights that nobody has asked for."""
+        return sorted(set(self._weights) - self._read)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._weights)
+
+    def __len__(self) -> int:
+        return len(self._weights)
+
+
+def _read(file: Path) -> dict[str, Weight]:
+    """The weights of one file."""
+    try:
+        with file.open("rb") as opened:
+            mapped = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+        whole = np.frombuffer(mapped, dtype=np.uint8)
+        begin = _LENGTH + int.from_bytes(whole[:_LENGTH].tobytes(), "little")
+        header = json.loads(whole[_LENGTH:begin].tobytes())
+        header.pop("__metadata__", None)
+        return {name: _weight(whole, begin, told) for name, told in header.items()}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(
+            f"The weights in {file} cannot be read: {error}. A file may be cut short; download it "
+            "again."
+        ) from error
+
+
+def _weight(whole: npt.NDArray[np.uint8], begin: int, told: dict[str, Any]) -> Weight:
+    kind, (first, last) = KINDS[told["dtype"]], told["data_offsets"]
+    shape: tuple[int, ...] = tuple(told["shape"])
+    found = whole[begin + first : begin + last]
+    if len(found) != SIZES[kind] * int(np.prod(shape, dtype=np.int64)):
+        raise ValueError("a weight is not whole")
+    return Weight(kind, shape, found)

@@ -1,0 +1,339 @@
+"""The executor of networks on a CPU: chunks of many requests as one step of the native runtime."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from relquery._native import Network, Seen, Slice, Store
+from relquery.arrays import Int64s, Slots
+from relquery.config import Relocation
+from relquery.engine.cache.cidra import Batch
+from relquery.engine.executor import SCRATCH, Chunk, Drawn, join_drawn
+from relquery.model.attention.batch import chunks_at, is_ordered, numbered
+from relquery.model.attention.plan import Plan, plan_step
+from relquery.model.cache.store import States, StateStore
+from relquery.model.formats.safetensors import NAMES, widen
+from relquery.model.networks.decoder import Decoder
+from relquery.model.networks.rotation import Rotation
+from relquery.model.sampler import Logits, follow_draws
+from relquery.model.slices.turns import cut
+
+LEAST_POSITIONS = 1_024
+"""Positions whose angles are computed at first."""
+ROOM = 64
+"""Steps by which a plan of single tokens can grow."""
+_NONE = np.empty(0, dtype=np.int64)
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class NativeExecutor:
+    """Runs the forward pass of a decoder.
+
+    slots: capacity of the KV cache in tokens. share, relocation, slice_tokens: see EngineConfig.
+    host_slots: capacity of the cache in host memory.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        decoder: Decoder,
+        kind: int,
+        slots: int,
+        *,
+        share: bool = True,
+        relocation: Relocation = "queries",
+        slice_tokens: int = 2_048,
+        host_slots: int = 0,
+        threads: int | None = None,
+    ) -> None:
+        self._net, self._decoder, self._kind = network, decoder, kind
+        self._share, self._turn_keys = share, relocation == "keys"
+        self._slice_tokens = slice_tokens
+        self._threads = threads or cores()
+        self._rotations = decoder.rotations
+        self._has_windows = any(each.window for each in decoder.layers)
+        self._store, self._host = (
+            Store(decoder.shapes, each, kind) for each in (slots, host_slots)
+        )
+        self._none = Store(decoder.shapes, 0, kind)
+        self._last: _Last | None = None
+        self._rows = 0  # of the latest logits
+
+    def execute(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
+        """Compute all chunks as one batch, in slices if it is long; logits only where wanted."""
+        last, self._last = self._last, None
+        if last is not None and last.follow(chunks):
+            self._run([last.slice], self._none)
+            self._last = last
+            return self._drawn(chunks)
+        own = _own_slots(chunks)
+        scratch = Store(self._decoder.shapes, own, self._kind, keeps=False) if own else self._none
+        slices = cut(chunks, self._slice_tokens)
+        can_be_followed = len(slices) == 1 and not own and all(chunk.run for chunk in chunks)
+        made = [self._slice(each, ROOM if can_be_followed else 0) for each in slices]
+        self._run(made, scratch)
+        if can_be_followed:
+            self._last = _Last(chunks, made[0])
+        return self._drawn(chunks)
+
+    def follow(self, tokens: Sequence[int], slots: Slots) -> list[Drawn | None] | None:
+        """See Executor."""
+        last, self._last = self._last, None
+        if last is None or not last.advance(np.array(tokens), slots):
+            return None
+        self._run([last.slice], self._none)
+        self._last = last
+        return self._drawn(last.chunks)
+
+    def relocate(self, batches: Sequence[Batch], block_size: int) -> None:
+        """Rotate and move cached blocks."""
+        numbers = [self._number_of(each.rotation) for each in self._decoder.layers]
+        for batch in batches:
+            sources, targets, turns = (
+                np.array([getattr(move, name) for move in batch.moves], dtype=np.int64)
+                for name in ("source", "target", "turn")
+            )
+            tables = [each.turns(turns.repeat(block_size)) for each in self._rotations]
+            self._store.move(
+                _slots_of(sources, block_size),
+                _slots_of(targets, block_size),
+                tables,
+                numbers,
+                self._threads,
+            )
+
+    @property
+    def slot_bytes(self) -> int:
+        """Bytes of one token in the cache."""
+        return self._store.slot_bytes
+
+    def store(self, memory: int, folder: Path | None, disk: int) -> StateStore:
+        """A store of states of this executor's cache; see StateStore."""
+        return StateStore(
+            _CachedStates(self._store, self._decoder, self._kind), memory, folder, disk
+        )
+
+    def reserve(self) -> None:
+        """Allocate memory for the whole cache now."""
+        self._store.reserve()
+
+    def close(self) -> None:
+        """Give back the memory of the caches."""
+        for each in (self._store, self._host):
+            each.close()
+
+    def _number_of(self, rotation: Rotation | None) -> int:
+        return -1 if rotation is None else self._rotations.index(rotation)
+
+    def _run(self, slices: Sequence[_StepSlice], scratch: Store) -> None:
+        native = [each.native for each in slices]
+        self._rows = self._net.run(
+            native, self._store, scratch, self._host, self._turn_keys, self._threads
+        )
+
+    def _slice(self, chunks: Sequence[Chunk], room: int = 0) -> _StepSlice:
+        """A slice of a step. room: steps by which its plan can grow."""
+        tokens, slots = (
+            np.concatenate(each).astype(np.int64)
+            for each in zip(*((chunk.tokens, chunk.writes) for chunk in chunks), strict=True)
+        )
+        positions, wanted = _positions(chunks), np.array(_wanted(chunks), dtype=np.int64)
+        self._reach(int(positions.max()))
+        plan, seen_by_wanted = self._plan(chunks, room), None
+        if 0 < len(wanted) < len(tokens):
+            seen_by_wanted = self._seen(chunks_at(chunks, wanted.tolist()))
+        shifts = plan.shift_values
+        made = Slice(
+            tokens,
+            positions,
+            slots,
+            self._seen(chunks, plan),
+            wanted,
+            seen_by_wanted,
+            [each.turns(shifts) for each in self._rotations] if len(shifts) else [],
+            *_saved(chunks),
+            *_loaded(chunks),
+        )
+        return _StepSlice(tokens, positions, slots, plan, made)
+
+    def _seen(self, chunks: Sequence[Chunk], plan: Plan | None = None) -> Seen:
+        """Who sees what. plan: if it is made already."""
+        plan = plan or self._plan(chunks)
+        rows = keys = _NONE
+        if self._has_windows and not is_ordered(chunks):
+            told = self._plan(chunks, in_order=False)  # the same, by the chunks' own positions
+            rows, keys = told.at, told.positions
+        return Seen(
+            plan.slots,
+            plan.tasks,
+            plan.visits,
+            plan.tokens,
+            plan.at,
+            plan.shifts,
+            plan.targets,
+            plan.positions,
+            plan.merged,
+            plan.shift_values,
+            plan.places,
+            rows,
+            keys,
+        )
+
+    def _plan(self, chunks: Sequence[Chunk], room: int = 0, *, in_order: bool = True) -> Plan:
+        """in_order: by numbers in the place of positions, where these do not tell who sees whom."""
+        if in_order and not is_ordered(chunks):
+            chunks, room = numbered(chunks), 0
+        decoder = self._decoder
+        return plan_step(
+            chunks,
+            share=self._share,
+            by_shift=self._turn_keys,
+            heads=decoder.heads,
+            kv_heads=decoder.kv_heads,
+            threads=self._threads,
+            room=room,
+        )
+
+    def _reach(self, position: int) -> None:
+        """Know the angles of positions up to one at least."""
+        for number, rotation in enumerate(self._rotations):
+            if position >= self._net.positions(number):
+                count = max(LEAST_POSITIONS, 1 << int(position).bit_length())
+                self._net.set_tables(number, *rotation.tables(np.arange(count)))
+
+    def _drawn(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
+        """Each chunk's draw, or None without one."""
+        draws = [draw for chunk in chunks for draw in chunk.draws]
+        if not draws:
+            return [None] * len(chunks)
+        found = follow_draws(self._logits(), draws)
+        if len(draws) == len(chunks) and not any(chunk.inner for chunk in chunks):
+            return list(found)
+        drawn = iter(found)
+        by_chunk = [list(islice(drawn, len(chunk.draws))) for chunk in chunks]
+        return [join_drawn(given) if given else None for given in by_chunk]
+
+    def _logits(self) -> Logits:
+        count = self._rows
+
+        def read() -> npt.NDArray[np.float32]:
+            return widen(self._net.logits(count).reshape(-1), self._kind).reshape(count, -1)
+
+        return Logits(self._net.largest(count), read)
+
+
+class _CachedStates:
+    """The states of a cache as bytes; see relquery.model.cache.store.Cache."""
+
+    def __init__(self, store: Store, decoder: Decoder, kind: int) -> None:
+        self._store, self._heads = store, [heads for heads, _, _ in decoder.shapes]
+        self.layers, self.kind = len(decoder.shapes), NAMES[kind]
+
+    def read(self, layer: int, slots: Slots) -> States:
+        """The states at slots."""
+        keys, values = self._store.read(layer, slots.astype(np.int64))
+        shape = self._heads[layer], len(slots), -1
+        return States(keys.reshape(shape), values.reshape(shape))
+
+    def write(self, layer: int, slots: Slots, states: States) -> None:
+        """Put states at slots."""
+        keys, values = (np.ascontiguousarray(each).reshape(-1) for each in states)
+        self._store.write(layer, slots.astype(np.int64), keys, values)
+
+
+@dataclass(frozen=True, slots=True)
+class _StepSlice:
+    """Some tokens of a step: native refers to the arrays, which may be changed in place."""
+
+    tokens: Int64s
+    positions: Int64s
+    slots: Int64s
+    plan: Plan
+    native: Slice
+
+
+class _Last:
+    """The latest step, each of whose chunks is a token of a run: another may follow it."""
+
+    def __init__(self, chunks: Sequence[Chunk], made: _StepSlice) -> None:
+        self.chunks, self.slice = chunks, made
+        self._runs = [chunk.run for chunk in chunks]
+
+    def follow(self, chunks: Sequence[Chunk]) -> bool:
+        """Become the step of chunks that follow this one's by their runs; False if it cannot."""
+        if [chunk.run for chunk in chunks] != self._runs:
+            return False
+        if [chunk.position - 1 for chunk in chunks] != self.slice.positions.tolist():
+            return False
+        self.chunks = chunks
+        return self.advance(
+            np.concatenate([chunk.tokens for chunk in chunks]),
+            np.concatenate([chunk.writes for chunk in chunks]),
+        )
+
+    def advance(self, tokens: npt.NDArray[np.integer], slots: Slots) -> bool:
+        """The same by tokens and slots (chunks,); the caller has to know that they follow."""
+        if not self.slice.plan.grow(slots):
+            return False
+        self.slice.tokens[:], self.slice.slots[:] = tokens, slots
+        self.slice.positions[:] += 1
+        return True
+
+
+def _positions(chunks: Sequence[Chunk]) -> Int64s:
+    """Of all tokens."""
+    first = np.array([chunk.position for chunk in chunks], dtype=np.int64)
+    counts = np.array([len(chunk.tokens) for chunk in chunks])
+    before = np.cumsum(counts) - counts
+    return np.repeat(first - before, counts) + np.arange(counts.sum())
+
+
+def _wanted(chunks: Sequence[Chunk]) -> list[int]:
+    """The tokens of a batch whose logits are drawn from."""
+    wanted: list[int] = []
+    end = 0
+    for chunk in chunks:
+        end += len(chunk.tokens)
+        if chunk.draw is not None:
+            wanted.extend(range(end - 1 - len(chunk.inner), end))
+    return wanted
+
+
+def _saved(chunks: Sequence[Chunk]) -> tuple[Int64s, Int64s]:
+    """Slots of the step's tokens that the host's store receives, and where there."""
+    pairs = [(chunk.writes, chunk.saves) for chunk in chunks if chunk.saves is not None]
+    if not pairs:
+        return _NONE, _NONE
+    slots, hosts = (np.concatenate(each).astype(np.int64) for each in zip(*pairs, strict=True))
+    return slots[hosts >= 0], hosts[hosts >= 0]
+
+
+def _loaded(chunks: Sequence[Chunk]) -> tuple[Int64s, Int64s]:
+    """Slots of the host's store that are copied, and where to."""
+    loads = [chunk.loads for chunk in chunks if chunk.loads is not None]
+    if not loads:
+        return _NONE, _NONE
+    hosts, slots = (np.concatenate(each).astype(np.int64) for each in zip(*loads, strict=True))
+    return hosts, slots
+
+
+def _own_slots(chunks: Sequence[Chunk]) -> int:
+    """How many scratch slots the step needs for what it computes or loads."""
+    loaded = [chunk.loads.slots for chunk in chunks if chunk.loads is not None]
+    written = [chunk.writes for chunk in chunks]
+    return int(np.count_nonzero(np.concatenate((*loaded, *written)) >= SCRATCH))
+
+
+def _slots_of(blocks: Int64s, block_size: int) -> Int64s:
+    return (blocks[:, None] * block_size + np.arange(block_size)).reshape(-1)

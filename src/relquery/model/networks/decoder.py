@@ -1,0 +1,221 @@
+"""A decoder as operations of the native runtime: what all families of Llama's kind share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from relquery._native import Network
+from relquery.model.formats.safetensors import Weights, narrow
+from relquery.model.networks.rotation import Rotation
+
+SILU, GELU_TANH = range(2)
+"""Activations, as kernels know them."""
+ACTIVATIONS = {"silu": SILU, "swish": SILU, "gelu_pytorch_tanh": GELU_TANH}
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """How a layer attends. rotation: of its keys, None for none. window: tokens, 0 for all."""
+
+    rotation: Rotation | None
+    window: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoder:
+    """The shape of a network, and what differs between families."""
+
+    hidden: int
+    """Width of the states between layers."""
+    inner: int
+    """Width inside of a layer's perceptron."""
+    heads: int
+    kv_heads: int
+    width: int
+    """Of a head."""
+    vocabulary: int
+    context: int
+    """Positions that it has, in tokens."""
+    layers: tuple[Attention, ...]
+    activation: int
+    epsilon: float
+    """Of its norms."""
+    scale: float
+    """Of attention scores."""
+    softcap: float = 0.0
+    """Of attention scores; 0 for none."""
+    norm_offset: float = 0.0
+    """What is added to the weights of norms, which then round only what is weighed."""
+    has_head_norms: bool = False
+    """Whether each head's queries and keys are normalized before they are rotated."""
+    has_post_norms: bool = False
+    """Whether the results of attention and perceptron are normalized before they are added."""
+    embedding_scale: float = 1.0
+    residual_scale: float = 1.0
+    """Of the results of attention and perceptron."""
+    logits_scale: float = 1.0
+    logits_softcap: float = 0.0
+    is_tied: bool = False
+    """Whether the embedding is also what gives logits."""
+    qkv: tuple[str, ...] = ("q_proj", "k_proj", "v_proj")
+    """Names of matrices whose rows are those of queries, keys and values."""
+    gate_up: tuple[str, ...] = ("gate_proj", "up_proj")
+
+    @property
+    def shapes(self) -> list[tuple[int, int, int]]:
+        """Heads of keys and the widths of keys and values, by layer."""
+        return [(self.kv_heads, self.width, self.width)] * len(self.layers)
+
+    @property
+    def rotations(self) -> list[Rotation]:
+        """The different rotations of its layers."""
+        return list(dict.fromkeys(each.rotation for each in self.layers if each.rotation))
+
+
+class DecoderBuilder:
+    """Makes a network of a decoder from weights.
+
+    report: called with the share of layers that are packed, from 0 to 1.
+    """
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        weights: Weights,
+        kind: int,
+        threads: int,
+        report: Callable[[float], None] = lambda share: None,
+    ) -> None:
+        self._decoder, self._weights, self._kind, self._threads = decoder, weights, kind, threads
+        self._report = report
+        self._net = Network(kind, rounds_once=decoder.norm_offset != 0)
+
+    def build(self) -> Network:
+        """The network, whose weights are packed."""
+        d, net = self._decoder, self._net
+        self._hidden, self._queries = (
+            net.add_buffer(each, own=True) for each in (d.hidden, d.heads * d.width)
+        )
+        self._normed, self._post, self._added = (net.add_buffer(d.hidden) for _ in range(3))
+        self._outputs = net.add_buffer(d.heads * d.width)
+        self._projected = net.add_buffer((d.heads + 2 * d.kv_heads) * d.width)
+        self._gated, self._both = (net.add_buffer(each) for each in (d.inner, 2 * d.inner))
+        last, last_queries = (net.add_buffer(each) for each in (d.hidden, d.heads * d.width))
+        logits = net.add_buffer(d.vocabulary)
+        rotations = {each: net.add_rotation() for each in d.rotations}
+        head = self._embed()
+        added = -1
+        for number, attention in enumerate(d.layers):
+            added = self._layer(
+                number,
+                attention,
+                rotations[attention.rotation] if attention.rotation else -1,
+                added,
+                (last, last_queries) if number == len(d.layers) - 1 else None,
+            )
+            self._report((number + 1) / len(d.layers))
+        self._normalize("model.norm", last, added)
+        net.multiply(self._normed, head, logits)
+        if d.logits_scale != 1 or d.logits_softcap:
+            net.finish(logits, d.logits_scale, d.logits_softcap)
+        return net
+
+    def _embed(self) -> int:
+        """Look up tokens; returns the matrix that gives logits."""
+        d, net, name = self._decoder, self._net, "model.embed_tokens"
+        if d.is_tied:
+            head = self._pack([name])
+            net.look_up(head, -1, self._hidden, d.embedding_scale)
+            return head
+        rows = net.add_rows(self._weights[f"{name}.weight"].rows)
+        net.look_up(-1, rows, self._hidden, d.embedding_scale)
+        return self._pack(["lm_head"])
+
+    def _layer(
+        self,
+        number: int,
+        attention: Attention,
+        rotation: int,
+        added: int,
+        chosen: tuple[int, int] | None,
+    ) -> int:
+        """A layer; returns where the result is that is to be added to the hidden states.
+
+        chosen: where those of wanted tokens go, in the last layer.
+        """
+        d, net, name = self._decoder, self._net, f"model.layers.{number}"
+        self._normalize(f"{name}.input_layernorm", self._hidden, added)
+        net.multiply(self._normed, self._pack(d.qkv, f"{name}.self_attn"), self._projected)
+        norms: list[list[float]] = [[], []]
+        if d.has_head_norms:
+            norms = [self._norm(f"{name}.self_attn.{each}_norm") for each in "qk"]
+        net.rotate(
+            self._projected,
+            self._queries,
+            number,
+            d.heads,
+            d.kv_heads,
+            rotation,
+            norms[0],
+            norms[1],
+            d.epsilon,
+        )
+        hidden, queries = self._hidden, self._queries
+        if chosen is not None:
+            net.choose(hidden, chosen[0])
+            net.choose(queries, chosen[1])
+            hidden, queries = chosen
+        net.attend(
+            queries, self._outputs, number, d.heads, rotation, d.scale, attention.window, d.softcap
+        )
+        net.multiply(self._outputs, self._pack(["o_proj"], f"{name}.self_attn"), self._added)
+        after = "post_attention_layernorm"
+        added = self._added
+        if d.has_post_norms:
+            self._normalize(f"{name}.{after}", added, -1, self._post)
+            after, added = "pre_feedforward_layernorm", self._post
+        self._normalize(f"{name}.{after}", hidden, added)
+        gate = self._pack(d.gate_up, f"{name}.mlp")
+        if net.gates(gate):
+            net.multiply(self._normed, gate, self._gated, d.activation)
+        else:
+            net.multiply(self._normed, gate, self._both)
+            net.activate(self._both, self._gated, d.activation)
+        net.multiply(self._gated, self._pack(["down_proj"], f"{name}.mlp"), self._added)
+        if d.has_post_norms:
+            self._normalize(f"{name}.post_feedforward_layernorm", self._added, -1, self._post)
+            return self._post
+        return self._added
+
+    def _normalize(self, name: str, source: int, added: int, result: int | None = None) -> None:
+        """Normalize rows, to which others are added first."""
+        d = self._decoder
+        self._net.normalize(
+            source,
+            added,
+            self._normed if result is None else result,
+            self._norm(name),
+            d.epsilon,
+            d.residual_scale,
+        )
+
+    def _norm(self, name: str) -> list[float]:
+        """The weights of a norm."""
+        offset = np.float32(self._decoder.norm_offset)
+        return list((self._weights[f"{name}.weight"].floats() + offset).tolist())
+
+    def _pack(self, names: Sequence[str], within: str = "") -> int:
+        """A matrix of the rows of several, with their biases."""
+        paths = [f"{within}.{each}" if within else each for each in names]
+        parts = [self._weights[f"{each}.weight"].rows for each in paths]
+        biases = [self._weights.take(f"{each}.bias") for each in paths]
+        bias = None
+        if any(biases):
+            bias = np.concatenate([each.floats() for each in biases if each is not None])
+            if len(bias) != sum(self._weights[f"{each}.weight"].shape[0] for each in paths):
+                raise ValueError(f"{paths[0]} has a bias, and another beside it has none")
+        packed = None if bias is None else narrow(bias, self._kind)
+        return self._net.add_weight(parts, packed, self._threads)

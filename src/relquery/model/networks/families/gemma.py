@@ -1,0 +1,62 @@
+"""Gemma 2 and 3: layers with and without a window take turns, and results are normalized too.
+
+In Gemma 3 layers with a window have frequencies of their own, and heads are normalized.
+"""
+
+from __future__ import annotations
+
+from relquery.model.formats.config import Settings
+from relquery.model.networks.decoder import Attention, Decoder
+from relquery.model.networks.families.common import (
+    FULL,
+    SLIDING,
+    decoder_of,
+    layer_count,
+    windows_of,
+)
+from relquery.model.networks.rotation import Rotation, read_rotation
+
+
+def gemma2(settings: Settings) -> Decoder:
+    """A Gemma 2."""
+    width = settings.integer("head_dim", 256)
+    rotation = read_rotation(settings, width)
+    return _gemma(settings, rotation, rotation, every=2, has_head_norms=False)
+
+
+def gemma3(settings: Settings) -> Decoder:
+    """The decoder of a Gemma 3."""
+    width = settings.integer("head_dim", 256)
+    far = read_rotation(settings, width, name=FULL, theta=1e6)
+    theta = settings.number("rope_local_base_freq", 1e4)
+    given = settings.within("rope_parameters")
+    if given is not None and SLIDING in given:
+        near = read_rotation(settings, width, name=SLIDING, theta=theta)
+    else:
+        near = read_rotation(Settings(settings.name, {"rope_theta": theta}), width)
+    settings.get("_sliding_window_pattern")  # what layer_types was made of
+    every = settings.integer("sliding_window_pattern", 6)
+    return _gemma(settings, far, near, every=every, has_head_norms=True)
+
+
+def _gemma(
+    settings: Settings, far: Rotation, near: Rotation, *, every: int, has_head_norms: bool
+) -> Decoder:
+    """far, near: rotations of layers without and with a window. every: the how manieth has none."""
+    settings.flag("attention_bias", False)
+    settings.expect("use_bidirectional_attention", False, None)
+    usual = [SLIDING if (at + 1) % every else FULL for at in range(layer_count(settings))]
+    windows = windows_of(settings, settings.integer("sliding_window", 4096), usual)
+    return decoder_of(
+        settings,
+        [Attention(near if each else far, each) for each in windows],
+        settings.integer("head_dim", 256),
+        scale=settings.number("query_pre_attn_scalar", 256.0) ** -0.5,
+        softcap=settings.number("attn_logit_softcapping", 0.0),
+        logits_softcap=settings.number("final_logit_softcapping", 0.0),
+        norm_offset=1.0,
+        has_head_norms=has_head_norms,
+        has_post_norms=True,
+        embedding_scale=settings.integer("hidden_size") ** 0.5,
+        is_tied=settings.flag("tie_word_embeddings", True),
+    )

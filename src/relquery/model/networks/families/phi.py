@@ -1,0 +1,21 @@
+"""Phi-3 and 4: matrices with a common input are one in its files."""
+
+from __future__ import annotations
+
+from relquery.model.formats.config import Settings
+from relquery.model.networks.decoder import Attention, Decoder
+from relquery.model.networks.families.common import decoder_of, head_width, layer_count
+from relquery.model.networks.rotation import read_rotation
+
+
+def phi3(settings: Settings) -> Decoder:
+    """A Phi-3."""
+    width = head_width(settings)
+    rotation = read_rotation(settings, width)
+    settings.get("original_max_position_embeddings")  # also where nothing is rotated by it
+    for key in ("attention_bias", "lm_head_bias"):
+        settings.expect(key, False)
+    window = settings.integer("sliding_window", 0, least=0)
+    layers = [Attention(rotation, window)] * layer_count(settings)
+    joined = {"qkv": ("qkv_proj",), "gate_up": ("gate_up_proj",)}
+    return decoder_of(settings, layers, width, **joined)

@@ -1,0 +1,174 @@
+"""A model's tokenizer: text to token ids and back, special tokens, and the chat template."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from jinja2 import TemplateError
+from jinja2.ext import loopcontrols
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from tokenizers import Tokenizer as Backend
+
+from relquery.errors import ModelError
+
+FILE = "tokenizer.json"
+_SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token")
+_CLEANED = (
+    (" .", "."),
+    (" ?", "?"),
+    (" !", "!"),
+    (" ,", ","),
+    (" ' ", "'"),
+    (" n't", "n't"),
+    (" 'm", "'m"),
+    (" 's", "'s"),
+    (" 've", "'ve"),
+    (" 're", "'re"),
+)
+"""What a tokenizer that cleans up replaces in decoded text."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tokenizer:
+    """Token ids of text.
+
+    special: tokens by what they are for ("eos_token"), as chat templates are told them.
+    """
+
+    backend: Backend
+    special: Mapping[str, str]
+    chat_template: str = ""
+    cleans_up: bool = False
+    """Whether blanks before punctuation go from decoded text."""
+    longest: int | None = None
+    """Tokens of a text at most, where its files say so."""
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each text, without special tokens; those named in it are ordinary text."""
+        return [each.ids for each in self._plain.encode_batch_fast(texts, add_special_tokens=False)]
+
+    def encode_whole(self, text: str) -> list[int]:
+        """The ids of a text, with the special tokens that a model is trained to read around it."""
+        return list(self.backend.encode(text).ids)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of tokens, without special tokens."""
+        text = self.backend.decode(list(tokens), skip_special_tokens=True)
+        if self.cleans_up:
+            for before, after in _CLEANED:
+                text = text.replace(before, after)
+        return text
+
+    @cached_property
+    def vocabulary(self) -> dict[str, int]:
+        """All tokens, with those that were added."""
+        return dict(self.backend.get_vocab())
+
+    @cached_property
+    def special_ids(self) -> dict[str, int]:
+        """Tokens that are no text."""
+        added = self.backend.get_added_tokens_decoder()
+        return {str(token.content): number for number, token in added.items() if token.special}
+
+    def id_of(self, purpose: str) -> int | None:
+        """The id of a special token, by what it is for."""
+        token = self.special.get(purpose)
+        return None if token is None else self.backend.token_to_id(token)
+
+    def render(self, chat: Sequence[Mapping[str, Any]], **more: Any) -> str:
+        """The text of a chat, up to where the answer begins. Raises what the template raises."""
+        told = {**self.special, **more}
+        return str(self._template.render(messages=chat, add_generation_prompt=True, **told))
+
+    @cached_property
+    def _plain(self) -> Backend:
+        copy = Backend.from_str(self.backend.to_str())
+        copy.no_truncation()
+        copy.no_padding()
+        copy.encode_special_tokens = True
+        return copy
+
+    @cached_property
+    def _template(self) -> Any:
+        environment = ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
+        )
+        environment.filters["tojson"] = _to_json
+        environment.globals |= {"raise_exception": _refuse, "strftime_now": _now}
+        return environment.from_string(self.chat_template)
+
+
+def read_tokenizer(folder: Path) -> Tokenizer:
+    """The tokenizer of a folder with tokenizer.json. Raises ModelError."""
+    file = folder / FILE
+    if not file.is_file():
+        raise ModelError(
+            f"The folder {folder} has no {FILE}. Write one with "
+            "AutoTokenizer.from_pretrained(...).save_pretrained(folder), or pass tokenizer=."
+        )
+    try:
+        backend = Backend.from_file(str(file))
+    except Exception as error:  # the library raises nothing narrower
+        raise ModelError(f"{file} cannot be read as a tokenizer: {error}.") from error
+    told = _read_json(folder / "tokenizer_config.json")
+    mapped = _read_json(folder / "special_tokens_map.json")
+    special = {
+        name: str(found.get("content") if isinstance(found, dict) else found)
+        for name in _SPECIAL
+        if (found := told.get(name, mapped.get(name))) is not None
+    }
+    longest = told.get("model_max_length")
+    return Tokenizer(
+        backend,
+        special,
+        _chat_template(folder, told),
+        bool(told.get("clean_up_tokenization_spaces", False)),
+        longest if isinstance(longest, int) and longest < 1 << 30 else None,
+    )
+
+
+def _chat_template(folder: Path, told: Mapping[str, Any]) -> str:
+    file = folder / "chat_template.jinja"
+    if file.is_file():
+        return file.read_text(encoding="utf-8")
+    given = told.get("chat_template") or _read_json(folder / "chat_template.json").get(
+        "chat_template"
+    )
+    if isinstance(given, list):  # several, by name
+        named = {str(each.get("name")): each.get("template") for each in given}
+        given = named.get("default")
+    return str(given or "")
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    """The content of a file; nothing if it is not there. Raises ModelError."""
+    if not file.is_file():
+        return {}
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{file} cannot be read: {error}. Download it again.") from error
+    if not isinstance(found, dict):
+        raise ModelError(f"{file} is not a JSON object. Download it again.")
+    return found
+
+
+def _to_json(value: Any, indent: int | None = None, **more: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=indent, **more)
+
+
+def _refuse(message: str) -> None:
+    raise TemplateError(message)
+
+
+def _now(form: str) -> str:
+    return datetime.now().strftime(form)
+
+
+Encode = Callable[[list[str]], list[list[int]]]
