@@ -58,6 +58,7 @@ def networks_of(group: str) -> dict[str, Callable[[], Any]]:
 LLAMA_LIKE = _settings(_TABLES["sizes"]["llama"])
 NETWORKS, ALIBI, FALCON = map(networks_of, ("networks", "alibi", "falcon"))
 ALL = NETWORKS | ALIBI | FALCON | networks_of("rotary")
+NATIVE = networks_of("native")
 WHY_REFUSED: dict[str, str] = {name: one["why"] for name, one in _TABLES["refused"].items()}
 
 
@@ -96,7 +97,7 @@ def native(network: Any, name: str = "tiny", dtype: str = "float32") -> NativeMo
 
 def build(name: str) -> Any:
     """A seeded network whose own generation never ends early."""
-    network = larger(ALL[name])
+    network = larger((ALL | NATIVE)[name])
     network.generation_config.eos_token_id = None
     return network
 
