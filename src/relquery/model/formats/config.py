@@ -40,7 +40,7 @@ TOKENS = frozenset(
 
 
 class Settings(Mapping[str, object]):
-    """A configuration whose keys are read one by one; those that nobody reads are refused.
+    """A configuration. Each key has to be read; `end` refuses a configuration with unread keys.
 
     name: of the model, for messages.
     """

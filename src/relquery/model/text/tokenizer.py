@@ -72,7 +72,7 @@ class Tokenizer:
 
     @cached_property
     def special_ids(self) -> dict[str, int]:
-        """Tokens that are no text."""
+        """Ids of special tokens, such as the end of a turn, by their text."""
         added = self.backend.get_added_tokens_decoder()
         return {str(token.content): number for number, token in added.items() if token.special}
 

@@ -101,9 +101,10 @@ struct Seen {
     Numbers row_places, key_places;
 };
 
-/// Some tokens of a step. wanted: those that logits are wanted of, and who these see; all or none
-/// of them if there is no such plan. turns: cosines and sines of the plan's shifts, by rotation.
-/// saved, loaded: pairs of slots that are copied to the host's store, and from there.
+/// Some tokens of a step. wanted: the tokens whose logits are computed. wanted_seen: the attention
+/// plan of these alone; it is needed unless all tokens are wanted, or none. turns: for each rotary
+/// embedding, cosines and sines of the shifts in the plan. saved: slots that are copied to the
+/// host's store; loaded: slots that are copied from there.
 struct Slice {
     Numbers tokens, positions, slots;
     Seen seen;
