@@ -15,16 +15,16 @@ from relquery.connection import connect
 from relquery.sql.result import Result
 
 if TYPE_CHECKING:
-    from relquery.model.networks.load import LoadedModel
+    from relquery.model.served import ServedModel
 
 # After each turn, the processor's caches hold the others' data; a user's query has them to itself.
 TURN_SECONDS = 1.0
 
-Make = Callable[["LoadedModel", EngineConfig], EmbeddedBackend]
+Make = Callable[["ServedModel", EngineConfig], EmbeddedBackend]
 
 
 def run_query(
-    model: LoadedModel,
+    model: ServedModel,
     tables: Mapping[str, pa.Table],
     sql: str,
     turn: Turn,

@@ -33,7 +33,6 @@ settings.register_profile(
 if shutil.which("nvidia-smi") is None:  # without a GPU, Triton's kernels are interpreted
     os.environ.setdefault("TRITON_INTERPRET", "1")  # Triton reads it when it is imported
 
-os.environ.setdefault("RELQUERY_CACHE", "off")  # networks are checked in every run
 os.environ["RELQUERY_CONFIG"] = os.devnull  # prices are those that are shipped
 
 # No test speaks TLS with anybody; reading whom to trust would take each HTTP client 20 ms.

@@ -107,9 +107,9 @@ ROOMS: dict[str, list[str]] = {
         "scheduling", "step", "calibration",
     ],
     "model": [
-        "slices", "cache", "kernels", "attention", "forward", "grammar", "matching", "logprobs",
-        "sampling", "sampler", "torch_executor", "tokenizer", "formats", "networks",
-        "native_runtime", "native_model", "footprint", "text", "served", "simulated",
+        "formats", "text", "grammar", "sampler", "networks", "chunks", "attention_plan", "store",
+        "footprint", "served", "native_runtime", "native_model", "hub", "torch_runtime", "load",
+        "simulated",
     ],
     "backends": [
         "base", "arguments", "tokenizer", "schemas", "scoring", "local", "service", "remote",

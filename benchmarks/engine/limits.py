@@ -11,8 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks.stock import executor_of, native, parameters
+from relquery._native import Network, Rows, Seen, Slice, Store
+from relquery.model.formats.safetensors import narrow
+from relquery.model.native_runtime import cores
+
 if TYPE_CHECKING:
-    from relquery.model.networks.load import LoadedModel
+    from relquery.model.served import ServedModel
 
 READ_BYTES = 2**29
 """Of the array that is read to find the memory's bandwidth; no cache holds it."""
@@ -35,38 +40,30 @@ class Machine:
 class Pass:
     """A forward pass of `tokens` tokens.
 
-    seconds: it took, stock: the network's own took, parts: its products and attention take by
-    themselves. weights: bytes of the weights that it reads. operations: of its products.
+    seconds: it took, stock: the network's own took. weights: bytes of the weights that it reads.
+    operations: of its products.
     """
 
     tokens: int
     seconds: float
     stock: float
-    parts: float
     weights: int
     operations: float
 
 
 @dataclass(slots=True)
 class Runs:
-    """What is timed to make a Pass of so many tokens. products: each of the pass's weights."""
+    """What is timed to make a Pass of so many tokens."""
 
     tokens: int
     forward: Run
     stock: Run
-    attention: Run
-    products: list[Run]
     weights: int
     operations: float
 
-    def all(self) -> list[Run]:
-        """All of them, in the order that `passed` takes their seconds."""
-        return [self.forward, self.stock, self.attention, *self.products]
-
-    def passed(self, seconds: Sequence[float]) -> Pass:
+    def passed(self, seconds: float, stock: float) -> Pass:
         """The pass, by the seconds of each run."""
-        forward, stock, *parts = seconds
-        return Pass(self.tokens, forward, stock, sum(parts), self.weights, self.operations)
+        return Pass(self.tokens, seconds, stock, self.weights, self.operations)
 
 
 def in_turns(runs: Sequence[Run], least: float) -> list[float]:
@@ -88,7 +85,7 @@ def in_turns(runs: Sequence[Run], least: float) -> list[float]:
 
 
 def measure(
-    model: LoadedModel, stock: Any, shapes: Sequence[tuple[int, int, int]], least: float
+    model: ServedModel, stock: Any, shapes: Sequence[tuple[int, int, int]], least: float
 ) -> tuple[Machine, list[Pass]]:
     """Measure the machine and forward passes, with the threads that torch uses.
 
@@ -98,67 +95,57 @@ def measure(
     import torch
 
     with torch.inference_mode():
-        machine = _machine_runs(model.network.dtype)
+        machine = _machine_runs(native(model).kind)
         passes = [_pass_runs(model, stock, *shape) for shape in shapes]
-        groups = [machine, *(each.all() for each in passes)]
-        seconds = iter(in_turns([run for group in groups for run in group], least))
-        read, multiplied = (next(seconds) for _ in machine)
-        found = [each.passed([next(seconds) for _ in each.all()]) for each in passes]
+        timed = [*machine, *(run for each in passes for run in (each.forward, each.stock))]
+        read, multiplied, *seconds = in_turns(timed, least)
+        found = [each.passed(*seconds[2 * at : 2 * at + 2]) for at, each in enumerate(passes)]
     return Machine(READ_BYTES / read, 2 * SQUARE**3 / multiplied), found
 
 
-def _machine_runs(dtype: Any) -> list[Run]:
+def _machine_runs(kind: int) -> list[Run]:
     """Reading memory, and a product of large matrices."""
-    import torch
+    array = np.ones(READ_BYTES // 8)
+    numbers = np.random.default_rng(0).normal(size=SQUARE * SQUARE).astype(np.float32)
+    network = Network(kind)
+    weight = network.add_weight([Rows(narrow(numbers, kind), kind, SQUARE, SQUARE)], None, cores())
+    source, result = network.add_buffer(SQUARE), network.add_buffer(SQUARE)
+    network.look_up(weight, -1, source)
+    network.multiply(source, weight, result)
+    none, tokens, empty = Store([], 0, kind), np.arange(SQUARE), np.empty(0, dtype=np.int64)
+    lists = (empty,) * 10
+    seen = Seen(*lists, 0, empty, empty, [])  # nothing attends
+    given = Slice(tokens, tokens, tokens, seen, tokens, None, *[empty] * 4)
+    return [array.sum, lambda: network.run([given], none, none, none, False, cores())]
 
-    from relquery.model.forward.packed import PackedWeight
 
-    array = torch.ones(READ_BYTES // 8, dtype=torch.float64)
-    weight = PackedWeight(torch.randn(SQUARE, SQUARE, dtype=dtype), None)
-    rows = torch.randn(SQUARE, SQUARE, dtype=dtype)
-    return [array.sum, lambda: weight(rows)]
-
-
-def _pass_runs(model: LoadedModel, stock: Any, prompts: int, tokens: int, cached: int) -> Runs:
+def _pass_runs(model: ServedModel, stock: Any, prompts: int, tokens: int, cached: int) -> Runs:
     """The forward pass of prompts with `tokens` new tokens each after `cached` cached ones."""
     import torch
     from transformers import DynamicCache
 
     from relquery.engine.executor import Chunk, Segment
-    from relquery.model.attention.batch import PackedBatch
-    from relquery.model.cache.device import KVCache
-    from relquery.model.forward.packed import padded_rows
+    from relquery.engine.request.request import Draw
 
-    cache = KVCache(prompts * (cached + tokens))
-    device = torch.device("cpu")
+    executor = executor_of(model, prompts * (cached + tokens))
     slots = np.arange(prompts * (cached + tokens)).reshape(prompts, -1)
-    vocabulary = model.network.config.get_text_config().vocab_size
-    ids = np.random.default_rng(0).integers(10, vocabulary, slots.shape)
+    ids = np.random.default_rng(0).integers(10, model.vocabulary, slots.shape)
 
-    def batch(first: int, last: int) -> tuple[Any, PackedBatch]:
-        chunks = [
+    def chunks(first: int, last: int) -> list[Chunk]:
+        return [
             Chunk(
                 row,
                 ids[row, first:last].astype(np.int32),
                 first,
                 (Segment(slots[row, :first]),) if first else (),
                 slots[row, first:last],
+                Draw(),
             )
             for row in range(prompts)
         ]
-        return ids[:, first:last].reshape(-1), PackedBatch(chunks, cache, True, device)
 
     if cached:
-        model.forward(*batch(0, cached), [])
-    given = batch(cached, cached + tokens)
-    wanted = [tokens * (row + 1) - 1 for row in range(prompts)]
-    products: list[Run] = []
-    rows, weights, operations = prompts * tokens, 0, 0.0
-    for packed, count in _products(model, rows, len(wanted)):
-        inputs = torch.randn(padded_rows(count), packed.count // packed.outputs)
-        products.append(partial(packed, inputs.to(model.network.dtype)))
-        weights += packed.nbytes
-        operations += 2.0 * count * packed.count
+        executor.execute(chunks(0, cached))
     whole = torch.from_numpy(ids)
     past = None
     if cached:
@@ -172,42 +159,13 @@ def _pass_runs(model: LoadedModel, stock: Any, prompts: int, tokens: int, cached
         if past is not None:
             past.crop(-tokens)
 
-    forward = partial(model.forward, *given, wanted)
-    attention = _attention_run(model, given[1])
-    return Runs(rows, forward, run_stock, attention, products, weights, operations)
-
-
-def _products(model: LoadedModel, rows: int, last: int) -> list[tuple[Any, int]]:
-    """The packed weights of a pass with the rows of each; few rows are needed after attention in
-    the last layer."""
-    network: Any = model.network
-    found = []
-    for number, layer in enumerate(network.model.layers):
-        count = last if number == len(network.model.layers) - 1 else rows
-        attention, mlp = layer.self_attn, layer.mlp
-        found += [
-            (attention.q_proj.packed, rows),
-            (attention.o_proj.packed, count),
-            (mlp.gate_proj.packed, count),
-            (mlp.down_proj.packed, count),
-        ]
-    return [*found, (network.lm_head.packed, last)]
-
-
-def _attention_run(model: LoadedModel, batch: Any) -> Run:
-    """Attention in all layers, whose keys and values are stored."""
-    import torch
-
-    config: Any = model.network.config
-    heads, width = config.num_attention_heads, config.hidden_size // config.num_attention_heads
-    queries = torch.randn(batch.tokens, heads, width).to(model.network.dtype)
-    layers = range(config.num_hidden_layers)
-
-    def run() -> None:
-        for layer in layers:
-            batch.attend(layer, queries, scale=width**-0.5)
-
-    return run
+    rows, each = prompts * tokens, native(model).decoder
+    head = each.hidden * each.vocabulary
+    size = 4 if native(model).kind == 0 else 2
+    weights = size * (parameters(model) + head)
+    operations = 2.0 * (rows * parameters(model) + prompts * head)
+    forward = partial(executor.execute, chunks(cached, cached + tokens))
+    return Runs(rows, forward, run_stock, weights, operations)
 
 
 def plot_roofline(passes: dict[str, tuple[Machine, list[Pass]]], path: Path) -> None:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.engine.sizes import Sizes
 from benchmarks.sql.queries import FILE, FILTER
+from benchmarks.stock import stock_tokenizer
 
 CONTEXT = 16_384
 
@@ -36,12 +37,12 @@ def make_network(folder: Path, sizes: Sizes, data: Path, seed: int) -> None:
         max_position_embeddings=CONTEXT,
         vocab_size=sizes.vocabulary,
         bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
+        eos_token_id=tokenizer.id_of("eos_token"),
         tie_word_embeddings=False,
     )
     network: Any = LlamaForCausalLM(config)
     network.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    stock_tokenizer(tokenizer).save_pretrained(folder)
 
 
 def filter_prompts(folder: Path, data: Path, count: int) -> dict[str, list[list[int]]]:
@@ -55,7 +56,7 @@ def filter_prompts(folder: Path, data: Path, count: int) -> dict[str, list[list[
     from relquery.config import EngineConfig, Order
     from relquery.connection import connect
     from relquery.errors import PartialResultWarning
-    from relquery.model.networks.load import load
+    from relquery.model.load import load
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tiny = load("random:layers=1,hidden=16,heads=1", tokenizer=tokenizer)

@@ -1,4 +1,4 @@
-"""What a decode step takes in Python: all but the compiled program that computes it."""
+"""What a decode step takes in Python: all but the native runtime, which computes it."""
 
 from __future__ import annotations
 
@@ -18,18 +18,16 @@ CACHE_BYTES = 2**29
 
 
 class Overhead(NamedTuple):
-    """Seconds of a step, and those of them that it was not in its program; medians."""
+    """Seconds of a step, and those of them that it was not in the runtime; medians."""
 
     step: float
     outside: float
 
 
-def measure_overhead(
-    folder: Path, dtype: str, batch: int, sizes: Sizes, seed: int
-) -> Overhead | None:
-    """Decode that many requests, as the comparison with vLLM does; None if no step is recorded."""
+def measure_overhead(folder: Path, dtype: str, batch: int, sizes: Sizes, seed: int) -> Overhead:
+    """Decode that many requests, as the comparison with vLLM does."""
     from relquery.engine.loop import Loop
-    from relquery.model.kernels.program import Program
+    from relquery.model.native_runtime import NativeExecutor
 
     run, forget = ours(str(folder), dtype, CACHE_BYTES)
     random = np.random.default_rng(seed)
@@ -53,20 +51,17 @@ def measure_overhead(
             within, begin = 0.0, perf_counter()
             found = function(*arguments)
             seconds = perf_counter() - begin
-            if within:  # a prompt's step has no program
-                steps.append(Overhead(seconds, seconds - within))
+            steps.append(Overhead(seconds, seconds - within))
             return found
 
         return timed
 
     with (
-        patch.object(Program, "run", computing(Program.run)),
+        patch.object(NativeExecutor, "_run", computing(NativeExecutor._run)),
         patch.object(Loop, "step", stepping(Loop.step)),
     ):
         for _ in range(3):  # the first warms up
             forget()
             steps.clear()
             run(prompts, sizes.steps)
-    if not steps:
-        return None
     return Overhead(median(each.step for each in steps), median(each.outside for each in steps))

@@ -24,21 +24,18 @@ Run = Callable[[list[list[int]], int], float]
 def ours(model: str, dtype: str, cache_bytes: int = CACHE_BYTES) -> tuple[Run, Callable[[], None]]:
     """Run prompts on our engine, and forget all cached states."""
     import numpy as np
-    import torch
 
     from relquery.config import EngineConfig
     from relquery.engine.clock import RealClock
     from relquery.engine.loop import Loop
     from relquery.engine.request.request import Request
-    from relquery.model.networks.load import load
-    from relquery.model.torch_executor import TorchExecutor
+    from relquery.model.load import load
 
-    torch.set_num_threads(THREADS)
+    os.environ["OMP_NUM_THREADS"] = str(THREADS)
     loaded = load(model, dtype=dtype)
-    config = loaded.network.config
-    token = 2 * config.num_hidden_layers * config.hidden_size * loaded.network.dtype.itemsize
-    limits = EngineConfig(cache_tokens=cache_bytes // token, max_num_batched_tokens=STEP_TOKENS)
-    executor = TorchExecutor(loaded.forward, limits.cache_tokens, scheme=loaded.positions)
+    slots = cache_bytes // loaded.footprint().cached_token
+    limits = EngineConfig(cache_tokens=slots, max_num_batched_tokens=STEP_TOKENS)
+    executor = loaded.executor(limits, slots, lambda: 0.0, lean=False)
     engine = Loop(executor, limits, RealClock())
     numbers = iter(range(1 << 60))
 

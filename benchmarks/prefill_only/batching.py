@@ -17,7 +17,7 @@ from relquery.engine.request.request import Draw, Request
 from relquery.engine.scheduling.policies.prompts.step import Candidate, pays
 
 if TYPE_CHECKING:
-    from relquery.model.torch_executor import TorchExecutor
+    from relquery.model.served import ServedExecutor
 
 UNCACHED = (4, 15, 60, 240, 960)
 """Uncached tokens of a prompt, after a cached beginning as long as a user's history."""
@@ -45,7 +45,7 @@ class Batched:
 
 
 def measure(
-    executor: TorchExecutor, cost: LinearCost, scale: float, repeats: int, seed: int
+    executor: ServedExecutor, cost: LinearCost, scale: float, repeats: int, seed: int
 ) -> list[Batched]:
     """Time steps of 1, 2, 4 and 8 such prompts in turn, each `repeats` times."""
     rng = np.random.default_rng(seed)

@@ -32,7 +32,7 @@ from relquery.engine.request.rules import Rules
 from relquery.prompt import Finish
 
 if TYPE_CHECKING:
-    from relquery.model.networks.load import LoadedModel
+    from relquery.model.served import ServedModel
 
 FILE = "movies/movies.parquet"
 QUERY = """
@@ -142,7 +142,7 @@ class _EachToken(Rules):
 
 def measure(sizes: Sizes, data: Path, seed: int, say: Say) -> list[Filtered]:
     """Run the query with labels of each length, all sides in turn; [] without the table."""
-    from relquery.model.networks.load import load
+    from relquery.model.load import load
     from relquery.model.networks.random import train_tokenizer
 
     path = data / FILE
@@ -191,19 +191,19 @@ def rows(found: Sequence[Filtered]) -> Iterator[tuple[str, ...]]:
             yield labels, side, f"{at.seconds(side):.2f}", runs, f"{at.gain(side):.2f}"
 
 
-def find_labels(model: LoadedModel, tokens: int, seed: int) -> Labels:
+def find_labels(model: ServedModel, tokens: int, seed: int) -> Labels:
     """Two texts of `tokens` tokens that differ only in the last one."""
     writer = Writer(model, seed)
     while True:
         *shared, one, other = writer.document(tokens + 2).split()
         labels = " ".join([*shared, one]), " ".join([*shared, other])
-        first, second = model.tokenizer(list(labels), add_special_tokens=False)["input_ids"]
+        first, second = model.tokenizer.encode(list(labels))
         if len(first) == len(second) == tokens and first[:-1] == second[:-1] and first != second:
             return labels
 
 
 def _filter(
-    model: LoadedModel, table: pa.Table, tokens: int, rounds: int, seed: int, say: Say
+    model: ServedModel, table: pa.Table, tokens: int, rounds: int, seed: int, say: Say
 ) -> Filtered:
     labels = _telling_labels(model, table.slice(0, 40), tokens, seed)
     _run_all(model, table.slice(0, 8), labels)
@@ -214,7 +214,7 @@ def _filter(
     return at
 
 
-def _telling_labels(model: LoadedModel, table: pa.Table, tokens: int, seed: int) -> Labels:
+def _telling_labels(model: ServedModel, table: pa.Table, tokens: int, seed: int) -> Labels:
     """Labels for which the rows have different answers, if such labels are found quickly. With
     random weights, most random labels give every row the same answer."""
     for number in range(TRIES):
@@ -225,14 +225,14 @@ def _telling_labels(model: LoadedModel, table: pa.Table, tokens: int, seed: int)
     return labels
 
 
-def _run_all(model: LoadedModel, table: pa.Table, labels: Labels) -> dict[str, Run]:
+def _run_all(model: ServedModel, table: pa.Table, labels: Labels) -> dict[str, Run]:
     """Run the query on all sides in turn."""
     side = partial(_run, model, table, labels)
     within = {STEPS: _without_look_ahead, SKIPPED: _decoding}
     return alternate(dict.fromkeys(SIDES, side), within)
 
 
-def _run(model: LoadedModel, table: pa.Table, labels: Labels, turn: Turn) -> Run:
+def _run(model: ServedModel, table: pa.Table, labels: Labels, turn: Turn) -> Run:
     result, seconds = run_query(model, {"movies": table}, QUERY.format(labels=labels), turn)
     numbers = tuple(sorted(row[0] for row in result.fetchall()))
     report = result.report

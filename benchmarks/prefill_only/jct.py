@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from benchmarks.harness import Figure
 from benchmarks.prefill_only.workloads import BLOCK, Workload
+from benchmarks.stock import executor_of
 from relquery.config import EngineConfig
 from relquery.engine.calibration.prompts import measure_jct
 from relquery.engine.clock import RealClock
 from relquery.engine.cost.job_time import JobTimeFit, fit_job_time
 
 if TYPE_CHECKING:
-    from relquery.model.networks.load import LoadedModel
+    from relquery.model.served import ServedModel
 
 PAPER = 0.987
 
@@ -30,14 +31,12 @@ class Proxy:
     fit: JobTimeFit
 
 
-def measure(model: LoadedModel, workload: Workload, repeats: int, seed: int) -> Proxy:
+def measure(model: ServedModel, workload: Workload, repeats: int, seed: int) -> Proxy:
     """Time prompts of random tokens, each in one step that keeps all states."""
-    from relquery.model.torch_executor import TorchExecutor
-
     longest = workload.longest
     slots = -(-longest // BLOCK) * BLOCK
     linear = measure_jct(
-        TorchExecutor(model.forward, slots, slice_tokens=workload.chunk, release=model.release),
+        executor_of(model, slots, workload.chunk),
         EngineConfig(cache_tokens=slots),
         RealClock(),
         vocabulary=len(model.tokenizer),

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from benchmarks.harness import Figure, Say
+from benchmarks.stock import executor_of, native
 from relquery.arrays import Slots
 from relquery.backends.local.sizing import slices_for
 from relquery.config import EngineConfig
@@ -23,8 +25,7 @@ from relquery.engine.request.request import Draw
 
 if TYPE_CHECKING:
     from relquery.model.footprint import Footprint
-    from relquery.model.networks.load import LoadedModel
-    from relquery.model.torch_executor import TorchExecutor
+    from relquery.model.served import ServedExecutor, ServedModel
 
 MEMORY = 1.25
 """Memory as a multiple of the weights: 40 GB for Qwen2.5-32B's 32 GB in 8 bits."""
@@ -32,9 +33,9 @@ CLOSE = 0.98
 """A length is accepted if it takes at least this share of the memory, and at most all of it."""
 
 PLAIN, CHUNKED = "plain prefilling", "chunked prefilling"
-DROPPED, TURNS, OURS = "KV of one layer", "+ slices that take turns", "+ states let go of"
-NAMES = (PLAIN, CHUNKED, DROPPED, TURNS, OURS)
-"""Ways to compute a prompt; each of the last three adds to the previous one (Fig. 10)."""
+DROPPED, OURS = "KV of one layer", "+ slices that take turns"
+NAMES = (PLAIN, CHUNKED, DROPPED, OURS)
+"""Ways to compute a prompt; each of the last two adds to the previous one (Fig. 10)."""
 
 Measure = Callable[[int], int]
 Race = tuple[tuple[float, ...], tuple[float, ...]]
@@ -80,7 +81,7 @@ class Lengths:
     """What was measured.
 
     weights, free: bytes of the weights, and of free memory. slices: tokens of a slice or a chunk.
-    longest: by the names above. whole: peak of our longest prompt in all layers. wide, narrow:
+    longest: by the names above. whole: what the process took for our longest prompt. wide, narrow:
     seconds of each run of the longest prompt that plain prefilling can take, plain and ours, in the
     wide network and in the one whose lengths are measured.
     """
@@ -112,19 +113,18 @@ def ratio(race: Race) -> float:
 
 def measure(sizes: Sizes, say: Say) -> Lengths:
     """Find the longest prompts, and time those that all can take."""
-    from relquery.model.footprint import Footprint
-    from relquery.model.networks.load import load
+    from relquery.model.load import load
 
     model = load(sizes.model)
-    footprint = Footprint(model)
+    footprint = model.footprint()
     free = int((sizes.memory - 1) * footprint.weights)
     slices = slices_for(free, footprint, EngineConfig())
     say(f"{free / 2**20:.1f} MiB beside {footprint.weights / 2**20:.1f}, slices of {slices}")
     longest = {}
-    for name, way in _ways(model, footprint, slices).items():
+    for name, way in _ways(footprint, slices).items():
         longest[name] = fit(way, free, 2 * slices)
         say(f"{name}: {longest[name].tokens:,} tokens")
-    whole = footprint.one_prompt(longest[OURS].tokens, slices, all_layers=True)
+    whole = _resident(model, longest[OURS].tokens, slices)
     wide, narrow = (
         _race(each, longest[PLAIN].tokens, slices, rounds)
         for each, rounds in ((load(sizes.wide), sizes.rounds), (model, sizes.narrow_rounds))
@@ -146,7 +146,7 @@ def figures(at: Lengths) -> Iterator[Figure]:
     yield Figure("hybrid_throughput", ratio(at.wide), 0.97, note=note)
     ours = at.longest[OURS]
     note = (
-        f"peak of the whole forward over its rehearsal, less one: {_mib(at.whole)} / "
+        f"memory that the process took for it over what was foretold, less one: {_mib(at.whole)} / "
         f"{_mib(ours.peak)} at {ours.tokens:,} tokens"
     )
     yield Figure("peak_as_profiled", abs(at.whole / ours.peak - 1), 0.1, False, note, any_size=True)
@@ -188,28 +188,20 @@ def fit(way: Measure, free: int, first: int) -> Longest:
     raise AssertionError(f"no length was found: {high.tokens} tokens take {high.peak} bytes")
 
 
-def _ways(model: LoadedModel, footprint: Footprint, slices: int) -> dict[str, Measure]:
+def _ways(footprint: Footprint, slices: int) -> dict[str, Measure]:
     """By name, functions from a number of tokens to the peak bytes of computing them."""
-    from relquery.model.footprint import Footprint
-    from relquery.model.slices.release import NOTHING
-
-    keeping = Footprint(replace(model, release=NOTHING))
     ways: tuple[Measure, ...] = (
         lambda tokens: footprint.kept_prompt(tokens, tokens),
         lambda tokens: footprint.kept_prompt(tokens, slices),
         lambda tokens: footprint.one_prompt(tokens, tokens),
-        lambda tokens: keeping.one_prompt(tokens, slices),
         lambda tokens: footprint.one_prompt(tokens, slices),
     )
     return dict(zip(NAMES, ways, strict=True))
 
 
-def _race(model: LoadedModel, tokens: int, slices: int, rounds: int) -> Race:
+def _race(model: ServedModel, tokens: int, slices: int, rounds: int) -> Race:
     """Seconds of a prompt by plain prefilling and by ours; the one that runs first alternates."""
-    from relquery.model.torch_executor import TorchExecutor
-
-    kept = TorchExecutor(model.forward, tokens, slice_tokens=tokens)
-    ours = TorchExecutor(model.forward, 0, slice_tokens=slices, release=model.release)
+    kept, ours = executor_of(model, tokens, tokens), executor_of(model, 0, slices)
     sides = (kept, np.arange(tokens)), (ours, SCRATCH + np.arange(tokens))
     found: tuple[list[float], list[float]] = [], []
     for number in range(rounds + 1):
@@ -218,11 +210,29 @@ def _race(model: LoadedModel, tokens: int, slices: int, rounds: int) -> Race:
     return tuple(found[0][1:]), tuple(found[1][1:])
 
 
-def _seconds(executor: TorchExecutor, slots: Slots) -> float:
+def _seconds(executor: ServedExecutor, slots: Slots) -> float:
     prompt = Chunk(0, (np.arange(len(slots)) % 256).astype(np.int32), 0, (), slots, Draw())
     start = time.perf_counter()
     executor.execute([prompt])
     return time.perf_counter() - start
+
+
+def _resident(model: ServedModel, tokens: int, slices: int) -> int:
+    """Bytes that this process holds more while it computes a prompt."""
+    executor = executor_of(model, 0, slices)
+    native(model).forget()
+    with Path("/proc/self/clear_refs").open("w") as reset:
+        reset.write("5")
+    before = _kib("VmRSS")
+    _seconds(executor, SCRATCH + np.arange(tokens))
+    return (_kib("VmHWM") - before) << 10
+
+
+def _kib(name: str) -> int:
+    """A line of this process's status."""
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    (found,) = (line.split()[1] for line in lines if line.startswith(f"{name}:"))
+    return int(found)
 
 
 def _setting(at: Lengths) -> str:

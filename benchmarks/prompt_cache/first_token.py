@@ -25,7 +25,7 @@ from relquery.markup.read.schema import Schema
 from relquery.markup.tokens import Tokens
 
 if TYPE_CHECKING:
-    from relquery.model.networks.load import LoadedModel
+    from relquery.model.served import ServedModel
 
 UNION = 100
 """Modules of a union in the large schema, which would otherwise be longer than any context."""
@@ -58,7 +58,7 @@ class Case:
 
 
 def measure(
-    model: LoadedModel, sizes: Sizes, seed: int, folder: Path, say: Say
+    model: ServedModel, sizes: Sizes, seed: int, folder: Path, say: Say
 ) -> Iterator[FirstToken]:
     """A row for each length.
 
@@ -91,7 +91,7 @@ def measure(
 
 
 def measure_cases(
-    model: LoadedModel,
+    model: ServedModel,
     schemas: Sequence[Schema],
     cases: Sequence[Case],
     sides: Sequence[str],
@@ -130,7 +130,7 @@ def measure_cases(
             yield FirstToken(_imported(connections["hit"], case), seconds)
 
 
-def _tokens(model: LoadedModel, schema: Schema) -> int:
+def _tokens(model: ServedModel, schema: Schema) -> int:
     """Of all modules."""
     with closing(EmbeddedBackend(model, EngineConfig(cache_tokens=4_096))) as backend:
         layout = lay_out(schema, Tokens(backend))

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 from relquery.sql.inputs.prompt import SYSTEM
 
 if TYPE_CHECKING:
-    from relquery.model.networks.load import LoadedModel
+    from relquery.model.served import ServedModel
 
 
 def train(
     spec: str, rows: Iterable[Mapping[str, Any]], prompts: Iterable[str], vocabulary: int
-) -> LoadedModel:
+) -> ServedModel:
     """A random network, with a tokenizer trained on rows and on what is asked of them.
 
     Cells alone would leave the words of a question cut into letters.
     """
-    from relquery.model.networks.load import load
+    from relquery.model.load import load
     from relquery.model.networks.random import train_tokenizer
 
     texts = [json.dumps(row, default=str, indent=0) for row in rows]

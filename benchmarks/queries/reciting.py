@@ -11,13 +11,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.queries.prompts import read
+from benchmarks.stock import native
 from relquery.backends.base import Answers
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.config import EngineConfig
 from relquery.prompt import Finish, Prompt, Sampling
 
 if TYPE_CHECKING:
-    from relquery.model.networks.load import LoadedModel
+    from relquery.model.served import ServedModel
 
 Recite = Callable[[str, Mapping[str, Any]], str]
 """(prompt of the call, fields of the row) -> the answer's text."""
@@ -26,8 +27,8 @@ Recite = Callable[[str, Mapping[str, Any]], str]
 class Reciting(EmbeddedBackend):
     """See the module. No answer is ended early, whatever it is compared with."""
 
-    def __init__(self, recite: Recite, model: LoadedModel, config: EngineConfig) -> None:
-        super().__init__(replace(model, end=frozenset()), config)
+    def __init__(self, recite: Recite, model: ServedModel, config: EngineConfig) -> None:
+        super().__init__(replace(native(model), end=frozenset()), config)
         self._recite = recite
 
     def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Answers:

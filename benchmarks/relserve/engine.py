@@ -20,6 +20,7 @@ import numpy as np
 
 from benchmarks.relserve.simulated import load_trace
 from benchmarks.relserve.traces import SOURCES, read_rows
+from benchmarks.stock import executor_of
 from benchmarks.turns import AlternatingExecutor, SkippingClock, Turn, alternate
 from relquery.arrays import TokenIds
 from relquery.config import EngineConfig, PolicyName
@@ -36,8 +37,7 @@ from relquery.traces.trace import TracedQuery
 from relquery.traces.workload import at_rate
 
 if TYPE_CHECKING:
-    from relquery.model.networks.load import LoadedModel
-    from relquery.model.torch_executor import TorchExecutor
+    from relquery.model.served import ServedExecutor, ServedModel
 
 TABLE = "ratebeer"
 VOCABULARY = 8_192
@@ -120,9 +120,9 @@ class _Timed:
 class Service:
     """A network, and a cache for every policy, on which the same traces are served."""
 
-    def __init__(self, model: LoadedModel, limits: EngineConfig) -> None:
+    def __init__(self, model: ServedModel, limits: EngineConfig) -> None:
         self._model, self._limits = model, limits
-        self._executors: dict[PolicyName, TorchExecutor] = {}
+        self._executors: dict[PolicyName, ServedExecutor] = {}
         self._tokens: dict[str, TokenIds] = {}
 
     def calibrate(self, seed: int) -> Fit:
@@ -160,17 +160,15 @@ class Service:
         outputs = {request.id: tuple(request.output) for request in requests}
         return Served(outcomes, seconds, policy.seconds, policy.steps, outputs)
 
-    def _executor(self, name: PolicyName) -> TorchExecutor:
-        from relquery.model.torch_executor import TorchExecutor
-
+    def _executor(self, name: PolicyName) -> ServedExecutor:
         if name not in self._executors:
             slots = self._limits.cache_tokens // self._limits.block_size * self._limits.block_size
-            self._executors[name] = TorchExecutor(self._model.forward, slots)
+            self._executors[name] = executor_of(self._model, slots)
         return self._executors[name]
 
     def _encode(self, prompt: str) -> TokenIds:
         if prompt not in self._tokens:
-            ids = self._model.tokenizer(prompt, add_special_tokens=False)["input_ids"]
+            ids = self._model.tokenizer.encode([prompt])[0]
             self._tokens[prompt] = np.array(ids, np.int32)
         return self._tokens[prompt]
 
@@ -180,7 +178,7 @@ def measure(spec: str, relqueries: int, folder: Path, seed: int, say: Say) -> On
 
     spec: the model, with random weights. relqueries: number in the trace.
     """
-    from relquery.model.networks.load import load
+    from relquery.model.load import load
     from relquery.model.networks.random import train_tokenizer
 
     (source,) = (source for source in SOURCES if source.name == TABLE)

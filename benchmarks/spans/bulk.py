@@ -23,7 +23,7 @@ from relquery.spans.work import Work
 from relquery.table.reorder import reorder
 
 if TYPE_CHECKING:
-    from relquery.model.networks.load import LoadedModel
+    from relquery.model.served import ServedModel
 
 GOAL = 0.93
 GOAL_TOKENS = 0.9
@@ -90,16 +90,16 @@ class Bulk:
         return self.cached / repeated if repeated else None
 
 
-def count_tokens(model: LoadedModel, rows: Rows) -> tuple[int, int]:
+def count_tokens(model: ServedModel, rows: Rows) -> tuple[int, int]:
     """Tokens of all passages as asked, and of the distinct ones."""
     passages = [passage for row in rows for passage in row]
     distinct = list(dict.fromkeys(passages))
-    ids = model.tokenizer(distinct, add_special_tokens=False)["input_ids"]
+    ids = model.tokenizer.encode(distinct)
     length = {passage: len(each) for passage, each in zip(distinct, ids, strict=True)}
     return sum(length[passage] for passage in passages), sum(length.values())
 
 
-def measure(model: LoadedModel, name: str, rows: Rows, say: Say) -> Bulk:
+def measure(model: ServedModel, name: str, rows: Rows, say: Say) -> Bulk:
     """Time the ways in pairs, taking turns, each on its own engine; see TOGETHER."""
     tokens, distinct = count_tokens(model, rows)
     longest = max(count_tokens(model, [row])[0] for row in rows)
@@ -140,7 +140,7 @@ def measure(model: LoadedModel, name: str, rows: Rows, say: Say) -> Bulk:
 
 
 def _served(
-    model: LoadedModel, config: EngineConfig, run: Run, rows: Rows, turn: Turn
+    model: ServedModel, config: EngineConfig, run: Run, rows: Rows, turn: Turn
 ) -> tuple[float, int]:
     """Seconds of all queries, and tokens that were cached."""
     with sides(model, config, 1) as (connection,):

@@ -18,7 +18,7 @@ from relquery.engine.request.pieces import Chain
 from relquery.engine.request.request import Request
 
 if TYPE_CHECKING:
-    from relquery.model.networks.load import LoadedModel
+    from relquery.model.served import ServedModel
 
 QUESTION_TOKENS = 32
 
@@ -33,7 +33,7 @@ class Decoded:
     ours: float
 
 
-def measure(model: LoadedModel, sizes: Sizes, seed: int) -> Decoded:
+def measure(model: ServedModel, sizes: Sizes, seed: int) -> Decoded:
     """Decode on both sides in turn; the prompts are computed in advance."""
     rng = np.random.default_rng(seed)
     count, length = sizes.documents[-1], sizes.document_tokens
@@ -54,7 +54,7 @@ def measure(model: LoadedModel, sizes: Sizes, seed: int) -> Decoded:
     return Decoded(count, length, *speeds)
 
 
-def _ready(model: LoadedModel, config: EngineConfig, prompt: Chain, bound: int) -> Loop:
+def _ready(model: ServedModel, config: EngineConfig, prompt: Chain, bound: int) -> Loop:
     """An engine with this one request, about to decode its second token."""
     engine = EmbeddedBackend(model, config).engine
     request = Request(0, prompt, max_tokens=bound)

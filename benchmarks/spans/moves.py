@@ -6,12 +6,18 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from benchmarks.harness import Say
+from relquery.config import EngineConfig, Relocation
+from relquery.engine.cache.cidra import Batch, Move
+from relquery.engine.executor import SCRATCH, Chunk, Segment
+from relquery.engine.request.request import Draw
 
 if TYPE_CHECKING:
-    from relquery.model.networks.load import LoadedModel
+    from relquery.model.served import ServedModel
 
 QUERIES = 32  # tokens that see the span
 DISTANCE = 512  # by which it is moved
@@ -20,57 +26,58 @@ LEAST_REPEATS = 5
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Tokens of a span that are relocated per millisecond, in all layers.
+    """Milliseconds of a step of 32 tokens that see a span of `tokens` tokens.
 
-    queries: the 32 tokens that see the span are rotated, in each step that computes them. keys: its
-    keys are rotated, in each step that reads them. cidra: its keys are rotated once, and written
-    back.
+    plain: where it was computed. queries, keys: elsewhere, with their queries or its keys rotated
+    in each such step. cidra: of rotating its keys once and writing them back, after which steps
+    are plain.
     """
 
     tokens: int
+    plain: float
     queries: float
     keys: float
     cidra: float
 
 
-def measure(model: LoadedModel, tokens: int, repeats: int, say: Say) -> Moved:
-    """Time moving a span of `tokens` tokens."""
-    from relquery.model.cache.device import KVCache
-
-    config = model.network.config.get_text_config()
-    heads = int(config.num_attention_heads)
-    kv_heads = int(getattr(config, "num_key_value_heads", None) or heads)
-    width = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
-    like: Any = model.network.get_input_embeddings().weight.data
-    rotaries = [rotary for rotary in model.positions.layers if rotary is not None]
-    slots = like.new_ones(tokens).long().cumsum(0) - 1
-    keys = like.new_ones((1, tokens, kv_heads, width))
-    queries = like.new_ones((1, QUERIES, heads, width))
-    cache = KVCache(tokens)
-    for layer in range(len(model.positions.layers)):
-        cache.write(layer, slots, keys[0], keys[0])
-
-    def rotate(states: Any) -> Any:
-        # One tensor of turns for all layers, as in a step: its tables are computed once.
-        turns = like.new_full(states.shape[:2], DISTANCE).long()
-        return [rotary.rotate(states, turns) for rotary in rotaries][-1]
-
-    def move() -> Any:
-        cache.move(slots, slots, like.new_full((tokens,), DISTANCE).long(), model.positions)
-        return cache.read(0, slots[:1])[0]
-
-    ways: tuple[Callable[[], Any], ...] = (lambda: rotate(queries), lambda: rotate(keys), move)
-    seconds: tuple[list[float], ...] = ([], [], [])
+def measure(model: ServedModel, tokens: int, repeats: int, say: Say) -> Moved:
+    """Time a span of `tokens` tokens in each way, in turn."""
+    size = EngineConfig().block_size
+    slots = -(-tokens // size) * size
+    ways = {
+        "plain": _step(model, "queries", tokens, slots, 0),
+        "queries": _step(model, "queries", tokens, slots, DISTANCE),
+        "keys": _step(model, "keys", tokens, slots, DISTANCE),
+        "cidra": _move(model, slots, size),
+    }
+    taken: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(max(repeats, LEAST_REPEATS) + 1):
-        for way, found in zip(ways, seconds, strict=True):
-            found.append(_time(way))
+        for name, way in ways.items():
+            start = time.perf_counter()
+            way()
+            taken[name].append(1e3 * (time.perf_counter() - start))
     # The first run is a warm-up.
-    row = Moved(tokens, *(tokens / (1e3 * median(found[1:])) for found in seconds))
+    row = Moved(tokens, **{name: median(found[1:]) for name, found in taken.items()})
     say(str(row))
     return row
 
 
-def _time(way: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    way().flatten()[0].item()  # waits for an accelerator
-    return time.perf_counter() - start
+def _step(
+    model: ServedModel, relocation: Relocation, tokens: int, slots: int, shift: int
+) -> Callable[[], object]:
+    config = EngineConfig(relocation=relocation)
+    executor = model.executor(config, slots, lambda: 0.0, lean=False)
+    span, ids = np.arange(tokens), np.arange(tokens) % model.vocabulary
+    executor.execute([Chunk(0, ids.astype(np.int32), 0, (), span)])
+    own = SCRATCH + np.arange(QUERIES)
+    asked = np.arange(QUERIES, dtype=np.int32)
+    step = [Chunk(0, asked, tokens + shift, (Segment(span, 0, shift),), own, Draw())]
+    return lambda: executor.execute(step)
+
+
+def _move(model: ServedModel, slots: int, size: int) -> Callable[[], object]:
+    executor = model.executor(EngineConfig(), slots, lambda: 0.0, lean=False)
+    ids = (np.arange(slots) % model.vocabulary).astype(np.int32)
+    executor.execute([Chunk(0, ids, 0, (), np.arange(slots))])
+    batch = Batch(tuple(Move(block, block, DISTANCE) for block in range(slots // size)))
+    return lambda: executor.relocate([batch], size)

@@ -20,7 +20,7 @@ from relquery.ir.nodes import Generate
 from relquery.spans.result import SpanResult
 
 if TYPE_CHECKING:
-    from relquery.model.networks.load import LoadedModel
+    from relquery.model.served import ServedModel
 
 INSTRUCTION_TOKENS = 30  # of the system message, and as many of the user message
 JUDGED = 0.5  # temperature of the figures
@@ -58,7 +58,7 @@ class Judged:
         return float(np.percentile(self.ratios, 1))
 
 
-def measure(model: LoadedModel, sizes: Sizes, seed: int, say: Say) -> Iterator[Judged]:
+def measure(model: ServedModel, sizes: Sizes, seed: int, say: Say) -> Iterator[Judged]:
     """A row for each fan-out and temperature; the row used for the figures is last."""
     settings = [(n, t) for n in sizes.fan_outs for t in sizes.temperatures]
     shown = (sizes.fan_outs[-1], JUDGED)
@@ -75,7 +75,7 @@ def measure(model: LoadedModel, sizes: Sizes, seed: int, say: Say) -> Iterator[J
 
 
 def _executions(
-    model: LoadedModel,
+    model: ServedModel,
     sizes: Sizes,
     writer: Writer,
     fan_out: int,

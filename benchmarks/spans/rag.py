@@ -16,7 +16,7 @@ from relquery.connection import Connection
 from relquery.ir.nodes import Generate
 
 if TYPE_CHECKING:
-    from relquery.model.networks.load import LoadedModel
+    from relquery.model.served import ServedModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class FirstTokens:
     tokens: int
 
 
-def measure(model: LoadedModel, sizes: Sizes, seed: int, say: Say) -> Iterator[FirstTokens]:
+def measure(model: ServedModel, sizes: Sizes, seed: int, say: Say) -> Iterator[FirstTokens]:
     """A row for each number of documents."""
     writer = Writer(model, seed)
     with sides(model, EngineConfig(cache_tokens=sizes.cache_tokens)) as (plain, ours):

@@ -21,7 +21,6 @@ from relquery.spans.result import SpanResult
 from training.lessons.needles import HAY
 
 if TYPE_CHECKING:
-    from relquery.model.networks.load import LoadedModel
     from relquery.model.served import ServedModel
 
 PASSAGES = {
@@ -39,9 +38,9 @@ def read_passages(path: Path, queries: int) -> list[list[str]]:
     return [[f"{passage}\n" for passage in row] for row in rows]
 
 
-def load_model(model: str, queries: int, data: Path) -> LoadedModel:
+def load_model(model: str, queries: int, data: Path) -> ServedModel:
     """Random weights, and a tokenizer trained on the passages, or on some words without them."""
-    from relquery.model.networks.load import load
+    from relquery.model.load import load
     from relquery.model.networks.random import train_tokenizer
 
     rows = [row for file in PASSAGES.values() for row in read_passages(data / file, queries)]
@@ -80,10 +79,9 @@ class Writer:
     @cached_property
     def _words(self) -> list[str]:
         """Words that are one token at the start of a line and one after a space."""
-        words = sorted(w for w in self._model.tokenizer.get_vocab() if w.isascii() and w.isalpha())
+        words = sorted(w for w in self._model.tokenizer.vocabulary if w.isascii() and w.isalpha())
         first, later = (
-            self._model.tokenizer(texts, add_special_tokens=False)["input_ids"]
-            for texts in (words, [f" {word}" for word in words])
+            self._model.tokenizer.encode(texts) for texts in (words, [f" {word}" for word in words])
         )
         return [
             word
@@ -94,7 +92,7 @@ class Writer:
 
 @contextmanager
 def sides(
-    model: LoadedModel, config: EngineConfig, count: int = 2
+    model: ServedModel, config: EngineConfig, count: int = 2
 ) -> Iterator[tuple[Connection, ...]]:
     """Connections with identical but separate engines, which do not share their caches."""
     backends = [EmbeddedBackend(model, config) for _ in range(count)]

@@ -65,7 +65,8 @@ def choose(quick: bool) -> Sizes:
     """The sizes for this machine."""
     if quick:
         return QUICK
-    from relquery.model.networks.load import load
+    from relquery.model.load import load
+    from relquery.model.native_model import NativeModel
 
-    device = load("random:layers=1,hidden=64").network.device  # where models go unless told
-    return PROCESSOR if device.type == "cpu" else ACCELERATOR
+    chosen = load("random:layers=1,hidden=64")  # where models go unless told
+    return PROCESSOR if isinstance(chosen, NativeModel) else ACCELERATOR

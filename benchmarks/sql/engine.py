@@ -22,7 +22,7 @@ from relquery.engine.request.request import Request
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from relquery.model.networks.load import LoadedModel
+    from relquery.model.served import ServedModel
 
 WORDS = template("sql")
 
@@ -46,15 +46,15 @@ class Engine(Part):
 
     def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
         """See Part."""
-        from relquery.model.networks.load import load
-        from relquery.model.networks.stock import random_network, set_threads
+        from benchmarks.stock import set_threads, stock_network
+        from relquery.model.load import load
 
         set_threads(settings.threads)
         self.sizes = sizes = choose(settings.quick)
         rng = np.random.default_rng(settings.seed)
         model = load(sizes.model)
         tokens = rng.integers(1, len(model.tokenizer), sizes.prompts)
-        self.prefilled = prefill_speeds(model, random_network(sizes.model), tokens)
+        self.prefilled = prefill_speeds(model, stock_network(sizes.model), tokens)
         yield prefill_figure(self.prefilled, sizes)
         for batch in (1, sizes.requests):
             prompts = rng.integers(1, len(model.tokenizer), (batch, 128))
@@ -104,13 +104,13 @@ class Engine(Part):
 
 
 def prefill_speeds(
-    model: LoadedModel, network: PreTrainedModel, tokens: np.ndarray, repeats: int = 3
+    model: ServedModel, network: PreTrainedModel, tokens: np.ndarray, repeats: int = 3
 ) -> Speeds:
     """Prefill speeds of the engine and of `transformers`, the best of several runs in turn.
 
     network: the model's, without our attention or packed weights.
     """
-    from relquery.model.networks.stock import prefill
+    from benchmarks.stock import prefill
 
     ours, stock = [], []
     prefill(network, tokens[:2])
@@ -123,7 +123,7 @@ def prefill_speeds(
     return {"engine": tokens.size / min(ours), "transformers": tokens.size / min(stock)}
 
 
-def _prefill_seconds(model: LoadedModel, tokens: np.ndarray) -> float:
+def _prefill_seconds(model: ServedModel, tokens: np.ndarray) -> float:
     engine = EmbeddedBackend(model, EngineConfig(prefix_caching=False)).engine
     start = time.perf_counter()
     for index, prompt in enumerate(tokens.astype(np.int32)):
@@ -133,7 +133,7 @@ def _prefill_seconds(model: LoadedModel, tokens: np.ndarray) -> float:
     return time.perf_counter() - start
 
 
-def decoding(model: LoadedModel, prompts: np.ndarray, steps: int, share: bool = True) -> Loop:
+def decoding(model: ServedModel, prompts: np.ndarray, steps: int, share: bool = True) -> Loop:
     """An engine that has computed the prompts, and will decode for more than `steps` steps."""
     config = EngineConfig(cache_tokens=131_072, segment_sharing=share)
     engine = EmbeddedBackend(model, config).engine
@@ -157,7 +157,7 @@ def speeds(engines: Mapping[str, Loop], requests: int, steps: int) -> Speeds:
     return {side: requests * steps / taken for side, taken in seconds.items()}
 
 
-def measure_shared(model: LoadedModel, sizes: Sizes, rng: np.random.Generator) -> Speeds:
+def measure_shared(model: ServedModel, sizes: Sizes, rng: np.random.Generator) -> Speeds:
     """Measure decoding after a context that all requests share."""
     vocabulary = len(model.tokenizer)
     own = rng.integers(1, vocabulary, (sizes.requests, OWN))

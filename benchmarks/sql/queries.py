@@ -21,7 +21,7 @@ from relquery.config import EngineConfig, Order
 from relquery.report import Report
 
 if TYPE_CHECKING:
-    from relquery.model.networks.load import LoadedModel
+    from relquery.model.served import ServedModel
 
 WORDS = template("sql")
 
@@ -82,7 +82,7 @@ class Queries(Part):
 
     def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
         """See Part."""
-        from relquery.model.networks.stock import parameters, set_threads
+        from benchmarks.stock import parameters, set_threads
 
         path = settings.data / FILE
         if not path.exists():
@@ -93,7 +93,7 @@ class Queries(Part):
         self.sizes = choose(settings.quick)
         movies = pq.read_table(path).slice(0, self.sizes.rows)
         model = load_model(movies, self.sizes)
-        self.parameters, self.rows = parameters(model.network), movies.num_rows
+        self.parameters, self.rows = parameters(model), movies.num_rows
         for query in QUERIES:
             run(model, movies.slice(0, 64), query)  # compiles
             self.ran[query.name] = run(model, movies, query)
@@ -129,16 +129,16 @@ class Queries(Part):
         )
 
 
-def load_model(movies: pa.Table, sizes: Sizes) -> LoadedModel:
+def load_model(movies: pa.Table, sizes: Sizes) -> ServedModel:
     """A random network, with a tokenizer trained on the table's text."""
-    from relquery.model.networks.load import load
+    from relquery.model.load import load
     from relquery.model.networks.random import train_tokenizer
 
     texts = [str(value) for column in movies.columns for value in column.to_pylist()]
     return load(sizes.model, tokenizer=train_tokenizer(texts, sizes.vocabulary))
 
 
-def run(model: LoadedModel, movies: pa.Table, query: Query) -> dict[str, Ran]:
+def run(model: ServedModel, movies: pa.Table, query: Query) -> dict[str, Ran]:
     """Run the query on all its sides in turn."""
 
     def serve(side: str, turn: Turn) -> Ran:

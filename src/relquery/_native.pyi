@@ -121,15 +121,25 @@ def plan_attention(
 def grow_attention(
     tasks: Int64s, visits: Int64s, ends: Int64s, at: Int64s, slots: Int64s, written: Int64s
 ) -> bool: ...
-
-PRODUCT_WORK: int
-
 def target() -> str: ...
 def targets() -> list[str]: ...
-def body(name: str, target: str = "") -> int: ...
-def run(body: int, arguments: int, threads: int) -> None: ...
-def use_openmp(parallel: int, num_threads: int) -> None: ...
-def attention_work(group: int, width: int, value_width: int) -> int: ...
+def attend(
+    seen: Seen,
+    kind: int,
+    shape: tuple[int, int, int, int],
+    queries: tuple[int, int, int],
+    outputs: int,
+    stored: tuple[int, int, int],
+    own: tuple[int, int, int],
+    scale: float,
+    cap: float,
+    window: int,
+    slopes: int,
+    turns: Tables | None,
+    is_interleaved: bool,
+    turn_keys: bool,
+    threads: int,
+) -> None: ...
 
 @final
 class Rows:
@@ -155,7 +165,6 @@ class Store:
         threads: int,
     ) -> None: ...
     def reserve(self) -> None: ...
-    def close(self) -> None: ...
 
 @final
 class Seen:
@@ -174,6 +183,7 @@ class Seen:
         places: int,
         row_places: Int64s,
         key_places: Int64s,
+        turns: Sequence[Tables],
     ) -> None: ...
 
 @final
@@ -186,7 +196,6 @@ class Slice:
         seen: Seen,
         wanted: Int64s,
         wanted_seen: Seen | None,
-        turns: Sequence[Tables],
         saved_from: Int64s,
         saved_to: Int64s,
         loaded_from: Int64s,
@@ -251,11 +260,22 @@ class Network:
         turn_keys: bool,
         threads: int,
     ) -> int: ...
+    def step_bytes(
+        self,
+        slices: Sequence[Slice],
+        store: Store,
+        own: Store,
+        host: Store,
+        turn_keys: bool,
+        threads: int,
+    ) -> int: ...
     def logits(self, rows: int) -> Bytes: ...
     def largest(self, rows: int) -> Int64s: ...
     @property
     def weight_bytes(self) -> int: ...
     def close(self) -> None: ...
+    def forget(self) -> None: ...
+    def close_stores(self, stores: Sequence[Store]) -> None: ...
 
 def fixed(problem: Problem) -> tuple[Int64s, Int32s]: ...
 def ggr(problem: Problem, limits: tuple[int, int, int], visits: int) -> tuple[Int64s, Int32s]: ...

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from transformers import AutoTokenizer
 
 from relquery.backends.tokenizer import Encode, load_tokenizer
 from relquery.demo.files import model_path
-from relquery.errors import MissingExtraError, ModelError
+from relquery.errors import ModelError
 
 TEXTS = ["The Sunken Letter\nyear: 1999", "", "naïve — 映画", "<|end|> is text, and so is <s>"]
 
@@ -70,9 +69,3 @@ def test_what_is_no_tokenizer_is_an_error_that_says_what_to_give(tmp_path: Path)
     ):
         with pytest.raises(ModelError, match=said):
             load_tokenizer(name)
-
-
-def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'relquery\[local\]'"):
-        load_tokenizer("demo")

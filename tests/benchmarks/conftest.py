@@ -22,7 +22,7 @@ class Quick(Protocol):
 @pytest.fixture
 def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Quick:
     """Runs a benchmark, or parts of it; gives its figures and its page, in `tmp_path`."""
-    monkeypatch.setattr("relquery.model.networks.stock.set_threads", lambda count: None)
+    monkeypatch.setattr("benchmarks.stock.set_threads", lambda count: None)
 
     def run(
         benchmark: Benchmark, *parts: str, data: Path | None = None

@@ -14,7 +14,7 @@ from benchmarks.sql import sizes as sql_sizes
 from benchmarks.sql.benchmark import BENCHMARK
 from benchmarks.sql.queries import GGR, GOALS, NO_CACHE, ORIGINAL, Ran
 from benchmarks.sql.sizes import Sizes
-from relquery.model.networks.load import load
+from relquery.model.load import load
 from relquery.report import Report, StageReport
 from tests.benchmarks.conftest import Quick, by_name, films
 

@@ -59,13 +59,6 @@ def test_a_model_that_cannot_be_asked_is_told_with_its_remedy(
         assert remedy in relquery("sql", LABELLED, "-t", table, "-m", model, code=1)[1]
 
 
-def test_a_missing_extra_is_told_first(relquery: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "relquery.model.networks.load", None)
-    query = ("sql", "SELECT LLM('Good?', movies.*) FROM movies", "-t", "demo:movies")
-    for arguments in (("demo",), query, ("calibrate", MODEL)):
-        assert "pip install 'relquery[local]'" in relquery(*arguments, code=1)[1]
-
-
 def test_what_fails_after_the_calls_says_how_to_keep_the_answers(sql: Run, tmp_path: Path) -> None:
     late = "SELECT max(LLM('Good?', a, labels := ['Yes', 'No']))::DATE FROM t"
     _, err = sql(late, code=1)

@@ -225,19 +225,18 @@ def test_orders_that_no_cache_holds_are_said_to_cost_the_same(run: Run, shop: st
 
 
 @pytest.mark.long
-def test_it_runs_without_torch_transformers_and_tokenizers() -> None:
+def test_it_runs_without_torch_and_transformers() -> None:
     code = (
         "import sys\n"
-        "sys.modules.update({name: None for name in ('torch', 'transformers', 'tokenizers')})\n"
+        "sys.modules.update({name: None for name in ('torch', 'transformers')})\n"
         "from relquery.cli import main\n"
         "sys.argv = ['relquery', 'reorder', 'demo:movies', '--rows', '20', *sys.argv[1:]]\n"
         "main()\n"
     )
-    for more, status, said in (((), 0, ""), (("--tokenizer", "demo"), 1, "relquery[local]")):
+    for more in ((), ("--tokenizer", "demo")):
         command = [sys.executable, "-c", code, *more]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
-        assert done.returncode == status, done.stderr
-        assert said in done.stderr
+        assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.long

@@ -18,7 +18,7 @@ from relquery.connection import connect
 from relquery.errors import ConfigError
 from relquery.markup.read.schema import Schema
 from relquery.markup.schemas import PromptResult
-from relquery.model.cache.store import StateFiles
+from relquery.model.store import StateFiles
 from relquery.prompt import Sampling
 
 MODEL = "random:layers=2,hidden=32,heads=2,ffn=32,context=2048"

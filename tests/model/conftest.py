@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="needs relquery[local]")
-pytest.importorskip("transformers", reason="needs relquery[local]")
+torch = pytest.importorskip("torch", reason="needs relquery[torch]")
+pytest.importorskip("transformers", reason="needs relquery[torch]")
 torch.set_num_threads(1)

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from relquery.arrays import TokenIds
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.config import EngineConfig
 from relquery.engine.executor import Chunk, Drawn, Segment
 from relquery.engine.request.request import Draw, Request
-from relquery.model.attention.batch import PackedBatch
-from relquery.model.forward.stock import Forward
-from relquery.model.networks.load import LoadedModel, prepare
+from relquery.model.native_model import NativeModel
+from relquery.model.native_runtime import _Last
 from relquery.model.networks.random import byte_tokenizer
-from relquery.model.torch_executor import TorchExecutor
+from relquery.model.torch_runtime.load import TorchModel
 from relquery.prompt import Answer, Compared, Finish, Prompt, Reuse, Role, Sampling, Span
 from tests.engine.harness import spied
 from tests.model.oracle.architectures import (
@@ -34,7 +31,7 @@ from tests.model.oracle.architectures import (
     generated,
     made,
     model_of,
-    prepared,
+    native,
     prompts_with_shared_prefixes,
     quick_of,
 )
@@ -45,7 +42,7 @@ TOKENS = 10
 class Case(NamedTuple):
     """A network on our attention, prompts, and what the stock network generated for them."""
 
-    model: LoadedModel
+    model: TorchModel
     prompts: list[TokenIds]
     expected: list[list[int]]
 
@@ -132,16 +129,16 @@ def test_sampled_output_depends_on_the_seed_and_not_on_the_batch() -> None:
 
 
 @pytest.fixture(scope="module")
-def forward() -> Forward:
-    return prepared(build("llama")).forward
+def llama() -> NativeModel:
+    return native(build("llama"))
 
 
 class Storm:
     """Prompts whose steps a storm takes in any order; each prompt's slots change with its run."""
 
-    def __init__(self, forward: Forward, count: int, seed: int) -> None:
+    def __init__(self, model: NativeModel, count: int, seed: int) -> None:
         self.random = np.random.default_rng(seed)
-        self.executor = TorchExecutor(forward, 1_000)
+        self.executor = model.executor(EngineConfig(), 1_000, lambda: 0.0, lean=False)
         self.tokens = self.random.integers(3, 97, (count, 60)).astype(np.int32)
         network = build("llama")
         with torch.inference_mode():
@@ -200,10 +197,10 @@ class Storm:
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2, 3))]
 )
 def test_decode_steps_may_follow_one_another_or_not(
-    forward: Forward, seed: int, monkeypatch: pytest.MonkeyPatch
+    llama: NativeModel, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    followed = spied(monkeypatch, PackedBatch, "follow")
-    prompts, alone = Storm(forward, 6, seed), 0
+    followed = spied(monkeypatch, _Last, "follow")
+    prompts, alone = Storm(llama, 6, seed), 0
     for number in range(6):
         prompts.begin(number)
     chosen = list(range(6))
@@ -222,7 +219,7 @@ def test_decode_steps_may_follow_one_another_or_not(
             prompts.step(chosen)
         elif event == 4:
             with monkeypatch.context() as patched:
-                patched.setattr(prompts.executor, "_compute", interrupt)
+                patched.setattr(prompts.executor, "_run", interrupt)
                 with pytest.raises(KeyboardInterrupt):
                     prompts.step(chosen)
         for number in range(6):
@@ -237,16 +234,16 @@ def test_decode_steps_may_follow_one_another_or_not(
 
 
 def test_a_step_cannot_follow_none_a_failed_one_or_one_of_several_tokens(
-    forward: Forward, monkeypatch: pytest.MonkeyPatch
+    llama: NativeModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prompts = Storm(forward, 1, 0)
+    prompts = Storm(llama, 1, 0)
     assert prompts.executor.follow([1], np.array([0])) is None
     prompts.begin(0)
     assert not prompts.follow([0])
     prompts.step([0])
     prompts.done[0] += 1
     with monkeypatch.context() as patched:
-        patched.setattr(prompts.executor, "_compute", interrupt)
+        patched.setattr(prompts.executor, "_run", interrupt)
         with pytest.raises(KeyboardInterrupt):
             prompts.follow([0])
     assert not prompts.follow([0])
@@ -255,7 +252,7 @@ def test_a_step_cannot_follow_none_a_failed_one_or_one_of_several_tokens(
     assert prompts.follow([0])
 
 
-def interrupt(*_: object) -> Tensor:
+def interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
@@ -289,7 +286,7 @@ def broken() -> Any:
     ]
 )
 def backend(request: pytest.FixtureRequest, broken: Any) -> EmbeddedBackend:
-    model = prepare(deepcopy(broken), byte_tokenizer(), "tiny")
+    model = native(broken, tokenizer=byte_tokenizer())
     return EmbeddedBackend(model, EngineConfig(**ENGINES[request.param]))
 
 

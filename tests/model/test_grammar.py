@@ -12,13 +12,14 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import cache
 from random import Random
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
-import transformers as tf
 from llguidance import LLMatcher, LLTokenizer
+from tokenizers import Tokenizer as Backend
+from tokenizers import models
 
 from relquery.arrays import TokenIds
 from relquery.backends.schemas.closed import closed
@@ -26,15 +27,22 @@ from relquery.demo.files import model_path
 from relquery.engine.request.request import Draw, Request
 from relquery.engine.request.rules import Rules
 from relquery.errors import ConfigError, ModelError
-from relquery.model.forward.stock import Logits
 from relquery.model.grammar import Grammar, Grammars, ids_of, masks
-from relquery.model.networks.load import LoadedModel, prepare
+from relquery.model.native_model import NativeModel
 from relquery.model.networks.random import byte_tokenizer
-from relquery.model.sampling import follow_draws
+from relquery.model.text.tokenizer import Tokenizer, read_tokenizer
 from relquery.prompt import Finish
 from tests.cases import cases
-from tests.model.oracle.architectures import LLAMA_LIKE, engine_of, finished, larger, made
+from tests.model.oracle.architectures import (
+    LLAMA_LIKE,
+    engine_of,
+    finished,
+    larger,
+    made,
+    native,
+)
 from tests.model.test_sampling import check as check_logprobs
+from tests.model.test_sampling import drawn_from
 from tests.schemas import STRUCT, as_text, bounded
 
 LENGTH, COUNT = 200, 4
@@ -44,9 +52,9 @@ SETTINGS: Any = {"whitespace_flexible": False, "item_separator": ",", "key_separ
 class Side(NamedTuple):
     """A network with our attention, the stock one, and how texts are tokens."""
 
-    model: LoadedModel
+    model: NativeModel
     stock: Any
-    tokenizer: Any
+    tokenizer: Tokenizer
     end: int
 
     def grammars(self) -> Grammars:
@@ -57,29 +65,31 @@ class Side(NamedTuple):
 
     def prompts(self, count: int) -> list[TokenIds]:
         texts = [f"Describe row {i // 2} of the table, {i}." for i in range(count)]
-        ids = self.tokenizer(texts, add_special_tokens=False)["input_ids"]
+        ids = self.tokenizer.encode(texts)
         return [np.array(each, np.int32) for each in ids]
 
 
-def tokenizer_of(name: str) -> Any:
-    return byte_tokenizer() if name == "bytes" else tf.AutoTokenizer.from_pretrained(model_path())
+def tokenizer_of(name: str) -> Tokenizer:
+    return byte_tokenizer() if name == "bytes" else read_tokenizer(model_path())
 
 
 @cache
 def side(name: str) -> Side:
     tokenizer = tokenizer_of(name)
-    sizes = {"vocab_size": len(tokenizer), "eos_token_id": tokenizer.eos_token_id}
+    end = tokenizer.id_of("eos_token")
+    assert end is not None
+    sizes = {"vocab_size": len(tokenizer), "eos_token_id": end}
     make = made("Llama", LLAMA_LIKE, sizes, bos_token_id=None, pad_token_id=None)
     network = larger(make, by=6, seed=3)
     stock = deepcopy(network)
-    return Side(prepare(network, tokenizer, name), stock, tokenizer, tokenizer.eos_token_id)
+    return Side(native(network, name, tokenizer=tokenizer), stock, tokenizer, end)
 
 
 class Reference:
     """A matcher of the library alone."""
 
     def __init__(self, used: Side, schema: str) -> None:
-        library = LLTokenizer(used.tokenizer.backend_tokenizer.to_str(), eos_token=used.end)
+        library = LLTokenizer(used.tokenizer.backend.to_str(), eos_token=used.end)
         grammar = LLMatcher.grammar_from_json_schema(json.dumps(closed(schema)), overrides=SETTINGS)
         self.tokenizer, self.matcher = library, LLMatcher(library, grammar)
         assert not self.matcher.is_error()
@@ -253,12 +263,12 @@ def test_a_sampled_answer_is_valid_and_depends_on_its_seed_alone() -> None:
 
 def test_of_many_sampled_tokens_each_allowed_one_is_drawn_and_no_other() -> None:
     used = side("bytes")
-    grammar, (quote,) = used.grammar('{"enum": ["a", "b", "c"]}'), used.tokenizer('"')["input_ids"]
+    grammar, (quote,) = used.grammar('{"enum": ["a", "b", "c"]}'), used.tokenizer.encode(['"'])[0]
     matchers = [grammar.matcher() for _ in range(300)]
     assert {tuple(matcher.begin(9)) for matcher in matchers} == {(quote,)}
     draws = [Draw(1.0, seed=seed, matcher=matcher) for seed, matcher in enumerate(matchers)]
-    drawn = follow_draws(Logits(torch.zeros(300, len(used.tokenizer))), draws)
-    assert set(drawn) == set(used.tokenizer("abc")["input_ids"])
+    drawn = drawn_from(np.zeros((300, len(used.tokenizer))), draws)
+    assert set(drawn) == set(used.tokenizer.encode(["abc"])[0])
 
 
 def seeds(count: int) -> list[Any]:
@@ -338,17 +348,16 @@ def test_the_likeliest_allowed_token_is_found_in_every_kind_of_row() -> None:
             min(matcher.allowed().tolist(), key=lambda token: (-float(row[token]), token))
             for row, matcher in zip(logits, matchers, strict=True)
         ]
-        assert follow_draws(Logits(logits), draws) == expected
-        assert follow_draws(Logits(logits.float()), [*draws]) == expected
+        assert drawn_from(logits.float(), draws) == expected
 
 
 def test_a_model_without_end_tokens_ends_where_nothing_can_follow() -> None:
     tokenizer = byte_tokenizer()
     grammars = Grammars(tokenizer, len(tokenizer) + 9, ())
     number = grammars.of('{"type": "integer", "minimum": 1, "maximum": 20}').matcher()
-    (two,) = tokenizer("2")["input_ids"]
+    (two,) = tokenizer.encode(["2"])[0]
     assert number.take(two) == [two]
-    (zero,) = tokenizer("0")["input_ids"]
+    (zero,) = tokenizer.encode(["0"])[0]
     assert number.allowed().tolist() == [zero]
     assert number.take(zero) == [zero]
     assert number.is_over
@@ -356,7 +365,7 @@ def test_a_model_without_end_tokens_ends_where_nothing_can_follow() -> None:
 
 def test_text_is_what_the_tokens_say_and_half_a_character_is_shown_as_such() -> None:
     used = side("bytes")
-    grammar, tokens = used.grammar('{"type": "string"}'), used.tokenizer('"é"')["input_ids"]
+    grammar, tokens = used.grammar('{"type": "string"}'), used.tokenizer.encode(['"é"'])[0]
     assert grammar.text(tokens) == '"é"'
     assert grammar.text(tokens[:2]) == '"�'
 
@@ -364,7 +373,7 @@ def test_text_is_what_the_tokens_say_and_half_a_character_is_shown_as_such() -> 
 @pytest.mark.parametrize("name", ["bytes", "demo"])
 def test_the_text_of_a_special_token_is_spelt_in_others(name: str) -> None:
     used = side(name)
-    for word in [*used.tokenizer.all_special_tokens, "<b>"]:
+    for word in [*used.tokenizer.special_ids, "<b>"]:
         schema = json.dumps({"type": "object", "properties": {word: {"const": f"a{word}"}}})
         (output,) = outputs(used, requests_of(used, schema, used.prompts(1)))
         assert json.loads(used.grammar(schema).text(output)) == {word: f"a{word}"}
@@ -383,12 +392,9 @@ def test_a_schema_that_cannot_be_followed_is_refused_with_what_it_is() -> None:
 
 
 def test_a_tokenizer_that_cannot_be_read_is_refused() -> None:
-    from tokenizers import Tokenizer, models
-
-    words = Tokenizer(models.WordLevel({"a": 0, "[UNK]": 1}, unk_token="[UNK]"))
-    wrapped = cast(Any, tf.PreTrainedTokenizerFast)(tokenizer_object=words)
+    words = Backend(models.WordLevel({"a": 0, "[UNK]": 1}, unk_token="[UNK]"))
     with pytest.raises(ModelError, match="tokenizer cannot be used for answers under a schema"):
-        Grammars(wrapped, 2, {0}).of(STRUCT)
+        Grammars(Tokenizer(words, {}), 2, {0}).of(STRUCT)
 
 
 def test_a_model_that_ends_with_ordinary_text_is_refused() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, NamedTuple
 
-import numpy as np
 import pytest
 from hypothesis import given
 
@@ -13,18 +12,17 @@ from relquery.arrays import TokenIds
 from relquery.config import RELOCATIONS
 from relquery.engine.request.request import Request
 from relquery.model.networks.families.families import FAMILIES
+from tests.model import test_spans as spans
 from tests.model.oracle.architectures import (
     build,
     engine_of,
     finished,
     generated,
     model_of,
-    placing_of,
     prompts_with_shared_prefixes,
 )
-from tests.model.oracle.dense import dense_logits
 from tests.model.test_generate import SETTINGS, TOKENS
-from tests.model.test_spans import Spec, dense_chain, engine_chain, prompts, schemas
+from tests.model.test_spans import Spec, prompts, schemas
 
 NAMES = [
     "gemma2", "gemma3", "granite", "linear", "llama", "llama3", "longrope", "mistral", "phi3",
@@ -68,18 +66,8 @@ def test_greedy_output_is_that_of_transformers_in_every_setting(setting: str) ->
 
 
 def check(name: str, specs: list[Spec], **limits: Any) -> None:
-    """Every token is the likeliest of the logits that the dense reference has there."""
-    model, stock = model_of(name, "native")
-    engine = engine_of(model, **{"cache_tokens": 2048, "block_size": 4} | limits)
-    placing = placing_of(model, limits.get("relocation", "queries"))
-    requests = [Request(i, engine_chain(spec), 3, placing=placing) for i, spec in enumerate(specs)]
-    list(finished(engine, requests))
-    for request, spec in zip(requests, specs, strict=True):
-        logits = dense_logits(stock, dense_chain((*spec, *request.output))).numpy()
-        first = request.prompt_tokens - 1
-        for at, token in enumerate(request.output):
-            row = logits[first + at]
-            assert row[token] >= row.max() - 1e-4 * max(1.0, float(np.abs(row).max()))
+    """Every token is drawn from the logits that the dense reference has there."""
+    spans.check(name, specs, runtime="native", **limits)
 
 
 @pytest.mark.parametrize("relocation", RELOCATIONS)
@@ -100,6 +88,28 @@ def test_modules_of_a_schema_equal_the_dense_reference(name: str) -> None:
         check(name, specs, max_num_batched_tokens=16, slice_tokens=5, max_num_seqs=4)
 
     holds()
+
+
+# Spans that are used twice, and a nested one that sees both: its shifts are others than those of
+# what follows it.
+TWICE: Spec = (
+    (3, 3, 5, 4, 3), (3, 3, 5, 4, 3), (86, 5, 13, 3),
+    (80, (3, 3, 5, 4, 3), (86, 5, 13, 3), 3), 6,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("relocation", RELOCATIONS)
+def test_the_last_layer_turns_spans_as_its_own_tokens_see_them(relocation: str) -> None:
+    check("llama", [TWICE], relocation=relocation)
+
+
+@pytest.mark.parametrize("slice_tokens", [1, 7, 59])
+@pytest.mark.parametrize("name", ["llama", "gemma3"])
+def test_slices_of_a_prompt_that_is_not_kept_change_no_logit(name: str, slice_tokens: int) -> None:
+    prompt = tuple(range(3, 63))
+    check(name, [prompt], answer=1, cache_tokens=16, max_input=64, slice_tokens=slice_tokens)
+    host = {"cache_tokens": 16, "max_input": 64, "host_tokens": 256}
+    check(name, [prompt, (*prompt, 9)], answer=1, slice_tokens=slice_tokens, **host)
 
 
 def test_every_family_has_a_network_here() -> None:

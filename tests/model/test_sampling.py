@@ -4,74 +4,75 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from copy import deepcopy
 from dataclasses import replace
-from functools import cache
 from math import inf, log, nan
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
-from torch import Tensor
+from hypothesis import given
+from hypothesis import strategies as st
 
 from relquery.arrays import TokenIds
-from relquery.engine.executor import NOT_FINITE
+from relquery.engine.executor import NOT_FINITE, Drawn
 from relquery.engine.loop import Loop
 from relquery.engine.request.request import Draw, Request
 from relquery.engine.request.rules import Rules
-from relquery.model import sampling
-from relquery.model.forward.stock import Logits
-from relquery.model.kernels.program import Program, can_run
-from relquery.model.logprobs import ROWS_AT_ONCE, token_logprobs
-from relquery.model.networks.load import LoadedModel
-from relquery.model.sampling import draw_tokens, follow_draws, weigh_tokens
-from relquery.model.torch_executor import TorchExecutor
+from relquery.model import sampler
+from relquery.model.native_runtime import NativeExecutor
+from relquery.model.sampler import Logits, follow_draws
+from relquery.model.torch_runtime.executor import largest_of
 from relquery.prompt import TokenLogprob
 from tests.cases import cases
 from tests.engine.harness import spied
 from tests.model.oracle.architectures import (
-    LLAMA_LIKE,
     engine_of,
     finished,
-    larger,
-    made,
     model_of,
-    prepared,
     prompts_with_shared_prefixes,
     quick_of,
 )
 from tests.model.test_generate import SETTINGS
 
 DRAWS = 2000
+Rows = npt.NDArray[np.float32]
 
 
-def logits_of(*probabilities: float) -> Tensor:
-    return torch.tensor(probabilities).log()
+def drawn_from(rows: Any, draws: Sequence[Draw]) -> list[Drawn]:
+    """What is drawn from rows of logits, which are not changed."""
+    rows = np.ascontiguousarray(rows, dtype=np.float32)
+    before = rows.copy()
+    found = follow_draws(Logits(largest_of(torch.from_numpy(rows)), lambda: rows), draws)
+    np.testing.assert_array_equal(rows, before)
+    return found
 
 
-def drawn(logits: Tensor, draw: Draw, count: int = DRAWS) -> Counter[int]:
+def logits_of(*probabilities: float) -> Rows:
+    return np.log(np.array(probabilities, dtype=np.float32))
+
+
+def drawn(logits: Rows, draw: Draw, count: int = DRAWS) -> Counter[Any]:
     """How often each token is drawn, over as many seeds."""
     draws = [
         Draw(draw.temperature, draw.top_p, draw.top_k, seed, draw.allowed) for seed in range(count)
     ]
-    return Counter(draw_tokens(logits.expand(count, -1).clone(), draws))
+    return Counter(drawn_from(np.tile(logits, (count, 1)), draws))
 
 
-def random_logits(rows: int, vocabulary: int = 50) -> Tensor:
-    return torch.randn(rows, vocabulary, generator=torch.Generator().manual_seed(1)) * 2
+def random_logits(rows: int, vocabulary: int = 50) -> Rows:
+    return np.random.default_rng(1).normal(0, 2, (rows, vocabulary)).astype(np.float32)
 
 
 def test_greedy_takes_the_likeliest_allowed_token_of_each_row() -> None:
     logits = random_logits(9)
     likeliest = logits.argmax(-1).tolist()
-    assert draw_tokens(logits.clone(), [Draw()] * 9) == likeliest
-    assert draw_tokens(logits.bfloat16(), [Draw()] * 9) == logits.bfloat16().argmax(-1).tolist()
+    assert drawn_from(logits, [Draw()] * 9) == likeliest
     for allowed in [(3,), (0, 49), (5, 6, 7, 8)]:
         best = [allowed[int(row[list(allowed)].argmax())] for row in logits]
-        assert draw_tokens(logits.clone(), [Draw(allowed=allowed)] * 9) == best
-    one_free = [Draw(allowed=(4,)), Draw()]
-    assert draw_tokens(logits[:2].clone(), one_free) == [4, likeliest[1]]
+        assert drawn_from(logits, [Draw(allowed=allowed)] * 9) == best
+    assert drawn_from(logits[:2], [Draw(allowed=(4,)), Draw()]) == [4, likeliest[1]]
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
@@ -97,22 +98,21 @@ def test_top_k_and_top_p_leave_the_likeliest_of_the_allowed_tokens_at_their_rela
 
 
 def test_the_same_seed_draws_the_same_token_and_other_seeds_others() -> None:
-    logits = torch.zeros(1000)
+    logits = np.zeros(1000, np.float32)
     assert len(drawn(logits, Draw(1.0), 50)) > 40
     assert drawn(logits, Draw(1.0), 50) == drawn(logits, Draw(1.0), 50)
     draws = [Draw(1.0, seed=seed) for seed in (-1, 2**70, -(2**63))]
-    rows = torch.zeros(3, 1000)
-    assert draw_tokens(rows.clone(), draws) == draw_tokens(rows.clone(), draws)
+    rows = np.zeros((3, 1000), np.float32)
+    assert drawn_from(rows, draws) == drawn_from(rows, draws)
 
 
 def test_the_global_random_state_is_neither_read_nor_changed() -> None:
-    logits = torch.zeros(1, 1000)
-    torch.manual_seed(1)
-    first = draw_tokens(logits.clone(), [Draw(1.0, seed=5)])
-    following = torch.rand(1)
-    torch.manual_seed(1)
-    assert torch.equal(following, torch.rand(1))
-    assert draw_tokens(logits.clone(), [Draw(1.0, seed=5)]) == first
+    np.random.seed(1)
+    first = drawn_from(np.zeros((1, 1000)), [Draw(1.0, seed=5)])
+    following = np.random.rand()
+    np.random.seed(1)
+    assert following == np.random.rand()
+    assert drawn_from(np.zeros((1, 1000)), [Draw(1.0, seed=5)]) == first
 
 
 MIXED = [
@@ -127,35 +127,35 @@ MIXED = [
 
 def test_the_draw_of_a_row_does_not_depend_on_the_rows_beside_it() -> None:
     logits = random_logits(len(MIXED))
-    alone = [draw_tokens(logits[i : i + 1].clone(), [draw])[0] for i, draw in enumerate(MIXED)]
+    alone = [drawn_from(logits[i : i + 1], [draw])[0] for i, draw in enumerate(MIXED)]
     order = [4, 2, 0, 5, 3, 1]
-    together = draw_tokens(logits[order].clone(), [MIXED[i] for i in order])
+    together = drawn_from(logits[order], [MIXED[i] for i in order])
     assert together == [alone[i] for i in order]
 
 
-def test_a_neighbour_that_truncates_hides_no_token_of_a_row_that_does_not() -> None:
+def test_a_mass_that_is_rounded_to_one_hides_no_token() -> None:
     # Rounded, the mass before the last token is 1: that must not count as beyond top_p = 1.
-    logits = torch.tensor([[0.0, -20.0], [0.0, -20.0]])
-    kept = sampling._truncate(logits, [Draw(1.0), Draw(1.0, top_p=0.5)])
-    assert kept.tolist() == [[0.0, -20.0], [0.0, -torch.inf]]
-    half = sampling._truncate(torch.zeros(1, 2), [Draw(1.0, top_p=0.5)])
-    assert half.isfinite().sum() == 1, "half of the mass is enough for top_p = 0.5"
+    row = np.array([0.0, -20.0], np.float32)
+    assert sampler._truncated(row, Draw(1.0, top_k=5)).tolist() == [0.0, -20.0]
+    assert sampler._truncated(row, Draw(1.0, top_p=0.5)).tolist() == [0.0, -np.inf]
+    half = sampler._truncated(np.zeros(2, np.float32), Draw(1.0, top_p=0.5))
+    assert np.isfinite(half).sum() == 1, "half of the mass is enough for top_p = 0.5"
 
 
 def test_next_to_nothing_is_greedy() -> None:
     logits, cold = random_logits(20), map(Draw, [1e-6, 1e-30, 1e-38, 5e-324])
     for coldest in (*cold, Draw(1.0, top_p=1e-300), Draw(1.0, top_k=1)):
         draws = [replace(coldest, seed=seed) for seed in range(20)]
-        assert draw_tokens(logits.clone(), draws) == logits.argmax(-1).tolist(), coldest
+        assert drawn_from(logits, draws) == logits.argmax(-1).tolist(), coldest
 
 
 @pytest.mark.parametrize("hottest", [1e300, 10**300])
 def test_the_hottest_draw_is_uniform_and_leaves_its_neighbour_alone(hottest: float) -> None:
     logits = random_logits(1, 4)
-    counts = drawn(logits, Draw(hottest, top_k=2**70))
+    counts = drawn(logits[0], Draw(hottest, top_k=2**70))
     assert min(counts.values()) > 0.2 * DRAWS
-    alone = draw_tokens(logits.clone(), [Draw(1.0, seed=3)])
-    assert draw_tokens(logits.repeat(2, 1), [Draw(1.0, seed=3), Draw(hottest)])[:1] == alone
+    alone = drawn_from(logits, [Draw(1.0, seed=3)])
+    assert drawn_from(np.tile(logits, (2, 1)), [Draw(1.0, seed=3), Draw(hottest)])[:1] == alone
 
 
 # ---- weights
@@ -164,40 +164,35 @@ def test_the_hottest_draw_is_uniform_and_leaves_its_neighbour_alone(hottest: flo
 def test_allowed_tokens_are_weighed_among_themselves_or_among_all_each_row_for_itself() -> None:
     logits = random_logits(40)
     allowed = [(3,), (0, 49), (5, 6, 7, 8), (1, 3, 9), (0, 49), (1, 2, 3), (49,)]
-    draws = {
-        row: Draw(allowed=allowed[row % 7], among_all=row % 3 > 0, weigh=True)
-        for row in range(5, 40)
-    }
-    found = weigh_tokens(logits, draws)
-    assert list(found) == list(draws)
-    for row, logs in found.items():
-        own = logits[row, list(allowed[row % 7])].double()
-        among = logits[row].double() if row % 3 else own
+    draws = [Draw(allowed=allowed[row % 7], among_all=row % 3 > 0, weigh=True) for row in range(40)]
+    for row, logs in enumerate(drawn_from(logits, draws)):
+        own = torch.from_numpy(logits[row, list(allowed[row % 7])]).double()
+        among = torch.from_numpy(logits[row]).double() if row % 3 else own
         assert logs == pytest.approx((own - among.logsumexp(0)).tolist(), abs=1e-9)
 
 
 def test_tokens_are_equally_likely_only_if_their_logits_are_equal() -> None:
-    close = torch.tensor([1e-3, 1e-3]).nextafter(torch.tensor([1e-3, 1.0]))
-    first, second = weigh_tokens(close[None], {0: Draw(allowed=(0, 1))})[0]
+    weigh = Draw(allowed=(0, 1), weigh=True)
+    close = np.nextafter(np.array([[1e-3, 1e-3]], np.float32), np.array([[1e-3, 1]], np.float32))
+    ((first, second),) = drawn_from(close, [weigh])  # type: ignore[misc]
     assert first < second
-    first, second = weigh_tokens(torch.ones(1, 2).bfloat16(), {0: Draw(allowed=(0, 1))})[0]
+    ((first, second),) = drawn_from(np.ones((1, 2)), [weigh])  # type: ignore[misc]
     assert first == second
 
 
 def test_weighed_and_drawn_rows_may_stand_beside_each_other() -> None:
     logits = random_logits(len(MIXED) + 2)
     weigh = Draw(allowed=(4, 9), weigh=True)
-    draws = [weigh, *MIXED, weigh]
-    found = follow_draws(Logits(logits.clone()), draws)
-    assert found[1:-1] == draw_tokens(logits[1:-1].clone(), MIXED)
-    assert {0: found[0], 7: found[7]} == weigh_tokens(logits, {0: weigh, 7: weigh})
-    assert follow_draws(Logits(logits[1:-1].clone()), MIXED) == found[1:-1]
-    assert follow_draws(Logits(logits[:1].clone()), [weigh]) == found[:1]
+    found = drawn_from(logits, [weigh, *MIXED, weigh])
+    assert found[1:-1] == drawn_from(logits[1:-1], MIXED)
+    assert [found[0], found[7]] == drawn_from(logits[[0, 7]], [weigh] * 2)
 
 
-def test_the_largest_is_not_looked_for_again() -> None:
-    logits = random_logits(3)
-    assert follow_draws(Logits(logits, np.array([5, 6, -1])), [Draw()] * 3) == [5, 6, -1]
+def test_the_logits_are_not_read_for_the_likeliest_of_all() -> None:
+    def read() -> Rows:
+        raise AssertionError("they are not needed")
+
+    assert follow_draws(Logits(np.array([5, 6, -1]), read), [Draw()] * 3) == [5, 6, -1]
 
 
 @pytest.mark.parametrize(
@@ -205,8 +200,8 @@ def test_the_largest_is_not_looked_for_again() -> None:
 )
 def test_the_largest_of_all_is_of_no_use_to_other_draws(other: Draw) -> None:
     logits, draws = random_logits(2), [other, replace(other, seed=5)]
-    expected = follow_draws(Logits(logits.clone()), draws)
-    assert follow_draws(Logits(logits.clone(), np.array([-1, -1])), draws) == expected
+    wrong = follow_draws(Logits(np.array([-1, -1]), lambda: logits), draws)
+    assert wrong == drawn_from(logits, draws)
 
 
 # ---- log-probabilities
@@ -225,15 +220,6 @@ KINDS: list[tuple[Draw, Rules]] = [
     (Draw(logprobs=3), AMONG),
     (Draw(1.0, seed=6, logprobs=1), AMONG),
 ]
-
-
-@cache
-def side(name: str) -> tuple[LoadedModel, Any]:
-    """A network on our attention, and the stock one; "recorded": its short steps are recorded."""
-    if name != "recorded":
-        return model_of(name)
-    network = larger(made("Llama", LLAMA_LIKE, vocab_size=128, hidden_size=64))  # multiples of 64
-    return prepared(deepcopy(network)), network
 
 
 def requests_of(prompts: Sequence[TokenIds], asks: bool = True) -> list[Request]:
@@ -272,11 +258,11 @@ def outputs(engine: Loop, requests: list[Request]) -> list[list[int]]:
     return [request.output for request in requests]
 
 
-def check_all(name: str, limits: dict[str, Any]) -> None:
-    model, stock = side(name)
+def check_all(name: str, limits: dict[str, Any], runtime: str = "native") -> None:
+    model, stock = model_of(name, runtime)
     prompts = prompts_with_shared_prefixes(14)
     with pytest.MonkeyPatch.context() as patch:  # nothing is computed where nobody asks
-        patch.setattr(sampling, "token_logprobs", None)
+        patch.setattr(sampler, "_told", None)
         unasked = outputs(engine_of(model), requests_of(prompts, asks=False))
     requests = requests_of(prompts)
     assert outputs(engine_of(model, **limits), requests) == unasked
@@ -289,9 +275,9 @@ def test_values_are_the_stock_networks_in_every_setting(name: str) -> None:
     check_all("llama", SETTINGS[name])
 
 
-@quick_of(["recorded", "qwen3", "gpt2", "opt", "gemma3", "bloom"], "recorded", "gpt2", "bloom")
+@quick_of(["qwen3", "gpt2", "opt", "gemma3", "bloom"], "gpt2", "bloom")
 def test_values_are_those_of_other_networks_too(name: str) -> None:
-    check_all(name, {})
+    check_all(name, {}, "torch")
 
 
 def test_a_request_that_loses_its_blocks_keeps_what_it_was_told(
@@ -309,13 +295,10 @@ def test_a_request_that_loses_its_blocks_keeps_what_it_was_told(
     assert max(lost) > 0
 
 
-@pytest.mark.skipif(not can_run(), reason="torch has no OpenMP here")
-def test_runs_of_recorded_decode_steps_give_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One plan, one recording and no chunks: what decodes most, with and without others."""
-    runs, followed = (
-        spied(monkeypatch, *each) for each in ((Program, "run"), (TorchExecutor, "follow"))
-    )
-    (model, stock), prompts = side("recorded"), prompts_with_shared_prefixes(4)
+def test_runs_of_decode_steps_give_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One plan and no chunks: what decodes most, with and without others."""
+    followed = spied(monkeypatch, NativeExecutor, "follow")
+    (model, stock), prompts = model_of("llama", "native"), prompts_with_shared_prefixes(4)
     for counts in ([3, 3, 3, 3], [0, None, 20, None]):
         requests = [
             Request(number, prompt, TOKENS, Draw(logprobs=count))
@@ -323,20 +306,17 @@ def test_runs_of_recorded_decode_steps_give_them(monkeypatch: pytest.MonkeyPatch
         ]
         alone = [Request(number, prompt, TOKENS) for number, prompt in enumerate(prompts)]
         expected = outputs(engine_of(model), alone)
-        runs.clear()
         followed.clear()
         assert outputs(engine_of(model), requests) == expected
-        assert (
-            len(followed) - followed.count(None) == TOKENS - 2
-        )  # but for the prompts' step and the first of the run
-        assert len(runs) >= TOKENS - 1
+        # but for the prompts' step and the first of the run
+        assert len(followed) - followed.count(None) == TOKENS - 2
         for request in requests:
             check(request, stock)
 
 
-@pytest.mark.parametrize("name", ["llama", "recorded"])
-def test_a_prompt_from_the_cache_gives_the_same_values(name: str) -> None:
-    model, stock = side(name)
+@pytest.mark.parametrize("runtime", ["native", "torch"])
+def test_a_prompt_from_the_cache_gives_the_same_values(runtime: str) -> None:
+    model, stock = model_of("llama", runtime)
     engine, prompt = engine_of(model, block_size=4), prompts_with_shared_prefixes(3)[1]
     first, again = (Request(number, prompt, TOKENS, Draw(logprobs=4)) for number in range(2))
     outputs(engine, [first])
@@ -346,16 +326,15 @@ def test_a_prompt_from_the_cache_gives_the_same_values(name: str) -> None:
         check(request, stock)
 
 
-def test_logits_are_read_before_drawing_changes_them() -> None:
-    """Also those of float32, which draws restrict and heat where they are."""
-    logits = torch.randn(3, 40, generator=torch.Generator().manual_seed(1)) * 2
-    logs = logits.double().log_softmax(-1)
+def test_they_are_those_before_drawing_restricts_or_heats() -> None:
+    logits = random_logits(3, 40)
+    logs = torch.from_numpy(logits).double().log_softmax(-1)
     draws = [Draw(allowed=(4, 9), logprobs=2), Draw(2.0, seed=1, logprobs=0), Draw(0.5, seed=2)]
-    first, second, third = follow_draws(Logits(logits.clone()), draws)
+    first, second, third = drawn_from(logits, draws)
     bare = [Draw(each.temperature, seed=each.seed, allowed=each.allowed) for each in draws]
     assert isinstance(first, TokenLogprob)
     assert isinstance(second, TokenLogprob)
-    assert [first.token, second.token, third] == follow_draws(Logits(logits.clone()), bare)
+    assert [first.token, second.token, third] == drawn_from(logits, bare)
     assert first.logprob == pytest.approx(float(logs[0, first.token]), abs=1e-12)
     assert second.logprob == pytest.approx(float(logs[1, second.token]))
     assert second.top == ()
@@ -364,46 +343,40 @@ def test_logits_are_read_before_drawing_changes_them() -> None:
     assert [value for _, value in first.top] == pytest.approx(top.values.tolist(), abs=1e-12)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_of_equally_likely_tokens_the_first_comes_first(dtype: torch.dtype) -> None:
-    rows = 2 * ROWS_AT_ONCE + 3
-    logits = torch.zeros(rows, 50, dtype=dtype)
-    logits[:, 30] = 1
-    total = torch.tensor([1.0, *[0.0] * 49]).double().logsumexp(0)
-    counts = [number % 21 for number in range(rows)]
-    for told, count in zip(token_logprobs(logits, [7] * rows, counts), counts, strict=True):
-        assert isinstance(told, TokenLogprob)
-        assert [token for token, _ in told.top] == [30, *range(19)][:count]
-        assert told.logprob == pytest.approx(-float(total), abs=1e-12)
+def told(row: Any, count: int) -> TokenLogprob:
+    (found,) = drawn_from([row], [Draw(logprobs=count)])
+    assert isinstance(found, TokenLogprob)
+    return found
 
 
-@pytest.mark.parametrize("width", [2_048, 5_000])
-def test_the_likeliest_of_a_large_vocabulary_are_those_of_sorting_all_of_it(width: int) -> None:
-    logits = torch.randn(40, width, generator=torch.Generator().manual_seed(width)).bfloat16() * 3
-    logits[0, -30:] = 50  # behind all whole groups
-    logits[1, ::1_024] = 50  # in one group
-    found = token_logprobs(logits, [0] * 40, [20] * 40)
-    for told, row in zip(found, logits.double().log_softmax(-1), strict=True):
-        logs, order = row.sort(descending=True, stable=True)
-        assert isinstance(told, TokenLogprob)
-        assert [token for token, _ in told.top] == order[:20].tolist()
-        assert [value for _, value in told.top] == pytest.approx(logs[:20].tolist(), abs=1e-12)
+def test_of_equally_likely_tokens_the_first_comes_first() -> None:
+    row = np.zeros(50)
+    row[30] = 1
+    for count in range(21):
+        assert [token for token, _ in told(row, count).top] == [30, *range(19)][:count]
+
+
+@given(width=st.integers(1, 90), count=st.integers(0, 20), seed=st.integers(0, 99))
+def test_the_likeliest_are_those_of_sorting_all(width: int, count: int, seed: int) -> None:
+    row = np.random.default_rng(seed).normal(0, 3, width).round(1).astype(np.float32)
+    logs, order = torch.from_numpy(row).double().log_softmax(-1).sort(descending=True, stable=True)
+    found = told(row, count)
+    assert [token for token, _ in found.top] == order[:count].tolist()
+    assert [value for _, value in found.top] == pytest.approx(logs[:count].tolist(), abs=1e-12)
 
 
 def test_a_vocabulary_may_have_fewer_tokens_than_are_asked_for() -> None:
-    logits = torch.tensor([[log(0.25), log(0.75), -inf]])
-    (told,) = token_logprobs(logits, [0], [20])
-    assert isinstance(told, TokenLogprob)
-    assert [token for token, _ in told.top] == [1, 0, 2]
-    assert np.exp([value for _, value in told.top]) == pytest.approx([0.75, 0.25, 0])
+    found = told([log(0.25), log(0.75), -inf], 20)
+    assert [token for token, _ in found.top] == [1, 0, 2]
+    assert np.exp([value for _, value in found.top]) == pytest.approx([0.75, 0.25, 0])
 
 
 @pytest.mark.parametrize("broken", [nan, inf])
 def test_a_row_that_is_not_finite_has_none_and_spoils_no_other(broken: float) -> None:
-    logits = torch.zeros(2, 4)
+    logits = np.zeros((2, 4), np.float32)
     logits[0, 3] = broken
     draws = [Draw(allowed=(0, 1), logprobs=1), Draw(logprobs=1)]
-    found = follow_draws(Logits(logits), draws)
+    found = drawn_from(logits, draws)
     assert found[0] == NOT_FINITE
     assert isinstance(found[1], TokenLogprob)
     assert found[1].token == found[1].top[0][0] == 0

@@ -20,9 +20,9 @@ from relquery.engine.request.labels import LabelTrie, Normalization
 from relquery.engine.request.pieces import Placing
 from relquery.engine.request.request import Request
 from relquery.engine.request.rules import Rules
-from relquery.model.cache.device import KVCache
-from relquery.model.cache.host import HostCache, Run, runs
-from relquery.model.torch_executor import TorchExecutor
+from relquery.model.torch_runtime.cache.device import KVCache
+from relquery.model.torch_runtime.cache.host import HostCache, Run, runs
+from relquery.model.torch_runtime.executor import TorchExecutor
 from tests.model.oracle.architectures import (
     VOCABULARY,
     engine_of,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ from tests.model.oracle.architectures import (
     quick_of,
 )
 from tests.model.oracle.dense import dense_logits
-from tests.model.oracle.recorded import Recorded
+from tests.model.oracle.recorded import Recorded, RecordedNative
 
 Spec = tuple[Any, ...]
 """Token ids, independent spans as tuples of the same, `At`, and `Placeholder`."""
@@ -47,16 +47,23 @@ def _plain(part: Any) -> Any:
     return np.array([part], np.int32) if isinstance(part, int) else part
 
 
-def check(name: str, specs: Sequence[Spec], answer: int = ANSWER, **limits: Any) -> list[Request]:
+def check(
+    name: str,
+    specs: Sequence[Spec],
+    answer: int = ANSWER,
+    runtime: str = "torch",
+    **limits: Any,
+) -> list[Request]:
     """Every token is drawn from the logits that the dense reference has there."""
-    model, stock = model_of(name)
-    engine = engine_of(model, Recorded, **{"cache_tokens": 2048, "block_size": 4} | limits)
+    model, stock = model_of(name, runtime)
+    kind = RecordedNative if runtime == "native" else Recorded
+    engine = engine_of(model, kind, **{"cache_tokens": 2048, "block_size": 4} | limits)
     placing = placing_of(model, limits.get("relocation", "queries"))
     requests = [
         Request(i, engine_chain(spec), answer, placing=placing) for i, spec in enumerate(specs)
     ]
     list(finished(engine, requests))
-    executor = cast(Recorded, engine._executor)
+    executor: Any = engine._executor
     for request, spec in zip(requests, specs, strict=True):
         expected = dense_logits(stock, dense_chain((*spec, *request.output)))
         found = torch.stack(executor.logits[request.id])
@@ -166,7 +173,7 @@ def test_modules_with_gaps_and_arguments_are_those_of_a_dense_network(
 def test_states_from_host_memory_are_those_of_a_dense_network(
     name: str, specs: list[Spec], limits: dict[str, Any]
 ) -> None:
-    room = {"host_tokens": 400, "max_input": 400, "max_num_seqs": 1}
+    room: dict[str, Any] = {"host_tokens": 400, "max_input": 400, "max_num_seqs": 1}
     check(name, [*specs, *specs], answer=1, **limits, **room)
 
 

@@ -23,7 +23,6 @@ import pytest
 from relquery.errors import OrderWarning, PartialResultWarning, PromptWarning
 from relquery.serve.settings import ServeConfig
 
-pytest.importorskip("torch", reason="needs relquery[local]")
 pytest.importorskip("fastapi", reason="needs relquery[serve]")
 
 from tests.serve.inside import STARTING, in_threads

@@ -8,16 +8,17 @@ import numpy as np
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
+from tokenizers import Regex, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer as Backend
 
 from relquery import span
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.config import RELOCATIONS, EngineConfig, Relocation
 from relquery.ir.nodes import Generate, Node
 from relquery.ir.optimize import optimize
-from relquery.model import torch_executor as executor_module
-from relquery.model.networks.load import LoadedModel, prepare
+from relquery.model.text.tokenizer import Tokenizer
+from relquery.model.torch_runtime import load as module
+from relquery.model.torch_runtime.load import TorchModel, prepare
 from relquery.spans.bags import order_bags
 from relquery.spans.orders import Orders
 from relquery.spans.run import run
@@ -31,23 +32,21 @@ ARCHITECTURES = ["llama", "gemma3", "gpt2", "opt", "bloom", "mpt"]
 ALPHABET = "\n\t" + "".join(map(chr, range(32, 127)))
 TOKENS = 2  # of an inner answer
 
-_MODELS: dict[str, LoadedModel] = {}
+_MODELS: dict[str, TorchModel] = {}
 _STOCK: dict[str, Any] = {}
 
 
-def letters() -> PreTrainedTokenizerFast:
+def letters() -> Tokenizer:
     """A token a character."""
     assert len(ALPHABET) == VOCABULARY
     vocabulary = {letter: index for index, letter in enumerate(ALPHABET)}
-    tokenizer = Tokenizer(models.BPE(vocabulary, []))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
-    tokenizer.decoder = decoders.Fuse()
-    make: Any = PreTrainedTokenizerFast
-    made = make(tokenizer_object=tokenizer, clean_up_tokenization_spaces=False)
-    return cast(PreTrainedTokenizerFast, made)
+    backend = Backend(models.BPE(vocabulary, []))
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    backend.decoder = decoders.Fuse()
+    return Tokenizer(backend, {})
 
 
-def model(name: str) -> LoadedModel:
+def model(name: str) -> TorchModel:
     if name not in _MODELS:
         _MODELS[name] = prepare(build(name), letters(), name)
         _STOCK[name] = build(name)
@@ -57,7 +56,7 @@ def model(name: str) -> LoadedModel:
 def backend_of(name: str, **limits: Any) -> tuple[EmbeddedBackend, Recorded]:
     """An engine, and its executor, which keeps the logits of each request."""
     loaded = model(name)
-    with replaced(executor_module, "TorchExecutor", Recorded):
+    with replaced(module, "TorchExecutor", Recorded):
         backend = EmbeddedBackend(loaded, EngineConfig(**({"cache_tokens": 2048} | limits)))
     return backend, cast(Recorded, backend._executor)
 

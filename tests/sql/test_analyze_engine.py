@@ -15,7 +15,7 @@ from relquery.backends.base import Answers
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.config import EngineConfig
 from relquery.connection import connect
-from relquery.model.networks.load import load
+from relquery.model.load import load
 from relquery.prompt import Finish, Prompt, Sampling
 
 pytestmark = pytest.mark.long

@@ -37,8 +37,8 @@ class Limit(Part):
         import torch
         from transformers import AutoModelForCausalLM
 
-        from relquery.model.networks.load import DTYPES as TYPES
-        from relquery.model.networks.load import load
+        from relquery.model.load import load
+        from relquery.model.torch_runtime.load import DTYPES as TYPES
 
         torch.set_num_threads(settings.threads)
         self.sizes = sizes = choose(settings.quick)
@@ -76,13 +76,12 @@ class Limit(Part):
                 apart=1e3 * (computing + reading),
             )
         yield from table(
-            ("numbers", "tokens", "pass", "products and attention", "weights read", "transformers"),
+            ("numbers", "tokens", "pass", "weights read", "transformers"),
             [
                 (
                     dtype,
                     f"{each.tokens:,}",
                     f"{1e3 * each.seconds:.2f} ms",
-                    f"{1e3 * each.parts:.2f} ms",
                     f"{1e3 * each.weights / machine.bandwidth:.2f} ms",
                     f"{1e3 * each.stock:.2f} ms",
                 )
@@ -99,11 +98,9 @@ class Limit(Part):
         return {PICTURE: partial(plot_roofline, self.found)}
 
 
-def overhead_figure(dtype: str, batch: int, found: Overhead | None) -> Figure:
+def overhead_figure(dtype: str, batch: int, found: Overhead) -> Figure:
     """What a decode step takes in Python: milliseconds of one request's, else its share."""
     name = f"python_of_decode_{batch}_{dtype}"
-    if found is None:
-        return Figure(name, None, None, note="no step is recorded on this machine")
     note = f"{1e3 * found.outside:.2f} of {1e3 * found.step:.2f} ms"
     if batch == 1:
         return Figure(f"{name}_ms", 1e3 * found.outside, 1.0, at_least=False, note=note)
@@ -122,13 +119,14 @@ def shared_step(one: Pass, machine: Machine, sizes: Sizes) -> tuple[float, float
 
 
 def figures(dtype: str, machine: Machine, passes: list[Pass]) -> Iterator[Figure]:
-    """How near the first and the last pass come to their limits."""
+    """How near the first and the last pass come to the machine's limits."""
     first, *_, last = passes
     read = first.weights / machine.bandwidth
     note = f"{1e3 * read:.2f} / {1e3 * first.seconds:.2f} ms"
     yield Figure(f"decode_1_of_bandwidth_{dtype}", read / first.seconds, 0.8, note=note)
-    note = f"{1e3 * last.parts:.1f} / {1e3 * last.seconds:.1f} ms, {last.tokens:,} tokens"
-    yield Figure(f"prefill_of_its_parts_{dtype}", last.parts / last.seconds, 0.85, note=note)
+    peak = last.operations / machine.peak
+    note = f"{1e3 * peak:.1f} / {1e3 * last.seconds:.1f} ms, {last.tokens:,} tokens"
+    yield Figure(f"prefill_of_peak_{dtype}", peak / last.seconds, 0.7, note=note)
     note = f"{1e3 * first.stock:.2f} / {1e3 * first.seconds:.2f} ms"
     name = f"decode_1_over_transformers_{dtype}"
     yield Figure(name, first.stock / first.seconds, 1.2, note=note, any_size=True)

@@ -27,8 +27,8 @@ class JobTime(Part):
 
     def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
         """See Part."""
-        from relquery.model.networks.load import load
-        from relquery.model.networks.stock import set_threads
+        from benchmarks.stock import set_threads
+        from relquery.model.load import load
 
         set_threads(settings.threads)
         sizes = choose(settings)

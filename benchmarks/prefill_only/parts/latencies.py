@@ -25,7 +25,7 @@ from benchmarks.templates import template
 from relquery.engine.cost.linear import LinearCost
 
 if TYPE_CHECKING:
-    from relquery.model.networks.load import LoadedModel
+    from relquery.model.served import ServedModel
 
 WORDS = template("prefill_only")
 
@@ -49,13 +49,13 @@ class Latencies(Part):
 
     def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
         """See Part."""
-        from relquery.model.networks.load import load
-        from relquery.model.networks.stock import parameters, set_threads
+        from benchmarks.stock import parameters, set_threads
+        from relquery.model.load import load
 
         set_threads(settings.threads)
         self.sizes = sizes = choose(settings)
         model = load(sizes.model)
-        self.parameters = parameters(model.network)
+        self.parameters = parameters(model)
         posts, credits = sizes.workloads(len(model.tokenizer), settings.seed)
         self.cost = cost = calibrated(model, settings.seed)
         self._simulate((posts, credits), cost, settings.seed)
@@ -74,7 +74,7 @@ class Latencies(Part):
 
     def _serve(
         self,
-        model: LoadedModel,
+        model: ServedModel,
         both: tuple[Workload, Workload],
         cost: LinearCost,
         seed: int,

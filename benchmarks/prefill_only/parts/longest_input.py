@@ -30,7 +30,7 @@ class LongestInput(Part):
 
     def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
         """See Part."""
-        from relquery.model.networks.stock import set_threads
+        from benchmarks.stock import set_threads
 
         set_threads(settings.threads)
         self.found = lengths.measure(choose(settings).lengths, say)

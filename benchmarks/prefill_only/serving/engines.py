@@ -8,6 +8,7 @@ import numpy as np
 
 from benchmarks.prefill_only.serving.traffic import Engine, Mode
 from benchmarks.prefill_only.workloads import Workload
+from benchmarks.stock import executor_of
 from benchmarks.turns import AlternatingExecutor, SkippingClock, Turn
 from relquery.config import EngineConfig
 from relquery.engine.calibration.steps import calibrate
@@ -18,8 +19,7 @@ from relquery.engine.request.request import Draw
 from relquery.errors import RelqueryError
 
 if TYPE_CHECKING:
-    from relquery.model.networks.load import LoadedModel
-    from relquery.model.torch_executor import TorchExecutor
+    from relquery.model.served import ServedExecutor, ServedModel
 
 TRIES = 5
 
@@ -27,9 +27,9 @@ TRIES = 5
 class Engines:
     """One engine per policy, each with an allocated cache of the workload's size."""
 
-    def __init__(self, model: LoadedModel, workload: Workload, cost: LinearCost) -> None:
+    def __init__(self, model: ServedModel, workload: Workload, cost: LinearCost) -> None:
         self._model, self._workload, self._cost = model, workload, cost
-        self._executors: dict[Mode, TorchExecutor] = {}
+        self._executors: dict[Mode, ServedExecutor] = {}
 
     def open(self, mode: Mode, turn: Turn) -> Engine:
         """An engine whose steps pass the turn on."""
@@ -44,24 +44,15 @@ class Engines:
         return Engine(AlternatingExecutor(executor, turn), clock, clock.skip, self._cost)
 
 
-def executor_for(model: LoadedModel, workload: Workload) -> TorchExecutor:
+def executor_for(model: ServedModel, workload: Workload) -> ServedExecutor:
     """An executor with a cache of the workload's size, which cuts steps as the workload says."""
-    from relquery.model.torch_executor import TorchExecutor
-
-    return TorchExecutor(
-        model.forward,
-        workload.cache_tokens,
-        slice_tokens=workload.chunk,
-        release=model.release,
-    )
+    return executor_of(model, workload.cache_tokens, workload.chunk)
 
 
-def calibrated(model: LoadedModel, seed: int) -> LinearCost:
+def calibrated(model: ServedModel, seed: int) -> LinearCost:
     """What steps cost, measured quickly; anew while noise hides what a token costs."""
-    from relquery.model.torch_executor import TorchExecutor
-
     limits = EngineConfig(cache_tokens=32_768)
-    executor = TorchExecutor(model.forward, limits.cache_tokens)
+    executor = executor_of(model, limits.cache_tokens)
     vocabulary, clock = len(model.tokenizer), RealClock()
     for _ in range(TRIES):
         fit = calibrate(executor, limits, clock, vocabulary=vocabulary, quick=True, seed=seed)

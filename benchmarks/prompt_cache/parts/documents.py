@@ -46,7 +46,7 @@ class Documents(Part):
 
     def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
         """See Part. Nothing without the file."""
-        from relquery.model.networks.stock import set_threads
+        from benchmarks.stock import set_threads
 
         set_threads(settings.threads)
         self.sizes = choose(settings.quick)

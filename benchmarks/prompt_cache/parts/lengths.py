@@ -37,15 +37,15 @@ class FirstTokens(Part):
 
     def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
         """See Part."""
-        from relquery.model.networks.stock import parameters, set_threads
+        from benchmarks.stock import native, parameters, set_threads
 
         set_threads(settings.threads)
         self.sizes = choose(settings.quick)
         for name, spec in self.sizes.models:
             model = load_model(spec, QUERIES, settings.data)
-            self.parameters[name] = parameters(model.network)
-            config = model.network.config
-            self.widths[name] = config.hidden_size * config.num_hidden_layers
+            self.parameters[name] = parameters(model)
+            decoder = native(model).decoder
+            self.widths[name] = decoder.hidden * len(decoder.layers)
             say(f"{spec}: {self.parameters[name] / 1e6:.1f} M parameters without embeddings")
             with TemporaryDirectory() as folder:
                 rows = first_token.measure(model, self.sizes, settings.seed, Path(folder), say)

@@ -14,7 +14,7 @@ from relquery.prompt import Answer, Finish, Prompt, Role, Sampling, Span
 from relquery.sql.inputs.prompt import SYSTEM
 
 if TYPE_CHECKING:
-    from relquery.model.networks.load import LoadedModel
+    from relquery.model.served import ServedModel
 
 GENRES = ("drama", "comedy", "documentary", "horror")
 PROPERTIES: Mapping[str, Any] = {
@@ -51,7 +51,7 @@ class Measured:
         return sum(map(is_valid, self.answers)) / len(self.answers)
 
 
-def measure(model: LoadedModel, rows: Sequence[Mapping[str, Any]], rounds: int) -> Measured:
+def measure(model: ServedModel, rows: Sequence[Mapping[str, Any]], rounds: int) -> Measured:
     """Ask of each row, in turns, after one round to warm up."""
     from relquery.config import EngineConfig
 

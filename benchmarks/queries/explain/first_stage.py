@@ -16,7 +16,7 @@ from relquery.report import StageReport
 from relquery.sql.explain.explanation import ExplainedCall
 
 if TYPE_CHECKING:
-    from relquery.model.networks.load import LoadedModel
+    from relquery.model.served import ServedModel
 
 
 class Counts(NamedTuple):
@@ -49,7 +49,7 @@ class FirstStage:
         return self.is_exact and self.said == self.run
 
 
-def compare(case: Case, world: World, model: LoadedModel) -> FirstStage:
+def compare(case: Case, world: World, model: ServedModel) -> FirstStage:
     """Explain the query, then run it. The engine counts its tokens; the answers are the world's."""
     answered = 0
 

@@ -14,7 +14,7 @@ from benchmarks.queries.reciting import Reciting
 from relquery.config import EngineConfig
 
 if TYPE_CHECKING:
-    from relquery.model.networks.load import LoadedModel
+    from relquery.model.served import ServedModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class LaterStage:
         return 1.0 if self.said_hits is None else abs(self.said_hits - self.hits)
 
 
-def analyze(case: Case, world: World, model: LoadedModel) -> Iterator[LaterStage]:
+def analyze(case: Case, world: World, model: ServedModel) -> Iterator[LaterStage]:
     """Run the query with EXPLAIN ANALYZE on an engine with an empty cache."""
 
     def recite(prompt: str, fields: Mapping[str, Any]) -> str:

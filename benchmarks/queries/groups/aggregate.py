@@ -12,7 +12,7 @@ from relquery.config import EngineConfig
 from relquery.connection import connect
 
 if TYPE_CHECKING:
-    from relquery.model.networks.load import LoadedModel
+    from relquery.model.served import ServedModel
 
 QUESTION = "What do people praise?"
 QUERY = f"SELECT film, AI_AGG('{QUESTION}', review) AS praised FROM reviews GROUP BY film"
@@ -46,7 +46,7 @@ def in_groups(texts: Sequence[str], groups: int, characters: int) -> list[Row]:
     return rows
 
 
-def aggregate(model: LoadedModel, rows: Sequence[Row]) -> Aggregated:
+def aggregate(model: ServedModel, rows: Sequence[Row]) -> Aggregated:
     """Explain the query and run it."""
     backend = Reciting(_praised, model, EngineConfig())
     with closing(backend), closing(connect(backend, ledger=None)) as connection:

@@ -9,7 +9,7 @@ from relquery.config import EngineConfig
 from relquery.engine.cost.linear import LinearCost
 
 if TYPE_CHECKING:
-    from relquery.model.networks.load import LoadedModel
+    from relquery.model.served import ServedModel
 
 
 class Costs(NamedTuple):
@@ -29,7 +29,7 @@ class Costs(NamedTuple):
         return self.prompt * computed + self.decoded * decoded
 
 
-def calibrate(model: LoadedModel, seed: int) -> Costs:
+def calibrate(model: ServedModel, seed: int) -> Costs:
     """Measure them on the engine, as `relquery calibrate` does."""
     config = EngineConfig()
     backend = EmbeddedBackend(model, config)

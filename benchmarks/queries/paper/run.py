@@ -21,7 +21,7 @@ from relquery.config import EngineConfig, Order
 from relquery.report import Report
 
 if TYPE_CHECKING:
-    from relquery.model.networks.load import LoadedModel
+    from relquery.model.served import ServedModel
 
 NO_CACHE, TABLE_ORDER, OURS = "no cache", "cache, table order", "cache, ours"
 SIDES: dict[str, tuple[Order, bool]] = {
@@ -92,7 +92,7 @@ class Measured:
 
 
 def measure(
-    model: LoadedModel, table: pa.Table, query: Query, shorter: int, costs: Costs, most: int = 1
+    model: ServedModel, table: pa.Table, query: Query, shorter: int, costs: Costs, most: int = 1
 ) -> Measured:
     """Run the query on all sides in turn. shorter: see Call. costs: on this model.
 
@@ -126,7 +126,7 @@ def _median(runs: list[Ran]) -> Ran:
 
 
 def serve(
-    model: LoadedModel,
+    model: ServedModel,
     tables: Mapping[str, pa.Table],
     query: Query,
     sql: str,

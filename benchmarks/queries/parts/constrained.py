@@ -32,14 +32,14 @@ class Constrained(Part):
 
     def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
         """See Part."""
-        from relquery.model.networks.stock import set_threads
+        from benchmarks.stock import native, set_threads
 
         set_threads(settings.threads)
         self.sizes = choose(settings.quick)
         rows = pq.read_table(table_path("movies")).slice(0, self.sizes.structs).to_pylist()
         model = train(self.sizes.model, rows, [QUESTION, SCHEMA], self.sizes.vocabulary)
         # A random network draws its end token anywhere; a grammar ends where nothing can follow.
-        at = measure(replace(model, end=frozenset()), rows, self.sizes.rounds)
+        at = measure(replace(native(model), end=frozenset()), rows, self.sizes.rounds)
         self.found.append(at)
         say(f"{at.constrained} s, free text {at.free} s")
         yield from figures(at)

@@ -31,7 +31,7 @@ class Explain(Part):
 
     def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
         """See Part."""
-        from relquery.model.networks.stock import set_threads
+        from benchmarks.stock import set_threads
 
         set_threads(settings.threads)
         self.sizes = choose(settings.quick)

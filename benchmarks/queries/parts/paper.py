@@ -49,7 +49,7 @@ class Paper(Part):
 
     def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
         """See Part."""
-        from relquery.model.networks.stock import set_threads
+        from benchmarks.stock import set_threads
 
         set_threads(settings.threads)
         self.sizes = choose(settings.quick)
@@ -61,7 +61,7 @@ class Paper(Part):
 
     def _over(self, name: str, settings: Settings) -> Iterator[Measured]:
         """The queries over a table, measured."""
-        from relquery.model.networks.stock import parameters
+        from benchmarks.stock import parameters
 
         (known,) = (each for each in TABLES if each.name == name)
         rows = read(known, settings.data)
@@ -72,7 +72,7 @@ class Paper(Part):
         queries = [query for query in QUERIES if query.table == name]
         prompts = [call.prompt for query in queries for call in query.calls]
         model = train(self.sizes.model, rows.to_pylist(), prompts, self.sizes.vocabulary)
-        self.parameters = parameters(model.network)
+        self.parameters = parameters(model)
         self.costs = self.costs or calibrate(model, settings.seed)
         shorter, times = self.sizes.shorter, self.sizes.times
         for query in queries:

@@ -30,7 +30,7 @@ class Engine(Part):
 
     def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
         """See Part."""
-        from relquery.model.networks.stock import set_threads
+        from benchmarks.stock import set_threads
 
         self.sizes = sizes = choose(settings.quick)
         if engine.TABLE not in {source.name for source in present(settings.data)}:

@@ -63,7 +63,7 @@ class T5(Part):
 
     def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
         """See Part."""
-        from relquery.model.networks.stock import set_threads
+        from benchmarks.stock import set_threads
 
         set_threads(settings.threads)
         self.sizes = choose(settings.quick)
@@ -84,12 +84,12 @@ class T5(Part):
         yield from changed_figures(self.changed)
 
     def _on_the_engine(self, squad: Squad, seed: int) -> None:
-        from relquery.model.networks.load import load
-        from relquery.model.networks.stock import parameters
+        from benchmarks.stock import parameters
+        from relquery.model.load import load
 
         sizes, prompts = self.sizes, [SEARCHED.calls[0].prompt]
         model = train(sizes.model, squad.rows.to_pylist(), prompts, sizes.vocabulary)
-        self.parameters = parameters(model.network)
+        self.parameters = parameters(model)
         self.costs = calibrate(model, seed)
         measure(model, squad.first(WARM_UP), sizes.shorter, self.costs)
         self.ran = measure(model, squad, sizes.shorter, self.costs, sizes.times)

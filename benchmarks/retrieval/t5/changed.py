@@ -66,7 +66,7 @@ class Shortened(EmbeddedBackend):
 
 def compare(squad: Squad) -> Changed:
     """Ask the demo model the same on all sides, greedily."""
-    from relquery.model.networks.load import load
+    from relquery.model.load import load
 
     model, answers = load(str(model_path())), dict[str, list[str | None]]()
     for side, (passages, order) in PLACES.items():

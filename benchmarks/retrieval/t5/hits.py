@@ -25,7 +25,7 @@ from relquery.prompt import Prompt, Sampling
 from relquery.report import Report
 
 if TYPE_CHECKING:
-    from relquery.model.networks.load import LoadedModel
+    from relquery.model.served import ServedModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Recording(Reciting):
         return super().answer(self.sent, sampling)
 
 
-def measure(model: LoadedModel, squad: Squad, query: Query) -> Hits:
+def measure(model: ServedModel, squad: Squad, query: Query) -> Hits:
     """Run the query in both orders, with the shortest answers."""
     before, _ = _run(model, squad, query, "original")
     report, (head, *tokens) = _run(model, squad, query, "tree")
@@ -78,7 +78,7 @@ def measure(model: LoadedModel, squad: Squad, query: Query) -> Hits:
 
 
 def _run(
-    model: LoadedModel, squad: Squad, query: Query, order: Order
+    model: ServedModel, squad: Squad, query: Query, order: Order
 ) -> tuple[Report, list[list[int]]]:
     """The report, and token ids: of a prompt without fields, and of each prompt sent."""
     with (

@@ -11,7 +11,7 @@ from benchmarks.queries.paper.run import OURS, SIDES, Measured, Ran, in_turns, s
 from benchmarks.retrieval.t5.squad import AS_MODULES, SEARCHED, Squad
 
 if TYPE_CHECKING:
-    from relquery.model.networks.load import LoadedModel
+    from relquery.model.served import ServedModel
 
 MODULES = "modules"
 
@@ -34,7 +34,7 @@ class T5Run:
         return self.exact.ran[OURS].seconds / self.modules.seconds
 
 
-def measure(model: LoadedModel, squad: Squad, shorter: int, costs: Costs, most: int = 1) -> T5Run:
+def measure(model: ServedModel, squad: Squad, shorter: int, costs: Costs, most: int = 1) -> T5Run:
     """Run all sides in turn, at most so many times; see `in_turns`."""
     tables = squad.tables()
     sides = {

@@ -25,7 +25,7 @@ class Locality(Part):
 
     def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
         """See Part."""
-        from relquery.model.networks.stock import set_threads
+        from benchmarks.stock import set_threads
 
         set_threads(settings.threads)
         size = sizes.choose(settings.quick)

@@ -13,7 +13,7 @@ from benchmarks.spans.setup import load_model
 from benchmarks.spans.sizes import PROCESSOR, VOCABULARY, Sizes
 
 if TYPE_CHECKING:
-    from relquery.model.networks.load import LoadedModel
+    from relquery.model.served import ServedModel
 from benchmarks.templates import template
 
 WORDS = template("spans")
@@ -26,14 +26,14 @@ class OnModel(Part, ABC):
     sizes: Sizes = PROCESSOR
     parameters: int = 0
 
-    def load(self, settings: Settings, say: Say) -> LoadedModel:
+    def load(self, settings: Settings, say: Say) -> ServedModel:
         """The model, and the sizes for this machine."""
-        from relquery.model.networks.stock import parameters, set_threads
+        from benchmarks.stock import parameters, set_threads
 
         set_threads(settings.threads)
         self.sizes = sizes.choose(settings.quick)
         model = load_model(self.sizes.model, self.sizes.queries, settings.data)
-        self.parameters = parameters(model.network)
+        self.parameters = parameters(model)
         say(f"{self.sizes.model}: {self.parameters / 1e6:.1f} M parameters without embeddings")
         return model
 

@@ -43,15 +43,15 @@ class Relocation(OnModel):
         yield self.setting()
         yield WORDS.block("moves", queries=QUERIES)
         if PICTURE in drawn:
-            yield f"![Tokens per millisecond over the span's size]({PICTURE})\n"
+            yield f"![Milliseconds over the span's size]({PICTURE})\n"
         yield from table(
-            ("tokens", "queries rotated", "keys rotated", "CIDRA"),
+            ("tokens", "where it was", "queries rotated", "keys rotated", "CIDRA, once"),
             [
                 (
-                    f"{each.tokens:,}",
-                    *(f"{speed:,.0f}" for speed in (each.queries, each.keys, each.cidra)),
+                    f"{at.tokens:,}",
+                    *(f"{each:.2f} ms" for each in (at.plain, at.queries, at.keys, at.cidra)),
                 )
-                for each in self.moved
+                for at in self.moved
             ],
         )
         at = self.decoded

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from relquery.demo.files import model_path
-from relquery.errors import MissingExtraError, ModelError, did_you_mean
+from relquery.errors import ModelError, did_you_mean
 
-Encode = Callable[[list[str]], list[list[int]]]
+Encode = Callable[[Sequence[str]], list[list[int]]]
 
 _FILE = "tokenizer.json"
 
@@ -23,32 +22,11 @@ def load_tokenizer(name: str) -> Encode:
     As the embedded engine renders text: no special tokens are added, those named in a text are
     ordinary characters, and nothing is cut off or padded.
 
-    Raises ModelError for what is no tokenizer, MissingExtraError without the `local` extra.
+    Raises ModelError for what is no tokenizer.
     """
-    try:
-        from tokenizers import Tokenizer
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(f"Reading the tokenizer '{name}'", "local") from error
-    path = _find(name)
-    try:
-        tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises nothing narrower
-        raise ModelError(
-            f"{path} cannot be read as a tokenizer: {error}. Give a tokenizer.json written by "
-            "transformers' save_pretrained."
-        ) from error
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    tokenizer.encode_special_tokens = True  # that is: as text
-    return _encoder(tokenizer)
+    from relquery.model.text.tokenizer import Tokenizer, read_backend
 
-
-def _encoder(tokenizer: Any) -> Encode:
-    def encode(texts: list[str]) -> list[list[int]]:
-        encoded = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        return [each.ids for each in encoded]
-
-    return encode
+    return Tokenizer(read_backend(_find(name)), {}).encode
 
 
 def _find(name: str) -> Path:

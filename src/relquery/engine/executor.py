@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from math import log
 from typing import NamedTuple, Protocol
 
@@ -115,6 +116,15 @@ def join_drawn(drawn: Sequence[Drawn]) -> Drawn:
     if NOT_FINITE in drawn:
         return NOT_FINITE
     return tuple(log for each in drawn if isinstance(each, tuple) for log in each)
+
+
+def drawn_by_chunk(found: Sequence[Drawn], chunks: Sequence[Chunk]) -> list[Drawn | None]:
+    """Each chunk's result, or None without a draw. found: of all draws, in order."""
+    if len(found) == len(chunks) and not any(chunk.inner or not chunk.draw for chunk in chunks):
+        return list(found)
+    drawn = iter(found)
+    by_chunk = [list(islice(drawn, len(chunk.draws))) for chunk in chunks]
+    return [join_drawn(given) if given else None for given in by_chunk]
 
 
 class Executor(Protocol):

@@ -14,15 +14,17 @@ from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from typing import Any
 
+import llguidance
 import numpy as np
-from tokenizers import AddedToken, Tokenizer
-from transformers import PreTrainedTokenizerBase
+from tokenizers import AddedToken
+from tokenizers import Tokenizer as Backend
 
 from relquery.arrays import Int64s, Words
 from relquery.engine.request.matcher import Matcher
-from relquery.errors import ConfigError, MissingExtraError, ModelError
+from relquery.errors import ConfigError, ModelError
+from relquery.model.text.tokenizer import Tokenizer
 
-_OPTIONS = {
+_OPTIONS: Any = {
     "item_separator": ",",
     "key_separator": ":",
     "whitespace_flexible": False,
@@ -30,7 +32,7 @@ _OPTIONS = {
     "lenient": False,  # what it cannot express is an error
     "coerce_one_of": False,
 }
-_LIMITS = {
+_LIMITS: Any = {
     "initial_lexer_fuel": 400_000,  # about 10 ms
     "max_grammar_size": 100_000,
     "max_lexer_states": 50_000,  # about 100 MB of an answer
@@ -51,12 +53,12 @@ class Grammars:
 
     def __init__(
         self,
-        tokenizer: PreTrainedTokenizerBase,
+        tokenizer: Tokenizer,
         vocabulary: int,
         end: Collection[int],
         written: Callable[[str], str] = str,
     ) -> None:
-        self._given: Any = tokenizer
+        self._given = tokenizer
         self._written = written
         self._vocabulary, self._end = vocabulary, sorted(end)
         self._tokenizer: Any = None
@@ -66,8 +68,8 @@ class Grammars:
     def of(self, schema: str, owner: str | None = "") -> Grammar:
         """The grammar of a JSON Schema. owner: who shares it; None for nobody.
 
-        Raises ConfigError for a schema that it cannot express, ModelError for a tokenizer that it
-        cannot read, and MissingExtraError without llguidance.
+        Raises ConfigError for a schema that it cannot express, and ModelError for a tokenizer that
+        it cannot read.
         """
         if owner is None:
             return self._compile(schema)
@@ -85,18 +87,17 @@ class Grammars:
         return [self._tokenizer.decode_bytes([token]) for token in tokens]
 
     def _compile(self, schema: str) -> Grammar:
-        library = _library()
         if self._tokenizer is None:
             self._tokenizer = self._read_tokenizer()
         schema = self._written(schema)
         try:
-            grammar = library.LLMatcher.grammar_from_json_schema(schema, overrides=_OPTIONS)
+            grammar = llguidance.LLMatcher.grammar_from_json_schema(schema, overrides=_OPTIONS)
         except ValueError as error:
             raise ConfigError(
                 f"The schema is not JSON: {error}. NaN, Infinity and halves of characters are none."
             ) from error
-        limits = library.LLParserLimits(**_LIMITS)
-        matcher = library.LLMatcher(self._tokenizer, grammar, log_level=0, limits=limits)
+        limits = llguidance.LLParserLimits(**_LIMITS)
+        matcher = llguidance.LLMatcher(self._tokenizer, grammar, log_level=0, limits=limits)
         if matcher.is_error():
             raise ConfigError(
                 f"The schema cannot be followed: {_said(matcher.get_error())}. Remove this from "
@@ -107,7 +108,7 @@ class Grammars:
     def _read_tokenizer(self) -> Any:
         """The model's tokenizer as the library reads it. Takes a second for 128,000 tokens."""
         try:
-            backend = Tokenizer.from_str(_known(self._given.backend_tokenizer, self._vocabulary))
+            backend = Backend.from_str(_known(self._given.backend, self._vocabulary))
             backend.no_padding()
             backend.no_truncation()
             end = self._end
@@ -116,8 +117,8 @@ class Grammars:
                 end = [int(backend.get_vocab()[_NO_END])]
                 self._unused = end[0]
             size = max(self._vocabulary, backend.get_vocab_size(with_added_tokens=True))
-            read = _library().LLTokenizer(backend.to_str(), n_vocab=size, eos_token=end)
-        except (AttributeError, ValueError) as error:
+            read = llguidance.LLTokenizer(backend.to_str(), n_vocab=size, eos_token=end)
+        except ValueError as error:
             raise ModelError(
                 f"The model's tokenizer cannot be used for answers under a schema: {error}. Use a "
                 "model with a byte-level or SentencePiece tokenizer, or ask without a schema."
@@ -131,10 +132,10 @@ class Grammars:
         return read
 
 
-def _known(tokenizer: Any, vocabulary: int) -> str:
+def _known(tokenizer: Backend, vocabulary: int) -> str:
     """A tokenizer as JSON, without the added tokens that the network does not know. Special tokens
     have other names: where a schema wants their text, ordinary tokens spell it."""
-    content = json.loads(str(tokenizer.to_str()))
+    content = json.loads(tokenizer.to_str())
     model = content["model"]
     content["added_tokens"] = [each for each in content["added_tokens"] if each["id"] < vocabulary]
     special = [
@@ -301,13 +302,4 @@ def ids_of(mask: Words) -> Int64s:
 
 @cache
 def _executor() -> Any:
-    return _library().LLExecutor()
-
-
-@cache
-def _library() -> Any:
-    try:
-        import llguidance
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("Answering under a schema on this machine", "local") from error
-    return llguidance
+    return llguidance.LLExecutor()

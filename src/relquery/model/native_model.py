@@ -1,31 +1,32 @@
-"""A model on a CPU: a folder's weights in the native runtime, and its tokenizer."""
+"""A model on a CPU: weights in the native runtime, and a tokenizer."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-from transformers import PreTrainedTokenizerBase
 
 from relquery._native import Network
 from relquery.config import EngineConfig
+from relquery.engine.executor import NOT_FINITE, SCRATCH, Chunk
+from relquery.engine.request.request import Draw
 from relquery.errors import ModelError
+from relquery.model.footprint import Footprint
 from relquery.model.formats.config import Settings, read_settings
-from relquery.model.formats.safetensors import Weights
+from relquery.model.formats.safetensors import Weights, read_weights
 from relquery.model.native_runtime import NativeExecutor, cores
 from relquery.model.networks.decoder import Decoder, DecoderBuilder
 from relquery.model.networks.families.families import read_decoder
+from relquery.model.networks.random import RandomSpec, RandomWeights
+from relquery.model.text.tokenizer import Tokenizer
 
 KINDS = {"float32": 0, "bfloat16": 1}
-_PIECE_BYTES = 16 * 2**20  # of a weight that one thread hashes at a time
-_FIRST_BYTES = 256  # of each weight, by which versions are told apart
+Report = Callable[[float], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +36,12 @@ class NativeModel:
     name: str
     decoder: Decoder
     kind: int
-    tokenizer: PreTrainedTokenizerBase
+    tokenizer: Tokenizer
     end: frozenset[int]
     version: str
     _network: Network
     _weights: Weights
-    _settings: Settings
+    _told: str
 
     @property
     def context(self) -> int:
@@ -60,7 +61,7 @@ class NativeModel:
     @property
     def runs_in(self) -> str:
         """The forward pass that runs, for people."""
-        return "relquery's native runtime"
+        return "relquery's runtime"
 
     @property
     def is_relocatable(self) -> bool:
@@ -77,18 +78,10 @@ class NativeModel:
         """The network says where an answer ends."""
         return None
 
-    @property
-    def weight_bytes(self) -> int:
-        """Of its weights in memory."""
-        return self._network.weight_bytes
-
     def fingerprint(self) -> str:
         """By all of its weights, wherever they lie."""
-        whole = hashlib.sha256(repr((_told(self._settings), sorted(self.end), self.dtype)).encode())
-        whole.update(tokenizer_digest(self.tokenizer))
-        with ThreadPoolExecutor() as pool:  # hashing large pieces lets other threads run
-            for hashed in pool.map(_hash, _pieces(self._weights)):
-                whole.update(hashed)
+        whole = hashlib.sha256(repr((self._told, sorted(self.end), self.dtype)).encode())
+        whole.update(self.tokenizer.digest() + self._weights.digest())
         return f"sha256:{whole.hexdigest()}"
 
     def executor(
@@ -107,27 +100,76 @@ class NativeModel:
             host_slots=config.host_tokens // config.block_size * config.block_size,
         )
 
+    def named(self, name: str) -> NativeModel:
+        """The same under another name."""
+        return replace(self, name=name)
+
+    def footprint(self) -> Footprint:
+        """See ServedModel."""
+        alone = NativeExecutor(self._network, self.decoder, self.kind, 0)
+
+        def peak(chunks: list[Chunk], slice_tokens: int) -> int:
+            executor = NativeExecutor(
+                self._network, self.decoder, self.kind, 0, slice_tokens=slice_tokens
+            )
+            return executor.bytes_of(chunks)
+
+        return Footprint(
+            weights=self._network.weight_bytes,
+            cached_token=alone.slot_bytes,
+            hidden_token=self.decoder.hidden * (4 if self.kind == 0 else 2),
+            context=self.context,
+            vocabulary=self.vocabulary,
+            peak=peak,
+        )
+
+    def forget(self) -> None:
+        """Give back the memory that steps have left; the next one takes it again."""
+        self._network.forget()
+
     def close(self) -> None:
         """Give back the memory of the weights."""
         self._network.close()
 
 
-def open_native(
+def open_folder(
     folder: Path,
     name: str,
     dtype: str,
-    tokenizer: PreTrainedTokenizerBase,
-    report: Callable[[float], None] = lambda share: None,
+    tokenizer: Tokenizer,
+    report: Report = lambda share: None,
 ) -> NativeModel:
-    """The model of a folder. Raises ModelError, also for a network that is not one of ours."""
+    """The model of a folder. Raises ModelError, and UnsupportedNetworkError for a network that is
+    not one of ours."""
     settings = read_settings(folder, name)
     decoder = read_decoder(settings)
+    ends = _end_tokens(folder, settings, tokenizer, decoder.vocabulary)
+    return _open(name, settings, decoder, read_weights(folder), dtype, tokenizer, ends, report)
+
+
+def open_random(spec: str, dtype: str, tokenizer: Tokenizer) -> NativeModel:
+    """A network with random weights; see RandomSpec. Raises ModelError."""
+    read, vocabulary = RandomSpec.parse(spec), len(tokenizer)
+    settings = Settings(spec, read.config(vocabulary))
+    weights, end = RandomWeights(read, vocabulary), tokenizer.id_of("eos_token")
+    ends = frozenset(() if end is None else (end,))
+    decoder = read_decoder(settings)
+    return _open(spec, settings, decoder, weights, dtype, tokenizer, ends, lambda share: None)
+
+
+def _open(
+    name: str,
+    settings: Settings,
+    decoder: Decoder,
+    weights: Weights,
+    dtype: str,
+    tokenizer: Tokenizer,
+    end: frozenset[int],
+    report: Report,
+) -> NativeModel:
     kind = KINDS.get(dtype)
     if kind is None:
-        raise settings.refused(
-            f"it would compute in {dtype}; the engine does in {', '.join(KINDS)}"
-        )
-    weights = Weights(folder)
+        raise settings.refused(f"it would compute in {dtype}; this one does in {', '.join(KINDS)}")
     try:
         network = DecoderBuilder(decoder, weights, kind, cores(), report).build()
     except (ValueError, IndexError) as error:
@@ -140,62 +182,51 @@ def open_native(
             f"Model '{name}' has weights that its network has no place for, such as {left[0]}. "
             "Use the config.json that belongs to them."
         )
-    return NativeModel(
-        name,
-        decoder,
-        kind,
-        tokenizer,
-        _end_tokens(folder, settings, tokenizer, decoder.vocabulary),
-        _version(settings, weights, tokenizer),
-        network,
-        weights,
-        settings,
+    told = json.dumps({key: settings[key] for key in settings}, sort_keys=True, default=str)
+    version = hashlib.blake2b(told.encode() + tokenizer.digest(), digest_size=4)
+    version.update(weights.beginnings())
+    weights.release()
+    model = NativeModel(
+        name, decoder, kind, tokenizer, end, version.hexdigest(), network, weights, told
     )
+    _check_finite(model)
+    return model
+
+
+def _check_finite(model: NativeModel) -> None:
+    """Raise ModelError unless a token's logits are finite numbers."""
+    executor = NativeExecutor(model._network, model.decoder, model.kind, 0)
+    chunk = Chunk(0, np.zeros(1, dtype=np.int32), 0, (), np.array([SCRATCH]), Draw())
+    if executor.execute([chunk]) == [NOT_FINITE]:
+        raise ModelError(
+            f"Model '{model.name}' computes no finite numbers: its weights are damaged, or exceed "
+            f"the range of {model.dtype}. Try dtype='float32', or download it again."
+        )
 
 
 def _end_tokens(
-    folder: Path, settings: Settings, tokenizer: PreTrainedTokenizerBase, vocabulary: int
+    folder: Path, settings: Settings, tokenizer: Tokenizer, vocabulary: int
 ) -> frozenset[int]:
     """Tokens that end an answer. One that the network has no embedding for is never drawn."""
-    file = folder / "generation_config.json"
-    told = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    told = _generation(folder / "generation_config.json")
     end = told.get("eos_token_id", settings.get("eos_token_id"))
     listed = end if isinstance(end, list) else [end]
-    found = [*listed, tokenizer.eos_token_id]
-    return frozenset(each for each in found if isinstance(each, int) and each < vocabulary)
+    if not all(each is None or (type(each) is int and each >= 0) for each in listed):
+        raise ModelError(
+            f"Model '{settings.name}': eos_token_id is {end!r}; it must be a token id, or a list "
+            "of them."
+        )
+    found = [*listed, tokenizer.id_of("eos_token")]
+    return frozenset(each for each in found if each is not None and each < vocabulary)
 
 
-def _told(settings: Settings) -> str:
-    return json.dumps({key: settings[key] for key in settings}, sort_keys=True, default=str)
-
-
-def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> bytes:
-    """Of everything that determines how text becomes tokens and vice versa."""
-    backend: Any = tokenizer
-    content = (backend.backend_tokenizer.to_str(), str(tokenizer.chat_template))
-    return hashlib.sha256(repr(content).encode("utf-8", "surrogatepass")).digest()
-
-
-def _version(settings: Settings, weights: Weights, tokenizer: PreTrainedTokenizerBase) -> str:
-    """Eight hex digits that tell models apart; uses only the first bytes of each weight."""
-    digest = hashlib.blake2b(digest_size=4)
-    digest.update(_told(settings).encode() + tokenizer_digest(tokenizer))
-    for name in sorted(weights):
-        digest.update(name.encode() + weights[name].bytes[:_FIRST_BYTES].tobytes())
-    return digest.hexdigest()
-
-
-def _pieces(weights: Weights) -> Iterator[tuple[str, npt.NDArray[np.uint8]]]:
-    """(description, bytes), large weights in pieces."""
-    for name in sorted(weights):
-        weight = weights[name]
-        for at in range(0, len(weight.bytes), _PIECE_BYTES):
-            what = f"{name} {weight.kind} {weight.shape} {at}"
-            yield what, weight.bytes[at : at + _PIECE_BYTES]
-
-
-def _hash(piece: tuple[str, npt.NDArray[np.uint8]]) -> bytes:
-    what, data = piece
-    hashed = hashlib.sha256(what.encode() + b"\0")
-    hashed.update(data.data)
-    return hashed.digest()
+def _generation(file: Path) -> Mapping[str, Any]:
+    if not file.is_file():
+        return {}
+    try:
+        told = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{file} cannot be read: {error}. Download it again.") from error
+    if not isinstance(told, dict):
+        raise ModelError(f"{file} is not a JSON object. Download it again.")
+    return told

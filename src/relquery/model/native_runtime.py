@@ -5,25 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from relquery._native import Network, Seen, Slice, Store
+from relquery._native import Network, Slice, Store
 from relquery.arrays import Int64s, Slots
 from relquery.config import Relocation
 from relquery.engine.cache.cidra import Batch
-from relquery.engine.executor import SCRATCH, Chunk, Drawn, join_drawn
-from relquery.model.attention.batch import chunks_at, is_ordered, numbered
-from relquery.model.attention.plan import Plan, plan_step
-from relquery.model.cache.store import States, StateStore
+from relquery.engine.executor import Chunk, Drawn, drawn_by_chunk
+from relquery.model.attention_plan import Plan, Planner
+from relquery.model.chunks import chunks_at, cut, own_slots, positions_of, wanted_of
 from relquery.model.formats.safetensors import NAMES, widen
 from relquery.model.networks.decoder import Decoder
 from relquery.model.networks.rotation import Rotation
 from relquery.model.sampler import Logits, follow_draws
-from relquery.model.slices.turns import cut
+from relquery.model.store import States, StateStore
 
 LEAST_POSITIONS = 1_024
 """Positions whose angles are computed at first."""
@@ -33,8 +31,11 @@ _NONE = np.empty(0, dtype=np.int64)
 
 
 def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Cores that this process may use, or as many as OMP_NUM_THREADS says."""
+    known = hasattr(os, "sched_getaffinity")
+    most = len(os.sched_getaffinity(0)) if known else os.cpu_count() or 1
+    wanted = os.environ.get("OMP_NUM_THREADS", "")
+    return min(most, int(wanted)) if wanted.isdigit() and int(wanted) else most
 
 
 class NativeExecutor:
@@ -58,11 +59,19 @@ class NativeExecutor:
         threads: int | None = None,
     ) -> None:
         self._net, self._decoder, self._kind = network, decoder, kind
-        self._share, self._turn_keys = share, relocation == "keys"
+        self._turn_keys = relocation == "keys"
         self._slice_tokens = slice_tokens
         self._threads = threads or cores()
         self._rotations = decoder.rotations
-        self._has_windows = any(each.window for each in decoder.layers)
+        self._planner = Planner(
+            share=share,
+            by_shift=self._turn_keys,
+            heads=decoder.heads,
+            kv_heads=decoder.kv_heads,
+            threads=self._threads,
+            has_windows=any(each.window for each in decoder.layers),
+            turns=lambda shifts: [each.turns(shifts) for each in self._rotations],
+        )
         self._store, self._host = (
             Store(decoder.shapes, each, kind) for each in (slots, host_slots)
         )
@@ -77,7 +86,7 @@ class NativeExecutor:
             self._run([last.slice], self._none)
             self._last = last
             return self._drawn(chunks)
-        own = _own_slots(chunks)
+        own = own_slots(chunks)
         scratch = Store(self._decoder.shapes, own, self._kind, keeps=False) if own else self._none
         slices = cut(chunks, self._slice_tokens)
         can_be_followed = len(slices) == 1 and not own and all(chunk.run for chunk in chunks)
@@ -113,6 +122,19 @@ class NativeExecutor:
                 self._threads,
             )
 
+    def bytes_of(self, chunks: Sequence[Chunk]) -> int:
+        """Bytes that a step with these chunks takes beside weights and cache; nothing is computed.
+
+        Arrays of plans and everything that the network computes on are counted.
+        """
+        slices = [self._slice(each) for each in cut(chunks, self._slice_tokens)]
+        own = Store(self._decoder.shapes, own_slots(chunks), self._kind, keeps=False)
+        of_plans = sum(each.plan.bytes for each in slices)
+        native = [each.native for each in slices]
+        return of_plans + self._net.step_bytes(
+            native, self._store, own, self._host, self._turn_keys, self._threads
+        )
+
     @property
     def slot_bytes(self) -> int:
         """Bytes of one token in the cache."""
@@ -130,8 +152,8 @@ class NativeExecutor:
 
     def close(self) -> None:
         """Give back the memory of the caches."""
-        for each in (self._store, self._host):
-            each.close()
+        self._last = None
+        self._net.close_stores([self._store, self._host])
 
     def _number_of(self, rotation: Rotation | None) -> int:
         return -1 if rotation is None else self._rotations.index(rotation)
@@ -148,62 +170,22 @@ class NativeExecutor:
             np.concatenate(each).astype(np.int64)
             for each in zip(*((chunk.tokens, chunk.writes) for chunk in chunks), strict=True)
         )
-        positions, wanted = _positions(chunks), np.array(_wanted(chunks), dtype=np.int64)
+        positions, wanted = positions_of(chunks), np.array(wanted_of(chunks), dtype=np.int64)
         self._reach(int(positions.max()))
-        plan, seen_by_wanted = self._plan(chunks, room), None
+        plan, seen_by_wanted = self._planner.plan(chunks, room), None
         if 0 < len(wanted) < len(tokens):
-            seen_by_wanted = self._seen(chunks_at(chunks, wanted.tolist()))
-        shifts = plan.shift_values
+            seen_by_wanted = self._planner.seen(chunks_at(chunks, wanted.tolist()))
         made = Slice(
             tokens,
             positions,
             slots,
-            self._seen(chunks, plan),
+            self._planner.seen(chunks, plan),
             wanted,
             seen_by_wanted,
-            [each.turns(shifts) for each in self._rotations] if len(shifts) else [],
             *_saved(chunks),
             *_loaded(chunks),
         )
         return _StepSlice(tokens, positions, slots, plan, made)
-
-    def _seen(self, chunks: Sequence[Chunk], plan: Plan | None = None) -> Seen:
-        """Who sees what. plan: if it is made already."""
-        plan = plan or self._plan(chunks)
-        rows = keys = _NONE
-        if self._has_windows and not is_ordered(chunks):
-            told = self._plan(chunks, in_order=False)  # the same, by the chunks' own positions
-            rows, keys = told.at, told.positions
-        return Seen(
-            plan.slots,
-            plan.tasks,
-            plan.visits,
-            plan.tokens,
-            plan.at,
-            plan.shifts,
-            plan.targets,
-            plan.positions,
-            plan.merged,
-            plan.shift_values,
-            plan.places,
-            rows,
-            keys,
-        )
-
-    def _plan(self, chunks: Sequence[Chunk], room: int = 0, *, in_order: bool = True) -> Plan:
-        """in_order: by numbers in the place of positions, where these do not tell who sees whom."""
-        if in_order and not is_ordered(chunks):
-            chunks, room = numbered(chunks), 0
-        decoder = self._decoder
-        return plan_step(
-            chunks,
-            share=self._share,
-            by_shift=self._turn_keys,
-            heads=decoder.heads,
-            kv_heads=decoder.kv_heads,
-            threads=self._threads,
-            room=room,
-        )
 
     def _reach(self, position: int) -> None:
         """Know the angles of positions up to one at least."""
@@ -215,14 +197,7 @@ class NativeExecutor:
     def _drawn(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
         """Each chunk's draw, or None without one."""
         draws = [draw for chunk in chunks for draw in chunk.draws]
-        if not draws:
-            return [None] * len(chunks)
-        found = follow_draws(self._logits(), draws)
-        if len(draws) == len(chunks) and not any(chunk.inner for chunk in chunks):
-            return list(found)
-        drawn = iter(found)
-        by_chunk = [list(islice(drawn, len(chunk.draws))) for chunk in chunks]
-        return [join_drawn(given) if given else None for given in by_chunk]
+        return drawn_by_chunk(follow_draws(self._logits(), draws) if draws else [], chunks)
 
     def _logits(self) -> Logits:
         count = self._rows
@@ -234,7 +209,7 @@ class NativeExecutor:
 
 
 class _CachedStates:
-    """The states of a cache as bytes; see relquery.model.cache.store.Cache."""
+    """The states of a cache as bytes; see relquery.model.store.Cache."""
 
     def __init__(self, store: Store, decoder: Decoder, kind: int) -> None:
         self._store, self._heads = store, [heads for heads, _, _ in decoder.shapes]
@@ -291,25 +266,6 @@ class _Last:
         return True
 
 
-def _positions(chunks: Sequence[Chunk]) -> Int64s:
-    """Of all tokens."""
-    first = np.array([chunk.position for chunk in chunks], dtype=np.int64)
-    counts = np.array([len(chunk.tokens) for chunk in chunks])
-    before = np.cumsum(counts) - counts
-    return np.repeat(first - before, counts) + np.arange(counts.sum())
-
-
-def _wanted(chunks: Sequence[Chunk]) -> list[int]:
-    """The tokens of a batch whose logits are drawn from."""
-    wanted: list[int] = []
-    end = 0
-    for chunk in chunks:
-        end += len(chunk.tokens)
-        if chunk.draw is not None:
-            wanted.extend(range(end - 1 - len(chunk.inner), end))
-    return wanted
-
-
 def _saved(chunks: Sequence[Chunk]) -> tuple[Int64s, Int64s]:
     """Slots of the step's tokens that the host's store receives, and where there."""
     pairs = [(chunk.writes, chunk.saves) for chunk in chunks if chunk.saves is not None]
@@ -326,13 +282,6 @@ def _loaded(chunks: Sequence[Chunk]) -> tuple[Int64s, Int64s]:
         return _NONE, _NONE
     hosts, slots = (np.concatenate(each).astype(np.int64) for each in zip(*loads, strict=True))
     return hosts, slots
-
-
-def _own_slots(chunks: Sequence[Chunk]) -> int:
-    """How many scratch slots the step needs for what it computes or loads."""
-    loaded = [chunk.loads.slots for chunk in chunks if chunk.loads is not None]
-    written = [chunk.writes for chunk in chunks]
-    return int(np.count_nonzero(np.concatenate((*loaded, *written)) >= SCRATCH))
 
 
 def _slots_of(blocks: Int64s, block_size: int) -> Int64s:

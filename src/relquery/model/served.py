@@ -1,6 +1,6 @@
 """What the engine on this machine needs of a model: a network that is loaded, or a simulated one.
 
-Implemented by LoadedModel and SimulatedModel.
+Implemented by NativeModel, TorchModel and SimulatedModel.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from transformers import PreTrainedTokenizerBase
-
 from relquery.config import EngineConfig
 from relquery.engine.executor import Executor
 from relquery.engine.step.shelf import States
+from relquery.model.footprint import Footprint
+from relquery.model.text.tokenizer import Tokenizer
 
 
 class ServedExecutor(Executor, Protocol):
@@ -30,6 +30,9 @@ class ServedExecutor(Executor, Protocol):
     def reserve(self) -> None:
         """Allocate memory for the whole cache now. One step must have been executed."""
 
+    def close(self) -> None:
+        """Give back the memory of the cache."""
+
 
 class ServedModel(Protocol):
     """A model with its tokenizer, and how to make an executor for it."""
@@ -43,7 +46,7 @@ class ServedModel(Protocol):
         """Changes with whatever determines the answers, as far as it is quick to see."""
 
     @property
-    def tokenizer(self) -> PreTrainedTokenizerBase:
+    def tokenizer(self) -> Tokenizer:
         """Its tokenizer."""
 
     @property
@@ -88,3 +91,12 @@ class ServedModel(Protocol):
 
         lean: see TorchExecutor.
         """
+
+    def named(self, name: str) -> ServedModel:
+        """The same under another name."""
+
+    def footprint(self) -> Footprint:
+        """How much memory it takes. Raises ConfigError for a simulated model, which takes none."""
+
+    def close(self) -> None:
+        """Give back the memory of the weights."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from transformers import PreTrainedTokenizerBase
 
 from relquery.arrays import Int64s
 from relquery.config import EngineConfig
@@ -17,6 +16,8 @@ from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import Chunk, SimulatedExecutor
 from relquery.engine.step.shelf import States
 from relquery.errors import ConfigError
+from relquery.model.footprint import Footprint
+from relquery.model.text.tokenizer import Tokenizer
 
 _TEXT = (
     " This answer comes from an engine without a machine. It takes as long as the machine would "
@@ -38,7 +39,7 @@ class SimulatedModel:
     """
 
     name: str
-    tokenizer: PreTrainedTokenizerBase
+    tokenizer: Tokenizer
     cost: LinearCost
     context: int
     length: int | None = None
@@ -51,8 +52,8 @@ class SimulatedModel:
     @property
     def end(self) -> frozenset[int]:
         """The end token of the tokenizer, which is only drawn where an answer must end."""
-        end = self.tokenizer.eos_token_id
-        return frozenset() if end is None else frozenset({int(end)})
+        end = self.tokenizer.id_of("eos_token")
+        return frozenset() if end is None else frozenset({end})
 
     @property
     def vocabulary(self) -> int:
@@ -88,16 +89,25 @@ class SimulatedModel:
     ) -> PacedExecutor:
         """See ServedModel."""
         del config, slots, lean
-        text = self.tokenizer(_TEXT, add_special_tokens=False)["input_ids"]
-        known = self.tokenizer.get_vocab()
+        (text,), known = self.tokenizer.encode([_TEXT]), self.tokenizer.vocabulary
         closing = (known[mark] for mark in _CLOSING if mark in known)
         return PacedExecutor(
             PacedClock(since), self.cost, written(text), (*sorted(self.end), *closing)
         )
 
+    def named(self, name: str) -> SimulatedModel:
+        """The same under another name."""
+        return replace(self, name=name)
+
+    def footprint(self) -> Footprint:
+        """Raises ConfigError: there is nothing to measure."""
+        raise ConfigError("A simulated model takes no memory that could be measured.")
+
+    def close(self) -> None:
+        """Nothing is held."""
+
     def _digest(self, size: int) -> str:
-        vocabulary = sorted(self.tokenizer.get_vocab().items())
-        given = (vocabulary, str(self.tokenizer.chat_template), self.length)
+        given = (self.tokenizer.digest(), self.length)
         return hashlib.blake2b(repr(given).encode(), digest_size=size).hexdigest()
 
 
@@ -127,6 +137,9 @@ class PacedExecutor(SimulatedExecutor):
         raise ConfigError("A simulated model has no states that could be stored. Omit the store.")
 
     def reserve(self) -> None:
+        """Does nothing."""
+
+    def close(self) -> None:
         """Does nothing."""
 
     def _match(self, allowed: Int64s, token: int, chunk: Chunk) -> int:

@@ -11,6 +11,7 @@ import pytest
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import relquery as rq
+from benchmarks.stock import stock_tokenizer
 from relquery.model.networks.random import byte_tokenizer
 from relquery.prompt import Finish, Prompt, Reuse, Role, Span
 
@@ -22,7 +23,7 @@ REFUSED = r"has the token 25\d \('zorgle'\), but the model has embeddings for th
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[rq.Engine]:
     """Its tokenizer names an end of answers that the network does not know, too."""
     folder: Path = tmp_path_factory.mktemp("models") / "added"
-    tokenizer: Any = byte_tokenizer()
+    tokenizer: Any = stock_tokenizer(byte_tokenizer())
     sizes: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1}
     config = LlamaConfig(
         vocab_size=len(tokenizer), num_attention_heads=2, eos_token_id=None, **sizes

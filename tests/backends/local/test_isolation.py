@@ -19,7 +19,7 @@ from relquery.engine import loop
 from relquery.engine.request.request import Request
 from relquery.engine.request.rules import Rules
 from relquery.engine.step.answer import failed
-from relquery.model import sampling
+from relquery.model import sampler
 from relquery.model.grammar import SchemaMatcher
 from relquery.prompt import Answer, Finish, Sampling, Span
 
@@ -39,7 +39,7 @@ PLACES: dict[str, tuple[object, str]] = {
     "a token is taken in": (loop, "take_in"),
     "the answer is made": (Asking, "answer"),
     "a stop string is looked for": (Rules, "finish"),
-    "a token is drawn": (sampling, "_uniform"),
+    "a token is drawn": (sampler, "_perturbed"),
     "a piece is told": (TextStream, "take"),
     "the last piece is told": (TextStream, "end"),
     "the grammar takes a token": (SchemaMatcher, "take"),
@@ -97,7 +97,7 @@ def break_at(
     def called(*args: Any) -> Any:
         nonlocal calls
         seed = hash((victim.draw.seed, len(victim.output)))
-        is_seed = name == "_uniform" and args[0] == seed
+        is_seed = name == "_perturbed" and args[1].seed == seed
         is_output = name == "finish" and args[1] is victim.output
         if is_seed or is_output or any(arg is each for arg in args for each in of_victim if each):
             calls += 1

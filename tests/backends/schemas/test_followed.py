@@ -29,7 +29,7 @@ LONGEST = 5.0  # seconds for any schema; the slowest below takes a tenth of it
 @cache
 def grammars() -> Grammars:
     tokenizer = byte_tokenizer()
-    return Grammars(tokenizer, len(tokenizer), {tokenizer.eos_token_id}, followed)
+    return Grammars(tokenizer, len(tokenizer), {tokenizer.id_of("eos_token") or 0}, followed)
 
 
 def grammar(schema: Any) -> Grammar:
@@ -39,7 +39,7 @@ def grammar(schema: Any) -> Grammar:
 
 def answer(schema: Any, rng: Random, most: int = 400) -> str | None:
     """A random answer, which closes what is open now and then; None for one that does not end."""
-    followed_one, end = grammar(schema), byte_tokenizer().eos_token_id
+    followed_one, end = grammar(schema), byte_tokenizer().id_of("eos_token")
     matcher = followed_one.matcher()
     output = matcher.begin(most)
     while not matcher.is_over and len(output) < most:

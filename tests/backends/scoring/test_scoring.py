@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from functools import cache
 from math import exp, fsum, inf
 from typing import Any
 from unittest.mock import patch
@@ -13,16 +14,19 @@ import numpy as np
 import pytest
 import torch
 from tokenizers.normalizers import Lowercase
+from transformers import AutoModelForCausalLM
 
+from benchmarks.stock import stock_network
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.backends.local.labels import SCORED_UNASKED, Labels
 from relquery.backends.local.open import load_backend
 from relquery.backends.service.service import Engine
+from relquery.demo.files import model_path
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.request.labels import Normalization
 from relquery.errors import ConfigError
+from relquery.model.native_runtime import NativeExecutor
 from relquery.model.networks.random import byte_tokenizer
-from relquery.model.torch_executor import TorchExecutor
 from relquery.prompt import Answer, Finish, Prompt, Sampling, Span
 from tests.cases import cases
 
@@ -48,8 +52,8 @@ def backend() -> Iterator[EmbeddedBackend]:
 @pytest.fixture
 def steps() -> Iterator[Any]:
     """The calls of each step that runs."""
-    execute = TorchExecutor.execute
-    with patch.object(TorchExecutor, "execute", autospec=True, side_effect=execute) as steps:
+    execute = NativeExecutor.execute
+    with patch.object(NativeExecutor, "execute", autospec=True, side_effect=execute) as steps:
         yield steps
 
 
@@ -86,19 +90,19 @@ def test_one_step_serves_all_that_fit_into_it(backend: EmbeddedBackend, steps: A
     assert [list(one.probabilities) for one in scored] == [LABELS] * len(PROMPTS)
 
 
+@cache
+def stock(name: str) -> Any:
+    load: Any = AutoModelForCausalLM.from_pretrained
+    return load(model_path()) if name == "demo" else stock_network(name)
+
+
 def stock_logs(backend: EmbeddedBackend, text: str, label: str) -> torch.Tensor:
     """(tokens, vocabulary) logits that a label's tokens are drawn from, of the stock network."""
     (chain,) = backend._renderer.render([(Span(text),)])
     prompt = np.concatenate([part for part in chain.parts if isinstance(part, np.ndarray)])
     tokens = [*prompt.tolist(), *backend._renderer.encode(label)]
-    network: Any = backend._model
-    network = network.network
-    network.set_attn_implementation("sdpa")
-    try:
-        with torch.inference_mode():
-            logits: torch.Tensor = network(torch.tensor([tokens]), use_cache=False).logits[0]
-    finally:
-        network.set_attn_implementation("relquery")
+    with torch.inference_mode():
+        logits: torch.Tensor = stock(backend._model.name)(torch.tensor([tokens])).logits[0]
     return logits[len(prompt) - 1 : -1].double()
 
 
@@ -238,7 +242,7 @@ def test_a_job_of_choices_has_their_scores_without_a_wait(engine: Engine) -> Non
 @pytest.fixture(scope="module")
 def lowercase() -> Iterator[EmbeddedBackend]:
     tokenizer = byte_tokenizer()
-    tokenizer.backend_tokenizer.normalizer = Lowercase()
+    tokenizer.backend.normalizer = Lowercase()
     with closing(load_backend(MODEL, tokenizer=tokenizer, cache_tokens=512)) as backend:
         yield backend
 
@@ -314,7 +318,7 @@ def test_what_cannot_be_scored_is_refused_at_the_call(engine: Engine) -> None:
 
 
 def test_an_error_in_a_step_is_raised(engine: Engine) -> None:
-    broken = patch.object(TorchExecutor, "execute", side_effect=OverflowError("no memory"))
+    broken = patch.object(NativeExecutor, "execute", side_effect=OverflowError("no memory"))
     with broken, pytest.raises(OverflowError, match="no memory"):
         engine.score(PROMPTS, labels=LABELS)
     engine._worker.call(lambda: check_empty(engine._worker._backend), None)

@@ -11,7 +11,7 @@ import pytest
 from relquery.backends.service.service import Engine
 from relquery.engine.request.relquery import RelQuery
 from relquery.errors import ConfigError, DeadlineError
-from relquery.model.torch_executor import TorchExecutor
+from relquery.model.native_runtime import NativeExecutor
 from relquery.prompt import Finish, Span
 from tests.backends.service.test_service import PATIENCE, opened
 
@@ -104,8 +104,8 @@ def test_a_job_that_cannot_be_in_time_is_refused_uncomputed(engine: Engine) -> N
 def test_what_is_open_ends_when_the_deadline_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(policy="fcfs", cost=None, max_num_seqs=1) as engine:
         for name in ("execute", "follow"):
-            compute = getattr(TorchExecutor, name)
-            monkeypatch.setattr(TorchExecutor, name, slowed(compute))
+            compute = getattr(NativeExecutor, name)
+            monkeypatch.setattr(NativeExecutor, name, slowed(compute))
         job = engine.submit(["a", "b"], max_tokens=200, deadline=0.1)
         answers = job.result(PATIENCE)
     assert [one.finish for one in answers] == [Finish.CANCELLED] * 2

@@ -25,7 +25,7 @@ from relquery.engine.executor import Chunk
 from relquery.engine.loop import Loop
 from relquery.engine.step.forecast import Experience
 from relquery.errors import CancelledError, ConfigError, ModelError, RequestError
-from relquery.model.torch_executor import TorchExecutor
+from relquery.model.native_runtime import NativeExecutor
 from relquery.prompt import Answer, Exchange, Finish, Nest, Prompt, Reuse, Sampling, Span
 from tests.backends.provider.chat_server import until
 from tests.cases import cases
@@ -82,7 +82,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
         return computed
 
     for name in ("execute", "follow"):
-        monkeypatch.setattr(TorchExecutor, name, gated(getattr(TorchExecutor, name)))
+        monkeypatch.setattr(NativeExecutor, name, gated(getattr(NativeExecutor, name)))
     yield gate
     gate.open()
 
@@ -323,15 +323,15 @@ def test_an_error_in_a_step_ends_the_open_jobs(gate: Gate, monkeypatch: pytest.M
         jobs = [engine.submit(["x", "y" * 300], max_tokens=8)]
         reach(gate)
         jobs.append(engine.submit(["z"], max_tokens=8))
-        working, kept = TorchExecutor.execute, []
+        working, kept = NativeExecutor.execute, []
 
-        def broken(self: TorchExecutor, chunks: Sequence[Chunk]) -> list[int | None]:
-            monkeypatch.setattr(TorchExecutor, "execute", working)
+        def broken(self: NativeExecutor, chunks: Sequence[Chunk]) -> list[int | None]:
+            monkeypatch.setattr(NativeExecutor, "execute", working)
             activations = np.zeros(3)
             kept.append(weakref.ref(activations))
             raise OverflowError("no memory")
 
-        monkeypatch.setattr(TorchExecutor, "execute", broken)
+        monkeypatch.setattr(NativeExecutor, "execute", broken)
         gate.open()
         for job in jobs:
             with pytest.raises(OverflowError, match="no memory"):
@@ -534,7 +534,7 @@ def test_what_is_prepared_is_a_tenants_own_or_registered_for_all() -> None:
         (MODEL, {"cost": "a100"}, ConfigError, "cost model 'a100' is not known"),
         (MODEL, {"cost": 3}, ConfigError, "Give a LinearCost"),
         (MODEL, {"cache_token": 3}, ConfigError, "Did you mean 'cache_tokens'"),
-        (MODEL, {"tokenizer": "demo"}, ModelError, "it must be a tokenizer of transformers"),
+        (MODEL, {"tokenizer": "demo"}, ModelError, "it must be a tokenizer of `tokenizers`"),
         (MODEL, {"device": True}, ModelError, "device is True; give 'cpu'"),
         (MODEL, {"dtype": ["float32"]}, ModelError, "The dtype"),
     ],

@@ -27,11 +27,11 @@ from benchmarks.prefill_only.serving.figures import traffic_figures
 from benchmarks.prefill_only.serving.traffic import MODES, SWEPT, Mode, Rounds, Served, Traffic
 from benchmarks.prefill_only.sizes import FULL, QUICK
 from benchmarks.prefill_only.workloads import Workload
+from benchmarks.stock import executor_of
 from relquery.engine.clock import VirtualClock
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import SimulatedExecutor
-from relquery.model.networks.load import load
-from relquery.model.torch_executor import TorchExecutor
+from relquery.model.load import load
 from tests.benchmarks.conftest import Quick, by_name
 
 TINY = replace(
@@ -216,7 +216,7 @@ def shuffled(workload: Workload) -> Traffic:
 def test_prompts_that_share_a_step_are_timed_and_join_where_a_step_costs_much() -> None:
     model = load(TINY.model)
     dear, cheap = LinearCost(1e-6, prefill_intercept=1.0), LinearCost(1e-3, prefill_intercept=0.0)
-    executor = TorchExecutor(model.forward, 80)
+    executor = executor_of(model, 80)
     for cost, joins in ((dear, batching.OTHERS), (cheap, 1)):
         found = batching.measure(executor, cost, 0.005, 1, 0)
         assert [row.uncached for row in found] == list(batching.UNCACHED)

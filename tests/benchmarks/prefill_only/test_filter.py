@@ -32,8 +32,9 @@ from relquery.engine.executor import SimulatedExecutor
 from relquery.engine.loop import Loop
 from relquery.engine.request.request import Request
 from relquery.engine.request.rules import Rules
-from relquery.model.networks.load import LoadedModel, load
+from relquery.model.load import load
 from relquery.model.networks.random import train_tokenizer
+from relquery.model.served import ServedModel
 from tests.benchmarks.conftest import by_name
 
 SMALL = Sizes("random:layers=1,hidden=32,heads=2", 400, rows=12, tokens=(1, 3), rounds=1)
@@ -46,7 +47,7 @@ def reviews() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def model() -> LoadedModel:
+def model() -> ServedModel:
     return load(SMALL.model, tokenizer=train_tokenizer(reviews(), SMALL.vocabulary))
 
 
@@ -63,11 +64,8 @@ def filtered(tokens: int, scored: float, steps: float, skipped: float) -> Filter
 
 
 @pytest.mark.parametrize("tokens", [1, 2, 3])
-def test_labels_part_at_their_last_token(model: LoadedModel, tokens: int) -> None:
-    one, other = (
-        model.tokenizer(label, add_special_tokens=False)["input_ids"]
-        for label in find_labels(model, tokens, 0)
-    )
+def test_labels_part_at_their_last_token(model: ServedModel, tokens: int) -> None:
+    one, other = (model.tokenizer.encode([label])[0] for label in find_labels(model, tokens, 0))
     assert len(one) == len(other) == tokens
     assert one[:-1] == other[:-1]
     assert one[-1] != other[-1]

@@ -31,7 +31,7 @@ from benchmarks.retrieval.t5.squad import (
     Squad,
     read_squad,
 )
-from relquery.model.networks.load import LoadedModel
+from relquery.model.served import ServedModel
 from tests.benchmarks.conftest import Quick, by_name
 
 SPEC = "random:layers=1,hidden=32,heads=2"
@@ -69,12 +69,12 @@ def squad(data: Path) -> Squad:
 
 
 @pytest.fixture(scope="module")
-def model(squad: Squad) -> LoadedModel:
+def model(squad: Squad) -> ServedModel:
     return train(SPEC, squad.rows.to_pylist(), [SEARCHED.calls[0].prompt], 400)
 
 
 @pytest.fixture(scope="module")
-def ran(model: LoadedModel, squad: Squad) -> T5Run:
+def ran(model: ServedModel, squad: Squad) -> T5Run:
     return measure(model, squad, 1, COSTS)
 
 
@@ -106,7 +106,7 @@ def test_other_passages_give_other_rows(ran: T5Run) -> None:
 
 
 def test_hits_are_nearly_all_there_are_and_those_of_bench_reorder(
-    model: LoadedModel, squad: Squad
+    model: ServedModel, squad: Squad
 ) -> None:
     searched = measure_hits(model, squad, SEARCHED)
     given = beside_reorder(measure_hits(model, squad, RETRIEVED), squad)

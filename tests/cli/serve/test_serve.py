@@ -30,8 +30,6 @@ from relquery.serve.operation.logs import QUIET
 from relquery.serve.settings import ServeConfig
 from tests.cases import cases
 
-pytest.importorskip("torch", reason="needs relquery[local]")
-
 
 @pytest.fixture(autouse=True)
 def _log_as_before() -> Iterator[None]:

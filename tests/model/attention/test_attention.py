@@ -12,20 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from relquery import native
 from relquery.engine.executor import Chunk
 from relquery.errors import ModelError
-from relquery.model.attention import kernels
-from relquery.model.attention.batch import PackedBatch
-from relquery.model.attention.function import attention
-from relquery.model.cache.device import KVCache
+from relquery.model.torch_runtime.attention import operators
+from relquery.model.torch_runtime.attention.batch import PackedBatch
+from relquery.model.torch_runtime.attention.function import attention
+from relquery.model.torch_runtime.cache.device import KVCache
 from tests.model.oracle.dense import dense_attention, visible_keys
 from tests.model.oracle.strategies import SLOTS, batches, chunk_of, sequence_of
-from tests.model.oracle.targets import TARGETS, on_target
 
 WIDTH, SCALE = 8, 0.5
 CPU = torch.device("cpu")
 BFLOAT16 = torch.bfloat16
-# Torch's operators compute float64, for which there are no kernels.
+# Torch's operators compute float64, for which there are no operators.
 NEAR = {torch.float32: 2e-5, torch.float64: 2e-5, torch.bfloat16: 3e-2, torch.float16: 4e-3}
 
 
@@ -120,20 +120,17 @@ def test_a_packed_batch_equals_dense_attention_per_request(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("target", TARGETS)
 @any_batch([(WIDTH, WIDTH), (32, 32), (48, 16), (20, 35), (64, 48)], [*NEAR])
 def test_heads_have_any_width_and_type(
-    target: str, chunks: list[Chunk], share: bool, heads: tuple[int, int], **options: Any
+    chunks: list[Chunk], share: bool, heads: tuple[int, int], **options: Any
 ) -> None:
-    with on_target(target):
-        check(chunks, share, *heads, **options)
+    check(chunks, share, *heads, **options)
 
 
 @pytest.mark.parametrize(("share", "window"), [(True, 33), (False, None)])
 @pytest.mark.parametrize("width", [32, 64])
-@pytest.mark.parametrize("target", TARGETS)
 def test_numbers_of_two_bytes_are_off_by_no_more_than_their_rounding(
-    share: bool, window: int | None, width: int, target: str
+    share: bool, window: int | None, width: int
 ) -> None:
     """Of bfloat16: each weight is rounded once, by 1/256 of it at most, and so is the output."""
     chunks = [
@@ -145,8 +142,7 @@ def test_numbers_of_two_bytes_are_off_by_no_more_than_their_rounding(
     writes = np.concatenate([chunk.writes for chunk in chunks])
     query = states(4, 3, len(writes), width).bfloat16()
     batch = PackedBatch(chunks, filled_cache(chunks, keys, values), share, CPU)
-    with on_target(target):
-        output = attend(query, keys[writes], values[writes], sliding_window=window, batch=batch)
+    output = attend(query, keys[writes], values[writes], sliding_window=window, batch=batch)
     own = torch.split(torch.arange(len(writes)), [len(chunk.tokens) for chunk in chunks])
     for chunk, rows in zip(chunks, own, strict=True):
         seen = visible_keys(chunk.position, len(rows), window)
@@ -174,7 +170,6 @@ def hundreds(
     share: bool,
     window: int | None,
     dtype: torch.dtype,
-    target: str,
     widths: tuple[int, int] = (WIDTH, WIDTH),
 ) -> None:
     """Check prompts of hundreds of tokens and decodes in one batch."""
@@ -186,28 +181,25 @@ def hundreds(
         chunk_of([*prefix, *range(2500, 2600)], 300),
         chunk_of([*range(200), *range(2700, 2710)], 200),
     ]
-    room = 2.0 if target == "v2" else 1.0  # it rounds each product before it adds it
-    with on_target(target):
-        check(chunks, share, window=window, slots=3000, dtype=dtype, widths=widths, room=room)
+    room = 2.0 if native.target() == "v2" else 1.0  # it rounds each product before it adds it
+    check(chunks, share, window=window, slots=3000, dtype=dtype, widths=widths, room=room)
 
 
 @pytest.mark.parametrize(("share", "window"), [(True, 150), (False, None)])
-@pytest.mark.parametrize("target", TARGETS)
 def test_prompts_of_hundreds_of_tokens_and_decodes_in_one_batch(
-    share: bool, window: int | None, target: str
+    share: bool, window: int | None
 ) -> None:
-    hundreds(share, window, torch.float32, target)
+    hundreds(share, window, torch.float32)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("share", "window"), [(True, None), (True, 150), (False, 150)])
 @pytest.mark.parametrize("dtype", NEAR)
-@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("widths", [(32, 32), (64, 48)])
 def test_such_prompts_have_heads_of_any_width_and_type(
-    share: bool, window: int | None, dtype: torch.dtype, target: str, widths: tuple[int, int]
+    share: bool, window: int | None, dtype: torch.dtype, widths: tuple[int, int]
 ) -> None:
-    hundreds(share, window, dtype, target, widths)
+    hundreds(share, window, dtype, widths)
 
 
 @pytest.mark.parametrize(
@@ -266,7 +258,7 @@ Kernel = Callable[..., tuple[Tensor, Tensor]]
 
 
 def flash(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
-    return kernels.attend(query, [(key, value)], KERNEL_SCALE, **options)
+    return operators.attend(query, [(key, value)], KERNEL_SCALE, **options)
 
 
 def products(
@@ -277,13 +269,13 @@ def products(
     causal: bool = False,
     softcap: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    return kernels._attend_by_products(query, key, value, mask, KERNEL_SCALE, causal, softcap)
+    return operators._attend_by_products(query, key, value, mask, KERNEL_SCALE, causal, softcap)
 
 
 def blocks(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
     """Products that may hold few scores at a time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "SCORES", 100)
+        patch.setattr(operators, "SCORES", 100)
         return products(query, key, value, **options)
 
 
@@ -366,7 +358,7 @@ def test_a_softcap_bounds_the_scores(softcap: float) -> None:
 
 def test_values_of_another_width_than_keys() -> None:
     query, key, value = inputs(5, 7)
-    got = kernels.attend(query, [(key, value[..., :3])], KERNEL_SCALE)
+    got = operators.attend(query, [(key, value[..., :3])], KERNEL_SCALE)
     assert got[0].shape == (3, 4, 5, 3)
     agrees(got, query, key, value[..., :3], torch.ones(3, 5, 7).bool())
 

@@ -10,8 +10,8 @@ import torch
 from hypothesis import settings
 
 from relquery.engine.executor import Chunk
-from relquery.model.attention import batch
-from relquery.model.attention.on_gpu import GpuAttention
+from relquery.model.torch_runtime.attention import batch
+from relquery.model.torch_runtime.attention.on_gpu import GpuAttention
 from tests.model.attention.test_attention import WIDTH, any_batch, check
 from tests.model.oracle.strategies import chunk_of
 from tests.model.test_spans import Spec

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from relquery.errors import ConfigError
-from relquery.model.cache.device import KVCache
-from relquery.model.cache.rotary import Rotary
+from relquery.model.torch_runtime.cache.device import KVCache
+from relquery.model.torch_runtime.cache.rotary import Rotary
 
 
 @pytest.fixture(params=[False, True], ids=["halves", "interleaved"])

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from relquery.engine.executor import SCRATCH, Chunk, Segment
-from relquery.model.attention.batch import PackedBatch
-from relquery.model.cache.device import KVCache
-from relquery.model.forward.stock import Forward, Logits
+from relquery.engine.executor import Chunk, Segment
+from relquery.model.torch_runtime.attention.batch import PackedBatch
+from relquery.model.torch_runtime.cache.device import KVCache
+from relquery.model.torch_runtime.forward import Forward
 
 CPU = torch.device("cpu")
 
@@ -49,7 +49,7 @@ class Decoding:
 
     def compute(
         self, chunks: list[Chunk], wanted: list[int] | None = None, scratch: KVCache | None = None
-    ) -> Logits:
+    ) -> Tensor:
         """Logits of the wanted tokens of the batch; None for all."""
         batch = PackedBatch(chunks, self.cache, True, CPU, scratch=scratch)
         tokens = np.concatenate([each.tokens for each in chunks]).astype(np.int64)
@@ -66,38 +66,6 @@ class Decoding:
         rows = self._rows(chunks, wanted)
         self._compare(chunks, rows, self.compute(chunks, rows))
 
-    def ask(self, counts: list[int], wanted: int, kept: int) -> None:
-        """The same, but the tokens are of this step alone, except those of the first `kept`
-        prompts."""
-        before, chunks, used = [list(ids) for ids in self.ids], self._grown(counts), 0
-        for number, chunk in enumerate(chunks[kept:], kept):
-            own = SCRATCH + used + np.arange(len(chunk.tokens))
-            chunks[number] = chunk._replace(writes=own)
-            used += len(own)
-        rows = self._rows(chunks, wanted)
-        found = self.compute(chunks, rows, KVCache(used, keeps=False))
-        self._compare(chunks, rows, found)
-        for chunk in chunks[kept:]:
-            self.ids[chunk.request] = before[chunk.request]
-
-    def follow(self, batch: PackedBatch | None, prompts: Sequence[int]) -> PackedBatch:
-        """Give these prompts a token by the batch of the step before, or by a new one if there is
-        none, and compare their logits."""
-        chunks = []
-        for number in prompts:
-            start = len(self.ids[number])
-            self.ids[number] += self.draw(1)
-            chunk = self.chunk(number, start, self.ids[number])
-            chunks.append(chunk._replace(run=number + 1))
-        if batch is None:
-            batch = PackedBatch(chunks, self.cache, True, CPU)
-        else:
-            assert batch.follow(chunks)
-        rows = list(range(len(chunks)))
-        tokens = np.array([self.ids[number][-1] for number in prompts])
-        self._compare(chunks, rows, self.forward(tokens, batch, rows))
-        return batch
-
     def _grown(self, counts: list[int]) -> list[Chunk]:
         chunks: list[Chunk] = []
         for number in self.random.permutation(len(self.ids))[: len(counts)].tolist():
@@ -110,15 +78,13 @@ class Decoding:
         tokens = sum(len(chunk.tokens) for chunk in chunks)
         return sorted(self.random.permutation(tokens)[:wanted].tolist())
 
-    def _compare(self, chunks: list[Chunk], rows: list[int], found: Logits) -> None:
-        if found.largest is not None:
-            assert found.largest.tolist() == found.rows.argmax(-1).tolist()
+    def _compare(self, chunks: list[Chunk], rows: list[int], found: Tensor) -> None:
         places = [
             (chunk.request, chunk.position + each)
             for chunk in chunks
             for each in range(len(chunk.tokens))
         ]
-        for logits, (number, last) in zip(found.rows, [places[row] for row in rows], strict=True):
+        for logits, (number, last) in zip(found, [places[row] for row in rows], strict=True):
             ids = torch.tensor([self.ids[number][: last + 1]])
             expected = self.network(ids, use_cache=False).logits[0, -1]
             room = 5e-5 * float(expected.abs().max())

@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 
 from relquery.arrays import Int64s
-from relquery.model.attention import batch
-from relquery.model.attention.batch import PackedBatch
-from relquery.model.attention.on_gpu import GpuAttention
-from relquery.model.cache.device import KVCache
-from relquery.model.forward.graphs import MOST, GraphedSteps
-from relquery.model.forward.stock import Logits, StockForward
+from relquery.model.torch_runtime.attention import batch
+from relquery.model.torch_runtime.attention.batch import PackedBatch
+from relquery.model.torch_runtime.attention.on_gpu import GpuAttention
+from relquery.model.torch_runtime.cache.device import KVCache
+from relquery.model.torch_runtime.forward import Forward
+from relquery.model.torch_runtime.graphs import MOST, GraphedSteps
 from tests.model.forward.decoding import Decoding
 from tests.model.oracle.architectures import build, prepared
 from tests.model.oracle.strategies import chunk_of
@@ -41,7 +41,7 @@ class Graphed:
 
     def __init__(self, name: str) -> None:
         self.network = prepared(build(name)).network
-        self.stock = StockForward(self.network)
+        self.stock = Forward(self.network)
         self.captures = self.runs = 0
         self.graphed = GraphedSteps(self.network, self.capture)
 
@@ -54,9 +54,9 @@ class Graphed:
 
         return run
 
-    def __call__(self, tokens: Int64s, given: PackedBatch, wanted: Sequence[int]) -> Logits:
+    def __call__(self, tokens: Int64s, given: PackedBatch, wanted: Sequence[int]) -> Tensor:
         logits = self.graphed(tokens, given)
-        return self.stock(tokens, given, wanted) if logits is None else Logits(logits)
+        return self.stock(tokens, given, wanted) if logits is None else logits
 
 
 class Told:

@@ -7,8 +7,9 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import example, given
@@ -19,19 +20,21 @@ from transformers import (
     BertModel,
     LlamaConfig,
     LlamaForCausalLM,
-    PreTrainedTokenizerBase,
 )
 
+from benchmarks.stock import native, stock_network, stock_tokenizer
 from relquery.errors import ModelError
-from relquery.model.networks.load import load
+from relquery.model.load import load
 from relquery.model.networks.random import (
     END,
     RandomSpec,
-    build_network,
+    RandomWeights,
     byte_tokenizer,
     train_tokenizer,
 )
+from relquery.model.text.tokenizer import Tokenizer
 from tests.cases import cases
+from tests.model.oracle.architectures import answers, generated
 
 SIZES: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
 SIZES |= {"num_attention_heads": 2, "max_position_embeddings": 64}
@@ -42,7 +45,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models") / "good"
     tokenizer = byte_tokenizer()
     LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), **SIZES)).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    stock_tokenizer(tokenizer).save_pretrained(folder)
     return folder
 
 
@@ -77,7 +80,7 @@ def cut_short(folder: Path) -> None:
 DAMAGES: list[tuple[Callable[[Path], object], str]] = [
     (
         lambda it: weighted(it, lambda w: [w.pop(n) for n in [*w] if "layers.1.mlp" in n]),
-        r"lacks weights.*layers\.1\.mlp\.down_proj.*again",
+        r"lacks model\.layers\.1\.mlp\.gate_proj\.weight.*again",
     ),
     (
         lambda it: BertModel(BertConfig(vocab_size=300, **SIZES)).save_pretrained(it),
@@ -144,6 +147,7 @@ def test_a_device_that_computes_nothing_is_refused(good: Path) -> None:
 # ---- networks with random weights
 
 BYTES = byte_tokenizer()
+END_ID = BYTES.id_of("eos_token")
 SMALL = RandomSpec(layers=1, hidden=32, heads=4, kv_heads=2, ffn=48, context=128)
 
 
@@ -168,41 +172,43 @@ def test_a_shape_that_no_network_can_have_is_refused() -> None:
         RandomSpec(context=0),
     ):
         with pytest.raises(ModelError, match="No network can have this shape"):
-            build_network(spec, BYTES, torch.float32)
+            spec.config(len(BYTES))
 
 
 def test_the_network_has_the_shape_that_the_spec_says_or_its_hidden_size_lets_follow() -> None:
-    network = build_network(SMALL, BYTES, torch.bfloat16)
-    config = network.config
-    assert network.dtype == torch.bfloat16
-    assert (config.num_hidden_layers, config.hidden_size, config.intermediate_size) == (1, 32, 48)
-    assert (config.num_attention_heads, config.num_key_value_heads) == (4, 2)
-    assert config.max_position_embeddings == 128
-    assert config.vocab_size == len(BYTES)
-    assert network.generation_config.eos_token_id == BYTES.eos_token_id
-    config = build_network(RandomSpec(layers=1, hidden=128), BYTES, torch.float32).config
-    assert (config.num_attention_heads, config.num_key_value_heads) == (2, 2)
-    assert config.intermediate_size == 512
+    decoder = native(
+        load("random:layers=1,hidden=32,heads=4,kv_heads=2,ffn=48,context=128")
+    ).decoder
+    assert (len(decoder.layers), decoder.hidden, decoder.inner) == (1, 32, 48)
+    assert (decoder.heads, decoder.kv_heads, decoder.width) == (4, 2, 8)
+    assert (decoder.context, decoder.vocabulary) == (128, len(BYTES))
+    decoder = native(load("random:layers=1,hidden=128")).decoder
+    assert (decoder.heads, decoder.kv_heads, decoder.inner) == (2, 2, 512)
 
 
-def weights_of(spec: RandomSpec) -> torch.Tensor:
-    network = build_network(spec, BYTES, torch.float32)
-    return torch.cat([parameter.detach().flatten() for parameter in network.parameters()])
+def test_the_seed_alone_decides_the_weights() -> None:
+    def weights(seed: int) -> np.ndarray:
+        made = RandomWeights(replace(SMALL, seed=seed), len(BYTES))
+        return np.concatenate([made[name].floats().ravel() for name in made])
+
+    first = weights(0)
+    np.testing.assert_array_equal(first, weights(0))
+    assert (first != weights(1)).mean() > 0.9
+    assert (
+        load("random:layers=1,hidden=32").fingerprint()
+        != load("random:layers=1,hidden=32,seed=1").fingerprint()
+    )
 
 
-def test_the_seed_alone_decides_the_weights_and_the_global_random_state_is_left_alone() -> None:
-    torch.manual_seed(1)
-    expected = torch.rand(1)
-    torch.manual_seed(1)
-    first = weights_of(SMALL)
-    assert torch.equal(torch.rand(1), expected)
-    assert torch.equal(first, weights_of(SMALL))
-    assert not torch.equal(first, weights_of(replace(SMALL, seed=1)))
+def test_random_networks_of_both_runtimes_are_one_network() -> None:
+    spec = "random:layers=2,hidden=32,heads=4,kv_heads=2"
+    prompt = np.array(BYTES.encode(["The sea, and the"])[0], np.int32)
+    assert answers(load(spec), [prompt], 12) == [generated(stock_network(spec), prompt, 12)]
 
 
-def encode(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+def encode(tokenizer: Tokenizer, text: str) -> list[int]:
     """As data, in which the name of a special token is text like any other."""
-    return cast(list[int], tokenizer.encode(text, split_special_tokens=True))
+    return tokenizer.encode([text])[0]
 
 
 @given(st.text())
@@ -210,9 +216,9 @@ def encode(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
 def test_the_byte_tokenizer_loses_nothing_and_has_one_token_per_byte(text: str) -> None:
     ids = encode(BYTES, text)
     assert len(ids) == len(text.encode())
-    assert BYTES.eos_token_id not in ids
+    assert END_ID not in ids
     assert BYTES.decode(ids) == text
-    assert BYTES.encode(END) == [BYTES.eos_token_id]
+    assert BYTES.encode_whole(END) == [END_ID]
 
 
 def test_odd_text_comes_back_as_it_was() -> None:
@@ -226,4 +232,4 @@ def test_a_trained_tokenizer_has_at_most_its_vocabulary_and_shortens_its_texts()
     texts = [f"the movie number {n} is a good movie" for n in range(50)]
     tokenizer = train_tokenizer(texts, vocabulary=320)
     assert len(tokenizer) <= 320
-    assert len(tokenizer.encode(texts[0])) < len(texts[0]) / 3
+    assert len(encode(tokenizer, texts[0])) < len(texts[0]) / 3

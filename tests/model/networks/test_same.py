@@ -13,14 +13,13 @@ import transformers as tf
 
 from relquery.engine.executor import Chunk
 from relquery.errors import ModelError
-from relquery.model.attention.batch import PackedBatch
-from relquery.model.cache.device import KVCache
-from relquery.model.forward import llama
-from relquery.model.forward.run import Norm
-from relquery.model.networks.adapters.adapt import adapt
-from relquery.model.networks.load import prepare
-from relquery.model.networks.random import RandomSpec, build_network, train_tokenizer
-from relquery.model.networks.same import LONGEST, TEXTS, own_logits, rounding
+from relquery.model.networks.random import RandomSpec, train_tokenizer
+from relquery.model.text.tokenizer import Tokenizer
+from relquery.model.torch_runtime.adapters.adapt import adapt
+from relquery.model.torch_runtime.attention.batch import PackedBatch
+from relquery.model.torch_runtime.cache.device import KVCache
+from relquery.model.torch_runtime.load import random_network
+from relquery.model.torch_runtime.same import LONGEST, TEXTS, own_logits
 from tests.model.oracle.architectures import (
     ALIBI,
     ALL,
@@ -84,47 +83,20 @@ def test_windows_are_tried_although_the_prompt_is_shorter(
         prepared(build(kind), kind)
 
 
-def words(count: int) -> tf.PreTrainedTokenizerBase:
+def words(count: int) -> Tokenizer:
     """A tokenizer of so many tokens, most of them of single characters."""
     return train_tokenizer(("the capital of France is Paris",) * 3, count)
 
 
 def test_the_probes_are_text_where_the_tokenizer_has_some() -> None:
-    network = build_network(RandomSpec(layers=1, hidden=32), words(300), torch.float32)
+    network = random_network(RandomSpec(layers=1, hidden=32), words(300), torch.float32)
     given = own_logits(network, words(300))
-    assert [words(300).decode(probe.ids) for probe in given] == [
-        words(300).decode(words(300)(text)["input_ids"][:LONGEST]) for text in TEXTS
+    assert [words(300).decode(probe.ids.tolist()) for probe in given] == [
+        words(300).decode(words(300).encode_whole(text)[:LONGEST]) for text in TEXTS
     ]
-    assert all(0 < probe.spread < 1e-4 for probe in given)
-    assert len(own_logits(network)) == 1
-
-
-def test_what_differs_by_more_than_rounding_runs_in_the_networks_own_pass_with_a_warning(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    tokenizer = words(300)
-    network = build_network(RandomSpec(layers=1, hidden=32), tokenizer, torch.float32)
-    assert prepare(network, tokenizer, "mine").runs_in == "relquery's forward pass"
-    as_it_is = llama._norm
-
-    def bent(norm: Any) -> Norm:
-        weight, epsilon = as_it_is(norm).weight, as_it_is(norm).epsilon
-        return Norm(weight * torch.linspace(1, 1.1, len(weight)), epsilon)
-
-    monkeypatch.setattr(llama, "_norm", bent)
-    network = build_network(RandomSpec(layers=1, hidden=32), tokenizer, torch.float32)
-    with pytest.warns(UserWarning, match=r"off by 0\.0.*transformers' forward pass"):
-        model = prepare(network, tokenizer, "mine")
-    assert model.runs_in.startswith("transformers' forward pass: relquery's own")
-    assert "GPT2LMHeadModel" in prepared(build("gpt2")).runs_in
-
-
-def test_rounding_is_compared_with_that_of_two_stock_implementations() -> None:
-    network = build_network(RandomSpec(layers=1, hidden=32), words(300), torch.bfloat16)
-    probe = own_logits(network, words(300))[0]
-    assert rounding(network, [probe._replace(spread=0.0)]) == 0.05
-    assert rounding(network, [probe._replace(spread=0.04)]) == pytest.approx(0.12)
-    assert rounding(network, [probe._replace(spread=5.0)]) == 0.3  # something else is computed
+    assert len(own_logits(network, words(9_000))) == 3
+    network.config.vocab_size = 20
+    assert len(own_logits(network, words(300))) == 1
 
 
 # ---- networks with an adapter: compared with the stock ones in test_scored

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -22,11 +22,14 @@ from relquery.engine.clock import RealClock
 from relquery.engine.loop import Loop
 from relquery.engine.request.pieces import Placing
 from relquery.engine.request.request import Request
-from relquery.model.attention.batch import PackedBatch
-from relquery.model.native_model import NativeModel, open_native
-from relquery.model.networks.load import LoadedModel, prepare
+from relquery.model.native_model import NativeModel, open_folder
+from relquery.model.native_runtime import NativeExecutor
 from relquery.model.networks.random import byte_tokenizer
-from relquery.model.torch_executor import TorchExecutor
+from relquery.model.served import ServedModel
+from relquery.model.text.tokenizer import Tokenizer
+from relquery.model.torch_runtime.attention.batch import PackedBatch
+from relquery.model.torch_runtime.executor import TorchExecutor
+from relquery.model.torch_runtime.load import TorchModel, prepare
 
 _TABLES = tomllib.loads(Path(__file__).with_name("networks.toml").read_text())
 VOCABULARY, CONTEXT = 97, 256
@@ -68,16 +71,13 @@ def quick_of(names: Iterable[str], *quick: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("name", [*quick, *long])
 
 
-class NoTokenizer:
-    """What a model asks of a tokenizer, where prompts are token ids already."""
-
-    eos_token_id = chat_template = None
-    backend_tokenizer = byte_tokenizer().backend_tokenizer
+NO_TOKENIZER = Tokenizer(byte_tokenizer().backend, {})
+"""Where prompts are token ids already."""
 
 
-def prepared(network: Any, name: str = "tiny") -> LoadedModel:
+def prepared(network: Any, name: str = "tiny") -> TorchModel:
     """A network on our attention."""
-    return prepare(network, cast(Any, NoTokenizer()), name)
+    return prepare(network, NO_TOKENIZER, name)
 
 
 @cache
@@ -88,11 +88,16 @@ def model_of(name: str, runtime: str = "torch") -> tuple[Any, Any]:
     return (native(network, name) if runtime == "native" else prepared(network, name)), build(name)
 
 
-def native(network: Any, name: str = "tiny", dtype: str = "float32") -> NativeModel:
+def native(
+    network: Any,
+    name: str = "tiny",
+    dtype: str = "float32",
+    tokenizer: Tokenizer = NO_TOKENIZER,
+) -> NativeModel:
     """A network in the native runtime."""
     with TemporaryDirectory() as folder:
         network.save_pretrained(folder)
-        return open_native(Path(folder), name, dtype, cast(Any, NoTokenizer()))
+        return open_folder(Path(folder), name, dtype, tokenizer)
 
 
 def build(name: str) -> Any:
@@ -152,7 +157,10 @@ def engine_of(model: Any, kind: Any = TorchExecutor, **limits: Any) -> Loop:
     config = EngineConfig(**({"cache_tokens": 4096} | limits))
     if isinstance(model, NativeModel):
         slots = config.cache_tokens // config.block_size * config.block_size
-        return Loop(model.executor(config, slots, lambda: 0.0, lean=False), config, RealClock())
+        made = NativeExecutor if kind is TorchExecutor else kind
+        with patch("relquery.model.native_model.NativeExecutor", made):
+            executor = model.executor(config, slots, lambda: 0.0, lean=False)
+        return Loop(executor, config, RealClock())
     executor = kind(
         model.forward,
         config.cache_tokens // config.block_size * config.block_size,
@@ -184,7 +192,7 @@ def finished(engine: Loop, requests: Iterable[Request]) -> Iterator[Request]:
 
 
 def answers(
-    model: LoadedModel,
+    model: ServedModel,
     prompts: Sequence[TokenIds],
     tokens: int,
     order: Sequence[int] | None = None,

@@ -1,4 +1,4 @@
-"""An executor that keeps what tokens were drawn from."""
+"""Executors that keep what tokens were drawn from."""
 
 from __future__ import annotations
 
@@ -6,19 +6,23 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from relquery.arrays import Slots
 from relquery.engine.executor import Chunk, Drawn
 from relquery.engine.request.request import Draw
-from relquery.model import torch_executor as executor_module
-from relquery.model.forward.stock import Logits
-from relquery.model.sampling import follow_draws
-from relquery.model.torch_executor import TorchExecutor
+from relquery.model import native_runtime
+from relquery.model.native_runtime import NativeExecutor
+from relquery.model.sampler import Logits, follow_draws
+from relquery.model.torch_runtime import executor
+from relquery.model.torch_runtime.executor import TorchExecutor
 
 
-class Recorded(TorchExecutor):
+class _Recording:
     """Keeps the logits that each request's tokens were drawn from."""
+
+    module: Any
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -27,17 +31,31 @@ class Recorded(TorchExecutor):
 
     def execute(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
         self._drawing = [chunk.request for chunk in chunks if chunk.draw]
-        with replaced(executor_module, "follow_draws", self._draw):
-            return super().execute(chunks)
+        above: Any = super()
+        with replaced(self.module, "follow_draws", self._draw):
+            return above.execute(chunks)  # type: ignore[no-any-return]
 
     def follow(self, tokens: Sequence[int], slots: Slots) -> list[Drawn | None] | None:
-        with replaced(executor_module, "follow_draws", self._draw):
-            return super().follow(tokens, slots)
+        above: Any = super()
+        with replaced(self.module, "follow_draws", self._draw):
+            return above.follow(tokens, slots)  # type: ignore[no-any-return]
 
     def _draw(self, logits: Logits, draws: Sequence[Draw]) -> list[Drawn]:
         for request, row in zip(self._drawing, logits.rows, strict=True):
-            self.logits.setdefault(request, []).append(row.clone())
+            self.logits.setdefault(request, []).append(torch.from_numpy(row.copy()))
         return follow_draws(logits, draws)
+
+
+class Recorded(_Recording, TorchExecutor):
+    """On torch."""
+
+    module = executor
+
+
+class RecordedNative(_Recording, NativeExecutor):
+    """On the native runtime."""
+
+    module = native_runtime
 
 
 @contextmanager

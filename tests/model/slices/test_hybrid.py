@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 
 from relquery.engine.executor import SCRATCH, Chunk, Drawn, Segment
 from relquery.engine.request.request import Draw
-from relquery.model.forward.stock import StockForward
-from relquery.model.networks.load import LoadedModel
-from relquery.model.slices.release import Release
-from relquery.model.slices.turns import cut, leave, longest_slice, take_turns
-from relquery.model.torch_executor import TorchExecutor, probe_release
+from relquery.model.chunks import cut, longest_slice
+from relquery.model.torch_runtime.executor import TorchExecutor, probe_release
+from relquery.model.torch_runtime.forward import Forward
+from relquery.model.torch_runtime.load import TorchModel
+from relquery.model.torch_runtime.slices.release import Release
+from relquery.model.torch_runtime.slices.turns import leave, take_turns
 from tests.model.oracle.architectures import ALL, LLAMA_LIKE, build, made, prepared, quick_of
 
 LENGTH = 60
@@ -35,7 +36,7 @@ def stock(name: str) -> Any:
     return made("Mixtral", LLAMA_LIKE, num_local_experts=4, num_experts_per_tok=2)().eval()
 
 
-def loaded(name: str) -> LoadedModel:
+def loaded(name: str) -> TorchModel:
     """A network of its own: tests may change it."""
     return prepared(stock(name), name)
 
@@ -53,7 +54,7 @@ def close(weighed: Drawn | None, expected: torch.Tensor) -> bool:
     return bool(difference < 1e-5 * expected.abs().max())
 
 
-def weighed(model: LoadedModel, slice_tokens: int) -> Drawn | None:
+def weighed(model: TorchModel, slice_tokens: int) -> Drawn | None:
     """Of all tokens after TOKENS, computed in slices."""
     executor = TorchExecutor(model.forward, 0, slice_tokens=slice_tokens, release=model.release)
     return executor.execute([Chunk(0, TOKENS, 0, (), own(LENGTH), WEIGH)])[0]
@@ -128,7 +129,7 @@ def test_slices_without_a_token_to_draw_skip_the_last_layers_end() -> None:
     network: Any = loaded("llama").network
     last, seen = network.model.layers[-1].mlp, list[int]()
     last.register_forward_hook(lambda module, args, output: seen.append(args[0].shape[1]))
-    executor = TorchExecutor(StockForward(network), 0, slice_tokens=16)
+    executor = TorchExecutor(Forward(network), 0, slice_tokens=16)
     executor.execute([Chunk(0, TOKENS, 0, (), own(LENGTH), WEIGH)])
     assert seen == [LENGTH - 48]
 
@@ -143,7 +144,7 @@ def test_a_failing_slice_ends_the_others() -> None:
             raise RuntimeError("out of memory")
 
     hook = network.transformer.h[0].mlp.register_forward_pre_hook(fail)
-    executor = TorchExecutor(StockForward(network), 0, slice_tokens=8)
+    executor = TorchExecutor(Forward(network), 0, slice_tokens=8)
     chunk = Chunk(0, TOKENS, 0, (), own(LENGTH), WEIGH)
     with pytest.raises(RuntimeError, match="out of memory"):
         executor.execute([chunk])

@@ -34,5 +34,5 @@ class LocalEmbedder(Embedder):
         try:
             from relquery.model.encoder.encoder import Encoder
         except ImportError as error:
-            raise MissingExtraError("An encoder on this machine", "local") from error
+            raise MissingExtraError("An encoder on this machine", "torch") from error
         return Encoder.load(self.spec, self._pooling, self._device)

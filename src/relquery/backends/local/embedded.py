@@ -51,7 +51,8 @@ class EmbeddedBackend(Backend):
 
     cost: what steps cost on this machine, measured where the policy asks for it and none is given.
     job_time: of a request, for policies that go by it; None for its uncached tokens. store: where
-    states of modules are kept beside the cache; None for nowhere.
+    states of modules are kept beside the cache; None for nowhere. owns_model: whether the model is
+    closed with it.
     """
 
     def __init__(
@@ -62,12 +63,15 @@ class EmbeddedBackend(Backend):
         sizing: Sizing | None = None,
         job_time: JobTime | None = None,
         store: StoreOptions | None = None,
+        *,
+        owns_model: bool = False,
     ) -> None:
         from relquery.model.grammar import Grammars
         from relquery.model.text.render import Renderer
 
         self.config = config = config or EngineConfig()
         self._model, self._renderer = model, Renderer(model.tokenizer)
+        self._owns_model = owns_model
         self._grammars = Grammars(model.tokenizer, model.vocabulary, model.end, followed)
         self._fingerprint: str | None = None
         self._token_bytes: int | None = None
@@ -339,6 +343,9 @@ class EmbeddedBackend(Backend):
         """Cancel what is open, and free the model and the KV cache; a second time does nothing."""
         if vars(self):
             self.batches.close()
+            self._executor.close()
+            if self._owns_model:
+                self._model.close()
             vars(self).clear()
 
     def _busy_since(self) -> float:

@@ -18,10 +18,10 @@ from relquery.engine.cost.accelerators import SERVED
 from relquery.engine.cost.job_time import JobTime
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.cost.machines import find_machine
-from relquery.errors import ConfigError, MissingExtraError, unknown, warn
+from relquery.errors import ConfigError, unknown, warn
 
 if TYPE_CHECKING:
-    from relquery.model.networks.load import LoadedModel
+    from relquery.model.served import ServedModel
 
 _LOG = logging.getLogger(__name__)
 _ENGINE_OPTIONS = [field.name for field in fields(EngineConfig)]
@@ -35,7 +35,7 @@ def load_backend(model: str, **options: Any) -> EmbeddedBackend:
 
     model: "demo", a Hugging Face name or folder, "random:layers=8,hidden=256", or
         "simulated:a100-opt13b" (see open_simulated).
-    options: fields of EngineConfig; dtype, device, tokenizer (see model.networks.load); and cost,
+    options: fields of EngineConfig; dtype, device, tokenizer (see model.load); and cost,
         what steps cost on this machine: a LinearCost, a name of engine.costs.SERVED, or a file of
         `relquery calibrate`. By default it is measured if the policy predicts durations, about a
         second for ten million parameters on two cores. memory: bytes, or "2GiB": what weights,
@@ -45,7 +45,7 @@ def load_backend(model: str, **options: Any) -> EmbeddedBackend:
         store_disk: what such states may take in host memory ("1GiB" if there is a store) and in
         the folder ("10GiB").
 
-    Raises ModelError, ConfigError, and MissingExtraError without the `local` extra.
+    Raises ModelError, ConfigError, and MissingExtraError where torch is needed and not installed.
     """
     if model.startswith(PREFIX):
         return open_simulated(model, options)
@@ -53,10 +53,8 @@ def load_backend(model: str, **options: Any) -> EmbeddedBackend:
         if name not in _KNOWN:
             known = [*_KNOWN, *OF_CONNECT]
             raise ConfigError(unknown("option", name, known, of="the embedded engine"))
-    try:
-        from relquery.model.networks.load import load
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(f"Running the model '{model}' on this machine", "local") from error
+    from relquery.model.load import load
+
     chosen = {k: v for k, v in options.items() if k in _ENGINE_OPTIONS}
     auto = chosen.get("max_input") == "auto"
     config = EngineConfig(**chosen | ({"max_input": None} if auto else {}))
@@ -68,46 +66,43 @@ def load_backend(model: str, **options: Any) -> EmbeddedBackend:
     began = time.perf_counter()
     loaded = load(_resolve(model), **{k: v for k, v in options.items() if k in _MODEL_OPTIONS})
     _LOG.info("loaded %s in %.1f s: %s", model, time.perf_counter() - began, loaded.runs_in)
-    loaded = replace(loaded, name=model)
+    loaded = loaded.named(model)
     _check_caches(loaded, config, [name for name in _CACHES if name in chosen])
-    if budget is None and not auto:
-        return EmbeddedBackend(loaded, config, cost, job_time=job_time, store=store)
-    sizing = _size(loaded, config, budget, auto, "cache_tokens" in chosen)
-    return EmbeddedBackend(loaded, sizing.config, cost, sizing, job_time, store)
+    sizing = None
+    if budget is not None or auto:
+        sizing = _size(loaded, config, budget, auto, "cache_tokens" in chosen)
+        config = sizing.config
+    return EmbeddedBackend(loaded, config, cost, sizing, job_time, store, owns_model=True)
 
 
 def _size(
-    model: LoadedModel, config: EngineConfig, budget: int | None, auto: bool, cache_given: bool
+    model: ServedModel, config: EngineConfig, budget: int | None, auto: bool, cache_given: bool
 ) -> Sizing:
-    from relquery.model.footprint import Footprint
-    from relquery.model.slices.memory import all_bytes, usable_bytes
-
-    device = model.network.device
-    budget = usable_bytes(device) if budget is None else budget
-    if budget > all_bytes(device):
+    footprint = model.footprint()
+    budget = footprint.usable() if budget is None else budget
+    if budget > footprint.whole():
         raise ConfigError(
-            f"memory is {shown(budget)}, but this machine has {shown(all_bytes(device))}."
+            f"memory is {shown(budget)}, but this machine has {shown(footprint.whole())}."
         )
     max_input: MaxInput = "auto" if auto else config.max_input
-    sizing = share_out(budget, Footprint(model), config, max_input, cache_given)
+    sizing = share_out(budget, footprint, config, max_input, cache_given)
     return replace(sizing, runs_in=model.runs_in)
 
 
-def _check_caches(model: LoadedModel, config: EngineConfig, given: Sequence[str]) -> None:
+def _check_caches(model: ServedModel, config: EngineConfig, given: Sequence[str]) -> None:
     """Raises ConfigError for a cache that is larger than the memory which it would be in.
 
     given: the options that say how large they are.
     """
-    from relquery.model.footprint import Footprint
-    from relquery.model.slices.memory import all_bytes, host_bytes
+    from relquery.model.footprint import host_bytes
 
-    device = model.network.device
     for name in given:
-        is_on_gpu = name == "cache_tokens" and device.type == "cuda"
-        tokens, there = getattr(config, name), all_bytes(device) if is_on_gpu else host_bytes()
-        asked = tokens * Footprint(model).cached_token
+        footprint = model.footprint()
+        is_on_device = name == "cache_tokens"
+        tokens, there = getattr(config, name), footprint.whole() if is_on_device else host_bytes()
+        asked = tokens * footprint.cached_token
         if asked > there:
-            where = "the GPU" if is_on_gpu else "this machine"
+            where = "this machine" if there == host_bytes() else "the GPU"
             raise ConfigError(
                 f"{name} is {tokens:,}, which takes {shown(asked)}, but {where} has "
                 f"{shown(there)}. Lower {name}."

@@ -14,7 +14,7 @@ from relquery.demo.files import model_path
 from relquery.engine.cost.accelerators import SERVED, Served
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.cost.machines import find_machine, with_speed
-from relquery.errors import ConfigError, MissingExtraError, did_you_mean, unknown
+from relquery.errors import ConfigError, did_you_mean, unknown
 
 PREFIX = "simulated:"
 _OPTION = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
@@ -83,7 +83,7 @@ def open_simulated(model: str, options: Mapping[str, Any]) -> EmbeddedBackend:
     options: fields of EngineConfig, by default the machine's; and `tokenizer`, by default that of
         the demo model.
 
-    Raises ConfigError, ModelError, and MissingExtraError without the `local` extra.
+    Raises ConfigError and ModelError.
     """
     _check(model, options)
     spec = SimulatedSpec.parse(model)
@@ -91,13 +91,11 @@ def open_simulated(model: str, options: Mapping[str, Any]) -> EmbeddedBackend:
     limits = {name: value for name, value in options.items() if name in _LIMITS}
     config = replace(served.limits, **limits)
     _check_caches(config)
-    try:
-        from relquery.model.simulated import SimulatedModel
-        from relquery.model.tokenizer import check_tokenizer, read_file
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(f"Running the model '{model}' on this machine", "local") from error
+    from relquery.model.simulated import SimulatedModel
+    from relquery.model.text.tokenizer import as_tokenizer, read_tokenizer
+
     given = options.get("tokenizer")
-    tokenizer = read_file(model_path()) if given is None else check_tokenizer(given)
+    tokenizer = read_tokenizer(model_path()) if given is None else as_tokenizer(given)
     context = config.cache_tokens if spec.context is None else spec.context
     simulated = SimulatedModel(model, tokenizer, served.cost, context, spec.length)
     return EmbeddedBackend(simulated, config, served.cost, job_time=served.job_time)

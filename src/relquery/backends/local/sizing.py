@@ -16,6 +16,8 @@ MaxInput = int | Literal["auto"] | None
 
 CACHE_SHARE = 0.25
 """Of the memory beside the weights, what stays for the cache where any input may be as long."""
+RESERVE = 0.02
+"""Of the memory, what is left for what is not counted, such as requests and what Python needs."""
 SLICE_SHARE = 0.25
 """Of the memory beside the weights, what one slice may take: larger ones compute faster, as weights
 are read once for each, and leave less for what grows with the prompt."""
@@ -89,7 +91,7 @@ def share_out(
     steps than max_num_batched_tokens. cache_given: whether the config's cache_tokens is to be kept.
     Raises ConfigError where it does not suffice, with what would.
     """
-    free = memory - footprint.weights
+    free = int((1 - RESERVE) * memory) - footprint.weights
     if free <= 0:
         raise ConfigError(
             f"memory is {shown(memory)}, but the weights alone take {shown(footprint.weights)}."
@@ -106,7 +108,7 @@ def share_out(
     many = footprint.many_prompts(tokens, min(config.max_num_seqs, tokens), slices)
     cache = footprint.cached_token * (config.cache_tokens if cache_given else config.block_size)
     fixed, per_token = _line(footprint, slices)
-    context = max(1, footprint.model.context - LABEL_TOKENS)
+    context = max(1, footprint.context - LABEL_TOKENS)
     kept = cache if cache_given else max(cache, int(CACHE_SHARE * free))
     reserved = kept if max_input == "auto" else cache
     longest = min(context, int((free - reserved - fixed) / per_token) - LABEL_TOKENS)
@@ -135,7 +137,7 @@ def share_out(
 
 def slices_for(free: int, footprint: Footprint, config: EngineConfig) -> int:
     """Tokens of the largest slices of which one takes little memory; the config's if fewer."""
-    tokens = min(256, footprint.model.context)
+    tokens = min(256, footprint.context)
     each = footprint.one_prompt(tokens, tokens) / tokens
     fitting = (size for size in _SLICES if size * each <= SLICE_SHARE * free)
     return min(config.slice_tokens, next(fitting, _SLICES[-1]))
@@ -143,9 +145,9 @@ def slices_for(free: int, footprint: Footprint, config: EngineConfig) -> int:
 
 def _line(footprint: Footprint, slices: int) -> tuple[float, float]:
     """(bytes of any step, bytes per token) of a prompt that is computed whole."""
-    from relquery.model.slices.turns import longest_slice
+    from relquery.model.chunks import longest_slice
 
-    high = min(4 * longest_slice(slices), footprint.model.context)
+    high = min(4 * longest_slice(slices), footprint.context)
     low = max(1, high // 2)
     return _through(
         low, footprint.one_prompt(low, slices), high, footprint.one_prompt(high, slices)
@@ -153,7 +155,7 @@ def _line(footprint: Footprint, slices: int) -> tuple[float, float]:
 
 
 def _plain_line(footprint: Footprint) -> tuple[float, float]:
-    high = min(512, footprint.model.context)
+    high = min(512, footprint.context)
     low = max(1, high // 2)
     return _through(low, footprint.kept_prompt(low, low), high, footprint.kept_prompt(high, high))
 

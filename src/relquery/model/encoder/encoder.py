@@ -14,8 +14,10 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from relquery.arrays import Float32s
 from relquery.errors import ConfigError, ModelError, RequestError, not_embedded, unknown
 from relquery.model.encoder.layout import POOLINGS, Layout, read_layout
-from relquery.model.networks.fingerprint import digest
-from relquery.model.networks.read import ENCODER, read_config, read_encoder, read_tokenizer
+from relquery.model.hub import ENCODER
+from relquery.model.text.tokenizer import as_tokenizer
+from relquery.model.torch_runtime.fingerprint import fingerprint
+from relquery.model.torch_runtime.read import read_config, read_encoder, read_tokenizer
 
 _TOKENS_AT_ONCE = 8192
 _NO_LIMIT = 1_000_000  # tokens; tokenizers without a limit say more
@@ -61,7 +63,7 @@ class Encoder:
         """Changes with whatever changes the vectors."""
         layout = self.layout
         read = [layout.pooling, layout.in_lower_case, layout.prompt, self.context]
-        return digest(self.network, self.tokenizer, read)
+        return fingerprint(self.network, as_tokenizer(self.tokenizer), read)
 
     def embed(self, texts: Sequence[str]) -> Float32s:
         """(texts, dimensions); 0 for a text without a token.

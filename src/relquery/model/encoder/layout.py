@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from relquery.errors import ModelError
-from relquery.model.networks.read import find_file
+from relquery.model.torch_runtime.read import find_file
 
 Pooling = Literal["mean", "cls", "last"]
 POOLINGS: tuple[Pooling, ...] = ("mean", "cls", "last")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from relquery.errors import ModelError
+from relquery.errors import ModelError, UnsupportedNetworkError
 
 T = TypeVar("T")
 INCIDENTAL = frozenset(
@@ -100,11 +100,11 @@ class Settings(Mapping[str, object]):
         if left:
             raise self.refused(f"its config.json has a key that is not known: {', '.join(left)}")
 
-    def refused(self, why: str) -> ModelError:
+    def refused(self, why: str) -> UnsupportedNetworkError:
         """An error about this configuration."""
-        return ModelError(
-            f"Model '{self.name}' cannot run on the local engine: {why}. Install relquery[torch], "
-            "which computes more families, or run it on a server such as vLLM."
+        return UnsupportedNetworkError(
+            f"Model '{self.name}' cannot run in relquery's own runtime: {why}. Install "
+            "relquery[torch], which computes more families, or run it on a server such as vLLM."
         )
 
     def _of(self, key: str, default: T | None, fits: Callable[[object], bool], what: str) -> T:

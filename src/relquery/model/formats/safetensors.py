@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import mmap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,8 @@ KINDS = {"F32": 0, "BF16": 1, "F16": 2}
 NAMES = tuple(KINDS)
 SIZES = (4, 2, 2)
 """Bytes of a number of each kind."""
+_PIECE_BYTES = 16 * 2**20  # of a weight that one thread hashes at a time
+_FIRST_BYTES = 256  # of each weight, by which versions are told apart
 _LENGTH = 8  # bytes that say how long the header is
 
 
@@ -64,19 +68,14 @@ def narrow(numbers: npt.NDArray[np.float32], kind: int) -> npt.NDArray[np.uint8]
 
 
 class Weights(Mapping[str, Weight]):
-    """The weights of a folder by name: one file, or several that an index names."""
+    """The weights of a network by name.
 
-    def __init__(self, folder: Path) -> None:
-        self._weights: dict[str, Weight] = {}
+    mapped: the files that they are in, whose pages need not stay in memory.
+    """
+
+    def __init__(self, weights: Mapping[str, Weight], mapped: Sequence[mmap.mmap] = ()) -> None:
+        self._weights, self._mapped = weights, mapped
         self._read: set[str] = set()
-        index = folder / "model.safetensors.index.json"
-        names = ["model.safetensors"]
-        if index.is_file():
-            names = sorted(
-                set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-            )
-        for name in names:
-            self._weights |= _read(folder / name)
 
     def __getitem__(self, name: str) -> Weight:
         found = self.take(name)
@@ -88,6 +87,29 @@ class Weights(Mapping[str, Weight]):
         """A weight that need not be there."""
         self._read.add(name)
         return self._weights.get(name)
+
+    def release(self) -> None:
+        """Let the system take back the memory of what was read. It is read again where needed."""
+        for each in self._mapped:
+            if hasattr(mmap, "MADV_DONTNEED"):
+                each.madvise(mmap.MADV_DONTNEED)
+
+    def digest(self) -> bytes:
+        """Of all weights, by all of their bytes."""
+        whole = hashlib.sha256()
+        with ThreadPoolExecutor() as pool:  # hashing large pieces lets other threads run
+            for name in sorted(self._weights):
+                for hashed in pool.map(_hash, _pieces(name, self._weights[name])):
+                    whole.update(hashed)
+                self.release()
+        return whole.digest()
+
+    def beginnings(self) -> bytes:
+        """A digest by the first bytes of each weight, which is quick."""
+        whole = hashlib.sha256()
+        for name in sorted(self._weights):
+            whole.update(name.encode() + self._weights[name].bytes[:_FIRST_BYTES].tobytes())
+        return whole.digest()
 
     @property
     def unread(self) -> list[str]:
@@ -101,21 +123,66 @@ class Weights(Mapping[str, Weight]):
         return len(self._weights)
 
 
-def _read(file: Path) -> dict[str, Weight]:
-    """The weights of one file."""
+def weight_files(folder: Path) -> list[str]:
+    """Names of the files that hold a folder's weights: one, or several that an index names."""
+    index = folder / "model.safetensors.index.json"
+    if not index.is_file():
+        return ["model.safetensors"]
     try:
-        with file.open("rb") as opened:
-            mapped = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
-        whole = np.frombuffer(mapped, dtype=np.uint8)
-        begin = _LENGTH + int.from_bytes(whole[:_LENGTH].tobytes(), "little")
-        header = json.loads(whole[_LENGTH:begin].tobytes())
-        header.pop("__metadata__", None)
-        return {name: _weight(whole, begin, told) for name, told in header.items()}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelError(
-            f"The weights in {file} cannot be read: {error}. A file may be cut short; download it "
-            "again."
-        ) from error
+        listed = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        raise _unreadable(index, error) from error
+    return sorted(set(map(str, listed)))
+
+
+def read_weights(folder: Path) -> Weights:
+    """The weights of a folder. Raises ModelError."""
+    weights: dict[str, Weight] = {}
+    mapped = []
+    for name in weight_files(folder):
+        file = folder / name
+        try:
+            with file.open("rb") as opened:
+                mapped.append(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
+            weights |= _read(mapped[-1])
+        except FileNotFoundError:
+            raise ModelError(
+                f"The folder {folder} has no {name}, which holds the weights. Download it again, "
+                "or write it with save_pretrained."
+            ) from None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise _unreadable(file, error) from error
+    return Weights(weights, mapped)
+
+
+def _unreadable(file: Path, error: Exception) -> ModelError:
+    return ModelError(
+        f"The weights in {file} cannot be read: {error}. A file may be cut short; download it "
+        "again."
+    )
+
+
+def _read(mapped: mmap.mmap) -> dict[str, Weight]:
+    """The weights of one file."""
+    whole = np.frombuffer(mapped, dtype=np.uint8)
+    begin = _LENGTH + int.from_bytes(whole[:_LENGTH].tobytes(), "little")
+    header = json.loads(whole[_LENGTH:begin].tobytes())
+    header.pop("__metadata__", None)
+    return {name: _weight(whole, begin, told) for name, told in header.items()}
+
+
+def _pieces(name: str, weight: Weight) -> Iterator[tuple[str, npt.NDArray[np.uint8]]]:
+    """(description, bytes), of a large weight in pieces."""
+    for at in range(0, len(weight.bytes), _PIECE_BYTES):
+        what = f"{name} {weight.kind} {weight.shape} {at}"
+        yield what, weight.bytes[at : at + _PIECE_BYTES]
+
+
+def _hash(piece: tuple[str, npt.NDArray[np.uint8]]) -> bytes:
+    what, data = piece
+    hashed = hashlib.sha256(what.encode() + b"\0")
+    hashed.update(data.data)
+    return hashed.digest()
 
 
 def _weight(whole: npt.NDArray[np.uint8], begin: int, told: dict[str, Any]) -> Weight:

@@ -106,6 +106,8 @@ class DecoderBuilder:
         last, last_queries = (net.add_buffer(each) for each in (d.hidden, d.heads * d.width))
         logits = net.add_buffer(d.vocabulary)
         rotations = {each: net.add_rotation() for each in d.rotations}
+        if self._weights["model.embed_tokens.weight"].shape[0] != d.vocabulary:
+            raise ValueError("the sizes of an embedding do not fit")
         head = self._embed()
         added = -1
         for number, attention in enumerate(d.layers):
@@ -116,6 +118,7 @@ class DecoderBuilder:
                 added,
                 (last, last_queries) if number == len(d.layers) - 1 else None,
             )
+            self._weights.release()
             self._report((number + 1) / len(d.layers))
         self._normalize("model.norm", last, added)
         net.multiply(self._normed, head, logits)

@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from tokenizers.decoders import DecodeStream
-from transformers import PreTrainedTokenizerBase
 
 from relquery.arrays import TokenIds
 from relquery.engine.request.pieces import At, Chain, Keep, Part, Placeholder
 from relquery.model.text.template import ChatTemplate
+from relquery.model.text.tokenizer import Tokenizer
 from relquery.prompt import Blank, Exchange, Nest, Prompt, Reuse, Role, Span
 
 _KEPT_PIECES = 200_000
@@ -75,14 +75,14 @@ class Renderer:
     in the prompt's own text they are ordinary characters.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+    def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._special = {str(t): i for i, t in tokenizer.added_tokens_decoder.items() if t.special}
+        self._special = tokenizer.special_ids
         names = sorted(self._special, key=len, reverse=True)
         self._split_special = re.compile(f"({'|'.join(map(re.escape, names))})") if names else None
         self._start = _start_tokens(tokenizer)
         self._template = ChatTemplate(tokenizer)
-        stands_in = (tokenizer.unk_token_id, tokenizer.pad_token_id, tokenizer.eos_token_id, 0)
+        stands_in = (*map(tokenizer.id_of, ("unk_token", "pad_token", "eos_token")), 0)
         self._unknown: int = next(token for token in stands_in if token is not None)
         self._known: dict[str, _Known] = {}
         self._pieces: _Known = _Known()
@@ -124,21 +124,20 @@ class Renderer:
     def longest(self) -> int:
         """Characters of the longest token, and some more: a text of n characters has at least
         n / longest tokens."""
-        return _SLACK * max(map(len, self._tokenizer.get_vocab()), default=1)
+        return _SLACK * max(map(len, self._tokenizer.vocabulary), default=1)
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Token ids of text that continues a prompt, such as a label."""
-        return tuple(self._tokenizer(text, add_special_tokens=False, **_PLAIN)["input_ids"])
+        return tuple(self._tokenizer.encode([text])[0])
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Text of an answer, without special tokens."""
-        return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True))
+        return self._tokenizer.decode(tokens)
 
     def spelling(self) -> Callable[[list[int]], str] | None:
         """A function that gives the text of one answer's tokens as they come; what is half a
         character comes with later ones. None for a tokenizer that changes earlier text."""
-        fast = getattr(self._tokenizer, "backend_tokenizer", None)
-        if fast is None or self._tokenizer.clean_up_tokenization_spaces:
+        if self._tokenizer.cleans_up:
             return None
         stream, held = DecodeStream(skip_special_tokens=True), list[int]()
 
@@ -147,7 +146,7 @@ class Renderer:
             for token in tokens:
                 held.append(token)
                 if not self._is_in_run(token):
-                    spelt += stream.step(fast, held) or ""
+                    spelt += stream.step(self._tokenizer.backend, held) or ""
                     held.clear()
             return spelt
 
@@ -171,13 +170,13 @@ class Renderer:
 
     @cached_property
     def _bytes(self) -> frozenset[int]:
-        words = self._tokenizer.get_vocab().items()
+        words = self._tokenizer.vocabulary.items()
         return frozenset(token for word, token in words if _BYTE.fullmatch(word))
 
     @cached_property
     def _words(self) -> frozenset[int]:
         """Tokens that are shown."""
-        shown = frozenset(self._tokenizer.get_vocab().values())
+        shown = frozenset(self._tokenizer.vocabulary.values())
         return shown - frozenset(self._special.values())
 
     def _join(self, runs: Iterable[_Run], exchanges: Mapping[Exchange, Chain]) -> Chain:
@@ -231,7 +230,7 @@ class Renderer:
         new = [piece for piece in pieces if piece not in self._pieces]
         self._pieces.characters += sum(map(len, new))
         if new:
-            encoded = self._tokenizer(new, add_special_tokens=False, **_PLAIN)["input_ids"]
+            encoded = self._tokenizer.encode(new)
             arrays = (np.array(ids, dtype=np.int32) for ids in encoded)
             self._pieces.update(zip(new, arrays, strict=True))
 
@@ -319,24 +318,21 @@ class Renderer:
     def _may_cut(self) -> bool:
         """Whether cutting after a newline gives the same tokens as tokenising jointly."""
         left, right = ['a"\n', "x,\n", "1\n", "{\n", ")\n", "é\n"], ['"b', "{", "}", "A", "7", "ü"]
-        joint = self._tokenizer(
-            [a + b for a in left for b in right], add_special_tokens=False, **_PLAIN
-        )["input_ids"]
+        joint = self._tokenizer.encode([a + b for a in left for b in right])
         apart = [[*self.encode(a), *self.encode(b)] for a in left for b in right]
-        return [list(ids) for ids in joint] == apart and not self._merges_newline()
+        return joint == apart and not self._merges_newline()
 
     def _merges_newline(self) -> bool:
         """Whether some token contains a newline followed by other text."""
         pattern = re.compile(r"(\n|Ċ|<0x0A>)[^\s\nĊĉčĠ]")
         return any(
             pattern.search(token) and token not in self._special
-            for token in self._tokenizer.get_vocab()
+            for token in self._tokenizer.vocabulary
             if len(token) > 1 and token != "<0x0A>"
         )
 
 
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
-_PLAIN: dict[str, Any] = {"split_special_tokens": True, "verbose": False}
 
 
 def _common(one: TokenIds, other: TokenIds) -> int:
@@ -382,8 +378,7 @@ def _texts(runs: Iterable[_Run]) -> Iterator[str]:
                 yield from run
 
 
-def _start_tokens(tokenizer: PreTrainedTokenizerBase) -> list[int]:
+def _start_tokens(tokenizer: Tokenizer) -> list[int]:
     """Special tokens that the tokenizer puts before plain text, such as <s>."""
-    plain = tokenizer("x", add_special_tokens=False)["input_ids"]
-    full = tokenizer("x")["input_ids"]
-    return list(full[: full.index(plain[0])]) if plain and plain[0] in full else []
+    (plain,), full = tokenizer.encode(["x"]), tokenizer.encode_whole("x")
+    return full[: full.index(plain[0])] if plain and plain[0] in full else []

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from jinja2 import Environment
-from transformers import PreTrainedTokenizerBase
 
 from relquery.errors import RequestError
+from relquery.model.text.tokenizer import Tokenizer
 from relquery.prompt import Message, Prompt, Reuse, Role, Span, messages
 
 _SLOT = "\ue000{}\ue001"  # private-use characters, which no chat template contains
@@ -94,7 +94,7 @@ _READINGS: dict[str, dict[Role, _Reading]] = {}
 class ChatTemplate:
     """The chat template of a tokenizer; without one, messages are paragraphs."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+    def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._known: dict[tuple[Role, ...], _Around | None] = {}
 
@@ -174,7 +174,7 @@ class ChatTemplate:
         parts = [(role, list(_parts(of_one, spare))) for role, of_one in said]
         bare = [(role, [part for part in some if not _is_end(part)]) for role, some in parts]
         plain = self._filled(_roles_of(said), ["".join(map(_shown, some)) for _, some in bare])
-        special = self._tokenizer.all_special_tokens
+        special = self._tokenizer.special_ids
         for each in (parts, bare):
             apart = [part for _, some in each for part in some if isinstance(part, Span)]
             texts, whole = list[str](), list[str]()
@@ -201,7 +201,7 @@ class ChatTemplate:
 
     def _readings(self) -> dict[Role, _Reading]:
         """What the template reads of messages, by role."""
-        source = str(self._tokenizer.get_chat_template())
+        source = self._tokenizer.chat_template
         if source not in _READINGS:
             if len(_READINGS) >= _MOST:
                 _READINGS.clear()
@@ -267,11 +267,7 @@ class ChatTemplate:
 
     def _applied(self, chat: list[dict[str, str]]) -> str:
         try:
-            return str(
-                self._tokenizer.apply_chat_template(
-                    chat, tokenize=False, add_generation_prompt=True
-                )
-            )
+            return self._tokenizer.render(chat)
         except Exception as error:  # templates may raise anything
             raise RequestError(f"The model's chat template refuses the prompt: {error}") from error
 

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from jinja2 import TemplateError
-from jinja2.ext import loopcontrols
+from jinja2 import TemplateError, nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from tokenizers import AddedToken, processors
 from tokenizers import Tokenizer as Backend
 
 from relquery.errors import ModelError
 
 FILE = "tokenizer.json"
 _SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token")
+_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
+_NO_LIMIT = 1 << 30  # tokens; tokenizers without a limit say more
 _CLEANED = (
     (" .", "."),
     (" ?", "?"),
@@ -65,6 +70,10 @@ class Tokenizer:
                 text = text.replace(before, after)
         return text
 
+    def __len__(self) -> int:
+        """How many tokens there are."""
+        return int(self.backend.get_vocab_size())
+
     @cached_property
     def vocabulary(self) -> dict[str, int]:
         """All tokens, with those that were added."""
@@ -83,8 +92,15 @@ class Tokenizer:
 
     def render(self, chat: Sequence[Mapping[str, Any]], **more: Any) -> str:
         """The text of a chat, up to where the answer begins. Raises what the template raises."""
-        told = {**self.special, **more}
+        told = {"tools": None, "documents": None, **self.special, **more}
         return str(self._template.render(messages=chat, add_generation_prompt=True, **told))
+
+    def digest(self) -> bytes:
+        """Of all that determines how text becomes tokens and vice versa."""
+        written = json.loads(self.backend.to_str())
+        written |= {"truncation": None, "padding": None}  # which each call changes
+        told = (written, sorted(self.special.items()), self.chat_template, self.cleans_up)
+        return hashlib.sha256(repr(told).encode("utf-8", "surrogatepass")).digest()
 
     @cached_property
     def _plain(self) -> Backend:
@@ -97,11 +113,46 @@ class Tokenizer:
     @cached_property
     def _template(self) -> Any:
         environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
+            trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation]
         )
         environment.filters["tojson"] = _to_json
         environment.globals |= {"raise_exception": _refuse, "strftime_now": _now}
         return environment.from_string(self.chat_template)
+
+
+class _Generation(Extension):
+    """The tag by which templates mark answers for training, which changes no text."""
+
+    tags = {"generation"}  # noqa: RUF012
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        """What the tag encloses."""
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.Scope(body, lineno=line)
+
+
+def as_tokenizer(given: object) -> Tokenizer:
+    """A tokenizer that a user gives: of relquery, of `tokenizers`, or of transformers with one of
+    those inside. Raises ModelError."""
+    if isinstance(given, Tokenizer):
+        return given
+    backend = getattr(given, "backend_tokenizer", given)
+    if not isinstance(backend, Backend):
+        raise ModelError(
+            f"tokenizer is {given!r}; it must be a tokenizer of `tokenizers`, or a fast one of "
+            "transformers, e.g. AutoTokenizer.from_pretrained(...). Without it the model's own is "
+            "used."
+        )
+    told: Any = given
+    longest = getattr(told, "model_max_length", None)
+    return Tokenizer(
+        backend,
+        {name: str(found) for name in _SPECIAL if (found := getattr(told, name, None))},
+        _default(getattr(told, "chat_template", None)),
+        bool(getattr(told, "clean_up_tokenization_spaces", False)),
+        longest if isinstance(longest, int) and longest < _NO_LIMIT else None,
+    )
 
 
 def read_tokenizer(folder: Path) -> Tokenizer:
@@ -112,10 +163,7 @@ def read_tokenizer(folder: Path) -> Tokenizer:
             f"The folder {folder} has no {FILE}. Write one with "
             "AutoTokenizer.from_pretrained(...).save_pretrained(folder), or pass tokenizer=."
         )
-    try:
-        backend = Backend.from_file(str(file))
-    except Exception as error:  # the library raises nothing narrower
-        raise ModelError(f"{file} cannot be read as a tokenizer: {error}.") from error
+    backend = read_backend(file)
     told = _read_json(folder / "tokenizer_config.json")
     mapped = _read_json(folder / "special_tokens_map.json")
     special = {
@@ -123,14 +171,26 @@ def read_tokenizer(folder: Path) -> Tokenizer:
         for name in _SPECIAL
         if (found := told.get(name, mapped.get(name))) is not None
     }
+    _complete(backend, told, special)
     longest = told.get("model_max_length")
     return Tokenizer(
         backend,
         special,
         _chat_template(folder, told),
         bool(told.get("clean_up_tokenization_spaces", False)),
-        longest if isinstance(longest, int) and longest < 1 << 30 else None,
+        longest if isinstance(longest, int) and longest < _NO_LIMIT else None,
     )
+
+
+def read_backend(file: Path) -> Backend:
+    """The tokenizer of a tokenizer.json. Raises ModelError."""
+    try:
+        return Backend.from_file(str(file))
+    except Exception as error:  # the library raises nothing narrower
+        raise ModelError(
+            f"{file} cannot be read as a tokenizer: {error}. Give a tokenizer.json written by "
+            "transformers' save_pretrained."
+        ) from error
 
 
 def _chat_template(folder: Path, told: Mapping[str, Any]) -> str:
@@ -141,9 +201,40 @@ def _chat_template(folder: Path, told: Mapping[str, Any]) -> str:
         "chat_template"
     )
     if isinstance(given, list):  # several, by name
-        named = {str(each.get("name")): each.get("template") for each in given}
-        given = named.get("default")
-    return str(given or "")
+        given = {str(each.get("name")): each.get("template") for each in given}
+    return _default(given)
+
+
+def _default(given: object) -> str:
+    """The chat template of several, or the only one; "" for none."""
+    return str((given.get("default") if isinstance(given, dict) else given) or "")
+
+
+def _complete(backend: Backend, told: Mapping[str, Any], special: Mapping[str, str]) -> None:
+    """Add what tokenizer_config.json says beyond tokenizer.json: tokens, and which stand around a
+    text."""
+    known = {token.content: token for token in backend.get_added_tokens_decoder().values()}
+    listed = told.get("added_tokens_decoder") or {}
+    added = {
+        str(each["content"]): AddedToken(
+            each["content"], **{name: bool(each.get(name)) for name in _FLAGS}
+        )
+        for _, each in sorted(listed.items(), key=lambda item: int(item[0]))
+    }
+    for content in {**added, **dict.fromkeys(special.values())}:
+        token = added.get(content) or known.get(content) or AddedToken(content, normalized=False)
+        token.special = token.special or content in special.values()
+        if content not in known or token.special != known[content].special:
+            (backend.add_special_tokens if token.special else backend.add_tokens)([token])
+    if "add_bos_token" in told or "add_eos_token" in told:
+        first, last = (
+            [special[name]] if told.get(f"add_{name}") and name in special else []
+            for name in ("bos_token", "eos_token")
+        )
+        backend.post_processor = processors.TemplateProcessing(
+            single=[*first, "$A", *last],
+            special_tokens=[(each, backend.token_to_id(each)) for each in {*first, *last}],
+        )
 
 
 def _read_json(file: Path) -> dict[str, Any]:
@@ -169,6 +260,3 @@ def _refuse(message: str) -> None:
 
 def _now(form: str) -> str:
     return datetime.now().strftime(form)
-
-
-Encode = Callable[[list[str]], list[list[int]]]

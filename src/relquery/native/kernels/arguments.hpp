@@ -1,5 +1,4 @@
-/// What kernels are told: numbers and addresses, all of eight bytes, in the order in which
-/// relquery.model.kernels names them. Strides are in bytes.
+/// What kernels are told. Strides are in bytes.
 #pragma once
 
 #include <cstdint>
@@ -208,24 +207,10 @@ constexpr int64_t PRODUCT_WORK = PRODUCT_SUMS + 2 * MOST_ROWS * PANEL * 4;
 /// What one thread does, by the address of its arguments.
 using Body = void (*)(void*);
 
-/// Kernels that run one after another on all threads, without Python in between: starting one from
-/// Python costs ten to fifteen microseconds, as much as many a kernel of a decode step takes.
-struct ProgramArguments {
-    struct Step {
-        Body body;
-        Counters* arguments;
-    };
-    struct Link {
-        int64_t* argument;
-        int64_t input;
-    };
-    int64_t ticket;   // the next thread's number
-    int64_t arrived;  // how often threads have ended a step
-    const Step* steps;
-    int64_t count;
-    const int64_t* inputs;
-    const Link* links;  // which arguments are which inputs
-    int64_t link_count;
+/// A kernel and what it is told.
+struct Step {
+    Body body;
+    Counters* arguments;
 };
 
 /// The kernels of a target.

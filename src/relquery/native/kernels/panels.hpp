@@ -1,4 +1,4 @@
-/// Products with a matrix in panels, as oneDNN packs it: of few rows at the speed of reading it.
+/// Products with a matrix in panels: of few rows at the speed of reading it.
 #pragma once
 
 #include "kernels/products.hpp"
@@ -15,6 +15,9 @@ constexpr int64_t DEEP = 64;
 /// Bytes of panels that a thread goes through, with AMX, for some of the rows before it does for
 /// others: the rows' numbers stay in the first-level cache then.
 constexpr int64_t TOGETHER_BYTES = 1 << 16;
+/// Bytes of rows that all panels are multiplied with before others are: they stay in the second
+/// level of the cache.
+constexpr int64_t BLOCK_BYTES = 1 << 19;
 /// Bytes of a page of memory, at whose end processors stop to read ahead by themselves.
 constexpr int64_t PAGE = 4096;
 
@@ -44,7 +47,7 @@ public:
         row_of_result = (a.gated ? a.outputs / 2 : a.outputs) * SIZE;
     }
 
-    /// Takes panels of the result until none is left.
+    /// Takes panels of blocks of the result until none is left.
     void run() {
 #if defined(__AMX_BF16__)
         if constexpr (PAIRED)
@@ -55,13 +58,15 @@ public:
 
 private:
     void multiply_in_vectors() {
-        const int64_t line = a.width * SIZE;
-        for (int64_t panel = a.take(), following; panel < panels; panel = following) {
+        const int64_t line = a.width * SIZE, block = rows_of_block(MOST_ROWS);
+        const int64_t count = panels * divided_up(a.rows, block);
+        for (int64_t number = a.take(), following; number < count; number = following) {
             following = a.take();
-            const int64_t then = least(following, panels - 1);
+            const int64_t panel = number % panels, then = least(following, count - 1) % panels;
             const int64_t wanted = least(a.width, a.outputs - panel * a.width);
-            for (int64_t first = 0; first < a.rows; first += MOST_ROWS) {
-                const int64_t rows = least(MOST_ROWS, a.rows - first);
+            const int64_t begin = number / panels * block, end = least(a.rows, begin + block);
+            for (int64_t first = begin; first < end; first += MOST_ROWS) {
+                const int64_t rows = least(MOST_ROWS, end - first);
                 Address target = a.result + first * row_of_result + panel * line;
                 if (!a.gated) {
                     multiply_rows(panel, then, first, rows, target, row_of_result, wanted);
@@ -73,6 +78,11 @@ private:
                 gate_rows(rows, target, wanted);
             }
         }
+    }
+
+    /// Rows of a block: a multiple of some.
+    int64_t rows_of_block(int64_t multiple) const {
+        return most(1, BLOCK_BYTES / (a.inputs * SIZE) / multiple) * multiple;
     }
 
     /// The products of some rows with the `wanted` first outputs of a panel. following: the next
@@ -120,15 +130,22 @@ private:
         const Tiles tiles(least(a.rows, TILE_ROWS));
         const int64_t together =
             most(1, TOGETHER_BYTES / (a.inputs * TILE_WIDTH * 2 * (a.gated ? 2 : 1)));
-        for (int64_t begin; (begin = a.take() * together) < panels;)
-            multiply_panels(begin, least(begin + together, panels));
+        // The last block has what is left, too: none has fewer rows than a tile.
+        const int64_t block = rows_of_block(TILE_ROWS), blocks = most(1, a.rows / block);
+        const int64_t groups = divided_up(panels, together);
+        for (int64_t number; (number = a.take()) < groups * blocks;) {
+            const int64_t begin = number % groups * together, at = number / groups;
+            multiply_panels(begin, least(begin + together, panels), at * block,
+                            at + 1 < blocks ? (at + 1) * block : a.rows);
+        }
     }
 
-    void multiply_panels(int64_t begin, int64_t end) {
+    /// Panels from `begin` to `end` of rows from `low` to `high`.
+    void multiply_panels(int64_t begin, int64_t end, int64_t low, int64_t high) {
         const int64_t line = TILE_WIDTH * 2, count = least(TILE_ROWS, a.rows);
-        for (int64_t begun = 0; begun < a.rows; begun += TILE_ROWS) {
+        for (int64_t begun = low; begun < high; begun += TILE_ROWS) {
             // All tiles are of one size; some rows are done twice.
-            const int64_t first = least(begun, a.rows - count);
+            const int64_t first = least(begun, high - count);
             for (int64_t panel = begin; panel < end; ++panel) {
                 Address target = a.result + first * row_of_result + panel * line;
                 if (!a.gated) {
@@ -147,7 +164,9 @@ private:
         const int64_t row = a.inputs * 2, begin = panel * TILE_WIDTH;
         const int64_t deep = a.inputs / TILE_DEEP, line = TILE_WIDTH * 4;
         Address source = a.source + first * row, weights = a.matrix + begin * row;
-        if (a.rows > HALF)
+        if (a.rows > MOST_ROWS)
+            add_tiles<2, 2, true, false>(work, line, source, row, weights, 2 * TILE_LINE, deep);
+        else if (a.rows > HALF)
             add_tiles<2, 2, true>(work, line, source, row, weights, 2 * TILE_LINE, deep);
         else
             add_tiles<1, 2, true>(work, line, source, row, weights, 2 * TILE_LINE, deep);

@@ -68,6 +68,7 @@ template <bool pairs, typename Fill>
 inline __attribute__((always_inline)) void fill_tiles(int64_t rows, int64_t numbers, Fill fill) {
     int64_t row = 0;
 #if defined(__AVX512F__)
+    if (numbers % (4 * WIDE) == 0) row = fill_rows<6, 4>(row, rows, numbers, fill);
     row = fill_rows<4, 4, 2, 1>(row, rows, numbers, fill);
     fill_rows<1, 4, 2, 1>(row, rows, numbers, fill);
 #elif defined(__aarch64__)
@@ -101,14 +102,16 @@ inline void add_scores(Address scores, int64_t score_row, const Address* keys, i
                        const char* columns, int64_t column_row, int64_t across, int64_t count,
                        Soon soon) {
     fill_tiles<pairs>(rows, across, [=](auto down, auto registers, int64_t row, int64_t at) {
-        const char* ahead = soon.first + row / 4 * count * soon.step;
-        if constexpr (fetched == Fetched::LINE) ahead += 4 * at;
+        // Lines are fetched once for each tile; single ones in parts, as many as a tile has rows.
+        const char* ahead = soon.first + row * count * soon.step / 4;
+        if constexpr (fetched == Fetched::LINE)
+            ahead = soon.first + row / down * count * soon.step + 4 * at;
         add_tile<down, registers, pairs, from_zero>(
             scores + row * score_row + 4 * at, score_row, count,
             [=](int64_t one, int64_t index) { return keys[row + one] + 4 * index; },
             [=](int64_t index) { return columns + index * column_row + 4 * at; },
             [=](int64_t index) {
-                if constexpr (fetched == Fetched::ONE) fetch(ahead + index * soon.step);
+                if constexpr (fetched == Fetched::ONE) fetch(ahead + index * soon.step * down / 4);
                 if constexpr (fetched == Fetched::LINE)
                     for (int offset = 0; offset < registers * REGISTER; offset += 64)
                         fetch(ahead + index * soon.step + offset);

@@ -48,14 +48,20 @@ struct Tiles {
 
 /// Adds the products of rows and weights to the sums in registers 0 and 1, and 2 and 3 for rows
 /// from the 17th on. left: (16 * down, deep * TILE_DEEP). right: (deep * TILE_DEEP / 2,
-/// 16 * across, 2). left_row, right_row: bytes from row to row.
-template <int down, int across>
+/// 16 * across, 2). left_row, right_row: bytes from row to row. streams: whether the right side is
+/// read once only.
+template <int down, int across, bool streams>
 inline void add_products(const char* left, int64_t left_row, const char* right, int64_t right_row,
                          int64_t deep) {
     for (int64_t step = 0; step < deep; ++step) {
         const char* lines = right + step * HALF * right_row;
-        _tile_stream_loadd(6, lines, right_row);
-        if constexpr (across == 2) _tile_stream_loadd(7, lines + TILE_LINE, right_row);
+        if constexpr (streams) {
+            _tile_stream_loadd(6, lines, right_row);
+            if constexpr (across == 2) _tile_stream_loadd(7, lines + TILE_LINE, right_row);
+        } else {
+            _tile_loadd(6, lines, right_row);
+            if constexpr (across == 2) _tile_loadd(7, lines + TILE_LINE, right_row);
+        }
         _tile_loadd(4, left + step * TILE_LINE, left_row);
         _tile_dpbf16ps(0, 4, 6);
         if constexpr (across == 2) _tile_dpbf16ps(1, 4, 7);
@@ -68,7 +74,7 @@ inline void add_products(const char* left, int64_t left_row, const char* right, 
 }
 
 /// The product of two matrices, or this added to sums (16 * down, 16 * across), float32.
-template <int down, int across, bool from_zero>
+template <int down, int across, bool from_zero, bool streams = true>
 inline void add_tiles(Address sums, int64_t sum_row, const char* left, int64_t left_row,
                       const char* right, int64_t right_row, int64_t deep) {
     Address below = sums + HALF * sum_row;
@@ -83,7 +89,7 @@ inline void add_tiles(Address sums, int64_t sum_row, const char* left, int64_t l
         if constexpr (down == 2) _tile_loadd(2, below, sum_row);
         if constexpr (down == 2 && across == 2) _tile_loadd(3, below + TILE_LINE, sum_row);
     }
-    add_products<down, across>(left, left_row, right, right_row, deep);
+    add_products<down, across, streams>(left, left_row, right, right_row, deep);
     _tile_stored(0, sums, sum_row);
     if constexpr (across == 2) _tile_stored(1, sums + TILE_LINE, sum_row);
     if constexpr (down == 2) _tile_stored(2, below, sum_row);

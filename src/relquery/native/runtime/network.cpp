@@ -9,6 +9,7 @@
 #include <cstring>
 #include <numeric>
 #include <stdexcept>
+#include <string>
 
 #include "bindings.hpp"
 
@@ -151,6 +152,58 @@ int64_t Network::add_rotation() {
     return static_cast<int64_t>(tables_.size()) - 1;
 }
 
+/// Throws where an operation would read or write beyond what there is.
+struct SizeCheck {
+    const Network& net;
+
+    int64_t width(int64_t buffer) const { return net.buffers_.at(buffer).width; }
+
+    void require(bool fits, const char* what) const {
+        if (!fits) throw std::invalid_argument(std::string("the sizes of ") + what + " do not fit");
+    }
+    void operator()(const LookUp& each) const {
+        const int64_t found =
+            each.weight >= 0 ? net.weights_.at(each.weight).inputs : net.rows_.at(each.rows).width;
+        require(found == width(each.result), "an embedding");
+    }
+    void operator()(const Normalize& each) const {
+        const int64_t found = width(each.source);
+        require(static_cast<int64_t>(each.weight.size()) == found, "a norm");
+        require(width(each.result) == found && (each.added < 0 || width(each.added) == found),
+                "a norm");
+    }
+    void operator()(const Multiply& each) const {
+        const Weight& weight = net.weights_.at(each.weight);
+        const int64_t outputs = width(each.result) * (each.activation ? 2 : 1);
+        require(weight.inputs == width(each.source) && weight.outputs == outputs, "a matrix");
+        require(weight.bias.size() == 0 ||
+                    weight.bias.size() == static_cast<size_t>(weight.outputs * bytes_of(net.kind_)),
+                "a bias");
+    }
+    void operator()(const Activate& each) const {
+        require(width(each.source) == 2 * width(each.result), "a gate");
+    }
+    void operator()(const Rotate& each) const {
+        const int64_t head = width(each.result) / each.heads;
+        require(head * (each.heads + 2 * each.kv_heads) == width(each.source), "heads");
+        for (const auto& weight : {each.query_weight, each.key_weight})
+            require(weight.empty() || static_cast<int64_t>(weight.size()) == head,
+                    "a norm of heads");
+    }
+    void operator()(const Attend& each) const {
+        require(width(each.source) == width(each.result), "heads");
+    }
+    void operator()(const Choose& each) const {
+        require(width(each.source) == width(each.result), "rows");
+    }
+    void operator()(const Finish&) const {}
+};
+
+void Network::add(Operation operation) {
+    std::visit(SizeCheck{*this}, operation);
+    operations_.push_back(std::move(operation));
+}
+
 void Network::set_tables(int64_t rotation, Table cosines, Table sines) {
     tables_.at(static_cast<size_t>(rotation)) = {std::move(cosines), std::move(sines)};
 }
@@ -160,9 +213,21 @@ int64_t Network::positions(int64_t rotation) const {
     return cosines.is_valid() ? static_cast<int64_t>(cosines.shape(0)) : 0;
 }
 
+void Network::close() {
+    const std::lock_guard lock(*turn_);
+    forget();
+    weights_.clear(), rows_.clear(), tables_.clear(), operations_.clear();
+}
+
+void Network::close_stores(const std::vector<Store*>& stores) {
+    const std::lock_guard lock(*turn_);
+    for (Store* each : stores) each->close();
+}
+
 int64_t Network::weight_bytes() const {
     size_t bytes = 0;
     for (const Weight& each : weights_) bytes += each.panels.size() + each.bias.size();
+    for (const Rows& each : rows_) bytes += each.bytes.size();
     return static_cast<int64_t>(bytes);
 }
 
@@ -208,18 +273,22 @@ void bind_network(nb::module_& module) {
                  store.write(layer, slots, address_of(keys), address_of(values));
              })
         .def("reserve", &Store::reserve, nb::call_guard<nb::gil_scoped_release>())
-        .def("move", &Store::move, nb::call_guard<nb::gil_scoped_release>())
-        .def("close", &Store::close);
+        .def("move", &Store::move, nb::call_guard<nb::gil_scoped_release>());
     nb::class_<Seen>(module, "Seen")
         .def(nb::init<Numbers, Numbers, Numbers, Numbers, Numbers, Numbers, Numbers, Numbers,
-                      Numbers, Numbers, int64_t, Numbers, Numbers>());
+                      Numbers, Numbers, int64_t, Numbers, Numbers,
+                      std::vector<std::pair<Table, Table>>>());
+    module.def("attend", &attend, nb::arg("seen"), nb::arg("kind"), nb::arg("shape"),
+               nb::arg("queries"), nb::arg("outputs"), nb::arg("stored"), nb::arg("own"),
+               nb::arg("scale"), nb::arg("cap"), nb::arg("window"), nb::arg("slopes"),
+               nb::arg("turns").none(), nb::arg("is_interleaved"), nb::arg("turn_keys"),
+               nb::arg("threads"), nb::call_guard<nb::gil_scoped_release>());
     nb::class_<Slice>(module, "Slice")
-        .def(nb::init<Numbers, Numbers, Numbers, Seen, Numbers, std::optional<Seen>,
-                      std::vector<std::pair<Table, Table>>, Numbers, Numbers, Numbers, Numbers>(),
+        .def(nb::init<Numbers, Numbers, Numbers, Seen, Numbers, std::optional<Seen>, Numbers,
+                      Numbers, Numbers, Numbers>(),
              nb::arg("tokens"), nb::arg("positions"), nb::arg("slots"), nb::arg("seen"),
-             nb::arg("wanted"), nb::arg("wanted_seen").none(), nb::arg("turns"),
-             nb::arg("saved_from"), nb::arg("saved_to"), nb::arg("loaded_from"),
-             nb::arg("loaded_to"));
+             nb::arg("wanted"), nb::arg("wanted_seen").none(), nb::arg("saved_from"),
+             nb::arg("saved_to"), nb::arg("loaded_from"), nb::arg("loaded_to"));
     nb::class_<Network>(module, "Network")
         .def(
             "__init__",
@@ -275,6 +344,7 @@ void bind_network(nb::module_& module) {
         .def("finish", [](Network& net, int64_t source, float scale,
                           float cap) { net.add(Finish{source, scale, cap}); })
         .def("run", &Network::run, nb::call_guard<nb::gil_scoped_release>())
+        .def("step_bytes", &Network::step_bytes, nb::call_guard<nb::gil_scoped_release>())
         .def("gates", &Network::gates)
         .def("logits",
              [](Network& net, int64_t rows) {
@@ -289,7 +359,9 @@ void bind_network(nb::module_& module) {
                      net.largest(), {static_cast<size_t>(rows)}, nb::find(net));
              })
         .def_prop_ro("weight_bytes", &Network::weight_bytes)
-        .def("close", &Network::close);
+        .def("forget", &Network::forget, nb::call_guard<nb::gil_scoped_release>())
+        .def("close", &Network::close, nb::call_guard<nb::gil_scoped_release>())
+        .def("close_stores", &Network::close_stores, nb::call_guard<nb::gil_scoped_release>());
 }
 
 }  // namespace relquery

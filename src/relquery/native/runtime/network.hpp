@@ -1,7 +1,10 @@
 /// A network as operations on rows of numbers, and the steps that it computes.
 #pragma once
 
+#include <memory>
+#include <mutex>
 #include <optional>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -51,6 +54,7 @@ public:
     Address keys(int64_t layer) const { return memory_.data() + places_[layer].first; }
     Address values(int64_t layer) const { return memory_.data() + places_[layer].second; }
     int64_t slots() const { return slots_; }
+    size_t size() const { return memory_.size(); }
     int64_t slot_bytes() const { return slot_bytes_; }
     /// Bytes of keys and of values of so many slots of a layer.
     std::pair<size_t, size_t> bytes(int64_t layer, size_t slots) const {
@@ -94,23 +98,22 @@ private:
 
 /// Who sees what in a slice of a step: the arrays of relquery.model.attention.plan.Plan.
 /// row_places, key_places: what distances are counted by, where positions only tell who sees whom;
-/// else empty.
+/// else empty. turns: for each rotary embedding, cosines and sines of the shift values.
 struct Seen {
     Numbers slots, tasks, visits, tokens, at, shifts, targets, positions, merged, shift_values;
     int64_t places;
     Numbers row_places, key_places;
+    std::vector<std::pair<Table, Table>> turns;
 };
 
 /// Some tokens of a step. wanted: the tokens whose logits are computed. wanted_seen: the attention
-/// plan of these alone; it is needed unless all tokens are wanted, or none. turns: for each rotary
-/// embedding, cosines and sines of the shifts in the plan. saved: slots that are copied to the
-/// host's store; loaded: slots that are copied from there.
+/// plan of these alone; it is needed unless all tokens are wanted, or none. saved: slots that are
+/// copied to the host's store; loaded: slots that are copied from there.
 struct Slice {
     Numbers tokens, positions, slots;
     Seen seen;
     Numbers wanted;
     std::optional<Seen> wanted_seen;
-    std::vector<std::pair<Table, Table>> turns;
     Numbers saved_from, saved_to, loaded_from, loaded_to;
 };
 
@@ -155,6 +158,18 @@ struct Finish {
 using Operation =
     std::variant<LookUp, Normalize, Multiply, Activate, Rotate, Attend, Choose, Finish>;
 
+/// Addresses of keys and values (kv heads, slots, width), and slots in them.
+using Stored = std::tuple<uintptr_t, uintptr_t, int64_t>;
+
+/// Attention alone, on memory of others. shape: heads, heads of keys, and widths of keys and
+/// values. queries: their address, and bytes from token to token and from head to head.
+void attend(const Seen& seen, int64_t kind,
+            const std::tuple<int64_t, int64_t, int64_t, int64_t>& shape,
+            const std::tuple<uintptr_t, int64_t, int64_t>& queries, uintptr_t outputs,
+            const Stored& stored, const Stored& own, float scale, float cap, int64_t window,
+            uintptr_t slopes, const std::optional<std::pair<Table, Table>>& turns,
+            bool is_interleaved, bool turn_keys, unsigned threads);
+
 class Network {
 public:
     /// rounds_once: whether norms round only what is weighed.
@@ -167,7 +182,8 @@ public:
     /// A place for rows. own: of each slice, kept while other slices compute.
     int64_t add_buffer(int64_t width, bool own);
     int64_t add_rotation();
-    void add(Operation operation) { operations_.push_back(std::move(operation)); }
+    /// Throws std::invalid_argument where sizes do not fit together.
+    void add(Operation operation);
     /// Cosines and sines (positions, half) of a rotation, up to some position.
     void set_tables(int64_t rotation, Table cosines, Table sines);
     int64_t positions(int64_t rotation) const;
@@ -175,6 +191,11 @@ public:
     /// Computes a step. Returns how many rows of `logits` there are.
     int64_t run(const std::vector<Slice*>& slices, Store& store, Store& own, Store& host,
                 bool turn_keys, unsigned threads);
+    /// Bytes that a step takes beside weights and stores other than its own; it is not computed.
+    int64_t step_bytes(const std::vector<Slice*>& slices, Store& store, Store& own, Store& host,
+                       bool turn_keys, unsigned threads);
+    /// Gives back the memory that steps have left.
+    void forget();
     Address logits() const { return buffers_.back().memory.data(); }
     int64_t* largest() { return largest_.data(); }
     Kind kind() const { return kind_; }
@@ -184,10 +205,13 @@ public:
     }
     int64_t vocabulary() const { return buffers_.back().width; }
     int64_t weight_bytes() const;
-    void close() { *this = Network(kind_, rounds_once_); }
+    /// Gives back all memory, and that of stores. A step that runs ends before.
+    void close();
+    void close_stores(const std::vector<Store*>& stores);
 
 private:
     friend class StepBuilder;
+    friend struct SizeCheck;
     struct Buffer {
         int64_t width;
         bool own;
@@ -202,6 +226,7 @@ private:
     std::vector<Operation> operations_;
     std::vector<int64_t> largest_;
     Memory work_, partials_;
+    std::unique_ptr<std::mutex> turn_ = std::make_unique<std::mutex>();
 };
 
 }  // namespace relquery

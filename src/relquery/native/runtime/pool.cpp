@@ -74,7 +74,7 @@ Pool& the_pool() {
 }
 
 struct InOrder {
-    const ProgramArguments::Step* steps;
+    const Step* steps;
     int64_t count, threads;
     int64_t arrived = 0;  // how often threads have ended a step
 };
@@ -102,7 +102,7 @@ void run_on_threads(Body body, void* arguments, unsigned threads) {
     the_pool().run(body, arguments, threads);
 }
 
-void run_in_order(const ProgramArguments::Step* steps, int64_t count, unsigned threads) {
+void run_in_order(const Step* steps, int64_t count, unsigned threads) {
     for (int64_t step = 0; step < count; ++step) *steps[step].arguments = {0, 0};
     InOrder order{steps, count, threads < 1 ? 1 : threads};
     run_on_threads(run_one, &order, threads);

@@ -9,7 +9,7 @@ namespace relquery {
 void run_on_threads(Body body, void* arguments, unsigned threads);
 
 /// Runs kernels one after another on so many threads, each when all have ended the one before.
-void run_in_order(const ProgramArguments::Step* steps, int64_t count, unsigned threads);
+void run_in_order(const Step* steps, int64_t count, unsigned threads);
 
 /// Looks at a counter before a thread lets others have its core, or sleeps. Beside a busy process a
 /// decode step then takes two thirds of what it takes by OpenMP's own barrier.

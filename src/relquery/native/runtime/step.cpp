@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <mutex>
 #include <stdexcept>
 
 #include "bindings.hpp"
@@ -12,6 +13,34 @@ namespace relquery {
 namespace {
 
 constexpr int64_t NOT_FINITE = -1;
+
+/// What attention kernels are told about who sees what, and how.
+AttentionArguments attention_of(const Seen& seen, Kind kind, int64_t heads,
+                                const Store::Shape& shape, float scale, int64_t window, float cap) {
+    AttentionArguments a{};
+    a.kind = kind, a.heads = heads, a.kv_heads = shape.heads;
+    a.width = shape.width, a.value_width = shape.value_width;
+    a.tasks = seen.tasks.data(), a.task_count = static_cast<int64_t>(seen.tasks.shape(0));
+    a.visits = seen.visits.data(), a.tokens = seen.tokens.data();
+    a.positions = seen.at.data(), a.shifts = seen.shifts.data();
+    a.targets = seen.targets.data(), a.slots = seen.slots.data();
+    a.key_positions = seen.positions.data(), a.scratch_from = SCRATCH;
+    a.merged = seen.merged.data(), a.merged_count = static_cast<int64_t>(seen.merged.shape(0));
+    a.work_bytes = attention_work(heads / shape.heads, shape.width, shape.value_width);
+    const int exponent = std::ilogb(scale);
+    a.scale = std::ldexp(1.0f, exponent), a.rest = scale / a.scale;
+    a.cap = cap, a.window = window;
+    a.shift_values = seen.shift_values.data();
+    if (seen.key_places.size())
+        a.row_places = seen.row_places.data(), a.key_places = seen.key_places.data();
+    a.paired = a.tiled = 1;
+    return a;
+}
+
+/// Numbers of its partial results.
+int64_t partials_of(const Seen& seen, const AttentionArguments& a) {
+    return seen.places * a.heads * (2 + padded(a.value_width));
+}
 
 }  // namespace
 
@@ -32,10 +61,17 @@ public:
 
     /// Returns how many rows have logits.
     int64_t run() {
+        build();
+        run_in_order(steps_.data(), static_cast<int64_t>(steps_.size()), threads_);
+        return logits_;
+    }
+
+    /// Tells all kernels what to compute; the network holds the memory for it then.
+    void build() {
         int64_t tokens = 0;
         for (const Slice* slice : slices_) {
             const auto count = static_cast<int64_t>(slice->tokens.size());
-            places_.push_back({slice, tokens, count, wanted_of(*slice)});
+            places_.push_back({slice, tokens, count, wanted_of(*slice), logits_});
             tokens += count;
             longest_ = std::max(longest_, count);
             logits_ += places_.back().wanted;
@@ -46,25 +82,28 @@ public:
             while (end < net_.operations_.size() &&
                    !std::holds_alternative<Rotate>(net_.operations_[end++])) {
             }
-            int64_t logits = 0;
-            for (Place& place : places_) {
-                place_ = &place, first_logits_ = logits;
-                logits += place.wanted;
-                for (size_t at = begin; at < end && !place.has_ended; ++at)
+            // The last slice first: no other reads its keys, so that it may replace them by those
+            // of the next layer where a store holds a layer at a time.
+            for (auto place = places_.rbegin(); place != places_.rend(); ++place) {
+                place_ = &*place;
+                for (size_t at = begin; at < end && !place->has_ended; ++at)
                     std::visit([this](const auto& each) { tell(each); }, net_.operations_[at]);
             }
             begin = end;
         }
         find_largest();
         work();
-        run_in_order(steps_.data(), static_cast<int64_t>(steps_.size()), threads_);
-        return logits_;
+    }
+
+    /// Bytes of what the kernels are told, about.
+    int64_t bytes() const {
+        return static_cast<int64_t>(steps_.size() * sizeof(AttentionArguments));
     }
 
 private:
     struct Place {
         const Slice* slice;
-        int64_t first, tokens, wanted;
+        int64_t first, tokens, wanted, first_logits;
         int64_t rows = 0;  // of what is computed now
         bool is_chosen = false, is_whole = false, has_ended = false;
     };
@@ -93,7 +132,7 @@ private:
                     number = choose->source;
         const auto& buffer = net_.buffers_[number];
         const bool is_logits = number + 1 == static_cast<int64_t>(net_.buffers_.size());
-        const int64_t first = is_logits ? first_logits_ : buffer.own ? place_->first : 0;
+        const int64_t first = is_logits ? place_->first_logits : buffer.own ? place_->first : 0;
         return buffer.memory.data() + first * buffer.width * bytes_of(net_.kind_);
     }
 
@@ -228,38 +267,22 @@ private:
         const Seen& seen = is_other ? *slice.wanted_seen : slice.seen;
         const Store::Shape& shape = store_.layers()[each.layer];
         const int64_t size = bytes_of(net_.kind_);
-        AttentionArguments a{};
-        a.kind = net_.kind_;
-        a.heads = each.heads, a.kv_heads = shape.heads;
-        a.width = shape.width, a.value_width = shape.value_width;
-        a.tasks = seen.tasks.data(), a.task_count = static_cast<int64_t>(seen.tasks.shape(0));
-        a.visits = seen.visits.data(), a.tokens = seen.tokens.data();
-        a.positions = seen.at.data(), a.shifts = seen.shifts.data();
-        a.targets = seen.targets.data(), a.slots = seen.slots.data();
-        a.key_positions = seen.positions.data(), a.scratch_from = SCRATCH;
+        AttentionArguments a =
+            attention_of(seen, net_.kind_, each.heads, shape, each.scale, each.window, each.cap);
         a.queries = at(each.source), a.outputs = at(each.result);
         a.query_head = shape.width * size, a.query_token = each.heads * a.query_head;
         a.keys = store_.keys(each.layer), a.values = store_.values(each.layer);
         a.store = store_.slots();
         a.own_keys = own_.keys(each.layer), a.own_values = own_.values(each.layer);
         a.own_store = own_.slots();
-        a.merged = seen.merged.data(), a.merged_count = static_cast<int64_t>(seen.merged.shape(0));
-        a.work_bytes = attention_work(each.heads / shape.heads, shape.width, shape.value_width);
-        const int exponent = std::ilogb(each.scale);
-        a.scale = std::ldexp(1.0f, exponent), a.rest = each.scale / a.scale;
-        a.cap = each.cap, a.window = each.window;
-        a.shift_values = seen.shift_values.data();
-        if (seen.key_places.size())
-            a.row_places = seen.row_places.data(), a.key_places = seen.key_places.data();
         if (each.rotation >= 0 && seen.shift_values.size()) {
-            const auto& [cosines, sines] = slice.turns[each.rotation];
+            const auto& [cosines, sines] = seen.turns.at(static_cast<size_t>(each.rotation));
             a.cosines = cosines.data(), a.sines = sines.data();
             a.half = static_cast<int64_t>(cosines.shape(1));
         }
-        a.turn_keys = turn_keys_, a.paired = a.tiled = 1;
+        a.turn_keys = turn_keys_;
         need(a.work_bytes);
-        partial_numbers_ =
-            std::max(partial_numbers_, seen.places * each.heads * (2 + padded(shape.value_width)));
+        partial_numbers_ = std::max(partial_numbers_, partials_of(seen, a));
         add(kernels_.attend, attentions_, a);
         if (a.merged_count) add(kernels_.merge, attentions_, a);
     }
@@ -298,20 +321,76 @@ private:
     const int64_t threads_;
     std::vector<Place> places_;
     Place* place_ = nullptr;
-    int64_t longest_ = 0, logits_ = 0, first_logits_ = 0, work_bytes_ = 0, partial_numbers_ = 0;
+    int64_t longest_ = 0, logits_ = 0, work_bytes_ = 0, partial_numbers_ = 0;
     std::deque<RowArguments> rows_;
     std::deque<EmbedArguments> embeds_;
     std::deque<ProductArguments> products_;
     std::deque<AttentionArguments> attentions_;
     std::deque<CopyArguments> copies_;
     std::deque<LargestArguments> largest_;
-    std::vector<ProgramArguments::Step> steps_;
+    std::vector<Step> steps_;
 };
 
 int64_t Network::run(const std::vector<Slice*>& slices, Store& store, Store& own, Store& host,
                      bool turn_keys, unsigned threads) {
+    const std::lock_guard lock(*turn_);
     if (operations_.empty()) throw std::runtime_error("The network is closed.");
     return StepBuilder(*this, slices, store, own, host, turn_keys, threads).run();
+}
+
+int64_t Network::step_bytes(const std::vector<Slice*>& slices, Store& store, Store& own,
+                            Store& host, bool turn_keys, unsigned threads) {
+    const std::lock_guard lock(*turn_);
+    forget();
+    StepBuilder builder(*this, slices, store, own, host, turn_keys, threads);
+    builder.build();
+    size_t bytes = own.size() + work_.size() + partials_.size() + 8 * largest_.size();
+    for (const Buffer& each : buffers_) bytes += each.memory.size();
+    for (const auto& [cosines, sines] : tables_)
+        if (cosines.is_valid()) bytes += 8 * cosines.size();
+    forget();
+    return builder.bytes() + static_cast<int64_t>(bytes);
+}
+
+void attend(const Seen& seen, int64_t kind,
+            const std::tuple<int64_t, int64_t, int64_t, int64_t>& shape,
+            const std::tuple<uintptr_t, int64_t, int64_t>& queries, uintptr_t outputs,
+            const Stored& stored, const Stored& own, float scale, float cap, int64_t window,
+            uintptr_t slopes, const std::optional<std::pair<Table, Table>>& turns,
+            bool is_interleaved, bool turn_keys, unsigned threads) {
+    const auto [heads, kv_heads, width, value_width] = shape;
+    AttentionArguments a = attention_of(seen, static_cast<Kind>(kind), heads,
+                                        {kv_heads, width, value_width}, scale, window, cap);
+    const auto address = [](uintptr_t at) { return reinterpret_cast<Address>(at); };
+    a.queries = address(std::get<0>(queries)), a.outputs = address(outputs);
+    a.query_token = std::get<1>(queries), a.query_head = std::get<2>(queries);
+    a.keys = address(std::get<0>(stored)), a.values = address(std::get<1>(stored));
+    a.store = std::get<2>(stored);
+    a.own_keys = address(std::get<0>(own)), a.own_values = address(std::get<1>(own));
+    a.own_store = std::get<2>(own);
+    a.slopes = reinterpret_cast<const float*>(slopes);
+    if (turns) {
+        a.cosines = turns->first.data(), a.sines = turns->second.data();
+        a.half = static_cast<int64_t>(turns->first.shape(1));
+    }
+    a.interleaved = is_interleaved, a.turn_keys = turn_keys;
+    // Kept from call to call: its pages would have to be zeroed again.
+    static std::mutex one_at_a_time;
+    static Memory work, partials;
+    const std::lock_guard lock(one_at_a_time);
+    work.grow(static_cast<size_t>(a.work_bytes) * threads);
+    partials.grow(static_cast<size_t>(4 * partials_of(seen, a)));
+    a.work = work.data(), a.partials = reinterpret_cast<float*>(partials.data());
+    std::vector<Step> steps{{chosen_kernels().attend, &a}};
+    AttentionArguments merging = a;
+    if (a.merged_count) steps.push_back({chosen_kernels().merge, &merging});
+    run_in_order(steps.data(), static_cast<int64_t>(steps.size()), threads);
+}
+
+void Network::forget() {
+    for (Buffer& each : buffers_) each.memory = Memory();
+    work_ = Memory(), partials_ = Memory();
+    largest_ = {};
 }
 
 }  // namespace relquery

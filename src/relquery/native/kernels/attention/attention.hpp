@@ -166,7 +166,7 @@ private:
                 if (!is_known) set_reached(visit);
                 is_known = true;
                 mask(visit, begin, length, columns_used);
-                if (a.window > 0 && a.key_places) mask_far(visit, begin, length, columns_used);
+                if (a.key_places) mask_far(visit, begin, length, columns_used);
             }
             soften_scores(visit, length, columns_used, in_pairs);
             shrink_outputs(visit);

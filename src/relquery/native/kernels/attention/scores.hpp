@@ -84,12 +84,13 @@ protected:
     void mask(const Visit& visit, int64_t begin, int64_t length, int64_t columns_used) {
         const int64_t* at = a.key_positions + begin;
         // Negative distances are larger than any window when they are taken as unsigned.
-        const bool is_near = a.window > 0 && !a.key_places;
+        const bool knows_distance = !a.key_places;
+        const bool is_near = a.window > 0 && knows_distance;
         const uint32_t window = is_near ? uint32_t(a.window) : 1u << 31;
         for (int64_t key = 0; key < length; ++key) {
             float* line = scores + key * columns_used;
             const int32_t place = int32_t(at[key]);
-            if (a.slopes)
+            if (a.slopes && knows_distance)
                 for (int64_t row = 0; row < visit.rows; ++row)
                     line[row] -= slopes[row] * float(reached[row] - place);
             for (int64_t row = 0; row < visit.rows; ++row)
@@ -97,14 +98,17 @@ protected:
         }
     }
 
-    /// Hides keys beyond the window, whose distances positions do not tell.
+    /// Hides keys beyond the window, and lowers scores, where positions do not tell distances.
     void mask_far(const Visit& visit, int64_t begin, int64_t length, int64_t columns_used) {
         for (int64_t row = 0; row < visit.rows; ++row) {
             const int64_t token = visit.low + row / group;
             const int64_t place = row_places[token] - moved_by(token, visit);
-            for (int64_t key = 0; key < length; ++key)
-                if (place - a.key_places[begin + key] >= a.window)
-                    scores[key * columns_used + row] = NOTHING;
+            for (int64_t key = 0; key < length; ++key) {
+                const int64_t distance = place - a.key_places[begin + key];
+                float& score = scores[key * columns_used + row];
+                if (a.slopes) score -= slopes[row] * float(distance);
+                if (a.window > 0 && distance >= a.window) score = NOTHING;
+            }
         }
     }
 

@@ -1,1 +1,0 @@
-"""From tokens to logits: a network's own forward pass, or ours for those that we know."""

@@ -1,0 +1,81 @@
+"""Opening a model by its name: in relquery's own runtime, or in torch's."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import sys
+from importlib.util import find_spec
+
+from relquery.errors import MissingExtraError, ModelError, UnsupportedNetworkError, unknown
+from relquery.model.hub import find_folder
+from relquery.model.native_model import open_folder, open_random
+from relquery.model.networks.random import byte_tokenizer
+from relquery.model.served import ServedModel
+from relquery.model.text.tokenizer import as_tokenizer, read_tokenizer
+
+DTYPES = ("float32", "bfloat16", "float16")
+_DRIVERS = {"linux": ("libcuda.so.1", "libamdhip64.so"), "win32": ("nvcuda.dll",)}
+_LOG = logging.getLogger(__name__)
+
+
+def load(
+    spec: str,
+    *,
+    dtype: str | None = None,
+    device: str | None = None,
+    tokenizer: object = None,
+) -> ServedModel:
+    """Load a model.
+
+    spec: a Hugging Face name, a folder, or "random:layers=8,hidden=256,..." (see RandomSpec).
+    dtype: default float32 on a CPU, bfloat16 on CUDA. device: default CUDA if there is one and
+    torch is installed. tokenizer: replaces the model's own; of `tokenizers` or of transformers.
+
+    On a CPU relquery's own runtime computes, or torch's for families that it does not know. Raises
+    ModelError, and MissingExtraError where torch is needed and not installed.
+    """
+    if dtype is not None and dtype not in DTYPES:
+        raise ModelError(unknown("dtype", dtype, DTYPES))
+    given = None if tokenizer is None else as_tokenizer(tokenizer)
+    device = device or ("cuda" if _has_gpu() else "cpu")
+    if device != "cpu":
+        return _load_torch(spec, dtype, device, tokenizer)
+    wanted = dtype or "float32"
+    if spec.startswith("random:") and wanted != "float16":
+        return open_random(spec, wanted, given or byte_tokenizer())
+    try:
+        folder = find_folder(spec)
+        return open_folder(folder, spec, wanted, given or read_tokenizer(folder))
+    except UnsupportedNetworkError as refused:
+        if find_spec("torch") is None:
+            raise
+        _LOG.info("%s", refused)
+        return _load_torch(spec, wanted, device, tokenizer)
+
+
+def _load_torch(spec: str, dtype: str | None, device: str, tokenizer: object) -> ServedModel:
+    try:
+        from relquery.model.torch_runtime.load import load as load_torch
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(f"Running the model '{spec}' on '{device}'", "torch") from error
+    return load_torch(spec, dtype=dtype, device=device, tokenizer=tokenizer)
+
+
+def _has_gpu() -> bool:
+    """Whether torch can compute on a GPU. It is only imported where there is a driver."""
+    if find_spec("torch") is None or not _has_driver():
+        return False
+    import torch
+
+    return bool(torch.cuda.is_available())
+
+
+def _has_driver() -> bool:
+    for name in _DRIVERS.get(sys.platform, ()):
+        try:
+            ctypes.CDLL(name)
+        except OSError:
+            continue
+        return True
+    return False

@@ -1,0 +1,1 @@
+"""Attention of a packed batch on tensors."""

@@ -1,0 +1,1 @@
+"""Keys and values on a device and in host memory."""

@@ -1,0 +1,305 @@
+"""Loading a network that torch computes, and its tokenizer: from a folder, by name, or random."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
+from transformers.initialization import no_init_weights
+
+from relquery.config import EngineConfig
+from relquery.engine.executor import SCRATCH, Chunk
+from relquery.errors import ModelError, RelqueryError, UnsupportedNetworkError
+from relquery.model.chunks import longest_slice
+from relquery.model.footprint import Footprint
+from relquery.model.networks.random import RandomSpec, RandomWeights, byte_tokenizer
+from relquery.model.text.tokenizer import Tokenizer, as_tokenizer
+from relquery.model.torch_runtime.adapters.adapt import adapt
+from relquery.model.torch_runtime.attention.batch import PackedBatch
+from relquery.model.torch_runtime.attention.function import NAME
+from relquery.model.torch_runtime.cache.device import KVCache
+from relquery.model.torch_runtime.cache.rotary import PositionScheme
+from relquery.model.torch_runtime.executor import TorchExecutor, probe_release
+from relquery.model.torch_runtime.fingerprint import fingerprint
+from relquery.model.torch_runtime.forward import Forward
+from relquery.model.torch_runtime.positions import probe_positions
+from relquery.model.torch_runtime.read import read_network, read_tokenizer
+from relquery.model.torch_runtime.same import check_same, not_finite, own_logits
+from relquery.model.torch_runtime.slices.allocator import keep_freed_memory
+from relquery.model.torch_runtime.slices.memory import all_bytes, peak_bytes, usable_bytes
+from relquery.model.torch_runtime.slices.release import NOTHING, Release
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+MEASURED_LAYERS = 4
+"""Layers by which the memory of a long step is measured on a CPU, where it takes minutes; layers
+after the first take the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class TorchModel:
+    """A network with our attention function, its tokenizer, and what must be known about them.
+
+    context: positions that the network has, in tokens. end: ids that end an answer.
+    positions: how its keys carry their position. release: tensors that its runs can free early.
+    version: changes with the weights, the configuration, the vocabulary or the chat template.
+    """
+
+    name: str
+    forward: Forward
+    tokenizer: Tokenizer
+    context: int
+    end: frozenset[int]
+    positions: PositionScheme
+    release: Release = NOTHING
+    version: str = ""
+
+    @property
+    def runs_in(self) -> str:
+        """The forward pass that runs, for people."""
+        return f"transformers' forward pass on {self.network.device}"
+
+    @property
+    def network(self) -> PreTrainedModel:
+        """The network, with our attention function."""
+        return self.forward.network
+
+    @property
+    def vocabulary(self) -> int:
+        """Token ids that the network reads are below it."""
+        return _embeddings(self.network)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the weights and the states."""
+        return self.network.dtype
+
+    @property
+    def is_relocatable(self) -> bool:
+        """See PositionScheme."""
+        return self.positions.relocatable
+
+    @property
+    def is_simulated(self) -> bool:
+        """No."""
+        return False
+
+    @property
+    def length(self) -> None:
+        """The network says where an answer ends."""
+        return None
+
+    def fingerprint(self) -> str:
+        """By all of its weights, wherever they lie."""
+        return f"sha256:{fingerprint(self.network, self.tokenizer, sorted(self.end))}"
+
+    def executor(
+        self, config: EngineConfig, slots: int, since: Callable[[], float], *, lean: bool
+    ) -> TorchExecutor:
+        """See ServedModel."""
+        del since
+        return TorchExecutor(
+            self.forward,
+            slots,
+            config.segment_sharing,
+            self.positions,
+            config.relocation,
+            config.slice_tokens,
+            self.release,
+            config.host_tokens // config.block_size * config.block_size,
+            lean=lean,
+        )
+
+    def named(self, name: str) -> TorchModel:
+        """The same under another name."""
+        return replace(self, name=name)
+
+    def footprint(self) -> Footprint:
+        """See ServedModel."""
+        device, network = self.network.device, self.network
+        tensors: list[Tensor] = [*network.parameters(), *network.buffers()]
+        storages = {each.untyped_storage()._cdata: each.untyped_storage() for each in tensors}
+        alone = TorchExecutor(self.forward, 1)
+        alone.execute([Chunk(0, np.zeros(1, dtype=np.int32), 0, (), np.arange(1))])
+        embedding: Any = network.get_input_embeddings()
+        is_fast = device.type == "cuda"
+
+        def peak(chunks: list[Chunk], slice_tokens: int) -> int:
+            written = np.concatenate([each.writes for each in chunks])
+            kept = int(written.max()) + 1 if written.max() < SCRATCH else 0
+            release = NOTHING if kept else self.release
+            executor = TorchExecutor(self.forward, kept, slice_tokens=slice_tokens, release=release)
+            if is_fast or len(written) <= 2 * longest_slice(slice_tokens):
+                found = peak_bytes(lambda: executor.execute(chunks), device)
+                return found - kept * alone.slot_bytes
+            return peak_bytes(lambda: executor.rehearse(chunks, MEASURED_LAYERS), device)
+
+        return Footprint(
+            weights=sum(storage.nbytes() for storage in storages.values()),
+            cached_token=alone.slot_bytes,
+            hidden_token=int(embedding.weight.shape[1]) * int(embedding.weight.element_size()),
+            context=self.context,
+            vocabulary=self.vocabulary,
+            peak=peak,
+            is_fast=is_fast,
+            usable=lambda: usable_bytes(device),
+            whole=lambda: all_bytes(device),
+        )
+
+    def close(self) -> None:
+        """Nothing: torch gives its memory back when nobody holds it."""
+
+
+def load(
+    spec: str,
+    *,
+    dtype: str | None = None,
+    device: str = "cpu",
+    tokenizer: object = None,
+) -> TorchModel:
+    """Load a model; see relquery.model.load.load. Raises ModelError."""
+    _check_device(device)
+    wanted = DTYPES[dtype or ("bfloat16" if device.startswith("cuda") else "float32")]
+    keep_freed_memory()
+    if spec.startswith("random:"):
+        given = byte_tokenizer() if tokenizer is None else as_tokenizer(tokenizer)
+        network = random_network(RandomSpec.parse(spec), given, wanted)
+    else:
+        given = as_tokenizer(read_tokenizer(spec) if tokenizer is None else tokenizer)
+        network = read_network(spec, wanted)
+    network = cast(PreTrainedModel, cast(Any, network).to(device))
+    return prepare(network, given, spec, _version(network, given))
+
+
+def random_network(spec: RandomSpec, tokenizer: Tokenizer, dtype: torch.dtype) -> PreTrainedModel:
+    """A network of transformers with the weights that the native runtime has. Raises ModelError."""
+    weights = RandomWeights(spec, len(tokenizer))
+    given: Any = {**spec.config(len(tokenizer))}
+    del given["model_type"]
+    end = tokenizer.id_of("eos_token")
+    config = LlamaConfig(**given, bos_token_id=None, eos_token_id=end)
+    with no_init_weights():
+        network: Any = LlamaForCausalLM(config)
+    own = {name: torch.from_numpy(weights[name].floats()) for name in weights}
+    network.load_state_dict(own | {"lm_head.weight": own["model.embed_tokens.weight"]})
+    return cast(PreTrainedModel, network.to(dtype))
+
+
+def _check_device(device: str) -> None:
+    try:
+        kind = torch.device(device).type if isinstance(device, str) else ""
+    except RuntimeError:
+        kind = ""
+    if not kind:
+        raise ModelError(f"device is {device!r}; give 'cpu', 'cuda' or 'cuda:1'.")
+    if kind == "meta":
+        raise ModelError("device is 'meta', which computes nothing; give 'cpu' or 'cuda'.")
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise ModelError(
+            f"device is '{device}', and this machine has no GPU that torch can use. Use 'cpu'."
+        )
+
+
+def prepare(
+    network: PreTrainedModel, tokenizer: Tokenizer, name: str, version: str = ""
+) -> TorchModel:
+    """Give a network our attention function and check that it is called, and that it computes what
+    the network computes on its own. Raises ModelError."""
+    network.train(False)
+    try:
+        positions, release = _prepare(network, tokenizer)
+    except UnsupportedNetworkError as error:
+        raise _refused(name, str(error)) from error
+    except RelqueryError:
+        raise
+    except Exception as error:  # the code of a network may fail in any way
+        why = f"its code does not run with the engine's attention function ({error})."
+        raise _refused(name, why) from error
+    end, context = _end_tokens(network, tokenizer), _context(network) or 2**31
+    forward = Forward(network)
+    return TorchModel(name, forward, tokenizer, context, end, positions, release, version)
+
+
+def _refused(name: str, why: str) -> ModelError:
+    return ModelError(
+        f"Model '{name}' cannot run on the local engine: {why} Run it on a server such as vLLM "
+        "instead, and give model='openai:NAME' and base_url='http://localhost:8000/v1'."
+    )
+
+
+def _prepare(network: PreTrainedModel, tokenizer: Tokenizer) -> tuple[PositionScheme, Release]:
+    probes = own_logits(network, tokenizer)
+    if not all(probe.whole.isfinite().all() for probe in probes):
+        raise not_finite(network)
+    if not adapt(network):
+        network.set_attn_implementation(NAME)
+    context = _context(network)
+    _check_attention(network)
+    check_same(network, probes, context)
+    return probe_positions(network, context), probe_release(network)
+
+
+def _context(network: PreTrainedModel) -> int | None:
+    """Positions that a network supports, in tokens; None if it does not say.
+
+    LongRoPE frequencies depend on the longest position in a forward pass, so beyond the original
+    length one request of a batch would change the others.
+    """
+    config = network.config.get_text_config()
+    declared = int(getattr(config, "max_position_embeddings", 0) or 0)
+    if declared < 0:
+        raise ModelError(
+            f"The configuration says that the model has {declared} positions. Correct "
+            "max_position_embeddings in its config.json."
+        )
+    rope = getattr(config, "rope_parameters", None) or {}
+    if rope.get("rope_type") == "longrope":
+        declared = int(rope.get("original_max_position_embeddings") or declared)
+    return declared or None
+
+
+@torch.inference_mode()
+def _check_attention(network: PreTrainedModel) -> None:
+    """Run two tokens: every layer must have written its keys through our function."""
+    cache = KVCache(2)
+    slots = torch.arange(2).numpy()
+    chunk = Chunk(0, slots.astype("int32"), 0, (), slots)
+    batch = PackedBatch([chunk], cache, share=True, device=network.device)
+    positions = torch.arange(2, device=network.device)[None]
+    network(input_ids=positions, position_ids=positions, use_cache=False, batch=batch)
+    layers = int(network.config.get_text_config().num_hidden_layers)
+    if cache.layers != layers:
+        raise UnsupportedNetworkError(
+            f"{cache.layers} of its {layers} layers call a registered attention function; "
+            "networks with other kinds of layers, or older than that interface, are not supported."
+        )
+
+
+def _version(network: PreTrainedModel, tokenizer: Tokenizer) -> str:
+    """Eight hex digits that tell models apart; uses only the first values of each weight tensor."""
+    digest = hashlib.blake2b(digest_size=4)
+    digest.update(repr(network.config.to_dict()).encode() + tokenizer.digest())
+    for name, weight in network.named_parameters():
+        first = weight.detach().flatten()[:64].float().cpu().numpy()
+        digest.update(name.encode() + first.tobytes())
+    return digest.hexdigest()
+
+
+def _embeddings(network: PreTrainedModel) -> int:
+    embedding: Any = network.get_input_embeddings()
+    return int(embedding.weight.shape[0])
+
+
+def _end_tokens(network: PreTrainedModel, tokenizer: Tokenizer) -> frozenset[int]:
+    """Tokens that end an answer. One that the network has no embedding for is never drawn."""
+    known = _embeddings(network)
+    generation = getattr(network, "generation_config", None)
+    end = getattr(generation, "eos_token_id", None)
+    listed = end if isinstance(end, list) else [end]
+    found = [*listed, tokenizer.id_of("eos_token")]
+    return frozenset(t for t in found if t is not None and t < known)

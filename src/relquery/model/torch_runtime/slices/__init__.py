@@ -1,0 +1,1 @@
+"""Hybrid prefilling on tensors: slices of a step that take turns."""
