@@ -16,6 +16,7 @@ def decoder_of(
     settings: Settings, layers: Sequence[Attention], width: int, **other: Any
 ) -> Decoder:
     """A decoder of layers whose heads have a width. other: fields that the family says itself."""
+    settings.expect("rope_interleaved", False)
     activation = settings.text("hidden_act", settings.text("hidden_activation", "silu"))
     if activation not in ACTIVATIONS:
         raise settings.refused(f"its activation is '{activation}'")

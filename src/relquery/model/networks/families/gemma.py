@@ -46,7 +46,9 @@ def _gemma(
     settings.flag("attention_bias", False)
     settings.expect("use_bidirectional_attention", False, None)
     usual = [SLIDING if (at + 1) % every else FULL for at in range(layer_count(settings))]
-    windows = windows_of(settings, settings.integer("sliding_window", 4096), usual)
+    window = settings.integer("sliding_window", 4096)
+    settings.expect("sliding_window_size", window)
+    windows = windows_of(settings, window, usual)
     return decoder_of(
         settings,
         [Attention(near if each else far, each) for each in windows],

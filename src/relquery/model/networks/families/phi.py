@@ -13,8 +13,10 @@ def phi3(settings: Settings) -> Decoder:
     width = head_width(settings)
     rotation = read_rotation(settings, width)
     settings.get("original_max_position_embeddings")  # also where nothing is rotated by it
-    for key in ("attention_bias", "lm_head_bias"):
+    for key in ("attention_bias", "lm_head_bias", "mlp_bias"):
         settings.expect(key, False)
+    for key in ("full_attn_mod", "interpolate_factor"):  # of files that bring their own code
+        settings.expect(key, 1)
     window = settings.integer("sliding_window", 0, least=0)
     layers = [Attention(rotation, window)] * layer_count(settings)
     joined = {"qkv": ("qkv_proj",), "gate_up": ("gate_up_proj",)}

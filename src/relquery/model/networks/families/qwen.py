@@ -20,6 +20,7 @@ def qwen(settings: Settings) -> Decoder:
     width, count = head_width(settings), layer_count(settings)
     rotation = read_rotation(settings, width)
     settings.flag("attention_bias", False)
+    settings.expect("use_mrope", False)
     first = settings.integer("max_window_layers", count, least=0)
     window = settings.integer("sliding_window", 0, least=0)
     if not settings.flag("use_sliding_window", False):
