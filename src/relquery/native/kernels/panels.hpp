@@ -51,7 +51,7 @@ public:
     void run() {
 #if defined(__AMX_BF16__)
         if constexpr (PAIRED)
-            if (a.tiled) return multiply_in_tiles();
+            if (a.tiled && a.rows > 1) return multiply_in_tiles();  // a row alone reads faster
 #endif
         multiply_in_vectors();
     }
