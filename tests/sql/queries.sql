@@ -118,6 +118,12 @@ WITH films AS (SELECT 7 AS id, 'inner' AS title) SELECT LLM('up', title), id FRO
 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 4) SELECT i, LLM('up', i)
   FROM n ORDER BY i
 SELECT LLM('up', title) FROM films UNION ALL SELECT LLM('up', text) FROM reviews ORDER BY 1
+SELECT z FROM (SELECT replace(f.u, 'A', 'b') AS z FROM (SELECT LLM('up', title) AS u FROM films) f)
+  ORDER BY z
+SELECT z FROM (SELECT u[1] AS z, id AS u FROM (SELECT id, LLM('up', title) AS u FROM films)) GROUP
+  BY 1 ORDER BY 1
+WITH a AS (SELECT LLM('up', title) AS u FROM films), b AS (SELECT left(u, 1) AS v FROM a) SELECT
+  split_part(v, 'B', 1) FROM b ORDER BY 1
 
 -- subqueries, WITH, set operations (long)
 SELECT g, LLM('up', g) FROM (SELECT LLM('up', genre) AS g FROM films WHERE seen) ORDER BY g

@@ -37,7 +37,9 @@ _MACROS = {
 _ANY_TEXT = ("VARCHAR", "BLOB", "VARIANT", "UNION(")
 _NESTED = ("STRUCT(", "MAP(")
 
-_NOTE, _IS_ANSWER = "note", "answer"
+_IS_ANSWER = "answer"
+NOTE = "note"
+"""Note on a node: a Note."""
 AS_WRITTEN = "as written"
 """Note on a node: itself, before any rewriting."""
 _SHOWN = 60
@@ -150,13 +152,13 @@ def noted(
 ) -> Expression:
     """Mark a node: `read`, which contains calls, may not give a valid value there; see Note."""
     whole = None if is_answer(read) else read.meta.get(AS_WRITTEN) or read.copy()
-    node.meta[_NOTE] = Note(kind, whole, later, is_text)
+    node.meta[NOTE] = Note(kind, whole, later, is_text)
     return node
 
 
 def note_on(node: Node) -> Note | None:
     """The note on a node, or on the node that it was copied from."""
-    found: Note | None = node.meta.get(_NOTE)
+    found: Note | None = node.meta.get(NOTE)
     return found
 
 
@@ -192,7 +194,7 @@ def checks_in(tree: Node, functions: FunctionCatalog) -> Iterator[tuple[Expressi
 def _check(node: Expression, note: Note, tree: Node, functions: FunctionCatalog) -> Check:
     calls = answers_in(node)
     bare = node.copy().named("")
-    bare.meta.pop(_NOTE)
+    bare.meta.pop(NOTE)
     if note.kind is None:
         answers = (one.copy() for one in node.find_all(Expression) if is_answer(one))
         value = build.column(ours.answer(calls[0])) if calls else next(answers)

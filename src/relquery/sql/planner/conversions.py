@@ -51,6 +51,7 @@ from relquery.sql.parser.tree import (
 )
 from relquery.sql.planner.checks import (
     AS_WRITTEN,
+    NOTE,
     Check,
     checks_in,
     has_answer,
@@ -314,6 +315,7 @@ class OuterReader:
             rows = parser().sql(context.around(_failed_rows(converted, node, check)))
             self.lookup.database.columns(rows)  # fail before the first call, not after
             self.checks.append(OuterCheck(rows, check))
+            node.meta.pop(NOTE)  # SELECTs around this one check places of their own
         return converted
 
     def _sources(self, select: Select) -> dict[str, Columns]:
