@@ -38,6 +38,8 @@ SELECT a, COUNT(*) FROM (SELECT LLM('up', title) AS a FROM films) WHERE LLM('yes
   BY a LIMIT 0
 SELECT a, COUNT(*) FROM (SELECT LLM('up', title) AS a FROM films WHERE false) WHERE false GROUP BY a
   LIMIT 0
+SELECT COUNT(a) FROM (SELECT LLM('up', title) AS a FROM films) WHERE 1 = 0 AND a > 'b'
+SELECT COUNT(a) FROM (SELECT LLM('up', title) AS a FROM films WHERE false) WHERE false
 SELECT genre FROM (SELECT DISTINCT ON (genre) genre, LLM('up', title) AS a FROM films ORDER BY id)
 SELECT genre FROM (SELECT DISTINCT ON (genre) genre, CAST(NULL AS VARCHAR) AS "a" FROM films ORDER
   BY id)

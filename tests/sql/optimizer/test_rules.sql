@@ -8,6 +8,22 @@ SELECT a, count(*) FROM ({inner}) WHERE LLM('yes', a) = 'Yes' GROUP BY a LIMIT 0
 = DuckDB's  # 0
 SELECT LLM('up', count(*)), AI_AGG('all', title) FROM films LIMIT 0
 = []  # 0
+SELECT * FROM (SELECT DISTINCT a, sum(id) OVER (ORDER BY a) FROM ({inner})) WHERE 1 = 0
+= DuckDB's  # 0
+WITH c AS ({inner}), d AS MATERIALIZED (SELECT * FROM c) SELECT count(a), (SELECT max(a) FROM c
+  WHERE length('a') > 1) FROM d WHERE id > 0 AND NULL
+= DuckDB's  # 0
+WITH c AS ({inner}) SELECT a FROM c WHERE 1 = 2 UNION ALL SELECT a FROM c WHERE id = 1
+= DuckDB's  # 1
+SELECT genre, max(LLM('up', title)) FROM films GROUP BY genre HAVING false
+= DuckDB's  # 0
+SELECT r.id, x.a, y.a FROM reviews r LEFT JOIN ({inner}) x ON r.film = x.id AND 1 = 0 LEFT JOIN
+  (SELECT y.* FROM ({inner}) y SEMI JOIN films ON false) y ON true
+= DuckDB's  # 0
+SELECT count(*), max(LLM('up', 1)) FROM films WHERE 2 = 3
+= DuckDB's  # 0
+SELECT max(a), count(LLM('yes', a)) FROM ({inner}) WHERE id = 1 AND random() >= 0 AND 2 > 1
+= DuckDB's  # 2
 SELECT genre FROM (SELECT DISTINCT ON (genre) genre, a FROM ({inner}) ORDER BY id) ORDER BY genre
 = DuckDB's  # 0
 SELECT a FROM ({inner}) ORDER BY id DESC LIMIT 2 OFFSET 1
@@ -35,6 +51,8 @@ WITH c AS ({inner}) SELECT a FROM c WHERE genre = 'drama' UNION ALL SELECT a FRO
 = DuckDB's  # 3
 WITH c AS ({inner}), unread AS (SELECT LLM('up', title) FROM films) SELECT max(a) FROM c
 = DuckDB's  # 6
+WITH c AS MATERIALIZED ({inner}) SELECT 1
+= DuckDB's  # 0
 SELECT genre, max(LLM('up', id)) FROM films GROUP BY genre HAVING genre = 'drama'
 = DuckDB's  # 2
 SELECT id FROM films f WHERE genre = 'horror' AND NOT EXISTS (SELECT 1 FROM reviews r WHERE r.film =

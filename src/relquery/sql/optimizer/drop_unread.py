@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from relquery.sql.binder.call import has_call
 from relquery.sql.binder.functions import clauses_of, makes_rows
 from relquery.sql.binder.normalize import name_of
-from relquery.sql.binder.sources import joins_in, leaves
+from relquery.sql.binder.sources import entry_of, joins_in, leaves
 from relquery.sql.optimizer.reads import Lookup, Read, Reader, asks, reads_in
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.parse import parser
@@ -23,14 +23,15 @@ from relquery.sql.parser.tree import Column, Expression, Function, Join, Node, Q
 
 def drop_unread(statement: Query, lookup: Lookup) -> bool:
     """The rule of this module; see `rules`."""
+    read_entries = [entry_of(one) for one in statement.find_all(tree.Table)]
+    for query in statement.find_all(Query):  # not by reads_in, which skips MATERIALIZED ones
+        for entry in query.entries:
+            if asks(entry) and all(one is not entry for one in read_entries):
+                query.entries = [one for one in query.entries if one is not entry]
+                return True
     for read in reads_in(statement):
-        if read.entry is not None and not read.readers:
-            query = read.entry.ancestor(Query)
-            assert query is not None
-            query.entries = [one for one in query.entries if one is not read.entry]
-            return True
         unread = [_unread_by(reader, read, lookup) for reader in read.readers]
-        if _drop(read.query, set.intersection(*unread), lookup):
+        if unread and _drop(read.query, set.intersection(*unread), lookup):
             return True
     for exists in statement.find_all(tree.Subquery):
         query = exists.query

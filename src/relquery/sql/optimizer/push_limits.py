@@ -9,10 +9,6 @@ SELECT LLM(...) FROM t UNION ALL SELECT LLM(...) FROM u LIMIT 3
 
 EXISTS (SELECT 1 FROM t WHERE LLM(...) = 'Yes')
 => EXISTS (SELECT 1 FROM t WHERE LLM(...) = 'Yes' LIMIT 1)
-
-SELECT a, count(*) FROM (SELECT LLM('...', text) AS a FROM t) GROUP BY a LIMIT 0
-=> SELECT a, count(*) FROM (SELECT LLM('...', text) AS a FROM t WHERE false) WHERE false
-   GROUP BY a LIMIT 0
 """
 
 from __future__ import annotations
@@ -23,23 +19,7 @@ from dataclasses import dataclass
 from relquery.sql.binder.functions import has_window, makes_rows
 from relquery.sql.optimizer.reads import Lookup, Read, asks, joins_around, reads_in
 from relquery.sql.parser import build, tree
-from relquery.sql.parser.tree import Column, Constant, Expression, Limit, Order, Query, Select
-
-_FALSE = build.boolean(False).key
-
-
-def empty_limits(statement: Query, lookup: Lookup) -> bool:
-    """`SELECT LLM(...) FROM t LIMIT 0` => `SELECT LLM(...) FROM t WHERE false LIMIT 0`."""
-    del lookup
-    for query in statement.find_all(Query):
-        is_empty = query.limit is not None and number_of(query.limit.limit) == 0
-        selects = query.find_all(Select) if is_empty and asks(query) else ()
-        full = [one for one in selects if one.where is None or one.where.key != _FALSE]
-        for select in full:
-            select.where = build.boolean(False)
-        if full:
-            return True
-    return False
+from relquery.sql.parser.tree import Column, Constant, Expression, Limit, Order, Query
 
 
 def push_limits(statement: Query, lookup: Lookup) -> bool:

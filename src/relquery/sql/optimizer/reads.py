@@ -47,6 +47,7 @@ from relquery.sql.parser.tree import (
     Star,
 )
 
+FALSE = build.boolean(False).key
 T = TypeVar("T")
 Place = Callable[[Column], int | None]
 """The place of a column in a query; None for a column of anything else."""
@@ -181,7 +182,7 @@ def reads_in(statement: Query) -> Iterator[Read]:
 
 
 def _readers_of(entry: Entry, statement: Query) -> tuple[Reader, ...] | None:
-    """All readers of a WITH entry; None if something else reads it."""
+    """All readers of rows of a WITH entry; None if something else reads it."""
     readers: list[Reader] = []
     for table in statement.find_all(tree.Table):
         if entry_of(table) is entry:
@@ -189,8 +190,14 @@ def _readers_of(entry: Entry, statement: Query) -> tuple[Reader, ...] | None:
             tables = () if select is None or table.sample else leaves(select.source)
             if select is None or all(one is not table for one in tables):
                 return None
-            readers.append(Reader(select, table))
+            if not reads_nothing(select):
+                readers.append(Reader(select, table))
     return tuple(readers)
+
+
+def reads_nothing(select: Select) -> bool:
+    """Whether a SELECT reads no row of its FROM clause; see `empty_queries`."""
+    return select.where is not None and select.where.key == FALSE
 
 
 def asks(node: Node) -> bool:
