@@ -51,8 +51,8 @@ def spans(texts: list[str], begins: Sequence[int | None] = (None,) * 4) -> Promp
     )
 
 
-def test_it_runs_in_our_forward_pass(engine: rq.Engine) -> None:
-    assert engine.runs_in == "relquery's forward pass"
+def test_it_runs_in_our_runtime(engine: rq.Engine) -> None:
+    assert engine.runs_in == "relquery's runtime"
 
 
 def test_rows_are_answered_alike_alone_and_in_a_batch_cold_and_warm(
@@ -92,7 +92,7 @@ def test_a_schema_leaves_the_network_its_choice(engine: rq.Engine, asked: list[R
 
 def test_bfloat16_is_as_near_as_two_stock_implementations(asked: list[Row]) -> None:
     with rq.Engine(str(needed("smollm2")), dtype="bfloat16") as rounded:
-        assert rounded.runs_in == "relquery's forward pass"
+        assert rounded.runs_in == "relquery's runtime"
         found = given(rounded.submit([row.prompt for row in asked], max_tokens=TOKENS).result())
     expected = EXPECTED["bfloat16"]
     nearest = max(golden.same(found, expected[attention]) for attention in ("eager", "sdpa"))
