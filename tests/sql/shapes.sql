@@ -42,6 +42,9 @@ SELECT genre, max(LLM('up', id)), (SELECT count(*) FROM reviews r WHERE r.text >
 SELECT genre, CASE WHEN genre IS NULL THEN max(LLM('up', id)) END FROM films GROUP BY ROLLUP
   (genre)
 SELECT count(*), LLM('up', 1) FROM films WHERE id > 9
+SELECT 3 AS g, 3 + id, genre, count(*), grouping(g), sum(3) FROM films WHERE LLM('yes', title) =
+  'Yes' GROUP BY CUBE (genre, g, id) HAVING g IS NULL OR id = 2
+SELECT 'x', max(LLM('up', title)), (SELECT 'x'), 'x' || 'y' FROM films GROUP BY ROLLUP (1)
 SELECT genre, LLM('up', genre) || LLM('up', min(id)) FROM films GROUP BY genre ORDER BY LLM('up',
   max(id))
 SELECT info.year, LLM('up', count(*)) FROM films GROUP BY info
@@ -87,6 +90,8 @@ SELECT genre, max(LLM('up', id)), EXISTS (FROM reviews r WHERE r.text > genre), 
 SELECT genre, LLM('up', genre, seen), grouping(genre), count(*) FROM films GROUP BY CUBE (genre,
   seen)
 SELECT genre, LLM('up', genre) FROM films GROUP BY ROLLUP (1)
+SELECT -3 AS g, 3, LLM('up', g), row_number() OVER (ORDER BY -3) FROM films GROUP BY ROLLUP (g)
+SELECT coalesce(3, 3) AS g, 3, max(LLM('up', title)) FROM films GROUP BY ROLLUP (g) ORDER BY 1
 SELECT LLM('yes', title), LLM('up', string_agg(id::VARCHAR, ',' ORDER BY id)) FROM films GROUP BY
   LLM('yes', title)
 SELECT mode() WITHIN GROUP (ORDER BY LLM('up', title)), percentile_disc(0.5) WITHIN GROUP (ORDER

@@ -14,6 +14,7 @@ from relquery.sql.binder.call import (
     FIELD_NAME,
     Call,
     calls_in,
+    field_name,
     has_call,
     makes_items,
     readable,
@@ -32,6 +33,9 @@ from relquery.sql.parser.tree import Column, Expression, Function, Node, Query, 
 NOT_A_NAME = "not a name"
 """Note on a key of ORDER BY that is a column of the FROM clause, whatever the list calls so."""
 
+LITERAL = "literal"
+"""Note on a key that is a literal: what it is written as elsewhere."""
+
 
 def normalize(select: Select, sources: Sources, functions: FunctionCatalog) -> Select:
     """A plain form of a SELECT that gives the same rows."""
@@ -48,6 +52,8 @@ def normalize(select: Select, sources: Sources, functions: FunctionCatalog) -> S
     restore_columns(select, sources)
     replace_aliases(select, sources, functions)
     select.keys = [item_at(key, select) for key in select.keys] or None  # type: ignore[assignment]
+    if has_grouping_sets(select):
+        _replace_literals(select, functions)
     return select
 
 
@@ -360,8 +366,32 @@ def as_key(item: Expression) -> Expression:
     if isinstance(item, Function) and item.name == "-" and len(item.arguments) == 1:
         value = item.values[0]
     if isinstance(value, tree.Constant):
-        return build.operation(build.COALESCE, item.copy(), item.copy())
+        made = build.operation(build.COALESCE, item.copy(), item.copy())
+        made.meta[LITERAL] = item.key
+        return made
     return item
+
+
+def _replace_literals(select: Select, functions: FunctionCatalog) -> None:
+    """Write literals as the key that they are is written, in place, so that they are NULL with it.
+
+    SELECT 3 AS g ... GROUP BY ROLLUP (g)  =>  SELECT COALESCE(3, 3) AS g ... GROUP BY ROLLUP (...)
+    """
+    keys = {key.meta[LITERAL]: key for key in select.keys if LITERAL in key.meta}
+
+    def part(node: Node) -> Node | None:
+        if isinstance(node, Query) or functions.is_aggregate(node):
+            return node.copy()
+        if not isinstance(node, Expression) or node.key not in keys:
+            return None
+        put = keys[node.key].copy()
+        put.meta[FIELD_NAME] = node.meta.get(FIELD_NAME, field_name(node))
+        return put.named(node.alias)
+
+    ordered = [one.value for one in select.order.keys] if select.order is not None else []
+    ordered = [one for one in ordered if not isinstance(one, tree.Constant)]  # that is a position
+    for one in filter(None, (*select.items, select.having, select.qualify, *ordered)):
+        one.replace(one.rebuilt(part))
 
 
 def name_of(item: Expression) -> str:
