@@ -62,6 +62,9 @@ SELECT id, LLM(title || '?', genre) AS a FROM films ORDER BY id
 ? (rows[0], rows[4]) == ((1, "monster"), (5, None))
 ? sorted(queries) == ["Alien?", "Amelie?", "Brazil?", "Dune?"]
 ? fields == {"genre": "horror"}
+SELECT LLM('Is it film ' || id || '?', title, tags) IS NULL FROM films ORDER BY id
+< "no"
+? [at for at, (is_null,) in enumerate(rows, 1) if is_null] == [5] and stages[0].skipped == 1
 
 -- fields have names and never the text of an expression
 SELECT LLM('x', stars * 2 AS total, upper(genre), MODULE(title) AS name) FROM films LIMIT 1

@@ -214,7 +214,8 @@ class LlmFunction:
         runs = groupby(self.query, lambda part: isinstance(part, str))
         parts = (["".join(map(str, run))] if is_text else run for is_text, run in runs)
         query = tuple(chain.from_iterable(parts))
-        task = Task(query, sampling, output, kind, retry, (), form, nulls, self.name)
+        by_row = self.is_by_row
+        task = Task(query, sampling, output, kind, retry, (), form, nulls, by_row, self.name)
         call = Call.of(task, self.fields, self.node)
         for at in call.bags:
             if kind == "match" or at in task.query:

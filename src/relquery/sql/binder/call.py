@@ -73,6 +73,7 @@ class Task:
     sides: with "match", the side that each field is of, 0 or 1; known once the call is planned.
     form: how fields are written; nulls: what is done where all are NULL (see QueryConfig); None for
         the connection's default. See in_form.
+    is_by_row: whether the first field is the prompt, and no data.
     function: the name as the user wrote it, in lower case.
     """
 
@@ -84,6 +85,7 @@ class Task:
     sides: tuple[int, ...] = ()
     form: PromptForm | None = None
     nulls: Nulls | None = None
+    is_by_row: bool = False
     function: str = field(default="llm", compare=False, repr=False)
 
     @property
@@ -105,7 +107,8 @@ class Task:
         """Equal for tasks with the same requests for the same fields."""
         kind = "row" if self.kind == "score" else self.kind
         valid = str(self.output) if self.retry else ""
-        return self.sent, self.sampling, kind, self.form, self.nulls, self.sides, valid
+        how = self.form, self.nulls, self.is_by_row
+        return self.sent, self.sampling, kind, how, self.sides, valid
 
     @property
     def has_places(self) -> bool:

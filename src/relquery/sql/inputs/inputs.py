@@ -218,11 +218,13 @@ def _written(
     columns = encode(cells.fetch())
     codes, values = columns.codes, list(columns.values)
     del columns  # so that the values of a column are freed once they are written
-    skipped = np.full(question.rows, bool(cells.names) and question.task.nulls == "skip")
+    first = int(question.task.is_by_row)  # field that is data
+    can_skip = len(cells.names) > first and question.task.nulls == "skip"
+    skipped = np.full(question.rows, can_skip)
     pieces, bags = list[Pieces](), list[tuple[int, ...]]()
     items_after = list[tuple[Pieces, Int32s]]()
     for at, (name, form) in enumerate(zip(cells.names, cells.forms, strict=True)):
-        if skipped.any():
+        if at >= first and skipped.any():
             skipped &= are_null(values[at], form)[codes[:, at]]
         is_named = writer is JSON or at in question.modules or form in OF_ITEM
         label = writer.label(name) if is_named else ""
