@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from relquery._native import Network, Slice, Store
-from relquery.arrays import Int64s, Slots
+from relquery.arrays import Float32s, Int64s, Slots
 from relquery.config import Relocation
 from relquery.engine.cache.cidra import Batch
 from relquery.engine.executor import Chunk, Drawn, drawn_by_chunk
 from relquery.model.attention_plan import Plan, Planner
 from relquery.model.chunks import chunks_at, cut, own_slots, positions_of, wanted_of
-from relquery.model.formats.safetensors import NAMES, widen
+from relquery.model.formats.safetensors import NAMES, narrow, widen
 from relquery.model.networks.decoder import Decoder
 from relquery.model.networks.rotation import Rotation
 from relquery.model.sampler import Logits, follow_draws
@@ -192,7 +192,10 @@ class NativeExecutor:
         for number, rotation in enumerate(self._rotations):
             if position >= self._net.positions(number):
                 count = max(LEAST_POSITIONS, 1 << int(position).bit_length())
-                self._net.set_tables(number, *rotation.tables(np.arange(count)))
+                tables = rotation.tables(np.arange(count))
+                if self._kind:  # as transformers rounds them, for the same answers
+                    tables = _rounded(tables[0], self._kind), _rounded(tables[1], self._kind)
+                self._net.set_tables(number, *tables)
 
     def _drawn(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
         """Each chunk's draw, or None without one."""
@@ -264,6 +267,10 @@ class _Last:
         self.slice.tokens[:], self.slice.slots[:] = tokens, slots
         self.slice.positions[:] += 1
         return True
+
+
+def _rounded(table: Float32s, kind: int) -> Float32s:
+    return widen(narrow(table.reshape(-1), kind), kind).reshape(table.shape)
 
 
 def _saved(chunks: Sequence[Chunk]) -> tuple[Int64s, Int64s]:
