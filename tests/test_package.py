@@ -47,6 +47,21 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     assert not HEAVY & set(loaded.split())
 
 
+LOCAL_QUERY = """
+import sys
+import relquery as rq
+
+con = rq.connect(model="demo", ledger=None)
+con.sql("SELECT AI_FILTER('Is it good?', 'A good film.')")
+print(*{name.split(".")[0] for name in sys.modules})
+"""
+
+
+def test_a_query_on_this_machine_imports_neither_torch_nor_a_client_of_anything() -> None:
+    heavy = {"torch", "transformers", "huggingface_hub", "openai", "sqlglot"}
+    assert not heavy & set(run_python(LOCAL_QUERY).split())
+
+
 @pytest.mark.parametrize("name", getattr(relquery, "__all__", []))
 def test_every_public_name_is_there(name: str) -> None:
     assert getattr(relquery, name) is not None

@@ -7,8 +7,14 @@ import platform
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 
-from relquery import native
+import typer
 
+from relquery import native
+from relquery.backends.local.open import compare_with_stock
+from relquery.errors import ModelError
+
+MOST_APART = 1e-3
+"""Relative distance of log-probabilities in float32 that rounding explains."""
 _PACKAGES = "duckdb", "torch", "transformers", "vllm"
 
 
@@ -26,3 +32,19 @@ def installation() -> Mapping[str, str]:
         except PackageNotFoundError:
             found[package] = "not installed"
     return found
+
+
+def check_model(name: str) -> None:
+    """Print how far a model's logits are from those of transformers. Raises ModelError where they
+    are further apart than rounding explains."""
+    furthest = 0.0
+    for each in compare_with_stock(name):
+        told = f"off by {each.off:.0e}, {each.same} of {each.tokens} greedy tokens the same"
+        typer.echo(f"{'compared':<13} {told}: {each.text}")
+        furthest = max(furthest, each.off)
+    if furthest > MOST_APART:
+        raise ModelError(
+            f"'{name}' computes something else here than in transformers: its log-probabilities "
+            f"are off by {furthest:.0e}, and rounding explains {MOST_APART:.0e}. Report it with "
+            "its config.json, and run the model on a server such as vLLM meanwhile."
+        )

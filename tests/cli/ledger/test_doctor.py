@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -187,3 +188,12 @@ def test_a_ledger_without_expectations_says_so(relquery: Run, tmp_path: Path) ->
     assert "no hits were expected" in out
     assert "1 answer without an expectation" in out
     assert "does not exist" in relquery("doctor", str(tmp_path / "none.db"), code=1)[1]
+
+
+def test_a_model_of_this_machine_is_compared_with_transformers(relquery: Run) -> None:
+    out, _ = relquery("doctor", "-m", "demo")
+    told = [line for line in out.splitlines() if line.startswith("compared")]
+    assert len(told) == 3
+    for line in told:
+        same, tokens = re.search(r"off by \de-0[5-9], (\d+) of (\d+) greedy", line).groups()  # type: ignore[union-attr]
+        assert same == tokens

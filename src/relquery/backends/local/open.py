@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,10 +18,11 @@ from relquery.engine.cost.accelerators import SERVED
 from relquery.engine.cost.job_time import JobTime
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.cost.machines import find_machine
-from relquery.errors import ConfigError, unknown, warn
+from relquery.errors import ConfigError, MissingExtraError, unknown, warn
 
 if TYPE_CHECKING:
     from relquery.model.served import ServedModel
+    from relquery.model.torch_runtime.compare import Compared
 
 _LOG = logging.getLogger(__name__)
 _ENGINE_OPTIONS = [field.name for field in fields(EngineConfig)]
@@ -136,3 +137,13 @@ def _resolve(model: str) -> str:
 
         return str(model_path())
     return model
+
+
+def compare_with_stock(model: str) -> Iterator[Compared]:
+    """What a model of this machine and transformers make of some texts. Raises ModelError, and
+    MissingExtraError without transformers."""
+    try:
+        from relquery.model.torch_runtime.compare import compare
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("Comparing a model with transformers", "torch") from error
+    return compare(_resolve(model))

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from relquery.cli.installation import installation
+from relquery.cli.installation import check_model, installation
 from relquery.cli.ledger.command import Shown, check_output, export
 from relquery.cli.ledger.findings import as_json, as_rows, as_view
 from relquery.cli.ledger.times import read_time
@@ -25,7 +25,11 @@ def doctor(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option("--model", "-m", help="Only this model, e.g. openai:gpt-5.4-mini."),
+        typer.Option(
+            "--model",
+            "-m",
+            help="Of a ledger only this model; without one, a model of this machine to check.",
+        ),
     ] = None,
     since: Annotated[
         str | None,
@@ -46,11 +50,14 @@ def doctor(
 ) -> None:
     """Say which tokens a provider's cache was to serve and did not, what that cost, and why.
 
-    Without a ledger, say what is installed here, and what the processor can do.
+    Without a ledger, say what is installed here, and what the processor can do; with a model, also
+    how far its logits are from those of transformers, where that is installed.
 
     [bold]Example[/bold]
 
     relquery doctor
+
+    relquery doctor -m Qwen/Qwen3-0.6B
 
     relquery doctor run.db
 
@@ -59,6 +66,8 @@ def doctor(
     if path is None:
         for name, found in installation().items():
             typer.echo(f"{name:<13} {found}")
+        if model is not None:
+            check_model(model)
         return
     now = time.time()
     since_at, before_at = (

@@ -1,0 +1,78 @@
+"""A model in relquery's own runtime beside the same in transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from relquery.config import EngineConfig
+from relquery.engine.executor import SCRATCH, Chunk
+from relquery.engine.request.request import Draw
+from relquery.errors import ModelError
+from relquery.model.hub import find_folder
+from relquery.model.native_model import NativeModel, open_folder
+from relquery.model.text.tokenizer import read_tokenizer
+from relquery.model.torch_runtime.load import DTYPES
+from relquery.model.torch_runtime.read import read_network
+from relquery.model.torch_runtime.same import TEXTS
+
+TOKENS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What both make of a text.
+
+    off: how far their log-probabilities are apart, relative to their size. same: how many greedy
+    tokens are the same before one differs. tokens: how many were compared.
+    """
+
+    text: str
+    off: float
+    same: int
+    tokens: int
+
+
+def compare(spec: str, dtype: str = "float32") -> Iterator[Compared]:
+    """Compare a model on some texts. Raises ModelError for one that is not computed here."""
+    folder = find_folder(spec)
+    model = open_folder(folder, spec, dtype, read_tokenizer(folder))
+    stock: Any = read_network(spec, DTYPES[dtype])
+    stock.eval()
+    for text in TEXTS:
+        yield Compared(text, *_apart(model, stock, model.tokenizer.encode_whole(text)))
+    model.close()
+
+
+@torch.inference_mode()
+def _apart(model: NativeModel, stock: Any, ids: Sequence[int]) -> tuple[float, int, int]:
+    given = torch.tensor([ids])
+    seen = torch.ones_like(given)
+    whole = stock.generate(given, attention_mask=seen, do_sample=False, max_new_tokens=TOKENS)
+    whole = whole[0].tolist()
+    read = whole[:-1]
+    expected = stock(torch.tensor([read])).logits[0].double().log_softmax(-1)
+    found = torch.tensor(_logs(model, read)).double()
+    own, drawn = found[len(ids) - 1 :].argmax(-1).tolist(), whole[len(ids) :]
+    differs = [one != other for one, other in zip(own, drawn, strict=True)]
+    same = differs.index(True) if True in differs else len(differs)
+    return float((found - expected).norm() / expected.norm()), same, len(drawn)
+
+
+def _logs(model: NativeModel, tokens: Sequence[int]) -> list[tuple[float, ...]]:
+    """The log-probabilities of all tokens after each of these."""
+    weigh = Draw(allowed=tuple(range(model.vocabulary)), weigh=True)
+    executor = model.executor(EngineConfig(), 0, lambda: 0.0, lean=False)
+    found: list[tuple[float, ...]] = []
+    for count in range(1, len(tokens) + 1):
+        slots = SCRATCH + np.arange(count)
+        chunk = Chunk(0, np.array(tokens[:count], dtype=np.int32), 0, (), slots, weigh)
+        (drawn,) = executor.execute([chunk])
+        if not isinstance(drawn, tuple):
+            raise ModelError(f"Model '{model.name}' computes no finite numbers.")
+        found.append(drawn)
+    return found
