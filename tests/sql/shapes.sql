@@ -31,6 +31,9 @@ SELECT f.id, text FROM films f JOIN reviews r ON f.id = r.film AND LLM('yes', r.
   (SELECT 1 AS one) RIGHT JOIN (SELECT 1 AS two) ON one = two
 SELECT f.id, r.text, g.id FROM films f JOIN reviews r ON f.id = r.film AND LLM('up', r.text) =
   'SWEET' POSITIONAL JOIN films g
+SELECT * FROM films f JOIN films g USING (id) WHERE LLM('yes', f.title) = 'Yes'
+SELECT * EXCLUDE (stars), COLUMNS('tags|seen') FROM films h, (SELECT id + 1 AS id, title, seen, tags
+  FROM films) f FULL JOIN films g USING (id) WHERE LLM('yes', g.title) = 'Yes' AND h.id = g.id
 
 -- groups
 SELECT genre, LLM('up', sum(id)), genre IN (SELECT genre FROM films WHERE id = 3) FROM films GROUP

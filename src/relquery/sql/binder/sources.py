@@ -235,6 +235,32 @@ class Sources:
             return build.operation(build.COALESCE, *given)
         return given[-1 if source.kind == "RIGHT" else 0] if given else None
 
+    def _listed(self, listing: list[str], star: Star) -> list[Expression] | None:
+        """The columns of these names, if a star of all tables gives each that is called so."""
+        every = list(self._columns_of(self.select.source))
+        found = [column for name, column in every if name.lower() in listing]
+        names = [name.lower() for name, _ in every if name.lower() in listing]
+        return found if names == listing and not star.table else None
+
+    def _columns_of(self, source: tree.Source | None) -> Iterator[tuple[str, Expression]]:
+        """(name, column) of a FROM clause; what USING or NATURAL merges is on its left side."""
+        if not isinstance(source, tree.Join):
+            table = source.name if source else ""
+            names = self.columns.get(table, [])
+            yield from ((name, build.column(name, table)) for name in names)
+            return
+        left, right = (list(self._columns_of(one)) for one in (source.left, source.right))
+        merged = {name.lower() for name in source.using}
+        if source.method == "NATURAL":
+            merged = {name.lower() for name, _ in left} & {name.lower() for name, _ in right}
+        for name, column in left:
+            both = self._merged(name, source) if name.lower() in merged else None
+            if both is not None:
+                both.meta[FIELD_NAME] = name
+            yield name, column if both is None else both
+        if source.kind not in ("SEMI", "ANTI"):
+            yield from (pair for pair in right if pair[0].lower() not in merged)
+
     def expanded(self, star: Star, chosen: Expression | None = None) -> list[Expression]:
         """The columns of a star: references that name exactly one source each, if possible.
 
@@ -252,6 +278,8 @@ class Sources:
             columns = [build.column(name, source) for source, name in candidates]
         elif len(set(listing)) == len(listing):
             columns = [_unique_reference(name, candidates, star) for name in names]
+        elif (listed := self._listed(listing, star)) is not None:
+            columns = listed
         else:
             raise UnsupportedQueryError(
                 f"{readable(star)} gives columns whose names are not distinct, which a query with "
