@@ -128,5 +128,7 @@ SELECT LLM('up', title, output := 'INTEGER').foo FROM films
 
 -- what names no column, or has no tree, says so
 SELECT LLM('up', title) FROM films LIMIT id  ! QueryError LIMIT and OFFSET take a number
+SELECT * FROM LLM('up', 'a')  ! UnsupportedQueryError cannot stand in FROM. Write SELECT LLM
+FROM films, AI_FILTER('yes', title) AS a  ! UnsupportedQueryError cannot stand in FROM
 PIVOT films ON genre USING first(LLM('up', title))
 ! UnsupportedQueryError in a PIVOT that.*Answer it in a subquery

@@ -81,6 +81,8 @@ def test_nothing_changes_where_something_is_wrong() -> None:
     asked, before = asked_of(con), con.sql("FROM t").fetchall()
     with pytest.raises(UnknownColumnError, match="Column 'nix' is not in table t"):
         con.sql("UPDATE t SET a = LLM('up', a), s = nix")
+    with pytest.raises(UnknownColumnError, match=r"in tables t, u. Columns: id, a, n, s, b\."):
+        con.sql("MERGE INTO t USING u ON t.id = u.id WHEN MATCHED THEN UPDATE SET a = LLM('x', z)")
     for action, match in (
         ("THEN UPDATE", "MERGE with LLM calls names the columns"),
         ("THEN DELETE WHEN NOT MATCHED THEN INSERT (id, a) VALUES (1)", "names 2 columns"),

@@ -28,6 +28,7 @@ SELECT ask('up', x := ask('up', 'a')), ask('up'), shout(shout('a' || 'b')), twic
 SELECT count(loud) FROM passing  = [(5,)]
 SELECT * FROM answers WHERE id = 1  # 1
 SELECT * FROM answers LIMIT 2  # 2
+SELECT DUNE FROM (PIVOT answers ON loud USING count(*)) WHERE id = 6  = [(1,)]
 SELECT count(*) FROM answers WHERE loud = 'DUNE'  # 4
 SELECT id FROM films WHERE even(title) AND id <= 2  # 2
 SELECT twice('a')

@@ -50,6 +50,7 @@ from relquery.sql.parser.tree import (
     Select,
     SetOperation,
     Star,
+    TableFunction,
     Values,
     Window,
 )
@@ -126,9 +127,15 @@ def _bind_calls(
 
 
 def _check_forms(node: Node) -> None:
-    """Raises UnsupportedQueryError for a function of ours with a clause of an aggregate's."""
+    """Raises UnsupportedQueryError for a function of ours that stands in FROM, or that has a clause
+    of an aggregate's."""
     for call in asking_in(node):
         name = call.name.upper()
+        if isinstance(call.parent, TableFunction):
+            raise UnsupportedQueryError(
+                f"{name} gives a value, not rows, so it cannot stand in FROM. Write "
+                f"SELECT {name}('prompt', column, ...)."
+            )
         is_aggregate = name.lower() in ours.AGGREGATES
         is_window = isinstance(call, Window)
         clauses = {
@@ -362,7 +369,8 @@ def _error_at(column: Column | Star, sources: Sources, sql: str) -> QueryError |
         )
     tables = [alias] if alias else list(sources.columns)
     where = f"table{'s' if len(tables) > 1 else ''} {', '.join(tables)}" if tables else "this query"
-    return UnknownColumnError(column.name, where, dict.fromkeys(columns))
+    known = dict.fromkeys(name for name in columns if not name.startswith(ours.PREFIX))
+    return UnknownColumnError(column.name, where, known)
 
 
 def _is_option(column: Column, equals: Comparison) -> bool:

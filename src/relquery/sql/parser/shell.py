@@ -103,10 +103,20 @@ def read_shell(sql: str) -> Shell:
 
 
 def _pivot(text: Cursor) -> Shell | None:
-    """A PIVOT of a query that lists no values: several statements for DuckDB, and no tree."""
+    """A PIVOT of a query that lists no values: several statements for DuckDB, and no tree.
+
+    PIVOT v ON m  =>  PIVOT (FROM v) AS v ON m
+    """
     tokens = text.tokens
     for at in range(len(tokens) - 1):
-        if tokens[at].word != "PIVOT" or tokens[at + 1].text != "(":
+        if tokens[at].word != "PIVOT":
+            continue
+        if tokens[at + 1].text != "(":
+            named, end = text.sql[tokens[at + 1].start : tokens[at + 1].end], tokens[at + 1].end
+            asks = any(one.word.lower() in ours.FUNCTIONS for one in tokens[at:])
+            if words(tokens, at + 2, 1) in (["ON"], ["USING"], ["GROUP"]) and not asks:
+                head = f"{text.sql[: tokens[at].end]} (FROM {named}) AS {named}"
+                return _pivot(Cursor.of(head + text.sql[end:]))
             continue
         last = closing(tokens, at + 1)
         around = next((one for one in range(at, -1, -1) if tokens[one].text == "("), None)
