@@ -20,6 +20,7 @@ from relquery.sql.names import quoted
 _KIND = b"duckdb_type"
 
 _AT_ONCE = 100_000  # rows
+_MOST_HOURS = 2**63 // (60 * 60 * 10**9)
 _NESTED = ("list", "array", "map", "struct", "tuple", "union")
 _IN_ARROW = {
     **dict.fromkeys(("bit", "bignum", "uhugeint", "time with time zone"), "VARCHAR"),
@@ -61,10 +62,9 @@ def to_arrow(relation: Any, most: Most | None = None) -> pa.Table:
     BIT, BIGNUM, UHUGEINT and TIMETZ are text, VARIANT is JSON text. Raises what `read` raises.
     """
     kinds = relation.types
-    if any(map(_is_foreign, kinds)):
+    if any(kind.id == "interval" or _is_foreign(kind) for kind in kinds):
         items = (
-            f"{f'CAST(#{at} AS {_in_arrow(kind)})' if _is_foreign(kind) else f'#{at}'} "
-            f"AS {quoted(name)}"
+            f"{_readable(f'#{at}', kind)} AS {quoted(name)}"
             for at, (kind, name) in enumerate(zip(kinds, relation.columns, strict=True), 1)
         )
         relation = relation.project(", ".join(items))
@@ -119,6 +119,18 @@ def distinct_names(names: list[str]) -> list[str]:
 def _stated(kind: Any) -> str:
     """A type as DuckDB reads it again. It does not read a tuple without parts."""
     return re.sub(r"\bTUPLE(?=[,)\[]|$)", "TUPLE(BOOLEAN)", str(kind))
+
+
+def _readable(column: str, kind: Any) -> str:
+    """SQL of a column that Arrow can hold. It counts nanoseconds, so long times become days."""
+    if kind.id == "interval":
+        hours = f"date_part('hour', {column})"
+        in_days = (
+            f"{column} - to_hours({hours}) + to_days(CAST({hours} // 24 AS INTEGER)) "
+            f"+ to_hours({hours} % 24)"
+        )
+        return f"CASE WHEN abs({hours}) < {_MOST_HOURS} THEN {column} ELSE {in_days} END"
+    return f"CAST({column} AS {_in_arrow(kind)})" if _is_foreign(kind) else column
 
 
 def _is_foreign(kind: Any) -> bool:
