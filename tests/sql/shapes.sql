@@ -156,6 +156,18 @@ SELECT CASE WHEN len(l) = 1 THEN LLM('up', [x::INT FOR x IN l]) END FROM (VALUES
 SELECT coalesce(peek(id), LLM('up', genre)) FROM films
 SELECT CASE WHEN s = '12' THEN LLM('up', CAST(s AS INT)) END FROM (VALUES ('12'), ('a')) v(s)
 
+-- arguments of macros mean what they mean outside of them
+SELECT id, first_up(id), added(id) FROM films
+SELECT id, first_of(id + 0) FROM films WHERE first_up(films.id) > 'H' ORDER BY added(id) DESC
+SELECT films.id, u FROM films, of_film(films.id)
+SELECT id, peek(length(LLM('up', id))) FROM films
+SELECT f.id, first_up((SELECT max(id) FROM reviews r WHERE film < f.id) - 9) FROM films f
+
+-- as text in WHERE, ON and FROM, before names are read
+SELECT id FROM films WHERE first_up(id) IS NOT NULL
+SELECT id FROM films WHERE added(id) > '12'
+SELECT films.id, u FROM films, of_film(id)
+
 -- a name of the select list that is a column, too
 SELECT -id AS id, sum(id) OVER (PARTITION BY genre ORDER BY id) FROM films WHERE LLM('yes', title) =
   'No'

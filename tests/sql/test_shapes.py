@@ -9,6 +9,7 @@ import pytest
 
 from relquery.connection import Connection
 from relquery.errors import QueryError, UnsupportedQueryError
+from tests.sql.conftest import reference_sql
 from tests.sql.fakes import FakeBackend
 from tests.sql.same import both, check, queries
 
@@ -24,6 +25,12 @@ CREATE MACRO loud(text) AS upper(text) || '!';
 CREATE MACRO peek(x) AS (SELECT max(r.text) FROM reviews r WHERE r.film = x);
 CREATE MACRO peeked(x) AS length(peek(x));
 """
+ASKING = (
+    "CREATE MACRO first_up(x) AS (SELECT min(LLM('up', text)) FROM reviews WHERE film = x)",
+    "CREATE MACRO first_of(y) AS first_up(y)",
+    "CREATE MACRO added(x) AS list_transform([9], lambda id: id + x)[1]::VARCHAR || LLM('up', x)",
+    "CREATE MACRO of_film(x) AS TABLE SELECT LLM('up', text) AS u FROM reviews WHERE film = x",
+)
 
 KINDS = ("RIGHT", "FULL", "LEFT", "INNER")
 TWO_JOINS = [
@@ -46,8 +53,11 @@ LAST_JOINS = [
 
 @pytest.fixture(scope="module")
 def sides() -> Iterator[Sides]:
-    with both(MORE, order="original") as connections:
-        yield connections
+    with both(MORE, order="original") as (con, plain):
+        for macro in ASKING:
+            con.sql(macro)
+            plain.execute(reference_sql(macro))
+        yield con, plain
 
 
 def test_rows_are_those_that_duckdb_gives(sides: Sides) -> None:
@@ -87,11 +97,13 @@ def test_what_an_answer_may_prevent_does_not_fail_beforehand(
 
 
 def test_what_is_not_supported_names_a_way(con: Connection, backend: FakeBackend) -> None:
+    con.sql("CREATE MACRO hid(x) AS (SELECT max(LLM('up', text)) FROM reviews r WHERE film = x)")
     con.database.execute("CREATE MACRO part(a, b := 1) AS count(a) + b")
     for query, said in (
         ("SELECT f.id FROM films f LEFT JOIN (SELECT text, random() AS x FROM reviews) r "
          "ON LLM('up', r.text) = 'A'", "LEFT join"),
         ("SELECT part(title), LLM('up', title) FROM films", "leaves out arguments"),
+        ("SELECT hid(r.id), hid(id) FROM reviews r", "alias of its own"),
         ("SELECT LLM('up', title ORDER BY id) FROM films", "does not take ORDER BY"),
         ("SELECT LLM('up', id) AS a, (SELECT count(*) FROM reviews WHERE text = a) FROM films",
          "Write the expression instead"),

@@ -22,6 +22,7 @@ from relquery.sql.binder.call import FIELD_NAME, WRITTEN, asking_in, has_call, i
 from relquery.sql.binder.definitions import Macros, parsed
 from relquery.sql.binder.functions import FunctionCatalog
 from relquery.sql.binder.llm_functions import FUNCTIONS
+from relquery.sql.binder.macro_scopes import qualify_arguments
 from relquery.sql.binder.sources import (
     Context,
     Sources,
@@ -79,6 +80,7 @@ def bind(calling: Calling, database: Database, defaults: Sampling) -> Bound:
     functions = FunctionCatalog.of(database)
     Macros(functions).expand(tree)
     notes = _bind_calls(tree, calling.values, calling.objects, database, functions, defaults)
+    qualify_arguments(tree, database)
     if shell.kind == "CHANGE" and isinstance(tree, Select) and functions.in_select(tree):
         raise QueryError(
             f"An aggregate is in {shell.word}, which is about single rows. Compute it in a "

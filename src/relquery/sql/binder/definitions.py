@@ -28,6 +28,7 @@ from relquery.sql.binder.call import (
     readable_all,
 )
 from relquery.sql.binder.functions import FunctionCatalog, has_window, is_variable, makes_rows
+from relquery.sql.binder.macro_scopes import hide_scopes, is_open, rename_variables
 from relquery.sql.binder.sources import visible_entries
 from relquery.sql.host.catalog import Definition, Key, Kind
 from relquery.sql.host.catalog import Function as Listed
@@ -182,7 +183,7 @@ class Expansion:
         values, problem = _arguments(call, [name.lower() for name in macro.names], defaults)
         if problem:
             raise QueryError(f"The macro {macro.name}({', '.join(macro.names)}) {problem}.")
-        put = put_arguments(self.body(macro), values)
+        put = put_arguments(self.body(macro), values, call)
         for inner in reversed(list(asking_in(put))):
             if "own" in inner.meta:
                 listing = ", ".join(readable_all(inner.values))
@@ -211,8 +212,9 @@ class Expansion:
         return self.used[definition.key][1]
 
 
-def put_arguments(body: Node, values: Mapping[str, Expression]) -> Node:
-    """A macro body with its parameters replaced by values, by lower-case name."""
+def put_arguments(body: Node, values: Mapping[str, Expression], call: Function) -> Node:
+    """A macro body with its parameters replaced by the values of a call, by lower-case name."""
+    is_textual = is_open(call)
 
     def put(node: Node) -> Node | None:
         if not isinstance(node, Column) or is_variable(node):
@@ -221,12 +223,14 @@ def put_arguments(body: Node, values: Mapping[str, Expression]) -> Node:
         if value is None:
             return None
         found: Expression = value.copy()
+        if not is_textual:
+            hide_scopes(found, node)
         for name in node.names[1:]:
             found = build.operation("STRUCT_EXTRACT", found, build.text(name))
         named_like(found, node)
         return found.named(node.alias)
 
-    return body.rebuilt(put)
+    return (body if is_textual else rename_variables(body, values)).rebuilt(put)
 
 
 def _put_query(source: tree.Source, view: Definition, query: Query) -> None:
@@ -332,7 +336,7 @@ class Macros:
         for macro, body, _ in () if call.schema else self._of(call.name):
             values, problem = _arguments(call, macro.parameters, {})
             if not problem:
-                put = put_arguments(body, values)
+                put = put_arguments(body, values, call)
                 assert isinstance(put, Expression)
                 return put
         raise UnsupportedQueryError(
