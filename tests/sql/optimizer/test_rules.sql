@@ -41,6 +41,9 @@ SELECT id, (SELECT max(LLM('up', text)) FROM reviews WHERE film = f.id) FROM fil
 SELECT * FROM films f LEFT JOIN reviews r ON f.id = r.film AND LLM('up', r.text) = 'SCARY' WHERE
   f.id = 2
 = DuckDB's  # 1
+SELECT r.id, x.title FROM reviews r JOIN (SELECT * FROM films WHERE LLM('yes', title) <> 'x') x ON
+  x.id = r.film WHERE r.id > 11
+= DuckDB's  # 2
 
 -- only what the result depends on is asked by other queries (long)
 SELECT title FROM ({inner}) WHERE genre = 'drama'

@@ -86,7 +86,7 @@ def leave_needed(read: Read, per_reader: Iterable[Iterable[Expression]], lookup:
     """Leave the rows of a query that one of its readers needs, which are those that meet all of its
     conditions. Returns whether each reader has some that read no answers."""
     needed = [
-        [one for one in conditions if not _reads_answers(read.query, one)]
+        [one for one in conditions if not _reads_answers(read.query, one, lookup)]
         for conditions in per_reader
     ]
     if all(needed):
@@ -163,13 +163,12 @@ def add_condition(query: Query, condition: Expression, lookup: Lookup) -> bool:
     return isinstance(query, Select) and _add_to_select(query, condition, lookup)
 
 
-def _reads_answers(query: Query, condition: Expression) -> bool:
+def _reads_answers(query: Query, condition: Expression, lookup: Lookup) -> bool:
     """Whether a condition reads a column that a SELECT of the query computes with a call."""
     if isinstance(query, SetOperation):
-        return any(_reads_answers(branch, condition) for branch in query.branches)
-    items = query.items if isinstance(query, Select) else []
-    has_star = any(isinstance(item, tree.Star) for item in items)
-    return has_star or any(has_call(items[at]) for at in _read_by(condition))
+        return any(_reads_answers(branch, condition, lookup) for branch in query.branches)
+    items = lookup.items(query) if isinstance(query, Select) else None
+    return items is None or any(has_call(items[at]) for at in _read_by(condition))
 
 
 def _read_by(condition: Expression) -> list[int]:
