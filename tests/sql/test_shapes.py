@@ -104,6 +104,8 @@ def test_what_is_not_supported_names_a_way(con: Connection, backend: FakeBackend
          "ON LLM('up', r.text) = 'A'", "LEFT join"),
         ("SELECT part(title), LLM('up', title) FROM films", "leaves out arguments"),
         ("SELECT hid(r.id), hid(id) FROM reviews r", "alias of its own"),
+        ("SELECT DISTINCT i FROM (SELECT id, unnest(tags) AS i FROM films) a LEFT JOIN reviews r "
+         "ON a.id = r.film AND LLM('up', r.text) = 'A' WHERE i > 'a'", "to a table first"),
         ("SELECT LLM('up', title ORDER BY id) FROM films", "does not take ORDER BY"),
         ("SELECT LLM('up', id) AS a, (SELECT count(*) FROM reviews WHERE text = a) FROM films",
          "Write the expression instead"),

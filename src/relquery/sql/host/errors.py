@@ -65,6 +65,11 @@ def from_duckdb(
         return QueryError(first_line(found[1]))
     if isinstance(error, duckdb.ParserException):
         return _syntax_error(message, sql, written or sql)
+    if isinstance(error, duckdb.InternalException):
+        return UnsupportedQueryError(
+            f"DuckDB itself fails on this form of the statement ({first_line(message)}). Write the "
+            "answers to a table first: CREATE TABLE answers AS SELECT ..., LLM(...)."
+        )
     return (
         _connection_error(error)
         or _unknown_name(message, used, known)
