@@ -17,7 +17,7 @@ from relquery.engine.executor import NOT_FINITE, SCRATCH, Chunk
 from relquery.engine.request.request import Draw
 from relquery.errors import ModelError
 from relquery.model.footprint import Footprint
-from relquery.model.formats.config import Settings, read_settings
+from relquery.model.formats.config import COPIED, Settings, read_settings
 from relquery.model.formats.safetensors import Weights, read_weights
 from relquery.model.native_runtime import NativeExecutor, cores
 from relquery.model.networks.decoder import Decoder, DecoderBuilder
@@ -182,7 +182,8 @@ def _open(
             f"Model '{name}' has weights that its network has no place for, such as {left[0]}. "
             "Use the config.json that belongs to them."
         )
-    told = json.dumps({key: settings[key] for key in settings}, sort_keys=True, default=str)
+    kept = {key: settings[key] for key in settings if key not in COPIED}
+    told = json.dumps(kept, sort_keys=True, default=str)
     version = hashlib.blake2b(told.encode() + tokenizer.digest(), digest_size=4)
     version.update(weights.beginnings())
     weights.release()

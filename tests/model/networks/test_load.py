@@ -116,6 +116,18 @@ def test_a_configuration_that_no_network_can_have_is_told(
         load(str(folder))
 
 
+def test_a_copy_has_the_same_fingerprint_and_any_other_number_changes_it(folder: Path) -> None:
+    before = load(str(folder))
+    configured(folder, transformers_version="9", _name_or_path="elsewhere")
+    same = load(str(folder))
+    assert (same.version, same.fingerprint()) == (before.version, before.fingerprint())
+    assert load(str(folder), dtype="bfloat16").fingerprint() != before.fingerprint()
+    weighted(folder, lambda weights: weights["model.norm.weight"][-1].add_(1))
+    assert load(str(folder)).fingerprint() != before.fingerprint()
+    configured(folder, rms_norm_eps=1e-3)
+    assert load(str(folder)).version != before.version
+
+
 @pytest.mark.parametrize("content", ["[]", "{", "\xff"])
 @pytest.mark.parametrize("name", ["config.json", "generation_config.json"])
 def test_a_damaged_configuration_is_named(folder: Path, name: str, content: str) -> None:

@@ -38,6 +38,10 @@ INCIDENTAL = frozenset(
     }
 )
 """Keys that say how a network was trained, saved or run elsewhere."""
+COPIED = frozenset(
+    {"_model_name_or_path", "_name_or_path", "dtype", "torch_dtype", "transformers_version"}
+)
+"""Those that differ between copies of one network; of a number's type the weights tell."""
 TOKENS = frozenset(
     {"bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "sep_token_id", "cls_token_id"}
 )
