@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from relquery._native import Network
-from relquery.model.formats.safetensors import Weights, narrow
+from relquery.model.formats.safetensors import Weight, Weights, narrow
 from relquery.model.networks.rotation import Rotation
 
 SILU, GELU_TANH = range(2)
@@ -130,6 +130,9 @@ class DecoderBuilder:
         """Look up tokens; returns the matrix that gives logits."""
         d, net, name = self._decoder, self._net, "model.embed_tokens"
         if d.is_tied:
+            copy = self._weights.take("lm_head.weight")  # which some files hold nevertheless
+            if copy is not None and not _is_same(copy, self._weights[f"{name}.weight"]):
+                raise ValueError("lm_head.weight is not the embedding, as it says")
             head = self._pack([name])
             net.look_up(head, -1, self._hidden, d.embedding_scale)
             return head
@@ -222,3 +225,9 @@ class DecoderBuilder:
                 raise ValueError(f"{paths[0]} has a bias, and another beside it has none")
         packed = None if bias is None else narrow(bias, self._kind)
         return self._net.add_weight(parts, packed, self._threads)
+
+
+def _is_same(one: Weight, other: Weight) -> bool:
+    return (one.kind, one.shape) == (other.kind, other.shape) and np.array_equal(
+        one.bytes, other.bytes
+    )

@@ -187,6 +187,7 @@ def random_network(spec: RandomSpec, tokenizer: Tokenizer, dtype: torch.dtype) -
         network: Any = LlamaForCausalLM(config)
     own = {name: torch.from_numpy(weights[name].floats()) for name in weights}
     network.load_state_dict(own | {"lm_head.weight": own["model.embed_tokens.weight"]})
+    network.tie_weights()
     return cast(PreTrainedModel, network.to(dtype))
 
 
