@@ -125,6 +125,22 @@ $ {"kind": "new"}
 ~ PartialResultWarning .
 ? query.startswith("Extract") and fields == {"kind": "new"}
 
+-- what is in lists, structs, maps and unions is sent as a column of its type is
+SELECT LLM('x', v) FROM (VALUES (['{"z": 1234567890123456789.1}'::JSON]),
+  (['{"z": 1234567890123456789.2}'])) x(v)
+# 2
+:: SELECT LLM('x', {} AS v)
+['{"z": 2512292042121000001.123456789}'::JSON, 'null', NULL]
+? '[{"z": 2512292042121000001.123456789},null,null]' in "".join(map(text_of, first.prompt))
+[{'a "b"': 0.1::FLOAT, 'c': 1234567890123456.70::DECIMAL(18, 2)}, {'a "b"': 'inf'::FLOAT, 'c': 0.5::DECIMAL(18, 2)}, NULL]
+? fields["v"] == [{'a "b"': 0.1, "c": "1234567890123456.70"}, {'a "b"': "inf", "c": "0.50"}, None]
+{'x': MAP {['k']: ['nan'::DOUBLE]}, 'y': union_value(u := '{"v": 1.10}'::JSON), 'z': (1, 'é', 2.50)}
+? '{"x":{"[k]":["nan"]},"y":{"u":{"v": 1.10}},"z":[1,"é","2.50"]}' in "".join(map(text_of, first.prompt))
+{'r': random(), 's': [[1e300, NULL]], 't': NULL::DOUBLE[]}
+? fields["v"]["s"] == [[1e300, None]] and fields["v"]["t"] is None
+{'a': [[0.5]]::FLOAT[1][], 'b': ()}, {'a': (), 'b': 0.5}
+? sorted(map(str, fields.values())) == ["{'a': [[0.5]], 'b': []}", "{'a': [], 'b': 0.5}"]
+
 -- names of fields may follow explain and be in a prepared statement
 :: {} SELECT LLM('Good?', stars * 2 AS total) FROM films
 EXPLAIN

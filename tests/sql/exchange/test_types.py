@@ -162,7 +162,7 @@ def test_a_column_of_small_numbers_is_a_plain_one_in_pandas(con: Connection) -> 
 
 
 def test_dates_beside_one_that_python_has_not_stay_dates(con: Connection) -> None:
-    rows = con.sql("SELECT unnest(['infinity'::DATE, DATE '2024-02-29', NULL])").fetchall()
+    rows = con.sql("SELECT unnest(['infinity'::DATE, DATE '2024-02-29', NULL])").plain()
     assert rows == [("infinity",), (date(2024, 2, 29),), (None,)]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import date, time, timedelta
+from datetime import date, datetime, time, timedelta
 from itertools import accumulate, islice, pairwise, repeat
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -31,10 +31,9 @@ _NANOSECONDS = 1000  # of a microsecond, the least that Python's times count
 
 
 def to_python(column: pa.ChunkedArray, field: pa.Field) -> list[Any]:
-    """The values of a column as DuckDB's client gives them, but for three kinds.
+    """The values of a column as DuckDB's client gives them, but for two kinds.
 
-    A BIGNUM is an integer, the nanoseconds of a time are kept, as text, and so are dates and times
-    that Python cannot represent.
+    A BIGNUM is an integer, and an interval that Python cannot represent is text.
     """
     return _values(column, field, _Reader(is_plain=False))
 
@@ -70,7 +69,8 @@ class _Reader:
         if convert is None and not self.is_plain:
             is_interval = array.type == pa.month_day_nano_interval()
             convert = _timedelta if is_interval else _CLIENTS.get(getattr(kind, "id", None))
-        values = _moments(array) if _is_moment(array.type) else array.to_pylist()
+        is_moment = _is_moment(array.type)
+        values = _moments(array, self.is_plain) if is_moment else array.to_pylist()
         if convert is None:
             return values
         return [None if value is None else convert(value) for value in values]
@@ -168,30 +168,42 @@ def is_beyond_python(column: pa.ChunkedArray) -> bool:
     return limits["min"] is not None and not first <= limits["min"] <= limits["max"] <= last
 
 
-def _moments(array: pa.Array) -> list[Any]:
-    """The values of dates or times. One that Python cannot represent is text as DuckDB has it."""
-    beyond = _are_beyond(array)
+def _moments(array: pa.Array, is_plain: bool) -> list[Any]:
+    """The values of dates or times. One that Python cannot represent is text as DuckDB has it.
+
+    is_plain: whether 'infinity' and nanoseconds are, too; DuckDB's client gives the last moment of
+    Python's, and drops nanoseconds.
+    """
+    beyond = _are_beyond(array, is_plain)
     if not beyond.any():
         return _representable(array)
     is_text = pa.array(beyond)
-    texts = iter(as_text(pa.chunked_array([array.filter(is_text)])).to_pylist())
-    others = iter(_representable(array.filter(pc.invert(is_text))))
-    return [next(texts if one else others) for one in beyond.tolist()]
+    texts = as_text(pa.chunked_array([array.filter(is_text)])).to_pylist()
+    if not is_plain:
+        of = date if pa.types.is_date32(array.type) else datetime
+        endless = {"infinity": of.max, "-infinity": of.min}
+        texts = [endless.get(text, text) for text in texts]
+    found, others = iter(texts), iter(_representable(array.filter(pc.invert(is_text))))
+    return [next(found if one else others) for one in beyond.tolist()]
 
 
 def _representable(array: pa.Array) -> list[Any]:
-    if pa.types.is_timestamp(array.type) and array.type.unit == "ns":  # pandas' own otherwise
-        array = array.cast(pa.timestamp("us", array.type.tz))
+    if getattr(array.type, "unit", None) == "ns":  # pandas' own otherwise
+        is_time = pa.types.is_time64(array.type)
+        kind = pa.time64("us") if is_time else pa.timestamp("us", array.type.tz)
+        array = array.cast(kind, safe=False)
     values: list[Any] = array.to_pylist()
     return values
 
 
-def _are_beyond(array: pa.Array) -> Bools:
+def _are_beyond(array: pa.Array, is_plain: bool) -> Bools:
     numbers = _numbers(array).fill_null(0).to_numpy(zero_copy_only=False)
     first, last = _limits(array.type)
     beyond: Bools = (numbers < first) | (numbers > last)
     if getattr(array.type, "unit", None) == "ns":
-        beyond |= (np.abs(numbers) == _ENDLESS) | (numbers % _NANOSECONDS != 0)
+        beyond |= np.abs(numbers) == _ENDLESS
+        if is_plain:
+            beyond |= numbers % _NANOSECONDS != 0
     return beyond
 
 

@@ -21,8 +21,9 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,13 +31,19 @@ import pyarrow.compute as pc
 from relquery.arrays import Bools, Int32s, Int64s
 from relquery.errors import QueryError
 from relquery.sql.binder.call import json_in_line, label_of
-from relquery.sql.types.leaves import NUMBERS
+from relquery.sql.exchange.arrow import parts_of
+from relquery.sql.names import PREFIX, quoted_text
+from relquery.sql.types.leaves import FLOATS, NUMBERS
 
 # How a cell is written: as a JSON string, or unchanged because it already is JSON. A bag is a list
 # of such cells, each a field of its own.
 Form = Literal["string", "json", "bag of strings", "bag of json"]
 OF_ITEM: dict[Form, Form] = {"bag of strings": "string", "bag of json": "json"}
 """The form of the items of a bag; other forms are no bags."""
+_NESTED = ("STRUCT(", "MAP(", "UNION(", "TUPLE(")
+_UNLIKE_COLUMNS = ("JSON", *FLOATS, "DECIMAL", "BIGNUM")
+"""Types that to_json does not write as a column of them is sent: it rounds, or sends Infinity."""
+_ITEM = f"{PREFIX}item"
 _BLANKS = "e' \\t\\n\\r'"
 _NULL = "null"
 _NOT_JSON = {"nan", "inf", "-inf"}
@@ -83,10 +90,61 @@ def as_text(expression: str, sql_type: str) -> tuple[str, Form]:
         return f"trim({text}, {_BLANKS})", "json"
     if sql_type in (*NUMBERS, "BOOLEAN"):
         return text, "json"
-    nested = ("STRUCT(", "MAP(", "UNION(", "VARIANT")
-    if sql_type.endswith("]") or sql_type.startswith(nested):
+    is_nested = sql_type.endswith("]") or sql_type.startswith(_NESTED)
+    if is_nested and any(name in sql_type for name in _UNLIKE_COLUMNS):
+        try:
+            return _nested(expression, duckdb.sqltype(sql_type)), "json"
+        except duckdb.Error:  # of a tuple without parts
+            pass
+    if is_nested or sql_type == "VARIANT":
         return f"CAST(to_json({expression}) AS VARCHAR)", "json"
     return text, "string"
+
+
+def _nested(value: str, kind: Any) -> str:
+    """SQL that writes a nested value as JSON, and each part as a column of its type is written."""
+    parts = parts_of(kind)
+    names = [f"{quoted_text(_dump(name))} || ':' || " for name, _ in parts]
+    if kind.id in ("list", "array"):
+        return _items(value, "[]", _part(_ITEM, parts[0][1]))
+    if kind.id == "map":
+        key = f"CAST(to_json(CAST({_ITEM}.key AS VARCHAR)) AS VARCHAR)"
+        member = f"{key} || ':' || {_part(f'{_ITEM}.value', parts[1][1])}"
+        return _items(f"map_entries({value})", "{}", member)
+    if kind.id == "union":
+        tags = [quoted_text(tag) for tag, _ in parts]
+        values = [
+            name + _part(f"union_extract({_ITEM}, {tag})", part)
+            for name, tag, (_, part) in zip(names, tags, parts, strict=True)
+        ]
+        whens = (f"WHEN {tag} THEN {one}" for tag, one in zip(tags, values, strict=True))
+        whole = f"'{{' || CASE union_tag({_ITEM}) {' '.join(whens)} END || '}}'"
+    else:
+        begin, end = "[]" if kind.id == "tuple" else "{}"
+        values = [
+            ("" if kind.id == "tuple" else name) + _part(f"struct_extract_at({_ITEM}, {at})", part)
+            for at, (name, (_, part)) in enumerate(zip(names, parts, strict=True), 1)
+        ]
+        whole = " || ',' || ".join(values)
+        whole = f"CASE WHEN {_ITEM} IS NOT NULL THEN '{begin}' || {whole} || '{end}' END"
+    return f"list_transform([{value}], lambda {_ITEM}: {whole})[1]"  # the value is computed once
+
+
+def _items(values: str, around: str, item: str) -> str:
+    """SQL that joins what `item` writes for each of a list of values."""
+    texts = f"array_to_string(list_transform({values}, lambda {_ITEM}: {item}), ',')"
+    return f"'{around[0]}' || {texts} || '{around[1]}'"
+
+
+def _part(value: str, kind: Any) -> str:
+    """SQL that writes a part of a nested value as JSON."""
+    text, form = as_text(value, str(kind))
+    quoted = f"CAST(to_json({text}) AS VARCHAR)"
+    if form == "string":
+        text = quoted
+    elif str(kind) in FLOATS:
+        text = f"CASE WHEN isfinite({value}) THEN {text} ELSE {quoted} END"
+    return f"coalesce({text}, '{_NULL}')"
 
 
 def bag_as_text(name: str, expression: str, sql_type: str) -> tuple[str, Form]:

@@ -32,8 +32,8 @@ _INTEGERS = {
     )
     for sign in ("", "U")
 }  # fmt: skip
-_FLOATS = {"FLOAT": 3.4028234663852886e38, "DOUBLE": inf}
-NUMBERS = (*_INTEGERS, *_FLOATS)
+FLOATS = {"FLOAT": 3.4028234663852886e38, "DOUBLE": inf}
+NUMBERS = (*_INTEGERS, *FLOATS)
 """DuckDB's types of numbers that have no parameters and a limited size."""
 _IN_SCHEMA_EXACTLY = 2**53  # whole numbers that a floating-point number represents
 
@@ -159,7 +159,7 @@ def dumped(value: object) -> str:
 def _family(kind: str) -> str:
     if kind in _INTEGERS:
         return "INTEGER"
-    if kind in _FLOATS:
+    if kind in FLOATS:
         return "FLOAT"
     return "DECIMAL" if _DECIMAL.fullmatch(kind) else kind
 
@@ -181,7 +181,7 @@ def _integer(text: str, kind: str) -> str | None:
 
 def _float(text: str, kind: str) -> str | None:
     is_number = _NUMBER.fullmatch(text) and abs(float(text)) < inf
-    return text if is_number and abs(float(text)) <= _FLOATS[kind] else None
+    return text if is_number and abs(float(text)) <= FLOATS[kind] else None
 
 
 def _decimal(text: str, kind: str) -> str | None:
