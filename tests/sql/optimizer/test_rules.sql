@@ -197,6 +197,23 @@ WITH c AS ({c}) SELECT count(a) FROM c, films f WHERE c.film = f.id AND f.genre 
 = DuckDB's  # 2
 SELECT a FROM ({c}) WHERE film IN (SELECT id FROM films WHERE genre = 'horror')
 = DuckDB's  # 2
+SELECT id FROM films WHERE id < 3 AND id IN (SELECT film FROM reviews WHERE LLM('yes', text) = 'Yes')
+= DuckDB's  # 3
+SELECT f.id FROM films f LEFT JOIN ({c}) d ON d.film = f.id WHERE genre = 'comedy' AND f.id IN (SELECT film FROM ({c}))
+= DuckDB's  # 0
+WITH c AS ({c}) SELECT * FROM films g WHERE g.id = 2 AND (g.title, g.id) IN (SELECT a, film FROM c)
+= DuckDB's  # 5
+WITH c AS ({c}) SELECT id FROM films g WHERE id = 2 AND upper(title) NOT IN (SELECT a FROM c WHERE c.film = g.id)
+= DuckDB's  # 1
+SELECT a FROM ({c}) x WHERE EXISTS (SELECT text AS id FROM films u WHERE u.id = 2 AND id = film AND u.title <> a)
+= DuckDB's  # 1
+SELECT a FROM ({c}) x WHERE NOT EXISTS (SELECT 1 FROM films u WHERE u.id = 2 AND u.id = film)
+= DuckDB's  # 5
+SELECT a FROM ({c}) x WHERE EXISTS (SELECT count(*) FROM films u WHERE u.id = 2 AND u.id = film)
+= DuckDB's  # 5
+WITH c AS ({c}) SELECT id, (SELECT count(*) FROM c WHERE film = g.id AND a > 'H') FROM films g JOIN (SELECT 6 AS six)
+  ON g.id = six
+= DuckDB's  # 1
 SELECT f.id FROM films f LEFT JOIN reviews r ON f.id = r.film AND LLM('yes', f.title, r.text) = 'Yes'
   WHERE LLM('up', f.genre) = 'DRAMA'
 = DuckDB's  # 4

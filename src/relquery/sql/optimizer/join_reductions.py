@@ -4,7 +4,12 @@ SELECT a FROM (SELECT k, LLM('...', text) AS a FROM t) AS c JOIN g ON c.k = g.k 
 => SELECT a FROM (SELECT k, LLM('...', text) AS a FROM t
                   WHERE k IN (SELECT g.k FROM g WHERE g.name = 'x')) AS c JOIN g ...
 
-A WITH entry with several readers keeps what any of them needs.
+A WITH entry with several readers keeps what any of them needs. What EXISTS and IN look for is read
+as a side of a SEMI JOIN is, and a query that depends on outer rows as if it were joined with them:
+
+SELECT id FROM g WHERE name = 'x' AND k IN (SELECT k FROM t WHERE AI_FILTER('...', text))
+=> ... k IN (SELECT k FROM t WHERE AI_FILTER('...', text)
+                               AND k IN (SELECT g.k FROM g WHERE g.name = 'x'))
 """
 
 from __future__ import annotations
@@ -27,13 +32,26 @@ from relquery.sql.optimizer.reads import (
     asks,
     carried,
     condition_of,
+    is_inner,
     joins_around,
     reads_in,
     restored,
 )
-from relquery.sql.parser import build, tree
-from relquery.sql.parser.tree import Column, Comparison, Expression, Join, Node, Query, Source
+from relquery.sql.parser import build
+from relquery.sql.parser.tree import (
+    Column,
+    Comparison,
+    Expression,
+    Join,
+    Node,
+    Query,
+    Select,
+    Source,
+    Subquery,
+)
 
+_OF = "of"
+"""Note on a column of another FROM clause: its table and name."""
 _DONE = "reduced"
 """Note on a query that has the condition, or cannot have one."""
 
@@ -43,7 +61,14 @@ def reduce_by_joins(statement: Query, lookup: Lookup) -> bool:
     for read in reads_in(statement):
         if read.readers and _DONE not in read.query.meta:
             read.query.meta[_DONE] = True
-            if leave_needed(read, (_matches(read, one, lookup) for one in read.readers), lookup):
+            matches = (_matches(read, one, lookup) for one in read.readers)
+            if leave_needed(read.query, matches, lookup):
+                return True
+    for subquery in statement.find_all(Subquery):
+        query = subquery.query
+        if subquery.kind == "ANY" and _DONE not in query.meta and asks(query):
+            query.meta[_DONE] = True
+            if leave_needed(query, [_compared(subquery, lookup)], lookup):
                 return True
     return False
 
@@ -52,24 +77,33 @@ def _matches(read: Read, reader: Reader, lookup: Lookup) -> list[Expression]:
     """What the rows of a query must match to be read by one of its readers."""
     sources = lookup.sources(with_both_sides(reader.select), reader.select)
     place = None if sources is None else read.places(reader, lookup, sources)
-    columns = lookup.columns(read.query)
-    if sources is None or place is None or columns is None or reader.select.sample is not None:
+    if sources is None or place is None or reader.select.sample is not None:
         return []
     joined = _Joined(sources, place, lookup)
-    if not joined.take(reader):
+    return joined.matches(read.query, reader.select) if joined.take(reader) else []
+
+
+def _compared(subquery: Subquery, lookup: Lookup) -> list[Expression]:
+    """What the rows of `value IN (query)`, a condition of WHERE, must match to be compared."""
+    outer, value = outer_of(subquery), subquery.compared
+    is_equal = subquery.args.get("comparison_type") == build.EQUAL
+    is_condition = outer and any(one is subquery for one in build.conjuncts(outer.where))
+    sources = lookup.sources(outer) if outer and is_condition and is_equal else None
+    if outer is None or sources is None or value is None:
         return []
-    found: dict[str, Expression] = {}
-    for at, value in joined.equal:
-        query = joined.query(value)
-        values = None if query is None else carried(query, reader.select, read.query, lookup)
-        described = None if values is None else lookup.columns(values, reader.select)
-        if described is not None and described[0][1] == columns[at][1]:
-            match = tree.Subquery(subquery_type="ANY", subquery=Node(node=values))
-            match.set("comparison_type", build.EQUAL)
-            match.compared = build.column(ours.column(at))
-            match.meta[MATCHES] = True
-            found.setdefault(match.key, match)
-    return list(found.values())
+    joined = _Joined(sources, lambda column: None, lookup)
+    joined.take_rows(outer)
+    joined.take_equal(0, value.copy())
+    return joined.matches(subquery.query, outer)
+
+
+def outer_of(subquery: Subquery) -> Select | None:
+    """The SELECT for whose rows a subquery of WHERE or of the select list is computed."""
+    node: Node = subquery
+    while node.parent is not None and not isinstance(node.parent, Query):
+        node = node.parent
+    found = node.parent if node.place in ("where_clause", "select_list") else None
+    return found if isinstance(found, Select) and found.sample is None else None
 
 
 @dataclass(slots=True)
@@ -91,6 +125,7 @@ class _Joined:
     def take(self, reader: Reader) -> bool:
         """Take those without which a row of the query has no part in the reader's rows. False where
         it matters which other rows the query has."""
+        outside = self._take_outer(reader.select)
         written = build.conjuncts(reader.select.where)
         for side, join in joins_around(reader.item):
             if join.method not in ("REGULAR", "CROSS", "NATURAL"):
@@ -104,11 +139,44 @@ class _Joined:
             written += build.conjuncts(join.condition)
             self._take_using(join, side, other)
         for one in written:
-            self._take(restored(one, self.sources))
-        self._leave_connected()
+            condition = restored(one, self.sources)
+            if outside is not None:
+                _note_tables(condition, outside, self.sources)
+            self._take(condition)
+            if isinstance(one, Subquery) and one.kind == "EXISTS":
+                self._take_inner(one.query, reader.select)
         return True
 
-    def query(self, value: Expression) -> Query | None:
+    def take_rows(self, select: Select) -> None:
+        """Take the tables of a SELECT and the conditions that leave its rows."""
+        for one in [*build.conjuncts(select.where), *self._take_side(select.source)]:
+            self._take(restored(one, self.sources))
+
+    def take_equal(self, at: int, value: Expression) -> None:
+        """Take what a column of the query is equal to."""
+        if self._qualify(value):
+            self.equal.append((at, value))
+
+    def matches(self, query: Query, before: Select) -> list[Expression]:
+        """What the rows of a query must match. before: the SELECT that has the other tables."""
+        columns = self.lookup.columns(query) if self.equal else None
+        if columns is None:
+            return []
+        self._leave_connected()
+        found: dict[str, Expression] = {}
+        for at, value in self.equal:
+            read = self._values(value)
+            values = None if read is None else carried(read, before, query, self.lookup)
+            described = None if values is None else self.lookup.columns(values, before)
+            if described is not None and described[0][1] == columns[at][1]:
+                match = Subquery(subquery_type="ANY", subquery=Node(node=values))
+                match.set("comparison_type", build.EQUAL)
+                match.compared = build.column(ours.column(at))
+                match.meta[MATCHES] = True
+                found.setdefault(match.key, match)
+        return list(found.values())
+
+    def _values(self, value: Expression) -> Query | None:
         """The values of an expression over the other tables; None if it reads none."""
         names = _names(self.others)
         if not _tables(value) or not _tables(value) <= names:
@@ -117,6 +185,57 @@ class _Joined:
         where = [one.copy() for one, tables in read if tables and tables <= names]
         source = build.joined([other.copy() for other in self.others])
         return build.select([value.copy()], source, condition_of(where))
+
+    def _take_side(self, source: Source | None) -> list[Expression]:
+        """Take what asks nothing of a FROM clause. Returns the conditions between its parts."""
+        if source is None or not asks(source):
+            self.others += [] if source is None else [source]
+            return []
+        if not isinstance(source, Join) or source.method not in ("REGULAR", "CROSS"):
+            return []
+        found = build.conjuncts(source.condition) if is_inner(source) else []
+        if is_inner(source) or source.kind in ("LEFT", "SEMI", "ANTI"):
+            found += self._take_side(source.left)
+        if is_inner(source) or source.kind == "RIGHT":
+            found += self._take_side(source.right)
+        return found
+
+    def _take_outer(self, select: Select) -> Sources | None:
+        """Take the rows that a subquery may depend on, as if it were joined with them. Returns
+        their tables."""
+        holder = select.parent and select.parent.parent
+        outer = outer_of(holder) if isinstance(holder, Subquery) else None
+        outside = self._apart(outer, select)
+        if outer is None or outside is None:
+            return None
+        for one in [*build.conjuncts(outer.where), *self._take_side(outer.source)]:
+            condition = restored(one, outside)
+            if _note_tables(condition, outside):
+                self._take(condition)
+        return outside
+
+    def _take_inner(self, query: Query, select: Select) -> None:
+        """Take the rows that EXISTS looks for."""
+        is_plain = isinstance(query, Select) and not self.lookup.functions.in_select(query)
+        inside = self._apart(query, select) if isinstance(query, Select) and is_plain else None
+        if inside is None or not isinstance(query, Select) or asks(query):
+            return
+        named = {item.alias.lower() for item in query.items}
+        self.others += [] if query.source is None else [query.source]
+        for one in build.conjuncts(query.where):
+            condition = restored(one, inside)
+            _note_tables(condition, inside)
+            read = (
+                part.names[0].lower() for part in condition.find_all(Column) if _OF not in part.meta
+            )
+            if named.isdisjoint(read):
+                self._take(condition)
+
+    def _apart(self, other: Select | None, select: Select) -> Sources | None:
+        """The tables of another SELECT, if none is called as one of a SELECT is."""
+        if other is None or _names([*leaves(other.source)]) & _names([*leaves(select.source)]):
+            return None
+        return self.lookup.sources(other)
 
     def _take_using(self, join: Join, side: Source, other: Source) -> None:
         mine, theirs = self._tables_by_column(side), self._tables_by_column(other)
@@ -144,9 +263,10 @@ class _Joined:
         if isinstance(condition, Comparison) and condition.kind == build.EQUAL:
             sides = condition.left, condition.right
             for one, other in (sides, sides[::-1]):
-                at = self.place(one) if isinstance(one, Column) else None
-                if at is not None and self._qualify(other):
-                    self.equal.append((at, other))
+                is_own = isinstance(one, Column) and _OF not in one.meta
+                at = self.place(one) if isinstance(one, Column) and is_own else None
+                if at is not None:
+                    self.take_equal(at, other)
         if self._qualify(condition):
             self.conditions.append(condition)
 
@@ -155,10 +275,10 @@ class _Joined:
         alone."""
         found = []
         for column in (one for one in own_nodes(node) if isinstance(one, Column)):
-            known = self.sources.resolve(column)
+            known = column.meta.get(_OF) or self.sources.resolve(column)
             if known is None and len(column.names) == 1:
                 known = self.using.get(column.name.lower())
-            if known is None or self.place(column) is not None:
+            if known is None or (_OF not in column.meta and self.place(column) is not None):
                 return False
             found.append((column, known))
         for column, known in found:
@@ -172,6 +292,17 @@ class _Joined:
         for _ in groups:  # each time one more can be reached
             reached = reached.union(*(names for names in groups if names & reached))
         self.others = [one for one in self.others if _names([one]) & reached]
+
+
+def _note_tables(node: Expression, sources: Sources, inner: Sources | None = None) -> bool:
+    """Note on columns of which of some tables they are, in place. Returns whether all are. inner:
+    tables whose columns go first."""
+    columns = [one for one in own_nodes(node) if isinstance(one, Column)]
+    for column in columns:
+        known = sources.resolve(column)
+        if known is not None and not (inner and inner.has_column(column)):
+            column.meta[_OF] = known
+    return all(_OF in column.meta for column in columns)
 
 
 def _names(sources: Iterable[Source]) -> set[str]:

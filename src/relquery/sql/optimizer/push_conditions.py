@@ -77,20 +77,20 @@ def push_conditions(statement: Query, lookup: Lookup) -> bool:
         elif read.readers and _DONE not in read.query.meta:
             read.query.meta[_DONE] = True
             found = ((over for *_, over in _movable(read, one, lookup)) for one in read.readers)
-            if leave_needed(read, found, lookup):
+            if leave_needed(read.query, found, lookup):
                 return True
     return False
 
 
-def leave_needed(read: Read, per_reader: Iterable[Iterable[Expression]], lookup: Lookup) -> bool:
+def leave_needed(query: Query, per_reader: Iterable[Iterable[Expression]], lookup: Lookup) -> bool:
     """Leave the rows of a query that one of its readers needs, which are those that meet all of its
     conditions. Returns whether each reader has some that read no answers."""
     needed = [
-        [one for one in conditions if not _reads_answers(read.query, one, lookup)]
+        [one for one in conditions if not _reads_answers(query, one, lookup)]
         for conditions in per_reader
     ]
     if all(needed):
-        add_condition(read.query, build.any_of(map(build.all_of, needed)), lookup)
+        add_condition(query, build.any_of(map(build.all_of, needed)), lookup)
     return all(needed)
 
 
