@@ -224,6 +224,40 @@ SELECT id, LLM('up', text) AS a FROM reviews QUALIFY row_number() OVER (PARTITIO
   = 1 AND LLM('len', text) > 4
 = DuckDB's  # 6
 
+-- beside rows that are not there nothing is asked
+@most (SELECT max(LLM('up', text)) FROM reviews)
+SELECT id, {most} FROM films WHERE id > 9
+= DuckDB's  # 0
+SELECT id FROM films WHERE id > 9 AND genre > {most} OR id > 10
+= DuckDB's  # 5
+SELECT max({most}), count(*) FROM films WHERE 1 = 0
+= DuckDB's  # 0
+SELECT max({most}), count(*) FROM films WHERE id > 9
+= DuckDB's  # 0
+SELECT {most}, count(*) FROM films WHERE id > 9
+= DuckDB's  # 5
+SELECT genre, {most} FROM films WHERE id > 9 GROUP BY ROLLUP (genre)
+= DuckDB's  # 5
+SELECT count(*), (SELECT max(a) FROM ({inner})) FROM films WHERE id > 9
+= DuckDB's  # 6
+SELECT a FROM ({inner}) x, reviews r WHERE r.id > 19
+= DuckDB's  # 0
+SELECT a, x.n FROM ({inner}) JOIN (SELECT count(*) AS n FROM reviews WHERE id > 19) x ON id > n AND n > 0
+= DuckDB's  # 0
+SELECT x.a, r.id FROM ({inner}) x LEFT JOIN reviews r ON r.id > 19
+= DuckDB's  # 6
+SELECT x.a, r.id FROM reviews r LEFT JOIN ({inner}) x ON r.id > x.id AND r.id > 19
+= DuckDB's  # 0
+WITH c AS (SELECT count(*) AS n, max(a) AS a FROM ({inner})) SELECT n, a FROM c, reviews r WHERE r.id > 19 UNION ALL
+  SELECT n, a FROM c JOIN films f ON n < f.id AND f.id > 9
+= DuckDB's  # 0
+SELECT * FROM (SELECT count(*) AS n, max(a) AS a FROM ({inner})) WHERE EXISTS (FROM reviews WHERE id > 19)
+= DuckDB's  # 0
+SELECT id FROM films WHERE LLM('up', title) IN (SELECT text FROM reviews WHERE id > 19)
+= DuckDB's  # 0
+SELECT id FROM films WHERE LLM('up', title) NOT IN (SELECT text FROM reviews WHERE id > 19)
+= DuckDB's  # 4
+
 -- one match is enough
 SELECT f.id FROM films f SEMI JOIN reviews r ON LLM('len', f.genre, r.text) > 3
 = DuckDB's  # 3

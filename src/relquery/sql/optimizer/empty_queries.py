@@ -70,7 +70,12 @@ def _unread_in(statement: Query, lookup: Lookup) -> Iterator[Node]:
                 yield query
             elif reads_nothing(query) and query.source is not None:
                 is_one = lookup.functions.in_select(query)  # row of no rows
-                yield query.source if is_one else query
+                yield from (query.source, *_aggregated(query, lookup)) if is_one else (query,)
+
+
+def _aggregated(select: Select, lookup: Lookup) -> Iterator[Node]:
+    for item in select.items:
+        yield from lookup.functions.inside(item)
 
 
 def _is_never_true(condition: Expression | None, lookup: Lookup) -> bool:

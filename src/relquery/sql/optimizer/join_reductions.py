@@ -10,6 +10,14 @@ as a side of a SEMI JOIN is, and a query that depends on outer rows as if it wer
 SELECT id FROM g WHERE name = 'x' AND k IN (SELECT k FROM t WHERE AI_FILTER('...', text))
 => ... k IN (SELECT k FROM t WHERE AI_FILTER('...', text)
                                AND k IN (SELECT g.k FROM g WHERE g.name = 'x'))
+
+Beside what no condition compares with it, it is read only if that has rows:
+
+SELECT name, (SELECT max(LLM('...', text)) FROM t) FROM g WHERE name = 'x'
+=> SELECT name, (SELECT max(LLM('...', text)) FROM t
+                 WHERE EXISTS (SELECT 1 FROM g WHERE g.name = 'x')) FROM g WHERE name = 'x'
+SELECT name FROM g WHERE LLM('...', text) IN (SELECT word FROM w)
+=> SELECT name FROM g WHERE LLM('...', text) IN (SELECT word FROM w) AND EXISTS (SELECT word FROM w)
 """
 
 from __future__ import annotations
@@ -20,7 +28,8 @@ from dataclasses import dataclass, field
 
 from relquery.sql import names as ours
 from relquery.sql.binder.call import has_call
-from relquery.sql.binder.functions import has_lambda, own_nodes
+from relquery.sql.binder.functions import FunctionCatalog, has_lambda, own_nodes
+from relquery.sql.binder.normalize import has_grouping_sets
 from relquery.sql.binder.sources import Sources, leaves, with_both_sides
 from relquery.sql.optimizer.never_fails import MATCHES
 from relquery.sql.optimizer.push_conditions import leave_needed
@@ -48,6 +57,7 @@ from relquery.sql.parser.tree import (
     Select,
     Source,
     Subquery,
+    Table,
 )
 
 _OF = "of"
@@ -65,11 +75,18 @@ def reduce_by_joins(statement: Query, lookup: Lookup) -> bool:
             if leave_needed(read.query, matches, lookup):
                 return True
     for subquery in statement.find_all(Subquery):
-        query = subquery.query
-        if subquery.kind == "ANY" and _DONE not in query.meta and asks(query):
-            query.meta[_DONE] = True
-            if leave_needed(query, [_compared(subquery, lookup)], lookup):
+        query, outer = subquery.query, _outer_of(subquery, lookup.functions)
+        if outer is None or _DONE in query.meta:
+            continue
+        query.meta[_DONE] = True
+        if asks(query):
+            if leave_needed(query, [_needed(subquery, outer, lookup)], lookup):
                 return True
+            continue
+        is_open = has_call(subquery) and _is_in(subquery, outer) and lookup.stands_alone(query)
+        if is_open and carried(query, query, outer, lookup) is query:
+            build.add_where(outer, build.exists(query.copy()))
+            return True
     return False
 
 
@@ -77,33 +94,46 @@ def _matches(read: Read, reader: Reader, lookup: Lookup) -> list[Expression]:
     """What the rows of a query must match to be read by one of its readers."""
     sources = lookup.sources(with_both_sides(reader.select), reader.select)
     place = None if sources is None else read.places(reader, lookup, sources)
-    if sources is None or place is None or reader.select.sample is not None:
+    is_reduced = reader.item.name == ours.PAIRS
+    if sources is None or place is None or reader.select.sample is not None or is_reduced:
         return []
     joined = _Joined(sources, place, lookup)
     return joined.matches(read.query, reader.select) if joined.take(reader) else []
 
 
-def _compared(subquery: Subquery, lookup: Lookup) -> list[Expression]:
-    """What the rows of `value IN (query)`, a condition of WHERE, must match to be compared."""
-    outer, value = outer_of(subquery), subquery.compared
-    is_equal = subquery.args.get("comparison_type") == build.EQUAL
-    is_condition = outer and any(one is subquery for one in build.conjuncts(outer.where))
-    sources = lookup.sources(outer) if outer and is_condition and is_equal else None
-    if outer is None or sources is None or value is None:
+def _needed(subquery: Subquery, outer: Select, lookup: Lookup) -> list[Expression]:
+    """What the rows of a subquery must match to be read: of `value IN (query)` as a condition of
+    WHERE, what is compared."""
+    sources = lookup.sources(outer)
+    if sources is None:
         return []
     joined = _Joined(sources, lambda column: None, lookup)
     joined.take_rows(outer)
-    joined.take_equal(0, value.copy())
+    if subquery.compared is not None and _is_in(subquery, outer):
+        joined.take_equal(0, subquery.compared.copy())
     return joined.matches(subquery.query, outer)
 
 
-def outer_of(subquery: Subquery) -> Select | None:
-    """The SELECT for whose rows a subquery of WHERE or of the select list is computed."""
+def _is_in(subquery: Subquery, outer: Select) -> bool:
+    """Whether it is `value IN (query)` as a condition of WHERE."""
+    is_equal = subquery.args.get("comparison_type") == build.EQUAL
+    is_condition = any(one is subquery for one in build.conjuncts(outer.where))
+    return subquery.kind == "ANY" and is_equal and is_condition
+
+
+def _outer_of(subquery: Subquery, functions: FunctionCatalog) -> Select | None:
+    """The SELECT without whose rows a subquery of WHERE or of the select list is not read."""
     node: Node = subquery
     while node.parent is not None and not isinstance(node.parent, Query):
         node = node.parent
-    found = node.parent if node.place in ("where_clause", "select_list") else None
-    return found if isinstance(found, Select) and found.sample is None else None
+    found = node.parent
+    if not isinstance(found, Select) or found.sample is not None:
+        return None
+    is_of_rows = functions.around(subquery, found) or not functions.in_select(found)
+    if not is_of_rows:  # groups may have a row for no rows
+        is_of_rows = bool(found.keys) and not has_grouping_sets(found)
+    is_read = is_of_rows if node.place == "select_list" else node.place == "where_clause"
+    return found if is_read else None
 
 
 @dataclass(slots=True)
@@ -159,32 +189,42 @@ class _Joined:
 
     def matches(self, query: Query, before: Select) -> list[Expression]:
         """What the rows of a query must match. before: the SELECT that has the other tables."""
-        columns = self.lookup.columns(query) if self.equal else None
+        columns, found = self.lookup.columns(query), list[Expression]()
         if columns is None:
             return []
-        self._leave_connected()
-        found: dict[str, Expression] = {}
+        connected, apart = self._parted()
         for at, value in self.equal:
-            read = self._values(value)
-            values = None if read is None else carried(read, before, query, self.lookup)
-            described = None if values is None else self.lookup.columns(values, before)
-            if described is not None and described[0][1] == columns[at][1]:
+            if not _tables(value) <= _names(connected):
+                continue
+            values, kind = self._over(connected, value, before, query)
+            if values is not None and kind == columns[at][1]:
                 match = Subquery(subquery_type="ANY", subquery=Node(node=values))
                 match.set("comparison_type", build.EQUAL)
                 match.compared = build.column(ours.column(at))
-                match.meta[MATCHES] = True
-                found.setdefault(match.key, match)
-        return list(found.values())
+                found.append(match)
+        some, _ = self._over(apart, build.number(1), before, query)
+        is_table = all(isinstance(one, Table) for one in apart)
+        if isinstance(some, Select) and (some.where is not None or not is_table):
+            found.append(build.exists(some))
+        for one in found:
+            one.meta[MATCHES] = True
+        return list({one.key: one for one in found}.values())
 
-    def _values(self, value: Expression) -> Query | None:
-        """The values of an expression over the other tables; None if it reads none."""
-        names = _names(self.others)
-        if not _tables(value) or not _tables(value) <= names:
-            return None
+    def _over(
+        self, tables: list[Source], value: Expression, before: Select, after: Query
+    ) -> tuple[Query | None, str]:
+        """The values of an expression over some of the tables, and their type. None if they cannot
+        be read at another place."""
+        names = _names(tables)
+        if not names:
+            return None, ""
         read = ((one, _tables(one)) for one in self.conditions)
-        where = [one.copy() for one, tables in read if tables and tables <= names]
-        source = build.joined([other.copy() for other in self.others])
-        return build.select([value.copy()], source, condition_of(where))
+        where = [one.copy() for one, of in read if of and of <= names]
+        source = build.joined([other.copy() for other in tables])
+        values = build.select([value.copy()], source, condition_of(where))
+        moved = carried(values, before, after, self.lookup)
+        described = None if moved is None else self.lookup.columns(moved, before)
+        return (moved, described[0][1]) if described else (None, "")
 
     def _take_side(self, source: Source | None) -> list[Expression]:
         """Take what asks nothing of a FROM clause. Returns the conditions between its parts."""
@@ -204,7 +244,7 @@ class _Joined:
         """Take the rows that a subquery may depend on, as if it were joined with them. Returns
         their tables."""
         holder = select.parent and select.parent.parent
-        outer = outer_of(holder) if isinstance(holder, Subquery) else None
+        outer = _outer_of(holder, self.lookup.functions) if isinstance(holder, Subquery) else None
         outside = self._apart(outer, select)
         if outer is None or outside is None:
             return None
@@ -285,13 +325,16 @@ class _Joined:
             column.names = list(known)
         return bool(found)
 
-    def _leave_connected(self) -> None:
-        """Leave the tables that conditions connect with the query."""
+    def _parted(self) -> tuple[list[Source], list[Source]]:
+        """The tables that conditions connect with the query, and the others."""
         reached = {name for _, value in self.equal for name in _tables(value)}
         groups = [_names([one]) for one in self.others] + [_tables(one) for one in self.conditions]
         for _ in groups:  # each time one more can be reached
             reached = reached.union(*(names for names in groups if names & reached))
-        self.others = [one for one in self.others if _names([one]) & reached]
+        parts: tuple[list[Source], list[Source]] = ([], [])
+        for one in self.others:
+            parts[not _names([one]) & reached].append(one)
+        return parts
 
 
 def _note_tables(node: Expression, sources: Sources, inner: Sources | None = None) -> bool:

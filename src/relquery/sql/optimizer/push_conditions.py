@@ -137,7 +137,7 @@ def _over(node: Expression, place: Place, lookup: Lookup) -> Expression | None:
     if functions.has_query(node) and not (queries and all(map(lookup.stands_alone, queries))):
         return None
     places = [place(one) for one in own_nodes(node) if isinstance(one, Column)]
-    if not places or None in places:
+    if not (places or queries) or None in places:
         return None
 
     def over(part: Node) -> Node | None:
@@ -208,7 +208,7 @@ def _add_to_select(select: Select, condition: Expression, lookup: Lookup) -> boo
 
     moved = condition.rebuilt(put)
     assert isinstance(moved, Expression)
-    clause = _clause_for(used, normal, sources, lookup.functions)
+    clause = _clause_for(used, normal, sources, lookup.functions) if used else "where_clause"
     if clause is None or not _keeps_calls(moved, used, select):
         return False
     before = [select.where, select.having] if clause == "where_clause" else [select.having]
@@ -216,7 +216,7 @@ def _add_to_select(select: Select, condition: Expression, lookup: Lookup) -> boo
         for part in build.conjuncts(moved):
             part.meta[_MOVED] = True
         _add(select, clause, moved)
-        return True
+        return bool(used) or not lookup.functions.in_select(normal) or bool(normal.keys)
     if clause == "where_clause" and not has_call(moved) and moved.find(Query) is None:
         safe = build.operation(build.TRY, moved)
         _add(select, clause, build.operation(build.COALESCE, safe, build.boolean(True)))
