@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from relquery.sql.binder.functions import has_window, makes_rows
-from relquery.sql.optimizer.reads import Lookup, Read, asks, joins_around, reads_in
+from relquery.sql.optimizer.reads import Lookup, Read, Reader, asks, joins_around, reads_in
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.tree import Column, Constant, Expression, Limit, Order, Query
 
@@ -107,7 +107,13 @@ def _of_reader(read: Read, lookup: Lookup) -> _Limit | None:
         return None
     if any(has_window(item) or makes_rows(item) for item in select.items):
         return None
-    named = {item.alias.lower(): item for item in reversed(select.items) if item.alias}
+    return _Limit.of(select, column_of_key(read, reader, lookup))
+
+
+def column_of_key(read: Read, reader: Reader, lookup: Lookup) -> Callable[[Expression], int | None]:
+    """Finds keys of a reader's ORDER BY among the columns of a query."""
+    items = reader.select.items
+    named = {item.alias.lower(): item for item in reversed(items) if item.alias}
 
     def place(key: Expression) -> int | None:
         if isinstance(key, Column) and len(key.names) == 1:
@@ -115,7 +121,7 @@ def _of_reader(read: Read, lookup: Lookup) -> _Limit | None:
         found = read.places(reader, lookup) if isinstance(key, Column) else None
         return found(key) if found is not None and isinstance(key, Column) else None
 
-    return _Limit.of(select, place)
+    return place
 
 
 def _of_union(union: tree.SetOperation, lookup: Lookup) -> _Limit | None:
