@@ -160,13 +160,36 @@ SELECT id FROM films f WHERE EXISTS (SELECT LLM('yes', f.title) AS title FROM re
 SELECT f.id, (SELECT LLM('yes', text) AS text FROM reviews WHERE film <= f.id ORDER BY text, id LIMIT 1) FROM films f
 = DuckDB's
 
+-- a correlated subquery may have windows, lambdas, ORDER BY ALL and WITH, and make rows
+SELECT id, u FROM films f, LATERAL (SELECT unnest(CASE WHEN LLM('up', f.title) > 'B' THEN [f.id, 0] ELSE [] END) AS u)
+  ORDER BY id, u LIMIT 3
+= [(3, 0), (3, 3), (6, 0)]
+SELECT id, u, n FROM films f, LATERAL (SELECT unnest([LLM('up', f.title), f.genre]) AS u, 1 AS n)
+= DuckDB's
+SELECT f.id, n FROM films f LEFT JOIN LATERAL (SELECT count(*) OVER (ORDER BY r.id) AS n FROM reviews r
+  WHERE r.film = f.id AND LLM('up', r.text) < 'T') ON true
+= DuckDB's
+:: SELECT f.id, {} FROM films f
+(SELECT max(LLM('up', text)) OVER () FROM reviews WHERE film = f.id LIMIT 1)  = DuckDB's
+(SELECT LLM('up', text) || rank() OVER (ORDER BY id DESC) FROM reviews WHERE film = f.id QUALIFY count(*) OVER () = 1)
+= DuckDB's
+(SELECT LLM('up', text) FROM reviews WHERE film = f.id ORDER BY ALL DESC LIMIT 1)  = DuckDB's
+(SELECT max(list_transform([LLM('up', text)], lambda title: title || f.id || r.id)[1]) FROM reviews r WHERE film = f.id)
+= DuckDB's
+(WITH c AS (SELECT 2 AS two) SELECT max(LLM('up', text)) FROM reviews, c WHERE film = f.id AND f.id <= two)  = DuckDB's
+EXISTS (FROM reviews WHERE film = f.id AND LLM('up', text) < 'Z' QUALIFY row_number() OVER (ORDER BY id) > 1)
+= DuckDB's
+'x' NOT IN (SELECT unnest(f.tags) FROM reviews WHERE film = f.id AND LLM('up', text) < 'H')  = DuckDB's
+
 -- what cannot be rewritten is refused
 SELECT (SELECT v.c FROM (SELECT LLM('up', f.title) AS c) v) FROM films f
 ! UnsupportedQueryError the subquery is in the FROM clause
 SELECT (SELECT LLM('up', count(*)) FROM reviews r WHERE r.film = f.id) FROM films f
 ! UnsupportedQueryError about a group  ? "call LLM on its rows" in str(error)
-SELECT (SELECT max(LLM('up', text)) OVER () FROM reviews WHERE film = f.id LIMIT 1) FROM films f
-! UnsupportedQueryError window function  ? "call LLM on its rows" in str(error)
+SELECT (WITH c AS (SELECT f.id AS one) SELECT max(LLM('up', text)) FROM reviews, c WHERE film = one) FROM films f
+! UnsupportedQueryError depend on a row, too  ? "call LLM on its rows" in str(error)
+SELECT id, (WITH films AS (SELECT 1) SELECT max(LLM('up', text)) FROM reviews, films WHERE film = f.id) FROM films f
+! UnsupportedQueryError has WITH  ? "call LLM on its rows" in str(error)
 SELECT id FROM (SELECT *, random() AS r FROM films) f WHERE EXISTS (SELECT 1 FROM reviews WHERE film
   = f.id AND LLM('yes', text) = 'Yes')
 ! UnsupportedQueryError other rows whenever they are read  ? "call LLM on its rows" in str(error)

@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 
 from relquery.sql import names as ours
 from relquery.sql.binder.call import Call, calls_directly, calls_in, has_call, named_like
-from relquery.sql.binder.functions import clauses_of, has_lambda, has_window, makes_rows
+from relquery.sql.binder.functions import clauses_of, has_window, makes_rows
 from relquery.sql.binder.normalize import replace_aliases, restore_columns, unnamed
 from relquery.sql.binder.sources import check_not_recursive, from_only
 from relquery.sql.binder.stand_ins import needs_number
-from relquery.sql.optimizer.first_rows import FirstRows, keeps_outer
+from relquery.sql.optimizer.first_rows import FirstRows, keeps_outer, sees_several
 from relquery.sql.optimizer.join_conditions import (
     add_entry,
     check_repeatable,
@@ -32,7 +32,14 @@ from relquery.sql.optimizer.join_conditions import (
     refused,
 )
 from relquery.sql.optimizer.owners import OWNER, WHERE, Owners
-from relquery.sql.optimizer.reads import Computed, Lookup, condition_of, note_field_names, parted
+from relquery.sql.optimizer.reads import (
+    Computed,
+    Lookup,
+    asks,
+    condition_of,
+    note_field_names,
+    parted,
+)
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.tree import (
     Column,
@@ -106,6 +113,8 @@ def _ask_less(subquery: Subquery, select: Select, outer: Select, lookup: Lookup)
     sources = lookup.sources(outer)
     if not (is_condition and is_equal) or select.modifiers or len(select.items) != 1:
         return
+    if select.qualify is not None or sees_several(select):
+        return
     if sources is None or subquery.compared is None:
         return
     compared = subquery.compared.copy()
@@ -131,7 +140,7 @@ def _answer(select: Select, outer: Select, left: list[Source] | None, lookup: Lo
         raise refused(WHERE, "its tables, or those of the outer query, depend on a row, too")
     restore_columns(select, inside)
     restore_columns(select, outside)
-    _check_form(select, lookup)
+    _check_form(select, outer, left, lookup)
     check_repeatable(from_only(seen), outer, WHERE, lookup)
     Owners(inside, outside, lookup).note(select)
     plain, _ = parted(build.conjuncts(seen.where))
@@ -153,7 +162,8 @@ def _answer(select: Select, outer: Select, left: list[Source] | None, lookup: Lo
         of_each.leave(pairs, map(ours.outer, split.read.values()))
     subquery = select.parent and select.parent.parent
     is_exists = isinstance(subquery, Subquery) and subquery.kind == "EXISTS"
-    if is_exists and not select.modifiers and not lookup.functions.in_select(select):
+    is_of_rows = not (select.modifiers or select.qualify or lookup.functions.in_select(select))
+    if is_exists and is_of_rows:
         build.first_of(pairs, map(ours.outer, split.read.values()))  # one row is enough
     if left is None:
         select.source = build.derived(pairs, ours.PAIRS)
@@ -167,12 +177,14 @@ def _count(select: Select) -> int:
     return len(build.conjuncts(select.where))
 
 
-def _check_form(select: Select, lookup: Lookup) -> None:
+def _check_form(select: Select, outer: Select, left: list[Source] | None, lookup: Lookup) -> None:
     functions = lookup.functions
-    if select.entries or select.qualify is not None or select.sample is not None:
-        raise refused(WHERE, "the subquery has WITH, QUALIFY or a sample")
-    if any(has_window(one) or has_lambda(one) or makes_rows(one) for one in clauses_of(select)):
-        raise refused(WHERE, "the subquery has a window function, a lambda or unnest")
+    entries = [one for one in select.entries if asks(one) or not lookup.stands_alone(one.query)]
+    shadowed = {one.name.lower() for one in select.entries} & {
+        one.table.lower() for one in outer.find_all(tree.Table) if one.ancestor(Select) is outer
+    }
+    if entries or shadowed or (select.entries and left is not None) or select.sample is not None:
+        raise refused(WHERE, "the subquery has WITH or a sample")
     if functions.is_volatile(select):
         raise refused(WHERE, "the subquery calls a function whose value differs every time")
     rest = [call for node in _rest(select) for call in calls_in(node)]
@@ -298,6 +310,8 @@ class _Split:
             if not isinstance(over, Expression) or functions.is_aggregate(over):
                 break
             if functions.has_query(over) or functions.has_aggregate(over):
+                break
+            if has_window(over) or makes_rows(over):
                 break
             found = over
         return found

@@ -43,7 +43,7 @@ class FirstRows:
         limits, functions = limits_of(select), lookup.functions
         if limits is None or any((select.distinct, select.qualify, select.sample)):
             return None
-        if functions.in_select(select) or any(has_window(x) or makes_rows(x) for x in select.items):
+        if functions.in_select(select) or sees_several(select):
             return None
         keys = [] if select.order is None else [key.copy() for key in select.order.keys]
         for key in keys:
@@ -82,7 +82,8 @@ class FirstRows:
                 return None
             return unnamed(values[found[1]])
 
-        is_plain = not lookup.functions.in_select(select)
+        has_more = select.qualify is not None or sees_several(select)
+        is_plain = not (has_more or lookup.functions.in_select(select))
         return self._with_keys(lambda key: key.rebuilt(read)) if is_plain else None
 
     def leave(self, rows: Select, names: Iterable[str]) -> None:
@@ -116,6 +117,11 @@ class FirstRows:
         return build.compared("COMPARE_LESSTHANOREQUALTO", window, build.number(self.most))
 
 
+def sees_several(select: Select) -> bool:
+    """Whether an item of a SELECT reads several rows, or makes them."""
+    return any(has_window(item) or makes_rows(item) for item in select.items)
+
+
 def keeps_outer(select: Select, outer: Select, lookup: Lookup) -> bool:
     """Whether every row of an outer query gives a row, whatever its subquery gives."""
     item = _item(select)
@@ -123,6 +129,8 @@ def keeps_outer(select: Select, outer: Select, lookup: Lookup) -> bool:
     if item is None or not isinstance(join, Join) or join.right is not item:
         return item is None
     is_one = isinstance(select.source, tree.Empty) and select.where is None
+    if select.qualify is not None or any(map(makes_rows, select.items)):
+        return join.kind == "LEFT"
     if lookup.functions.in_select(select):
         is_one = not (select.keys or select.sets or select.having or select.is_grouped_by_all)
     return join.kind == "LEFT" or (_is_cross(join) and is_one and not select.modifiers)

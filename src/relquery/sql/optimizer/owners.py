@@ -16,13 +16,23 @@ from relquery.sql.optimizer.join_conditions import (
     refused,
 )
 from relquery.sql.optimizer.reads import Lookup
-from relquery.sql.parser import tree
+from relquery.sql.parser import build, tree
 from relquery.sql.parser.tree import Column, Expression, Query, Select, Star
 
 WHERE = "a subquery that depends on a row of the outer query"
 OWNER = "owner"
 """Note on a column of a subquery: the table and name of a column of the outer query, and the fields
 of it that are read; nothing for a column of the subquery's own tables."""
+
+
+def _write_all(select: Select) -> None:
+    """Write ORDER BY ALL as the numbers of all columns, in place."""
+    for key in list(select.order.keys) if select.order is not None else ():
+        if isinstance(key.value, Star) and key.value.pattern is None:
+            numbered = [key.copy() for _ in select.items]
+            for at, one in enumerate(numbered, 1):
+                one.value = build.number(at)
+            key.replace(*numbered)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +46,14 @@ class Owners:
 
     def note(self, select: Select) -> None:
         """Note them in place, and replace stars by columns. Raises UnsupportedQueryError."""
-        if select.find(tree.Position) or any(star.is_columns for star in select.find_all(Star)):
-            raise refused(WHERE, "the subquery names columns by a pattern or number")
         items = self.lookup.items(select)
         if items is None:
             raise refused(WHERE, "the subquery has a star. Name the columns")
         if any(isinstance(item, Star) for item in select.items):
             select.items = items
+        _write_all(select)
+        if select.find(tree.Position) or any(star.is_columns for star in select.find_all(Star)):
+            raise refused(WHERE, "the subquery names columns by a pattern or number")
         for call in list(calls_in(select)):
             fields = [(at, one) for at, field in enumerate(call.fields) for one in self._of(field)]
             call.arguments = [tree.Argument(expression=one) for _, one in fields]
