@@ -32,6 +32,7 @@ SELECT f.id, text FROM films f JOIN reviews r ON f.id = r.film AND LLM('yes', r.
 SELECT f.id, r.text, g.id FROM films f JOIN reviews r ON f.id = r.film AND LLM('up', r.text) =
   'SWEET' POSITIONAL JOIN films g
 SELECT * FROM films f JOIN films g USING (id) WHERE LLM('yes', f.title) = 'Yes'
+SELECT * EXCLUDE (f.title, g.GENRE, tags) FROM films f JOIN films g ON f.id = g.id + 1 WHERE LLM('yes', g.title) = 'Yes'
 SELECT * EXCLUDE (stars), COLUMNS('tags|seen') FROM films h, (SELECT id + 1 AS id, title, seen, tags
   FROM films) f FULL JOIN films g USING (id) WHERE LLM('yes', g.title) = 'Yes' AND h.id = g.id
 

@@ -39,6 +39,7 @@ from relquery.sql.parser.tokens import field_names, tokenize, without_field_name
 from relquery.sql.parser.tree import Column, Expression, Function, Node, Query, Select
 
 Definitions = Mapping[Key, Definition]
+_SCHEMA = "main"  # of views and tables that are named without one
 _MOST = 1000  # macros written out in one statement; macros cannot call themselves
 
 
@@ -120,8 +121,9 @@ def definition_of(node: Node, definitions: Definitions) -> Definition | None:
     """The view or macro with calls that a source or a function call means; None if it is an
     ordinary one."""
     if isinstance(node, tree.Table):
-        found = None if len(node.path) > 1 else definitions.get(("VIEW", node.table.lower()))
-        return None if found and node.table.lower() in _entries_around(node) else found
+        *schema, name = map(str.lower, node.path)
+        found = definitions.get(("VIEW", name)) if schema in ([], [_SCHEMA]) else None
+        return None if not schema and name in _entries_around(node) else found
     kind: Kind = "TABLE MACRO" if isinstance(node, tree.TableFunction) else "MACRO"
     call = node.function if isinstance(node, tree.TableFunction) else node
     if not isinstance(call, Function) or call.schema:

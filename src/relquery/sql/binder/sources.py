@@ -237,7 +237,16 @@ class Sources:
 
     def _listed(self, listing: list[str], star: Star) -> list[Expression] | None:
         """The columns of these names, if a star of all tables gives each that is called so."""
-        every = list(self._columns_of(self.select.source))
+        excluded = {
+            (str(one.args.get("table")).lower(), str(one.args["column"]).lower())
+            for one in star.args.get("qualified_exclude_list", ())
+        }
+        every = [
+            (name, column)
+            for name, column in self._columns_of(self.select.source)
+            if not isinstance(column, Column)
+            or (column.table.lower(), name.lower()) not in excluded
+        ]
         found = [column for name, column in every if name.lower() in listing]
         names = [name.lower() for name, _ in every if name.lower() in listing]
         return found if names == listing and not star.table else None

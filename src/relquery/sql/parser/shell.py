@@ -105,18 +105,22 @@ def read_shell(sql: str) -> Shell:
 def _pivot(text: Cursor) -> Shell | None:
     """A PIVOT of a query that lists no values: several statements for DuckDB, and no tree.
 
-    PIVOT v ON m  =>  PIVOT (FROM v) AS v ON m
+    PIVOT v AS x ON m  =>  PIVOT (FROM v AS x) AS x ON m
     """
     tokens = text.tokens
     for at in range(len(tokens) - 1):
         if tokens[at].word != "PIVOT":
             continue
         if tokens[at + 1].text != "(":
-            named, end = text.sql[tokens[at + 1].start : tokens[at + 1].end], tokens[at + 1].end
             asks = any(one.word.lower() in ours.FUNCTIONS for one in tokens[at:])
-            if words(tokens, at + 2, 1) in (["ON"], ["USING"], ["GROUP"]) and not asks:
-                head = f"{text.sql[: tokens[at].end]} (FROM {named}) AS {named}"
-                return _pivot(Cursor.of(head + text.sql[end:]))
+            is_end = (one.word in ("ON", "USING", "GROUP") for one in tokens[at + 2 :])
+            after = next((end for end, found in enumerate(is_end, at + 2) if found), at + 1)
+            is_table = all(one.is_name or one.text == "." for one in tokens[at + 1 : after])
+            if after > at + 1 and is_table and not asks:
+                source = text.sql[tokens[at + 1].start : tokens[after - 1].end]
+                name = text.sql[tokens[after - 1].start : tokens[after - 1].end]
+                head = f"{text.sql[: tokens[at].end]} (FROM {source}) AS {name}"
+                return _pivot(Cursor.of(head + text.sql[tokens[after - 1].end :]))
             continue
         last = closing(tokens, at + 1)
         around = next((one for one in range(at, -1, -1) if tokens[one].text == "("), None)
