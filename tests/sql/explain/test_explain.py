@@ -134,6 +134,15 @@ def test_the_ledger_is_read_and_not_written(con: Connection, backend: Seer) -> N
         (known,) = explained(own, query)
         (sampled,) = explained(own, query, temperature=1.0)
         twice = explained(own, both)
+        filtered = "SELECT LLM('len', genre) FROM films WHERE LLM('up', genre) > 'D'"
+        partly = [(row["calls"], row["counts"]) for row in explained(own, filtered)]
+        own.sql(query)
+        wholly = [(row["rows"], row["calls"], row["counts"]) for row in explained(own, filtered)]
+        asked = len(backend.asked)
+        own.sql(filtered)
+        asked = len(backend.asked) - asked
+    assert partly == [(1, "exact"), (3, "at most")]
+    assert wholly == [(6, 0, "exact"), (4, 2, "exact")] and asked == 2
     assert (new["calls"], new["from_ledger"]) == (3, 0)
     assert (known["calls"], known["from_ledger"], known["rows"]) == (1, 2, 6)
     assert (sampled["calls"], sampled["from_ledger"]) == (3, 0)

@@ -30,7 +30,7 @@ SELECT * FROM answers WHERE id = 1  # 1
 SELECT * FROM answers LIMIT 2  # 2
 SELECT DUNE FROM (PIVOT answers ON loud USING count(*)) WHERE id = 6  = [(1,)]
 WITH answers AS (SELECT 7 AS a) SELECT x.loud FROM Main.answers x WHERE id = 6  = [('DUNE',)]
-PIVOT main.answers "A b" ON loud IN ('DUNE') USING max(id)  = [(6,)]
+PIVOT main.named "A b" ON b IN ('DUNE') USING max(a)  = [(6,)]
 PIVOT answers AS x ON loud USING count(*) GROUP BY id ORDER BY id LIMIT 1
 ? rows == [(1, 1, 0, 0, 0)] and columns[1:] == ["ALIEN", "AMELIE", "BRAZIL", "DUNE"]
 SELECT count(*) FROM answers WHERE loud = 'DUNE'  # 4

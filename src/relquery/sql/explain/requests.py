@@ -39,7 +39,8 @@ class Requests:
     the query writes them. sent: these in the order to send, of very many a sample; None if it is
     not known. most: how many of them are asked at most. compared: how many only serve a guard.
     skipped: rows that are not asked. is_guess: whether the text of some prompts depends on answers.
-    length: tokens of an answer on average, if they were measured.
+    length: tokens of an answer on average, if they were measured. answers: to all prompts, if the
+    ledger has them.
     """
 
     sampling: Sampling
@@ -58,6 +59,7 @@ class Requests:
     skipped: int = 0
     is_guess: bool = False
     length: float | None = None
+    answers: Sequence[Answer] | None = None
 
     @property
     def prompts(self) -> Sequence[Prompt]:
@@ -101,6 +103,8 @@ class RequestPlanner:
             requests = self._missing(inputs.prompts_as_written(), call, rows)
             if rows.known.held:
                 rows.note_inputs(call, wanted, inputs.of_row, requests.keys)
+            if self.context.config.guard is None:
+                rows.tell(call, wanted, inputs.of_row, requests.answers)
             requests = self._guarded(requests, question, inputs, (id(rows), call.index))
             is_bound &= self.context.config.guard is not None and len(call.fields) > 1
             return self._of_inputs(requests, inputs, rows, is_bound=is_bound)
@@ -153,6 +157,9 @@ class RequestPlanner:
             found.whole if found.decided else (),
             [(prompts[at], known[at]) for at in sorted(known)[:_LEARNED]],
             may_come,
+            answers=[known[at] for at in range(len(prompts))]
+            if len(known) == len(prompts)
+            else None,
         )
 
     def _of_inputs(

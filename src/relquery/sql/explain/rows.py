@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from relquery.arrays import Bools, Int32s, Int64s
 from relquery.errors import ConfigError, QueryError, unknown
+from relquery.prompt import Answer
 from relquery.sql import names as ours
 from relquery.sql.executor import criteria
 from relquery.sql.executor.choices import FIRST, SEED
@@ -100,7 +101,7 @@ class EstimatedRows(Rows):
     None to keep all that may. select: the number of the SELECT. near: see ExplainedCall. stages: by
     call, the stage that asked it first. inputs: by call, an array (rows,) with one number per row;
     rows whose inputs may differ have different numbers. 0 for rows not asked. keys: by call, the
-    numbers of its inputs.
+    numbers of its inputs. told: by call, whether the ledger has all answers that were asked for.
     """
 
     known: KnownRows = ALL
@@ -110,6 +111,7 @@ class EstimatedRows(Rows):
     stages: dict[int, str] = field(default_factory=dict)
     inputs: dict[int, Int64s] = field(default_factory=dict)
     keys: dict[int, dict[Hashable, int]] = field(default_factory=dict)
+    told: dict[int, bool] = field(default_factory=dict)
     tallies: criteria.Tallies = field(default_factory=criteria.Tallies)
 
     @classmethod
@@ -195,6 +197,8 @@ class EstimatedRows(Rows):
     def passing(self, predicate: Expression, rows: Int64s) -> Int64s:
         """The rows that are expected to pass a filter, or all, since it may keep any of them."""
         passed, is_expected = self.matching(predicate, rows), False
+        if not self.is_open(predicate):
+            return passed
         if self.shares is not None and self.known.is_at_hand:
             stages = map(self._stage_of, criteria.criteria_in(predicate))
             is_expected = self.shares.missed.isdisjoint(stages)
@@ -239,8 +243,20 @@ class EstimatedRows(Rows):
             self.known = replace(known, most=min(known.most, kept.stop - kept.start), exact=False)
 
     def is_open(self, node: Node) -> bool:
-        """Whether an expression over ours.ROWS depends on answers."""
-        return self.known.is_open(node)
+        """Whether an expression over ours.ROWS depends on answers that are not in the ledger."""
+        calls = (ours.call_of(one.name) for one in node.find_all(Column))
+        is_told = [self.told.get(call, False) for call in calls if call is not None]
+        return self.known.is_open(node) and not (is_told and all(is_told) and not self.known.open)
+
+    def tell(
+        self, call: PlannedCall, wanted: Int64s, of_row: Int64s, answers: Sequence[Answer] | None
+    ) -> None:
+        """Note the answers that a call will have, unless some are not known."""
+        is_told = answers is not None and self.shares is None and self.known.held
+        self.told[call.index] = is_told and self.told.get(call.index, True)
+        if answers is not None and is_told:
+            stage = self.stages[call.index]
+            self.of_call(call.index).store(answers, of_row, wanted, call.task, stage)
 
     def number_inputs(self, call: PlannedCall, wanted: Int64s) -> int:
         """Number the inputs of a call that may differ. Returns the maximum number of inputs."""
