@@ -14,13 +14,14 @@ import duckdb
 import pyarrow as pa
 
 from relquery.errors import QueryError
-from relquery.sql.names import quoted
+from relquery.sql.names import PREFIX, quoted, quoted_text
 
 # On a field of an Arrow table: the type that its column has in DuckDB.
 _KIND = b"duckdb_type"
 
 _AT_ONCE = 100_000  # rows
 _MOST_HOURS = 2**63 // (60 * 60 * 10**9)
+_ITEM = f"{PREFIX}item"
 _NESTED = ("list", "array", "map", "struct", "tuple", "union")
 _IN_ARROW = {
     **dict.fromkeys(("bit", "bignum", "uhugeint", "time with time zone"), "VARCHAR"),
@@ -62,7 +63,7 @@ def to_arrow(relation: Any, most: Most | None = None) -> pa.Table:
     BIT, BIGNUM, UHUGEINT and TIMETZ are text, VARIANT is JSON text. Raises what `read` raises.
     """
     kinds = relation.types
-    if any(kind.id == "interval" or _is_foreign(kind) for kind in kinds):
+    if any(_has_interval(kind) or _is_foreign(kind) for kind in kinds):
         items = (
             f"{_readable(f'#{at}', kind)} AS {quoted(name)}"
             for at, (kind, name) in enumerate(zip(kinds, relation.columns, strict=True), 1)
@@ -122,15 +123,57 @@ def _stated(kind: Any) -> str:
 
 
 def _readable(column: str, kind: Any) -> str:
-    """SQL of a column that Arrow can hold. It counts nanoseconds, so long times become days."""
+    """SQL of a column that Arrow can hold."""
+    value = _in_days(column, kind) if _has_interval(kind) else column
+    is_other = _is_foreign(kind) or value is not column
+    return f"CAST({value} AS {_in_arrow(kind)})" if is_other else column
+
+
+def _has_interval(kind: Any) -> bool:
+    return kind.id == "interval" or any(_has_interval(part) for _, part in parts_of(kind))
+
+
+def _in_days(value: str, kind: Any) -> str:
+    """SQL of a value whose long intervals are in days, since Arrow counts nanoseconds."""
+    if not _has_interval(kind):
+        return value
+    parts = parts_of(kind)
     if kind.id == "interval":
-        hours = f"date_part('hour', {column})"
+        hours = f"date_part('hour', {value})"
         in_days = (
-            f"{column} - to_hours({hours}) + to_days(CAST({hours} // 24 AS INTEGER)) "
+            f"{value} - to_hours({hours}) + to_days(CAST({hours} // 24 AS INTEGER)) "
             f"+ to_hours({hours} % 24)"
         )
-        return f"CASE WHEN abs({hours}) < {_MOST_HOURS} THEN {column} ELSE {in_days} END"
-    return f"CAST({column} AS {_in_arrow(kind)})" if _is_foreign(kind) else column
+        return f"CASE WHEN abs({hours}) < {_MOST_HOURS} THEN {value} ELSE {in_days} END"
+    if kind.id in ("list", "array"):
+        return f"list_transform({value}, lambda {_ITEM}: {_in_days(_ITEM, parts[0][1])})"
+    if kind.id == "map":
+        pair = (f"{name} := {_in_days(f'{_ITEM}.{name}', part)}" for name, part in parts)
+        pairs = (
+            f"list_transform(map_entries({value}), lambda {_ITEM}: struct_pack({', '.join(pair)}))"
+        )
+        return f"map_from_entries({pairs})"
+    if kind.id == "union":
+        tags = {name: f"union_extract({_ITEM}, {quoted_text(name)})" for name, _ in parts}
+        whens = (
+            f"WHEN {quoted_text(name)} THEN CAST(union_value({quoted(name)} := "
+            f"{_in_days(tags[name], part)}) AS {kind})"
+            for name, part in parts
+        )
+        whole = f"CASE union_tag({_ITEM}) {' '.join(whens)} END"
+    else:
+        values = [
+            _in_days(f"struct_extract_at({_ITEM}, {at})", part)
+            for at, (_, part) in enumerate(parts, 1)
+        ]
+        named = (f"{quoted(name)} := {one}" for (name, _), one in zip(parts, values, strict=True))
+        made = (
+            f"row({', '.join(values)})"
+            if kind.id == "tuple"
+            else f"struct_pack({', '.join(named)})"
+        )
+        whole = f"CASE WHEN {_ITEM} IS NOT NULL THEN {made} END"
+    return f"list_transform([{value}], lambda {_ITEM}: {whole})[1]"
 
 
 def _is_foreign(kind: Any) -> bool:
