@@ -36,6 +36,16 @@ SELECT * EXCLUDE (f.title, g.GENRE, tags) FROM films f JOIN films g ON f.id = g.
 SELECT * EXCLUDE (stars), COLUMNS('tags|seen') FROM films h, (SELECT id + 1 AS id, title, seen, tags
   FROM films) f FULL JOIN films g USING (id) WHERE LLM('yes', g.title) = 'Yes' AND h.id = g.id
 
+-- calls in PIVOT, UNPIVOT and unnest
+SELECT f.id, word FROM films f, unnest([LLM('up', title), genre]) AS w(word) WHERE LLM('yes', word) = 'Yes'
+SELECT z FROM unnest([LLM('up', 'a'), 'b']) z
+SELECT f.id, z.z FROM films f LEFT JOIN unnest([LLM('up', title), genre]) z ON z > 'D'
+UNPIVOT (SELECT id, title, genre, stars FROM films) ON LLM('up', title) AS loud, genre INTO NAME kind VALUE word
+SELECT kind, word FROM films f UNPIVOT INCLUDE NULLS (word FOR kind IN (LLM('up', f.title) AS loud, genre AS g))
+PIVOT (SELECT id, title, genre FROM films) ON genre IN ('drama', 'horror') USING max(LLM('up', title)) GROUP BY id
+PIVOT (SELECT id, title, genre FROM films) ON LLM('yes', title) IN ('Yes', 'No') USING count(*), max(LLM('up', title)) AS m
+FROM films PIVOT (count(*) FILTER (LLM('yes', genre) = 'No') AS n FOR LLM('yes', title) IN ('Yes', 'No') GROUP BY genre)
+
 -- groups
 SELECT genre, LLM('up', sum(id)), genre IN (SELECT genre FROM films WHERE id = 3) FROM films GROUP
   BY genre

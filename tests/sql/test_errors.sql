@@ -98,7 +98,7 @@ EXPLAIN CREATE MACRO m(x) AS (SELECT LLM('up', x))
 -- no name of ours is in a message
 SELECT LLM('up', title), FROM films TABLESAMPLE x  ! QueryError .
 SELECT LLM('up', title ORDER BY id) FROM films  ! QueryError .
-SELECT * FROM films PIVOT (max(LLM('up', title)) FOR id IN (1, 2))  ! QueryError .
+SELECT * FROM films PIVOT (max(LLM('up', title)), count(*) FOR id IN (1, 2))  ! QueryError .
 PIVOT films ON id USING max(LLM('up', title))  ! QueryError .
 SELECT * REPLACE (LLM('up', title) AS nosuch) FROM films  ! QueryError .
 SELECT LLM('up', title) AS a, sum(a) FROM films  ! QueryError .
