@@ -349,6 +349,17 @@ SELECT count(*) FROM (SELECT id FROM films WHERE LLM('x', title, temperature := 
 = [(0,)]  # 4
 
 -- what joins leave out is not asked in other joins
+@x (SELECT id, film, LLM('up', text) AS a FROM reviews) x
+SELECT f.id, a, g.id FROM films f LEFT JOIN ({x} JOIN films g ON g.id = x.film) ON f.id = x.film WHERE g.stars IS NULL OR
+  g.stars > 4.2
+= DuckDB's
+SELECT f.id, a, g.id FROM ({x} RIGHT JOIN films g ON x.film = g.id) FULL JOIN films f ON f.id = x.film WHERE
+  coalesce(g.stars, 9) > 4.2
+= DuckDB's
+SELECT f.id, a, g.id FROM films f LEFT JOIN ({x} CROSS JOIN films g) ON f.id = x.film WHERE g.id IS NULL
+= DuckDB's
+SELECT f.id, a, g.id FROM films f LEFT JOIN ({x} JOIN films g ON g.id = x.film) ON f.id = x.film WHERE g.stars > 4.2
+= DuckDB's  # 2
 SELECT c.a FROM films f LEFT JOIN (SELECT film AS id, LLM('up', text) AS a FROM reviews) c USING (id)
   WHERE id = 2
 = DuckDB's  # 1

@@ -23,7 +23,7 @@ SELECT name FROM g WHERE LLM('...', text) IN (SELECT word FROM w)
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
 from relquery.sql import names as ours
@@ -38,6 +38,7 @@ from relquery.sql.optimizer.reads import (
     Place,
     Read,
     Reader,
+    adds_rows,
     asks,
     carried,
     condition_of,
@@ -50,6 +51,7 @@ from relquery.sql.parser import build
 from relquery.sql.parser.tree import (
     Column,
     Comparison,
+    Constant,
     Expression,
     Join,
     Node,
@@ -156,23 +158,25 @@ class _Joined:
         """Take those without which a row of the query has no part in the reader's rows. False where
         it matters which other rows the query has."""
         outside = self._take_outer(reader.select)
-        written = build.conjuncts(reader.select.where)
+        written, null = list[tuple[Expression, set[str]]](), set[str]()
         for side, join in joins_around(reader.item):
             if join.method not in ("REGULAR", "CROSS", "NATURAL"):
                 return False
             is_left = side.place == "left"
             is_kept = {"LEFT": is_left, "RIGHT": not is_left, "ANTI": is_left, "FULL": True}
             other = join.right if is_left else join.left
-            if is_kept.get(join.kind, False) or asks(other):
-                continue  # the row is there without the other table
-            self.others.append(other)
-            written += build.conjuncts(join.condition)
-            self._take_using(join, side, other)
-        for one in written:
+            if not (is_kept.get(join.kind, False) or asks(other)):
+                self.others.append(other)
+                written += [(one, null) for one in build.conjuncts(join.condition)]
+                self._take_using(join, side, other)
+            if adds_rows(join, side):  # which have NULL where a row of the query is dropped
+                null = null | _names([side])
+        where = [(one, null) for one in build.conjuncts(reader.select.where)]
+        for one, may_be_null in [*written, *where]:
             condition = restored(one, self.sources)
             if outside is not None:
                 _note_tables(condition, outside, self.sources)
-            self._take(condition)
+            self._take(condition, may_be_null)
             if isinstance(one, Subquery) and one.kind == "EXISTS":
                 self._take_inner(one.query, reader.select)
         return True
@@ -295,7 +299,8 @@ class _Joined:
                 found[name.lower()].append(leaf.name)
         return found
 
-    def _take(self, condition: Expression) -> None:
+    def _take(self, condition: Expression, may_be_null: Set[str] = frozenset()) -> None:
+        """Take a condition. may_be_null: tables without whose rows it must not hold."""
         functions = self.lookup.functions
         is_open = has_call(condition) or functions.has_query(condition)
         if is_open or has_lambda(condition) or functions.is_volatile(condition):
@@ -307,7 +312,9 @@ class _Joined:
                 at = self.place(one) if isinstance(one, Column) and is_own else None
                 if at is not None:
                     self.take_equal(at, other)
-        if self._qualify(condition):
+        if self._qualify(condition) and (
+            _rejects_null(condition) or _tables(condition).isdisjoint(may_be_null)
+        ):
             self.conditions.append(condition)
 
     def _qualify(self, node: Expression) -> bool:
@@ -346,6 +353,12 @@ def _note_tables(node: Expression, sources: Sources, inner: Sources | None = Non
         if known is not None and not (inner and inner.has_column(column)):
             column.meta[_OF] = known
     return all(_OF in column.meta for column in columns)
+
+
+def _rejects_null(condition: Expression) -> bool:
+    """Whether a condition is surely not true where a column of it is NULL."""
+    plain = isinstance(condition, Comparison) and "DISTINCT" not in condition.kind
+    return plain and all(isinstance(one, Column | Constant) for one in condition.children())
 
 
 def _names(sources: Iterable[Source]) -> set[str]:
