@@ -276,6 +276,8 @@ WITH c AS (SELECT count(*) AS n, max(a) AS a FROM ({inner})) SELECT n, a FROM c,
 = DuckDB's  # 0
 SELECT * FROM (SELECT count(*) AS n, max(a) AS a FROM ({inner})) WHERE EXISTS (FROM reviews WHERE id > 19)
 = DuckDB's  # 0
+SELECT * FROM (SELECT genre, max(LLM('up', id)) FROM films GROUP BY ROLLUP (genre)) WHERE EXISTS (FROM reviews WHERE id > 19)
+= DuckDB's  # 0
 SELECT id FROM films WHERE LLM('up', title) IN (SELECT text FROM reviews WHERE id > 19)
 = DuckDB's  # 0
 SELECT id FROM films WHERE LLM('up', title) NOT IN (SELECT text FROM reviews WHERE id > 19)

@@ -216,7 +216,8 @@ def _add_to_select(select: Select, condition: Expression, lookup: Lookup) -> boo
         for part in build.conjuncts(moved):
             part.meta[_MOVED] = True
         _add(select, clause, moved)
-        return bool(used) or not lookup.functions.in_select(normal) or bool(normal.keys)
+        is_of_rows = bool(normal.keys) and not has_grouping_sets(normal)
+        return bool(used) or is_of_rows or not lookup.functions.in_select(normal)
     if clause == "where_clause" and not has_call(moved) and moved.find(Query) is None:
         safe = build.operation(build.TRY, moved)
         _add(select, clause, build.operation(build.COALESCE, safe, build.boolean(True)))
