@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
+from safetensors.torch import save_file
 
 from relquery.arrays import TokenIds
 from relquery.config import RELOCATIONS
 from relquery.engine.request.request import Request
+from relquery.model.native_model import open_folder
 from relquery.model.networks.families.families import FAMILIES
 from tests.model import test_spans as spans
 from tests.model.oracle.architectures import (
+    NO_TOKENIZER,
     build,
     engine_of,
     finished,
@@ -26,7 +30,8 @@ from tests.model.test_spans import Spec, prompts, schemas
 
 NAMES = [
     "gemma2", "gemma3", "granite", "linear", "llama", "llama3", "longrope", "mistral", "phi3",
-    "phi3_partial", "qwen2", "qwen3", "smollm3", "yarn",
+    "phi3_partial", "qwen2", "qwen3", "qwen3_moe", "qwen3_moe of whole panels",
+    "qwen3_moe with shares of all", "smollm3", "yarn",
 ]  # fmt: skip
 
 
@@ -104,12 +109,21 @@ def test_the_last_layer_turns_spans_as_its_own_tokens_see_them(relocation: str) 
 
 
 @pytest.mark.parametrize("slice_tokens", [1, 7, 59])
-@pytest.mark.parametrize("name", ["llama", "gemma3"])
+@pytest.mark.parametrize("name", ["llama", "gemma3", "qwen3_moe"])
 def test_slices_of_a_prompt_that_is_not_kept_change_no_logit(name: str, slice_tokens: int) -> None:
     prompt = tuple(range(3, 63))
     check(name, [prompt], answer=1, cache_tokens=16, max_input=64, slice_tokens=slice_tokens)
     host = {"cache_tokens": 16, "max_input": 64, "host_tokens": 256}
     check(name, [prompt, (*prompt, 9)], answer=1, slice_tokens=slice_tokens, **host)
+
+
+def test_experts_whose_matrices_are_one_in_the_file_are_the_same(tmp_path: Path) -> None:
+    case, network = case_of("qwen3_moe"), build("qwen3_moe")
+    network.save_pretrained(tmp_path)
+    save_file(network.state_dict(), tmp_path / "model.safetensors")
+    joined = Case(open_folder(tmp_path, "", "float32", NO_TOKENIZER), *case[1:])
+    assert "model.layers.0.mlp.experts.gate_up_proj" in joined.model._weights
+    assert answered(joined) == case.expected
 
 
 def test_every_family_has_a_network_here() -> None:

@@ -3,11 +3,13 @@
 /// It needs no Python, so it runs under sanitizers, and under emulators of other processors:
 ///     c++ -std=c++20 -DRELQUERY_TARGET=v2 -I src/relquery/native kernels.cpp kernels/target.cpp
 ///     kernels CASES SEED
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <numeric>
 #include <random>
 #include <string>
 #include <thread>
@@ -208,23 +210,32 @@ void check_products() {
     const int64_t outputs =
         gated ? 2 * width * between(1, is_long ? 1 : 3) : between(1, is_long ? 64 : 200);
     const int64_t panels = divided_up(outputs, width), together = kind == FLOAT32 ? 1 : 2;
+    std::vector<int64_t> ends;  // of groups of rows, each of which has a matrix of its own
+    if (maybe()) {
+        for (int64_t left = between(0, 5); left > 0; --left) ends.push_back(between(0, rows));
+        std::sort(ends.begin(), ends.end());
+        ends.push_back(rows);
+    }
     about = "products " + std::to_string(kind) + " " + std::to_string(rows) + " " +
             std::to_string(inputs) + " " + std::to_string(outputs);
-    Numbers source(kind, rows * inputs), matrix(kind, panels * width * inputs);
+    const auto groups = int64_t(ends.size()), size_of_matrix = panels * width * inputs;
+    Numbers source(kind, rows * inputs);
+    Numbers matrix(kind, std::max<int64_t>(groups, 1) * size_of_matrix);
     Numbers bias(kind, outputs), result(kind, rows * (gated ? outputs / 2 : outputs), false);
     std::vector<char> work(PRODUCT_WORK * threads);
     ProductArguments a{};
     a.kind = kind, a.rows = rows, a.inputs = inputs, a.outputs = outputs, a.width = width;
     a.source = source.data(), a.matrix = matrix.data(), a.result = result.data();
     a.bias = maybe() ? bias.data() : nullptr, a.work = work.data();
-    a.gated = gated, a.activation = SILU;
+    a.gated = gated, a.activation = SILU, a.groups = groups, a.ends = ends.data();
     a.tiled = width == 32 && inputs % 32 == 0 && outputs % 32 == 0;
     run(KERNELS.multiply, &a, threads);
     /// A product, and the sum of the sizes of its terms, by which it may be off.
     const auto product = [&](int64_t row, int64_t output) {
         double sum = a.bias ? bias.get(output) : 0, size = std::fabs(sum);
+        const int64_t group = std::upper_bound(ends.begin(), ends.end(), row) - ends.begin();
         for (int64_t at = 0; at < inputs; ++at) {
-            const int64_t place = output / width * width * inputs +
+            const int64_t place = group * size_of_matrix + output / width * width * inputs +
                                   at / together * width * together + output % width * together +
                                   at % together;
             const double term = source.get(row * inputs + at) * matrix.get(place);
@@ -493,6 +504,59 @@ void check_finish() {
     }
 }
 
+/// The experts of rows, what they compute by rows of each expert, and its sum by their shares.
+void check_experts() {
+    const Kind kind = one_of({FLOAT32, BFLOAT16});
+    const int64_t rows = between(1, 40), width = between(1, 70), experts = between(1, 40);
+    const int64_t chosen = between(1, std::min<int64_t>(experts, 9)), threads = between(1, 4);
+    about = "experts " + std::to_string(kind) + " " + std::to_string(experts);
+    Numbers logits(kind, rows * experts), work(FLOAT32, padded(experts) * threads, false);
+    Numbers computed(kind, rows * chosen * width), result(kind, rows * width, false);
+    for (int64_t at = 0; maybe() && at < rows * experts; ++at)
+        logits.set(at, double(between(0, 3)));
+    std::vector<int64_t> places(rows * chosen), gathered(rows * chosen), ends(experts);
+    std::vector<float> shares(rows * chosen);
+    RowArguments a{};
+    a.kind = kind, a.rows = rows, a.width = experts, a.chosen = chosen, a.divides = maybe();
+    a.work = work.data(), a.source = logits.data(), a.places = places.data();
+    a.gathered = gathered.data(), a.ends = ends.data(), a.shares = shares.data();
+    run(KERNELS.route, &a, threads);
+    const auto of_rows = places;
+    a.next = a.ticket = 0;
+    run(KERNELS.group, &a, threads);
+    a.next = a.ticket = 0, a.width = width, a.work = nullptr;
+    a.source = computed.data(), a.result = result.data();
+    run(KERNELS.combine, &a, threads);
+    for (int64_t row = 0; row < rows; ++row) {
+        const auto of_expert = [&](int64_t each) {
+            return std::exp(logits.get(row * experts + each));
+        };
+        std::vector<int64_t> best(experts);
+        std::iota(best.begin(), best.end(), 0);
+        std::stable_sort(best.begin(), best.end(),
+                         [&](int64_t x, int64_t y) { return of_expert(x) > of_expert(y); });
+        double total = 0;
+        for (int64_t at = 0; at < (a.divides ? chosen : experts); ++at)
+            total += of_expert(best[at]);
+        std::sort(best.begin(), best.begin() + chosen);
+        for (int64_t at = 0; at < chosen; ++at) {
+            const int64_t each = row * chosen + at, expert = of_rows[each], place = places[each];
+            near(double(expert), double(best[at]), 0);
+            near(shares[each], of_expert(expert) / total, unit(kind) * of_expert(expert) / total);
+            near(double(gathered[place]), double(row), 0);
+            near(place < ends[expert] && place >= (expert ? ends[expert - 1] : 0), true, 0);
+        }
+        for (int64_t at = 0; at < width; ++at) {
+            double sum = 0, size = 0;
+            for (int64_t each = row * chosen; each < (row + 1) * chosen; ++each) {
+                const double part = shares[each] * computed.get(places[each] * width + at);
+                sum += part, size += std::fabs(part);
+            }
+            near(result.get(row * width + at), sum, double(chosen + 1) * unit(kind) * size);
+        }
+    }
+}
+
 }  // namespace
 
 int main(int count, char** given) {
@@ -503,7 +567,7 @@ int main(int count, char** given) {
     engine.seed(count > 2 ? std::atoll(given[2]) : 0);
     const std::vector<std::function<void()>> checks{check_rows,      check_rotation, check_products,
                                                     check_attention, check_largest,  check_packing,
-                                                    check_copies,    check_finish};
+                                                    check_copies,    check_finish,   check_experts};
     for (int64_t number = 0; number < cases; ++number) checks[number % checks.size()]();
     std::printf("%lld cases, %d failures\n", static_cast<long long>(cases), failures);
     return failures > 0;

@@ -6,12 +6,14 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.stock import stock_tokenizer
 from relquery.backends.local.open import load_backend
 from relquery.backends.local.sizing import (
     CACHE_SHARE,
@@ -29,6 +31,7 @@ from relquery.engine.executor import Chunk, Drawn
 from relquery.errors import ConfigError
 from relquery.model.footprint import Footprint
 from relquery.model.native_runtime import NativeExecutor
+from relquery.model.networks.random import byte_tokenizer
 from relquery.prompt import Finish
 from tests.cases import cases
 
@@ -183,17 +186,32 @@ def test_the_longest_prompt_is_served_in_a_step_that_takes_what_was_foretold(
     assert sizing.weights + sizing.cache + step <= 1.02 * sizing.memory
 
 
-def test_a_process_never_takes_more_than_its_memory() -> None:
+@pytest.mark.parametrize("has_experts", [False, True])
+def test_a_process_never_takes_more_than_its_memory(has_experts: bool, tmp_path: Path) -> None:
     """Loading, the longest prompt and the cache included, and closing gives it back."""
-    command = [sys.executable, "-c", RESIDENT]
+    if has_experts:
+        save_experts(tmp_path)
+    model = str(tmp_path) if has_experts else "random:layers=4,hidden=512"
+    command = [sys.executable, "-c", RESIDENT, model]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["peak"] <= found["memory"]
     assert found["closed"] <= 0.1 * found["memory"]
 
 
+def save_experts(folder: Path) -> None:
+    """A model of many small matrices."""
+    made = pytest.importorskip("tests.model.oracle.architectures", reason="needs torch").made
+    sizes = {"hidden_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8}
+    sizes |= {"num_key_value_heads": 8, "head_dim": 64, "intermediate_size": 512}
+    sizes |= {"num_experts": 16, "num_experts_per_tok": 4, "moe_intermediate_size": 128}
+    sizes |= {"max_position_embeddings": 65_536, "vocab_size": len(byte_tokenizer())}
+    made("Qwen3Moe", sizes, tie_word_embeddings=True)().save_pretrained(folder)
+    stock_tokenizer(byte_tokenizer()).save_pretrained(folder)
+
+
 RESIDENT = """
-import json, pathlib
+import json, pathlib, sys
 from relquery import Engine
 from relquery.backends.local.open import load_backend
 import relquery.model.load
@@ -204,7 +222,7 @@ def kib(name):
 
 load_backend("random:layers=1,hidden=64").close()  # all is imported
 before, memory = kib("VmRSS"), 100 * 2**20
-with Engine("random:layers=4,hidden=512", memory=memory, max_input="auto") as engine:
+with Engine(sys.argv[1], device="cpu", memory=memory, max_input="auto") as engine:
     text = "x" * (engine.sizing.max_input - 40)
     (answer,) = engine.submit([text], labels=["Yes", "No"]).result()
     assert answer.error is None, answer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import mmap
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,7 @@ SIZES = (4, 2, 2)
 """Bytes of a number of each kind."""
 _PIECE_BYTES = 16 * 2**20  # of a weight that one thread hashes at a time
 _FIRST_BYTES = 256  # of each weight, by which versions are told apart
+_FEW = 32  # weights whose beginnings are read before memory is let go: more is mapped around each
 _LENGTH = 8  # bytes that say how long the header is
 
 
@@ -37,9 +39,9 @@ class Weight:
 
     @property
     def rows(self) -> Rows:
-        """Its rows, for a matrix."""
-        count, width = self.shape
-        return Rows(self.bytes, self.kind, count, width)
+        """Its rows, for a matrix or several."""
+        *counts, width = self.shape
+        return Rows(self.bytes, self.kind, math.prod(counts), width)
 
     def floats(self) -> npt.NDArray[np.float32]:
         """Its numbers as float32."""
@@ -107,8 +109,10 @@ class Weights(Mapping[str, Weight]):
     def beginnings(self) -> bytes:
         """A digest by the first bytes of each weight, which is quick."""
         whole = hashlib.sha256()
-        for name in sorted(self._weights):
+        for number, name in enumerate(sorted(self._weights)):
             whole.update(name.encode() + self._weights[name].bytes[:_FIRST_BYTES].tobytes())
+            if number % _FEW == 0:
+                self.release()
         return whole.digest()
 
     @property

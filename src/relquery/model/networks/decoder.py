@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from relquery._native import Network
+from relquery._native import Network, Rows
 from relquery.model.formats.safetensors import Weight, Weights, narrow
 from relquery.model.networks.rotation import Rotation
 
 SILU, GELU_TANH = range(2)
 """Activations, as kernels know them."""
 ACTIVATIONS = {"silu": SILU, "swish": SILU, "gelu_pytorch_tanh": GELU_TANH}
+JOINED = {"gate_proj": "gate_up_proj", "down_proj": "down_proj"}
+"""Names of the matrices of all experts where they are one, by that of the first of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,21 @@ class Attention:
 
     rotation: Rotation | None
     window: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Experts:
+    """Perceptrons of which a router chooses some for each token."""
+
+    layers: frozenset[int]
+    """Those that have them in the place of one perceptron."""
+    count: int
+    chosen: int
+    """Of a token."""
+    inner: int
+    """Width inside of one."""
+    divides: bool
+    """Whether the shares of those chosen are made to add up to 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +75,8 @@ class Decoder:
     """Of the results of attention and perceptron."""
     logits_scale: float = 1.0
     logits_softcap: float = 0.0
+    experts: Experts | None = None
+    """In the place of some layers' perceptrons; None for none."""
     is_tied: bool = False
     """Whether the embedding is also what gives logits."""
     qkv: tuple[str, ...] = ("q_proj", "k_proj", "v_proj")
@@ -92,6 +111,7 @@ class DecoderBuilder:
         self._decoder, self._weights, self._kind, self._threads = decoder, weights, kind, threads
         self._report = report
         self._net = Network(kind, rounds_once=decoder.norm_offset != 0)
+        self._places: dict[str, int] = {}
 
     def build(self) -> Network:
         """The network, whose weights are packed."""
@@ -102,9 +122,9 @@ class DecoderBuilder:
         self._normed, self._post, self._added = (net.add_buffer(d.hidden) for _ in range(3))
         self._outputs = net.add_buffer(d.heads * d.width)
         self._projected = net.add_buffer((d.heads + 2 * d.kv_heads) * d.width)
-        self._gated, self._both = (net.add_buffer(each) for each in (d.inner, 2 * d.inner))
+        # Both, though a gated product needs one: the other is room for what is not counted.
+        self._place("gated", d.inner), self._place("gates and ups", 2 * d.inner)
         last, last_queries = (net.add_buffer(each) for each in (d.hidden, d.heads * d.width))
-        logits = net.add_buffer(d.vocabulary)
         rotations = {each: net.add_rotation() for each in d.rotations}
         if self._weights["model.embed_tokens.weight"].shape[0] != d.vocabulary:
             raise ValueError("the sizes of an embedding do not fit")
@@ -121,6 +141,7 @@ class DecoderBuilder:
             self._weights.release()
             self._report((number + 1) / len(d.layers))
         self._normalize("model.norm", last, added)
+        logits = net.add_buffer(d.vocabulary)
         net.multiply(self._normed, head, logits)
         if d.logits_scale != 1 or d.logits_softcap:
             net.finish(logits, d.logits_scale, d.logits_softcap)
@@ -184,17 +205,66 @@ class DecoderBuilder:
             self._normalize(f"{name}.{after}", added, -1, self._post)
             after, added = "pre_feedforward_layernorm", self._post
         self._normalize(f"{name}.{after}", hidden, added)
-        gate = self._pack(d.gate_up, f"{name}.mlp")
-        if net.gates(gate):
-            net.multiply(self._normed, gate, self._gated, d.activation)
+        if d.experts is not None and number in d.experts.layers:
+            self._mix(d.experts, f"{name}.mlp")
         else:
-            net.multiply(self._normed, gate, self._both)
-            net.activate(self._both, self._gated, d.activation)
-        net.multiply(self._gated, self._pack(["down_proj"], f"{name}.mlp"), self._added)
+            self._perceive(f"{name}.mlp")
         if d.has_post_norms:
             self._normalize(f"{name}.post_feedforward_layernorm", self._added, -1, self._post)
             return self._post
         return self._added
+
+    def _perceive(self, name: str) -> None:
+        """A perceptron of the normalized states."""
+        d, net = self._decoder, self._net
+        gate, gated = self._pack(d.gate_up, name), self._place("gated", d.inner)
+        if net.gates(gate):
+            net.multiply(self._normed, gate, gated, d.activation)
+        else:
+            both = self._place("gates and ups", 2 * d.inner)
+            net.multiply(self._normed, gate, both)
+            net.activate(both, gated, d.activation)
+        net.multiply(gated, self._pack(["down_proj"], name), self._added)
+
+    def _mix(self, experts: Experts, name: str) -> None:
+        """The same of several, of which a router chooses."""
+        net, some = self._net, experts.chosen
+        routed = self._place("experts' logits", experts.count)
+        net.multiply(self._normed, self._pack(["gate"], name), routed)
+        up, down = (
+            net.add_weight(self._rows(experts, name, each), None, self._threads, experts.count)
+            for each in (("gate_proj", "up_proj"), ("down_proj",))
+        )
+        net.mix(
+            self._normed,
+            routed,
+            up,
+            down,
+            self._place("experts' rows", some * self._decoder.hidden),
+            -1 if net.gates(up) else self._place("experts' both", 2 * some * experts.inner),
+            self._place("experts' gated", some * experts.inner),
+            self._added,
+            some,
+            experts.divides,
+            self._decoder.activation,
+        )
+
+    def _place(self, name: str, width: int) -> int:
+        """A place for rows of which all layers make use."""
+        if name not in self._places:
+            self._places[name] = self._net.add_buffer(width)
+        return self._places[name]
+
+    def _rows(self, experts: Experts, name: str, parts: Sequence[str]) -> list[Rows]:
+        """The rows of each expert's matrices, which are one in some files."""
+        joined = self._weights.take(f"{name}.experts.{JOINED[parts[0]]}")
+        if joined is not None:
+            return [joined.rows]
+        return [
+            self._weights[f"{name}.experts.{number}.{each}.weight"].rows
+            for number in range(experts.count)
+            for each in parts
+        ]
 
     def _normalize(self, name: str, source: int, added: int, result: int | None = None) -> None:
         """Normalize rows, to which others are added first."""

@@ -62,6 +62,13 @@ struct RowArguments : Counters {
     Activation activation;
     alignas(8) float added_scale;  // of what is added, 0 for none; the bound of logits
     int64_t rounds_once;           // whether normalized numbers are rounded only when weighed
+    // route, group and combine; width: experts, and then of a row
+    int64_t chosen;     // experts of a row
+    int64_t divides;    // whether their shares are made to add up to 1
+    int64_t* places;    // (rows, chosen): experts, ascending; then where what they compute is
+    int64_t* gathered;  // (rows * chosen,): rows by expert
+    int64_t* ends;      // (experts,): where the rows of each end
+    float* shares;      // (rows, chosen)
 };
 
 /// The largest number of each row.
@@ -89,6 +96,8 @@ struct ProductArguments : Counters {
     int64_t tiled;   // whether AMX multiplies
     int64_t gated;   // whether the result is activation(first half) * second half
     Activation activation;
+    int64_t groups;       // of rows, each with its matrix, one after another; 0 for one of all
+    const int64_t* ends;  // (groups,): where their rows end
 };
 
 /// Rows of a matrix, given by their addresses, as panels of another kind; see ProductArguments.
@@ -216,7 +225,7 @@ struct Step {
 /// The kernels of a target.
 struct Kernels {
     Body attend, merge, multiply, look_up, normalize, rotate, activate, find_largest, pack, embed,
-        copy, finish;
+        copy, finish, route, group, combine;
 };
 
 }  // namespace relquery

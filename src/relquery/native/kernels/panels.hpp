@@ -28,6 +28,9 @@ class PanelProducts {
     static constexpr int64_t SIZE = bytes_of(kind);
 
     ProductArguments& a;
+    Address source, matrix, result;  // of a group of rows
+    int64_t grouped;                 // rows in it
+    int64_t next;                    // the part of its result that this thread computes next
     Address work;
     float* sums;      // (MOST_ROWS, PANEL)
     Address* listed;  // (MOST_ROWS,), where rows are
@@ -36,7 +39,8 @@ class PanelProducts {
     int64_t panels, row_of_result;
 
 public:
-    explicit PanelProducts(ProductArguments& arguments) : a(arguments) {
+    explicit PanelProducts(ProductArguments& arguments)
+        : a(arguments), source(a.source), matrix(a.matrix), result(a.result), grouped(a.rows) {
         work = a.work + a.enter() * PRODUCT_WORK;
         sums = reinterpret_cast<float*>(work);
         listed = reinterpret_cast<Address*>(work + MOST_ROWS * PANEL * 4);
@@ -47,27 +51,44 @@ public:
         row_of_result = (a.gated ? a.outputs / 2 : a.outputs) * SIZE;
     }
 
-    /// Takes panels of blocks of the result until none is left.
+    /// Takes panels of blocks of the result until none is left, from group to group.
     void run() {
-#if defined(__AMX_BF16__)
-        if constexpr (PAIRED)
-            if (a.tiled && a.rows > 1) return multiply_in_tiles();  // a row alone reads faster
-#endif
-        multiply_in_vectors();
+        next = a.take();
+        for (int64_t group = 0, first = 0; group < most(1, a.groups); ++group) {
+            if (a.groups) grouped = a.ends[group] - first, first = a.ends[group];
+            const int64_t count = multiply_group();
+            done += count, next -= count;
+            source += grouped * a.inputs * SIZE, result += grouped * row_of_result;
+            matrix += divided_up(a.outputs, a.width) * a.width * a.inputs * SIZE;
+        }
     }
 
 private:
-    void multiply_in_vectors() {
+    int64_t done = 0;  // parts of the groups before
+
+    int64_t take() { return a.take() - done; }
+
+    /// Returns how many parts there were.
+    int64_t multiply_group() {
+#if defined(__AMX_BF16__)
+        if constexpr (PAIRED)
+            if (a.tiled && grouped > 1) return multiply_in_tiles();  // a row alone reads faster
+#endif
+        return multiply_in_vectors();
+    }
+
+    int64_t multiply_in_vectors() {
         const int64_t line = a.width * SIZE, block = rows_of_block(MOST_ROWS);
-        const int64_t count = panels * divided_up(a.rows, block);
-        for (int64_t number = a.take(), following; number < count; number = following) {
-            following = a.take();
-            const int64_t panel = number % panels, then = least(following, count - 1) % panels;
+        const int64_t count = panels * divided_up(grouped, block);
+        while (next < count) {
+            const int64_t number = next;
+            next = take();
+            const int64_t panel = number % panels, then = least(next, count - 1) % panels;
             const int64_t wanted = least(a.width, a.outputs - panel * a.width);
-            const int64_t begin = number / panels * block, end = least(a.rows, begin + block);
+            const int64_t begin = number / panels * block, end = least(grouped, begin + block);
             for (int64_t first = begin; first < end; first += MOST_ROWS) {
                 const int64_t rows = least(MOST_ROWS, end - first);
-                Address target = a.result + first * row_of_result + panel * line;
+                Address target = result + first * row_of_result + panel * line;
                 if (!a.gated) {
                     multiply_rows(panel, then, first, rows, target, row_of_result, wanted);
                     continue;
@@ -78,6 +99,7 @@ private:
                 gate_rows(rows, target, wanted);
             }
         }
+        return count;
     }
 
     /// Rows of a block: a multiple of some.
@@ -97,21 +119,21 @@ private:
             for (int64_t row = 0; row < rows; ++row)
                 std::memcpy(sums + row * PANEL, bias, wanted * 4);
         }
-        const char* weights = a.matrix + begin * a.inputs * SIZE;
-        const char* next = a.matrix + following * line * lines;
+        const char* weights = matrix + begin * a.inputs * SIZE;
+        const char* beyond = matrix + following * line * lines;
         const int64_t deep = rows > FEW_ROWS ? DEEP : lines;
         for (int64_t above = 0; above < lines; above += deep) {
             const int64_t count = least(deep, lines - above);
             const char* at = weights + above * line;
             for (int64_t row = 0; row < rows; ++row)
-                listed[row] = a.source + (first + row) * a.inputs * SIZE + above * 4;
+                listed[row] = source + (first + row) * a.inputs * SIZE + above * 4;
             if (rows < MANY_ROWS)
                 add_scores<PAIRED, false, Fetched::LINE>(work, PANEL * 4, listed, rows, at, line,
                                                          a.width, count, {at + PAGE, line});
             else
                 add_scores<PAIRED, false, Fetched::ONE>(work, PANEL * 4, listed, rows, at, line,
                                                         a.width, count,
-                                                        {next + above * line, line * 4 / rows});
+                                                        {beyond + above * line, line * 4 / rows});
         }
         for (int64_t row = 0; row < rows; ++row)
             narrow<kind>(target + row * step, sums + row * PANEL, wanted);
@@ -126,28 +148,30 @@ private:
     }
 
 #if defined(__AMX_BF16__)
-    void multiply_in_tiles() {
-        const Tiles tiles(least(a.rows, TILE_ROWS));
+    int64_t multiply_in_tiles() {
         const int64_t together =
             most(1, TOGETHER_BYTES / (a.inputs * TILE_WIDTH * 2 * (a.gated ? 2 : 1)));
         // The last block has what is left, too: none has fewer rows than a tile.
-        const int64_t block = rows_of_block(TILE_ROWS), blocks = most(1, a.rows / block);
-        const int64_t groups = divided_up(panels, together);
-        for (int64_t number; (number = a.take()) < groups * blocks;) {
-            const int64_t begin = number % groups * together, at = number / groups;
+        const int64_t block = rows_of_block(TILE_ROWS), blocks = most(1, grouped / block);
+        const int64_t parts = divided_up(panels, together), count = parts * blocks;
+        if (next >= count) return count;
+        const Tiles tiles(least(grouped, TILE_ROWS));
+        for (; next < count; next = take()) {
+            const int64_t begin = next % parts * together, at = next / parts;
             multiply_panels(begin, least(begin + together, panels), at * block,
-                            at + 1 < blocks ? (at + 1) * block : a.rows);
+                            at + 1 < blocks ? (at + 1) * block : grouped);
         }
+        return count;
     }
 
     /// Panels from `begin` to `end` of rows from `low` to `high`.
     void multiply_panels(int64_t begin, int64_t end, int64_t low, int64_t high) {
-        const int64_t line = TILE_WIDTH * 2, count = least(TILE_ROWS, a.rows);
+        const int64_t line = TILE_WIDTH * 2, count = least(TILE_ROWS, grouped);
         for (int64_t begun = low; begun < high; begun += TILE_ROWS) {
             // All tiles are of one size; some rows are done twice.
             const int64_t first = least(begun, high - count);
             for (int64_t panel = begin; panel < end; ++panel) {
-                Address target = a.result + first * row_of_result + panel * line;
+                Address target = result + first * row_of_result + panel * line;
                 if (!a.gated) {
                     multiply_tile(panel, first, count, target, row_of_result);
                     continue;
@@ -163,13 +187,13 @@ private:
     void multiply_tile(int64_t panel, int64_t first, int64_t count, Address target, int64_t step) {
         const int64_t row = a.inputs * 2, begin = panel * TILE_WIDTH;
         const int64_t deep = a.inputs / TILE_DEEP, line = TILE_WIDTH * 4;
-        Address source = a.source + first * row, weights = a.matrix + begin * row;
-        if (a.rows > MOST_ROWS)
-            add_tiles<2, 2, true, false>(work, line, source, row, weights, 2 * TILE_LINE, deep);
-        else if (a.rows > HALF)
-            add_tiles<2, 2, true>(work, line, source, row, weights, 2 * TILE_LINE, deep);
+        Address from = source + first * row, weights = matrix + begin * row;
+        if (grouped > MOST_ROWS)
+            add_tiles<2, 2, true, false>(work, line, from, row, weights, 2 * TILE_LINE, deep);
+        else if (grouped > HALF)
+            add_tiles<2, 2, true>(work, line, from, row, weights, 2 * TILE_LINE, deep);
         else
-            add_tiles<1, 2, true>(work, line, source, row, weights, 2 * TILE_LINE, deep);
+            add_tiles<1, 2, true>(work, line, from, row, weights, 2 * TILE_LINE, deep);
         Floats more[2] = {};
         if (a.bias)
             for (int64_t at : {0, 1}) more[at] = load<kind>(a.bias + (begin + at * WIDE) * SIZE);

@@ -165,6 +165,51 @@ struct RowPasses {
         });
     }
 
+    /// The experts of a row, the first of equal ones, and their shares of a softmax of all.
+    void route(int64_t row) {
+        read_row<kind>(numbers, a.source + row * a.width * SIZE, a.width);
+        int64_t* experts = a.places + row * a.chosen;
+        float* shares = a.shares + row * a.chosen;
+        const auto insert = [&](int64_t expert, int64_t at, auto is_before) {
+            for (; at > 0 && is_before(expert, experts[at - 1]); --at)
+                experts[at] = experts[at - 1];
+            experts[at] = expert;
+        };
+        const auto is_larger = [&](int64_t x, int64_t y) { return numbers[x] > numbers[y]; };
+        for (int64_t each = 0; each < a.width; ++each)
+            if (each < a.chosen)
+                insert(each, each, is_larger);
+            else if (is_larger(each, experts[a.chosen - 1]))
+                insert(each, a.chosen - 1, is_larger);
+        const Floats highest = splat(numbers[experts[0]]);
+        for (int64_t at = 1; at < a.chosen; ++at)
+            insert(experts[at], at, [](int64_t x, int64_t y) { return x < y; });
+        Floats sums{};
+        along(a.width, [&](int64_t at, int64_t some) {
+            store<FLOAT32>(numbers + at, exponential(load<FLOAT32>(numbers + at, some) - highest),
+                           some);
+            sums = sums + load<FLOAT32>(numbers + at, some);
+        });
+        float total = a.divides ? 0 : sum_of(sums);
+        for (int64_t at = 0; a.divides && at < a.chosen; ++at) total += numbers[experts[at]];
+        for (int64_t at = 0; at < a.chosen; ++at)
+            shares[at] = rounded<kind>(splat(numbers[experts[at]] / total))[0];
+    }
+
+    /// The sum of what a row's experts computed, each by its share.
+    void combine(int64_t row) {
+        const int64_t line = a.width * SIZE, first = row * a.chosen;
+        along(a.width, [=, this](int64_t at, int64_t some) {
+            Floats total{};
+            for (int64_t each = first; each < first + a.chosen; ++each) {
+                Address found = a.source + a.places[each] * line + at * SIZE;
+                const Floats part = load<kind>(found, some) * splat(a.shares[each]);
+                total = rounded<kind>(total + rounded<kind>(part));
+            }
+            store<kind>(a.result + row * line + at * SIZE, total, some);
+        });
+    }
+
     /// Queries to the result, keys and values to their slot.
     void rotate(int64_t row) {
         const int64_t all = a.heads + 2 * a.kv_heads, width = a.width / all, line = width * SIZE;
@@ -205,6 +250,22 @@ inline void go_through_rows(void* arguments) {
         RowPasses<kind> passes(a);
         passes.each([&](int64_t row) { pass(passes, row); });
     });
+}
+
+/// Orders rows by expert, as one thread does it in a moment.
+inline void group(void* arguments) {
+    RowArguments& a = *static_cast<RowArguments*>(arguments);
+    if (a.take() > 0) return;
+    for (int64_t each = 0; each < a.width; ++each) a.ends[each] = 0;
+    for (int64_t at = 0; at < a.rows * a.chosen; ++at) ++a.ends[a.places[at]];
+    for (int64_t each = 0, first = 0; each < a.width; ++each) {
+        const int64_t count = a.ends[each];
+        a.ends[each] = first, first += count;
+    }
+    for (int64_t at = 0; at < a.rows * a.chosen; ++at) {
+        a.places[at] = a.ends[a.places[at]]++;
+        a.gathered[a.places[at]] = at / a.chosen;
+    }
 }
 
 /// The place of the largest number of each row, the first of several; NaN counts for nothing.

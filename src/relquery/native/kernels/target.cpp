@@ -21,6 +21,9 @@ const Kernels KERNELS = {
     .embed = embed,
     .copy = copy,
     .finish = go_through_rows<[](auto& passes, int64_t row) { passes.finish(row); }>,
+    .route = go_through_rows<[](auto& passes, int64_t row) { passes.route(row); }>,
+    .group = group,
+    .combine = go_through_rows<[](auto& passes, int64_t row) { passes.combine(row); }>,
 };
 
 }  // namespace relquery::RELQUERY_TARGET

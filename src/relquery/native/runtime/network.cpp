@@ -110,25 +110,31 @@ void Store::move(std::span<const int64_t> sources, std::span<const int64_t> targ
 }
 
 int64_t Network::add_weight(const std::vector<Rows>& parts, const std::optional<Bytes>& bias,
-                            unsigned threads) {
+                            unsigned threads, int64_t groups) {
     const int64_t inputs = parts.at(0).width;
     for (const Rows& each : parts)
         if (each.width != inputs || each.kind != parts[0].kind)
             throw std::invalid_argument("Joined matrices must have the same inputs and kind.");
     const auto rows = addresses(parts);
-    const auto outputs = static_cast<int64_t>(rows.size());
-    Weight weight{inputs, outputs, PANEL, false, {}, {}};
+    const auto outputs = static_cast<int64_t>(rows.size()) / groups;
+    if (outputs * groups != static_cast<int64_t>(rows.size()))
+        throw std::invalid_argument("Matrices of a group must have the same outputs.");
+    Weight weight{inputs, outputs, PANEL, groups, false, {}, {}};
     if (kind_ == BFLOAT16) {
         if (inputs % 2) throw std::invalid_argument("A matrix must have an even number of inputs.");
         weight.tiled = has_tiles() && inputs % TILED_DEEP == 0 && outputs % TILED_WIDTH == 0;
         if (weight.tiled) weight.width = TILED_WIDTH;
     }
     const int64_t whole = divided_up(outputs, weight.width) * weight.width;
-    weight.panels = Memory(static_cast<size_t>(whole * inputs * bytes_of(kind_)));
-    PackArguments a{};
-    a.source_kind = parts[0].kind, a.kind = kind_, a.inputs = inputs, a.outputs = outputs;
-    a.width = weight.width, a.rows = rows.data(), a.matrix = weight.panels.data();
-    run_on_threads(chosen_kernels().pack, &a, threads);
+    const int64_t bytes = whole * inputs * bytes_of(kind_);
+    weight.panels = Memory(static_cast<size_t>(groups * bytes));
+    for (int64_t group = 0; group < groups; ++group) {
+        PackArguments a{};
+        a.source_kind = parts[0].kind, a.kind = kind_, a.inputs = inputs, a.outputs = outputs;
+        a.width = weight.width, a.rows = rows.data() + group * outputs;
+        a.matrix = weight.panels.data() + group * bytes;
+        run_on_threads(chosen_kernels().pack, &a, threads);
+    }
     if (bias) {
         weight.bias = Memory(bias->size());
         std::memcpy(weight.bias.data(), bias->data(), bias->size());
@@ -175,7 +181,9 @@ struct SizeCheck {
     void operator()(const Multiply& each) const {
         const Weight& weight = net.weights_.at(each.weight);
         const int64_t outputs = width(each.result) * (each.activation ? 2 : 1);
-        require(weight.inputs == width(each.source) && weight.outputs == outputs, "a matrix");
+        require(
+            weight.inputs == width(each.source) && weight.outputs == outputs && weight.groups == 1,
+            "a matrix");
         require(weight.bias.size() == 0 ||
                     weight.bias.size() == static_cast<size_t>(weight.outputs * bytes_of(net.kind_)),
                 "a bias");
@@ -197,6 +205,17 @@ struct SizeCheck {
         require(width(each.source) == width(each.result), "rows");
     }
     void operator()(const Finish&) const {}
+    void operator()(const Experts& each) const {
+        const Weight &up = net.weights_.at(each.up), &down = net.weights_.at(each.down);
+        const int64_t hidden = width(each.source), some = each.chosen;
+        require(
+            some > 0 && some <= width(each.logits) && up.groups == width(each.logits) &&
+                down.groups == up.groups && up.inputs == hidden && down.outputs == hidden &&
+                up.outputs == 2 * down.inputs && width(each.result) == hidden &&
+                width(each.gathered) == some * hidden && width(each.gated) == some * down.inputs &&
+                (each.both < 0 ? net.gates(each.up) : width(each.both) == 2 * width(each.gated)),
+            "experts");
+    }
 };
 
 void Network::add(Operation operation) {
@@ -297,7 +316,7 @@ void bind_network(nb::module_& module) {
             },
             nb::arg("kind"), nb::arg("rounds_once") = false)
         .def("add_weight", &Network::add_weight, nb::arg("parts"), nb::arg("bias").none(),
-             nb::arg("threads"), nb::call_guard<nb::gil_scoped_release>())
+             nb::arg("threads"), nb::arg("groups") = 1, nb::call_guard<nb::gil_scoped_release>())
         .def("add_rows", &Network::add_rows)
         .def("add_buffer", &Network::add_buffer, nb::arg("width"), nb::arg("own") = false)
         .def("add_rotation", &Network::add_rotation)
@@ -343,6 +362,13 @@ void bind_network(nb::module_& module) {
              [](Network& net, int64_t source, int64_t result) { net.add(Choose{source, result}); })
         .def("finish", [](Network& net, int64_t source, float scale,
                           float cap) { net.add(Finish{source, scale, cap}); })
+        .def("mix",
+             [](Network& net, int64_t source, int64_t logits, int64_t up, int64_t down,
+                int64_t gathered, int64_t both, int64_t gated, int64_t result, int64_t chosen,
+                bool divides, int64_t activation) {
+                 net.add(Experts{source, logits, up, down, gathered, both, gated, result, chosen,
+                                 divides, activation});
+             })
         .def("run", &Network::run, nb::call_guard<nb::gil_scoped_release>())
         .def("step_bytes", &Network::step_bytes, nb::call_guard<nb::gil_scoped_release>())
         .def("gates", &Network::gates)

@@ -26,9 +26,9 @@ inline Address address_of(const Bytes& bytes) {
 /// Slots from here on are the step's own; relquery.engine.executor.SCRATCH.
 constexpr int64_t SCRATCH = int64_t(1) << 30;
 
-/// A matrix in panels, with a bias; see ProductArguments.
+/// A matrix in panels, with a bias, or several of the same sizes; see ProductArguments.
 struct Weight {
-    int64_t inputs, outputs, width;
+    int64_t inputs, outputs, width, groups;
     bool tiled;
     Memory panels, bias;
 };
@@ -155,8 +155,16 @@ struct Finish {
     int64_t source;
     float scale, cap;
 };
+/// Rows through the gated perceptrons that a router chooses for each (Shazeer et al. 2017), and the
+/// sum of what these compute by their shares. gathered, both, gated: places for the chosen ones of
+/// each row; both: for gates and ups, -1 where the product is gated.
+struct Experts {
+    int64_t source, logits, up, down, gathered, both, gated, result, chosen;
+    bool divides;
+    int64_t activation;
+};
 using Operation =
-    std::variant<LookUp, Normalize, Multiply, Activate, Rotate, Attend, Choose, Finish>;
+    std::variant<LookUp, Normalize, Multiply, Activate, Rotate, Attend, Choose, Finish, Experts>;
 
 /// Addresses of keys and values (kv heads, slots, width), and slots in them.
 using Stored = std::tuple<uintptr_t, uintptr_t, int64_t>;
@@ -175,9 +183,10 @@ public:
     /// rounds_once: whether norms round only what is weighed.
     Network(Kind kind, bool rounds_once) : kind_(kind), rounds_once_(rounds_once) {}
 
-    /// Packs rows of several matrices with the same inputs. bias: of the network's kind.
+    /// Packs rows of several matrices with the same inputs. bias: of the network's kind. groups: as
+    /// how many matrices.
     int64_t add_weight(const std::vector<Rows>& parts, const std::optional<Bytes>& bias,
-                       unsigned threads);
+                       unsigned threads, int64_t groups);
     int64_t add_rows(Rows rows);
     /// A place for rows. own: of each slice, kept while other slices compute.
     int64_t add_buffer(int64_t width, bool own);
@@ -225,7 +234,7 @@ private:
     std::vector<std::pair<Table, Table>> tables_;
     std::vector<Operation> operations_;
     std::vector<int64_t> largest_;
-    Memory work_, partials_;
+    Memory work_, partials_, routes_;
     std::unique_ptr<std::mutex> turn_ = std::make_unique<std::mutex>();
 };
 

@@ -120,6 +120,10 @@ private:
             const int64_t rows = is_logits ? logits_ : buffers[at].own ? tokens : longest_;
             buffers[at].memory.grow(static_cast<size_t>(rows * buffers[at].width * size));
         }
+        for (const auto& each : net_.operations_)
+            if (const auto* experts = std::get_if<Experts>(&each))
+                net_.routes_.grow(static_cast<size_t>(longest_ * experts->chosen * (2 * 8 + 4) +
+                                                      8 * width(experts->logits)));
         if (static_cast<int64_t>(net_.largest_.size()) < logits_) net_.largest_.resize(logits_);
         for (Place& place : places_) place.rows = place.tokens;
     }
@@ -183,7 +187,10 @@ private:
         add(kernels_.normalize, rows_, a);
     }
 
-    void tell(const Multiply& each) {
+    void tell(const Multiply& each) { multiply(each, nullptr); }
+
+    /// ends: where the rows of each of its matrices end, null for one of all rows.
+    void multiply(const Multiply& each, const int64_t* ends) {
         const Weight& weight = net_.weights_[each.weight];
         ProductArguments a{};
         a.kind = net_.kind_, a.rows = place_->rows;
@@ -192,8 +199,35 @@ private:
         a.bias = weight.bias.data(), a.tiled = weight.tiled;
         a.gated = each.activation.has_value();
         a.activation = static_cast<Activation>(each.activation.value_or(0));
+        a.groups = ends ? weight.groups : 0, a.ends = ends;
         need(PRODUCT_WORK);
         add(kernels_.multiply, products_, a);
+    }
+
+    void tell(const Experts& each) {
+        const int64_t all = place_->rows * each.chosen, hidden = width(each.source);
+        RowArguments a = row_arguments(each.logits, each.logits, width(each.logits));
+        a.chosen = each.chosen, a.divides = each.divides;
+        a.places = reinterpret_cast<int64_t*>(net_.routes_.data());
+        a.gathered = a.places + all, a.ends = a.gathered + all;
+        a.shares = reinterpret_cast<float*>(a.ends + a.width);
+        add(kernels_.route, rows_, a);
+        add(kernels_.group, rows_, a);
+        RowArguments gathering = row_arguments(each.source, each.gathered, hidden);
+        gathering.rows = all, gathering.tokens = a.gathered;
+        add(kernels_.look_up, rows_, gathering);
+        if (each.both < 0) {
+            multiply({each.gathered, each.up, each.gated, each.activation}, a.ends);
+        } else {
+            multiply({each.gathered, each.up, each.both, {}}, a.ends);
+            RowArguments gating =
+                row_arguments(each.both, each.gated, width(each.gated) / each.chosen);
+            gating.rows = all, gating.activation = static_cast<Activation>(each.activation);
+            add(kernels_.activate, rows_, gating);
+        }
+        multiply({each.gated, each.down, each.gathered, {}}, a.ends);
+        a.source = at(each.gathered), a.result = at(each.result), a.width = hidden;
+        add(kernels_.combine, rows_, a);
     }
 
     void tell(const Activate& each) {
@@ -344,7 +378,8 @@ int64_t Network::step_bytes(const std::vector<Slice*>& slices, Store& store, Sto
     forget();
     StepBuilder builder(*this, slices, store, own, host, turn_keys, threads);
     builder.build();
-    size_t bytes = own.size() + work_.size() + partials_.size() + 8 * largest_.size();
+    size_t bytes =
+        own.size() + work_.size() + partials_.size() + routes_.size() + 8 * largest_.size();
     for (const Buffer& each : buffers_) bytes += each.memory.size();
     for (const auto& [cosines, sines] : tables_)
         if (cosines.is_valid()) bytes += 8 * cosines.size();
@@ -389,7 +424,7 @@ void attend(const Seen& seen, int64_t kind,
 
 void Network::forget() {
     for (Buffer& each : buffers_) each.memory = Memory();
-    work_ = Memory(), partials_ = Memory();
+    work_ = Memory(), partials_ = Memory(), routes_ = Memory();
     largest_ = {};
 }
 

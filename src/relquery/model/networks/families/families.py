@@ -11,7 +11,7 @@ from relquery.model.networks.families.granite import granite
 from relquery.model.networks.families.llama import llama, smollm3
 from relquery.model.networks.families.mistral import mistral
 from relquery.model.networks.families.phi import phi3
-from relquery.model.networks.families.qwen import qwen
+from relquery.model.networks.families.qwen import qwen, qwen3_moe
 
 FAMILIES: dict[str, Callable[[Settings], Decoder]] = {
     "gemma2": gemma2,
@@ -22,6 +22,7 @@ FAMILIES: dict[str, Callable[[Settings], Decoder]] = {
     "phi3": phi3,
     "qwen2": qwen,
     "qwen3": qwen,
+    "qwen3_moe": qwen3_moe,
     "smollm3": smollm3,
 }
 
