@@ -213,7 +213,14 @@ class Network:
     def add_rotation(self) -> int: ...
     def set_tables(self, rotation: int, cosines: Floats, sines: Floats) -> None: ...
     def positions(self, rotation: int) -> int: ...
-    def look_up(self, weight: int, rows: int, result: int, scale: float = 1.0) -> None: ...
+    def look_up(
+        self,
+        weight: int,
+        rows: int,
+        result: int,
+        scale: float = 1.0,
+        of_positions: bool = False,
+    ) -> None: ...
     def normalize(
         self,
         source: int,
@@ -222,6 +229,8 @@ class Network:
         weight: Sequence[float],
         epsilon: float,
         added_scale: float = 1.0,
+        centered: bool = False,
+        bias: Sequence[float] = (),
     ) -> None: ...
     def multiply(
         self, source: int, weight: int, result: int, activation: int | None = None
@@ -249,6 +258,7 @@ class Network:
         scale: float,
         window: int,
         cap: float,
+        ahead: int = 0,
     ) -> None: ...
     def choose(self, source: int, result: int) -> None: ...
     def finish(self, source: int, scale: float, cap: float) -> None: ...

@@ -119,32 +119,41 @@ void check_rows() {
     a.work = work.data(), a.source = source.data(), a.result = result.data();
     a.epsilon = 1e-5f, a.weight = weight.floats();
     if (maybe()) {
-        a.activation = one_of({SILU, GELU_TANH});
+        a.activation = one_of({SILU, GELU_TANH, GELU}), a.gated = maybe();
+        for (int64_t at = 0; at < rows * width; at += 7) source.set(at, 4 * source.get(at));
         run(KERNELS.activate, &a, threads);
         for (int64_t at = 0; at < rows * width; ++at) {
-            const int64_t row = at / width, place = 2 * row * width + at % width;
-            const double x = source.get(place), up = source.get(place + width);
+            const int64_t row = at / width, place = a.gated ? at + row * width : at;
+            const double x = source.get(place), up = a.gated ? source.get(place + width) : 1;
             const double z = std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
-            const double gate =
-                a.activation == SILU ? x / (1 + std::exp(-x)) : x * 0.5 * (1 + std::tanh(z));
+            const double gate = a.activation == SILU        ? x / (1 + std::exp(-x))
+                                : a.activation == GELU_TANH ? x * 0.5 * (1 + std::tanh(z))
+                                                            : x * 0.5 * std::erfc(-x / M_SQRT2);
             near(result.get(at), gate * up, 3 * unit(kind) * (std::fabs(gate * up) + 1e-3));
         }
         return;
     }
     a.added = maybe() ? added.data() : nullptr;
+    Numbers bias(FLOAT32, width);
+    a.centered = maybe(), a.bias = maybe() ? bias.floats() : nullptr;
     run(KERNELS.normalize, &a, threads);
     for (int64_t row = 0; row < rows; ++row) {
-        double squares = 0;
+        double squares = 0, mean = 0, size_of_mean = 0;
         for (int64_t at = row * width; at < (row + 1) * width; ++at) {
             const double sum = before.get(at) + (a.added ? added.get(at) : 0);
             near(source.get(at), sum, unit(kind) * std::fabs(sum));
-            squares += source.get(at) * source.get(at);
+            mean += a.centered ? source.get(at) / double(width) : 0;
+            size_of_mean += a.centered ? std::fabs(source.get(at)) / double(width) : 0;
         }
+        for (int64_t at = row * width; at < (row + 1) * width; ++at)
+            squares += (source.get(at) - mean) * (source.get(at) - mean);
         const double scale = 1 / std::sqrt(squares / double(width) + 1e-5);
         for (int64_t at = 0; at < width; ++at) {
-            const double expected = source.get(row * width + at) * scale * weight.get(at);
-            near(result.get(row * width + at), expected,
-                 3 * unit(kind) * (std::fabs(expected) + 1e-3));
+            const double x = source.get(row * width + at), by = scale * weight.get(at);
+            const double more = a.bias ? bias.get(at) : 0;
+            const double size = (std::fabs(x) + size_of_mean) * std::fabs(by) + std::fabs(more);
+            near(result.get(row * width + at), (x - mean) * by + more,
+                 3 * unit(kind) * (size + 1e-3));
         }
     }
 }
@@ -333,7 +342,7 @@ void check_attention() {
     a.partials = partials.data(), a.merged = merged.data();
     a.merged_count = int64_t(merged.size()) / 3, a.work = work.data();
     a.scale = 0.25f, a.rest = one_of({1.0f, 1.5f}), a.cap = one_of({0.0f, 0.0f, 3.0f});
-    a.window = one_of<int64_t>({0, 0, 30});
+    a.window = one_of<int64_t>({0, 0, 30}), a.ahead = one_of<int64_t>({0, 0, 20, 1 << 30});
     a.slopes = between(0, 3) == 0 ? slopes.floats() : nullptr;
     a.shift_values = shift_values.data(), a.half = half, a.interleaved = maybe();
     a.cosines = half ? cosines.floats() : nullptr, a.sines = sines.floats();
@@ -353,7 +362,7 @@ void check_attention() {
                 for (int64_t key = each.begin; key < each.end; ++key) {
                     const int64_t moved = each.shift >= 0 ? shift_values[each.shift] : 0;
                     const int64_t apart = positions_of[token] - moved - key_positions[key];
-                    if (apart < 0 || (a.window && apart >= a.window)) continue;
+                    if (apart < -a.ahead || (a.window && apart >= a.window)) continue;
                     const bool is_own = slots[key] >= own_from;
                     const auto& kept = is_own ? own_keys : keys;
                     const int64_t at = (kv * (is_own ? own_store : store) + slots[key] % own_from);

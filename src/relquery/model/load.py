@@ -38,7 +38,7 @@ def load(
     if dtype is not None and dtype not in DTYPES:
         raise ModelError(unknown("dtype", dtype, DTYPES))
     given = None if tokenizer is None else as_tokenizer(tokenizer)
-    device = device or ("cuda" if _has_gpu() else "cpu")
+    device = device or ("cuda" if has_gpu() else "cpu")
     if device != "cpu":
         return _load_torch(spec, dtype, device, tokenizer)
     wanted = dtype or "float32"
@@ -62,7 +62,7 @@ def _load_torch(spec: str, dtype: str | None, device: str, tokenizer: object) ->
     return load_torch(spec, dtype=dtype, device=device, tokenizer=tokenizer)
 
 
-def _has_gpu() -> bool:
+def has_gpu() -> bool:
     """Whether torch can compute on a GPU. It is only imported where there is a driver."""
     if find_spec("torch") is None or not _has_driver():
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,16 @@ import numpy as np
 import pytest
 import torch
 import transformers as tf
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoModel, AutoTokenizer, BartConfig, BertConfig, BertModel
 
 from relquery.backends.embedding.local import LocalEmbedder
 from relquery.errors import ConfigError, ModelError, RequestError
 from relquery.model.encoder.encoder import Encoder
+from relquery.model.encoder.native import NativeEncoder
+from relquery.model.networks.families.families import ENCODERS
+from tests.model.oracle.architectures import varied
 
 TEXTS = ["the tower", "a bridge over the river", "", "sky " * 60, "an unknown word"]
 
@@ -48,7 +53,7 @@ def test_a_text_has_its_vector_whatever_is_embedded_with_it(
 ) -> None:
     encoder = Encoder.load(str(folder))
     together = encoder.embed(TEXTS)
-    monkeypatch.setattr("relquery.model.encoder.encoder._TOKENS_AT_ONCE", 12)
+    monkeypatch.setattr(type(encoder.network), "tokens_at_once", 12)
     np.testing.assert_allclose(encoder.embed(TEXTS), together, atol=1e-5)
     np.testing.assert_allclose(encoder.embed(TEXTS[:1]), together[:1], atol=1e-5)
     assert encoder.embed([]).shape == (0, 32)
@@ -82,6 +87,93 @@ def test_networks_of_many_kinds_give_the_pooled_states_of_the_stock_one(
     )
 
 
+SMALL = SIZES | {"vocab_size": 50, "num_hidden_layers": 3, "intermediate_size": 48}
+ODD = {"hidden_size": 36, "num_attention_heads": 3, "intermediate_size": 50}
+NATIVE: dict[str, tuple[str, dict[str, Any]]] = {
+    "bert": ("BertModel", {}),
+    "bert of odd sizes": ("BertModel", ODD | {"hidden_act": "gelu_pytorch_tanh"}),
+    "bert with a head": ("BertForMaskedLM", {"type_vocab_size": 1, "layer_norm_eps": 1e-3}),
+}
+
+
+@pytest.mark.parametrize("name", NATIVE)
+def test_states_of_the_native_runtime_are_those_of_transformers(
+    folder: Path, tmp_path: Path, name: str
+) -> None:
+    kind, settings = NATIVE[name]
+    given = SMALL | {"max_position_embeddings": 200} | settings
+    made = getattr(tf, kind)
+    network = varied(lambda: made(made.config_class(pad_token_id=0, **given)))
+    network.save_pretrained(tmp_path)
+    shutil.copy(folder / "tokenizer.json", tmp_path)
+    rng = np.random.default_rng(0)
+    texts = [rng.integers(1, 50, length) for length in (1, 2, 17, 64, 65, 200, 3)]
+    found = NativeEncoder(tmp_path, name).states([each.tolist() for each in texts])
+    for text, states in zip(texts, found, strict=True):
+        with torch.inference_mode():
+            expected = network.base_model(torch.from_numpy(text)[None]).last_hidden_state[0]
+        np.testing.assert_allclose(states, expected.numpy(), rtol=0, atol=1e-5)
+
+
+def test_every_family_has_a_network_here() -> None:
+    kinds = {getattr(tf, kind).config_class.model_type for kind, _ in NATIVE.values()}
+    assert kinds == {*ENCODERS}
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
+    ({"is_decoder": True}, "is_decoder is True"),
+    ({"hidden_act": "relu"}, "its activation is 'relu'"),
+    ({"novelty": 1}, "a key that is not known: novelty"),
+]
+
+
+@pytest.mark.parametrize(("settings", "message"), REFUSED)
+def test_what_is_computed_otherwise_is_refused_where_torch_is_not_installed(
+    written: Write, settings: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = written({})
+    told = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(told | settings))
+    monkeypatch.setattr("relquery.model.encoder.encoder.find_spec", lambda name: None)
+    with pytest.raises(ModelError, match=message):
+        Encoder.load(str(folder), device="cpu")
+
+
+DAMAGES: list[tuple[Callable[[dict[str, torch.Tensor]], object], str]] = [
+    (lambda it: it.pop("encoder.layer.1.output.dense.weight"), r"lacks encoder\.layer\.1\.output"),
+    (lambda it: it.update(other=torch.ones(2)), "no place for, such as other"),
+    (
+        lambda it: it.update({"embeddings.LayerNorm.weight": torch.ones(31)}),
+        "do not have the sizes",
+    ),
+]
+
+
+@pytest.mark.parametrize(("damage", "message"), DAMAGES)
+def test_weights_that_do_not_belong_to_the_configuration_are_told(
+    written: Write, damage: Callable[[dict[str, torch.Tensor]], object], message: str
+) -> None:
+    file = written({}) / "model.safetensors"
+    weights = load_file(file)
+    damage(weights)
+    save_file(weights, file, {"format": "pt"})
+    with pytest.raises(ModelError, match=message):
+        Encoder.load(str(file.parent), device="cpu")
+
+
+def test_older_names_of_norms_and_numbered_positions_are_read(written: Write, folder: Path) -> None:
+    file = written({}) / "model.safetensors"
+    older = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+    weights = {"embeddings.position_ids": torch.arange(40)[None]}
+    for name, weight in load_file(file).items():
+        end = next((each for each in older if name.endswith(each)), "")
+        weights[name.removesuffix(end) + older.get(end, "")] = weight
+    save_file(weights, file, {"format": "pt"})
+    found, expected = (Encoder.load(str(each), device="cpu") for each in (file.parent, folder))
+    np.testing.assert_array_equal(found.embed(LINES), expected.embed(LINES))
+
+
 def test_a_text_without_a_token_has_no_vector(folder: Path, tmp_path: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.backend_tokenizer.post_processor = processors.Sequence([])
@@ -111,7 +203,7 @@ def test_the_name_changes_with_pooling_and_weights(folder: Path, tmp_path: Path)
 
 def test_a_word_that_was_added_to_the_tokenizer_alone_is_refused(folder: Path) -> None:
     encoder = Encoder.load(str(folder))
-    encoder.tokenizer.add_tokens(["zorgle"])
+    encoder.network.tokenizer.backend.add_tokens(["zorgle"])
     with pytest.raises(RequestError, match=r"The text has the token \d+ \('zorgle'\)"):
         encoder.embed(["a zorgle", "b"])
 
@@ -246,6 +338,10 @@ def test_length_case_and_prompt_are_those_of_the_files(written: Write, folder: P
     expected = [states(stock, folder, f"under {text}".lower(), 6).mean(dim=0) for text in LINES]
     encoder = Encoder.load(str(said))
     assert_vectors(encoder, LINES, expected)
+    told = json.loads((said / "tokenizer_config.json").read_text())
+    written({"tokenizer_config.json": told | {"truncation_side": "left"}})
+    end = states(stock, folder, "bridge over the river").mean(dim=0)
+    assert_vectors(Encoder.load(str(said)), LINES[1:2], [end])
     without = written({"config_sentence_transformers.json": {"prompts": {"query": "under "}}})
     assert Encoder.load(str(without)).layout.prompt == ""
     assert Encoder.load(str(without)).fingerprint() != encoder.fingerprint()

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from relquery.arrays import Float32s
-from relquery.errors import MissingExtraError
 from relquery.retrieval.embedder import Embedder
 
 if TYPE_CHECKING:
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class LocalEmbedder(Embedder):
-    """A folder or Hugging Face name of an encoder that `transformers` loads. See Encoder.load."""
+    """A folder or Hugging Face name of an encoder. See Encoder.load."""
 
     def __init__(self, spec: str, pooling: str | None = None, device: str | None = None) -> None:
         self.spec, self._pooling, self._device = spec, pooling, device
@@ -31,8 +30,6 @@ class LocalEmbedder(Embedder):
 
     @cached_property
     def _encoder(self) -> Encoder:
-        try:
-            from relquery.model.encoder.encoder import Encoder
-        except ImportError as error:
-            raise MissingExtraError("An encoder on this machine", "torch") from error
+        from relquery.model.encoder.encoder import Encoder
+
         return Encoder.load(self.spec, self._pooling, self._device)

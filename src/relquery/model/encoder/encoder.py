@@ -2,37 +2,63 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import numpy as np
-import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from relquery.arrays import Float32s
-from relquery.errors import ConfigError, ModelError, RequestError, not_embedded, unknown
+from relquery.errors import (
+    ConfigError,
+    MissingExtraError,
+    RequestError,
+    UnsupportedNetworkError,
+    not_embedded,
+    unknown,
+)
 from relquery.model.encoder.layout import POOLINGS, Layout, read_layout
-from relquery.model.hub import ENCODER
-from relquery.model.text.tokenizer import as_tokenizer
-from relquery.model.torch_runtime.fingerprint import fingerprint
-from relquery.model.torch_runtime.read import read_config, read_encoder, read_tokenizer
+from relquery.model.encoder.native import NativeEncoder
+from relquery.model.hub import ENCODER, find_folder
+from relquery.model.load import has_gpu
+from relquery.model.text.tokenizer import FILE, Tokenizer
 
-_TOKENS_AT_ONCE = 8192
-_NO_LIMIT = 1_000_000  # tokens; tokenizers without a limit say more
+_LOG = logging.getLogger(__name__)
+
+
+class EncoderNetwork(Protocol):
+    """What computes the last hidden states of texts."""
+
+    tokenizer: Tokenizer
+    dimensions: int
+    vocabulary: int
+    """Token ids that it reads are below it."""
+    tokens_at_once: int
+    """As many are given to it together, with padding."""
+
+    @property
+    def context(self) -> int:
+        """Tokens of a text at most."""
+
+    def states(self, texts: Sequence[Sequence[int]]) -> list[Float32s]:
+        """(tokens, dimensions) of each text, none of which is empty."""
+
+    def fingerprint(self, read: Sequence[object]) -> str:
+        """Changes with whatever changes the states. read: what else changes vectors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """A network and its tokenizer. context: tokens that it reads of a text; the rest is cut off.
+    """A network and how its states become vectors.
 
-    layout: how its states become vectors; its pooling is "mean" of all tokens, "cls" for the first
-    one, or "last".
+    layout: its pooling is "mean" of all tokens, "cls" for the first one, or "last". context: tokens
+    that are read of a text; the rest is cut off.
     """
 
-    network: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
+    network: EncoderNetwork
     layout: Layout
     context: int
 
@@ -41,90 +67,85 @@ class Encoder:
         """Load a folder or a Hugging Face name.
 
         pooling: None for what the folder says, as sentence-transformers writes it, else "mean".
-        Raises ModelError, and ConfigError for another pooling.
+        On a CPU relquery's own runtime computes, or torch for families that it does not know.
+        Raises ModelError, ConfigError for another pooling, and MissingExtraError where torch is
+        needed and not installed.
         """
         wanted = next((one for one in POOLINGS if one == pooling), None)
         if pooling is not None and wanted is None:
             raise ConfigError(unknown("pooling", pooling, POOLINGS))
-        if not Path(spec).is_dir():
-            read_config(spec, ENCODER)  # raises if the model does not exist
         layout = read_layout(spec, wanted)
-        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        network = read_encoder(layout.network).to(device).eval()  # type: ignore[arg-type]
-        tokenizer = read_tokenizer(layout.network, ENCODER)
-        if tokenizer.pad_token is None:
-            if tokenizer.eos_token is None:
-                raise ModelError(f"The tokenizer of '{spec}' has no token for padding. Set one.")
-            tokenizer.pad_token = tokenizer.eos_token
-        tokenizer.padding_side = "right"
-        return cls(network, tokenizer, layout, _context(network, tokenizer, layout))
+        network = _open(find_folder(layout.network, ENCODER), spec, device)
+        tokenizer = network.tokenizer
+        limits = network.context, tokenizer.longest, layout.longest
+        context = min(each for each in limits if each)
+        tokenizer.backend.no_padding()
+        tokenizer.backend.enable_truncation(context, direction=tokenizer.cut_side)
+        return cls(network, layout, context)
 
     def fingerprint(self) -> str:
         """Changes with whatever changes the vectors."""
         layout = self.layout
-        read = [layout.pooling, layout.in_lower_case, layout.prompt, self.context]
-        return fingerprint(self.network, as_tokenizer(self.tokenizer), read)
+        side = self.network.tokenizer.cut_side
+        read = [layout.pooling, layout.in_lower_case, layout.prompt, self.context, side]
+        return self.network.fingerprint(read)
 
     def embed(self, texts: Sequence[str]) -> Float32s:
         """(texts, dimensions); 0 for a text without a token.
 
         Raises RequestError for a text with a token that the network has no embedding for.
         """
-        vectors = np.zeros((len(texts), self.network.config.hidden_size), np.float32)
-        given = [self._given(text) for text in texts]
-        for batch in _batches(self._lengths(given)):
-            vectors[batch] = self._pooled([given[at] for at in batch])
+        backend, known = self.network.tokenizer.backend, self.network.vocabulary
+        found = backend.encode_batch([self._given(text) for text in texts])
+        tokens = [each.ids for each in found]
+        most = max((max(each, default=0) for each in tokens), default=0)
+        if most >= known:
+            raise RequestError(not_embedded("text", most, str(backend.id_to_token(most)), known))
+        vectors = np.zeros((len(texts), self.network.dimensions), np.float32)
+        for batch in _batches([len(each) for each in tokens], self.network.tokens_at_once):
+            states = self.network.states([tokens[at] for at in batch])
+            vectors[batch] = [self._pooled(each) for each in states]
         return vectors
 
     def _given(self, text: str) -> str:
         text = self.layout.prompt + text
         return text.lower() if self.layout.in_lower_case else text
 
-    def _lengths(self, texts: list[str]) -> list[int]:
-        return [len(each) for each in self._tokens(texts)["input_ids"]] if texts else []
-
-    def _tokens(self, texts: list[str], **options: Any) -> Any:
-        return self.tokenizer(texts, truncation=True, max_length=self.context, **options)
-
-    @torch.inference_mode()
-    def _pooled(self, texts: list[str]) -> Float32s:
-        given = self._tokens(texts, padding=True, return_tensors="pt")
-        embedding: Any = self.network.get_input_embeddings()
-        most, known = int(given["input_ids"].max()), len(embedding.weight)
-        if most >= known:
-            word = str(self.tokenizer.decode([most]))
-            raise RequestError(not_embedded("text", most, word, known))
-        given = given.to(self.network.device)
-        states = self.network(**given).last_hidden_state.float()
-        mask = given["attention_mask"]
-        if self.layout.pooling == "cls":
-            pooled = states[:, 0]
-        elif self.layout.pooling == "last":
-            pooled = states[torch.arange(len(states)), mask.sum(dim=1) - 1]
-        else:
-            pooled = (states * mask.unsqueeze(-1)).sum(dim=1) / mask.sum(dim=1, keepdim=True)
-        vectors: Float32s = pooled.cpu().numpy()
-        return vectors
+    def _pooled(self, states: Float32s) -> Float32s:
+        whole = self.layout.pooling == "mean"
+        found: Float32s = (
+            states.mean(axis=0) if whole else states[0 if self.layout.pooling == "cls" else -1]
+        )
+        return found
 
 
-def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Places of texts of similar length, as many as fit with padding; none of texts of length 0."""
+def _open(folder: Path, name: str, device: str | None) -> EncoderNetwork:
+    """In the native runtime, or with torch."""
+    is_here = device == "cpu" or (device is None and not has_gpu())
+    if is_here and ((folder / FILE).is_file() or find_spec("torch") is None):
+        try:
+            return NativeEncoder(folder, name)
+        except UnsupportedNetworkError as refused:
+            if find_spec("torch") is None:
+                raise
+            _LOG.info("%s", refused)
+    try:
+        from relquery.model.encoder.on_torch import TorchEncoder
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(f"Running the encoder '{name}' on '{device}'", "torch") from error
+    return TorchEncoder(str(folder), device)
+
+
+def _batches(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Places of texts of similar length, as many as fit with padding; none of texts of length 0.
+
+    most: tokens at once.
+    """
     places: list[int] = []
     for at in sorted(np.flatnonzero(lengths).tolist(), key=lengths.__getitem__):
-        if places and lengths[at] * (len(places) + 1) > _TOKENS_AT_ONCE:
+        if places and lengths[at] * (len(places) + 1) > most:
             yield places
             places = []
         places.append(at)
     if places:
         yield places
-
-
-def _context(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, layout: Layout) -> int:
-    """Tokens that are read of a text: what the network, its tokenizer and its folder allow."""
-    positions = getattr(network.config, "max_position_embeddings", None) or _NO_LIMIT
-    for name, module in network.named_modules():
-        is_table = name.endswith("position_embeddings") and isinstance(module, torch.nn.Embedding)
-        if is_table and module.padding_idx is not None:
-            positions -= module.padding_idx + 1  # rows that are no positions, as in RoBERTa
-    limits = (positions, tokenizer.model_max_length, layout.longest or _NO_LIMIT)
-    return int(min(limits))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Literal
 
 from relquery.errors import ModelError
-from relquery.model.torch_runtime.read import find_file
+from relquery.model.hub import ENCODER, find_folder
 
 Pooling = Literal["mean", "cls", "last"]
 POOLINGS: tuple[Pooling, ...] = ("mean", "cls", "last")
@@ -25,7 +25,7 @@ _KNOWN = (_NETWORK, _POOLING, "Normalize")  # vectors get length 1 anyway
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """network: the folder or name of the network. longest: tokens that are read of a text; None for
+    """network: the folder of the network. longest: tokens that are read of a text; None for
     as many as the network can. prompt: what each text begins with.
     """
 
@@ -42,17 +42,18 @@ def read_layout(spec: str, pooling: Pooling | None) -> Layout:
     pooling: in place of what the files say. Raises ModelError for what we do not compute, such as a
     layer behind the pooling.
     """
-    modules = _modules(spec)
+    folder = Path(spec) if Path(spec).is_dir() else find_folder(spec, ENCODER)
+    modules = _modules(spec, folder)
     network = modules.get(_NETWORK, "")
     if network and not Path(spec).is_dir():
         raise ModelError(
             f"The network of the encoder '{spec}' lies in its folder {network}. Download it, and "
             "give the local folder."
         )
-    reading = _read(spec, str(PurePosixPath(network, "sentence_bert_config.json")))
-    prompts = _read(spec, "config_sentence_transformers.json")
+    reading = _read(folder / network / "sentence_bert_config.json")
+    prompts = _read(folder / "config_sentence_transformers.json")
     prompt = (prompts.get("prompts") or {}).get(prompts.get("default_prompt_name")) or ""
-    said = _read(spec, str(PurePosixPath(modules.get(_POOLING, "1_Pooling"), "config.json")))
+    said = _read(folder / modules.get(_POOLING, "1_Pooling") / "config.json")
     if prompt and not said.get("include_prompt", True):
         raise ModelError(
             f"The encoder '{spec}' puts {prompt!r} before each text and leaves it out when it "
@@ -60,7 +61,7 @@ def read_layout(spec: str, pooling: Pooling | None) -> Layout:
             "config_sentence_transformers.json to null, or use another encoder."
         )
     return Layout(
-        str(Path(spec, network)) if network else spec,
+        str(folder / network),
         pooling or (_pooling(spec, said) if said else "mean"),
         reading.get("max_seq_length"),
         bool(reading.get("do_lower_case")),
@@ -68,9 +69,9 @@ def read_layout(spec: str, pooling: Pooling | None) -> Layout:
     )
 
 
-def _modules(spec: str) -> dict[str, str]:
+def _modules(spec: str, folder: Path) -> dict[str, str]:
     """Folders of the parts of an encoder, by kind, from its modules.json."""
-    modules = _json(spec, "modules.json")
+    modules = _json(folder / "modules.json")
     if modules is None:
         return {}
     try:
@@ -104,19 +105,18 @@ def _pooling(spec: str, said: Mapping[str, Any]) -> Pooling:
     return found[0]
 
 
-def _read(spec: str, name: str) -> Mapping[str, Any]:
-    """A JSON object of the encoder; empty if it has none of this name. Raises ModelError."""
-    content = _json(spec, name)
+def _read(file: Path) -> Mapping[str, Any]:
+    """A JSON object; empty if there is none. Raises ModelError."""
+    content = _json(file)
     if content is None:
         return {}
     if not isinstance(content, dict):
-        raise ModelError(f"{name} of the encoder '{spec}' is not a JSON object. Download it again.")
+        raise ModelError(f"{file} is not a JSON object. Download it again.")
     return content
 
 
-def _json(spec: str, name: str) -> Any:
-    file = find_file(spec, name)
-    if file is None:
+def _json(file: Path) -> Any:
+    if not file.is_file():
         return None
     try:
         return json.loads(file.read_text(encoding="utf-8"))

@@ -172,7 +172,11 @@ def _read(mapped: mmap.mmap) -> dict[str, Weight]:
     begin = _LENGTH + int.from_bytes(whole[:_LENGTH].tobytes(), "little")
     header = json.loads(whole[_LENGTH:begin].tobytes())
     header.pop("__metadata__", None)
-    return {name: _weight(whole, begin, told) for name, told in header.items()}
+    return {
+        name: _weight(whole, begin, told)
+        for name, told in header.items()
+        if told["dtype"] != "I64"  # which numbers positions in files of older encoders
+    }
 
 
 def _pieces(name: str, weight: Weight) -> Iterator[tuple[str, npt.NDArray[np.uint8]]]:

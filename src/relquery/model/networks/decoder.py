@@ -8,12 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from relquery._native import Network, Rows
-from relquery.model.formats.safetensors import Weight, Weights, narrow
+from relquery.model.formats.safetensors import Weight, Weights
+from relquery.model.networks.builder import NetworkBuilder
 from relquery.model.networks.rotation import Rotation
 
-SILU, GELU_TANH = range(2)
-"""Activations, as kernels know them."""
-ACTIVATIONS = {"silu": SILU, "swish": SILU, "gelu_pytorch_tanh": GELU_TANH}
 JOINED = {"gate_proj": "gate_up_proj", "down_proj": "down_proj"}
 """Names of the matrices of all experts where they are one, by that of the first of them."""
 
@@ -94,7 +92,7 @@ class Decoder:
         return list(dict.fromkeys(each.rotation for each in self.layers if each.rotation))
 
 
-class DecoderBuilder:
+class DecoderBuilder(NetworkBuilder):
     """Makes a network of a decoder from weights.
 
     report: called with the share of layers that are packed, from 0 to 1.
@@ -108,10 +106,9 @@ class DecoderBuilder:
         threads: int,
         report: Callable[[float], None] = lambda share: None,
     ) -> None:
-        self._decoder, self._weights, self._kind, self._threads = decoder, weights, kind, threads
-        self._report = report
-        self._net = Network(kind, rounds_once=decoder.norm_offset != 0)
-        self._places: dict[str, int] = {}
+        net = Network(kind, rounds_once=decoder.norm_offset != 0)
+        super().__init__(net, weights, kind, threads)
+        self._decoder, self._report = decoder, report
 
     def build(self) -> Network:
         """The network, whose weights are packed."""
@@ -123,7 +120,7 @@ class DecoderBuilder:
         self._outputs = net.add_buffer(d.heads * d.width)
         self._projected = net.add_buffer((d.heads + 2 * d.kv_heads) * d.width)
         # Both, though a gated product needs one: the other is room for what is not counted.
-        self._place("gated", d.inner), self._place("gates and ups", 2 * d.inner)
+        self._place("activated", d.inner), self._place("before it is activated", 2 * d.inner)
         last, last_queries = (net.add_buffer(each) for each in (d.hidden, d.heads * d.width))
         rotations = {each: net.add_rotation() for each in d.rotations}
         if self._weights["model.embed_tokens.weight"].shape[0] != d.vocabulary:
@@ -208,26 +205,22 @@ class DecoderBuilder:
         if d.experts is not None and number in d.experts.layers:
             self._mix(d.experts, f"{name}.mlp")
         else:
-            self._perceive(f"{name}.mlp")
+            self._perceive(
+                self._normed,
+                self._added,
+                d.gate_up,
+                "down_proj",
+                f"{name}.mlp",
+                d.inner,
+                d.activation,
+            )
         if d.has_post_norms:
             self._normalize(f"{name}.post_feedforward_layernorm", self._added, -1, self._post)
             return self._post
         return self._added
 
-    def _perceive(self, name: str) -> None:
-        """A perceptron of the normalized states."""
-        d, net = self._decoder, self._net
-        gate, gated = self._pack(d.gate_up, name), self._place("gated", d.inner)
-        if net.gates(gate):
-            net.multiply(self._normed, gate, gated, d.activation)
-        else:
-            both = self._place("gates and ups", 2 * d.inner)
-            net.multiply(self._normed, gate, both)
-            net.activate(both, gated, d.activation)
-        net.multiply(gated, self._pack(["down_proj"], name), self._added)
-
     def _mix(self, experts: Experts, name: str) -> None:
-        """The same of several, of which a router chooses."""
+        """The perceptrons that a router chooses for each token."""
         net, some = self._net, experts.chosen
         routed = self._place("experts' logits", experts.count)
         net.multiply(self._normed, self._pack(["gate"], name), routed)
@@ -248,12 +241,6 @@ class DecoderBuilder:
             experts.divides,
             self._decoder.activation,
         )
-
-    def _place(self, name: str, width: int) -> int:
-        """A place for rows of which all layers make use."""
-        if name not in self._places:
-            self._places[name] = self._net.add_buffer(width)
-        return self._places[name]
 
     def _rows(self, experts: Experts, name: str, parts: Sequence[str]) -> list[Rows]:
         """The rows of each expert's matrices, which are one in some files."""
@@ -282,19 +269,6 @@ class DecoderBuilder:
         """The weights of a norm."""
         offset = np.float32(self._decoder.norm_offset)
         return list((self._weights[f"{name}.weight"].floats() + offset).tolist())
-
-    def _pack(self, names: Sequence[str], within: str = "") -> int:
-        """A matrix of the rows of several, with their biases."""
-        paths = [f"{within}.{each}" if within else each for each in names]
-        parts = [self._weights[f"{each}.weight"].rows for each in paths]
-        biases = [self._weights.take(f"{each}.bias") for each in paths]
-        bias = None
-        if any(biases):
-            bias = np.concatenate([each.floats() for each in biases if each is not None])
-            if len(bias) != sum(self._weights[f"{each}.weight"].shape[0] for each in paths):
-                raise ValueError(f"{paths[0]} has a bias, and another beside it has none")
-        packed = None if bias is None else narrow(bias, self._kind)
-        return self._net.add_weight(parts, packed, self._threads)
 
 
 def _is_same(one: Weight, other: Weight) -> bool:

@@ -53,6 +53,8 @@ class Tokenizer:
     """Whether blanks before punctuation go from decoded text."""
     longest: int | None = None
     """Tokens of a text at most, where its files say so."""
+    cut_side: str = "right"
+    """Where a text that is longer loses tokens."""
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text, without special tokens; those named in it are ordinary text."""
@@ -152,6 +154,7 @@ def as_tokenizer(given: object) -> Tokenizer:
         _default(getattr(told, "chat_template", None)),
         bool(getattr(told, "clean_up_tokenization_spaces", False)),
         longest if isinstance(longest, int) and longest < _NO_LIMIT else None,
+        str(getattr(told, "truncation_side", "right")),
     )
 
 
@@ -179,6 +182,7 @@ def read_tokenizer(folder: Path) -> Tokenizer:
         _chat_template(folder, told),
         bool(told.get("clean_up_tokenization_spaces", False)),
         longest if isinstance(longest, int) and longest < _NO_LIMIT else None,
+        str(told.get("truncation_side") or (backend.truncation or {}).get("direction", "right")),
     )
 
 

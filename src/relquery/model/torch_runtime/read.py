@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from huggingface_hub import try_to_load_from_cache
 from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
@@ -23,7 +22,6 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 from transformers.utils import logging as transformers_logging
-from transformers.utils.hub import cached_file
 
 from relquery.errors import ModelError, did_you_mean
 from relquery.model.hub import ENCODER, MODEL, Kind, ask_hub
@@ -31,23 +29,6 @@ from relquery.model.hub import ENCODER, MODEL, Kind, ask_hub
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model")
 _UNREAD = "pooler."  # of an encoder; we pool its states ourselves
 _OF_A_LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks|block)\.\d+\.")
-
-
-def find_file(spec: str, name: str) -> Path | None:
-    """A file of a model folder or name; None if it has none of this name."""
-    if Path(spec).is_dir():
-        file = Path(spec) / name
-        return file if file.is_file() else None
-    found = try_to_load_from_cache(spec, name)
-    if found is None:  # not known to be there, nor to be missing
-        found = cached_file(
-            spec,
-            name,
-            _raise_exceptions_for_gated_repo=False,
-            _raise_exceptions_for_missing_entries=False,
-            _raise_exceptions_for_connection_errors=False,
-        )
-    return Path(found) if isinstance(found, str) else None
 
 
 def read_tokenizer(spec: str, kind: Kind = MODEL) -> PreTrainedTokenizerBase:

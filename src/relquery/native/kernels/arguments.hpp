@@ -9,7 +9,7 @@ using Address = char*;
 
 /// Numbers are in memory as one of these, and in registers as float32.
 enum Kind : int64_t { FLOAT32, BFLOAT16, FLOAT16 };
-enum Activation : int64_t { SILU, GELU_TANH };
+enum Activation : int64_t { SILU, GELU_TANH, GELU };
 
 /// A multiple of these is what widths are padded to.
 constexpr int64_t LANES = 16;
@@ -41,6 +41,8 @@ struct RowArguments : Counters {
     // normalize
     Address added;        // to the source, in place, before; null for nothing
     const float* weight;  // (width,)
+    const float* bias;    // (width,), null for none
+    int64_t centered;     // whether the mean is subtracted, as in LayerNorm
     // rotate
     int64_t heads;
     int64_t kv_heads;
@@ -60,6 +62,7 @@ struct RowArguments : Counters {
     int64_t own_store;
     // activate
     Activation activation;
+    int64_t gated;                 // whether there is something that it is multiplied by
     alignas(8) float added_scale;  // of what is added, 0 for none; the bound of logits
     int64_t rounds_once;           // whether normalized numbers are rounded only when weighed
     // route, group and combine; width: experts, and then of a row
@@ -179,6 +182,7 @@ struct AttentionArguments : Counters {
     alignas(8) float rest;        // of the scale
     alignas(8) float cap;         // 0 for none
     int64_t window;               // 0 for none
+    int64_t ahead;                // positions after its own that a token sees
     const float* slopes;          // (heads,) of ALiBi; null for none
     const int64_t* shift_values;  // (shift numbers,)
     const float* cosines;         // (shift numbers, half); null if keys carry no position

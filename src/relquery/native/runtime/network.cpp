@@ -177,6 +177,7 @@ struct SizeCheck {
         require(static_cast<int64_t>(each.weight.size()) == found, "a norm");
         require(width(each.result) == found && (each.added < 0 || width(each.added) == found),
                 "a norm");
+        require(each.bias.empty() || each.bias.size() == each.weight.size(), "a norm's bias");
     }
     void operator()(const Multiply& each) const {
         const Weight& weight = net.weights_.at(each.weight);
@@ -189,7 +190,8 @@ struct SizeCheck {
                 "a bias");
     }
     void operator()(const Activate& each) const {
-        require(width(each.source) == 2 * width(each.result), "a gate");
+        const int64_t found = width(each.source), wanted = width(each.result);
+        require(found == wanted || found == 2 * wanted, "a gate");
     }
     void operator()(const Rotate& each) const {
         const int64_t head = width(each.result) / each.heads;
@@ -324,18 +326,21 @@ void bind_network(nb::module_& module) {
         .def("positions", &Network::positions)
         .def(
             "look_up",
-            [](Network& net, int64_t weight, int64_t rows, int64_t result, float scale) {
-                net.add(LookUp{weight, rows, result, scale});
-            },
-            nb::arg("weight"), nb::arg("rows"), nb::arg("result"), nb::arg("scale") = 1.0f)
+            [](Network& net, int64_t weight, int64_t rows, int64_t result, float scale,
+               bool of_positions) { net.add(LookUp{weight, rows, result, scale, of_positions}); },
+            nb::arg("weight"), nb::arg("rows"), nb::arg("result"), nb::arg("scale") = 1.0f,
+            nb::arg("of_positions") = false)
         .def(
             "normalize",
             [](Network& net, int64_t source, int64_t added, int64_t result,
-               std::vector<float> weight, float epsilon, float added_scale) {
-                net.add(Normalize{source, added, result, std::move(weight), epsilon, added_scale});
+               std::vector<float> weight, float epsilon, float added_scale, bool centered,
+               std::vector<float> bias) {
+                net.add(Normalize{source, added, result, std::move(weight), epsilon, added_scale,
+                                  centered, std::move(bias)});
             },
             nb::arg("source"), nb::arg("added"), nb::arg("result"), nb::arg("weight"),
-            nb::arg("epsilon"), nb::arg("added_scale") = 1.0f)
+            nb::arg("epsilon"), nb::arg("added_scale") = 1.0f, nb::arg("centered") = false,
+            nb::arg("bias") = std::vector<float>())
         .def(
             "multiply",
             [](Network& net, int64_t source, int64_t weight, int64_t result,
@@ -353,11 +358,15 @@ void bind_network(nb::module_& module) {
                  net.add(Rotate{source, result, layer, heads, kv_heads, rotation,
                                 std::move(query_weight), std::move(key_weight), epsilon});
              })
-        .def("attend",
-             [](Network& net, int64_t source, int64_t result, int64_t layer, int64_t heads,
-                int64_t rotation, float scale, int64_t window, float cap) {
-                 net.add(Attend{source, result, layer, heads, rotation, scale, window, cap});
-             })
+        .def(
+            "attend",
+            [](Network& net, int64_t source, int64_t result, int64_t layer, int64_t heads,
+               int64_t rotation, float scale, int64_t window, float cap, int64_t ahead) {
+                net.add(Attend{source, result, layer, heads, rotation, scale, window, cap, ahead});
+            },
+            nb::arg("source"), nb::arg("result"), nb::arg("layer"), nb::arg("heads"),
+            nb::arg("rotation"), nb::arg("scale"), nb::arg("window"), nb::arg("cap"),
+            nb::arg("ahead") = 0)
         .def("choose",
              [](Network& net, int64_t source, int64_t result) { net.add(Choose{source, result}); })
         .def("finish", [](Network& net, int64_t source, float scale,

@@ -119,14 +119,18 @@ struct Slice {
 
 // Operations. Buffers, weights and rotations are given by their numbers, -1 for none.
 
+/// of_positions: whether the rows are those of positions, not of tokens.
 struct LookUp {
     int64_t weight, rows, result;
     float scale;
+    bool of_positions;
 };
 struct Normalize {
     int64_t source, added, result;
     std::vector<float> weight;
     float epsilon, added_scale;
+    bool centered;
+    std::vector<float> bias;
 };
 struct Multiply {
     int64_t source, weight, result;
@@ -145,6 +149,7 @@ struct Attend {
     float scale;
     int64_t window;
     float cap;
+    int64_t ahead;
 };
 /// From here on only rows of wanted tokens are computed.
 struct Choose {

@@ -162,7 +162,9 @@ private:
         EmbedArguments a{};
         a.kind = a.source_kind = net_.kind_;
         a.rows = place_->tokens, a.width = width(each.result), a.scale = each.scale;
-        a.tokens = place_->slice->tokens.data(), a.result = at(each.result);
+        const Slice& slice = *place_->slice;
+        a.tokens = (each.of_positions ? slice.positions : slice.tokens).data();
+        a.result = at(each.result);
         const int64_t known =
             each.weight >= 0 ? net_.weights_[each.weight].outputs : net_.rows_[each.rows].count;
         for (int64_t row = 0; row < a.rows; ++row)
@@ -183,7 +185,8 @@ private:
         RowArguments a = row_arguments(each.source, each.result, width(each.source));
         a.added = each.added < 0 ? nullptr : at(each.added);
         a.weight = each.weight.data(), a.epsilon = each.epsilon;
-        a.added_scale = each.added_scale;
+        a.added_scale = each.added_scale, a.centered = each.centered;
+        if (!each.bias.empty()) a.bias = each.bias.data();
         add(kernels_.normalize, rows_, a);
     }
 
@@ -223,6 +226,7 @@ private:
             RowArguments gating =
                 row_arguments(each.both, each.gated, width(each.gated) / each.chosen);
             gating.rows = all, gating.activation = static_cast<Activation>(each.activation);
+            gating.gated = true;
             add(kernels_.activate, rows_, gating);
         }
         multiply({each.gated, each.down, each.gathered, {}}, a.ends);
@@ -233,6 +237,7 @@ private:
     void tell(const Activate& each) {
         RowArguments a = row_arguments(each.source, each.result, width(each.result));
         a.activation = static_cast<Activation>(each.activation);
+        a.gated = width(each.source) != width(each.result);
         add(kernels_.activate, rows_, a);
     }
 
@@ -314,7 +319,7 @@ private:
             a.cosines = cosines.data(), a.sines = sines.data();
             a.half = static_cast<int64_t>(cosines.shape(1));
         }
-        a.turn_keys = turn_keys_;
+        a.turn_keys = turn_keys_, a.ahead = each.ahead;
         need(a.work_bytes);
         partial_numbers_ = std::max(partial_numbers_, partials_of(seen, a));
         add(kernels_.attend, attentions_, a);

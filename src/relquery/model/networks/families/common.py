@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from relquery.model.formats.config import Settings
-from relquery.model.networks.decoder import ACTIVATIONS, Attention, Decoder
+from relquery.model.networks.builder import ACTIVATIONS
+from relquery.model.networks.decoder import Attention, Decoder
 
 FULL, SLIDING = "full_attention", "sliding_attention"
 """Kinds of layers."""
@@ -17,9 +18,7 @@ def decoder_of(
 ) -> Decoder:
     """A decoder of layers whose heads have a width. other: fields that the family says itself."""
     settings.expect("rope_interleaved", False)
-    activation = settings.text("hidden_act", settings.text("hidden_activation", "silu"))
-    if activation not in ACTIVATIONS:
-        raise settings.refused(f"its activation is '{activation}'")
+    named = settings.text("hidden_activation", "silu")
     context, heads = settings.integer("max_position_embeddings"), head_count(settings)
     bounds = [each.rotation.context or context for each in layers if each.rotation is not None]
     usual = {"scale": width**-0.5, "is_tied": settings.flag("tie_word_embeddings", False)}
@@ -32,10 +31,18 @@ def decoder_of(
         vocabulary=settings.integer("vocab_size"),
         context=min([context, *bounds]),
         layers=tuple(layers),
-        activation=ACTIVATIONS[activation],
+        activation=activation_of(settings, "hidden_act", named),
         epsilon=settings.number("rms_norm_eps", 1e-6),
         **usual | other,
     )
+
+
+def activation_of(settings: Settings, key: str, usual: str) -> int:
+    """The activation of perceptrons."""
+    found = settings.text(key, usual)
+    if found not in ACTIVATIONS:
+        raise settings.refused(f"its activation is '{found}'")
+    return ACTIVATIONS[found]
 
 
 def head_count(settings: Settings) -> int:

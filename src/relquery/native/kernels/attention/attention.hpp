@@ -147,7 +147,7 @@ private:
             for (int64_t key = 1; key < length; ++key)
                 nearest = least(nearest, at[key]), farthest = most(farthest, at[key]);
             const bool is_far = !a.key_places && visit.earliest - farthest >= a.window;
-            if (nearest > visit.latest || (a.window > 0 && is_far)) continue;
+            if (nearest > visit.latest + a.ahead || (a.window > 0 && is_far)) continue;
             Block block = find_block(visit, begin);
             if (in_tiles) {
                 tile_block(block);
@@ -161,7 +161,7 @@ private:
             }
             finish_scores(length * columns_used);
             const bool may_be_far = a.key_places || visit.latest - nearest >= a.window;
-            const bool hides = farthest > visit.earliest || (a.window > 0 && may_be_far);
+            const bool hides = farthest > visit.earliest + a.ahead || (a.window > 0 && may_be_far);
             if (hides || a.slopes) {
                 if (!is_known) set_reached(visit);
                 is_known = true;

@@ -86,7 +86,8 @@ protected:
         // Negative distances are larger than any window when they are taken as unsigned.
         const bool knows_distance = !a.key_places;
         const bool is_near = a.window > 0 && knows_distance;
-        const uint32_t window = is_near ? uint32_t(a.window) : 1u << 31;
+        const auto ahead = int32_t(a.ahead);
+        const uint32_t window = is_near ? uint32_t(a.window + ahead) : 1u << 31;
         for (int64_t key = 0; key < length; ++key) {
             float* line = scores + key * columns_used;
             const int32_t place = int32_t(at[key]);
@@ -94,7 +95,7 @@ protected:
                 for (int64_t row = 0; row < visit.rows; ++row)
                     line[row] -= slopes[row] * float(reached[row] - place);
             for (int64_t row = 0; row < visit.rows; ++row)
-                line[row] = uint32_t(reached[row] - place) >= window ? NOTHING : line[row];
+                line[row] = uint32_t(reached[row] + ahead - place) >= window ? NOTHING : line[row];
         }
     }
 
