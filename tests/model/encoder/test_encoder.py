@@ -20,7 +20,8 @@ from relquery.backends.embedding.local import LocalEmbedder
 from relquery.errors import ConfigError, ModelError, RequestError
 from relquery.model.encoder.encoder import Encoder
 from relquery.model.encoder.native import NativeEncoder
-from relquery.model.networks.families.families import ENCODERS
+from relquery.model.formats.config import Settings
+from relquery.model.networks.families.families import ENCODERS, read_encoder
 from tests.model.oracle.architectures import varied
 
 TEXTS = ["the tower", "a bridge over the river", "", "sky " * 60, "an unknown word"]
@@ -92,6 +93,25 @@ ODD = {"hidden_size": 36, "num_attention_heads": 3, "intermediate_size": 50}
 NATIVE: dict[str, tuple[str, dict[str, Any]]] = {
     "bert": ("BertModel", {}),
     "bert of odd sizes": ("BertModel", ODD | {"hidden_act": "gelu_pytorch_tanh"}),
+    "modernbert": ("ModernBertModel", {"num_hidden_layers": 4, "local_attention": 20}),
+    "modernbert with biases and a head": (
+        "ModernBertForMaskedLM",
+        ODD
+        | {"attention_bias": True, "mlp_bias": True, "norm_bias": True, "local_attention": 130}
+        | {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
+    ),
+    "modernbert of whole panels, with other positions": (
+        "ModernBertModel",
+        {
+            "intermediate_size": 64,
+            "local_attention": 7,
+            "hidden_activation": "silu",
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "rope_theta": 9e4, "factor": 3.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 5e3},
+            },
+        },
+    ),
     "bert with a head": ("BertForMaskedLM", {"type_vocab_size": 1, "layer_norm_eps": 1e-3}),
 }
 
@@ -113,6 +133,32 @@ def test_states_of_the_native_runtime_are_those_of_transformers(
         with torch.inference_mode():
             expected = network.base_model(torch.from_numpy(text)[None]).last_hidden_state[0]
         np.testing.assert_allclose(states, expected.numpy(), rtol=0, atol=1e-5)
+
+
+# As the first ModernBERT was published.
+FORMER: dict[str, Any] = {
+    "architectures": ["ModernBertForMaskedLM"], "attention_bias": False, "attention_dropout": 0.0,
+    "bos_token_id": 4, "classifier_activation": "gelu", "classifier_bias": False,
+    "classifier_dropout": 0.0, "classifier_pooling": "mean", "cls_token_id": 4,
+    "decoder_bias": True, "deterministic_flash_attn": False, "embedding_dropout": 0.0,
+    "eos_token_id": 5, "global_attn_every_n_layers": 3, "global_rope_theta": 160000.0,
+    "gradient_checkpointing": False, "hidden_activation": "gelu", "hidden_size": 32,
+    "initializer_cutoff_factor": 2.0, "initializer_range": 0.02, "intermediate_size": 48,
+    "layer_norm_eps": 1e-05, "local_attention": 128, "local_rope_theta": 10000.0,
+    "max_position_embeddings": 200, "mlp_bias": False, "mlp_dropout": 0.0,
+    "model_type": "modernbert", "norm_bias": False, "norm_eps": 1e-05, "num_attention_heads": 4,
+    "num_hidden_layers": 4, "pad_token_id": 0, "position_embedding_type": "absolute",
+    "sep_token_id": 5, "tie_word_embeddings": True, "torch_dtype": "float32",
+    "transformers_version": "4.47.0", "vocab_size": 50,
+}  # fmt: skip
+
+
+def test_former_configurations_of_modernbert_are_understood() -> None:
+    config: Any = tf.ModernBertConfig
+    written = json.loads(config(**FORMER).to_json_string())
+    assert "rope_parameters" in written
+    assert "local_rope_theta" not in written
+    assert read_encoder(Settings("", FORMER)) == read_encoder(Settings("", written))
 
 
 def test_every_family_has_a_network_here() -> None:

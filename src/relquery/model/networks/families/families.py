@@ -13,6 +13,7 @@ from relquery.model.networks.families.gemma import gemma2, gemma3
 from relquery.model.networks.families.granite import granite
 from relquery.model.networks.families.llama import llama, smollm3
 from relquery.model.networks.families.mistral import mistral
+from relquery.model.networks.families.modernbert import modernbert
 from relquery.model.networks.families.phi import phi3
 from relquery.model.networks.families.qwen import qwen, qwen3_moe
 
@@ -31,18 +32,29 @@ FAMILIES: dict[str, Callable[[Settings], Decoder]] = {
 }
 
 
-ENCODERS: dict[str, Callable[[Settings], EncoderShape]] = {"bert": bert}
+ENCODERS: dict[str, Callable[[Settings], EncoderShape]] = {
+    "bert": bert,
+    "modernbert": modernbert,
+}
 _OF_TRAINING = frozenset(
     {
         "attention_probs_dropout_prob",
         "chunk_size_feed_forward",
+        "classifier_activation",
+        "classifier_bias",
         "classifier_dropout",
+        "classifier_pooling",
+        "decoder_bias",
+        "deterministic_flash_attn",
         "directionality",
+        "embedding_dropout",
         "finetuning_task",
         "gradient_checkpointing",
         "hidden_dropout_prob",
         "id2label",
+        "initializer_cutoff_factor",
         "label2id",
+        "mlp_dropout",
         "model_max_length",
         "num_labels",
         "output_attentions",
@@ -54,6 +66,10 @@ _OF_TRAINING = frozenset(
         "pooler_size_per_head",
         "pooler_type",
         "problem_type",
+        "reference_compile",
+        "repad_logits_with_grad",
+        "sparse_pred_ignore_index",
+        "sparse_prediction",
         "tie_word_embeddings",
         "torchscript",
     }
