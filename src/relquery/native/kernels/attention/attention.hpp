@@ -147,7 +147,10 @@ private:
             for (int64_t key = 1; key < length; ++key)
                 nearest = least(nearest, at[key]), farthest = most(farthest, at[key]);
             const bool is_far = !a.key_places && visit.earliest - farthest >= a.window;
-            if (nearest > visit.latest + a.ahead || (a.window > 0 && is_far)) continue;
+            if (nearest > visit.latest + a.ahead || (a.window > 0 && is_far)) {
+                known = -1;  // a later visit that begins here may be longer
+                continue;
+            }
             Block block = find_block(visit, begin);
             if (in_tiles) {
                 tile_block(block);
