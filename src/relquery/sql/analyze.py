@@ -104,7 +104,7 @@ class AnsweredRows(EstimatedRows):
     """Rows of a SELECT that runs: each answer is there when a stage reads it."""
 
     __slots__ = ()
-    leave = Rows.leave
+    defers_filter = True
     learns = Rows.learns
     passing = Rows.passing
     cut = Rows.cut

@@ -52,9 +52,7 @@ class SampledRows(Rows):
     largest: int = 0
     tallies: Tallies = field(default_factory=Tallies)
 
-    def leave(self, predicate: Expression) -> bool:
-        """Not possible: what passes the filter is counted."""
-        return False
+    defers_filter = False  # what passes a filter is counted
 
     def matching(self, predicate: Expression, rows: Int64s | None = None) -> Int64s:
         """See Rows. Also tallies the criteria of the predicate."""

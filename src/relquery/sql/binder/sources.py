@@ -186,6 +186,7 @@ class Sources:
     select: Select
     context: Context
     database: Database
+    _by_name: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
 
     def resolve(self, column: Column) -> tuple[str, str] | None:
         """(source, name) as spelled in the database; None if only DuckDB can resolve it.
@@ -194,8 +195,12 @@ class Sources:
         """
         if len(column.names) > 2:
             return None
-        name = column.name.lower()
-        found = [pair for pair in self.of(column.table) if pair[1].lower() == name]
+        if not self._by_name:
+            for pair in self.of(""):
+                self._by_name.setdefault(pair[1].lower(), []).append(pair)
+        table = column.table.lower()
+        named = self._by_name.get(column.name.lower(), ())
+        found = [pair for pair in named if table in ("", pair[0].lower())]
         return found[0] if len(found) == 1 else None
 
     def of(self, table: str) -> list[tuple[str, str]]:

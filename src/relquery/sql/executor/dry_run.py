@@ -18,7 +18,6 @@ from relquery.errors import QueryError
 from relquery.prompt import Compared
 from relquery.sql import names as ours
 from relquery.sql.binder.call import Task
-from relquery.sql.executor.order import CallCosts
 from relquery.sql.executor.rows import Rows
 from relquery.sql.executor.stages import StageWalker
 from relquery.sql.host.database import Database, Scratch
@@ -74,7 +73,7 @@ class DryRun:
             rows = Rows.of(select, self.database, self.scratch)
             if not any(table.startswith("_rq_table_") for table in tables):
                 self.kept[at] = rows
-            StageWalker(rows, self.ask, Counter(), costs=_EqualCosts).run()
+            StageWalker(rows, self.ask, Counter(), costs=None).run()
             rows.bind_checks()
             self.depends = True
             sql = rows.final()
@@ -100,19 +99,6 @@ class DryRun:
         columns.asked[wanted] = True
         for row in wanted.tolist() if self.valid else ():
             columns.values[row] = _value(call.task, row)
-
-
-class _EqualCosts(CallCosts):
-    """Equal costs for all calls, so that they keep the order in which they are written.
-
-    Looking costs up would be wasted where nothing is asked.
-    """
-
-    def of(self, call: int) -> float:
-        return 1.0
-
-    def share(self, condition: Expression, call: int) -> float:
-        return 1.0
 
 
 def _value(task: Task, row: int) -> Any:

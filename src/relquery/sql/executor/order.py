@@ -52,14 +52,21 @@ class Costs(Protocol):
         """In which share of the rows a condition holds once a call is answered."""
 
 
-def steps_of(part: Part, inner: Mapping[int, frozenset[int]], costs: Costs) -> tuple[Step, ...]:
-    """The calls of a part in the order in which they are asked.
+_Cost = Callable[[int], float]
+_Share = Callable[[Expression, int], float]
+
+
+def steps_of(
+    part: Part, inner: Mapping[int, frozenset[int]], costs: Costs | None
+) -> tuple[Step, ...]:
+    """The calls of a part in the order in which they are asked; as written without costs.
 
     inner: for each call, the calls whose answers are its fields. A condition counts where all of
     its calls are asked before: so each call is skipped only for a reason that is known by then.
     """
     answers = cache(lambda holds: frozenset(answers_in(holds)))
-    order = _Order(part, inner, cache(costs.of), cache(costs.share), answers)
+    cached = None if costs is None else (cache(costs.of), cache(costs.share))
+    order = _Order(part, inner, cached, answers)
     steps, left, known = list[Step](), list(part.calls), frozenset[int]()
     while left:
         call = order.next(left, known)
@@ -77,13 +84,12 @@ def has_sides(part: Part) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """Puts the calls of a part in order. cost, share: see Costs. answers: the calls whose answers
-    a condition reads. Each is found out once."""
+    """Puts the calls of a part in order. costs: `of` and `share` of Costs. answers: the calls whose
+    answers a condition reads. Each is found out once."""
 
     part: Part
     inner: Mapping[int, frozenset[int]]
-    cost: Callable[[int], float]
-    share: Callable[[Expression, int], float]
+    costs: tuple[_Cost, _Share] | None
     answers: Callable[[Expression], frozenset[int]]
 
     def next(self, left: Sequence[int], known: frozenset[int]) -> int:
@@ -94,9 +100,10 @@ class _Order:
         first, *others = free or ready
         beside = self._around(first, is_side=True) if others else frozenset()
         rivals = [first, *(call for call in others if call in beside)]
-        if len(rivals) == 1:
+        if self.costs is None or len(rivals) == 1:
             return first
-        return min(rivals, key=lambda call: self._cost_of_all(call, rivals, known))
+        cost, share = self.costs
+        return min(rivals, key=lambda call: self._cost_of_all(call, rivals, known, cost, share))
 
     def where(self, call: int, known: frozenset[int]) -> Expression | None:
         """The condition for a call to be asked, given that some are answered."""
@@ -108,15 +115,17 @@ class _Order:
             guards.append(where)
         return build.any_of(guards) if guards else None
 
-    def _cost_of_all(self, first: int, rivals: Sequence[int], done: frozenset[int]) -> float:
+    def _cost_of_all(
+        self, first: int, rivals: Sequence[int], done: frozenset[int], cost: _Cost, share: _Share
+    ) -> float:
         """What some calls cost together if one goes first, and others only where they are read."""
-        known, total = done | {first}, self.cost(first)
+        known, total = done | {first}, cost(first)
         for call in (one for one in rivals if one != first):
             most = 0.0  # the share of rows in which it is read at one of its places
             for place in self.part.places.get(call, ()):
                 decided = (one.holds for one in place if first in self.answers(one.holds) <= known)
-                most = max(most, prod(self.share(one, first) for one in decided))
-            total += self.cost(call) * most
+                most = max(most, prod(share(one, first) for one in decided))
+            total += cost(call) * most
         return total
 
     def _around(self, call: int, is_side: bool) -> frozenset[int]:

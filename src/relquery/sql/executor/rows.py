@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -91,6 +92,8 @@ class Rows:
     alive: Int64s
     values: dict[int, AnswerColumns] = field(default_factory=dict)
     where: Expression | None = None
+    defers_filter: ClassVar[bool] = True
+    """Whether a filter, the last thing that needs answers, may be left to the final SELECT."""
     _entries: str | None = None
     _types: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
 
@@ -161,12 +164,6 @@ class Rows:
     @property
     def learns(self) -> bool:
         """Whether answers tell which rows pass a filter, so that it can run on a few rows first."""
-        return True
-
-    def leave(self, predicate: Expression) -> bool:
-        """Leave a filter, the last thing that needs answers, to the final SELECT. Returns whether
-        that is possible."""
-        self.where = predicate
         return True
 
     def passing(self, predicate: Expression, rows: Int64s) -> Int64s:

@@ -43,7 +43,7 @@ class StageWalker(Generic[R]):
     ask: deals with one call for some base rows, and marks them as asked. One stage may ask several
     times, for other rows; its last argument is what holds in all of them. kinds: how many stages of
     each kind there are in the statement so far. check: deals with answers of some rows that are not
-    valid values, once their calls are answered. costs: of some rows.
+    valid values, once their calls are answered. costs: of some rows; None for calls as written.
 
     The rows say how the walk goes on: which pass a filter, and whether this is known so soon that
     filters can run on a few rows at a time (Rows.passing, Rows.learns).
@@ -53,7 +53,7 @@ class StageWalker(Generic[R]):
     ask: Callable[[str, PlannedCall, R, Int64s, Expression | None], None]
     kinds: Counter[str]
     check: Callable[[str, tuple[Check, ...], R, Int64s], None] = lambda *stage: None
-    costs: Callable[[Rows, Int64s], Costs] = CallCosts
+    costs: Callable[[Rows, Int64s], Costs] | None = CallCosts
     _names: dict[tuple[int, int], str] = field(default_factory=dict)
     _last: dict[int, str] = field(default_factory=dict)
 
@@ -78,7 +78,8 @@ class StageWalker(Generic[R]):
     def _ask_at_once(self, part: Part, among: Int64s, kind: str) -> None:
         rows, calls, inner = self.rows, self.rows.plan.calls, self.rows.plan.inner
         pending: list[PendingError] = []
-        for step in steps_of(part, inner, self.costs(rows, among)):
+        costs = None if self.costs is None else self.costs(rows, among)
+        for step in steps_of(part, inner, costs):
             call = calls[step.call]
             if pending and (step.where is not None or inner[step.call]):
                 continue  # whom it asks may depend on answers that are not there yet
@@ -121,11 +122,16 @@ def run_filters(rows: Rows, ask: Callable[[Part, Int64s], None]) -> bool:
     if not plan.filters:
         return False
     run = _Run(rows, ask, [_Known(one) for one in plan.filters])
-    if len(plan.filters) == 1 and plan.cut is None and not plan.outputs.calls:
+    if (
+        rows.defers_filter
+        and len(plan.filters) == 1
+        and plan.cut is None
+        and not plan.outputs.calls
+    ):
         (last,) = plan.filters
         ask(last.part, rows.alive)
-        if rows.leave(last.predicate):
-            return False
+        rows.where = last.predicate
+        return False
     limit = _limit(rows) if len(rows.alive) else None
     groups = _groups(rows) if limit is None and len(rows.alive) else None
     if groups is not None:

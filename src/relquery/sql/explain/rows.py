@@ -180,9 +180,7 @@ class EstimatedRows(Rows):
         """The last of the stages that answer the calls of a criterion."""
         return next(name for call, name in reversed(self.stages.items()) if call in one.calls)
 
-    def leave(self, predicate: Expression) -> bool:
-        """Not possible: the rows that are left are counted."""
-        return False
+    defers_filter = False  # the rows that are left are counted
 
     @property
     def learns(self) -> bool:

@@ -7,7 +7,7 @@ CASE WHEN a THEN LLM(...) WHEN b THEN x ELSE LLM(...) END
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from relquery.sql.binder.call import has_call
 from relquery.sql.binder.functions import FunctionCatalog, has_window, own_nodes
@@ -35,7 +35,7 @@ def guard_of(node: Node, top: Node, functions: FunctionCatalog) -> Expression | 
 
     None if it is read in every row, as far as conditions without calls can tell.
     """
-    found = conditions_of(node, top, functions, where_it_counts=False)
+    found = Conditions(top, functions, where_it_counts=False).of(node)
     return guard([one.holds for one in found if not has_call(one.holds)])
 
 
@@ -54,41 +54,74 @@ def guard(conditions: Sequence[Expression]) -> Expression | None:
     return build.operation(build.COALESCE, build.operation(build.TRY, safe), build.boolean(True))
 
 
-def conditions_of(
-    node: Node, top: Node, functions: FunctionCatalog, *, where_it_counts: bool
-) -> list[Condition]:
-    """Conditions that all hold where a node is read, outer ones first. They may contain calls.
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """Under which conditions the nodes of `top` are read. They may contain calls. Nodes beside each
+    other in an AND or OR share theirs, so that many of them take no longer than few.
 
-    where_it_counts: where its value counts. Then, where NULL does the same as false, as in WHERE, a
-    side of an AND counts only if the other sides are true, not if one is NULL.
-
-    Conditions around a window function don't count: it reads rows other than its own. Neither do
-    conditions around an aggregate with ROLLUP, CUBE or GROUPING SETS, where a key in the result
-    may be NULL, nor those that depend on more than their row. Ignoring a condition only means that
-    more rows are asked.
+    where_it_counts: where a node's value counts. Then, where NULL does the same as false, as in
+    WHERE, a side of an AND counts only if the other sides are true, not if one is NULL.
     """
-    found: list[Condition] = []
-    has_sets = isinstance(top, Select) and has_grouping_sets(top)
-    while node.parent is not None and node is not top:
-        parent = node.parent
-        if isinstance(parent, tree.Window) or (has_sets and functions.is_aggregate(node)):
-            break
-        level = _conditions_of(node, parent, where_it_counts)
-        found = [*(one for one in level if _is_of_a_row(one.holds, functions)), *found]
-        node = parent
-    return found
+
+    top: Node
+    functions: FunctionCatalog
+    where_it_counts: bool
+    _sides: dict[Conjunction, list[Condition | None]] = field(default_factory=dict)
+
+    def of(self, node: Node) -> list[Condition]:
+        """Conditions that all hold where a node is read, outer ones first.
+
+        Conditions around a window function don't count: it reads rows other than its own. Neither
+        do conditions around an aggregate with ROLLUP, CUBE or GROUPING SETS, where a key in the
+        result may be NULL, nor those that depend on more than their row. Ignoring a condition only
+        means that more rows are asked.
+        """
+        found: list[Condition] = []
+        has_sets = isinstance(self.top, Select) and has_grouping_sets(self.top)
+        while node.parent is not None and node is not self.top:
+            parent = node.parent
+            if isinstance(parent, tree.Window) or (has_sets and self.functions.is_aggregate(node)):
+                break
+            if isinstance(parent, Conjunction):
+                sides = self._of_sides(parent)
+                level = [one for at, one in enumerate(sides) if at != node.index and one]
+            else:
+                level = list(filter(self._is_of_a_row, _conditions_of(node, parent)))
+            found = [*level, *found]
+            node = parent
+        return found
+
+    def _of_sides(self, parent: Conjunction) -> list[Condition | None]:
+        """What each side of an AND or OR says where others are read; None for what is ignored."""
+        if parent not in self._sides:
+            sides = (Condition(self._side(one, parent), is_side=True) for one in parent.operands)
+            self._sides[parent] = [one if self._is_of_a_row(one) else None for one in sides]
+        return self._sides[parent]
+
+    def _side(self, one: Expression, parent: Conjunction) -> Expression:
+        if not parent.is_and:
+            return _not_true(one)
+        if self.where_it_counts and _counts_only_as_true(parent):
+            return one.copy()
+        return build.compared(build.DISTINCT, one.copy(), build.boolean(False))
+
+    def _is_of_a_row(self, condition: Condition) -> bool:
+        """Whether a condition depends neither on other rows nor on random values."""
+        holds, functions = condition.holds, self.functions
+        operators = (one for one in own_nodes(holds) if isinstance(one, Operator))
+        is_of_keys = any(one.kind == "GROUPING_FUNCTION" for one in operators)
+        is_of_rows = has_window(holds) or functions.has_aggregate(holds) or is_of_keys
+        return not (is_of_rows or functions.has_query(holds) or functions.is_volatile(holds))
 
 
-def _conditions_of(node: Node, parent: Node, where_it_counts: bool) -> Iterator[Condition]:
-    """What holds where `parent` reads `node`. Of a WHEN, its CASE says so."""
+def _conditions_of(node: Node, parent: Node) -> Iterator[Condition]:
+    """What holds where `parent`, no AND or OR, reads `node`. Of a WHEN, its CASE says so."""
     if isinstance(parent, When):
         if node.place == "then_expr":
             yield Condition(parent.condition.copy())
     elif isinstance(parent, tree.Case):
         earlier = parent.branches[: node.index] if isinstance(node, When) else parent.branches
         yield from (Condition(_not_true(branch.condition)) for branch in earlier)
-    elif isinstance(parent, Conjunction):
-        yield from _sides(node, parent, where_it_counts)
     elif isinstance(parent, Operator) and parent.kind == build.COALESCE:
         for operand in parent.operands[: node.index]:
             yield Condition(build.operation(build.IS_NULL, operand.copy()))
@@ -100,18 +133,6 @@ def _conditions_of(node: Node, parent: Node, where_it_counts: bool) -> Iterator[
             yield Condition(condition.copy() if is_first else _not_true(condition))
         elif isinstance(function, Function) and function.filter is not None:
             yield Condition(function.filter.copy())
-
-
-def _sides(node: Node, parent: Conjunction, where_it_counts: bool) -> Iterator[Condition]:
-    others = [one.copy() for one in parent.operands if one is not node]
-    if not parent.is_and:
-        yield from (Condition(_not_true(one), is_side=True) for one in others)
-    elif where_it_counts and _counts_only_as_true(parent):
-        yield from (Condition(one, is_side=True) for one in others)
-    else:
-        for one in others:
-            not_false = build.compared(build.DISTINCT, one, build.boolean(False))
-            yield Condition(not_false, is_side=True)
 
 
 def _counts_only_as_true(node: Node) -> bool:
@@ -128,14 +149,6 @@ def _counts_only_as_true(node: Node) -> bool:
 
 def _not_true(condition: Expression) -> Expression:
     return build.compared(build.DISTINCT, condition.copy(), build.boolean(True))
-
-
-def _is_of_a_row(condition: Expression, functions: FunctionCatalog) -> bool:
-    """Whether a condition depends neither on other rows nor on random values."""
-    operators = (one for one in own_nodes(condition) if isinstance(one, Operator))
-    is_of_keys = any(one.kind == "GROUPING_FUNCTION" for one in operators)
-    is_of_rows = has_window(condition) or functions.has_aggregate(condition) or is_of_keys
-    return not (is_of_rows or functions.has_query(condition) or functions.is_volatile(condition))
 
 
 def path_in(select: Select, node: Node) -> list[Node]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from relquery.errors import QueryError, UnsupportedQueryError
@@ -23,7 +24,7 @@ from relquery.sql.optimizer.reads import Computed, Lookup, condition_of, parted
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.tree import Column, Expression, Limit, Node, Order, Query, Select, Subquery
 from relquery.sql.planner.checks import Check, checks_in
-from relquery.sql.planner.guards import Condition, conditions_of, guard_of, path_in
+from relquery.sql.planner.guards import Condition, Conditions, guard_of, path_in
 from relquery.sql.planner.limits import cut_of, in_base_order, stops_early
 from relquery.sql.planner.plan import (
     Cut,
@@ -206,12 +207,13 @@ class _OverRows:
         """
         used, self._used = tuple(self._used), {}
         places: dict[int, list[tuple[Condition, ...]]] = {}
-        for call in (found for node in written for found in calls_in(node)):
+        conditions = Conditions(top, self.lookup.functions, where_it_counts=True)
+        rewritten = cache(self.rewrite)
+        for call in (one for node in written for one in calls_in(node)):
             index = self._by_key.get(call.key)
             if index in used and index is not None:
-                functions = self.lookup.functions
-                conditions = conditions_of(call, top, functions, where_it_counts=True)
-                over = (replace(one, holds=self.rewrite(one.holds)) for one in conditions)
+                found = conditions.of(call)
+                over = (replace(one, holds=rewritten(one.holds)) for one in found)
                 places.setdefault(index, []).append(tuple(over))
         self._checks += (check for _, check in checks_in(read, self.lookup.functions))
         distinct = {
