@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 
 import duckdb
 import pyarrow.parquet as pq
 import pytest
 
+from relquery.cli.app import COMMANDS, command
 from relquery.cli.sql.kept import Came, what_is_kept
 from relquery.cli.terminal.show import Lines
 from relquery.ledger import Ledger
@@ -214,9 +217,30 @@ def test_a_query_without_calls_loads_no_model(relquery: Run, table: str) -> None
     assert "without --model" not in err
 
 
-@pytest.mark.parametrize("command", ["sql", "reorder"])
-def test_help_shows_an_example(relquery: Run, command: str) -> None:
-    out, _ = relquery(command, "--help")
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_of_commands_says_what_each_says_itself(name: str) -> None:
+    lines = command(name).help.splitlines()
+    assert COMMANDS[name][1] == " ".join(takewhile(str.strip, lines))
+
+
+@pytest.mark.parametrize("words", ["--version", "--help", "slq"])
+def test_what_runs_no_command_imports_none(words: str) -> None:
+    code = f"""import sys
+from relquery.cli import main
+sys.argv = ["relquery", "{words}"]
+try:
+    main()
+finally:
+    print(*{{"duckdb", "numpy", "pyarrow"}} & sys.modules.keys(), file=sys.stderr)"""
+    found = subprocess.run(
+        [sys.executable, "-c", code], check=False, capture_output=True, text=True
+    )
+    assert found.stderr.splitlines()[-1] == "", found.stderr
+
+
+@pytest.mark.parametrize("name", ["sql", "reorder"])
+def test_help_shows_an_example(relquery: Run, name: str) -> None:
+    out, _ = relquery(name, "--help")
     assert "Example" in out
     assert "demo:movies" in out
 

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
-from relquery.cli.app import app
+from relquery.cli.app import command
 from relquery.serve.app import make_app
 from relquery.serve.operation.measures import PREFIX, Measures
 
@@ -89,8 +88,7 @@ def test_the_table_of_figures_has_all_of_them_and_no_others() -> None:
 
 @pytest.mark.parametrize("page", SERVED, ids=lambda page: page.stem)
 def test_options_that_a_page_names_exist(page: Path) -> None:
-    commands: Any = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    groups = [commands["serve"], commands["reorder"], *commands["keys"].commands.values()]
+    groups: list[Any] = [command("serve"), command("reorder"), *command("keys").commands.values()]
     known = {option for group in groups for one in group.params for option in one.opts}
     known |= {"--target"}  # Docker's
     assert set(_OPTION.findall(page.read_text(encoding="utf-8"))) <= known | {"--help"}

@@ -56,7 +56,9 @@ def resume(
     if run.state is State.RUNNING:
         raise ConfigError(f"Run {run.number} in {path} is still running (process {run.process}).")
     _check_files(run)
-    command = _sql(ctx)
+    from relquery.cli.app import command as command_of  # the app has all commands
+
+    command = command_of("sql")
     options = dict(run.options)
     for name in _given(ctx, command):
         options.pop(name, None)
@@ -68,13 +70,6 @@ def resume(
             of_query = {one.number for one in runs if one.query == run.query}
             _say_spent(inner.params["budget"], [one for one in groups if one.run in of_query])
         command.invoke(inner)
-
-
-def _sql(ctx: typer.Context) -> Any:
-    """The command `relquery sql`, which typer makes."""
-    assert ctx.parent is not None, "a command of an app"
-    group: Any = ctx.parent.command
-    return group.get_command(ctx.parent, "sql")
 
 
 def _given(ctx: typer.Context, command: Any) -> list[str]:
