@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benchmarks.parts import in_parts
 from benchmarks.sql.engine import Engine
+from benchmarks.sql.path import Statements
 from benchmarks.sql.queries import Queries
 from benchmarks.sql.solver import Solver
 from benchmarks.templates import template
@@ -12,8 +13,8 @@ WORDS = template("sql")
 
 BENCHMARK = in_parts(
     "sql",
-    "LLM filter and projection on Movies; prefill, decode, solver",
-    (Queries, Engine, Solver),
+    "LLM filter and projection on Movies; the path of a statement; prefill, decode, solver",
+    (Queries, Statements, Engine, Solver),
     file="sql.md",
     introduction=WORDS.block("introduction"),
 )

@@ -12,6 +12,7 @@ from benchmarks.sql import engine as sql_engine
 from benchmarks.sql import queries as sql_queries
 from benchmarks.sql import sizes as sql_sizes
 from benchmarks.sql.benchmark import BENCHMARK
+from benchmarks.sql.path import QUERIES
 from benchmarks.sql.queries import GGR, GOALS, NO_CACHE, ORIGINAL, Ran
 from benchmarks.sql.sizes import Sizes
 from relquery.model.load import load
@@ -46,12 +47,17 @@ def test_a_quick_run_judges_its_figures_and_writes_all_parts(
     monkeypatch.setattr(sql_sizes, "QUICK", TINY)
     figures, text = quick(BENCHMARK)
     assert figures.pop("ggr_beer_seconds").value is None, "there are no beers"
+    path = {name: figures.pop(name) for name in list(figures) if name.endswith("_ms")}
+    assert len(path) == len(QUERIES), "too slow to be judged at a small size"
+    assert figures.pop("filter_statements").holds
+    assert not {figures.pop(f"filter_{name}").value for name in ("functions", "files")} & {None, 0}
     assert all(figure.holds is not None for figure in figures.values())
     over = ("over_unshared_float32", "over_unshared_bfloat16", "over_without")
     shared = {f"decode_shared_{name}" for name in over}
     assert set(figures) == {*GOALS, "prefill_over_transformers", "decode_4_over_1", *shared}
     assert "Movies, 12 rows" in text
     assert "| filter | no cache |" in text
+    assert "| sql/binder |" in text
     assert f"| `{SPEC}` | bfloat16 |" in text
 
 
