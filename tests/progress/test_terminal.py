@@ -24,7 +24,7 @@ from relquery.errors import ConfigError
 from relquery.progress import terminal
 from relquery.progress.tally import Stage, Tally
 from relquery.progress.terminal import DELAY, Drawer
-from relquery.progress.watch import Checked, watching
+from relquery.progress.watch import Checked, is_terminal, watching
 from relquery.prompt import Answer, Finish, Prompt, Sampling
 
 PATIENCE = 15.0  # seconds after which a test fails
@@ -296,7 +296,7 @@ def test_other_values_are_refused(progress: Any) -> None:
 
 def test_a_dumb_terminal_shows_nothing(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
     screen.attach()
-    assert terminal.is_terminal()
+    assert is_terminal()
     monkeypatch.setenv("TERM", "dumb")
-    assert not terminal.is_terminal()
+    assert not is_terminal()
     assert Console(file=sys.stderr).is_dumb_terminal

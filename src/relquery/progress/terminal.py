@@ -24,12 +24,6 @@ _DRAWN = threading.Lock()
 """Held by the one run that is shown; the others of the process are not."""
 
 
-def is_terminal() -> bool:
-    """Whether standard error is a terminal that can move its cursor."""
-    error = sys.stderr
-    return error is not None and error.isatty() and not Console(file=error).is_dumb_terminal
-
-
 class Drawer:
     """Draws a tally. Nothing is drawn in the first DELAY seconds, nor while another run is."""
 

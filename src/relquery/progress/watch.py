@@ -8,13 +8,15 @@ progress=function   the function alone
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from time import perf_counter
 
 from relquery.errors import ConfigError
-from relquery.progress import notebook, terminal
+from relquery.progress import notebook
 from relquery.progress.tally import Tally, Usd, Waiting
 from relquery.prompt import Answer
 
@@ -72,6 +74,12 @@ def check_progress(progress: object) -> None:
         )
 
 
+def is_terminal() -> bool:
+    """Whether standard error is a terminal that can move its cursor."""
+    error, kind = sys.stderr, os.environ.get("TERM", "").lower()
+    return error is not None and error.isatty() and kind not in ("dumb", "unknown")
+
+
 @contextmanager
 def watching(
     progress: Progress,
@@ -101,9 +109,11 @@ def watching(
         tally = Tally(clock, usd, waiting)
         with notebook.shown(tally, display) as tell:
             yield Watch(tally.advance, tally.heard).then(tell)
-    elif terminal.is_terminal():
+    elif is_terminal():
+        from relquery.progress.terminal import drawn  # takes long to import
+
         tally = Tally(clock, usd, waiting)
-        with terminal.drawn(tally, title):
+        with drawn(tally, title):
             yield Watch(tally.advance, tally.heard)
     else:
         yield None

@@ -17,8 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from relquery.progress.tally import Usd, Waiting
-from relquery.progress.terminal import is_terminal
-from relquery.progress.watch import Watch, watching
+from relquery.progress.watch import Watch, is_terminal, watching
 from relquery.report import Report
 from relquery.sql.render import printable, rounded, short
 from relquery.sql.result import Result
