@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -34,6 +35,50 @@ def test_special_tokens_and_the_chat_template_are_the_same() -> None:
     chat = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why? <b>"}]
     expected = STOCK.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
     assert OWN.render(chat) == expected
+
+
+TOOL = {"name": "weather", "description": "Of a <city> & é", "parameters": {"type": "object"}}
+DOCUMENT = {"title": "One", "text": "Once."}
+SHAPES = {
+    "tools as lines": "{% for t in tools or () %}{{ t | tojson }}\n{% endfor %}",
+    "tools indented": "{{ tools | tojson(indent=4) }}",
+    "tools in ASCII": "{{ tools | tojson(ensure_ascii=True) }}{{ tools | tojson(False, 2) }}",
+    "tools sorted": "{{ tools | tojson(sort_keys=True) }}",
+    "a date": "{{ date_string if date_string is defined else strftime_now('%d %b %Y') }}",
+    "a macro and a namespace": (
+        "{% macro said(m) %}[{{ m.role }}] {{ m['content'] }}{% endmacro %}"
+        "{% set seen = namespace(users=0) %}{% for m in messages %}"
+        "{% if m.role == 'user' %}{% set seen.users = seen.users + 1 %}{% endif %}"
+        "{{ said(m) }}{% endfor %}{{ seen.users }}"
+    ),
+    "blocks on lines": (
+        "{% for m in messages %}\n    {% if m.role != 'system' %}\n{{- m.content }}\n"
+        "    {%- endif %}\n{% endfor %}\n{% if add_generation_prompt %}A:{% endif %}"
+    ),
+    "what is learned": (
+        "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}"
+    ),
+    "a loop that is left": (
+        "{% for m in messages %}{% if loop.index > 1 %}{% break %}{% endif %}{{ m.content }}"
+        "{% endfor %}"
+    ),
+    "special tokens": "{{ bos_token }}{{ messages[-1]['content'] }}{{ eos_token }}",
+    "methods of texts": "{{ messages[0]['content'].strip().split('.')[0].upper() }}",
+    "documents": "{% if documents %}{{ documents }}{% else %}none{% endif %}",
+}
+"""What public chat templates do."""
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_templates_of_all_shapes_say_what_they_say_in_transformers(shape: str) -> None:
+    own, stock = replace(OWN, chat_template=SHAPES[shape]), _load(str(model_path()))
+    stock.chat_template = SHAPES[shape]
+    chat = [{"role": "system", "content": " Be brief. "}, {"role": "user", "content": "Why? <b>"}]
+    for more in ({}, {"tools": [TOOL]}, {"date_string": "1 May 2026", "documents": [DOCUMENT]}):
+        expected = stock.apply_chat_template(
+            chat, tokenize=False, add_generation_prompt=True, **more
+        )
+        assert own.render(chat, **more) == expected
 
 
 def test_a_folder_without_a_tokenizer_is_an_error_with_a_remedy(tmp_path: Any) -> None:
