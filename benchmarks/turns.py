@@ -15,11 +15,10 @@ from typing import TypeVar, cast
 from unittest.mock import patch
 
 from relquery.arrays import Slots
-from relquery.engine.cache.cidra import Batch
-from relquery.engine.clock import Clock
-from relquery.engine.executor import Chunk, Drawn, Executor
+from relquery.engine.block_pool import Batch
+from relquery.engine.executor import Chunk, Clock, Drawn, Executor
 from relquery.engine.loop import Loop
-from relquery.engine.request.request import Request
+from relquery.engine.requests.request import Request
 from relquery.errors import PartialResultWarning
 
 K = TypeVar("K")

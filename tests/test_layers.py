@@ -101,10 +101,10 @@ ROOMS: dict[str, list[str]] = {
         "read.draw", "asked", "plain", "tokens", "layout", "lower", "schemas", "program",
     ],
     "engine": [
-        "cost", "request", "cache", "clock", "executor", "scheduling.plan",
-        "scheduling.reuse", "scheduling.draft",
-        "scheduling.policies.steps", "scheduling.policies.jobs", "scheduling.policies.prompts",
-        "scheduling", "step", "calibration",
+        "cost", "machines", "requests", "block_pool", "executor", "scheduling.plan",
+        "scheduling.reuse", "scheduling.policies.steps", "scheduling.policies.remaining",
+        "scheduling.policies.fairness", "scheduling.policies.priority", "scheduling", "step",
+        "calibration",
     ],
     "model": [
         "formats", "text", "grammar", "sampler", "networks", "chunks", "attention_plan", "store",

@@ -125,7 +125,7 @@ def _pass_runs(model: ServedModel, stock: Any, prompts: int, tokens: int, cached
     from transformers import DynamicCache
 
     from relquery.engine.executor import Chunk, Segment
-    from relquery.engine.request.request import Draw
+    from relquery.engine.requests.request import Draw
 
     executor = executor_of(model, prompts * (cached + tokens))
     slots = np.arange(prompts * (cached + tokens)).reshape(prompts, -1)

@@ -26,9 +26,9 @@ def ours(model: str, dtype: str, cache_bytes: int = CACHE_BYTES) -> tuple[Run, C
     import numpy as np
 
     from relquery.config import EngineConfig
-    from relquery.engine.clock import RealClock
+    from relquery.engine.executor import RealClock
     from relquery.engine.loop import Loop
-    from relquery.engine.request.request import Request
+    from relquery.engine.requests.request import Request
     from relquery.model.load import load
 
     os.environ["OMP_NUM_THREADS"] = str(THREADS)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.prefill_only.workloads import HISTORY, scaled
-from relquery.engine.cost.linear import LinearCost
+from relquery.engine.cost import LinearCost
 from relquery.engine.executor import SCRATCH, Chunk, Segment
-from relquery.engine.request.request import Draw, Request
-from relquery.engine.scheduling.policies.prompts.step import Candidate, pays
+from relquery.engine.requests.request import Draw, Request
+from relquery.engine.scheduling.policies.srjf import Candidate, pays
 
 if TYPE_CHECKING:
     from relquery.model.served import ServedExecutor

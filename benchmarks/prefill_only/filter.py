@@ -25,10 +25,9 @@ from benchmarks.timed_query import run_query
 from benchmarks.turns import Turn, alternate
 from relquery.backends.local import embedded, labels
 from relquery.engine.loop import Loop
-from relquery.engine.request.clients.declared import NOTHING, Declared
-from relquery.engine.request.relquery import RelQuery
-from relquery.engine.request.request import Request
-from relquery.engine.request.rules import Rules
+from relquery.engine.requests.declared import NOTHING, Declared
+from relquery.engine.requests.relquery import RelQuery
+from relquery.engine.requests.request import Request, Rules
 from relquery.prompt import Finish
 
 if TYPE_CHECKING:

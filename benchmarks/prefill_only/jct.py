@@ -10,9 +10,9 @@ from benchmarks.harness import Figure
 from benchmarks.prefill_only.workloads import BLOCK, Workload
 from benchmarks.stock import executor_of
 from relquery.config import EngineConfig
-from relquery.engine.calibration.prompts import measure_jct
-from relquery.engine.clock import RealClock
-from relquery.engine.cost.job_time import JobTimeFit, fit_job_time
+from relquery.engine.calibration import measure_jct
+from relquery.engine.cost import JobTimeFit, fit_job_time
+from relquery.engine.executor import RealClock
 
 if TYPE_CHECKING:
     from relquery.model.served import ServedModel

@@ -21,7 +21,7 @@ from relquery.arrays import Slots
 from relquery.backends.local.sizing import slices_for
 from relquery.config import EngineConfig
 from relquery.engine.executor import SCRATCH, Chunk
-from relquery.engine.request.request import Draw
+from relquery.engine.requests.request import Draw
 
 if TYPE_CHECKING:
     from relquery.model.footprint import Footprint

@@ -8,9 +8,9 @@ from pathlib import Path
 from statistics import fmean
 
 from benchmarks.relserve.simulated import Scheduler, load_trace, saturation, serve
-from relquery.engine.cost.accelerators import SERVED
+from relquery.engine.machines import SERVED
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
-from relquery.engine.scheduling.policies.jobs.priority import Fairness
+from relquery.engine.scheduling.policies.priority import Fairness
 from relquery.traces.simulate import simulate
 from relquery.traces.workload import at_rate
 

@@ -9,14 +9,14 @@ from statistics import fmean
 import numpy as np
 
 from relquery.arrays import Floats
-from relquery.engine.cost.accelerators import Served
-from relquery.engine.cost.linear import LinearCost
-from relquery.engine.request.relquery import RelQuery
-from relquery.engine.request.request import Request
+from relquery.engine.cost import LinearCost
+from relquery.engine.machines import Served
+from relquery.engine.requests.relquery import RelQuery
+from relquery.engine.requests.request import Request
 from relquery.engine.scheduling.plan import Policy
-from relquery.engine.scheduling.policies.jobs.relserve import RelServe
-from relquery.engine.scheduling.policies.jobs.remaining import Remaining
-from relquery.engine.scheduling.policies.jobs.shortest import Shortest
+from relquery.engine.scheduling.policies.relserve import RelServe
+from relquery.engine.scheduling.policies.remaining import Remaining
+from relquery.engine.scheduling.policies.shortest import Shortest
 from relquery.traces.simulate import simulate
 from relquery.traces.trace import TracedQuery
 

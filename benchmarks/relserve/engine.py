@@ -24,12 +24,11 @@ from benchmarks.stock import executor_of
 from benchmarks.turns import AlternatingExecutor, SkippingClock, Turn, alternate
 from relquery.arrays import TokenIds
 from relquery.config import EngineConfig, PolicyName
-from relquery.engine.calibration.steps import calibrate
-from relquery.engine.clock import RealClock
-from relquery.engine.cost.fit import Fit
-from relquery.engine.cost.linear import LinearCost
+from relquery.engine.calibration import calibrate
+from relquery.engine.cost import Fit, LinearCost
+from relquery.engine.executor import RealClock
 from relquery.engine.loop import Loop
-from relquery.engine.request.request import Request
+from relquery.engine.requests.request import Request
 from relquery.engine.scheduling.plan import Memo, Plan, Policy, State
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.traces.serve import Outcome, requests_of, serve

@@ -9,11 +9,10 @@ from statistics import fmean
 import numpy as np
 
 from relquery.config import EngineConfig, PolicyName
-from relquery.engine.clock import VirtualClock
-from relquery.engine.cost.linear import LinearCost
-from relquery.engine.executor import SimulatedExecutor
+from relquery.engine.cost import LinearCost
+from relquery.engine.executor import SimulatedExecutor, VirtualClock
 from relquery.engine.loop import Loop
-from relquery.engine.request.request import Request
+from relquery.engine.requests.request import Request
 from relquery.engine.scheduling.plan import Memo, Plan, State
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 

@@ -15,7 +15,7 @@ from benchmarks.relserve.clairvoyant import clairvoyant
 from benchmarks.relserve.static_chunked import static_chunked
 from benchmarks.relserve.traces import SOURCES, trace
 from relquery.config import PolicyName
-from relquery.engine.cost.accelerators import SERVED, Served
+from relquery.engine.machines import SERVED, Served
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.traces.simulate import Run, approximate_tokens, simulate
 from relquery.traces.trace import TracedQuery

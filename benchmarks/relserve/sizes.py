@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from benchmarks.relserve.simulated import LOADS
-from relquery.engine.cost.accelerators import SERVED
+from relquery.engine.machines import SERVED
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from itertools import chain
 
-from relquery.engine.scheduling.draft import Draft
 from relquery.engine.scheduling.plan import Memo, Plan, State
-from relquery.engine.scheduling.policies.jobs.priority import Estimate, Priorities
-from relquery.engine.scheduling.policies.jobs.static import TokenCount
+from relquery.engine.scheduling.policies.priority import Estimate, Priorities
+from relquery.engine.scheduling.policies.relserve import TokenCount
 from relquery.engine.scheduling.policies.steps import decode
+from relquery.engine.scheduling.reuse import Draft
 
 
 def static_chunked(state: State, memo: Memo) -> tuple[Plan, Memo]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from relquery.demo.files import table_path
-from relquery.engine.cost.accelerators import SERVED
+from relquery.engine.machines import SERVED
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.traces.simulate import simulate
 from relquery.traces.trace import TracedQuery, save

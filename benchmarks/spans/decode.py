@@ -14,8 +14,8 @@ from benchmarks.spans.sizes import Sizes
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.config import EngineConfig
 from relquery.engine.loop import Loop
-from relquery.engine.request.pieces import Chain
-from relquery.engine.request.request import Request
+from relquery.engine.requests.pieces import Chain
+from relquery.engine.requests.request import Request
 
 if TYPE_CHECKING:
     from relquery.model.served import ServedModel

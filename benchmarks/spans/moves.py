@@ -12,9 +12,9 @@ import numpy as np
 
 from benchmarks.harness import Say
 from relquery.config import EngineConfig, Relocation
-from relquery.engine.cache.cidra import Batch, Move
+from relquery.engine.block_pool import Batch, Move
 from relquery.engine.executor import SCRATCH, Chunk, Segment
-from relquery.engine.request.request import Draw
+from relquery.engine.requests.request import Draw
 
 if TYPE_CHECKING:
     from relquery.model.served import ServedModel

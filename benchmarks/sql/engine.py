@@ -17,7 +17,7 @@ from benchmarks.templates import template
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.config import EngineConfig
 from relquery.engine.loop import Loop
-from relquery.engine.request.request import Request
+from relquery.engine.requests.request import Request
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -13,7 +13,7 @@ from math import inf
 import numpy as np
 
 from relquery.arrays import Floats
-from relquery.engine.cost.linear import LinearCost
+from relquery.engine.cost import LinearCost
 from relquery.traces.simulate import approximate_tokens
 from relquery.traces.trace import TracedQuery
 

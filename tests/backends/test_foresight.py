@@ -14,7 +14,7 @@ from relquery.backends.lazy import LazyBackend
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.backends.local.open import load_backend
 from relquery.connection import connect
-from relquery.engine.cost.linear import LinearCost
+from relquery.engine.cost import LinearCost
 from relquery.errors import PartialResultWarning
 from relquery.prompt import Prompt, Role, Sampling, Span
 

@@ -30,7 +30,7 @@ from benchmarks.relserve.simulated import (
 from benchmarks.relserve.sizes import QUICK
 from benchmarks.relserve.traces import SOURCES, present, trace
 from relquery.config import EngineConfig
-from relquery.engine.cost.accelerators import SERVED
+from relquery.engine.machines import SERVED
 from relquery.traces.trace import TracedQuery
 from relquery.traces.workload import TASKS, at_rate
 from tests.benchmarks.conftest import Quick, by_name

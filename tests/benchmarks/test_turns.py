@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import turns
 from benchmarks.turns import SkippingClock, Turn, alternate
-from relquery.engine.clock import RealClock
+from relquery.engine.executor import RealClock
 
 
 class Watch:

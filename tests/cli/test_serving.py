@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from relquery.backends.local.embedded import EmbeddedBackend
-from relquery.engine.cost.fit import Fit
-from relquery.engine.cost.linear import LinearCost
-from relquery.engine.cost.machines import find_machine
+from relquery.engine.cost import Fit, LinearCost
+from relquery.engine.machines import find_machine
 from tests.cases import cases
 from tests.cli.conftest import Run
 

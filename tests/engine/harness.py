@@ -12,16 +12,14 @@ import pytest
 
 from relquery.arrays import Int64s, Slots, TokenIds
 from relquery.config import EngineConfig
-from relquery.engine.cache.cidra import Batch
-from relquery.engine.clock import VirtualClock
-from relquery.engine.executor import SCRATCH, Chunk, Drawn, SimulatedExecutor
+from relquery.engine.block_pool import Batch
+from relquery.engine.executor import SCRATCH, Chunk, Drawn, SimulatedExecutor, VirtualClock
 from relquery.engine.loop import Loop
-from relquery.engine.request.clients.declared import NOTHING, Declared
-from relquery.engine.request.drafts import Drafts
-from relquery.engine.request.pieces import At, Chain, Keep, Placeholder, Placing
-from relquery.engine.request.relquery import Latency, RelQuery
-from relquery.engine.request.request import Request
-from relquery.engine.request.rules import Rules
+from relquery.engine.requests.declared import NOTHING, Declared
+from relquery.engine.requests.labels import Drafts
+from relquery.engine.requests.pieces import At, Chain, Keep, Placeholder, Placing
+from relquery.engine.requests.relquery import Latency, RelQuery
+from relquery.engine.requests.request import Request, Rules
 from relquery.engine.scheduling.plan import Memo, Plan, Policy, State
 from relquery.engine.scheduling.policies.sarathi import sarathi
 

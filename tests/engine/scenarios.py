@@ -19,9 +19,9 @@ from typing import Any, NamedTuple, cast
 import pytest
 
 from relquery.config import POLICIES, PolicyName
-from relquery.engine.cost.linear import LinearCost
+from relquery.engine.cost import LinearCost
 from relquery.engine.executor import Chunk
-from relquery.engine.request.request import Draw, Request
+from relquery.engine.requests.request import Draw, Request
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.prompt import Finish
 from tests.engine.harness import (

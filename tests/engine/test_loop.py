@@ -13,12 +13,11 @@ import numpy as np
 import pytest
 
 from relquery.config import EngineConfig
-from relquery.engine import clock as clock_module
-from relquery.engine.clock import PacedClock, VirtualClock
-from relquery.engine.cost.linear import LinearCost
-from relquery.engine.executor import Chunk, Segment, SimulatedExecutor
+from relquery.engine import executor as clock_module
+from relquery.engine.cost import LinearCost
+from relquery.engine.executor import Chunk, PacedClock, Segment, SimulatedExecutor, VirtualClock
 from relquery.engine.loop import Loop
-from relquery.engine.request.request import Draw, Request
+from relquery.engine.requests.request import Draw, Request
 from relquery.engine.scheduling.plan import Plan
 from relquery.engine.scheduling.policies.sarathi import sarathi
 from relquery.errors import PromptTooLongError, RequestError

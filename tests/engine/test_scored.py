@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from relquery.config import RELOCATIONS, Relocation
 from relquery.engine.executor import SCRATCH
-from relquery.engine.request.labels import LabelTrie, Normalization
-from relquery.engine.request.request import Draw, Request
+from relquery.engine.requests.labels import LabelTrie, Normalization
+from relquery.engine.requests.request import Draw, Request
 from relquery.prompt import Finish
 from tests.engine.harness import Harness, Spec, expected_output, latency_of
 from tests.engine.request.test_labels import LABELS

@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 
 from relquery.config import POLICIES, PolicyName
-from relquery.engine.cost.linear import LinearCost
-from relquery.engine.request.clients.declared import NOTHING, Declared
-from relquery.engine.request.drafts import Drafts
-from relquery.engine.request.request import Draw, Request
+from relquery.engine.cost import LinearCost
+from relquery.engine.requests.declared import NOTHING, Declared
+from relquery.engine.requests.labels import Drafts
+from relquery.engine.requests.request import Draw, Request
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
-from relquery.engine.scheduling.policies.jobs.priority import Fairness
+from relquery.engine.scheduling.policies.priority import Fairness
 from relquery.errors import PromptTooLongError
 from relquery.prompt import Finish
 from tests.engine.harness import (

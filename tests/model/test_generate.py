@@ -13,7 +13,7 @@ from relquery.arrays import TokenIds
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.config import EngineConfig
 from relquery.engine.executor import Chunk, Drawn, Segment
-from relquery.engine.request.request import Draw, Request
+from relquery.engine.requests.request import Draw, Request
 from relquery.model.native_model import NativeModel
 from relquery.model.native_runtime import _Last
 from relquery.model.networks.random import byte_tokenizer

@@ -24,8 +24,7 @@ from tokenizers import models
 from relquery.arrays import TokenIds
 from relquery.backends.schemas.closed import closed
 from relquery.demo.files import model_path
-from relquery.engine.request.request import Draw, Request
-from relquery.engine.request.rules import Rules
+from relquery.engine.requests.request import Draw, Request, Rules
 from relquery.errors import ConfigError, ModelError
 from relquery.model.grammar import Grammar, Grammars, ids_of, masks
 from relquery.model.native_model import NativeModel

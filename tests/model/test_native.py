@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 from relquery.arrays import TokenIds
 from relquery.config import RELOCATIONS
-from relquery.engine.request.request import Request
+from relquery.engine.requests.request import Request
 from relquery.model.native_model import open_folder
 from relquery.model.networks.families.families import FAMILIES
 from tests.model import test_spans as spans

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from relquery.arrays import TokenIds
 from relquery.engine.executor import NOT_FINITE, Drawn
 from relquery.engine.loop import Loop
-from relquery.engine.request.request import Draw, Request
-from relquery.engine.request.rules import Rules
+from relquery.engine.requests.request import Draw, Request, Rules
 from relquery.model import sampler
 from relquery.model.native_runtime import NativeExecutor
 from relquery.model.sampler import Logits, follow_draws

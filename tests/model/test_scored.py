@@ -15,11 +15,9 @@ from hypothesis import strategies as st
 
 from relquery.arrays import Slots
 from relquery.engine.executor import Chunk, Drawn
-from relquery.engine.request.drafts import Drafts
-from relquery.engine.request.labels import LabelTrie, Normalization
-from relquery.engine.request.pieces import Placing
-from relquery.engine.request.request import Request
-from relquery.engine.request.rules import Rules
+from relquery.engine.requests.labels import Drafts, LabelTrie, Normalization
+from relquery.engine.requests.pieces import Placing
+from relquery.engine.requests.request import Request, Rules
 from relquery.model.torch_runtime.cache.device import KVCache
 from relquery.model.torch_runtime.cache.host import HostCache, Run, runs
 from relquery.model.torch_runtime.executor import TorchExecutor

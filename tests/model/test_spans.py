@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.config import RELOCATIONS
-from relquery.engine.request.pieces import At, Chain, Placeholder
-from relquery.engine.request.request import Request
+from relquery.engine.requests.pieces import At, Chain, Placeholder
+from relquery.engine.requests.request import Request
 from tests.model.oracle.architectures import (
     VOCABULARY,
     engine_of,

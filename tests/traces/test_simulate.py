@@ -17,12 +17,11 @@ from typing import Any
 import pytest
 
 from relquery.config import POLICIES, EngineConfig, PolicyName
-from relquery.engine.clock import PacedClock, RealClock
-from relquery.engine.cost.accelerators import SERVED, Served
-from relquery.engine.cost.linear import LinearCost
-from relquery.engine.executor import SimulatedExecutor
+from relquery.engine.cost import LinearCost
+from relquery.engine.executor import PacedClock, RealClock, SimulatedExecutor
 from relquery.engine.loop import Loop
-from relquery.engine.request.request import Request
+from relquery.engine.machines import SERVED, Served
+from relquery.engine.requests.request import Request
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.errors import TableError
 from relquery.prompt import Answer, Finish

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.config import EngineConfig, PolicyName
-from relquery.engine.cost.accelerators import Served
-from relquery.engine.cost.linear import LinearCost
+from relquery.engine.cost import LinearCost
+from relquery.engine.machines import Served
 from relquery.engine.scheduling.plan import Memo, Plan, Policy, State
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
-from relquery.engine.scheduling.policies.jobs.priority import Fairness
+from relquery.engine.scheduling.policies.priority import Fairness
 from relquery.traces.serve import Outcome
 from relquery.traces.simulate import Run, approximate_tokens, simulate
 from relquery.traces.trace import TracedQuery

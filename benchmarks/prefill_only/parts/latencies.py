@@ -22,7 +22,7 @@ from benchmarks.prefill_only.serving.traffic import AGING, MODES, SWEPT, Mode, T
 from benchmarks.prefill_only.sizes import FULL, Sizes, choose
 from benchmarks.prefill_only.workloads import Workload
 from benchmarks.templates import template
-from relquery.engine.cost.linear import LinearCost
+from relquery.engine.cost import LinearCost
 
 if TYPE_CHECKING:
     from relquery.model.served import ServedModel

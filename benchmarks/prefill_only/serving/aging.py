@@ -10,9 +10,8 @@ from benchmarks.prefill_only.serving.arrivals import Arrivals
 from benchmarks.prefill_only.serving.clairvoyant import service_seconds, shortest_remaining
 from benchmarks.prefill_only.serving.traffic import Engine, Mode, Served, run
 from benchmarks.prefill_only.workloads import Workload
-from relquery.engine.clock import VirtualClock
-from relquery.engine.cost.linear import LinearCost
-from relquery.engine.executor import SimulatedExecutor
+from relquery.engine.cost import LinearCost
+from relquery.engine.executor import SimulatedExecutor, VirtualClock
 
 AGINGS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.3, 1.0)
 

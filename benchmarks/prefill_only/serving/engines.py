@@ -11,11 +11,10 @@ from benchmarks.prefill_only.workloads import Workload
 from benchmarks.stock import executor_of
 from benchmarks.turns import AlternatingExecutor, SkippingClock, Turn
 from relquery.config import EngineConfig
-from relquery.engine.calibration.steps import calibrate
-from relquery.engine.clock import RealClock
-from relquery.engine.cost.linear import LinearCost
-from relquery.engine.executor import Chunk
-from relquery.engine.request.request import Draw
+from relquery.engine.calibration import calibrate
+from relquery.engine.cost import LinearCost
+from relquery.engine.executor import Chunk, RealClock
+from relquery.engine.requests.request import Draw
 from relquery.errors import RelqueryError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from benchmarks.prefill_only.serving.aging import simulate
 from benchmarks.prefill_only.serving.arrivals import SPACING, Arrivals
 from benchmarks.prefill_only.serving.traffic import AGING
 from benchmarks.prefill_only.workloads import Workload
-from relquery.engine.cost.linear import LinearCost
+from relquery.engine.cost import LinearCost
 
 LOADS = (0.5, 1.0, 2.0, 4.0)
 FACTORS = (0.0, 0.5, 1.0, 2.0)

@@ -21,15 +21,13 @@ from benchmarks.prefill_only.serving.arrivals import Arrivals, Pattern
 from benchmarks.prefill_only.workloads import Workload
 from benchmarks.turns import Turn, alternate
 from relquery.config import PolicyName
-from relquery.engine.clock import Clock
-from relquery.engine.cost.linear import LinearCost
-from relquery.engine.executor import Executor
+from relquery.engine.cost import LinearCost
+from relquery.engine.executor import Clock, Executor
 from relquery.engine.loop import Loop
-from relquery.engine.request.labels import LabelTrie
-from relquery.engine.request.request import Request
-from relquery.engine.request.rules import Rules
+from relquery.engine.requests.labels import LabelTrie
+from relquery.engine.requests.request import Request, Rules
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
-from relquery.engine.scheduling.policies.jobs.priority import Fairness
+from relquery.engine.scheduling.policies.priority import Fairness
 from relquery.traces.serve import serve
 from relquery.traces.trace import TracedQuery
 

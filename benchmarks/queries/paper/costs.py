@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.config import EngineConfig
-from relquery.engine.cost.linear import LinearCost
+from relquery.engine.cost import LinearCost
 
 if TYPE_CHECKING:
     from relquery.model.served import ServedModel

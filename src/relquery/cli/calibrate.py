@@ -15,10 +15,8 @@ from relquery.cli.terminal.interrupt import interruptible
 from relquery.cli.terminal.options import CacheTokens
 from relquery.cli.terminal.show import progress, to_json
 from relquery.cli.terminal.tables import check_output
-from relquery.engine.cost.fit import TRUSTED, Fit
-from relquery.engine.cost.job_time import JobTime, JobTimeFit
-from relquery.engine.cost.linear import LinearCost
-from relquery.engine.cost.machines import write_machine
+from relquery.engine.cost import TRUSTED, Fit, JobTime, JobTimeFit, LinearCost
+from relquery.engine.machines import write_machine
 from relquery.errors import ConfigError
 
 _WORDS = {

@@ -8,27 +8,25 @@ from functools import partial
 from itertools import chain, islice
 
 from relquery.config import EngineConfig
-from relquery.engine.cache.blocks import BlockPool
-from relquery.engine.clock import Clock
-from relquery.engine.cost.linear import LinearCost
-from relquery.engine.executor import NOT_FINITE, Chunk, Drawn, Executor, Failure, seconds_of
-from relquery.engine.request.clients.declared import NOTHING, Declared
-from relquery.engine.request.commons import Commons
-from relquery.engine.request.open_requests import OpenRequests
-from relquery.engine.request.progress import spread
-from relquery.engine.request.queue import Queue
-from relquery.engine.request.relquery import RelQuery
-from relquery.engine.request.request import Request
-from relquery.engine.scheduling.plan import Memo, Plan, Policy, State
+from relquery.engine.block_pool import BlockPool
+from relquery.engine.cost import LinearCost
+from relquery.engine.executor import NOT_FINITE, Chunk, Clock, Drawn, Executor, Failure, seconds_of
+from relquery.engine.requests.declared import NOTHING, Commons, Declared
+from relquery.engine.requests.relquery import OpenRequests, Queue, RelQuery
+from relquery.engine.requests.request import Request, spread
+from relquery.engine.scheduling.plan import (
+    Experience,
+    Memo,
+    Plan,
+    Policy,
+    State,
+    StepHits,
+    forecast,
+)
 from relquery.engine.scheduling.policies.sarathi import sarathi
-from relquery.engine.step.allocation import Holdings
+from relquery.engine.step.admission import check_deadline, order_of, room_for
+from relquery.engine.step.allocation import DecodeRun, Holdings, Offload, can_begin
 from relquery.engine.step.answer import NO_NUMBERS, failed, take_in
-from relquery.engine.step.deadlines import check_deadline, order_of
-from relquery.engine.step.decode_run import DecodeRun, can_begin
-from relquery.engine.step.forecast import Experience, forecast
-from relquery.engine.step.hits import StepHits
-from relquery.engine.step.offload import Offload
-from relquery.engine.step.room import room_for
 from relquery.engine.step.shelf import Shelf, States
 from relquery.errors import RequestError
 from relquery.interrupts import postponed
@@ -183,7 +181,7 @@ class Loop:
     def forecast(self, number: int) -> float | None:
         """Predicted seconds until the last answer of a relQuery; 0 if it is not open.
 
-        None if the cost of steps is not known. See relquery.engine.step.forecast.
+        None if the cost of steps is not known. See relquery.engine.scheduling.plan.
         """
         if self._cost is None:
             return None

@@ -10,7 +10,7 @@ import numpy as np
 
 from relquery.arrays import Slots
 from relquery.engine.executor import SCRATCH, Chunk, Segment
-from relquery.engine.request.request import Draw
+from relquery.engine.requests.request import Draw
 
 
 def host_bytes() -> int:

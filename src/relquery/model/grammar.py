@@ -20,7 +20,7 @@ from tokenizers import AddedToken
 from tokenizers import Tokenizer as Backend
 
 from relquery.arrays import Int64s, Words
-from relquery.engine.request.matcher import Matcher
+from relquery.engine.requests.request import Matcher
 from relquery.errors import ConfigError, ModelError
 from relquery.model.text.tokenizer import Tokenizer
 

@@ -14,7 +14,7 @@ import numpy as np
 from relquery._native import Network
 from relquery.config import EngineConfig
 from relquery.engine.executor import NOT_FINITE, SCRATCH, Chunk
-from relquery.engine.request.request import Draw
+from relquery.engine.requests.request import Draw
 from relquery.errors import ModelError
 from relquery.model.footprint import Footprint
 from relquery.model.formats.config import COPIED, Settings, read_settings

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from relquery._native import Network, Slice, Store
 from relquery.arrays import Float32s, Int64s, Slots
 from relquery.config import Relocation
-from relquery.engine.cache.cidra import Batch
+from relquery.engine.block_pool import Batch
 from relquery.engine.executor import Chunk, Drawn, drawn_by_chunk
 from relquery.model.attention_plan import Plan, Planner
 from relquery.model.chunks import chunks_at, cut, own_slots, positions_of, wanted_of

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from relquery.arrays import Int64s, Words
 from relquery.engine.executor import NOT_FINITE, Drawn, Failure
-from relquery.engine.request.request import Draw
+from relquery.engine.requests.request import Draw
 from relquery.model.grammar import ids_of, masks
 from relquery.prompt import TokenLogprob
 

@@ -11,9 +11,8 @@ import numpy as np
 
 from relquery.arrays import Int64s
 from relquery.config import EngineConfig
-from relquery.engine.clock import PacedClock, SteppedClock
-from relquery.engine.cost.linear import LinearCost
-from relquery.engine.executor import Chunk, SimulatedExecutor
+from relquery.engine.cost import LinearCost
+from relquery.engine.executor import Chunk, PacedClock, SimulatedExecutor, SteppedClock
 from relquery.engine.step.shelf import States
 from relquery.errors import ConfigError
 from relquery.model.footprint import Footprint

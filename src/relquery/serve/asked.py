@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-import relquery.engine.request.clients.declared as engine
+import relquery.engine.requests.declared as engine
 from relquery.backends.service.served import ServedBackend
 from relquery.errors import ConfigError
 from relquery.serve.access.declared import HEADER, read_declared

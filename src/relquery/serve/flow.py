@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from relquery.backends.local.streaming import Piece
 from relquery.backends.service.delivery import Sink
-from relquery.engine.request.relquery import Latency
+from relquery.engine.requests.relquery import Latency
 from relquery.prompt import Answer
 
 

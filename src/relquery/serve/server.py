@@ -11,8 +11,8 @@ from relquery.backends.local.streaming import Piece
 from relquery.backends.remote.link import Link
 from relquery.backends.service.served import ServedBackend
 from relquery.backends.service.serving import Facts, Submission
-from relquery.engine.request.clients.declared import Declared
-from relquery.engine.request.relquery import Latency
+from relquery.engine.requests.declared import Declared
+from relquery.engine.requests.relquery import Latency
 from relquery.prompt import Answer, Prompt, Sampling
 from relquery.serve.access.gate import Asker, Gate
 from relquery.serve.errors import HttpError, stopping

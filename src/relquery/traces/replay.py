@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from relquery.engine.clock import Clock
-from relquery.engine.request.relquery import Latency
+from relquery.engine.executor import Clock
+from relquery.engine.requests.relquery import Latency
 from relquery.prompt import Answer
 from relquery.traces.serve import Outcome
 from relquery.traces.simulate import Run

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from relquery.arrays import TokenIds
-from relquery.engine.clock import Clock
+from relquery.engine.executor import Clock
 from relquery.engine.loop import Loop
-from relquery.engine.request.relquery import Latency, RelQuery
-from relquery.engine.request.request import Request
-from relquery.engine.request.rules import Rules
+from relquery.engine.requests.relquery import Latency, RelQuery
+from relquery.engine.requests.request import Request, Rules
 from relquery.errors import RequestError
 from relquery.traces.trace import TracedQuery
 

@@ -12,11 +12,10 @@ from itertools import count
 import numpy as np
 
 from relquery.arrays import TokenIds
-from relquery.engine.clock import VirtualClock
-from relquery.engine.cost.accelerators import Served
-from relquery.engine.executor import SimulatedExecutor
+from relquery.engine.executor import SimulatedExecutor, VirtualClock
 from relquery.engine.loop import Loop
-from relquery.engine.request.request import Request
+from relquery.engine.machines import Served
+from relquery.engine.requests.request import Request
 from relquery.engine.scheduling.plan import Policy
 from relquery.traces.serve import Outcome, Tokenize, requests_of, serve
 from relquery.traces.trace import TracedQuery

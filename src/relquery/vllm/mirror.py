@@ -11,12 +11,11 @@ from typing import Any, cast
 import numpy as np
 
 from relquery.config import EngineConfig
-from relquery.engine.cache.blocks import BlockPool
-from relquery.engine.request.clients.declared import NOTHING, Declared
-from relquery.engine.request.open_requests import OpenRequests
-from relquery.engine.request.request import Request
-from relquery.engine.scheduling.plan import Memo, Plan, Policy, State
-from relquery.engine.step.forecast import Experience
+from relquery.engine.block_pool import BlockPool
+from relquery.engine.requests.declared import NOTHING, Declared
+from relquery.engine.requests.relquery import OpenRequests
+from relquery.engine.requests.request import Request
+from relquery.engine.scheduling.plan import Experience, Memo, Plan, Policy, State
 from relquery.errors import ConfigError
 from relquery.prompt import Finish
 from relquery.vllm.pool import Held, Pool

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from relquery.config import EngineConfig, PolicyName
-from relquery.engine.cost.linear import LinearCost
+from relquery.engine.cost import LinearCost
 from relquery.engine.scheduling.policies.catalogue import Settings as OfPolicy
 from relquery.errors import ConfigError, unknown
 

@@ -21,10 +21,8 @@ from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.backends.local.open import load_backend
 from relquery.config import RELOCATIONS, EngineConfig
 from relquery.connection import connect
-from relquery.engine.cost.accelerators import SERVED
-from relquery.engine.cost.fit import Fit
-from relquery.engine.cost.linear import LinearCost
-from relquery.engine.cost.machines import write_machine
+from relquery.engine.cost import Fit, LinearCost
+from relquery.engine.machines import SERVED, write_machine
 from relquery.engine.scheduling.policies.catalogue import make_policy
 from relquery.errors import ConfigError, MissingExtraError, ModelError, RequestError
 from relquery.model.native_runtime import NativeExecutor

@@ -16,8 +16,7 @@ from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.backends.local.open import load_backend
 from relquery.backends.local.streaming import TextStream
 from relquery.engine import loop
-from relquery.engine.request.request import Request
-from relquery.engine.request.rules import Rules
+from relquery.engine.requests.request import Request, Rules
 from relquery.engine.step.answer import failed
 from relquery.model import sampler
 from relquery.model.grammar import SchemaMatcher

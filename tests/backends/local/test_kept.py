@@ -10,7 +10,7 @@ import pytest
 
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.backends.local.open import load_backend
-from relquery.engine.clock import VirtualClock
+from relquery.engine.executor import VirtualClock
 from relquery.engine.loop import Loop
 from relquery.prompt import Answer, Prompt, Sampling, Span
 

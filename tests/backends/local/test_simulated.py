@@ -20,11 +20,8 @@ import relquery as rq
 from relquery.backends.load import load
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.backends.local.open import load_backend
-from relquery.engine.cost.accelerators import SERVED
-from relquery.engine.cost.fit import Fit
-from relquery.engine.cost.job_time import JobTime, JobTimeFit
-from relquery.engine.cost.linear import LinearCost
-from relquery.engine.cost.machines import write_machine
+from relquery.engine.cost import Fit, JobTime, JobTimeFit, LinearCost
+from relquery.engine.machines import SERVED, write_machine
 from relquery.errors import ConfigError, ModelError
 from relquery.model.networks.random import byte_tokenizer
 from relquery.prompt import Answer, Finish, Reuse, Sampling, Span

@@ -26,7 +26,7 @@ from relquery.backends.local.sizing import (
 )
 from relquery.backends.service.service import Engine
 from relquery.config import EngineConfig
-from relquery.engine.cost.linear import LinearCost
+from relquery.engine.cost import LinearCost
 from relquery.engine.executor import Chunk, Drawn
 from relquery.errors import ConfigError
 from relquery.model.footprint import Footprint

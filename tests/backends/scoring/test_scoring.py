@@ -22,8 +22,8 @@ from relquery.backends.local.labels import SCORED_UNASKED, Labels
 from relquery.backends.local.open import load_backend
 from relquery.backends.service.service import Engine
 from relquery.demo.files import model_path
-from relquery.engine.cost.linear import LinearCost
-from relquery.engine.request.labels import Normalization
+from relquery.engine.cost import LinearCost
+from relquery.engine.requests.labels import Normalization
 from relquery.errors import ConfigError
 from relquery.model.native_runtime import NativeExecutor
 from relquery.model.networks.random import byte_tokenizer

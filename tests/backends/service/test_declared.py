@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from relquery.backends.service.service import Engine
-from relquery.engine.request.relquery import RelQuery
+from relquery.engine.requests.relquery import RelQuery
 from relquery.errors import ConfigError, DeadlineError
 from relquery.model.native_runtime import NativeExecutor
 from relquery.prompt import Finish, Span

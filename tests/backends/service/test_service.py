@@ -20,10 +20,10 @@ import pytest
 from relquery.backends.service.served import ServedBackend
 from relquery.backends.service.service import Engine
 from relquery.config import POLICIES, PolicyName
-from relquery.engine.cost.linear import LinearCost
+from relquery.engine.cost import LinearCost
 from relquery.engine.executor import Chunk
 from relquery.engine.loop import Loop
-from relquery.engine.step.forecast import Experience
+from relquery.engine.scheduling.plan import Experience
 from relquery.errors import CancelledError, ConfigError, ModelError, RequestError
 from relquery.model.native_runtime import NativeExecutor
 from relquery.prompt import Answer, Exchange, Finish, Nest, Prompt, Reuse, Sampling, Span

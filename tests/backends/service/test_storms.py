@@ -12,9 +12,9 @@ from relquery.backends.local.batches import Batch
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.backends.local.open import load_backend
 from relquery.config import POLICIES, PolicyName
-from relquery.engine.clock import VirtualClock
-from relquery.engine.cost.linear import LinearCost
-from relquery.engine.request.labels import Normalization
+from relquery.engine.cost import LinearCost
+from relquery.engine.executor import VirtualClock
+from relquery.engine.requests.labels import Normalization
 from relquery.prompt import Answer, Finish, Prompt, Reuse, Sampling, Span
 
 MODEL = "random:layers=2,hidden=32,heads=2,context=256,seed=3"

@@ -28,9 +28,8 @@ from benchmarks.prefill_only.serving.traffic import MODES, SWEPT, Mode, Rounds, 
 from benchmarks.prefill_only.sizes import FULL, QUICK
 from benchmarks.prefill_only.workloads import Workload
 from benchmarks.stock import executor_of
-from relquery.engine.clock import VirtualClock
-from relquery.engine.cost.linear import LinearCost
-from relquery.engine.executor import SimulatedExecutor
+from relquery.engine.cost import LinearCost
+from relquery.engine.executor import SimulatedExecutor, VirtualClock
 from relquery.model.load import load
 from tests.benchmarks.conftest import Quick, by_name
 

@@ -27,11 +27,9 @@ from benchmarks.prefill_only.filter import (
 from relquery.backends.local import embedded
 from relquery.backends.local import labels as choices
 from relquery.config import EngineConfig
-from relquery.engine.clock import VirtualClock
-from relquery.engine.executor import SimulatedExecutor
+from relquery.engine.executor import SimulatedExecutor, VirtualClock
 from relquery.engine.loop import Loop
-from relquery.engine.request.request import Request
-from relquery.engine.request.rules import Rules
+from relquery.engine.requests.request import Request, Rules
 from relquery.model.load import load
 from relquery.model.networks.random import train_tokenizer
 from relquery.model.served import ServedModel

@@ -17,7 +17,7 @@ from benchmarks.queries.paper.run import NO_CACHE, OURS, SIDES, TABLE_ORDER, Mea
 from benchmarks.queries.parts.paper import query_figure
 from benchmarks.reorder.tables import TABLES
 from relquery.config import EngineConfig
-from relquery.engine.cost.linear import LinearCost
+from relquery.engine.cost import LinearCost
 from tests.benchmarks.conftest import Quick, films
 
 COSTS = Costs(prompt=0.01, decoded=0.05)

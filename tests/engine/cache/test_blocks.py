@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relquery.engine.cache.blocks import BlockPool
-from relquery.engine.cache.cidra import Batch, Move, plan_batches
-from relquery.engine.request.pieces import Keep
+from relquery.engine.block_pool import Batch, BlockPool, Move, plan_batches
+from relquery.engine.requests.pieces import Keep
 from tests.engine.scenarios import paragraphs
 
 

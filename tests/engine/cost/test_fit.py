@@ -13,14 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.config import EngineConfig
-from relquery.engine.calibration.steps import Shape, calibrate, irregular, rapid, regular
-from relquery.engine.clock import VirtualClock
-from relquery.engine.cost.accelerators import SERVED
-from relquery.engine.cost.fit import Fit, Step, fit, r_squared
-from relquery.engine.cost.job_time import JobTime, JobTimeFit
-from relquery.engine.cost.linear import LinearCost
-from relquery.engine.cost.machines import find_machine, with_cache, write_machine
-from relquery.engine.executor import SimulatedExecutor
+from relquery.engine.calibration import Shape, calibrate, irregular, rapid, regular
+from relquery.engine.cost import Fit, JobTime, JobTimeFit, LinearCost, Step, fit, r_squared
+from relquery.engine.executor import SimulatedExecutor, VirtualClock
+from relquery.engine.machines import SERVED, find_machine, with_cache, write_machine
 from relquery.errors import ConfigError
 from tests.engine.harness import for_each
 

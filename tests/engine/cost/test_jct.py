@@ -10,11 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.config import EngineConfig
-from relquery.engine.calibration.prompts import grid, measure_jct
-from relquery.engine.clock import VirtualClock
-from relquery.engine.cost.job_time import JobTime, Timed, fit_job_time, pearson, uncached_tokens
-from relquery.engine.cost.linear import LinearCost
-from relquery.engine.executor import Chunk, Drawn, SimulatedExecutor
+from relquery.engine.calibration import grid, measure_jct
+from relquery.engine.cost import JobTime, LinearCost, Timed, fit_job_time, pearson, uncached_tokens
+from relquery.engine.executor import Chunk, Drawn, SimulatedExecutor, VirtualClock
 from relquery.errors import ConfigError
 from tests.engine.harness import for_each
 

@@ -12,10 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relquery.engine.request.drafts import Drafts
-from relquery.engine.request.labels import LabelTrie, Normalization
-from relquery.engine.request.request import Request
-from relquery.engine.request.rules import Rules
+from relquery.engine.requests.labels import Drafts, LabelTrie, Normalization
+from relquery.engine.requests.request import Request, Rules
 from relquery.prompt import Finish
 from tests.engine.harness import (
     VOCABULARY,

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relquery.engine.request.commons import Commons
-from relquery.engine.request.pieces import At, Chain, Keep, Placing, depths
-from relquery.engine.request.request import Request
+from relquery.engine.requests.declared import Commons
+from relquery.engine.requests.pieces import At, Chain, Keep, Placing, depths
+from relquery.engine.requests.request import Request
 from tests.engine.harness import (
     Hidden,
     Place,

@@ -9,12 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relquery.engine.request.clients import named
-from relquery.engine.request.clients.declared import NOTHING, Declared
-from relquery.engine.request.clients.named import FORGOTTEN_AFTER
-from relquery.engine.request.queue import Queue
-from relquery.engine.request.relquery import RelQuery
-from relquery.engine.request.request import Request
+from relquery.engine.requests import relquery as named
+from relquery.engine.requests.declared import NOTHING, Declared
+from relquery.engine.requests.relquery import FORGOTTEN_AFTER, Queue, RelQuery
+from relquery.engine.requests.request import Request
 from relquery.errors import ConfigError
 from tests.cases import cases
 from tests.engine.harness import Harness, for_each, numbered

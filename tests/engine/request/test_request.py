@@ -10,9 +10,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relquery.engine.request.keys import ROOT, chain_keys
-from relquery.engine.request.request import Request
-from relquery.engine.request.rules import Rules
+from relquery.engine.requests.pieces import ROOT, chain_keys
+from relquery.engine.requests.request import Request, Rules
 from relquery.prompt import Finish
 from tests.engine.harness import for_each, numbered, tokens_of
 

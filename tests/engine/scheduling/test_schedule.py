@@ -8,12 +8,12 @@ import pytest
 
 from relquery.arrays import TokenIds
 from relquery.config import EngineConfig
-from relquery.engine.cache.blocks import BlockPool
-from relquery.engine.request.request import Request
-from relquery.engine.scheduling.draft import Draft
+from relquery.engine.block_pool import BlockPool
+from relquery.engine.requests.request import Request
 from relquery.engine.scheduling.plan import State
 from relquery.engine.scheduling.policies.sarathi import sarathi
 from relquery.engine.scheduling.policies.steps import make_room
+from relquery.engine.scheduling.reuse import Draft
 from tests.cases import cases
 from tests.engine.harness import numbered
 

@@ -9,16 +9,14 @@ from typing import Any
 import pytest
 
 from relquery.config import POLICIES, PolicyName
-from relquery.engine.clock import VirtualClock
-from relquery.engine.cost.linear import LinearCost
-from relquery.engine.executor import SimulatedExecutor
+from relquery.engine.cost import LinearCost
+from relquery.engine.executor import SimulatedExecutor, VirtualClock
 from relquery.engine.loop import Loop
-from relquery.engine.request.clients.declared import Declared
-from relquery.engine.request.relquery import RelQuery
-from relquery.engine.request.request import Request
-from relquery.engine.request.rules import Rules
+from relquery.engine.requests.declared import Declared
+from relquery.engine.requests.relquery import RelQuery
+from relquery.engine.requests.request import Request, Rules
+from relquery.engine.scheduling.plan import Experience
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
-from relquery.engine.step.forecast import Experience
 from relquery.errors import DeadlineError, RequestError
 from tests.engine.harness import Harness, for_each, latency_of, numbered
 

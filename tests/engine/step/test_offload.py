@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.config import POLICIES, RELOCATIONS, EngineConfig, PolicyName, Relocation
-from relquery.engine.cache.blocks import BlockPool
-from relquery.engine.cost.linear import LinearCost
+from relquery.engine.block_pool import BlockPool
+from relquery.engine.cost import LinearCost
 from relquery.engine.executor import SCRATCH, Chunk
-from relquery.engine.request.request import Request
-from relquery.engine.scheduling.draft import Draft
+from relquery.engine.requests.request import Request
 from relquery.engine.scheduling.plan import State
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
+from relquery.engine.scheduling.reuse import Draft
 from relquery.errors import PromptTooLongError
 from tests.engine.harness import BrokenError, Harness, Spec, assert_answered, for_each, numbered
 from tests.engine.scenarios import Scenario, scenarios

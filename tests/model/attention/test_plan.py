@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from relquery._native import SPLIT_LEAST
 from relquery.engine.executor import SCRATCH, Chunk, Segment
-from relquery.engine.request.request import Draw
+from relquery.engine.requests.request import Draw
 from relquery.model.attention_plan import NO_SHIFT, OWN_SHIFTS, ROWS, Plan, plan_step
 from relquery.model.torch_runtime.attention.buckets import Bucket, plan_buckets
 from tests.model.oracle.strategies import Seen, batches, chunk_of, span_chunk, to_be_seen

@@ -18,10 +18,10 @@ import transformers as tf
 
 from relquery.arrays import TokenIds
 from relquery.config import EngineConfig
-from relquery.engine.clock import RealClock
+from relquery.engine.executor import RealClock
 from relquery.engine.loop import Loop
-from relquery.engine.request.pieces import Placing
-from relquery.engine.request.request import Request
+from relquery.engine.requests.pieces import Placing
+from relquery.engine.requests.request import Request
 from relquery.model.native_model import NativeModel, open_folder
 from relquery.model.native_runtime import NativeExecutor
 from relquery.model.networks.random import byte_tokenizer

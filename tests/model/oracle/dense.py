@@ -20,7 +20,7 @@ from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 
 from relquery.arrays import TokenIds
-from relquery.engine.request.pieces import At, Placeholder
+from relquery.engine.requests.pieces import At, Placeholder
 
 Chain: TypeAlias = "tuple[TokenIds | Chain | At | Placeholder, ...]"
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from relquery.arrays import Slots
 from relquery.engine.executor import Chunk, Drawn
-from relquery.engine.request.request import Draw
+from relquery.engine.requests.request import Draw
 from relquery.model import native_runtime
 from relquery.model.native_runtime import NativeExecutor
 from relquery.model.sampler import Logits, follow_draws

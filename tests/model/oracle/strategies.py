@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from relquery.engine.executor import Chunk, Segment
-from relquery.engine.request.request import Draw
+from relquery.engine.requests.request import Draw
 
 SLOTS = 400
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.engine.executor import SCRATCH, Chunk, Drawn, Segment
-from relquery.engine.request.request import Draw
+from relquery.engine.requests.request import Draw
 from relquery.model.chunks import cut, longest_slice
 from relquery.model.torch_runtime.executor import TorchExecutor, probe_release
 from relquery.model.torch_runtime.forward import Forward

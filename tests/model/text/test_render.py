@@ -16,7 +16,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 from tokenizers import Tokenizer as Backend
 
 from benchmarks.stock import stock_tokenizer
-from relquery.engine.request.pieces import At, Chain, Keep
+from relquery.engine.requests.pieces import At, Chain, Keep
 from relquery.errors import RequestError
 from relquery.model.networks.random import train_tokenizer
 from relquery.model.text.render import Renderer

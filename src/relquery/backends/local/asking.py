@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from relquery.backends.local.comparison import Comparison
 from relquery.backends.local.labels import Labels
 from relquery.backends.local.streaming import Begun, TextStream
-from relquery.engine.request.labels import Normalization
-from relquery.engine.request.pieces import Chain, Placing
-from relquery.engine.request.request import Draw, Request
-from relquery.engine.request.rules import Rules
+from relquery.engine.requests.labels import Normalization
+from relquery.engine.requests.pieces import Chain, Placing
+from relquery.engine.requests.request import Draw, Request, Rules
 from relquery.errors import PromptTooLongError, RequestError, not_embedded
 from relquery.prompt import Answer, Compared, Finish, Sampling
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 class Asking:
     """How the prompts of one call are asked.
 
-    placing: see relquery.engine.request.pieces. Stop strings do not cut an answer among labels.
+    placing: see relquery.engine.requests.pieces. Stop strings do not cut an answer among labels.
     scored: the labels must be weighed, normalised so; None where they need not. Then they are
     where it is faster, branch by branch, which changes no answer. grammar: of the schema, if there
     is one; then texts that answers are compared with end none early. If log-probabilities are

@@ -10,10 +10,10 @@ from itertools import count
 from relquery.backends.local.asking import Asking, cancelled, ended
 from relquery.backends.local.streaming import Piece, TextStream
 from relquery.engine.loop import Loop
-from relquery.engine.request.clients.declared import NOTHING, Declared
-from relquery.engine.request.pieces import Chain
-from relquery.engine.request.relquery import Latency, RelQuery
-from relquery.engine.request.request import Request
+from relquery.engine.requests.declared import NOTHING, Declared
+from relquery.engine.requests.pieces import Chain
+from relquery.engine.requests.relquery import Latency, RelQuery
+from relquery.engine.requests.request import Request
 from relquery.engine.step.answer import failed
 from relquery.errors import DeadlineError, RequestError
 from relquery.prompt import Answer, Finish

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from relquery.backends.local.labels import SCORED_UNASKED
-from relquery.engine.request.drafts import Drafts
+from relquery.engine.requests.labels import Drafts
 
 if TYPE_CHECKING:
     from relquery.model.text.render import Renderer

@@ -21,17 +21,14 @@ from relquery.backends.schemas.followed import followed
 from relquery.backends.scoring.scores import Scores
 from relquery.backends.scoring.scoring import Prior, score
 from relquery.config import EngineConfig
-from relquery.engine.calibration.prompts import LEAST, measure_jct
-from relquery.engine.calibration.steps import Progress, calibrate
-from relquery.engine.clock import RealClock
-from relquery.engine.cost.fit import TRUSTED, Fit
-from relquery.engine.cost.job_time import JobTime, JobTimeFit
-from relquery.engine.cost.linear import LinearCost
+from relquery.engine.calibration import LEAST, Progress, calibrate, measure_jct
+from relquery.engine.cost import TRUSTED, Fit, JobTime, JobTimeFit, LinearCost
+from relquery.engine.executor import RealClock
 from relquery.engine.loop import Loop
-from relquery.engine.request.clients.declared import Declared
-from relquery.engine.request.labels import Normalization
-from relquery.engine.request.pieces import Chain, Placing, depths
-from relquery.engine.request.request import Request
+from relquery.engine.requests.declared import Declared
+from relquery.engine.requests.labels import Normalization
+from relquery.engine.requests.pieces import Chain, Placing, depths
+from relquery.engine.requests.request import Request
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy, needs_cost
 from relquery.engine.scheduling.reuse import cached_tokens
 from relquery.engine.step.shelf import States

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from relquery.engine.request.labels import LabelTrie, Normalization
+from relquery.engine.requests.labels import LabelTrie, Normalization
 from relquery.errors import ConfigError
 
 if TYPE_CHECKING:

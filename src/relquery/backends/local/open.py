@@ -14,10 +14,8 @@ from relquery.backends.local.simulated import PREFIX, open_simulated
 from relquery.backends.local.sizing import MaxInput, Sizing, read_memory, share_out, shown
 from relquery.backends.local.storing import SIZES, read_store
 from relquery.config import OF_CONNECT, EngineConfig
-from relquery.engine.cost.accelerators import SERVED
-from relquery.engine.cost.job_time import JobTime
-from relquery.engine.cost.linear import LinearCost
-from relquery.engine.cost.machines import find_machine
+from relquery.engine.cost import JobTime, LinearCost
+from relquery.engine.machines import SERVED, find_machine
 from relquery.errors import ConfigError, MissingExtraError, unknown, warn
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from relquery.engine.request.pieces import Chain
+from relquery.engine.requests.pieces import Chain
 from relquery.engine.step.answer import failed
 from relquery.errors import SHORTEN, RequestError
 from relquery.prompt import Blank, Exchange, Nest, Prompt, Span

@@ -11,9 +11,8 @@ from typing import Any
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.config import OF_CONNECT, EngineConfig
 from relquery.demo.files import model_path
-from relquery.engine.cost.accelerators import SERVED, Served
-from relquery.engine.cost.linear import LinearCost
-from relquery.engine.cost.machines import find_machine, with_speed
+from relquery.engine.cost import LinearCost
+from relquery.engine.machines import SERVED, Served, find_machine, with_speed
 from relquery.errors import ConfigError, did_you_mean, unknown
 
 PREFIX = "simulated:"

@@ -29,7 +29,7 @@ from relquery.backends.remote.messages import (
 )
 from relquery.backends.service.questions import answer_of
 from relquery.backends.service.worker import Worker
-from relquery.engine.request.relquery import Latency
+from relquery.engine.requests.relquery import Latency
 from relquery.prompt import Answer
 
 

@@ -30,7 +30,7 @@ from relquery.backends.remote.process import EngineProcess
 from relquery.backends.remote.tally import Tally
 from relquery.backends.service.delivery import TICK, Sink, heard
 from relquery.backends.service.serving import Facts, Submission
-from relquery.engine.clock import Clock, RealClock
+from relquery.engine.executor import Clock, RealClock
 from relquery.errors import ConfigError, EngineEndedError
 
 _LOG = logging.getLogger(__name__)

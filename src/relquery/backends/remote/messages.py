@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from relquery.backends.local.streaming import Piece
 from relquery.backends.service.serving import Submission
-from relquery.engine.request.relquery import Latency
+from relquery.engine.requests.relquery import Latency
 from relquery.prompt import Answer
 
 

@@ -10,7 +10,7 @@ from typing import get_args
 from relquery.backends.arguments import prompts_of, texts_of
 from relquery.backends.scoring.calibration import Logs, corrected, mean, normalized
 from relquery.backends.scoring.scores import Scores
-from relquery.engine.request.labels import Normalization
+from relquery.engine.requests.labels import Normalization
 from relquery.errors import ConfigError, unknown
 from relquery.prompt import Answer, Prompt, Sampling, Span
 

@@ -7,8 +7,8 @@ from queue import Empty, SimpleQueue
 from typing import Protocol, TypeVar
 
 from relquery.backends.local.streaming import Piece
-from relquery.engine.clock import Clock
-from relquery.engine.request.relquery import Latency
+from relquery.engine.executor import Clock
+from relquery.engine.requests.relquery import Latency
 from relquery.errors import ConfigError
 from relquery.prompt import Answer
 

@@ -7,7 +7,7 @@ from numbers import Real
 
 from relquery.backends.service.delivery import Bell, Delivery
 from relquery.backends.service.serving import Serving
-from relquery.engine.request.relquery import Latency
+from relquery.engine.requests.relquery import Latency
 from relquery.errors import ConfigError
 from relquery.prompt import Answer
 

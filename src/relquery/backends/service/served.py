@@ -10,7 +10,7 @@ from relquery.backends.local.preparing import check_prepared, to_prepare
 from relquery.backends.service.delivery import Delivery
 from relquery.backends.service.job import Job
 from relquery.backends.service.serving import Facts, Serving, Submission
-from relquery.engine.request.clients.declared import Declared
+from relquery.engine.requests.declared import Declared
 from relquery.errors import CancelledError, ConfigError
 from relquery.prompt import Answer, Prompt, Sampling
 

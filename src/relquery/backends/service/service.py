@@ -20,9 +20,9 @@ from relquery.backends.service.served import ServedBackend
 from relquery.backends.service.serving import Facts, Serving, Submission
 from relquery.backends.service.worker import Worker
 from relquery.config import PolicyName
-from relquery.engine.cost.linear import LinearCost
-from relquery.engine.request.clients.declared import Declared
-from relquery.engine.request.labels import Normalization
+from relquery.engine.cost import LinearCost
+from relquery.engine.requests.declared import Declared
+from relquery.engine.requests.labels import Normalization
 from relquery.errors import ConfigError
 from relquery.prompt import Answer, Prompt, Sampling
 

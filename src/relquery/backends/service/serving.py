@@ -8,9 +8,9 @@ from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar
 
 from relquery.backends.service.delivery import Sink
-from relquery.engine.clock import Clock
-from relquery.engine.request.clients.declared import Declared
-from relquery.engine.request.labels import Normalization
+from relquery.engine.executor import Clock
+from relquery.engine.requests.declared import Declared
+from relquery.engine.requests.labels import Normalization
 from relquery.prompt import Prompt, Sampling
 
 T = TypeVar("T")

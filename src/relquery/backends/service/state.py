@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from relquery.backends.local.embedded import EmbeddedBackend
-    from relquery.engine.request.relquery import RelQuery
+    from relquery.engine.requests.relquery import RelQuery
 
 FORECASTS = 100
 """The most relQueries whose end is predicted: each forecast walks over those before it."""

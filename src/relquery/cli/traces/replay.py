@@ -17,7 +17,7 @@ from relquery.cli.terminal.exits import INTERRUPTED, ROWS_LOST
 from relquery.cli.terminal.show import progress, say, to_json
 from relquery.cli.terminal.tables import check_output, check_rate
 from relquery.cli.traces.latencies import draw, latency_table
-from relquery.engine.clock import RealClock
+from relquery.engine.executor import RealClock
 from relquery.errors import ConfigError
 from relquery.prompt import Answer, Span
 from relquery.traces.replay import Asked, Replay

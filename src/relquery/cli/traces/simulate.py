@@ -15,8 +15,7 @@ from relquery.cli.terminal.show import progress, to_json
 from relquery.cli.terminal.tables import check_output, check_rate
 from relquery.cli.traces.latencies import check_picture, draw, latency_table
 from relquery.config import POLICIES, PolicyName
-from relquery.engine.cost.accelerators import SERVED
-from relquery.engine.cost.machines import find_machine, with_cache
+from relquery.engine.machines import SERVED, find_machine, with_cache
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.errors import ConfigError, unknown
 from relquery.traces.simulate import Run

@@ -1,4 +1,4 @@
-"""What a policy sees and what it decides.
+"""What a policy sees, what it decides, and what is expected of relQueries.
 
 A policy is a pure function `(State, Memo) -> (Plan, Memo)`: it reads no clock, changes nothing
 and does not use the executor, so the engine, a simulation and a test can run the same policy.
@@ -8,15 +8,17 @@ A policy is not asked again while all requests decode and nobody waits: it has n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from relquery.config import EngineConfig
-from relquery.engine.cache.blocks import BlockPool
-from relquery.engine.request.progress import filled, spread
-from relquery.engine.request.relquery import RelQuery
-from relquery.engine.request.request import Request
+from relquery.engine.block_pool import BlockPool, Move, plan_batches
+from relquery.engine.cost import LinearCost
+from relquery.engine.executor import Executor
+from relquery.engine.requests.relquery import RelQuery
+from relquery.engine.requests.request import Request, filled, spread
 
 Memo = Any
 
@@ -117,3 +119,170 @@ class Ordering(Protocol):
     def order_if_pressed(self, state: State, deadline: float) -> Sequence[RelQuery]:
         """Those with this deadline or an earlier one, in the order in which they would be served
         if all of them had to go first."""
+
+
+Held = list[list[int | None]]
+"""Blocks of each piece; None for a block that is only filled in this step."""
+
+
+class StepHits:
+    """Hits of one step. Hold the hits of all work before anything is allocated, then copy.
+
+    moves: block moves to carry out before the step computes. originals: blocks that were
+    copied and are held until then.
+    """
+
+    def __init__(self, pool: BlockPool, limits: EngineConfig) -> None:
+        self._pool, self._limits = pool, limits
+        self._before: dict[int, int] = {}
+        self._copies: list[tuple[list[int | None], int, Move, int]] = []
+        self.moves: list[Move] = []
+        self.originals: list[int] = []
+
+    def hold(self, work: Work) -> Held:
+        """Hold a waiting request's hits."""
+        request, size = work.request, self._limits.block_size
+        held: Held = []
+        for index, count in enumerate(work.hits):
+            blocks = self._pool.lookups(request.keys(index, count, size))
+            held.append(blocks)
+            self._pool.take_all(block for block in blocks if block is not None)
+            if self._limits.relocation == "cidra":
+                for number, block in enumerate(blocks):
+                    if block is not None:
+                        self._bring(blocks, number, request.place(index, number, size))
+        return held
+
+    def copy(self) -> None:
+        """Copy blocks for requests that need them at another position."""
+        for blocks, number, move, place in self._copies:
+            fresh = self._pool.allocate(1)
+            assert fresh is not None, "the policy planned more blocks than there are"
+            self.originals.append(move.source)
+            self.moves.append(Move(move.source, fresh[0], move.turn))
+            self._pool.place[fresh[0]] = place
+            blocks[number] = fresh[0]
+
+    def relocate(self, executor: Executor) -> None:
+        """Carry out the moves. If that fails, the keys of all moved blocks are withdrawn."""
+        try:
+            if self.moves:
+                executor.relocate(plan_batches(self.moves), self._limits.block_size)
+        except BaseException:
+            for move in self.moves:
+                self._pool.withdraw(move.target)
+            raise
+        finally:
+            self._pool.release(self.originals)
+            self.originals = []
+
+    def _bring(self, blocks: list[int | None], number: int, place: int) -> None:
+        """Move a held block to a position, or copy it if others need it where it is."""
+        block = blocks[number]
+        assert block is not None
+        if self._pool.place[block] == place:
+            return
+        before = self._before.setdefault(block, self._pool.place[block])
+        move = Move(block, block, place - before)
+        if self._pool.references(block) == 1:
+            self.moves.append(move)
+            self._pool.place[block] = place
+        else:
+            self._copies.append((blocks, number, move, place))
+
+
+KEPT = 0.98
+"""Weight of a step's seconds relative to the next step's."""
+
+
+@dataclass(slots=True)
+class Experience:
+    """What an engine has seen so far, used to predict what comes.
+
+    admitted: prompt tokens of admitted requests. computed: those of them that were not cached.
+    limit: the most tokens that answers could have had. drawn: the tokens that they had.
+    measured: seconds of steps. predicted: the cost model's seconds. Recent steps count most.
+    """
+
+    admitted: int = 0
+    computed: int = 0
+    limit: int = 0
+    drawn: int = 0
+    measured: float = 0.0
+    predicted: float = 0.0
+
+    def step(self, measured: float, predicted: float) -> None:
+        """Record the measured and predicted seconds of a step."""
+        self.measured = KEPT * self.measured + measured
+        self.predicted = KEPT * self.predicted + predicted
+
+    def admit(self, request: Request) -> None:
+        """Record a request that was admitted for the first time."""
+        self.admitted += request.prompt_tokens
+        self.computed += request.prompt_tokens - (request.cached or 0)
+
+    def answered(self, request: Request) -> None:
+        """Record a request that has its answer."""
+        self.limit += request.max_tokens
+        self.drawn += len(request.output)
+
+    @property
+    def miss_ratio(self) -> float:
+        """Share of prompt tokens that are computed; 1 as long as nothing is known."""
+        return self.computed / self.admitted if self.admitted else 1.0
+
+    @property
+    def pace(self) -> float:
+        """Measured seconds per predicted second of a step; 1 as long as nothing is known."""
+        return self.measured / self.predicted if self.predicted else 1.0
+
+    @property
+    def length_ratio(self) -> float:
+        """Share of its limit that an answer has; 1 as long as nothing is known."""
+        return self.drawn / self.limit if self.limit else 1.0
+
+    @property
+    def usual_length(self) -> float | None:
+        """The same, but None as long as nothing is known."""
+        return self.length_ratio if self.limit else None
+
+
+def forecast(
+    order: Iterable[RelQuery],
+    number: int,
+    limits: EngineConfig,
+    cost: LinearCost,
+    experience: Experience,
+    usual: float = 1.0,
+) -> float:
+    """Seconds until the last answer of a relQuery.
+
+    order: the relQueries served before it, and then the relQuery itself. usual: share of its limit
+    that the longest answer has, which decides how many steps it takes. Prompts are computed in
+    this order, together with the decodes of all requests whose prompts are in the cache. If the
+    cache is full, the next prompts start when all requests in it have been answered, as in
+    Algorithm 1 of paper 003. Declared rows that have not come count as if they waited. Later
+    arrivals that overtake it are not foreseen.
+    """
+    clock = level = longest = 0.0  # level: how full the cache is, of tokens or of requests
+    for relquery in order:
+        waiting, expected = len(relquery.waiting), relquery.expected
+        prompts = float(relquery.waiting.lengths.sum()) + expected * relquery.mean_prompt
+        begun = sum(each.prompt_tokens - each.computed for each in relquery.running)
+        left = [max(1, each.max_tokens - len(each.output)) for each in relquery.running]
+        answers = sum(left) + (waiting + expected) * relquery.output_limit
+        own = max(1.0, usual * max(0, *left, relquery.output_limit if waiting or expected else 0))
+        held = sum(each.length for each in relquery.running) + prompts
+        count = len(left) + waiting + expected
+        level += max(held / limits.cache_tokens, count / limits.max_num_seqs)
+        longest = max(longest, own)
+        rounds = max(0, ceil(level) - 1)
+        if rounds:
+            clock += (longest + (rounds - 1) * own) * cost.decode_intercept
+            level, longest = level - rounds, own
+        computed = prompts * experience.miss_ratio + max(0, begun)
+        clock += cost.prefill_slope * computed
+        clock += cost.decode_slope * answers * experience.length_ratio
+        if relquery.id == number:
+            return experience.pace * (clock + own * cost.decode_intercept)
+    raise KeyError(number)

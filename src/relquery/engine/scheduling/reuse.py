@@ -1,4 +1,4 @@
-"""Blocks that a request reuses instead of computing: from the cache, or from earlier work."""
+"""Blocks that requests reuse, and a plan being built with the tokens, seats and blocks left."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from relquery.config import EngineConfig
-from relquery.engine.cache.blocks import BlockPool
-from relquery.engine.request.progress import servable
-from relquery.engine.request.request import Request
+from relquery.engine.block_pool import BlockPool
+from relquery.engine.requests.request import Request, servable
+from relquery.engine.scheduling.plan import Plan, State, Work
 
 
 @dataclass(slots=True)
@@ -173,3 +173,154 @@ def cached_tokens(request: Request, limits: EngineConfig, pool: BlockPool) -> li
         hits = _first(None, pool.lookups(request.keys(index, blocks, size)))
         found.append(min(hits * size, request.size(index)))
     return found
+
+
+class Draft:
+    """A plan being built. tokens, seats, blocks: how many are left."""
+
+    def __init__(self, state: State) -> None:
+        self._limits = state.limits
+        self.tokens = state.limits.max_num_batched_tokens
+        self.seats = state.limits.max_num_seqs - len(state.running)
+        self.blocks = state.pool.available
+        self.work: list[Work] = []
+        self.preempt: list[Request] = []
+        self._admitted: set[Request] = set()
+        self._prompts = False
+        self._reuse = Reuse(state.limits, state.pool, state.host)
+
+    def fork(self) -> Self:
+        """A copy that can be changed without changing this draft."""
+        other = copy(self)
+        other.work, other.preempt = self.work.copy(), self.preempt.copy()
+        other._admitted, other._reuse = self._admitted.copy(), self._reuse.fork()
+        return other
+
+    def advance(self, request: Request) -> bool:
+        """Plan work of a running request; False if there are not enough blocks."""
+        needed = self.missing(request)
+        if needed:
+            if needed > self.blocks:
+                return False
+            self.blocks -= needed
+        pieces, drawn = request.pieces, len(request.output)
+        piece = pieces[-1]
+        tokens = len(piece.tokens) + drawn
+        if drawn and len(pieces) == 1 and tokens - piece.done == 1:
+            # The usual case: a decode step. What it fills can be found when the request ends.
+            self.tokens -= 1
+            self.work.append(Work(request, 1))
+            return True
+        self._prompts |= not request.decoding
+        self._commit(Work(request, min(self.tokens, request.length - request.computed)))
+        return True
+
+    def missing(self, request: Request) -> int:
+        """Blocks that a running request still needs for its tokens so far.
+
+        In the engine it has those of its prompt; vLLM gives them as it computes the prompt.
+        """
+        piece = request.pieces[-1]
+        tokens = len(piece.tokens) + len(request.output)
+        if tokens <= len(piece.slots):
+            return 0
+        return self._blocks_for(tokens) - len(piece.blocks)
+
+    def admit(self, request: Request, *, whole: bool = False) -> bool:
+        """Plan the first work of a waiting request; False if it does not fit this step.
+
+        Calling this again adds nothing. whole: only if the prompt fits in this step, or would need
+        several steps even on its own.
+        """
+        if request in self._admitted:
+            return True
+        if self.tokens <= 0 or self.seats <= 0:
+            return False
+        hits = self._reuse.hits(request)
+        served = self._served(request, hits.counts)
+        missing = request.length - sum(served)
+        at_once = self._ends_at_once(request, missing)
+        alone = self._prompts if at_once else whole
+        if missing > self.tokens and self.work and alone:
+            return False
+        if at_once:
+            work = self._only_work(request, hits)
+            served = self._served(request, hits.counts, work.loaded)
+        else:
+            work = Work(request, min(self.tokens, missing), tuple(hits.counts))
+        # A request that continues gets blocks for its whole prompt, so that prompts that cannot
+        # finish together do not block one another half-way.
+        wanted = self._blocks_of(request) if work.kept is None else sum(work.kept)
+        needed = wanted - hits.taken
+        if needed > self.blocks:
+            return False
+        self.blocks -= needed
+        self.seats -= 1
+        self._admitted.add(request)
+        self._reuse.take(hits)
+        self._prompts = True
+        self._commit(work, served)
+        return True
+
+    def evict(self, request: Request) -> None:
+        """Plan the preemption of a running request without work in this plan."""
+        self.preempt.append(request)
+        self.seats += 1
+        self.blocks += self._reuse.release(request.blocks)
+
+    def plan(self, ahead: tuple[Request, ...] | None = None) -> Plan:
+        """The finished plan."""
+        return Plan(tuple(self.work), tuple(self.preempt), ahead)
+
+    def _ends_at_once(self, request: Request, missing: int) -> bool:
+        """Whether a request's first step gives its answer, so that it need not hold blocks."""
+        if not needs_no_blocks(request, self._limits):
+            return False
+        spent = self._limits.max_num_batched_tokens - self.tokens
+        return missing <= max(self.tokens, (self._limits.max_input or 0) - spent)
+
+    def _only_work(self, request: Request, hits: Hits) -> Work:
+        """The work of a request that ends in this step.
+
+        States that will never be read again take no room: the rest of the last block, and whatever
+        does not fit in the cache.
+        """
+        room, kept = hits.taken + self.blocks - hits.blocks, []
+        for index, count in enumerate(hits.counts):
+            missing = request.named_blocks(index, self._limits.block_size) - count
+            more = max(0, min(missing, room))
+            kept.append(count + more)
+            room -= more
+        loaded = self._reuse.loaded(request, hits.counts)
+        served = sum(self._served(request, hits.counts, loaded))
+        return Work(request, request.length - served, tuple(hits.counts), tuple(kept), loaded)
+
+    def _blocks_of(self, request: Request) -> int:
+        return sum(self._blocks_for(request.size(i)) for i in range(len(request.pieces)))
+
+    def _blocks_for(self, tokens: int) -> int:
+        return -(-tokens // self._limits.block_size)
+
+    def _served(
+        self, request: Request, hits: Sequence[int], loaded: Sequence[int] = ()
+    ) -> list[int]:
+        """Tokens of each piece in so many leading blocks."""
+        counts = [sum(each) for each in zip(hits, loaded, strict=True)] if loaded else hits
+        size = self._limits.block_size
+        return [min(count * size, request.size(index)) for index, count in enumerate(counts)]
+
+    def _commit(self, work: Work, done: Sequence[int] | None = None) -> None:
+        size, request = self._limits.block_size, work.request
+        self.tokens -= work.tokens
+        if done is not None and any(work.loaded):  # these count in the step like computed ones
+            self.tokens -= sum(done) - sum(self._served(request, work.hits))
+        self.work.append(work)
+        if request.beside:
+            computed = request.computed if done is None else sum(done)
+            if computed + work.tokens == request.length:
+                self.tokens -= request.beside
+        if self._limits.prefix_caching and not request.alone:
+            for index, blocks in work.filled(size, done):
+                if blocks:
+                    keys = request.keys(index, blocks.stop, size)[blocks.start :]
+                    self._reuse.fill(keys, request.places(index, blocks, size))

@@ -1,26 +1,119 @@
-"""The cache blocks that requests hold, and their work as chunks that read and write them."""
+"""The cache blocks that requests hold, here and in host memory (paper 004, §9), and their work as
+chunks that read and write them.
+
+The host's memory is a second cache, for states that the KV cache has no room for. It stores
+everything that is computed of a prompt, even what the KV cache still holds: without the beginning
+of a prompt the rest could not be found.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
+from typing import cast
 
 import numpy as np
 
-from relquery.arrays import Slots
+from relquery.arrays import Int64s, Slots
 from relquery.config import EngineConfig
-from relquery.engine.cache.blocks import BlockPool
-from relquery.engine.executor import SCRATCH, Chunk, Segment
-from relquery.engine.request.pieces import Keep
-from relquery.engine.request.progress import spread
-from relquery.engine.request.request import Draw, Request
-from relquery.engine.scheduling.plan import Work
-from relquery.engine.step.ending import draft_chunks, label_chunks
-from relquery.engine.step.hits import Held
-from relquery.engine.step.offload import Offload
+from relquery.engine.block_pool import BlockPool, slots_of
+from relquery.engine.executor import SCRATCH, Chunk, Drawn, Failure, Loads, Segment
+from relquery.engine.requests.pieces import Keep
+from relquery.engine.requests.relquery import RelQuery
+from relquery.engine.requests.request import Draw, Request, spread
+from relquery.engine.scheduling.plan import Held, Plan, Work
+from relquery.engine.scheduling.reuse import offloads
+from relquery.engine.step.answer import draft_chunks, label_chunks
 from relquery.engine.step.shelf import Shelf
 from relquery.interrupts import postponed
+from relquery.prompt import TokenLogprob
+
+
+class Offload:
+    """The host's blocks that a step reads or writes: they are held until it has ended.
+
+    No host block is held between steps, because requests that use them begin and end in one step.
+    """
+
+    def __init__(self, host: BlockPool, limits: EngineConfig) -> None:
+        self._host, self._size = host, limits.block_size
+        self._limits = limits
+        self._loaded: dict[Request, list[list[int]]] = {}
+        self._held: list[int] = []
+        self._fresh: list[int] = []
+
+    def hold(self, plan: Sequence[Work]) -> None:
+        """Hold the blocks that a step will load, because saving others might evict them."""
+        for work in plan:
+            if any(work.loaded):
+                loaded = self._loaded[work.request] = []
+                for index, (first, count) in enumerate(zip(work.hits, work.loaded, strict=True)):
+                    keys = work.request.keys(index, first + count, self._size)[first:]
+                    loaded.append([self._take(key) for key in keys])
+
+    def loads(self, work: Work) -> Loads | None:
+        """What has to be copied to the slots of a request before it attends to them."""
+        if work.request not in self._loaded:
+            return None
+        host, slots = [], []
+        for index, blocks in enumerate(self._loaded[work.request]):
+            first = work.hits[index] * self._size
+            here = work.request.pieces[index].slots[first : first + len(blocks) * self._size]
+            here = here[: work.request.size(index) - first]
+            host.append(slots_of(blocks, self._size)[: len(here)])
+            slots.append(here)
+        return Loads(np.concatenate(host), np.concatenate(slots))
+
+    def saves(self, work: Work, index: int, start: int, stop: int) -> Slots | None:
+        """Host slots (tokens,) for the tokens of a piece that work computes, -1 for none. Only
+        named blocks that the host does not have get slots, in order, as far as there is room. They
+        can be found by their keys from now on.
+        """
+        request, size = work.request, self._size
+        if work.kept is None or not offloads(request, self._limits, self._host):
+            return None
+        found = np.full(stop - start, -1, np.int64)
+        for number, key in enumerate(request.keys(index, request.named_blocks(index, size), size)):
+            if self._host.lookup(key) is not None:
+                # Held, because later blocks might otherwise evict earlier ones.
+                self._held.append(self._take(key))
+                continue
+            if number * size < start:  # only the KV cache has it
+                continue
+            fresh = self._host.allocate(1)
+            if fresh is None:
+                break
+            self._host.publish(key, fresh[0])
+            self._held += fresh
+            self._fresh += fresh
+            at = number * size - start
+            found[at : at + size] = slots_of(fresh, size)[: len(found) - at]
+        return found if (found >= 0).any() else None
+
+    def blocks(self, request: Request, index: int) -> int:
+        """How many blocks the step loads for a piece of a request."""
+        return len(self._loaded[request][index]) if request in self._loaded else 0
+
+    def withdraw(self) -> None:
+        """Withdraw the keys of blocks that a failed step should have saved."""
+        for block in self._fresh:
+            self._host.withdraw(block)
+
+    def release(self) -> None:
+        """Release all blocks that the step held."""
+        for pieces in self._loaded.values():
+            for blocks in pieces:  # those of a piece that is computed, too, are in `_held`
+                self._host.release(blocks)
+        self._host.release(self._held)
+        self._loaded, self._held, self._fresh = {}, [], []
+
+    def _take(self, key: bytes) -> int:
+        block = self._host.lookup(key)
+        assert block is not None, "the policy counted on a block that the host does not have"
+        self._host.take(block)
+        return block
+
 
 _RUNS = count(1)
 """Numbers of runs of decode steps, of all engines."""
@@ -211,4 +304,96 @@ def _next_draw(request: Request) -> Draw:
     seed = hash((draw.seed, len(request.output)))
     return replace(
         draw, seed=seed, allowed=request.rules.allowed_next(request.output) or draw.allowed
+    )
+
+
+class DecodeRun:
+    """The latest step, if it is repeated as long as nobody comes, waits or ends.
+
+    Any policy would plan the same again: each running request decodes one token. Planning, and
+    describing each token to the executor, is a twentieth of a step of 64; most of that is waiting
+    for objects that the step has driven out of the processor's caches, so few are touched here.
+    """
+
+    def __init__(
+        self, plan: Plan, chunks: Sequence[Chunk], relqueries: Mapping[int, RelQuery]
+    ) -> None:
+        """chunks: of the latest step, one for each work of its plan; see can_begin.
+
+        relqueries: of the requests, by group.
+        """
+        self.requests = [work.request for work in plan.work]
+        self.relqueries = [relqueries[request.group] for request in self.requests]
+        self.context = sum(chunk.context_tokens for chunk in chunks)
+        """Cached tokens that the latest step attended to."""
+        self._pieces = [request.pieces[0] for request in self.requests]
+        self._outputs = [request.output for request in self.requests]
+        self._ends = [request.rules.end for request in self.requests]
+        # An answer may end at this many tokens; with stop rules or a grammar, at any token.
+        self._mosts = [
+            request.max_tokens if request.rules.is_free and request.draw.matcher is None else 0
+            for request in self.requests
+        ]
+        self._logprobs = [
+            (number, request.logprobs)
+            for number, request in enumerate(self.requests)
+            if request.logprobs is not None
+        ]
+        self._slots = np.concatenate([chunk.writes for chunk in chunks])
+
+    @property
+    def tokens(self) -> list[int]:
+        """Each request's newest token, which the next step computes."""
+        return [output[-1] for output in self._outputs]
+
+    def advance(self, holdings: Holdings) -> Int64s | None:
+        """Slots (requests,) for the newest tokens; None if there are too few blocks for all.
+
+        Valid until the next call.
+        """
+        if not holdings.continue_slots(self.requests, self._slots):
+            return None
+        self.context += len(self.requests)
+        return self._slots
+
+    def take_in(self, drawn: Sequence[Drawn | None]) -> list[int]:
+        """Add a step's tokens to the outputs. Returns the requests whose token was not added,
+        because it may end the answer or force others.
+
+        drawn: see Executor.follow.
+        """
+        rest = []
+        tokens = cast("Sequence[int]", drawn)
+        if self._logprobs:
+            tokens = [one.token if isinstance(one, TokenLogprob) else one for one in tokens]
+        given = zip(tokens, self._outputs, self._ends, self._mosts, self._pieces, strict=True)
+        for number, (token, output, end, most, piece) in enumerate(given):
+            piece.done += 1
+            is_failed = isinstance(token, Failure)
+            if is_failed or token < 0 or token in end or len(output) + 1 >= most:
+                rest.append(number)
+            else:
+                output.append(token)
+                self.relqueries[number].drawn_tokens += 1
+        if self._logprobs:
+            self._keep_logprobs(drawn, rest)
+        return rest
+
+    def _keep_logprobs(self, drawn: Sequence[Drawn | None], rest: Collection[int]) -> None:
+        """Keep those of tokens that were added. rest: the requests whose token was not."""
+        others = set(rest)
+        for number, kept in self._logprobs:
+            told = drawn[number]
+            if number not in others and isinstance(told, TokenLogprob):
+                kept.append(told)
+
+
+def can_begin(plan: Plan, chunks: Sequence[Sequence[Chunk]]) -> bool:
+    """Whether each work of a step was one decode whose draw does not change from token to token."""
+    return all(
+        len(of_work) == 1
+        and of_work[0].run
+        and of_work[0].draw is work.request.draw
+        and not work.request.draw.weigh
+        for work, of_work in zip(plan.work, chunks, strict=True)
     )

@@ -6,10 +6,9 @@ from typing import Protocol
 
 from relquery.arrays import Slots
 from relquery.config import EngineConfig
-from relquery.engine.cache.blocks import BlockPool, slots_of
-from relquery.engine.request.pieces import Keep
-from relquery.engine.request.progress import servable
-from relquery.engine.request.request import Request
+from relquery.engine.block_pool import BlockPool, slots_of
+from relquery.engine.requests.pieces import Keep
+from relquery.engine.requests.request import Request, servable
 
 
 class States(Protocol):

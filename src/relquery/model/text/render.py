@@ -15,7 +15,7 @@ import numpy as np
 from tokenizers.decoders import DecodeStream
 
 from relquery.arrays import TokenIds
-from relquery.engine.request.pieces import At, Chain, Keep, Part, Placeholder
+from relquery.engine.requests.pieces import At, Chain, Keep, Part, Placeholder
 from relquery.model.text.template import ChatTemplate
 from relquery.model.text.tokenizer import Tokenizer
 from relquery.prompt import Blank, Exchange, Nest, Prompt, Reuse, Role, Span

@@ -254,9 +254,7 @@ def _read_json(file: Path) -> dict[str, Any]:
     return found
 
 
-def _to_json(
-    value: Any, ensure_ascii: bool = False, indent: int | None = None, **more: Any
-) -> str:
+def _to_json(value: Any, ensure_ascii: bool = False, indent: int | None = None, **more: Any) -> str:
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, **more)
 
 

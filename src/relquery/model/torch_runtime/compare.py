@@ -11,7 +11,7 @@ import torch
 
 from relquery.config import EngineConfig
 from relquery.engine.executor import SCRATCH, Chunk
-from relquery.engine.request.request import Draw
+from relquery.engine.requests.request import Draw
 from relquery.errors import ModelError
 from relquery.model.hub import find_folder
 from relquery.model.native_model import NativeModel, open_folder

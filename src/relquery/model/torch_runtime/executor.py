@@ -15,9 +15,9 @@ from transformers import PreTrainedModel
 
 from relquery.arrays import Int64s, Slots
 from relquery.config import Relocation
-from relquery.engine.cache.cidra import Batch
+from relquery.engine.block_pool import Batch
 from relquery.engine.executor import NOT_FINITE, SCRATCH, Chunk, Drawn, drawn_by_chunk
-from relquery.engine.request.request import Draw
+from relquery.engine.requests.request import Draw
 from relquery.errors import ModelError
 from relquery.model.chunks import cut, own_slots, wanted_of
 from relquery.model.sampler import Logits, follow_draws

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relquery.engine.request.relquery import Latency
+from relquery.engine.requests.relquery import Latency
 from relquery.prompt import Answer, Finish
 from relquery.serve.access.rates import Rates
 from relquery.serve.errors import as_http

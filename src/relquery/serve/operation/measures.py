@@ -15,7 +15,7 @@ from prometheus_client import (
 
 from relquery.backends.remote.tally import Tally
 from relquery.backends.service.state import EngineState
-from relquery.engine.request.relquery import Latency
+from relquery.engine.requests.relquery import Latency
 from relquery.prompt import Answer, Finish
 
 MOST_TENANTS = 200

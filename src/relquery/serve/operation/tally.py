@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from relquery.backends.local.streaming import Piece
 from relquery.backends.service.delivery import Sink
 from relquery.backends.service.serving import Serving, Submission
-from relquery.engine.request.relquery import Latency
+from relquery.engine.requests.relquery import Latency
 from relquery.errors import ConfigError
 from relquery.prompt import Answer
 from relquery.serve.access.gate import Asker

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
 from relquery.backends.scoring.calibration import corrected
-from relquery.engine.request.labels import Normalization
+from relquery.engine.requests.labels import Normalization
 from relquery.errors import ConfigError
 from relquery.prompt import Answer, Prompt, Sampling, Span
 from relquery.serve.answering import whole

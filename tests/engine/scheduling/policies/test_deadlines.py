@@ -8,18 +8,16 @@ from typing import Any
 import pytest
 
 from relquery.config import POLICIES, EngineConfig, PolicyName
-from relquery.engine.clock import VirtualClock
-from relquery.engine.cost.linear import LinearCost
-from relquery.engine.executor import SimulatedExecutor
+from relquery.engine.cost import LinearCost
+from relquery.engine.executor import SimulatedExecutor, VirtualClock
 from relquery.engine.loop import Loop
-from relquery.engine.request.clients.declared import NOTHING, Declared
-from relquery.engine.request.relquery import RelQuery
-from relquery.engine.request.request import Request
+from relquery.engine.requests.declared import NOTHING, Declared
+from relquery.engine.requests.relquery import RelQuery
+from relquery.engine.requests.request import Request
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
-from relquery.engine.scheduling.policies.jobs.deadlines import Deadlines
-from relquery.engine.scheduling.policies.jobs.priority import SLACK, Fairness
-from relquery.engine.scheduling.policies.jobs.remaining import Remaining
-from relquery.engine.scheduling.policies.jobs.tenants import OUTPUT, Tenants
+from relquery.engine.scheduling.policies.fairness import OUTPUT, Deadlines, Tenants
+from relquery.engine.scheduling.policies.priority import SLACK, Fairness
+from relquery.engine.scheduling.policies.remaining import Remaining
 from relquery.prompt import Finish
 from tests.engine.harness import Harness, for_each, latency_of, numbered
 

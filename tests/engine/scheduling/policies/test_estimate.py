@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.config import EngineConfig
-from relquery.engine.cost.linear import LinearCost
-from relquery.engine.scheduling.policies.jobs.estimate import Batches, decompose
+from relquery.engine.cost import LinearCost
+from relquery.engine.scheduling.policies.remaining import Batches, decompose
 
 COST = LinearCost(0.001, 0.5, 0.01, 0.25)
 

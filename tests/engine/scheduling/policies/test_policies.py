@@ -11,19 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.config import POLICIES, EngineConfig, PolicyName
-from relquery.engine.cost.accelerators import Served
-from relquery.engine.cost.linear import LinearCost
-from relquery.engine.request.clients.declared import NOTHING, Declared
-from relquery.engine.request.relquery import RelQuery
+from relquery.engine.cost import LinearCost
+from relquery.engine.machines import Served
+from relquery.engine.requests.declared import NOTHING, Declared
+from relquery.engine.requests.relquery import RelQuery
 from relquery.engine.scheduling.plan import Policy, State
+from relquery.engine.scheduling.policies import fairness
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
-from relquery.engine.scheduling.policies.jobs import tail as tail_module
-from relquery.engine.scheduling.policies.jobs.priority import Fairness, Priorities
-from relquery.engine.scheduling.policies.jobs.relserve import RelServe
-from relquery.engine.scheduling.policies.jobs.remaining import Remaining
-from relquery.engine.scheduling.policies.jobs.shortest import Shortest
-from relquery.engine.scheduling.policies.jobs.tail import SEEN, Tail
+from relquery.engine.scheduling.policies.fairness import SEEN, Tail
+from relquery.engine.scheduling.policies.priority import Fairness, Priorities
+from relquery.engine.scheduling.policies.relserve import RelServe
+from relquery.engine.scheduling.policies.remaining import Remaining
 from relquery.engine.scheduling.policies.sarathi import sarathi
+from relquery.engine.scheduling.policies.shortest import Shortest
 from relquery.traces.simulate import simulate
 from relquery.traces.trace import TracedQuery
 from tests.engine.harness import Harness, expected_output, for_each, latency_of, numbered, spied
@@ -415,8 +415,8 @@ class Oracle:
         if ended:
             bias = sum(self.spent[one] for one in ended) / sum(self.first[one] for one in ended)
         if self.noted is None:
-            self.noted = float(np.quantile(self.waits(bias), tail_module.QUANTILE))
-        promised = (1 - tail_module.MARGIN) * self.factor * self.noted
+            self.noted = float(np.quantile(self.waits(bias), fairness.QUANTILE))
+        promised = (1 - fairness.MARGIN) * self.factor * self.noted
         places = {number: place for place, (number, *_) in enumerate(self.came, 1)}
         since = {number: done for number, done, _ in self.came}
         tight = []
@@ -443,8 +443,8 @@ def test_turns_are_those_of_the_definition(exact: bool, seed: int, factor: float
     """exact: estimates are right, in whole numbers, so that promises are filled exactly."""
     with pytest.MonkeyPatch.context() as patch:
         if exact:
-            patch.setattr(tail_module, "MARGIN", 0.0)
-            patch.setattr(tail_module, "QUANTILE", 1.0)
+            patch.setattr(fairness, "MARGIN", 0.0)
+            patch.setattr(fairness, "QUANTILE", 1.0)
         check_turns(seed, factor, exact)
 
 

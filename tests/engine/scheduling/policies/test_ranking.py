@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relquery.engine.scheduling.policies.jobs.ranking import Ranking
+from relquery.engine.scheduling.policies.fairness import Ranking
 
 NUMBER = st.integers(0, 6)
 STEPS = st.lists(

@@ -10,20 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.config import EngineConfig, PolicyName
-from relquery.engine.cache.blocks import BlockPool
-from relquery.engine.cost.job_time import JobTime, uncached_tokens
-from relquery.engine.cost.linear import LinearCost
-from relquery.engine.request.request import Request
+from relquery.engine.block_pool import BlockPool
+from relquery.engine.cost import JobTime, LinearCost, uncached_tokens
+from relquery.engine.requests.request import Request
 from relquery.engine.scheduling.plan import Memo, Plan, Policy, State
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
-from relquery.engine.scheduling.policies.jobs.priority import Fairness
-from relquery.engine.scheduling.policies.jobs.relserve import RelServe
-from relquery.engine.scheduling.policies.prompts.backlog import Backlog
-from relquery.engine.scheduling.policies.prompts.fifo import Fifo
-from relquery.engine.scheduling.policies.prompts.lazy_heap import LazyHeap
-from relquery.engine.scheduling.policies.prompts.prefix_index import PrefixIndex
-from relquery.engine.scheduling.policies.prompts.srjf import Srjf
-from relquery.engine.scheduling.policies.prompts.step import Candidate, pays
+from relquery.engine.scheduling.policies.prefix_index import LazyHeap, PrefixIndex
+from relquery.engine.scheduling.policies.priority import Fairness
+from relquery.engine.scheduling.policies.relserve import RelServe
+from relquery.engine.scheduling.policies.srjf import Backlog, Candidate, Fifo, Srjf, pays
 from relquery.engine.scheduling.reuse import cached_tokens
 from tests.engine.harness import Harness, numbered, spied
 

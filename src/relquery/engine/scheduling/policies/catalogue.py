@@ -7,17 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relquery.config import EngineConfig, PolicyName
-from relquery.engine.cost.job_time import JobTime
-from relquery.engine.cost.linear import LinearCost
+from relquery.engine.cost import JobTime, LinearCost
 from relquery.engine.scheduling.plan import Policy
-from relquery.engine.scheduling.policies.fcfs import fcfs
-from relquery.engine.scheduling.policies.jobs.priority import Fairness
-from relquery.engine.scheduling.policies.jobs.relserve import RelServe
-from relquery.engine.scheduling.policies.jobs.shortest import Shortest
-from relquery.engine.scheduling.policies.jobs.static import Static
-from relquery.engine.scheduling.policies.prompts.fifo import Fifo
-from relquery.engine.scheduling.policies.prompts.srjf import Srjf
+from relquery.engine.scheduling.policies.priority import Fairness
+from relquery.engine.scheduling.policies.relserve import RelServe, Static
 from relquery.engine.scheduling.policies.sarathi import sarathi
+from relquery.engine.scheduling.policies.shortest import Shortest
+from relquery.engine.scheduling.policies.srjf import Fifo, Srjf
+from relquery.engine.scheduling.policies.steps import fcfs
 
 
 @dataclass(frozen=True, slots=True)

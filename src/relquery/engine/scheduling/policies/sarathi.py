@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from relquery.engine.scheduling.draft import Draft
 from relquery.engine.scheduling.plan import Memo, Plan, State
+from relquery.engine.scheduling.reuse import Draft
 
 
 def sarathi(state: State, memo: Memo) -> tuple[Plan, Memo]:

@@ -1,12 +1,12 @@
-"""Functions shared by policies with two kinds of steps: prompt steps and decode steps."""
+"""Steps that policies share: of prompts, of decodes, and of both in the order of arrival."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from relquery.engine.request.request import Request
-from relquery.engine.scheduling.draft import Draft
-from relquery.engine.scheduling.plan import State
+from relquery.engine.requests.request import Request
+from relquery.engine.scheduling.plan import Memo, Plan, State
+from relquery.engine.scheduling.reuse import Draft
 
 
 def prefill(draft: Draft, state: State, waiting: Iterable[Request]) -> None:
@@ -98,3 +98,12 @@ def decode(draft: Draft, running: Iterable[Request]) -> None:
             return
         while request not in draft.preempt and not draft.advance(request):
             draft.evict(next(r for r in reversed(order) if r not in draft.preempt))
+
+
+def fcfs(state: State, memo: Memo) -> tuple[Plan, Memo]:
+    """Compute whole prompts in order of arrival while they fit; else decode running requests."""
+    draft = Draft(state)
+    prefill(draft, state, state.waiting)
+    if not draft.work:
+        decode(draft, state.running)
+    return draft.plan(), memo

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from relquery.engine.request.clients.declared import NOTHING, Declared
+from relquery.engine.requests.declared import NOTHING, Declared
 from relquery.errors import ConfigError, EngineEndedError
 from relquery.prompt import Answer, Finish, Sampling, Span
 from relquery.serve.access.gate import Asker

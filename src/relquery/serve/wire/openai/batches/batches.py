@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from relquery.engine.request.clients.declared import Declared
+from relquery.engine.requests.declared import Declared
 from relquery.serve.access.gate import Asker
 from relquery.serve.errors import HttpError
 from relquery.serve.server import Server

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from relquery.engine.request.clients.declared import Declared
+from relquery.engine.requests.declared import Declared
 from relquery.errors import EngineEndedError
 from relquery.prompt import Answer, Prompt, Sampling
 from relquery.serve.access.gate import Asker

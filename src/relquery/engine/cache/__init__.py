@@ -1,1 +1,0 @@
-"""The blocks of the KV cache: which requests hold them, and how they change position."""

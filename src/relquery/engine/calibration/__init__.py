@@ -1,1 +1,0 @@
-"""Measuring what steps and prompts cost on this machine."""

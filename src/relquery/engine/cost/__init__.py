@@ -1,1 +1,0 @@
-"""What steps and prompts cost, as models fitted to measurements."""

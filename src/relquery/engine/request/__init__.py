@@ -1,1 +1,0 @@
-"""A request on its way: its tokens, its labels, and the relQuery it belongs to."""

@@ -1,1 +1,0 @@
-"""Policies that order whole relQueries (paper 003), and their priorities."""

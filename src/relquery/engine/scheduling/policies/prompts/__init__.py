@@ -1,1 +1,0 @@
-"""Policies that order single prompts (paper 004), and the queue they keep."""
