@@ -46,11 +46,14 @@ def test_what_the_dockerfile_copies_is_there_and_is_sent_to_docker() -> None:
 def test_the_extras_that_the_dockerfile_installs_exist() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    text = " ".join(step.text for step in STAGES["build"].all("RUN"))
-    (asked,) = re.findall(r"'\.\[([\w,]+)\]'", text)
-    assert set(asked.split(",")) <= set(extras)
-    (torch,) = re.findall(r"'(torch\S+)'", text)
-    assert torch in extras["local"]
+    asked = {
+        name: set(re.findall(r"'(?:\.|relquery)\[([\w,]+)\]'", text)[0].split(","))
+        for name in ("build", "build-cuda")
+        if (text := " ".join(step.text for step in STAGES[name].all("RUN")))
+    }
+    assert asked["build"] <= set(extras)
+    assert asked["build-cuda"] == {"torch"}, "only GPUs need it"
+    assert STAGES["cuda"].all("COPY")[0].words[0] == "--from=build-cuda"
 
 
 @pytest.mark.parametrize("name", SERVED)
