@@ -127,8 +127,8 @@ ROOMS: dict[str, list[str]] = {
     ],
     "evaluation": ["labels", "matching", "columns", "comparison", "shown", "evaluation"],
     "cli": [
-        "terminal", "installation", "reorder", "sql.explained", "sql.formats", "sql.kept",
-        "sql.params", "sql.setup", "shell", "sql", "ledger", "span", "traces", "serve",
+        "terminal", "commands", "installation", "reorder", "sql.explained", "sql.formats",
+        "sql.kept", "sql.params", "sql.setup", "shell", "sql", "ledger", "span", "traces", "serve",
     ],
 }  # fmt: skip
 # Third-party packages that stay inside some parts.

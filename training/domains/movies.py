@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from random import Random
 
 from training.domains.asks import copy_asks, feeling, sentiment_asks
@@ -102,23 +104,24 @@ FIELDS = (
 )
 
 
-def _info(rng: Random, genre: str, kids: bool) -> str:
+def _info(rng: Random, genre: str, kids: bool, stories: int) -> str:
     heroes, events = STORIES[genre]
-    hero = rng.choice(heroes)
-    sentences = [
-        f"{hero[0].upper()}{hero[1:]} {rng.choice(events)}.",
-        f"{rng.choice(SETTINGS).format(rng.choice(CITIES))} {rng.choice(SEASONS)}.",
-        rng.choice(FOR_KIDS if kids else NOT_FOR_KIDS),
-    ]
-    return " ".join(sentences)
+    sentences = []
+    for _ in range(stories):
+        hero = rng.choice(heroes)
+        sentences += [
+            f"{hero[0].upper()}{hero[1:]} {rng.choice(events)}.",
+            f"{rng.choice(SETTINGS).format(rng.choice(CITIES))} {rng.choice(SEASONS)}.",
+        ]
+    return " ".join([*sentences, rng.choice(FOR_KIDS if kids else NOT_FOR_KIDS)])
 
 
-def movie(rng: Random, split: Split) -> Parent:
-    """A movie: title, description, genre, director, year."""
+def movie(rng: Random, split: Split, stories: int = 1) -> Parent:
+    """A movie: title, description, genre, director, year. stories: that its description tells."""
     genre, kids = rng.choice(GENRES), rng.random() < 0.5
     fields: dict[str, Value] = {
         "movietitle": movie_title(rng, split),
-        "movieinfo": split.draw(lambda: _info(rng, genre, kids)),
+        "movieinfo": split.draw(lambda: _info(rng, genre, kids, stories)),
         "genre": genre,
         "director": person(rng, split),
         "year": rng.randrange(1950, 2025),
@@ -137,11 +140,11 @@ def _filler(rng: Random) -> str:
     )
 
 
-def review_of(rng: Random, split: Split, parent: Parent) -> Row:
-    """A review of `parent` by some critic."""
+def review_of(rng: Random, split: Split, parent: Parent, short: bool = False) -> Row:
+    """A review of `parent` by some critic; of one sentence if it is short."""
     rating = draw_rating(rng, int(parent.facts["quality"]))
     fields: dict[str, Value] = {
-        "reviewcontent": review(rng, split, rating, ASPECTS, lambda: _filler(rng)),
+        "reviewcontent": review(rng, split, rating, ASPECTS, lambda: _filler(rng), short),
         "critic": person(rng, split),
         "outlet": outlet(rng),
     }
@@ -199,3 +202,11 @@ MOVIES = Domain(
         ),
     ),
 )
+
+FILMS = replace(
+    MOVIES,
+    name="films",
+    parent=partial(movie, stories=7),
+    child=partial(review_of, short=True),
+)
+"""The same with long descriptions and short reviews, as in real joins."""

@@ -77,14 +77,26 @@ def draw_rating(rng: Random, quality: int) -> int:
 
 
 def review(
-    rng: Random, split: Split, rating: int, aspects: tuple[str, ...], filler: Callable[[], str]
+    rng: Random,
+    split: Split,
+    rating: int,
+    aspects: tuple[str, ...],
+    filler: Callable[[], str],
+    short: bool = False,
 ) -> str:
-    """A review of `rating` on one side of the split; `filler` makes sentences without opinion."""
-    return split.draw(lambda: _review(rng, rating, aspects, filler))
+    """A review of `rating` on one side of the split; `filler` makes sentences without opinion.
+
+    short: whether it is one sentence.
+    """
+    return split.draw(lambda: _review(rng, rating, aspects, filler, short))
 
 
-def _review(rng: Random, rating: int, aspects: tuple[str, ...], filler: Callable[[], str]) -> str:
+def _review(
+    rng: Random, rating: int, aspects: tuple[str, ...], filler: Callable[[], str], short: bool
+) -> str:
     sentences = [_opening(rng, rating, aspects)]
+    if short:
+        return f"{sentences[0][0].upper()}{sentences[0][1:]}."
     if rng.random() < 0.5:
         sentences.append(rng.choice(VERDICTS[rating]))
     if rng.random() < 0.25:

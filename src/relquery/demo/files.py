@@ -7,7 +7,7 @@ from pathlib import Path
 
 from relquery.errors import TableError, unknown
 
-TABLES = ("movies", "tickets", "products")
+TABLES = ("movies", "tickets", "products", "films")
 
 
 def model_path() -> Path:

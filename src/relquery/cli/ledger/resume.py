@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from relquery.cli.commands import command as command_of
 from relquery.cli.sql.noted import arguments, is_given
 from relquery.cli.terminal.show import say
 from relquery.errors import ConfigError
@@ -56,8 +57,6 @@ def resume(
     if run.state is State.RUNNING:
         raise ConfigError(f"Run {run.number} in {path} is still running (process {run.process}).")
     _check_files(run)
-    from relquery.cli.app import command as command_of  # the app has all commands
-
     command = command_of("sql")
     options = dict(run.options)
     for name in _given(ctx, command):

@@ -68,7 +68,7 @@ def sql(
             "-t",
             metavar="NAME=FILE",
             help="A CSV, Parquet, JSON or DuckDB file, or demo:movies, demo:tickets, "
-            "demo:products. NAME defaults to the file name.",
+            "demo:products, demo:films. NAME defaults to the file name.",
         ),
     ] = None,
     param: Annotated[
