@@ -99,7 +99,7 @@ def test_files_become_tables_in_memory(folder: Path) -> None:
 def test_what_cannot_be_read_says_which_table(folder: Path) -> None:
     for tables, memory, error, said in (
         ({"gone": str(folder / "gone.csv")}, "1GB", TableError, "Table 'gone'"),
-        ({"films": "demo:films"}, "1GB", TableError, "demo table"),
+        ({"films": "demo:film"}, "1GB", TableError, "demo table"),
         ({}, "much", ConfigError, "sql_memory"),
     ):
         with pytest.raises(error, match=said):
