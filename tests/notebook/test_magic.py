@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -37,6 +38,7 @@ def ipython(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("VIRTUAL_ENV", raising=False)  # IPython warns if it is another one
         patch.setenv("IPYTHONDIR", str(tmp_path_factory.mktemp("ipython")))
+        patch.setitem(sys.modules, "__main__", sys.modules["__main__"])  # which a shell replaces
         shell = _Shell()
         shell.history_manager.enabled = False
         shell.displayhook.do_full_cache = False  # emptying it collects garbage, which takes long
