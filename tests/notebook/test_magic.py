@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
-import sys
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
