@@ -107,7 +107,7 @@ ROOMS: dict[str, list[str]] = {
         "calibration",
     ],
     "model": [
-        "formats", "text", "grammar", "sampler", "networks", "chunks", "attention_plan", "store",
+        "formats", "text", "grammar", "sampler", "networks", "attention_plan", "store",
         "footprint", "served", "native_runtime", "native_model", "hub", "torch_runtime", "load",
         "simulated",
     ],

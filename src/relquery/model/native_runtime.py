@@ -15,8 +15,15 @@ from relquery.arrays import Float32s, Int64s, Slots
 from relquery.config import Relocation
 from relquery.engine.block_pool import Batch
 from relquery.engine.executor import Chunk, Drawn, drawn_by_chunk
-from relquery.model.attention_plan import Plan, Planner
-from relquery.model.chunks import chunks_at, cut, own_slots, positions_of, wanted_of
+from relquery.model.attention_plan import (
+    Plan,
+    Planner,
+    chunks_at,
+    cut,
+    own_slots,
+    positions_of,
+    wanted_of,
+)
 from relquery.model.formats.safetensors import NAMES, narrow, widen
 from relquery.model.networks.decoder import Decoder
 from relquery.model.networks.rotation import Rotation

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from relquery.engine.executor import SCRATCH, Chunk, Drawn, Segment
 from relquery.engine.requests.request import Draw
-from relquery.model.chunks import cut, longest_slice
+from relquery.model.attention_plan import cut, longest_slice
 from relquery.model.torch_runtime.executor import TorchExecutor, probe_release
 from relquery.model.torch_runtime.forward import Forward
 from relquery.model.torch_runtime.load import TorchModel

@@ -145,7 +145,7 @@ def slices_for(free: int, footprint: Footprint, config: EngineConfig) -> int:
 
 def _line(footprint: Footprint, slices: int) -> tuple[float, float]:
     """(bytes of any step, bytes per token) of a prompt that is computed whole."""
-    from relquery.model.chunks import longest_slice
+    from relquery.model.attention_plan import longest_slice
 
     high = min(4 * longest_slice(slices), footprint.context)
     low = max(1, high // 2)

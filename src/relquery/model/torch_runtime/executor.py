@@ -19,7 +19,7 @@ from relquery.engine.block_pool import Batch
 from relquery.engine.executor import NOT_FINITE, SCRATCH, Chunk, Drawn, drawn_by_chunk
 from relquery.engine.requests.request import Draw
 from relquery.errors import ModelError
-from relquery.model.chunks import cut, own_slots, wanted_of
+from relquery.model.attention_plan import cut, own_slots, wanted_of
 from relquery.model.sampler import Logits, follow_draws
 from relquery.model.store import StateStore
 from relquery.model.torch_runtime.attention.batch import PackedBatch, Turn

@@ -16,7 +16,7 @@ from transformers.initialization import no_init_weights
 from relquery.config import EngineConfig
 from relquery.engine.executor import SCRATCH, Chunk
 from relquery.errors import ModelError, RelqueryError, UnsupportedNetworkError
-from relquery.model.chunks import longest_slice
+from relquery.model.attention_plan import longest_slice
 from relquery.model.footprint import Footprint
 from relquery.model.networks.random import RandomSpec, RandomWeights, byte_tokenizer
 from relquery.model.text.tokenizer import Tokenizer, as_tokenizer

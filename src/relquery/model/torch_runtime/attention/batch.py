@@ -12,7 +12,7 @@ from torch import Tensor
 
 from relquery.arrays import Int64s
 from relquery.engine.executor import SCRATCH, Chunk
-from relquery.model.chunks import is_ordered, numbered, positions_of
+from relquery.model.attention_plan import is_ordered, numbered, positions_of
 from relquery.model.torch_runtime.attention.bucketed import BucketedAttention
 from relquery.model.torch_runtime.attention.on_cpu import KINDS, CpuAttention
 from relquery.model.torch_runtime.attention.on_gpu import GpuAttention, has_triton
