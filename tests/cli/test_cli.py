@@ -217,6 +217,21 @@ def test_a_query_without_calls_loads_no_model(relquery: Run, table: str) -> None
     assert "without --model" not in err
 
 
+def test_the_demo_asks_the_same_in_three_ways_and_shows_what_was_reused(
+    relquery: Run, tmp_path: Path
+) -> None:
+    page = tmp_path / "reused.html"
+    out, err = relquery("demo", "--rows", "80", "--html", page)
+    lines = [line.split("│") for line in out.splitlines() if line.count("│") == 4]
+    read = {line[0].strip(): int(line[2].replace(",", "")) for line in lines if "%" in line[4]}
+    assert list(read) == ["relquery", "the table's order", "no reuse"]
+    assert read["relquery"] * 2 < read["the table's order"] < read["no reuse"]
+    assert all(line[4].strip() == "100.0%" for line in lines if "%" in line[4]), out
+    assert err.count(": 80 answers in ") == 3
+    assert str(page) in out
+    assert "suitable for kids" in page.read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_list_of_commands_says_what_each_says_itself(name: str) -> None:
     lines = command(name).help.splitlines()

@@ -68,8 +68,7 @@ COMMANDS = {
 }
 """The module of each command, in which it has the command's name, and its line of help."""
 
-_PASSING = {"allow_extra_args": True, "ignore_unknown_options": True}
-_SETTINGS = {"resume": _PASSING}
+_SETTINGS = {"resume": {"allow_extra_args": True, "ignore_unknown_options": True}}
 
 
 @cache

@@ -44,7 +44,7 @@ SIDES = (
 
 
 def demo(
-    rows: Annotated[int, typer.Option(help="Rows to ask about, of 1,000.")] = 1000,
+    rows: Annotated[int, typer.Option(min=1, max=1000, help="Rows to ask about.")] = 1000,
     model: Annotated[str, typer.Option("--model", "-m", help="As in `relquery sql`.")] = "demo",
     html: Annotated[
         Path | None,

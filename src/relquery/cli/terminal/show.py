@@ -18,7 +18,6 @@ from rich.text import Text
 
 from relquery.progress.tally import Usd, Waiting
 from relquery.progress.watch import Watch, is_terminal, watching
-from relquery.report import Report
 from relquery.sql.render import printable, rounded, short
 from relquery.sql.result import Result
 
@@ -46,24 +45,6 @@ def result_table(result: Result, rows: int) -> RenderableType:
     if len(result) > rows:
         # Not the table's caption, which is wrapped at its width.
         return Group(view, Text(f"first {rows} of {len(result)} rows", style="dim italic"))
-    return view
-
-
-def comparison(reports: dict[str, Report]) -> Table:
-    """What the same query cost in several ways, one row each."""
-    view = Table(title="what it cost", show_edge=False, pad_edge=False)
-    headings = ("order", "rows", "distinct calls", "prompt tokens", "from cache", "seconds")
-    for heading in headings:
-        view.add_column(heading, justify="left" if heading == "order" else "right")
-    for name, report in reports.items():
-        view.add_row(
-            name,
-            f"{sum(stage.rows for stage in report.stages):,}",
-            f"{report.calls:,}",
-            f"{report.prompt_tokens:,}",
-            f"{report.cached_tokens:,} ({report.hit_rate:.0%})",
-            f"{report.seconds:.1f}",
-        )
     return view
 
 
