@@ -88,7 +88,7 @@ ROOMS: dict[str, list[str]] = {
     "sql": [
         "names", "exchange", "host", "parser", "types", "binder", "retrieval", "optimizer",
         "planner", "inputs", "caching", "record", "render", "page", "result", "executor",
-        "explain", "analyze",
+        "explain",
     ],
     "table": [
         "columns", "side_by_side", "items", "measure", "dependencies",

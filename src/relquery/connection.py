@@ -15,8 +15,6 @@ from relquery.backends.load import backend_of
 from relquery.config import Nulls, Order, PromptForm, QueryConfig
 from relquery.errors import ConfigError, MarkupError, QueryError
 from relquery.ledger import Ledger
-from relquery.markup.read.schema import Schema
-from relquery.markup.schemas import PromptResult, Schemas
 from relquery.progress.watch import Progress, Watch, check_progress, watching
 from relquery.retrieval.embedder import Embedder
 from relquery.retrieval.shelf import Shelf
@@ -24,8 +22,6 @@ from relquery.spans.orders import Orders
 from relquery.sql import tables as hosts
 from relquery.sql.executor.context import ExecutionContext, usd_of, waiting_of
 from relquery.sql.host.database import Database
-from relquery.sql.planner import checks
-from relquery.sql.preview import Preview, preview_query
 from relquery.sql.query import explain_query, run_query
 from relquery.sql.record import Recording
 from relquery.sql.result import Result
@@ -33,7 +29,7 @@ from relquery.sql.retrieval.corpora import Corpora as Searched
 from relquery.sql.retrieval.corpora import with_tables
 from relquery.sql.retrieval.functions import install as install_search
 from relquery.sql.retrieval.functions import install_count
-from relquery.sql.settings import keywords_of, read_sampling
+from relquery.sql.settings import read_sampling
 from relquery.sql.temp_tables import LentTables
 
 if TYPE_CHECKING:
@@ -41,10 +37,13 @@ if TYPE_CHECKING:
 
     from relquery.ir.nodes import Node
     from relquery.ir.optimize import Goal
+    from relquery.markup.read.schema import Schema
+    from relquery.markup.schemas import PromptResult, Schemas
     from relquery.spans.corpus import Corpora
     from relquery.spans.explain import SpanExplanation
     from relquery.spans.result import SpanResult
     from relquery.sql.explain.explanation import SqlExplanation
+    from relquery.sql.preview import Preview
 
 
 def connect(
@@ -97,7 +96,6 @@ def connect(
         options = {"batches": ledger} | options
     with ExitStack() as opened:  # closes what is open if the rest fails
         host = opened.enter_context(closing(Database.open(database)))
-        checks.install_macros(host)
         known = None if ledger is None else opened.enter_context(closing(Ledger.open(ledger)))
         owned = isinstance(answering, str)
         backend = backend_of(answering, options)
@@ -141,11 +139,16 @@ class Connection:
     """The order in which bags of span queries were asked."""
     lent: LentTables = field(default_factory=LentTables)
     """Tables that frames have registered."""
-    schemas: Schemas = field(init=False)
-    """The schemas that prompts may name."""
+    _schemas: list[Schemas] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "schemas", Schemas(self.backend))
+    @property
+    def schemas(self) -> Schemas:
+        """The schemas that prompts may name."""
+        if not self._schemas:
+            from relquery.markup.schemas import Schemas
+
+            self._schemas.append(Schemas(self.backend))
+        return self._schemas[0]
 
     @overload
     def register(self, name: Schema, *, prepare: bool = False) -> None: ...
@@ -159,7 +162,9 @@ class Connection:
         Or let prompts name a schema (see `prompt`). prepare: compute the states of its modules now;
         otherwise those of each are computed when a prompt first imports it.
         """
-        if not isinstance(name, Schema):
+        if not isinstance(name, str):
+            from relquery.markup.read.schema import Schema
+        if isinstance(name, str) or not isinstance(name, Schema):
             if isinstance(name, str) and name.lstrip().startswith("<"):
                 raise MarkupError(
                     "register was given markup. Make a schema of it first: "
@@ -224,7 +229,7 @@ class Connection:
         """
         if not isinstance(query, str):
             raise QueryError(f"query is {query!r:.60}; it must be a string of SQL.")
-        settings = read_sampling(sampling, keywords_of(Connection.sql))
+        settings = read_sampling(sampling, Connection.sql)
         config = self._config(order, guard, guard_rows, form)
         config = replace(config, on_error=on_error or config.on_error)
         recording = Recording.of(record)
@@ -324,7 +329,9 @@ class Connection:
 
         Raises as `sql` does, and QueryError for a statement that is not a query with calls.
         """
-        settings = read_sampling(sampling, keywords_of(Connection.preview))
+        from relquery.sql.preview import preview_query
+
+        settings = read_sampling(sampling, Connection.preview)
         with self._watching(progress) as watch:
             context = self._context(self._config(order, None, None, form), watch)
             return preview_query(query, self.database, context, settings, params, rows)
@@ -393,7 +400,7 @@ class Connection:
     ) -> SqlExplanation:
         config = self._config(order, guard, guard_rows, form)
         context = self._context(config, None)
-        settings = read_sampling(sampling, keywords_of(Connection._explain_sql))
+        settings = read_sampling(sampling, Connection._explain_sql)
         return explain_query(
             query, self.database, context, settings, params, selectivity, costs=cost
         )

@@ -238,15 +238,30 @@ def test_the_list_of_commands_says_what_each_says_itself(name: str) -> None:
     assert COMMANDS[name][1] == " ".join(takewhile(str.strip, lines))
 
 
-@pytest.mark.parametrize("words", ["--version", "--help", "slq"])
-def test_what_runs_no_command_imports_none(words: str) -> None:
+_HEAVY = {"duckdb", "numpy", "pyarrow"}
+_FOR_CALLS = {
+    f"relquery.{room}"
+    for room in ("sql.planner", "sql.run", "sql.explain", "table", "markup", "prices")
+} | {"pyarrow.compute", "pyarrow.parquet"}
+
+
+@pytest.mark.parametrize(
+    ("words", "heavy"),
+    [
+        (["--help"], _HEAVY),
+        (["--version"], _HEAVY),
+        (["slq"], _HEAVY),
+        (["sql", "SELECT 1"], _FOR_CALLS),
+    ],
+)
+def test_what_needs_no_model_starts_at_once(words: list[str], heavy: set[str]) -> None:
     code = f"""import sys
 from relquery.cli import main
-sys.argv = ["relquery", "{words}"]
+sys.argv = ["relquery", *{words}]
 try:
     main()
 finally:
-    print(*{{"duckdb", "numpy", "pyarrow"}} & sys.modules.keys(), file=sys.stderr)"""
+    print(*{heavy} & sys.modules.keys(), file=sys.stderr)"""
     found = subprocess.run(
         [sys.executable, "-c", code], check=False, capture_output=True, text=True
     )

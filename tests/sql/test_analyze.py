@@ -10,7 +10,7 @@ import pytest
 
 from relquery.connection import Connection, connect
 from relquery.errors import QueryError, UnsupportedQueryError
-from relquery.sql.analyze import SCHEMA, cells
+from relquery.sql.explain.explanation import ANALYSIS_SCHEMA, analysis_cells
 from tests.cases import values
 from tests.sql.conftest import SETUP, upper_or_length
 from tests.sql.explain.readers import Reader
@@ -72,7 +72,7 @@ def test_the_run_is_that_of_the_statement_alone(con: Connection, backend: Reader
         assert isinstance(other.backend, Reader)
         assert [one.prompt for one in other.backend.asked] == asked
     assert result.report.calls == plain.report.calls == len(asked)
-    assert result.arrow().schema == SCHEMA
+    assert result.arrow().schema == ANALYSIS_SCHEMA
 
 
 def test_answers_of_the_ledger_are_predicted_and_the_ledger_learns(con: Connection) -> None:
@@ -107,7 +107,10 @@ def test_it_may_stand_among_other_statements(con: Connection) -> None:
 
 
 def test_other_options_of_analyze_are_refused(con: Connection, backend: Reader) -> None:
-    assert con.sql("EXPLAIN (ANALYZE) SELECT LLM('up', id) FROM films").arrow().schema == SCHEMA
+    assert (
+        con.sql("EXPLAIN (ANALYZE) SELECT LLM('up', id) FROM films").arrow().schema
+        == ANALYSIS_SCHEMA
+    )
     count = len(backend.asked)
     for option in ("(ANALYZE, FORMAT json)", "ANALYZE (FORMAT json)", "(FORMAT json)"):
         with pytest.raises(UnsupportedQueryError, match="EXPLAIN ANALYZE to run it"):
@@ -130,7 +133,7 @@ def test_a_wrong_statement_is_refused_before_a_call(con: Connection, backend: Re
 
 def test_what_is_known_of_no_stage_is_not_shown(con: Connection) -> None:
     table = con.sql(f"EXPLAIN ANALYZE {LATER[0]}").arrow()
-    shown = dict(cells(table))
+    shown = dict(analysis_cells(table))
     assert shown["rows"] == ["200 / 200", "100 / 100"]
     assert shown["asks"] == ["yes (a)", "up (b)"]
     assert "/" not in "".join(shown["seconds"])  # the backend does not say what steps cost

@@ -9,7 +9,6 @@ from typing import overload
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from relquery.retrieval.index import Found, Index
 
@@ -53,8 +52,10 @@ class Strings(Sequence[str]):
 
 def distinct_texts(column: pa.ChunkedArray) -> pa.Array:
     """The texts of a column that a corpus has: equal ones once, no NULL and nothing empty."""
+    import pyarrow.compute as pc
+
     texts = column.cast(pa.large_string()).drop_null()
-    found = pc.unique(texts)
+    found = texts.unique()
     return found.filter(pc.not_equal(found, ""))
 
 

@@ -51,7 +51,7 @@ from relquery.sql.planner.statement import Plan, plan
 from relquery.sql.query import naming
 from relquery.sql.result import missing_values
 from relquery.sql.run import ready, samplings_of
-from relquery.sql.settings import keywords_of, read_sampling
+from relquery.sql.settings import read_sampling
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -152,7 +152,7 @@ class SparkConnection:
         Raises QueryError, before the first call if the query is wrong, and RequestError if
         on_error is "raise".
         """
-        defaults = read_sampling(sampling, keywords_of(SparkConnection.sql))
+        defaults = read_sampling(sampling, SparkConnection.sql)
         if not isinstance(query, str):
             raise QueryError(f"query is {query!r:.60}; it must be a string of SQL.")
         if self.is_closed:

@@ -66,6 +66,20 @@ VALUE, FAILED = f"{PREFIX}value", f"{PREFIX}failed"
 """Columns of a check: the answer as read, and whether it failed."""
 TRIMMED, DECIMAL, FINITE = f"{PREFIX}trimmed", f"{PREFIX}decimal", f"{PREFIX}finite"
 """Macros that read an answer as a number."""
+_FENCED = r"^\s*```(?:[\w+-]*\n)?([^`]*)```\s*$"
+MACROS = {
+    TRIMMED: (
+        rf"trim(coalesce(nullif(regexp_extract(answer, '{_FENCED}', 1), ''), answer), "
+        r"e' \t\n\r\f\x0b')"
+    ),
+    DECIMAL: (
+        f"CASE WHEN regexp_full_match({TRIMMED}(answer), "
+        r"'[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?') "
+        f"THEN {TRIMMED}(answer) END"
+    ),
+    FINITE: "CASE WHEN isfinite(answer) THEN answer END",
+}
+"""Their bodies, by name."""
 
 Numbered = Callable[[int], str]
 """Names that differ by a number."""

@@ -19,7 +19,6 @@ from relquery.sql.binder.statement import Calling, read_statement
 from relquery.sql.executor.choices import SEED
 from relquery.sql.executor.context import ExecutionContext
 from relquery.sql.executor.criteria import Count, Tallies, criteria_in
-from relquery.sql.executor.execute import CostAccumulator
 from relquery.sql.executor.rows import Rows
 from relquery.sql.explain.explanation import SqlExplanation
 from relquery.sql.explain.rows import Place, Selectivities
@@ -31,8 +30,8 @@ from relquery.sql.parser.parse import parser
 from relquery.sql.parser.statements import split
 from relquery.sql.parser.tree import Expression
 from relquery.sql.planner.plan import Field, SelectPlan
-from relquery.sql.query import finished, naming
-from relquery.sql.result import Result
+from relquery.sql.query import naming
+from relquery.sql.result import CostAccumulator, Result, finished
 from relquery.sql.run import explain, run
 from relquery.sql.types.leaves import Number, dumped
 

@@ -1,4 +1,5 @@
-"""Runs a query of one or more statements in order, or explains one.
+"""Runs a query of one or more statements in order, or explains one. What runs those with calls
+(see run) is imported where there is one: plain SQL starts sooner without it.
 
 All statements are checked before the first one runs, as far as that is possible. One that reads
 nothing that those before it write is checked as if it came first.
@@ -9,18 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from relquery.errors import OrderWarning, PartialResultWarning, QueryError, UnknownColumnError, warn
+from relquery.errors import QueryError, RelqueryError, UnknownColumnError
 from relquery.prompt import Sampling
-from relquery.sql.binder.bind import check_calls, in_scope
 from relquery.sql.binder.functions import FunctionCatalog
 from relquery.sql.binder.statement import Calling, Keeping, Plain, Statement, read_statement
 from relquery.sql.executor.context import ExecutionContext
-from relquery.sql.executor.execute import CostAccumulator
-from relquery.sql.explain.explanation import SqlExplanation
-from relquery.sql.explain.rows import Selectivities
 from relquery.sql.host.catalog import KeptDefinitions
 from relquery.sql.host.database import Database
 from relquery.sql.parser.parameters import Parameters, read_parameters
@@ -29,17 +27,11 @@ from relquery.sql.parser.shell import read_shell
 from relquery.sql.parser.statements import Text, split
 from relquery.sql.parser.tokens import tokenize
 from relquery.sql.parser.tree import Function, Node, Query, Select, Show, Table
-from relquery.sql.result import Result, missing_values
+from relquery.sql.result import CostAccumulator, Result, finished
 from relquery.sql.retrieval.columns import unquoted_table
-from relquery.sql.run import (
-    check_defined_calls,
-    check_option,
-    define,
-    explain,
-    place,
-    rehearse,
-    run,
-)
+
+if TYPE_CHECKING:
+    from relquery.sql.explain.explanation import SqlExplanation
 
 
 def run_query(
@@ -77,28 +69,6 @@ def run_query(
     return replace(finished(table, paid, seconds), query=sql, recording=context.recording)
 
 
-def finished(table: pa.Table, paid: CostAccumulator, seconds: float) -> Result:
-    """The result of a query that has run. Issues the warnings about it."""
-    result = Result(table, tuple(paid.errors), paid.report(seconds), paid.reasons)
-    if errors := result.errors:
-        which = "In" if len(errors) == 1 else "The first, in"
-        warn(
-            f"{missing_values(len(errors))} missing and NULL in the result; see result.errors. "
-            f"{which} {errors[0].stage}: {errors[0].error}",
-            PartialResultWarning,
-        )
-    for stage in result.report.stages:
-        if stage.is_pinned and stage.agreement is not None and stage.compared:
-            changed = round((1 - stage.agreement) * stage.compared)
-            warn(
-                f"{stage.name}: {changed} of {stage.compared} answers changed with the order of "
-                "the fields, so all fields were sent as written. Prompts then share less. A larger "
-                "model, labels or a clearer prompt may help.",
-                OrderWarning,
-            )
-    return result
-
-
 def explain_query(
     sql: str,
     database: Database,
@@ -115,6 +85,10 @@ def explain_query(
 
     Raises QueryError as `run_query` does, and for EXPLAIN ANALYZE, which would run the statement.
     """
+    from relquery.sql.explain.explanation import SqlExplanation
+    from relquery.sql.explain.rows import Selectivities
+    from relquery.sql.run import check_option, explain
+
     shares = Selectivities.read(selectivity)
     with database.held():
         texts = split(sql, database)
@@ -153,15 +127,21 @@ def _run_one(
     database.prepare(text.query)
     read, kept = read_statement(text, database.kept, parameters), database.kept
     if isinstance(read, Calling):
+        from relquery.sql.run import check_option, explain, run
+
         check_option(read)
         if text.option is None or text.analyzes:
             return run(read, database, context, defaults, paid)
         return explain(read, database, context, defaults, costs=text.costs).arrow()
     if isinstance(read, Keeping):
-        new = None if read.defined is None else define(read.defined, database, defaults)
+        if read.defined is None:
+            read.effect(kept)
+            return pa.table({})
+        from relquery.sql.run import define
+
+        new = define(read.defined, database, defaults)
         read.effect(kept)
-        if new is not None:
-            kept.define(new)
+        kept.define(new)
         return pa.table({})
     try:
         table = database.result(read.text.given, read.values)
@@ -174,11 +154,24 @@ def _run_one(
 
 
 @contextmanager
+def place(text: Text) -> Iterator[None]:
+    """A block for one statement of several: errors say which one they are about."""
+    try:
+        yield
+    except RelqueryError as error:
+        if text.of > 1:
+            error.args = (f"In statement {text.number} of {text.of}: {error}", *error.args[1:])
+        raise
+
+
+@contextmanager
 def naming(text: Text, database: Database) -> Iterator[None]:
     """A block for one statement. An unknown column raises an error that lists the right tables."""
     try:
         yield
     except UnknownColumnError as error:
+        from relquery.sql.binder.bind import in_scope
+
         table = unquoted_table(text.query, error.column, database.functions.macros)
         raise table or in_scope(error, text.query, database) from error
 
@@ -208,6 +201,9 @@ def _validate_script(
     texts: Sequence[Text], parameters: Parameters, database: Database, defaults: Sampling
 ) -> None:
     """Raises QueryError for what is wrong whatever the statements before do."""
+    from relquery.sql.binder.bind import check_calls
+    from relquery.sql.run import check_defined_calls, check_option, rehearse
+
     kept = database.kept.copy()
     written: set[str] | None = set()
     has_asked = False

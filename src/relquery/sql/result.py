@@ -1,17 +1,28 @@
-"""The result of a query: its rows, the errors of single rows, and what it cost."""
+"""The result of a query: its rows, the errors of single rows, and what it cost, added up while it
+runs."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import pyarrow as pa
 
-from relquery.errors import ConfigError, MissingExtraError
+from relquery.errors import (
+    ConfigError,
+    LateQueryError,
+    MissingExtraError,
+    OrderWarning,
+    PartialResultWarning,
+    QueryError,
+    warn,
+)
 from relquery.prompt import Finish
-from relquery.report import Report
+from relquery.report import Report, StageReport
 from relquery.sql.exchange.arrow import distinct_names
 from relquery.sql.exchange.python import for_polars, to_plain, to_python, to_series
 from relquery.sql.page import page
@@ -188,3 +199,60 @@ class Result:
 def missing_values(count: int) -> str:
     """`1 LLM value is`, `2 LLM values are`."""
     return "1 LLM value is" if count == 1 else f"{count} LLM values are"
+
+
+@dataclass(slots=True)
+class CostAccumulator:
+    """What the statements of a query have cost so far.
+
+    stages: by name, in the order in which they begin. kinds: how many stages there were of each
+    kind. kept: whether the ledger has all answers. reasons: why cells of the last result are empty.
+    """
+
+    stages: dict[str, StageReport] = field(default_factory=dict)
+    errors: list[RowError] = field(default_factory=list)
+    kinds: Counter[str] = field(default_factory=Counter)
+    kept: bool = True
+    reasons: Reasons = field(default_factory=dict)
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Turn a QueryError into a LateQueryError if calls have already been made."""
+        try:
+            yield
+        except QueryError as error:
+            calls = sum(stage.calls for stage in self.stages.values())
+            if not calls:
+                raise
+            raise LateQueryError(str(error), calls, kept=self.kept) from error
+
+    def report(self, seconds: float) -> Report:
+        """What the stages have cost, and how many of their answers are not valid values."""
+        failed = Counter((error.statement, error.stage) for error in self.errors)
+        stages = tuple(
+            replace(stage, errors=failed[stage.statement, stage.name])
+            for stage in self.stages.values()
+        )
+        return Report(stages, seconds)
+
+
+def finished(table: pa.Table, paid: CostAccumulator, seconds: float) -> Result:
+    """The result of a query that has run. Issues the warnings about it."""
+    result = Result(table, tuple(paid.errors), paid.report(seconds), paid.reasons)
+    if errors := result.errors:
+        which = "In" if len(errors) == 1 else "The first, in"
+        warn(
+            f"{missing_values(len(errors))} missing and NULL in the result; see result.errors. "
+            f"{which} {errors[0].stage}: {errors[0].error}",
+            PartialResultWarning,
+        )
+    for stage in result.report.stages:
+        if stage.is_pinned and stage.agreement is not None and stage.compared:
+            changed = round((1 - stage.agreement) * stage.compared)
+            warn(
+                f"{stage.name}: {changed} of {stage.compared} answers changed with the order of "
+                "the fields, so all fields were sent as written. Prompts then share less. A larger "
+                "model, labels or a clearer prompt may help.",
+                OrderWarning,
+            )
+    return result

@@ -9,18 +9,17 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from relquery.errors import PromptWarning, QueryError, RelqueryError, UnsupportedQueryError, warn
+from relquery.errors import PromptWarning, QueryError, UnsupportedQueryError, warn
 from relquery.prompt import Sampling
-from relquery.sql.analyze import Analysis
 from relquery.sql.binder.bind import Bound, bind, check_calls, unbound
 from relquery.sql.binder.call import asking_in
 from relquery.sql.binder.stand_ins import stubbed
 from relquery.sql.binder.statement import Calling, Defined
 from relquery.sql.executor.context import ExecutionContext
 from relquery.sql.executor.dry_run import dry_run
-from relquery.sql.executor.execute import CostAccumulator, Execution, Start
+from relquery.sql.executor.execute import Execution, Start
 from relquery.sql.executor.rows import Rows
-from relquery.sql.explain.explain import Explainer, unpriced
+from relquery.sql.explain.explain import Analysis, Explainer, unpriced
 from relquery.sql.explain.explanation import SqlExplanation
 from relquery.sql.explain.rows import Selectivities
 from relquery.sql.host.catalog import Definition
@@ -29,10 +28,10 @@ from relquery.sql.names import quoted, quoted_text
 from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.shell import Shell
-from relquery.sql.parser.statements import Text
 from relquery.sql.parser.tokens import tokenize
 from relquery.sql.parser.tree import Column, Query, Select, Show
 from relquery.sql.planner.statement import Plan, plan
+from relquery.sql.result import CostAccumulator
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,17 +156,6 @@ def samplings_of(found: Plan) -> list[Sampling]:
     """How the answers of a statement are drawn."""
     calls = (call for select in found.selects for call in select.calls)
     return list(dict.fromkeys(call.sampling for call in calls))
-
-
-@contextmanager
-def place(text: Text) -> Iterator[None]:
-    """A block for one statement of several: errors say which one they are about."""
-    try:
-        yield
-    except RelqueryError as error:
-        if text.of > 1:
-            error.args = (f"In statement {text.number} of {text.of}: {error}", *error.args[1:])
-        raise
 
 
 def check_option(calling: Calling) -> None:

@@ -20,15 +20,17 @@ def keywords_of(function: Callable[..., object]) -> list[str]:
     return [one.name for one in given if one.kind is one.KEYWORD_ONLY]
 
 
-def read_sampling(settings: dict[str, Any], also: Iterable[str] = ()) -> Sampling:
+def read_sampling(
+    settings: dict[str, Any], function: Callable[..., object] | None = None
+) -> Sampling:
     """Raises ConfigError for a setting that is not known or not valid.
 
-    also: other keywords that the user could have meant.
+    function: what was given them; the user could have meant another keyword of it.
     """
-    known = [*SETTINGS, *also]
     for name in settings:
         if name not in SETTINGS:
-            raise ConfigError(unknown("setting", name, known, of="a query"))
+            others = [] if function is None else keywords_of(function)
+            raise ConfigError(unknown("setting", name, [*SETTINGS, *others], of="a query"))
     labels = settings.get("labels")
     if isinstance(labels, Iterable) and not isinstance(labels, str):
         settings = settings | {"labels": tuple(labels)}

@@ -15,7 +15,6 @@ from relquery.errors import QueryError, RelqueryError, TableError
 from relquery.sql.exchange.arrow import distinct_names
 from relquery.sql.host.database import Database
 from relquery.sql.names import quoted, quoted_text
-from relquery.table.columns import shortest
 
 _READERS = {
     ".csv": "read_csv",
@@ -281,6 +280,8 @@ def to_arrow(called: str, data: object) -> pa.Table:
 
 def _as_single(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Half floats as single ones of the same digits."""
+    from relquery.table.columns import shortest
+
     numbers = [shortest(number) for number in column.to_pylist()]
     return pa.chunked_array([pa.array(numbers, pa.float32())])
 

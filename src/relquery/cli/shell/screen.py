@@ -11,13 +11,12 @@ from typing import TextIO
 
 from rich.console import Console, RenderableType
 
-from relquery.cli.sql.explained import analyzed
+from relquery.cli.sql.explained import drawn
 from relquery.cli.sql.formats import SHOWN, TEXTS, Format
 from relquery.cli.terminal.records import fits, records
 from relquery.cli.terminal.show import result_table, say
 from relquery.errors import ConfigError
-from relquery.sql.analyze import is_analysis
-from relquery.sql.render import printable
+from relquery.sql.render import printable, view_of
 from relquery.sql.result import Result
 
 _WIDE = 100_000
@@ -47,8 +46,8 @@ class Screen:
             return
         if self.form is not Format.TABLE:
             self._write(TEXTS[self.form](result))
-        elif is_analysis(result.table):
-            self.draw(analyzed(result.table))
+        elif view_of(result.table, "text") is not None:
+            self.draw(drawn(result.table))
         elif self._file is not None:
             self.draw(result_table(result, len(result)))
         elif fits(result, self.rows, self.width):

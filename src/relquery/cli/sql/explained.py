@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from rich.console import Group, JustifyMethod
@@ -10,9 +11,16 @@ from rich.table import Table
 from rich.text import Text
 
 from relquery.cli.terminal.records import are_readable, in_lines
-from relquery.sql.analyze import cells
-from relquery.sql.explain.explanation import SqlExplanation
-from relquery.sql.preview import Preview
+from relquery.sql.explain.explanation import (
+    ANALYSIS_TITLE,
+    SqlExplanation,
+    analysis_cells,
+    is_analysis,
+)
+from relquery.sql.render import view_of
+
+if TYPE_CHECKING:
+    from relquery.sql.preview import Preview
 
 _WORDS = ("stage", "answers", "asks")
 
@@ -36,9 +44,11 @@ def whole(preview: Preview) -> Group:
     return Group(*notes, Text("\nFor all rows:"), shown(preview.cost))
 
 
-def analyzed(table: pa.Table) -> Table:
-    """What EXPLAIN ANALYZE returns: a row per stage."""
-    return _table(dict(cells(table)), "Predicted, given the rows that passed / measured")
+def drawn(table: pa.Table) -> Table | Text:
+    """What EXPLAIN of calls among other statements returns, or EXPLAIN ANALYZE: a row per stage."""
+    if is_analysis(table):
+        return _table(dict(analysis_cells(table)), ANALYSIS_TITLE)
+    return Text(view_of(table, "text") or "")
 
 
 def _table(columns: Mapping[str, Sequence[str]], title: str) -> Table:

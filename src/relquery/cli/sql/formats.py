@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 
 from relquery.cli.terminal.records import report_view
 from relquery.cli.terminal.show import errors_console, to_json
@@ -38,6 +36,8 @@ def rows_of(result: Result) -> list[dict[str, Any]]:
 
 def as_csv(result: Result) -> str:
     """All rows as CSV."""
+    import pyarrow.csv as pa_csv
+
     sink = pa.BufferOutputStream()
     pa_csv.write_csv(for_csv(result.table, _names(result)), sink)
     return sink.getvalue().to_pybytes().decode()  # type: ignore[no-any-return]
@@ -93,11 +93,15 @@ def write_json(result: Result, path: Path) -> None:
 
 def write_csv(result: Result, path: Path) -> None:
     """See write_json."""
+    import pyarrow.csv as pa_csv
+
     pa_csv.write_csv(for_csv(result.table, _names(result)), path)
 
 
 def write_parquet(result: Result, path: Path) -> None:
     """See write_json."""
+    import pyarrow.parquet as pq
+
     pq.write_table(for_parquet(result.table, _names(result)), path)
 
 

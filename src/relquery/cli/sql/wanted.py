@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relquery.cli.terminal.tables import check_output
 from relquery.connection import Connection
 from relquery.errors import ConfigError
 from relquery.progress.watch import Watch
 from relquery.report import Report
-from relquery.sql.explain.explanation import SqlExplanation
-from relquery.sql.preview import Preview
 from relquery.sql.result import Result
+
+if TYPE_CHECKING:
+    from relquery.sql.explain.explanation import SqlExplanation
+    from relquery.sql.preview import Preview
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,6 @@ from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.shell import read_shell
 from relquery.sql.parser.tree import Expression, Parameter, Query, Table
-from relquery.sql.planner import checks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -64,7 +63,6 @@ class Shadow:
                     f"spark.sql.session.timeZone is {zone!r}, which DuckDB does not know. Set it "
                     "to a name such as UTC, Europe/Berlin or Etc/GMT-2."
                 ) from None
-            checks.install_macros(database)
             shadow = cls(spark, database, zone)
             try:
                 yield shadow

@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from relquery.sql import names as ours
 from relquery.sql.host.database import Database
-from relquery.sql.planner import checks
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,6 @@ def _database(zone: str) -> Database:
     database = Database.open()
     database.execute("SET threads = 1")
     database.execute(f"SET TimeZone = '{zone}'")
-    checks.install_macros(database)
     return database
 
 

@@ -15,7 +15,6 @@ from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from relquery.arrays import Bools
 from relquery.sql.exchange.arrow import as_text, kind_of, parts_of
@@ -82,7 +81,7 @@ class _Reader:
         if pa.types.is_union(array.type) or pa.types.is_struct(array.type):
             return self._rows(array, kind)
         items = self.values(array.flatten(), next(_parts(kind)))
-        counts = pc.list_value_length(array).fill_null(0).to_pylist()
+        counts = array.value_lengths().fill_null(0).to_pylist()
         lists = (items[start:end] for start, end in pairwise(accumulate(counts, initial=0)))
         is_array = pa.types.is_fixed_size_list(array.type) and not self.is_plain
         return map(tuple, lists) if is_array else lists
@@ -164,7 +163,7 @@ def is_beyond_python(column: pa.ChunkedArray) -> bool:
     """Whether a column has dates or times that Python cannot represent: 'infinity' or 24:00."""
     if not _is_moment(column.type):
         return False
-    limits, (first, last) = pc.min_max(_numbers(column)).as_py(), _limits(column.type)
+    limits, (first, last) = _min_max(_numbers(column)), _limits(column.type)
     return limits["min"] is not None and not first <= limits["min"] <= limits["max"] <= last
 
 
@@ -183,7 +182,7 @@ def _moments(array: pa.Array, is_plain: bool) -> list[Any]:
         of = date if pa.types.is_date32(array.type) else datetime
         endless = {"infinity": of.max, "-infinity": of.min}
         texts = [endless.get(text, text) for text in texts]
-    found, others = iter(texts), iter(_representable(array.filter(pc.invert(is_text))))
+    found, others = iter(texts), iter(_representable(array.filter(pa.array(~beyond))))
     return [next(found if one else others) for one in beyond.tolist()]
 
 
@@ -316,5 +315,11 @@ def _is_of_duckdb_alone(kind: pa.DataType) -> bool:
 
 def _most(numbers: pa.ChunkedArray) -> int:
     """The largest absolute value; 0 without values."""
-    limits = pc.min_max(numbers).as_py()
+    limits = _min_max(numbers)
     return int(max(abs(limits["min"] or 0), abs(limits["max"] or 0)))
+
+
+def _min_max(numbers: pa.ChunkedArray) -> Any:
+    import pyarrow.compute as pc  # late, as it takes longer to import than plain SQL to run
+
+    return pc.min_max(numbers).as_py()

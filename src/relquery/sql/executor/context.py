@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import TYPE_CHECKING
 
 from relquery.backends.base import Backend
 from relquery.config import QueryConfig
 from relquery.ledger import AnswerStore
-from relquery.prices.table import known_price
 from relquery.prompt import Answer
 from relquery.report import StageReport
-from relquery.sql.planner.plan import PlannedCall
 from relquery.sql.record import Recording, StageRecord
+
+if TYPE_CHECKING:
+    from relquery.prices.price import Price
+    from relquery.sql.planner.plan import PlannedCall
 
 Progress = Callable[[str, int, int], None]
 
@@ -73,7 +76,12 @@ def usd_of(backend: Backend) -> Callable[[Answer], float | None]:
 
     The backend's name is asked for when the first answer is there, as it may not be open before.
     """
-    price = cache(lambda: known_price(backend.name))
+
+    @cache
+    def price() -> Price | None:
+        from relquery.prices.table import known_price
+
+        return known_price(backend.name)
 
     def usd(answer: Answer) -> float | None:
         if (known := price()) is None:

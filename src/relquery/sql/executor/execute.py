@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
 from relquery.arrays import Int64s
-from relquery.errors import LateQueryError, QueryError, RequestError
+from relquery.errors import RequestError
 from relquery.ledger import has_one_answer
 from relquery.prompt import Answer, Finish
-from relquery.report import Report, StageReport
+from relquery.report import StageReport
 from relquery.sql import names as ours
 from relquery.sql.executor.ask import EarlierAnswers, ask
 from relquery.sql.executor.choices import Seen, rows_to_limit
@@ -34,46 +32,11 @@ from relquery.sql.planner.conversions import OuterCheck
 from relquery.sql.planner.plan import PlannedCall, SelectPlan
 from relquery.sql.planner.statement import Plan
 from relquery.sql.render import Reasons
-from relquery.sql.result import OUTER, RowError
+from relquery.sql.result import OUTER, CostAccumulator, RowError
 
 _LOG = logging.getLogger(__name__)
 _NOT_ASKED = Answer(None, Finish.STOP, attempts=0)
 _ABOUT_SEVERAL = {"group": ask_groups, "match": ask_matches}
-
-
-@dataclass(slots=True)
-class CostAccumulator:
-    """What the statements of a query have cost so far.
-
-    stages: by name, in the order in which they begin. kinds: how many stages there were of each
-    kind. kept: whether the ledger has all answers. reasons: why cells of the last result are empty.
-    """
-
-    stages: dict[str, StageReport] = field(default_factory=dict)
-    errors: list[RowError] = field(default_factory=list)
-    kinds: Counter[str] = field(default_factory=Counter)
-    kept: bool = True
-    reasons: Reasons = field(default_factory=dict)
-
-    @contextmanager
-    def noted(self) -> Iterator[None]:
-        """Turn a QueryError into a LateQueryError if calls have already been made."""
-        try:
-            yield
-        except QueryError as error:
-            calls = sum(stage.calls for stage in self.stages.values())
-            if not calls:
-                raise
-            raise LateQueryError(str(error), calls, kept=self.kept) from error
-
-    def report(self, seconds: float) -> Report:
-        """What the stages have cost, and how many of their answers are not valid values."""
-        failed = Counter((error.statement, error.stage) for error in self.errors)
-        stages = tuple(
-            replace(stage, errors=failed[stage.statement, stage.name])
-            for stage in self.stages.values()
-        )
-        return Report(stages, seconds)
 
 
 Start = Callable[[SelectPlan, Database, Scratch], Rows]

@@ -1,8 +1,10 @@
-"""What EXPLAIN reports about a query before it runs: one line per LLM call."""
+"""What EXPLAIN reports about a query before it runs: one line per LLM call. And what EXPLAIN
+ANALYZE reports after it: each stage as it was predicted and as it was measured.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -10,7 +12,7 @@ import pyarrow as pa
 
 from relquery.config import Order
 from relquery.html.table import boxed, lines, of_columns, preformatted
-from relquery.report import in_columns
+from relquery.report import StageReport, in_columns
 from relquery.sql.explain import cost
 from relquery.sql.explain.cost import StageCost, sums
 from relquery.sql.render import with_view
@@ -274,3 +276,78 @@ class SqlExplanation:
         if not self.calls:
             return self.title
         return "\n".join([self.title, in_columns(self.columns()), *self.notes])
+
+
+ANALYSIS_TITLE = "Predicted, given the rows that passed / measured"
+COMPARED = ("rows", "calls", "from_ledger", "prompt_tokens", "hit_rate", "seconds")
+"""The columns of EXPLAIN that are compared with what was measured."""
+
+_NAMES = {"from_ledger": "ledger_hits"}  # in reports
+
+ANALYSIS_SCHEMA = pa.schema(
+    [
+        ("stage", pa.string()),
+        ("prompt", pa.string()),
+        ("fields", pa.string()),
+        *(
+            (f"{before}{name}", SCHEMA.field(name).type)
+            for name in COMPARED
+            for before in ("predicted_", "")
+        ),
+        ("output_tokens", pa.int64()),
+        ("errors", pa.int64()),
+        ("order", pa.string()),
+    ]
+)
+"""One row per stage, in the order in which they ran. NULL for what could not be predicted."""
+
+
+def compared(predicted: Mapping[str, ExplainedCall], measured: Iterable[StageReport]) -> pa.Table:
+    """A row per stage of the run."""
+    rows = []
+    for stage in measured:
+        call = predicted[stage.name]
+        row: dict[str, Any] = {"stage": stage.name, "prompt": call.prompt, "fields": call.fields}
+        row |= {"output_tokens": stage.output_tokens, "errors": stage.errors, "order": call.order}
+        for name in COMPARED:
+            row[f"predicted_{name}"] = getattr(call, name)
+            row[name] = getattr(stage, _NAMES.get(name, name))
+        row["hit_rate"] = stage.hit_rate if stage.prompt_tokens else None
+        rows.append(row)
+    table = pa.Table.from_pylist(rows, ANALYSIS_SCHEMA)
+    shown = dict(analysis_cells(table))
+    html = boxed(lines([ANALYSIS_TITLE]), of_columns(shown, ("stage", "asks")))
+    return with_view(table, f"{ANALYSIS_TITLE}\n{in_columns(shown)}", html)
+
+
+def is_analysis(table: pa.Table) -> bool:
+    """Whether a table is what EXPLAIN ANALYZE of a query with calls returns."""
+    return bool(table.schema.equals(ANALYSIS_SCHEMA))
+
+
+def analysis_cells(table: pa.Table) -> Iterator[tuple[str, list[str]]]:
+    """What to show, column by column with its title: `predicted / measured`.
+
+    Of what is predicted of no stage, only what was measured.
+    """
+    columns = table.to_pydict()
+    yield "stage", columns["stage"]
+    for name in COMPARED:
+        said, found = columns[f"predicted_{name}"], columns[name]
+        if name == "from_ledger" and not any((*said, *found)):
+            continue
+        texts = [_written(name, value) for value in found]
+        if any(value is not None for value in said):
+            pairs = zip((_written(name, value) or "?" for value in said), texts, strict=True)
+            texts = [f"{one} / {other}" for one, other in pairs]
+        yield name.replace("_", " "), texts
+    asks = zip(columns["prompt"], columns["fields"], strict=True)
+    yield "asks", [f"{prompt} ({fields})" if fields else prompt for prompt, fields in asks]
+
+
+def _written(name: str, value: float | None) -> str:
+    if value is None:
+        return ""
+    if name == "hit_rate":
+        return f"{value:.1%}"
+    return f"{value:.2f}" if name == "seconds" else f"{value:,}"

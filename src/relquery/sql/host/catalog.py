@@ -204,7 +204,10 @@ class ListedFunctions:
         """(name, text) of the user's views and macros. Raises duckdb.Error."""
         if self._views is None:
             self._views = connection.execute(_VIEWS).fetchall()
-        listed = (one for same in self.functions(connection).values() for one in same)
+        functions = self._functions  # an extension has no macros of the user
+        if functions is None or not self.is_private:
+            functions = self.functions(connection)
+        listed = (one for same in functions.values() for one in same)
         return self._views + [(one.name, one.body) for one in listed if one.is_users and one.body]
 
     def begin(self) -> None:

@@ -75,7 +75,7 @@ class Database:
         Raises TableError for a file that is not a database, ConfigError for any other source.
         """
         if isinstance(source, duckdb.DuckDBPyConnection):
-            return cls(source, is_ours=False)
+            return cls(source, is_ours=False)._with_macros()
         if not isinstance(source, str | Path):
             raise ConfigError(
                 f"database is {source!r}. Give the path of a DuckDB file, ':memory:', or a "
@@ -84,7 +84,14 @@ class Database:
         with _translated("", None):
             connection = duckdb.connect(str(source))
             connection.execute(f"SET {_REPLACEMENTS} = false")
-        return cls(connection, listed=ListedFunctions(is_private=str(source) == ":memory:"))
+        listed = ListedFunctions(is_private=str(source) == ":memory:")
+        return cls(connection, listed=listed)._with_macros()
+
+    def _with_macros(self) -> Database:
+        """The same, once it has the macros that readings of answers call."""
+        for name, body in ours.MACROS.items():
+            self.execute(f"CREATE OR REPLACE TEMP MACRO {name}(answer) AS {body}")
+        return self
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:

@@ -14,26 +14,12 @@ from dataclasses import dataclass
 from relquery.sql import names as ours
 from relquery.sql.binder.call import Call, readable
 from relquery.sql.binder.functions import FunctionCatalog
-from relquery.sql.host.database import Database
 from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tree import Cast, Column, Expression, Function, Node, Operator
 from relquery.sql.planner.guards import guard_of
 from relquery.sql.types.leaves import NUMBERS
 
-_FENCED = r"^\s*```(?:[\w+-]*\n)?([^`]*)```\s*$"
-_MACROS = {
-    ours.TRIMMED: (
-        rf"trim(coalesce(nullif(regexp_extract(answer, '{_FENCED}', 1), ''), answer), "
-        r"e' \t\n\r\f\x0b')"
-    ),
-    ours.DECIMAL: (
-        f"CASE WHEN regexp_full_match({ours.TRIMMED}(answer), "
-        r"'[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?') "
-        f"THEN {ours.TRIMMED}(answer) END"
-    ),
-    ours.FINITE: "CASE WHEN isfinite(answer) THEN answer END",
-}
 _ANY_TEXT = ("VARCHAR", "BLOB", "VARIANT", "UNION(")
 _NESTED = ("STRUCT(", "MAP(")
 
@@ -45,15 +31,9 @@ AS_WRITTEN = "as written"
 _SHOWN = 60
 
 
-def install_macros(database: Database) -> None:
-    """Create the macros that readings call."""
-    for name, body in _MACROS.items():
-        database.execute(f"CREATE OR REPLACE TEMP MACRO {name}(answer) AS {body}")
-
-
 def is_macro(node: Node) -> bool:
     """Whether a node calls one of these macros."""
-    return isinstance(node, Function) and node.name.lower() in _MACROS
+    return isinstance(node, Function) and node.name.lower() in ours.MACROS
 
 
 def _is_number(kind: str) -> bool:
