@@ -79,7 +79,7 @@ class Encoder:
         tokenizer = network.tokenizer
         limits = network.context, tokenizer.longest, layout.longest
         context = min(each for each in limits if each)
-        tokenizer.backend.no_padding()
+        tokenizer.backend.encode_special_tokens = False  # a text may name them
         tokenizer.backend.enable_truncation(context, direction=tokenizer.cut_side)
         return cls(network, layout, context)
 

@@ -324,12 +324,8 @@ class Renderer:
 
     def _merges_newline(self) -> bool:
         """Whether some token contains a newline followed by other text."""
-        pattern = re.compile(r"(\n|Ċ|<0x0A>)[^\s\nĊĉčĠ]")
-        return any(
-            pattern.search(token) and token not in self._special
-            for token in self._tokenizer.vocabulary
-            if len(token) > 1 and token != "<0x0A>"
-        )
+        tokens = self._tokenizer.vocabulary.keys() - self._special.keys()
+        return re.search(r"(\n|Ċ|<0x0A>)[^\s\0\nĊĉčĠ]", "\0".join(tokens)) is not None
 
 
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")

@@ -43,7 +43,9 @@ _CLEANED = (
 class Tokenizer:
     """Token ids of text.
 
-    special: tokens by what they are for ("eos_token"), as chat templates are told them.
+    backend: is made to cut and pad nothing, and to read special tokens that a text names as
+    ordinary text. special: tokens by what they are for ("eos_token"), as chat templates are told
+    them.
     """
 
     backend: Backend
@@ -56,9 +58,15 @@ class Tokenizer:
     cut_side: str = "right"
     """Where a text that is longer loses tokens."""
 
+    def __post_init__(self) -> None:
+        self.backend.no_truncation()
+        self.backend.no_padding()
+        self.backend.encode_special_tokens = True
+
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of each text, without special tokens; those named in it are ordinary text."""
-        return [each.ids for each in self._plain.encode_batch_fast(texts, add_special_tokens=False)]
+        """The ids of each text, without special tokens."""
+        found = self.backend.encode_batch_fast(texts, add_special_tokens=False)
+        return [each.ids for each in found]
 
     def encode_whole(self, text: str) -> list[int]:
         """The ids of a text, with the special tokens that a model is trained to read around it."""
@@ -99,18 +107,10 @@ class Tokenizer:
 
     def digest(self) -> bytes:
         """Of all that determines how text becomes tokens and vice versa."""
-        written = json.loads(self.backend.to_str())
-        written |= {"truncation": None, "padding": None}  # which each call changes
-        told = (written, sorted(self.special.items()), self.chat_template, self.cleans_up)
-        return hashlib.sha256(repr(told).encode("utf-8", "surrogatepass")).digest()
-
-    @cached_property
-    def _plain(self) -> Backend:
-        copy = Backend.from_str(self.backend.to_str())
-        copy.no_truncation()
-        copy.no_padding()
-        copy.encode_special_tokens = True
-        return copy
+        told = repr((sorted(self.special.items()), self.chat_template, self.cleans_up))
+        whole = hashlib.sha256(told.encode("utf-8", "surrogatepass"))
+        whole.update(self.backend.to_str().encode())
+        return whole.digest()
 
     @cached_property
     def _template(self) -> Any:
@@ -147,6 +147,7 @@ def as_tokenizer(given: object) -> Tokenizer:
             "used."
         )
     told: Any = given
+    backend = Backend.from_str(backend.to_str())  # a copy, as it is changed
     longest = getattr(told, "model_max_length", None)
     return Tokenizer(
         backend,
