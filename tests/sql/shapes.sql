@@ -46,6 +46,16 @@ PIVOT (SELECT id, title, genre FROM films) ON genre IN ('drama', 'horror') USING
 PIVOT (SELECT id, title, genre FROM films) ON LLM('yes', title) IN ('Yes', 'No') USING count(*), max(LLM('up', title)) AS m
 FROM films PIVOT (count(*) FILTER (LLM('yes', genre) = 'No') AS n FOR LLM('yes', title) IN ('Yes', 'No') GROUP BY genre)
 
+PIVOT films ON LLM('up', title) USING count(*)
+PIVOT films ON LLM('up', title) USING count(*), max(LLM('up', genre)) GROUP BY seen
+PIVOT films ON id % 2 IN (0, 1) USING max(LLM('up', title)), min(LLM('up', title)) AS m
+PIVOT (SELECT id, genre FROM films) ON LLM('up', genre) || 's' USING max(id)
+WITH g AS (SELECT id, genre FROM films) PIVOT g ON LLM('up', genre)
+SELECT * FROM (PIVOT films ON LLM('up', genre), seen USING list(LLM('up', title) ORDER BY id) GROUP BY stars)
+PIVOT films ON genre IN ('comedy', 'drama') USING max(LLM('up', title)), min(id) GROUP BY seen
+SELECT * FROM films, unnest([LLM('up', title), 'x']) WITH ORDINALITY u(v, n)
+SELECT ordinality, u.u FROM unnest(string_split(LLM('up', 'abc'), 'B')) WITH ORDINALITY u
+
 -- groups
 SELECT genre, LLM('up', sum(id)), genre IN (SELECT genre FROM films WHERE id = 3) FROM films GROUP
   BY genre

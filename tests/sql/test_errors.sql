@@ -61,9 +61,7 @@ LLM('yes', title, labels := ['Yes', 'No']) IN ('y', 'n')  ! QueryError compared 
 {judged} = genre
 
 -- a form that is not run names a rewrite
-SELECT * FROM films f, LATERAL (SELECT LLM('up', count(*)) FROM reviews r WHERE r.film = f.id)
-! UnsupportedQueryError Join the tables
-SELECT (SELECT LLM('up', max(r.text)) FROM reviews r WHERE r.film = f.id) FROM films f
+SELECT * FROM films f, LATERAL (WITH c AS (SELECT f.id AS one) SELECT LLM('up', one) FROM reviews, c WHERE film = one)
 ! UnsupportedQueryError Join the tables
 SELECT * FROM films f ASOF JOIN reviews r ON f.id >= r.film AND LLM('up', f.genre) = LLM('up',
   r.text)
@@ -98,8 +96,8 @@ EXPLAIN CREATE MACRO m(x) AS (SELECT LLM('up', x))
 -- no name of ours is in a message
 SELECT LLM('up', title), FROM films TABLESAMPLE x  ! QueryError .
 SELECT LLM('up', title ORDER BY id) FROM films  ! QueryError .
-SELECT * FROM films PIVOT (max(LLM('up', title)), count(*) FOR id IN (1, 2))  ! QueryError .
-PIVOT films ON id USING max(LLM('up', title))  ! QueryError .
+SELECT * FROM films PIVOT (mi(LLM('up', title)), count(*) FOR id IN (1, 2))  ! QueryError .
+PIVOT films ON id USING mi(LLM('up', title))  ! QueryError .
 SELECT * REPLACE (LLM('up', title) AS nosuch) FROM films  ! QueryError .
 SELECT LLM('up', title) AS a, sum(a) FROM films  ! QueryError .
 SELECT (SELECT LLM('up', title), 1) FROM films  ! QueryError .
@@ -130,5 +128,5 @@ SELECT LLM('up', title, output := 'INTEGER').foo FROM films
 SELECT LLM('up', title) FROM films LIMIT id  ! QueryError LIMIT and OFFSET take a number
 SELECT * FROM LLM('up', 'a')  ! UnsupportedQueryError cannot stand in FROM. Write SELECT LLM
 FROM films, AI_FILTER('yes', title) AS a  ! UnsupportedQueryError cannot stand in FROM
-PIVOT films ON genre USING first(LLM('up', title))
-! UnsupportedQueryError in a PIVOT that.*Answer it in a subquery
+SELECT a.seen FROM (PIVOT films ON LLM('up', genre) USING max(id)) a, (PIVOT films ON LLM('up', title) USING max(id)) b
+! UnsupportedQueryError form that is not supported

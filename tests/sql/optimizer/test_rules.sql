@@ -181,11 +181,39 @@ EXISTS (FROM reviews WHERE film = f.id AND LLM('up', text) < 'Z' QUALIFY row_num
 = DuckDB's
 'x' NOT IN (SELECT unnest(f.tags) FROM reviews WHERE film = f.id AND LLM('up', text) < 'H')  = DuckDB's
 
+-- and may ask about its groups, and have queries with calls in FROM and WITH
+SELECT f.id, x.* FROM films f LEFT JOIN LATERAL (SELECT LLM('up', min(text)) AS m, count(*) AS n FROM reviews
+  WHERE film = f.id GROUP BY ALL) x ON true
+= DuckDB's  # 3
+:: SELECT f.id, {} FROM films f
+(SELECT v.c FROM (SELECT LLM('up', f.title) AS c) v)  = DuckDB's  # 4
+(SELECT LLM('up', count(*)) FROM reviews r WHERE r.film = f.id)  = DuckDB's  # 3
+(SELECT LLM('up', max(r.text)) FROM reviews r WHERE r.film = f.id)  = DuckDB's  # 3
+(SELECT LLM('up', f.genre, max(r.text)) FROM reviews r WHERE r.film < f.id HAVING count(*) > 1)  = DuckDB's  # 4
+(SELECT LLM('up', g.genre) FROM films g WHERE g.id <= f.id GROUP BY g.genre ORDER BY max(g.id) DESC LIMIT 1)
+= DuckDB's  # 3
+(SELECT LLM('up', max(LLM('up', g.title))) FROM films g WHERE g.id < f.id AND LLM('up', g.title) < 'B')  = DuckDB's
+(SELECT LLM('up', max(LLM('up', g.title))) FROM films g WHERE g.id < f.id)  = DuckDB's
+(SELECT max(LLM('up', a, f.title)) FROM (SELECT LLM('up', title) AS a FROM films g WHERE g.id < f.id) WHERE a > 'AM')
+= DuckDB's
+(SELECT LLM('up', max(a)) FROM (SELECT LLM('up', title) AS a, id FROM films) x WHERE x.id < f.id AND LLM('up', a) > 'AM')
+= DuckDB's
+(SELECT max(LLM('up', x.m)) FROM (SELECT max(title) AS m FROM films g WHERE g.id < f.id) x)  = DuckDB's  # 3
+(SELECT max(a) FROM (SELECT LLM('up', text) AS a FROM reviews WHERE film = f.id UNION ALL SELECT LLM('up', f.genre)))
+= DuckDB's  # 7
+(WITH x AS (SELECT LLM('up', text) AS a FROM reviews WHERE film = f.id), y AS (FROM x WHERE a > 'H')
+  SELECT string_agg(a, ',' ORDER BY a) FROM y)  = DuckDB's  # 4
+(WITH x AS (SELECT LLM('up', text) AS a FROM reviews WHERE film = f.id) SELECT count(*) FROM x, x AS y)  = DuckDB's  # 4
+ARRAY(SELECT LLM('up', text) FROM reviews WHERE film = f.id ORDER BY id DESC)  = DuckDB's  # 4
+len(ARRAY(SELECT 1 FROM reviews WHERE film = f.id AND LLM('up', text) < 'T'))  = DuckDB's  # 4
+:: SELECT f.id FROM films f WHERE {}
+LLM('up', title) NOT IN (SELECT LLM('up', g.title) FROM films g WHERE g.id > f.id AND g.id < 5)  = DuckDB's
+LLM('up', title) <= ALL (SELECT g.title FROM films g WHERE g.id > f.id AND g.title IS NOT NULL)  = DuckDB's
+LLM('up', genre) IN (SELECT LLM('up', max(g.genre)) FROM films g WHERE g.id < f.id)  = DuckDB's
+EXISTS (SELECT LLM('up', count(*)) FROM films g WHERE g.id < f.id GROUP BY g.genre HAVING LLM('up', g.genre) > 'D')
+= DuckDB's
+
 -- what cannot be rewritten is refused
-SELECT (SELECT v.c FROM (SELECT LLM('up', f.title) AS c) v) FROM films f
-! UnsupportedQueryError the subquery is in the FROM clause
-SELECT (SELECT LLM('up', count(*)) FROM reviews r WHERE r.film = f.id) FROM films f
-! UnsupportedQueryError about a group  ? "call LLM on its rows" in str(error)
 SELECT (WITH c AS (SELECT f.id AS one) SELECT max(LLM('up', text)) FROM reviews, c WHERE film = one) FROM films f
 ! UnsupportedQueryError depend on a row, too  ? "call LLM on its rows" in str(error)
 SELECT id, (WITH films AS (SELECT 1) SELECT max(LLM('up', text)) FROM reviews, films WHERE film = f.id) FROM films f

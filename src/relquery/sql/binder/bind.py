@@ -26,6 +26,7 @@ from relquery.sql.binder.call import (
     calls_in,
     has_call,
     is_asking,
+    readable,
 )
 from relquery.sql.binder.definitions import Macros, parsed
 from relquery.sql.binder.functions import FunctionCatalog, columns_in
@@ -214,15 +215,16 @@ def _unnest_as_queries(tree: Query) -> None:
     """`FROM t, unnest([LLM('...', a)]) u` as `FROM t, (SELECT unnest([LLM('...', a)]) AS u) AS u`,
     in place."""
     for item in list(tree.find_all(TableFunction)):
-        call, is_plain = item.function, item.sample is None and "with_ordinality" not in item.args
-        if (
-            has_call(call)
-            and call.name.lower() == "unnest"
-            and len(call.arguments) == 1
-            and is_plain
-        ):
-            rows = build.select([call.copy().named(item.name)])
-            item.replace(build.derived(rows, item.name, item.columns))
+        call = item.function
+        is_unnest = call.name.lower() == "unnest" and len(call.arguments) == 1
+        if not (has_call(call) and is_unnest and item.sample is None):
+            continue
+        items: list[Expression] = [call.copy().named(item.name)]
+        if "with_ordinality" in item.args:
+            size = build.function("len", call.arguments[0].value.copy())
+            numbers = build.function("generate_series", build.number(1), size)
+            items.append(build.function("unnest", numbers).named("ordinality"))
+        item.replace(build.derived(build.select(items), item.name, item.columns))
 
 
 def _unpivot_columns(tree: Query) -> None:
@@ -253,9 +255,10 @@ def _pivot_columns(tree: Query) -> None:
     for pivot in tree.find_all(Pivot):
         folded, parts = pivot.args.get("aggregates", []), _beside_source(pivot)
         calls = [call for part in parts for call in calls_in(part)]
-        is_named = len(folded) < 2 or all(one.alias or not has_call(one) for one in folded)
-        if not calls or not is_named or any(one.task.kind in ("group", "match") for one in calls):
+        if not calls or any(one.task.kind in ("group", "match") for one in calls):
             continue
+        for one in folded if len(folded) > 1 else ():
+            one.named(one.alias or (readable(one) if has_call(one) else ""))
         items = list[Expression]()
         for call in (one for one in calls if one.ancestor(Call) is None):
             items.append(call.copy().named(ours.column(len(items))))

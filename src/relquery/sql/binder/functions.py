@@ -160,3 +160,9 @@ def clauses_of(select: Select) -> Iterator[Node]:
         for one in value if isinstance(value, list) else [value]:
             if isinstance(one, Node):
                 yield one
+
+
+def path_in(select: Select, node: Node) -> list[Node]:
+    """A node of a SELECT and those around it, up to the clause."""
+    path = [node, *node.ancestors()]
+    return path[: next(at for at, one in enumerate(path) if one is select)]

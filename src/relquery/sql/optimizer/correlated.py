@@ -20,10 +20,23 @@ from dataclasses import dataclass, field
 from relquery.sql import names as ours
 from relquery.sql.binder.call import Call, calls_directly, calls_in, has_call, named_like
 from relquery.sql.binder.functions import clauses_of, has_window, makes_rows
-from relquery.sql.binder.normalize import replace_aliases, restore_columns, unnamed
-from relquery.sql.binder.sources import check_not_recursive, from_only
+from relquery.sql.binder.normalize import (
+    name_of,
+    normalize,
+    replace_aliases,
+    restore_columns,
+    unnamed,
+)
+from relquery.sql.binder.sources import (
+    Context,
+    Sources,
+    check_not_recursive,
+    from_only,
+    outer_columns,
+)
 from relquery.sql.binder.stand_ins import needs_number
 from relquery.sql.optimizer.first_rows import FirstRows, keeps_outer, sees_several
+from relquery.sql.optimizer.groups import asks_about_groups, over_groups
 from relquery.sql.optimizer.join_conditions import (
     add_entry,
     check_repeatable,
@@ -61,16 +74,44 @@ def answer_correlated(statement: Query, lookup: Lookup) -> bool:
         for call in calls_in(select):
             check_not_recursive(call)
         if not lookup.stands_alone(select):
+            inside = lookup.sources(select)
+            if inside is None and _has_open_tables(select, lookup):
+                continue  # theirs first
             outer, left = _outer(select)
-            if (inside := lookup.sources(select)) is not None:
-                replace_aliases(select, inside, lookup.functions)
+            name_tables(outer.source, outer, lookup)
+            seen, opened = _seen(outer, left), list[Column]()
+            if inside is None:
+                inside, opened = _open_sources(select, seen, outer, lookup)
+            if inside is None:
+                raise refused(WHERE, "its tables depend on a row, too")
+            replace_aliases(select, inside, lookup.functions)
+            if _is_over_groups(select, inside, lookup):
+                return True
             subquery = select.parent and select.parent.parent
             if isinstance(subquery, Subquery):
                 _ask_less(subquery, select, outer, lookup)
             if has_call(select):
-                _answer(select, outer, left, lookup)
+                _answer(select, inside, opened, seen, outer, left, lookup)
             return True
     return False
+
+
+def _is_over_groups(select: Select, inside: Sources, lookup: Lookup) -> bool:
+    """Replace a SELECT whose calls are about groups by one over them; see `groups`."""
+    if not asks_about_groups(select, inside, lookup.functions):
+        return False
+    normal = normalize(select, inside, lookup.functions)
+    over = over_groups(normal, [name_of(item) for item in normal.items], inside, lookup.functions)
+    over.entries = [entry.copy() for entry in select.entries]
+    select.replace(over)
+    return True
+
+
+def _has_open_tables(select: Select, lookup: Lookup) -> bool:
+    """Whether a table of a SELECT has calls that depend on a row of an outer query."""
+    tables = [select.source, *select.entries]
+    inner = [one for table in tables if table is not None for one in table.find_all(Select)]
+    return any(calls_directly(one) and not lookup.stands_alone(one) for one in inner)
 
 
 def _outer(select: Select) -> tuple[Select, list[Source] | None]:
@@ -86,10 +127,10 @@ def _outer(select: Select) -> tuple[Select, list[Source] | None]:
         node = node.parent
     if not isinstance(node.parent, Select):
         raise refused(WHERE, "the outer query is not a SELECT")
-    if node.place == "cte_map":
-        raise refused(WHERE, "the subquery is in WITH")
-    if node.place == "from_table" and (is_condition or not left):
+    if node.place == "from_table" and is_condition:
         raise refused(WHERE, "the subquery is in the FROM clause")
+    if node.place == "cte_map" or (node.place == "from_table" and not left):
+        return _outer(node.parent)  # what it depends on is further out
     return node.parent, left if node.place == "from_table" else None
 
 
@@ -129,20 +170,34 @@ def _ask_less(subquery: Subquery, select: Select, outer: Select, lookup: Lookup)
     subquery.set("comparison_type", "INVALID")
 
 
-def _answer(select: Select, outer: Select, left: list[Source] | None, lookup: Lookup) -> None:
-    name_tables(outer.source, outer, lookup)
-    seen = outer
-    if left is not None:
-        seen = build.select([], build.joined([one.copy() for one in left]))
-        seen.where = outer.where and outer.where.copy()
-    inside, outside = lookup.sources(select), lookup.sources(seen, outer)
-    if inside is None or outside is None:
-        raise refused(WHERE, "its tables, or those of the outer query, depend on a row, too")
+def _seen(outer: Select, left: list[Source] | None) -> Select:
+    """The rows that a subquery depends on; see `_outer`."""
+    if left is None:
+        return outer
+    seen = build.select([], build.joined([one.copy() for one in left]))
+    seen.where = outer.where and outer.where.copy()
+    return seen
+
+
+def _answer(
+    select: Select,
+    inside: Sources,
+    opened: list[Column],
+    seen: Select,
+    outer: Select,
+    left: list[Source] | None,
+    lookup: Lookup,
+) -> None:
+    """Rewrite a subquery, in place. inside: its tables. opened: columns of the outer query that one
+    of them reads. seen, outer, left: see `_seen`."""
+    outside = lookup.sources(seen, outer)
+    if outside is None:
+        raise refused(WHERE, "the tables of the outer query depend on a row, too")
     restore_columns(select, inside)
     restore_columns(select, outside)
     _check_form(select, outer, left, lookup)
     check_repeatable(from_only(seen), outer, WHERE, lookup)
-    Owners(inside, outside, lookup).note(select)
+    Owners(inside, outside, lookup).note(select, opened)
     plain, _ = parted(build.conjuncts(seen.where))
     conditions = [part for part in plain if not lookup.functions.is_volatile(part)]
     split, first = _Split(lookup), FirstRows.of(outer, lookup)
@@ -155,7 +210,7 @@ def _answer(select: Select, outer: Select, left: list[Source] | None, lookup: Lo
     if rows is not None and first is not None and is_whole and is_kept:
         limited = first.with_ties(rows)
         rows = rows if lookup.columns(limited, outer) is None else limited
-    pairs = split.pairs(select, rows)
+    pairs = split.pairs(rows)
     if of_pairs is not None and is_whole:
         pairs = of_pairs.with_ties(pairs)
     if of_each is not None and split.read:
@@ -171,6 +226,24 @@ def _answer(select: Select, outer: Select, left: list[Source] | None, lookup: Lo
         select.source = build.table(add_entry(pairs, outer), ours.PAIRS)
     own = (build.column(name, table) for table, name in split.read)
     select.where = match(own, ours.PAIRS)
+
+
+def _open_sources(
+    select: Select, seen: Select, outer: Select, lookup: Lookup
+) -> tuple[Sources | None, list[Column]]:
+    """The columns of a subquery in FROM that depends on the outer query's rows, and those of the
+    outer query in it. seen: the tables of the outer query."""
+    item, context = select.source, Context.of(select)
+    if seen.source is None or not isinstance(item, tree.Derived) or item.sample is not None:
+        return None, []
+    alone = build.derived(item.query.copy(), ours.LATERAL)
+    tables = build.joined([seen.source.copy(), alone])
+    found = lookup.columns(build.select([tree.Star(relation_name=ours.LATERAL)], tables), outer)
+    read = outer_columns(item.query, lookup.database, context)
+    if found is None or read is None:
+        return None, []
+    names = [*item.columns, *(name for name, _ in found[len(item.columns) :])]
+    return Sources({item.name: names}, names, select, context, lookup.database), read
 
 
 def _count(select: Select) -> int:
@@ -190,7 +263,7 @@ def _check_form(select: Select, outer: Select, left: list[Source] | None, lookup
     rest = [call for node in _rest(select) for call in calls_in(node)]
     if functions.in_select(select) and not all(functions.around(one, select) for one in rest):
         raise refused(WHERE, "the call is about a group of its rows")
-    if any(has_call(one) for one in select.find_all(Query) if one is not select):
+    if any(has_call(one) for clause in clauses_of(select) for one in clause.find_all(Query)):
         raise refused(WHERE, "another subquery with a call is inside it")
 
 
@@ -237,6 +310,7 @@ class _Split:
     read: dict[tuple[str, str], int] = field(default_factory=dict)
     values: Computed = field(default_factory=lambda: Computed(ours.inner))
     where: list[Expression] = field(default_factory=list)
+    source: Node = field(default_factory=Empty)
 
     def take(self, select: Select) -> None:
         """Take the parts with calls and the columns of the tables out of a subquery, in place."""
@@ -245,6 +319,8 @@ class _Split:
                 item.named(item.name)
         self.where = [self.moved(part) for part in build.conjuncts(select.where)]
         select.where = None
+        if select.source is not None:
+            self.source = select.source.rebuilt(self._moved_column)
         for call in [call for node in _rest(select) for call in calls_in(node)]:
             if call.ancestor(Select) is select:  # not in a part taken before
                 self._take_value(self._row_level(call))
@@ -252,13 +328,13 @@ class _Split:
             if column.meta.get(OWNER) == ():
                 column.replace(self._value(column))
 
-    def pairs(self, select: Select, outer_rows: Select | None) -> Select:
+    def pairs(self, outer_rows: Select | None) -> Select:
         """The rows of the subquery for every outer row."""
         tables: list[tree.Source] = (
             [] if outer_rows is None else [build.derived(outer_rows, ours.OUTER)]
         )
-        if select.source is not None and not isinstance(select.source, Empty):
-            tables.append(select.source.copy())
+        if isinstance(self.source, Source) and not isinstance(self.source, Empty):
+            tables.append(self.source)
         items: list[Expression] = [
             build.column(name, ours.OUTER, table).named(ours.outer(at))
             for (table, name), at in self.read.items()
@@ -286,19 +362,18 @@ class _Split:
     def moved(self, node: Expression) -> Expression:
         """A copy of an expression that reads the outer columns from the outer rows."""
         note_field_names(node)
-
-        def move(part: Node) -> Expression | None:
-            names = part.meta.get(OWNER)
-            if not names or not isinstance(part, Column):
-                return None
-            self.read.setdefault(names[:2], len(self.read))
-            moved = Column(column_names=[ours.OUTER, *names]).named(part.alias)
-            named_like(moved, part)
-            return moved
-
-        found = node.rebuilt(move)
+        found = node.rebuilt(self._moved_column)
         assert isinstance(found, Expression)
         return found
+
+    def _moved_column(self, part: Node) -> Expression | None:
+        names = part.meta.get(OWNER)
+        if not names or not isinstance(part, Column):
+            return None
+        self.read.setdefault(names[:2], len(self.read))
+        moved = Column(column_names=[ours.OUTER, *names]).named(part.alias)
+        named_like(moved, part)
+        return moved
 
     def _row_level(self, call: Call) -> Expression:
         """The largest expression around a call that is computed for each row."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from relquery.sql.binder.call import FIELD_NAME, calls_in
@@ -44,8 +44,13 @@ class Owners:
     outside: Sources
     lookup: Lookup
 
-    def note(self, select: Select) -> None:
-        """Note them in place, and replace stars by columns. Raises UnsupportedQueryError."""
+    def note(self, select: Select, opened: Iterable[Column] = ()) -> None:
+        """Note them in place, and replace stars by columns. Raises UnsupportedQueryError.
+
+        opened: columns of the outer query that a table of the subquery reads.
+        """
+        for column in opened:
+            column.meta[OWNER] = self._outer_owner(column)
         items = self.lookup.items(select)
         if items is None:
             raise refused(WHERE, "the subquery has a star. Name the columns")
@@ -101,6 +106,9 @@ class Owners:
         is_own_table = has_prefix and first.lower() in map(str.lower, self.inside.columns)
         if is_own_table or self.inside.has(first):
             return ()
+        return self._outer_owner(column)
+
+    def _outer_owner(self, column: Column) -> tuple[str, ...]:
         for count in (2, 1):
             found = self.outside.resolve(Column(column_names=column.names[:count]))
             if found is not None and not self.inside.has(found[0]):

@@ -24,10 +24,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Literal
 
 from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.sql import names as ours
+from relquery.sql.parser.parse import NoTreeError, parser
 from relquery.sql.parser.tokens import (
     Cursor,
     Token,
@@ -36,6 +38,7 @@ from relquery.sql.parser.tokens import (
     closing,
     on_top,
     read_path,
+    step,
     words,
 )
 
@@ -76,6 +79,11 @@ class Shell:
         """Whether it writes to columns of a table that exists."""
         return self.kind in ("INSERT", "CHANGE")
 
+    @property
+    def only_reads(self) -> bool:
+        """Whether it changes nothing."""
+        return self.kind == "QUERY" or (self.kind == "PIVOT" and self.word in (*_QUERIES, "("))
+
     def around(self, query: str) -> str:
         """The statement with another query."""
         if self.kind == "QUERY":
@@ -106,31 +114,102 @@ def _pivot(text: Cursor) -> Shell | None:
     """A PIVOT of a query that lists no values: several statements for DuckDB, and no tree.
 
     PIVOT v AS x ON m  =>  PIVOT (FROM v AS x) AS x ON m
+    PIVOT (FROM t) ON LLM(a)  =>  PIVOT (SELECT * EXCLUDE (a), LLM(a) AS c FROM (FROM t)) ON c
     """
     tokens = text.tokens
     for at in range(len(tokens) - 1):
         if tokens[at].word != "PIVOT":
             continue
         if tokens[at + 1].text != "(":
-            asks = any(one.word.lower() in ours.FUNCTIONS for one in tokens[at:])
             is_end = (one.word in ("ON", "USING", "GROUP") for one in tokens[at + 2 :])
             after = next((end for end, found in enumerate(is_end, at + 2) if found), at + 1)
             is_table = all(one.is_name or one.text == "." for one in tokens[at + 1 : after])
-            if after > at + 1 and is_table and not asks:
+            if after > at + 1 and is_table:
                 source = text.sql[tokens[at + 1].start : tokens[after - 1].end]
                 name = text.sql[tokens[after - 1].start : tokens[after - 1].end]
                 head = f"{text.sql[: tokens[at].end]} (FROM {source}) AS {name}"
                 return _pivot(Cursor.of(head + text.sql[tokens[after - 1].end :]))
             continue
         last = closing(tokens, at + 1)
-        around = next((one for one in range(at, -1, -1) if tokens[one].text == "("), None)
-        end = len(tokens) if around is None else closing(tokens, around)
-        lists_values = any(tokens[one].word == "IN" for one in on_top(tokens[:end], last + 1))
-        if tokens[at + 2].word in (*_QUERIES, "(") and not lists_values:
+        depths = accumulate(map(step, tokens[last + 1 :]))
+        end = next((one for one, depth in enumerate(depths, last + 1) if depth < 0), len(tokens))
+        if tokens[at + 2].word in (*_QUERIES, "(") and not _lists_values(text, at, last, end):
+            if (answered := _answered_before(text, at, last, end)) is not None:
+                return _pivot(Cursor.of(answered))
             shell, start = _cut("PIVOT", text, at + 2, last), _after_with(tokens)
             entries = "" if start is None or start > at else text.sql[: tokens[start].start]
-            return replace(shell, head=shell.head[len(entries) :], entries=entries)
+            head, word = shell.head[len(entries) :], tokens[0].word
+            return replace(shell, head=head, entries=entries, word=word)
     return None
+
+
+def _lists_values(text: Cursor, at: int, last: int, end: int) -> bool:
+    """Whether a PIVOT from one token to another lists the values, so that DuckDB gives a tree.
+    last: the end of its source."""
+    tokens = text.tokens
+    if all(tokens[one].word != "IN" for one in on_top(tokens[:end], last + 1)):
+        return False
+    try:
+        parser().query(text.sql[tokens[at].start : tokens[end - 1].end])
+    except NoTreeError:  # it is a condition
+        return False
+    except QueryError:
+        return True
+    return True
+
+
+def _answered_before(text: Cursor, at: int, last: int, end: int) -> str | None:
+    """The text in which the source of a PIVOT has the answers that it names; None without calls."""
+    tokens, sql, one = text.tokens, text.sql, last + 1
+    calls = list[tuple[int, int]]()
+    while one < end - 1:
+        if tokens[one].word.lower() in ours.FUNCTIONS and tokens[one + 1].text == "(":
+            calls.append((one, closing(tokens, one + 1)))
+            one = calls[-1][1]
+        one += 1
+    if not calls:
+        return None
+    inside = {one for first, final in calls for one in range(first, final + 1)}
+    kept = {tokens[one].name.lower() for one in range(last + 1, end) if one not in inside}
+    is_grouped = any(tokens[one].word == "GROUP" for one in on_top(tokens[:end], last + 1))
+    read = [] if is_grouped else [tokens[one].name.lower() for one in inside if tokens[one].is_name]
+    unread = ", ".join(map(ours.quoted_text, dict.fromkeys(one for one in read if one not in kept)))
+    star = f"COLUMNS(lambda c: lower(c) NOT IN ({unread}))" if unread else "*"
+    texts = [sql[tokens[first].start : tokens[final].end] for first, final in calls]
+    items = (f"{each} AS {ours.column(number)}" for number, each in enumerate(texts))
+    alias = tokens[last + 1 + (tokens[last + 1].word == "AS")]
+    named = f" AS {sql[alias.start : alias.end]}" if alias.word not in _AFTER_SOURCE else ""
+    source = sql[tokens[at + 1].start : tokens[last].end]
+    found = f"{sql[: tokens[at].end]} (SELECT {star}, {', '.join(items)} FROM {source}{named})"
+    place, ends = tokens[last].end, _unnamed_aggregates(tokens, last, end)
+    for number, (first, final) in enumerate(calls):
+        found += sql[place : tokens[first].start] + ours.column(number)
+        place = tokens[final].end
+        for begun, done in ends:
+            if begun <= first and final <= done:
+                whole = sql[tokens[begun].start : tokens[done].end]
+                found += f"{sql[place : tokens[done].end]} AS {ours.quoted(whole)}"
+                place = tokens[done].end
+    return found + sql[place:]
+
+
+_AFTER_SOURCE = ("ON", "USING", "GROUP", "ORDER", "LIMIT")
+
+
+def _unnamed_aggregates(tokens: Sequence[Token], last: int, end: int) -> list[tuple[int, int]]:
+    """Where each of several aggregates of a PIVOT stands that has no name of its own."""
+    top = list(on_top(tokens[:end], last + 1))
+    using = next((one for one in top if tokens[one].word == "USING"), None)
+    if using is None:
+        return []
+    stops = ("GROUP", "ORDER", "LIMIT", "OFFSET")
+    after = next((one for one in top if one > using and tokens[one].word in stops), end)
+    commas = [one for one in top if using < one < after and tokens[one].text == ","]
+    if not commas:
+        return []
+    begins, dones = [using, *commas], [*commas, after]
+    found = [(begun + 1, done - 1) for begun, done in zip(begins, dones, strict=True)]
+    return [(begun, done) for begun, done in found if tokens[done].text == ")"]
 
 
 def _after_with(tokens: Sequence[Token]) -> int | None:

@@ -149,9 +149,3 @@ def _counts_only_as_true(node: Node) -> bool:
 
 def _not_true(condition: Expression) -> Expression:
     return build.compared(build.DISTINCT, condition.copy(), build.boolean(True))
-
-
-def path_in(select: Select, node: Node) -> list[Node]:
-    """A node of a SELECT and those around it, up to the clause."""
-    path = [node, *node.ancestors()]
-    return path[: next(at for at, one in enumerate(path) if one is select)]

@@ -16,7 +16,13 @@ from typing import Any
 from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.sql import names as ours
 from relquery.sql.binder.call import FIELD_NAME, Call, calls_in, has_call, readable
-from relquery.sql.binder.functions import FunctionCatalog, clauses_of, has_window, is_variable
+from relquery.sql.binder.functions import (
+    FunctionCatalog,
+    clauses_of,
+    has_window,
+    is_variable,
+    path_in,
+)
 from relquery.sql.binder.normalize import is_order_name, unnamed
 from relquery.sql.binder.sources import Context, Sources, from_only, outer_columns
 from relquery.sql.binder.stand_ins import describe
@@ -24,7 +30,7 @@ from relquery.sql.optimizer.reads import Computed, Lookup, condition_of, parted
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.tree import Column, Expression, Limit, Node, Order, Query, Select, Subquery
 from relquery.sql.planner.checks import Check, checks_in
-from relquery.sql.planner.guards import Condition, Conditions, guard_of, path_in
+from relquery.sql.planner.guards import Condition, Conditions, guard_of
 from relquery.sql.planner.limits import cut_of, in_base_order, stops_early
 from relquery.sql.planner.plan import (
     Cut,
@@ -250,14 +256,15 @@ class _OverRows:
         """A subquery. What ANY compares is rewritten by itself."""
         copy = node.copy()
         if not self._stands_alone(node.query):
-            if has_call(node.compared):
+            is_split = bool(node.meta.get(_OF_GROUP)) or has_call(node.compared)
+            database = self.lookup.database
+            outer = outer_columns(copy.query, database, self.context) if is_split else None
+            if outer is None and has_call(node.compared):
                 assert node.compared is not None
                 raise UnsupportedQueryError(
                     f"{readable(node.compared)[:80]} is compared with a subquery that depends on "
                     "the row. Join the subquery's table instead."
                 )
-            database, is_of_group = self.lookup.database, bool(node.meta.get(_OF_GROUP))
-            outer = outer_columns(copy.query, database, self.context) if is_of_group else None
             if outer is None:
                 return self._lift(node)
             for column in outer:

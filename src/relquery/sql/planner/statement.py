@@ -18,6 +18,7 @@ from relquery.sql.binder.normalize import check_fields, check_places, normalize
 from relquery.sql.binder.sources import Context, Kinds, next_select, read_sources
 from relquery.sql.binder.stand_ins import compared_in
 from relquery.sql.host.database import Database, Scratch
+from relquery.sql.optimizer.groups import asks_about_groups, over_groups
 from relquery.sql.optimizer.reads import Lookup
 from relquery.sql.optimizer.rules import optimize
 from relquery.sql.parser import build
@@ -36,7 +37,6 @@ from relquery.sql.parser.tree import (
 )
 from relquery.sql.planner.checks import answers_in, note_on
 from relquery.sql.planner.conversions import OuterCheck, OuterReader, Target, convert, types_written
-from relquery.sql.planner.groups import asks_about_groups, over_groups
 from relquery.sql.planner.limits import enough_of, first_keys
 from relquery.sql.planner.plan import PlannedCall, SelectPlan
 from relquery.sql.planner.select import plan_select

@@ -13,13 +13,12 @@ from typing import Any
 
 from relquery.sql import names as ours
 from relquery.sql.binder.call import FIELD_NAME, calls_in, field_name, has_call
-from relquery.sql.binder.functions import FunctionCatalog
+from relquery.sql.binder.functions import FunctionCatalog, clauses_of, path_in
 from relquery.sql.binder.normalize import is_order_name, keys_of
 from relquery.sql.binder.sources import Sources, canonical
 from relquery.sql.optimizer.reads import Computed, condition_of, note_field_names, parted
 from relquery.sql.parser import build
 from relquery.sql.parser.tree import Column, Expression, Node, Operator, Select, Subquery
-from relquery.sql.planner.guards import path_in
 
 
 def asks_about_groups(select: Select, sources: Sources, functions: FunctionCatalog) -> bool:
@@ -27,7 +26,7 @@ def asks_about_groups(select: Select, sources: Sources, functions: FunctionCatal
     if not functions.in_select(select):
         return False
     keys = {canonical(key, sources) for key in keys_of(select, functions)}
-    for call in calls_in(select):
+    for call in [call for clause in clauses_of(select) for call in calls_in(clause)]:
         path = path_in(select, call)
         if path[-1].place in ("where_clause", "group_expressions"):
             continue
