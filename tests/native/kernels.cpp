@@ -211,13 +211,20 @@ void check_rotation() {
 }
 
 void check_products() {
-    const Kind kind = one_of({FLOAT32, BFLOAT16});
+    const bool is_deep = between(0, 39) == 0;  // sums are kept from chunk to chunk of inputs
+    const Kind kind = is_deep ? BFLOAT16 : one_of({FLOAT32, BFLOAT16});
     const bool is_long = between(0, 19) == 0, gated = maybe();
-    const int64_t rows = is_long ? between(600, 1800) : one_of({between(1, 20), between(1, 70)});
-    const int64_t width = one_of({32, 64}), threads = between(1, 4);
-    const int64_t inputs = is_long ? 32 * between(4, 6) : 2 * between(1, 80);
-    const int64_t outputs =
-        gated ? 2 * width * between(1, is_long ? 1 : 3) : between(1, is_long ? 64 : 200);
+    const int64_t rows = is_deep   ? between(60, 600)
+                         : is_long ? between(600, 1800)
+                                   : one_of({between(1, 20), between(1, 70)});
+    const int64_t width = is_deep ? 32 : one_of({32, 64}), threads = between(1, 4);
+    const int64_t inputs = is_deep   ? 32 * between(62, 66)
+                           : is_long ? 32 * between(4, 6)
+                                     : 2 * between(1, 80);
+    const int64_t most = is_deep || is_long ? 1 : 3;
+    const int64_t outputs = gated     ? 2 * width * between(1, most)
+                            : is_deep ? 32 * between(1, 3)
+                                      : between(1, is_long ? 64 : 200);
     const int64_t panels = divided_up(outputs, width), together = kind == FLOAT32 ? 1 : 2;
     std::vector<int64_t> ends;  // of groups of rows, each of which has a matrix of its own
     if (maybe()) {
@@ -231,13 +238,13 @@ void check_products() {
     Numbers source(kind, rows * inputs);
     Numbers matrix(kind, std::max<int64_t>(groups, 1) * size_of_matrix);
     Numbers bias(kind, outputs), result(kind, rows * (gated ? outputs / 2 : outputs), false);
-    std::vector<char> work(PRODUCT_WORK * threads);
     ProductArguments a{};
+    a.tiled = width == 32 && inputs % 32 == 0 && outputs % 32 == 0, a.threads = threads;
+    std::vector<char> work(product_work(a.tiled) * threads);
     a.kind = kind, a.rows = rows, a.inputs = inputs, a.outputs = outputs, a.width = width;
     a.source = source.data(), a.matrix = matrix.data(), a.result = result.data();
     a.bias = maybe() ? bias.data() : nullptr, a.work = work.data();
     a.gated = gated, a.activation = SILU, a.groups = groups, a.ends = ends.data();
-    a.tiled = width == 32 && inputs % 32 == 0 && outputs % 32 == 0;
     run(KERNELS.multiply, &a, threads);
     /// A product, and the sum of the sizes of its terms, by which it may be off.
     const auto product = [&](int64_t row, int64_t output) {

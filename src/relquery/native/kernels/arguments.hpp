@@ -90,14 +90,15 @@ struct ProductArguments : Counters {
     int64_t rows;
     int64_t inputs;  // of a row
     int64_t outputs;
-    Address source;  // (rows, inputs)
-    Address matrix;  // panels (inputs, width), the last filled up; bfloat16: two inputs are a pair
-    int64_t width;   // outputs of a panel
-    Address bias;    // (outputs,), null for none
-    Address result;  // (rows, outputs)
-    Address work;    // of the threads, PRODUCT_WORK each
-    int64_t tiled;   // whether AMX multiplies
-    int64_t gated;   // whether the result is activation(first half) * second half
+    Address source;   // (rows, inputs)
+    Address matrix;   // panels (inputs, width), the last filled up; bfloat16: two inputs are a pair
+    int64_t width;    // outputs of a panel
+    Address bias;     // (outputs,), null for none
+    Address result;   // (rows, outputs)
+    Address work;     // of the threads, product_work(tiled) each
+    int64_t threads;  // that share the work
+    int64_t tiled;    // whether AMX multiplies
+    int64_t gated;    // whether the result is activation(first half) * second half
     Activation activation;
     int64_t groups;       // of rows, each with its matrix, one after another; 0 for one of all
     const int64_t* ends;  // (groups,): where their rows end
@@ -216,6 +217,12 @@ constexpr int64_t attention_work(int64_t group, int64_t width, int64_t value_wid
 constexpr int64_t PANEL = 64, MOST_ROWS = 64;
 constexpr int64_t PRODUCT_SUMS = MOST_ROWS * PANEL * 4 + MOST_ROWS * 8 + PANEL * 4;
 constexpr int64_t PRODUCT_WORK = PRODUCT_SUMS + 2 * MOST_ROWS * PANEL * 4;
+/// With AMX, sums of a block's tiles of rows, at least so many and less than twice as many, for so
+/// many panels; and the bytes that a thread needs with them.
+constexpr int64_t BLOCK_TILES = 8, BLOCK_PANELS = 8, TILE_SUMS = 32 * 32 * 4;
+constexpr int64_t TILED_WORK = PRODUCT_WORK + 2 * BLOCK_TILES * BLOCK_PANELS * TILE_SUMS;
+
+constexpr int64_t product_work(bool tiled) { return tiled ? TILED_WORK : PRODUCT_WORK; }
 
 /// What one thread does, by the address of its arguments.
 using Body = void (*)(void*);

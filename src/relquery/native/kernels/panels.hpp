@@ -18,6 +18,9 @@ constexpr int64_t TOGETHER_BYTES = 1 << 16;
 /// Bytes of rows that all panels are multiplied with before others are: they stay in the second
 /// level of the cache.
 constexpr int64_t BLOCK_BYTES = 1 << 19;
+/// From so many inputs on, with AMX, all rows of a block are multiplied with a chunk of them before
+/// the next: what they need of a panel stays in the first level of the cache.
+constexpr int64_t MANY_INPUTS = 2048, CHUNK = 640;
 /// Bytes of a page of memory, at whose end processors stop to read ahead by themselves.
 constexpr int64_t PAGE = 4096;
 
@@ -41,7 +44,7 @@ class PanelProducts {
 public:
     explicit PanelProducts(ProductArguments& arguments)
         : a(arguments), source(a.source), matrix(a.matrix), result(a.result), grouped(a.rows) {
-        work = a.work + a.enter() * PRODUCT_WORK;
+        work = a.work + a.enter() * product_work(a.tiled);
         sums = reinterpret_cast<float*>(work);
         listed = reinterpret_cast<Address*>(work + MOST_ROWS * PANEL * 4);
         bias = reinterpret_cast<float*>(listed + MOST_ROWS);
@@ -149,6 +152,7 @@ private:
 
 #if defined(__AMX_BF16__)
     int64_t multiply_in_tiles() {
+        if (grouped > MOST_ROWS && a.inputs >= MANY_INPUTS) return multiply_in_blocks();
         const int64_t together =
             most(1, TOGETHER_BYTES / (a.inputs * TILE_WIDTH * 2 * (a.gated ? 2 : 1)));
         // The last block has what is left, too: none has fewer rows than a tile.
@@ -168,8 +172,7 @@ private:
     void multiply_panels(int64_t begin, int64_t end, int64_t low, int64_t high) {
         const int64_t line = TILE_WIDTH * 2, count = least(TILE_ROWS, grouped);
         for (int64_t begun = low; begun < high; begun += TILE_ROWS) {
-            // All tiles are of one size; some rows are done twice.
-            const int64_t first = least(begun, high - count);
+            const int64_t first = first_of(begun, high);
             for (int64_t panel = begin; panel < end; ++panel) {
                 Address target = result + first * row_of_result + panel * line;
                 if (!a.gated) {
@@ -185,22 +188,99 @@ private:
 
     /// The products of `count` rows from `first` on with one panel.
     void multiply_tile(int64_t panel, int64_t first, int64_t count, Address target, int64_t step) {
-        const int64_t row = a.inputs * 2, begin = panel * TILE_WIDTH;
-        const int64_t deep = a.inputs / TILE_DEEP, line = TILE_WIDTH * 4;
-        Address from = source + first * row, weights = matrix + begin * row;
+        const int64_t row = a.inputs * 2, line = TILE_WIDTH * 4;
+        const int64_t deep = a.inputs / TILE_DEEP;
+        Address from = source + first * row, weights = matrix + panel * TILE_WIDTH * row;
         if (grouped > MOST_ROWS)
             add_tiles<2, 2, true, false>(work, line, from, row, weights, 2 * TILE_LINE, deep);
         else if (grouped > HALF)
             add_tiles<2, 2, true>(work, line, from, row, weights, 2 * TILE_LINE, deep);
         else
             add_tiles<1, 2, true>(work, line, from, row, weights, 2 * TILE_LINE, deep);
+        write_tile(panel, work, count, target, step);
+    }
+
+    /// Writes sums of a panel (count, TILE_WIDTH) with their bias, rounded.
+    void write_tile(int64_t panel, Address found, int64_t count, Address target, int64_t step) {
         Floats more[2] = {};
         if (a.bias)
-            for (int64_t at : {0, 1}) more[at] = load<kind>(a.bias + (begin + at * WIDE) * SIZE);
+            for (int64_t at : {0, 1})
+                more[at] = load<kind>(a.bias + (panel * TILE_WIDTH + at * WIDE) * SIZE);
         for (int64_t at = 0; at < count; ++at)
             for (int64_t side : {0, 1})
                 store<kind>(target + at * step + side * WIDE * SIZE,
-                            load<FLOAT32>(work + at * line + side * REGISTER) + more[side]);
+                            load<FLOAT32>(found + (2 * at + side) * REGISTER) + more[side]);
+    }
+
+    /// Many rows of many inputs: a block of them, and some panels, at a time.
+    int64_t multiply_in_blocks() {
+        const int64_t tiles = divided_up(grouped, TILE_ROWS), blocks = most(1, tiles / BLOCK_TILES);
+        const int64_t together =
+            least(BLOCK_PANELS / (a.gated ? 2 : 1), most(1, panels * blocks / (4 * a.threads)));
+        const int64_t count = divided_up(panels, together) * blocks;
+        if (next >= count) return count;
+        const Tiles registers(TILE_ROWS);
+        for (; next < count; next = take()) {
+            const int64_t begin = next / blocks * together, at = next % blocks;
+            const int64_t low = tiles * at / blocks * TILE_ROWS;
+            const int64_t high = least(grouped, tiles * (at + 1) / blocks * TILE_ROWS);
+            multiply_block(begin, least(begin + together, panels), low, high);
+        }
+        return count;
+    }
+
+    int64_t chunks() const { return divided_up(a.inputs, CHUNK); }
+
+    /// Panels from `begin` to `end` of rows from `low` to `high`, a chunk of inputs at a time.
+    void multiply_block(int64_t begin, int64_t end, int64_t low, int64_t high) {
+        const int64_t steps = a.inputs / TILE_DEEP;
+        for (int64_t chunk = 0; chunk < chunks(); ++chunk) {
+            const int64_t from = steps * chunk / chunks(), to = steps * (chunk + 1) / chunks();
+            Address held = work + PRODUCT_WORK;
+            for (int64_t panel = begin; panel < end; ++panel) {
+                Address found = held;
+                held = add_chunk(panel, low, high, from, to, held);
+                if (a.gated) held = add_chunk(panel + panels, low, high, from, to, held);
+                if (to == steps) write_panel(panel, low, high, found);
+            }
+        }
+    }
+
+    /// Adds the products of rows and a panel, of some tiles of inputs, to sums of each tile of
+    /// rows. Returns where sums of the next panel are.
+    Address add_chunk(int64_t panel, int64_t low, int64_t high, int64_t from, int64_t to,
+                      Address held) {
+        const int64_t row = a.inputs * 2, line = TILE_WIDTH * 4, across = 2 * TILE_LINE;
+        Address weights = matrix + panel * TILE_WIDTH * row + from * HALF * across;
+        for (int64_t begun = low; begun < high; begun += TILE_ROWS, held += TILE_SUMS) {
+            Address left = source + first_of(begun, high) * row + from * TILE_LINE;
+            if (from == 0)
+                add_tiles<2, 2, true, false>(held, line, left, row, weights, across, to);
+            else
+                add_tiles<2, 2, false, false>(held, line, left, row, weights, across, to - from);
+        }
+        return held;
+    }
+
+    /// The first row of a tile that begins before `high`. All tiles are of one size; some rows are
+    /// done twice.
+    int64_t first_of(int64_t begun, int64_t high) const {
+        return least(begun, high - least(TILE_ROWS, grouped));
+    }
+
+    /// Writes what a panel, or two, gives for each tile of rows.
+    void write_panel(int64_t panel, int64_t low, int64_t high, Address found) {
+        const int64_t line = TILE_WIDTH * 2, beyond = divided_up(high - low, TILE_ROWS) * TILE_SUMS;
+        for (int64_t begun = low; begun < high; begun += TILE_ROWS, found += TILE_SUMS) {
+            Address target = result + first_of(begun, high) * row_of_result + panel * line;
+            if (!a.gated) {
+                write_tile(panel, found, TILE_ROWS, target, row_of_result);
+                continue;
+            }
+            write_tile(panel, found, TILE_ROWS, gates, line);
+            write_tile(panel + panels, found + beyond, TILE_ROWS, ups, line);
+            gate_rows(TILE_ROWS, target, TILE_WIDTH);
+        }
     }
 #endif
 };

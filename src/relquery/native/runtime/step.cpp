@@ -199,11 +199,11 @@ private:
         a.kind = net_.kind_, a.rows = place_->rows;
         a.inputs = weight.inputs, a.outputs = weight.outputs, a.width = weight.width;
         a.source = at(each.source), a.matrix = weight.panels.data(), a.result = at(each.result);
-        a.bias = weight.bias.data(), a.tiled = weight.tiled;
+        a.bias = weight.bias.data(), a.tiled = weight.tiled, a.threads = threads_;
         a.gated = each.activation.has_value();
         a.activation = static_cast<Activation>(each.activation.value_or(0));
         a.groups = ends ? weight.groups : 0, a.ends = ends;
-        need(PRODUCT_WORK);
+        need(product_work(weight.tiled));
         add(kernels_.multiply, products_, a);
     }
 
