@@ -211,10 +211,10 @@ void check_rotation() {
 }
 
 void check_products() {
-    const bool is_deep = between(0, 39) == 0;  // sums are kept from chunk to chunk of inputs
+    const bool is_deep = between(0, 15) == 0;  // sums are kept from chunk to chunk of inputs
     const Kind kind = is_deep ? BFLOAT16 : one_of({FLOAT32, BFLOAT16});
     const bool is_long = between(0, 19) == 0, gated = maybe();
-    const int64_t rows = is_deep   ? between(60, 600)
+    const int64_t rows = is_deep   ? between(60, 400)
                          : is_long ? between(600, 1800)
                                    : one_of({between(1, 20), between(1, 70)});
     const int64_t width = is_deep ? 32 : one_of({32, 64}), threads = between(1, 4);
@@ -223,7 +223,7 @@ void check_products() {
                                      : 2 * between(1, 80);
     const int64_t most = is_deep || is_long ? 1 : 3;
     const int64_t outputs = gated     ? 2 * width * between(1, most)
-                            : is_deep ? 32 * between(1, 3)
+                            : is_deep ? 32 * between(1, 2)
                                       : between(1, is_long ? 64 : 200);
     const int64_t panels = divided_up(outputs, width), together = kind == FLOAT32 ? 1 : 2;
     std::vector<int64_t> ends;  // of groups of rows, each of which has a matrix of its own
