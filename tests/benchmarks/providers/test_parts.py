@@ -24,6 +24,7 @@ from benchmarks.providers.standin.faults import Kind
 from benchmarks.providers.standin.prompt import Block, Counter, Sent
 from benchmarks.providers.standin.rules import RULES
 from benchmarks.providers.standin.tokens import pieces
+from relquery.demo.files import TABLES
 from relquery.prices.table import PRICES
 
 MODEL = "claude-sonnet-5"
@@ -113,7 +114,7 @@ def test_the_part_measures_bundled_tables_where_no_other_is(
     worst = figures["bill_worst"].value
     assert worst is not None
     assert worst <= 1 + 1e-9
-    assert "\n".join(bills.render(())).count("demo:") == 3
+    assert "\n".join(bills.render(())).count("demo:") == len(TABLES)
 
 
 @pytest.mark.parametrize("model", MODELS)
