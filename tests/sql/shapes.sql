@@ -56,6 +56,30 @@ PIVOT films ON genre IN ('comedy', 'drama') USING max(LLM('up', title)), min(id)
 SELECT * FROM films, unnest([LLM('up', title), 'x']) WITH ORDINALITY u(v, n)
 SELECT ordinality, u.u FROM unnest(string_split(LLM('up', 'abc'), 'B')) WITH ORDINALITY u
 
+-- calls about windows and about rows that a function makes
+SELECT id, LLM('up', lag(title) OVER (ORDER BY id), title) AS z FROM films WHERE LLM('yes', genre) = 'Yes' ORDER BY z
+SELECT id, rank() OVER (ORDER BY stars) FROM films QUALIFY LLM('up', lag(title) OVER (ORDER BY id)) = 'ALIEN'
+  ORDER BY LLM('up', lead(title) OVER (ORDER BY id)) LIMIT 1
+SELECT genre, LLM('up', rank() OVER (ORDER BY count(*), genre)) FROM films GROUP BY genre
+SELECT *, LLM('up', max(title) OVER (PARTITION BY genre), info.year) FROM films f ORDER BY f.id
+SELECT max(LLM('up', title)) OVER (), LLM('up', max(LLM('up', title)) OVER (ORDER BY id)) FROM films
+SELECT id, LLM('up', sum(stars) OVER w) FROM films WINDOW w AS (PARTITION BY LLM('up', genre) ORDER BY id)
+SELECT DISTINCT ON (genre) genre, LLM('up', lag(title) OVER (ORDER BY id)) FROM films ORDER BY genre, id
+SELECT id AS title, LLM('up', lag(title) OVER (ORDER BY films.id)) FROM films ORDER BY title DESC
+SELECT f.id, (SELECT LLM('up', lag(r.text) OVER (ORDER BY r.id), f.title) FROM reviews r WHERE r.film <= f.id
+  ORDER BY r.id DESC LIMIT 1) FROM films f
+SELECT id FROM films f WHERE EXISTS (SELECT 1 FROM reviews r WHERE r.film <= f.id
+  QUALIFY LLM('up', lag(r.text) OVER (ORDER BY r.id)) = 'SCARY')
+SELECT id, unnest(tags), LLM('up', title, unnest(tags)) FROM films
+SELECT id, LLM('up', unnest(tags)) || generate_subscripts(tags, 1), unnest(range(2)) FROM films WHERE LLM('up', title) > 'AM'
+SELECT id, unnest(info), LLM('up', row_number() OVER (ORDER BY id), unnest(tags)) FROM films ORDER BY id LIMIT 2
+SELECT genre, LLM('up', unnest(list(title ORDER BY id))) FROM films GROUP BY genre
+SELECT id, m, ARRAY(SELECT LLM('up', unnest(f.tags))) FROM films f, LATERAL (SELECT LLM('up', unnest(f.tags)) AS m)
+
+-- keys of a window are text, whatever it computes
+SELECT id, sum(stars) OVER (PARTITION BY LLM('up', genre) ORDER BY LLM('up', title)) FROM films
+SELECT id, sum(LLM('len', title)) OVER (PARTITION BY LLM('up', genre)) FROM films
+
 -- groups
 SELECT genre, LLM('up', sum(id)), genre IN (SELECT genre FROM films WHERE id = 3) FROM films GROUP
   BY genre

@@ -69,11 +69,7 @@ SELECT * FROM films f ASOF JOIN reviews r ON f.id >= r.film AND LLM('up', f.genr
 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT CAST(LLM('len', i) AS INTEGER) FROM n) SELECT *
   FROM n
 ! UnsupportedQueryError Run the recursion first
-SELECT LLM('up', row_number() OVER ()) FROM films  ! UnsupportedQueryError subquery
 SELECT list_transform(tags, lambda t: LLM('up', t)) FROM films  ! UnsupportedQueryError unnest
-SELECT LLM('up', unnest(tags)) FROM films  ! UnsupportedQueryError unnest.items. AS u
-SELECT LLM('up', generate_subscripts(tags, 1)) FROM films
-! UnsupportedQueryError unnest.items. AS u
 SELECT LLM('up', id), COLUMNS('^(id|stars)$') + COLUMNS('^i') FROM films
 ! QueryError Multiple different STAR/COLUMNS
 TRUNCATE empty; DELETE FROM films RETURNING LLM('up', title)
@@ -129,4 +125,5 @@ SELECT LLM('up', title) FROM films LIMIT id  ! QueryError LIMIT and OFFSET take 
 SELECT * FROM LLM('up', 'a')  ! UnsupportedQueryError cannot stand in FROM. Write SELECT LLM
 FROM films, AI_FILTER('yes', title) AS a  ! UnsupportedQueryError cannot stand in FROM
 SELECT a.seen FROM (PIVOT films ON LLM('up', genre) USING max(id)) a, (PIVOT films ON LLM('up', title) USING max(id)) b
-! UnsupportedQueryError form that is not supported
+! UnsupportedQueryError beside a PIVOT
+SELECT LLM('up', seen) FROM (PIVOT films ON genre USING max(id) GROUP BY seen)  ! UnsupportedQueryError beside a PIVOT

@@ -108,9 +108,12 @@ def outermost_queries(node: Node) -> list[Query]:
 
 def makes_rows(node: Node) -> bool:
     """Whether an expression gives several rows for one."""
-    return any(
-        isinstance(one, Function) and one.name.lower() in _MAKES_ROWS for one in own_nodes(node)
-    )
+    return any(map(is_row_maker, own_nodes(node)))
+
+
+def is_row_maker(node: Node) -> bool:
+    """Whether a node is a function that gives several rows for one."""
+    return isinstance(node, Function) and node.name.lower() in _MAKES_ROWS
 
 
 def is_lambda(node: Node) -> bool:

@@ -24,7 +24,6 @@ from relquery.sql.binder.functions import (
     declares,
     is_lambda,
     is_variable,
-    makes_rows,
 )
 from relquery.sql.binder.sources import Kinds, Sources, leaves, outer_columns
 from relquery.sql.parser import build, tree
@@ -441,15 +440,6 @@ def check_places(select: Select) -> None:
                 "An LLM call is used where true or false is needed, but its answer is text. "
                 "Compare it: LLM(...) = 'Yes'."
             )
-
-
-def check_fields(select: Select) -> None:
-    """Raises UnsupportedQueryError for a call with a field that gives several rows."""
-    if any(map(makes_rows, calls_in(select))):
-        raise UnsupportedQueryError(
-            "A field of an LLM call expands to several rows (unnest). Expand them first: "
-            "SELECT LLM('...', item) FROM t, unnest(items) AS u(item)."
-        )
 
 
 def _is_condition(call: Call) -> bool:

@@ -49,8 +49,12 @@ def needs_number(call: Node) -> bool:
         user = user.ancestor(tree.Function, tree.Query)
         if isinstance(user, tree.Function) and len(user.arguments) > 1:
             return False
+        if isinstance(user, tree.Window):
+            return False
     elif isinstance(user, tree.Argument):
         user = user.parent
+    else:  # a key of a window, a condition of FILTER
+        return False
     return isinstance(user, tree.Function) and user.name.lower() in _NUMERIC
 
 

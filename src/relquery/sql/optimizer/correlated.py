@@ -36,7 +36,12 @@ from relquery.sql.binder.sources import (
 )
 from relquery.sql.binder.stand_ins import needs_number
 from relquery.sql.optimizer.first_rows import FirstRows, keeps_outer, sees_several
-from relquery.sql.optimizer.groups import asks_about_groups, over_groups
+from relquery.sql.optimizer.groups import (
+    asks_about_groups,
+    asks_about_windows,
+    over_groups,
+    over_windows,
+)
 from relquery.sql.optimizer.join_conditions import (
     add_entry,
     check_repeatable,
@@ -97,11 +102,16 @@ def answer_correlated(statement: Query, lookup: Lookup) -> bool:
 
 
 def _is_over_groups(select: Select, inside: Sources, lookup: Lookup) -> bool:
-    """Replace a SELECT whose calls are about groups by one over them; see `groups`."""
-    if not asks_about_groups(select, inside, lookup.functions):
+    """Replace a SELECT whose calls are about groups or windows by one over them; see `groups`."""
+    is_of_groups = asks_about_groups(select, inside, lookup.functions)
+    if not is_of_groups and not asks_about_windows(select):
         return False
     normal = normalize(select, inside, lookup.functions)
-    over = over_groups(normal, [name_of(item) for item in normal.items], inside, lookup.functions)
+    names = [name_of(item) for item in normal.items]
+    if is_of_groups:
+        over = over_groups(normal, names, inside, lookup.functions)
+    else:
+        over = over_windows(normal, names, inside)
     over.entries = [entry.copy() for entry in select.entries]
     select.replace(over)
     return True

@@ -3,7 +3,12 @@
 SELECT k, LLM('...', k, sum(x)) FROM t GROUP BY k
 => SELECT key, LLM('...', key, total) FROM (SELECT k AS key, sum(x) AS total FROM t GROUP BY k)
 
-So a call sees the final groups, whatever produces them (ROLLUP, HAVING, no GROUP BY at all).
+So a call sees the final groups, whatever produces them (ROLLUP, HAVING, no GROUP BY at all). Calls
+about windows, and about rows that a function makes, likewise:
+
+SELECT LLM('...', lag(x) OVER (ORDER BY y), unnest(l)) FROM t WHERE z
+=> SELECT LLM('...', last, one)
+   FROM (SELECT lag(x) OVER (ORDER BY y) AS last, unnest(l) AS one FROM t WHERE z)
 """
 
 from __future__ import annotations
@@ -13,12 +18,20 @@ from typing import Any
 
 from relquery.sql import names as ours
 from relquery.sql.binder.call import FIELD_NAME, calls_in, field_name, has_call
-from relquery.sql.binder.functions import FunctionCatalog, clauses_of, path_in
+from relquery.sql.binder.functions import (
+    FunctionCatalog,
+    clauses_of,
+    has_window,
+    is_row_maker,
+    is_variable,
+    makes_rows,
+    path_in,
+)
 from relquery.sql.binder.normalize import is_order_name, keys_of
 from relquery.sql.binder.sources import Sources, canonical
 from relquery.sql.optimizer.reads import Computed, condition_of, note_field_names, parted
 from relquery.sql.parser import build
-from relquery.sql.parser.tree import Column, Expression, Node, Operator, Select, Subquery
+from relquery.sql.parser.tree import Column, Expression, Node, Operator, Select, Subquery, Window
 
 
 def asks_about_groups(select: Select, sources: Sources, functions: FunctionCatalog) -> bool:
@@ -64,6 +77,58 @@ def over_groups(
     inner.having = condition_of(part.copy() for part in plain)
     outer.source = build.derived(inner, ours.GROUPS)
     return outer
+
+
+def asks_about_windows(select: Select) -> bool:
+    """Whether a field of a call in a normalized SELECT has a window function, or makes rows."""
+    listed = [*select.items, select.qualify, *select.modifiers]
+    calls = (call for clause in listed if clause is not None for call in calls_in(clause))
+    fields = (field for call in calls for field in call.fields)
+    return any(has_window(field) or makes_rows(field) for field in fields)
+
+
+def over_windows(select: Select, names: list[str], sources: Sources) -> Select:
+    """A SELECT over a subquery with all of these functions, and with the columns that it reads; its
+    columns are `names`."""
+    split = _Windows(frozenset(map(str.lower, names)), sources)
+    pairs = zip(select.items, names, strict=True)
+    outer = build.select([split.outside(item).named(name) for item, name in pairs])
+    outer.set("modifiers", [split.outside(one) for one in select.modifiers] or None)
+    if select.qualify is not None:
+        outer.where = split.outside(select.qualify)
+    inner = select.copy()
+    inner.entries = ()
+    inner.set("modifiers", None)
+    inner.qualify = None
+    inner.items = split.inner.items()
+    outer.source = build.derived(inner, ours.GROUPS)
+    return outer
+
+
+@dataclass(slots=True)
+class _Windows:
+    """Splits expressions into what the subquery computes and what stays outside."""
+
+    names: frozenset[str]
+    sources: Sources
+    inner: Computed = field(default_factory=lambda: Computed(ours.group))
+
+    def outside(self, node: Node) -> Any:
+        """A copy of an expression that reads the subquery's columns."""
+        node = node.copy()
+        note_field_names(node)
+        return node.rebuilt(self._part)
+
+    def _part(self, node: Node) -> Expression | None:
+        if not isinstance(node, Expression) or is_order_name(node, self.names):
+            return None
+        is_column = isinstance(node, Column) and not is_variable(node)
+        is_subquery = isinstance(node, Subquery) and not has_call(node)
+        if not (is_column or is_subquery or isinstance(node, Window) or is_row_maker(node)):
+            return None
+        column = self.inner.column(node.copy(), canonical(node, self.sources))
+        column.meta[FIELD_NAME] = node.meta.get(FIELD_NAME, field_name(node))
+        return column.named(node.alias)
 
 
 @dataclass(slots=True)

@@ -55,7 +55,8 @@ class Shell:
     after the query. query: the query's text, with blanks before it. entries: text of a WITH clause
     before the statement. target: the table that it writes to, as written, with its columns if it
     names them; of a CHANGE one for each column of the query, whose type that has: `#1` is the
-    first of the table, `''` a text. by_name: INSERT BY NAME.
+    first of the table, `''` a text. by_name: INSERT BY NAME. is_whole: whether a PIVOT is the
+    whole statement, and names none of the columns that it makes.
     """
 
     kind: Kind
@@ -73,16 +74,12 @@ class Shell:
     has_data: bool = True
     file: str | None = None
     word: str = field(default="", compare=False)
+    is_whole: bool = False
 
     @property
     def fills(self) -> bool:
         """Whether it writes to columns of a table that exists."""
         return self.kind in ("INSERT", "CHANGE")
-
-    @property
-    def only_reads(self) -> bool:
-        """Whether it changes nothing."""
-        return self.kind == "QUERY" or (self.kind == "PIVOT" and self.word in (*_QUERIES, "("))
 
     def around(self, query: str) -> str:
         """The statement with another query."""
@@ -138,8 +135,15 @@ def _pivot(text: Cursor) -> Shell | None:
                 return _pivot(Cursor.of(answered))
             shell, start = _cut("PIVOT", text, at + 2, last), _after_with(tokens)
             entries = "" if start is None or start > at else text.sql[: tokens[start].start]
-            head, word = shell.head[len(entries) :], tokens[0].word
-            return replace(shell, head=head, entries=entries, word=word)
+            beside = (one for one in range(len(tokens) - 1) if not at < one < last)
+            if any(_is_call(tokens, one) for one in beside):
+                raise UnsupportedQueryError(
+                    "An LLM call is beside a PIVOT that lists no values. Write the PIVOT's rows to a "
+                    "table first, or list its values: ON a IN ('x', 'y')."
+                )
+            orders = any(tokens[one].word == "ORDER" for one in on_top(tokens, last + 1))
+            head, is_whole = shell.head[len(entries) :], at == (start or 0) and not orders
+            return replace(shell, head=head, entries=entries, is_whole=is_whole)
     return None
 
 
@@ -163,7 +167,7 @@ def _answered_before(text: Cursor, at: int, last: int, end: int) -> str | None:
     tokens, sql, one = text.tokens, text.sql, last + 1
     calls = list[tuple[int, int]]()
     while one < end - 1:
-        if tokens[one].word.lower() in ours.FUNCTIONS and tokens[one + 1].text == "(":
+        if _is_call(tokens, one):
             calls.append((one, closing(tokens, one + 1)))
             one = calls[-1][1]
         one += 1
@@ -191,6 +195,10 @@ def _answered_before(text: Cursor, at: int, last: int, end: int) -> str | None:
                 found += f"{sql[place : tokens[done].end]} AS {ours.quoted(whole)}"
                 place = tokens[done].end
     return found + sql[place:]
+
+
+def _is_call(tokens: Sequence[Token], at: int) -> bool:
+    return tokens[at].word.lower() in ours.FUNCTIONS and tokens[at + 1].text == "("
 
 
 _AFTER_SOURCE = ("ON", "USING", "GROUP", "ORDER", "LIMIT")

@@ -312,16 +312,6 @@ class _OverRows:
 
     def _field(self, argument: Expression) -> Expression:
         """The value of a field. Its subqueries run once, with the base."""
-        for found in self.lookup.functions.inside(argument):
-            raise UnsupportedQueryError(
-                f"{readable(found)} is inside an LLM call. Aggregate in a subquery and call "
-                "LLM on its rows: SELECT LLM('...', total) FROM (SELECT sum(x) AS total FROM t)."
-            )
-        if has_window(argument):
-            raise UnsupportedQueryError(
-                "A window function is inside an LLM call. Compute it in a subquery and "
-                "call LLM on its rows."
-            )
 
         def part(one: Node) -> Expression | None:
             is_plain = isinstance(one, Subquery) and not has_call(one)

@@ -14,11 +14,16 @@ from relquery.sql import names as ours
 from relquery.sql.binder.arguments import literal_of
 from relquery.sql.binder.bind import Bound
 from relquery.sql.binder.call import FIELD_NAME, OF_BRANCH, calls_in, field_name, has_call
-from relquery.sql.binder.normalize import check_fields, check_places, normalize
+from relquery.sql.binder.normalize import check_places, normalize
 from relquery.sql.binder.sources import Context, Kinds, next_select, read_sources
 from relquery.sql.binder.stand_ins import compared_in
 from relquery.sql.host.database import Database, Scratch
-from relquery.sql.optimizer.groups import asks_about_groups, over_groups
+from relquery.sql.optimizer.groups import (
+    asks_about_groups,
+    asks_about_windows,
+    over_groups,
+    over_windows,
+)
 from relquery.sql.optimizer.reads import Lookup
 from relquery.sql.optimizer.rules import optimize
 from relquery.sql.parser import build
@@ -129,7 +134,6 @@ def _planned(
     check_places(alone)
     sources = read_sources(database, alone, context)
     normal = normalize(alone, sources, functions)
-    check_fields(normal)
     names = [name for name, _ in columns]
     if len(normal.items) != len(names):
         raise UnsupportedQueryError(
@@ -138,6 +142,10 @@ def _planned(
         )
     if asks_about_groups(normal, sources, functions):
         over = over_groups(normal, names, sources, functions)
+        over.entries = [entry.copy() for entry in select.entries]
+        return over
+    if asks_about_windows(normal):
+        over = over_windows(normal, names, sources)
         over.entries = [entry.copy() for entry in select.entries]
         return over
     converted = convert(normal, Kinds(database, context, normal), functions, wanted)
