@@ -138,8 +138,8 @@ def _pivot(text: Cursor) -> Shell | None:
             beside = (one for one in range(len(tokens) - 1) if not at < one < last)
             if any(_is_call(tokens, one) for one in beside):
                 raise UnsupportedQueryError(
-                    "An LLM call is beside a PIVOT that lists no values. Write the PIVOT's rows to a "
-                    "table first, or list its values: ON a IN ('x', 'y')."
+                    "An LLM call is beside a PIVOT that lists no values. Write its rows to a table "
+                    "first, or list the values: ON a IN ('x', 'y')."
                 )
             orders = any(tokens[one].word == "ORDER" for one in on_top(tokens, last + 1))
             head, is_whole = shell.head[len(entries) :], at == (start or 0) and not orders
