@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import torch
 from hypothesis import given
 from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM
 
 from relquery.arrays import TokenIds
 from relquery.config import RELOCATIONS
 from relquery.engine.requests.request import Request
+from relquery.errors import ModelError
 from relquery.model.native_model import open_folder
 from relquery.model.networks.families.families import FAMILIES
 from tests.model import test_spans as spans
@@ -124,6 +129,74 @@ def test_experts_whose_matrices_are_one_in_the_file_are_the_same(tmp_path: Path)
     joined = Case(open_folder(tmp_path, "", "float32", NO_TOKENIZER), *case[1:])
     assert "model.layers.0.mlp.experts.gate_up_proj" in joined.model._weights
     assert answered(joined) == case.expected
+
+
+def _changed(**keys: Any) -> Callable[[dict[str, Any]], object]:
+    """Keys with other values, or without one, in a configuration."""
+
+    def change(config: dict[str, Any]) -> None:
+        for key, value in keys.items():
+            config.pop(key, None)
+            if value is not ...:
+                config[key] = value
+
+    return change
+
+
+def _partial(config: dict[str, Any]) -> None:
+    config["rope_parameters"]["partial_rotary_factor"] = 0.5
+
+
+CHANGED: list[tuple[str, Callable[[dict[str, Any]], object]]] = [
+    ("gemma2", _changed(hidden_activation=...)),
+    ("gemma3", _changed(hidden_activation=..., hidden_act="silu")),
+    ("gemma2", _changed(attn_logit_softcapping=..., final_logit_softcapping=...)),
+    ("gemma2", _changed(attn_logit_softcapping=None, final_logit_softcapping=None)),
+    ("gemma3", _changed(attn_logit_softcapping=3.0)),
+    ("smollm3", _changed(rope_parameters=..., max_window_layers=28)),
+    ("llama", _partial),
+    ("granite", _partial),
+    ("llama", _changed(layer_types=["full_attention"] * 2, rope_scaling=None, is_decoder=False)),
+]
+"""Networks, and what is changed in their configuration."""
+
+
+@pytest.mark.parametrize(("name", "change"), CHANGED)
+def test_keys_of_a_configuration_mean_what_they_mean_to_transformers(
+    name: str, change: Callable[[dict[str, Any]], object], tmp_path: Path
+) -> None:
+    build(name).save_pretrained(tmp_path)
+    file = tmp_path / "config.json"
+    config = json.loads(file.read_text())
+    change(config)
+    file.write_text(json.dumps(config))
+    stock = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32).eval()
+    stock.generation_config.eos_token_id = None
+    asked = case_of(name).prompts[:4]
+    expected = [generated(stock, prompt, TOKENS) for prompt in asked]
+    model = open_folder(tmp_path, "", "float32", NO_TOKENIZER)
+    assert answered(Case(model, asked, expected)) == expected
+
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("granite", {"logits_scaling": 0}, "logits_scaling is 0"),
+    ("llama", {"layer_types": ["sliding_attention"] * 2}, "layer_types"),
+    ("gemma3", {"rope_parameters": {"rope_theta": 50.0}}, "rope_parameters does not say"),
+    ("llama", {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}, "say different things"),
+    ("longrope", {"original_max_position_embeddings": 16}, "two different numbers"),
+]
+"""Networks, keys with other values, and why they are refused."""
+
+
+@pytest.mark.parametrize(("name", "keys", "why"), REFUSED)
+def test_keys_that_say_two_things_are_refused(
+    name: str, keys: dict[str, Any], why: str, tmp_path: Path
+) -> None:
+    build(name).save_pretrained(tmp_path)
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | keys))
+    with pytest.raises(ModelError, match=why):
+        open_folder(tmp_path, "", "float32", NO_TOKENIZER)
 
 
 def test_every_family_has_a_network_here() -> None:

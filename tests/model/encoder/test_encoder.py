@@ -113,6 +113,8 @@ NATIVE: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "bert with a head": ("BertForMaskedLM", {"type_vocab_size": 1, "layer_norm_eps": 1e-3}),
+    "bert with a head on its pooler": ("BertForSequenceClassification", {"num_labels": 3}),
+    "bert with the heads of its training": ("BertForPreTraining", {}),
 }
 
 
@@ -194,6 +196,15 @@ DAMAGES: list[tuple[Callable[[dict[str, torch.Tensor]], object], str]] = [
         "do not have the sizes",
     ),
 ]
+
+
+def test_weights_that_are_not_finite_are_told(written: Write) -> None:
+    file = written({}) / "model.safetensors"
+    weights = load_file(file)
+    next(weight for name, weight in weights.items() if "query.weight" in name).fill_(torch.nan)
+    save_file(weights, file, {"format": "pt"})
+    with pytest.raises(ModelError, match="computes no finite numbers"):
+        Encoder.load(str(file.parent), device="cpu")
 
 
 @pytest.mark.parametrize(("damage", "message"), DAMAGES)

@@ -77,6 +77,27 @@ def cut_short(folder: Path) -> None:
     file.write_bytes(file.read_bytes()[:-100])
 
 
+def written(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change the header of the weights, and leave the weights as they are."""
+    file = folder / "model.safetensors"
+    content = file.read_bytes()
+    begin = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:begin])
+    changed = change(header)
+    text = json.dumps(header if changed is None else changed).encode()
+    file.write_bytes(len(text).to_bytes(8, "little") + text + content[begin:])
+
+
+def moved(header: dict[str, Any]) -> None:
+    """Let a weight begin where another does."""
+    first, second = sorted(name for name in header if "q_proj" in name)
+    header[second]["data_offsets"] = header[first]["data_offsets"]
+
+
+def shaped(header: dict[str, Any]) -> None:
+    header["model.norm.weight"]["shape"] = [1.5]
+
+
 DAMAGES: list[tuple[Callable[[Path], object], str]] = [
     (
         lambda it: weighted(it, lambda w: [w.pop(n) for n in [*w] if "layers.1.mlp" in n]),
@@ -87,6 +108,13 @@ DAMAGES: list[tuple[Callable[[Path], object], str]] = [
         r"lacks weights.*and \d more.*generates text",
     ),
     (cut_short, r"cannot be read.*download it again"),
+    (lambda it: written(it, moved), r"do not follow one another"),
+    (lambda it: written(it, shaped), r"cannot be read"),
+    (lambda it: written(it, lambda header: []), r"cannot be read"),
+    (
+        lambda it: written(it, lambda header: header["lm_head.weight"].update(dtype="F64")),
+        r"kind F64 are not computed",
+    ),
     (lambda it: configured(it, vocab_size=300), r"do not have the sizes.*config\.json"),
     (
         lambda it: configured(it, num_hidden_layers=1),
@@ -108,6 +136,15 @@ def test_a_folder_without_a_whole_model_is_refused_with_what_to_do(
 ) -> None:
     damage(folder)
     with pytest.raises(ModelError, match=message):
+        load(str(folder))
+
+
+def test_one_file_of_weights_goes_before_an_index_as_in_transformers(folder: Path) -> None:
+    file = folder / "model.safetensors.index.json"
+    file.write_text(json.dumps({"weight_map": {"lm_head.weight": "older.safetensors"}}))
+    load(str(folder)).close()
+    without(folder, "model.safetensors")
+    with pytest.raises(ModelError, match=r"older\.safetensors"):
         load(str(folder))
 
 
@@ -222,7 +259,7 @@ def test_the_byte_tokenizer_loses_nothing_and_has_one_token_per_byte(text: str) 
     assert len(ids) == len(text.encode())
     assert END_ID not in ids
     assert BYTES.decode(ids) == text
-    assert BYTES.encode_whole(END) == [END_ID]
+    assert BYTES.special_ids == {END: END_ID}
 
 
 def test_odd_text_comes_back_as_it_was() -> None:

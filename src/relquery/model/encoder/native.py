@@ -45,7 +45,9 @@ class NativeEncoder:
                 f"The weights of encoder '{name}' do not have the sizes that its config.json says: "
                 f"{error}. Use the config.json that belongs to them."
             ) from error
-        if left := [each for each in weights.unread if not each.startswith(_UNREAD)]:
+        within = shape.names.within
+        unread = [each.removeprefix(within) for each in weights.unread]
+        if left := [each for each in unread if not each.startswith(_UNREAD)]:
             raise ModelError(
                 f"Encoder '{name}' has weights that its network has no place for, such as "
                 f"{left[0]}. Use the config.json that belongs to them."
@@ -57,6 +59,11 @@ class NativeEncoder:
         self._none, self._turn = Store(self._shapes, 0, 0), threading.Lock()
         kept = {key: settings[key] for key in settings if key not in COPIED}
         self._told = json.dumps(kept, sort_keys=True, default=str)
+        if not np.isfinite(self.states([[0]])[0]).all():
+            raise ModelError(
+                f"Encoder '{name}' computes no finite numbers: its weights are damaged. Download "
+                "it again."
+            )
 
     def fingerprint(self, read: Sequence[object]) -> str:
         """See EncoderNetwork."""

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import mmap
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -128,13 +129,13 @@ class Weights(Mapping[str, Weight]):
 
 
 def weight_files(folder: Path) -> list[str]:
-    """Names of the files that hold a folder's weights: one, or several that an index names."""
-    index = folder / "model.safetensors.index.json"
-    if not index.is_file():
-        return ["model.safetensors"]
+    """Names of the files that hold a folder's weights: one, or else several that an index names."""
+    index, single = folder / "model.safetensors.index.json", "model.safetensors"
+    if (folder / single).is_file() or not index.is_file():
+        return [single]
     try:
         listed = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
-    except (OSError, ValueError, KeyError, AttributeError) as error:
+    except _DAMAGE as error:
         raise _unreadable(index, error) from error
     return sorted(set(map(str, listed)))
 
@@ -154,9 +155,13 @@ def read_weights(folder: Path) -> Weights:
                 f"The folder {folder} has no {name}, which holds the weights. Download it again, "
                 "or write it with save_pretrained."
             ) from None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except _DAMAGE as error:
             raise _unreadable(file, error) from error
     return Weights(weights, mapped)
+
+
+_DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
+"""What a file that is cut short, or holds something else, raises when it is read."""
 
 
 def _unreadable(file: Path, error: Exception) -> ModelError:
@@ -172,6 +177,11 @@ def _read(mapped: mmap.mmap) -> dict[str, Weight]:
     begin = _LENGTH + int.from_bytes(whole[:_LENGTH].tobytes(), "little")
     header = json.loads(whole[_LENGTH:begin].tobytes())
     header.pop("__metadata__", None)
+    end = 0
+    for first, last in sorted(tuple(told["data_offsets"]) for told in header.values()):
+        if first != end or last < first:
+            raise ValueError("its weights do not follow one another")
+        end = last
     return {
         name: _weight(whole, begin, told)
         for name, told in header.items()
@@ -194,9 +204,11 @@ def _hash(piece: tuple[str, npt.NDArray[np.uint8]]) -> bytes:
 
 
 def _weight(whole: npt.NDArray[np.uint8], begin: int, told: dict[str, Any]) -> Weight:
+    if told["dtype"] not in KINDS:
+        raise ValueError(f"numbers of the kind {told['dtype']} are not computed")
     kind, (first, last) = KINDS[told["dtype"]], told["data_offsets"]
-    shape: tuple[int, ...] = tuple(told["shape"])
+    shape: tuple[int, ...] = tuple(map(operator.index, told["shape"]))
     found = whole[begin + first : begin + last]
-    if len(found) != SIZES[kind] * int(np.prod(shape, dtype=np.int64)):
+    if min(shape, default=1) < 0 or len(found) != SIZES[kind] * math.prod(shape):
         raise ValueError("a weight is not whole")
     return Weight(kind, shape, found)

@@ -42,22 +42,36 @@ class Rotation:
 
 
 def read_rotation(
-    settings: Settings, width: int, *, name: str = "", theta: float = 1e4
+    settings: Settings,
+    width: int,
+    *,
+    name: str = "",
+    theta: float = 1e4,
+    may_be_partial: bool = False,
 ) -> Rotation:
     """The rotation of heads of a width. name: of a kind of layers that has its own.
 
-    theta: where the configuration has none. Raises ModelError.
+    theta: where the configuration has none. may_be_partial: whether a part of a head may be turned
+    with plain frequencies; other families do not read that. Raises ModelError.
     """
-    given = settings.within("rope_parameters") or settings.within("rope_scaling")
-    if given is not None and name and name in given:
-        given = given.within(name)
+    written, before = settings.within("rope_parameters"), settings.within("rope_scaling")
+    if written and before and dict(written) != dict(before):
+        raise settings.refused("rope_parameters and rope_scaling say different things")
+    given = written or before
+    if written and name:
+        if name not in written:
+            raise settings.refused(f"rope_parameters does not say those of {name}")
+        given = written.within(name)
+    elif given is not None and name and "rope_type" not in given:
+        raise settings.refused("rope_scaling has no rope_type")
     base = settings.number("rope_theta", theta)
     if given is None:
         return Rotation(_plain(base, width))
     base = given.number("rope_theta", base)
     kind = given.text("rope_type", given.text("type", "default"))
     part = given.number("partial_rotary_factor", settings.number("partial_rotary_factor", 1.0))
-    width = int(width * part)
+    if kind != "default" or may_be_partial:
+        width = int(width * part)
     if kind not in _KINDS:
         raise settings.refused(f"its rotary embedding is of the kind '{kind}'")
     found = _KINDS[kind](settings, given, _plain(base, width), base)
@@ -142,9 +156,10 @@ def _longrope(
     Those of longer ones depend on the longest of a step, so that one request would change others.
     """
     del base
-    before = given.integer("original_max_position_embeddings", 0, least=0) or settings.integer(
-        "original_max_position_embeddings"
-    )
+    outside = settings.integer("original_max_position_embeddings", 0, least=0)
+    before = given.integer("original_max_position_embeddings", outside)
+    if outside not in (0, before):
+        raise settings.refused("original_max_position_embeddings is two different numbers")
     factor = given.number("factor", settings.integer("max_position_embeddings") / before)
     short, _ = given["short_factor"], given.get("long_factor")
     if not isinstance(short, list) or len(short) != len(plain):

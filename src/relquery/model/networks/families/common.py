@@ -18,7 +18,8 @@ def decoder_of(
 ) -> Decoder:
     """A decoder of layers whose heads have a width. other: fields that the family says itself."""
     settings.expect("rope_interleaved", False)
-    named = settings.text("hidden_activation", "silu")
+    if "activation" not in other:
+        other["activation"] = activation_of(settings, "hidden_act", "silu")
     context, heads = settings.integer("max_position_embeddings"), head_count(settings)
     bounds = [each.rotation.context or context for each in layers if each.rotation is not None]
     usual = {"scale": width**-0.5, "is_tied": settings.flag("tie_word_embeddings", False)}
@@ -31,7 +32,6 @@ def decoder_of(
         vocabulary=settings.integer("vocab_size"),
         context=min([context, *bounds]),
         layers=tuple(layers),
-        activation=activation_of(settings, "hidden_act", named),
         epsilon=settings.number("rms_norm_eps", 1e-6),
         **usual | other,
     )
@@ -76,3 +76,9 @@ def windows_of(settings: Settings, window: int, usual: Sequence[str]) -> list[in
     if unknown:
         raise settings.refused(f"it has layers of the kind '{unknown[0]}'")
     return [window if each == SLIDING else 0 for each in listed]
+
+
+def check_no_windows(settings: Settings) -> None:
+    """Refuse layers with a window in a family that has none."""
+    if any(windows_of(settings, 1, [FULL] * layer_count(settings))):
+        raise settings.refused("layer_types lists layers with a window, which its kind has not")

@@ -7,6 +7,7 @@ from relquery.model.formats.config import Settings
 from relquery.model.networks.decoder import Attention, Decoder
 from relquery.model.networks.families.common import (
     SLIDING,
+    check_no_windows,
     decoder_of,
     head_width,
     layer_count,
@@ -20,6 +21,7 @@ def llama(settings: Settings) -> Decoder:
     """A Llama."""
     width = head_width(settings)
     read_biases(settings)
+    check_no_windows(settings)
     layers = [Attention(read_rotation(settings, width))] * layer_count(settings)
     return decoder_of(settings, layers, width)
 
@@ -27,8 +29,9 @@ def llama(settings: Settings) -> Decoder:
 def smollm3(settings: Settings) -> Decoder:
     """A SmolLM 3."""
     width, count = head_width(settings), layer_count(settings)
-    rotation = read_rotation(settings, width)
+    rotation = read_rotation(settings, width, theta=2e6)
     read_biases(settings)
+    settings.get("max_window_layers")  # of Qwen's, which it was made from
     window = settings.integer("sliding_window", 0, least=0)
     if not settings.flag("use_sliding_window", False):
         window = 0
@@ -41,4 +44,5 @@ def smollm3(settings: Settings) -> Decoder:
         Attention(rotation if is_turned else None, each)
         for is_turned, each in zip(turned, windows, strict=True)
     ]
-    return decoder_of(settings, layers, width)
+    is_tied = settings.flag("tie_word_embeddings", True)
+    return decoder_of(settings, layers, width, is_tied=is_tied)

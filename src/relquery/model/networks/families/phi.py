@@ -11,7 +11,7 @@ from relquery.model.networks.rotation import read_rotation
 def phi3(settings: Settings) -> Decoder:
     """A Phi-3."""
     width = head_width(settings)
-    rotation = read_rotation(settings, width)
+    rotation = read_rotation(settings, width, may_be_partial=True)
     settings.get("original_max_position_embeddings")  # also where nothing is rotated by it
     for key in ("attention_bias", "lm_head_bias", "mlp_bias"):
         settings.expect(key, False)
