@@ -43,7 +43,7 @@ def drawn_from(rows: Any, draws: Sequence[Draw]) -> list[Drawn]:
     """What is drawn from rows of logits, which are not changed."""
     rows = np.ascontiguousarray(rows, dtype=np.float32)
     before = rows.copy()
-    found = follow_draws(Logits(largest_of(torch.from_numpy(rows)), lambda: rows), draws)
+    found = follow_draws(Logits(largest_of(torch.from_numpy(rows)), rows.__getitem__), draws)
     np.testing.assert_array_equal(rows, before)
     return found
 
@@ -188,7 +188,7 @@ def test_weighed_and_drawn_rows_may_stand_beside_each_other() -> None:
 
 
 def test_the_logits_are_not_read_for_the_likeliest_of_all() -> None:
-    def read() -> Rows:
+    def read(row: int) -> Rows:
         raise AssertionError("they are not needed")
 
     assert follow_draws(Logits(np.array([5, 6, -1]), read), [Draw()] * 3) == [5, 6, -1]
@@ -199,7 +199,7 @@ def test_the_logits_are_not_read_for_the_likeliest_of_all() -> None:
 )
 def test_the_largest_of_all_is_of_no_use_to_other_draws(other: Draw) -> None:
     logits, draws = random_logits(2), [other, replace(other, seed=5)]
-    wrong = follow_draws(Logits(np.array([-1, -1]), lambda: logits), draws)
+    wrong = follow_draws(Logits(np.array([-1, -1]), logits.__getitem__), draws)
     assert wrong == drawn_from(logits, draws)
 
 

@@ -212,10 +212,10 @@ class NativeExecutor:
     def _logits(self) -> Logits:
         count = self._rows
 
-        def read() -> npt.NDArray[np.float32]:
-            return widen(self._net.logits(count).reshape(-1), self._kind).reshape(count, -1)
+        def row(at: int) -> npt.NDArray[np.float32]:
+            return widen(self._net.logits(count)[at], self._kind)
 
-        return Logits(self._net.largest(count), read)
+        return Logits(self._net.largest(count), row)
 
 
 class _CachedStates:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import isnan
 from typing import cast
 
@@ -24,21 +23,16 @@ FEW = 1_024
 _TINY, _NEARLY_ONE = np.finfo(np.float32).tiny, 1 - 2**-24
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Logits:
     """What tokens are drawn from.
 
     largest: (rows,) the token of each row's largest logit, the first of several, or NOT_FINITE.
-    read: gives them, (rows, vocabulary) in float32, which takes time.
+    row: gives one, (vocabulary,) in float32, which takes time and memory; nobody writes to it.
     """
 
     largest: Int64s
-    read: Callable[[], Rows]
-
-    @cached_property
-    def rows(self) -> Rows:
-        """The logits; nobody writes to them."""
-        return self.read()
+    row: Callable[[int], Rows]
 
 
 def follow_draws(logits: Logits, draws: Sequence[Draw]) -> list[Drawn]:
@@ -65,15 +59,15 @@ def follow_draws(logits: Logits, draws: Sequence[Draw]) -> list[Drawn]:
 
 def _follow(logits: Logits, row: int, draw: Draw, greedy: Mapping[int, int]) -> Drawn:
     if draw.weigh:
-        weights = _weigh(logits.rows[row], draw)
+        weights = _weigh(logits.row(row), draw)
         return NOT_FINITE if any(map(isnan, weights)) else weights
     if row in greedy:
         token = greedy[row]
     elif _is_restricted(draw):
-        token = _draw(logits.rows[row], draw)
+        token = _draw(logits.row(row), draw)
     else:
         token = int(logits.largest[row])
-    return token if draw.logprobs is None else _told(logits.rows[row], token, draw.logprobs)
+    return token if draw.logprobs is None else _told(logits.row(row), token, draw.logprobs)
 
 
 def are_plain(draws: Sequence[Draw]) -> bool:
@@ -201,7 +195,7 @@ def _largest_allowed(
     at = np.maximum(found, 0)
     bits = mask[np.arange(len(rows)), at // 32] >> (at % 32).astype(np.uint32) & 1
     for place in np.flatnonzero((bits == 0) & (found != NOT_FINITE)).tolist():
-        found[place] = _largest_of(logits.rows[rows[place]], mask[place])
+        found[place] = _largest_of(logits.row(rows[place]), mask[place])
     return dict(zip(rows, found.tolist(), strict=True))
 
 

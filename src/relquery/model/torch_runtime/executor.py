@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -183,7 +183,8 @@ def _drawn(found: Sequence[Tensor], chunks: Sequence[Chunk]) -> list[Drawn | Non
     if not draws:
         return [None] * len(chunks)
     rows = found[0] if len(found) == 1 else torch.cat(list(found))
-    logits = Logits(largest_of(rows), lambda: rows.float().cpu().numpy())
+    whole = cache(lambda: rows.float().cpu().numpy())
+    logits = Logits(largest_of(rows), lambda at: whole()[at])
     return drawn_by_chunk(follow_draws(logits, draws), chunks)
 
 
