@@ -207,7 +207,7 @@ def test_frames_can_be_read_again(con: SparkConnection, server: StandIn) -> None
     frame: DataFrame = con.sql("SELECT id, LLM('up', title) AS u FROM films")
     first = sorted(frame.collect())
     assert sorted(frame.where("id > 0").collect()) == first
-    assert len(server.asked) == 5
+    assert len(server.asked) == 4  # one title is NULL
 
 
 @pytest.mark.long
@@ -252,7 +252,7 @@ def test_calls_may_have_all_named_arguments(con: SparkConnection, server: StandI
     call = "AI_CLASSIFY(title, ['a', 'b'], instruction := 'x', multi := true)"
     with pytest.warns(PartialResultWarning):  # the stand-in does not answer with a list
         con.sql(f"SELECT id, {call} FROM films")
-    assert len(server.inputs) == 5
+    assert len(server.inputs) == 4
 
 
 @pytest.mark.long
