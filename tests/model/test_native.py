@@ -170,7 +170,8 @@ def test_keys_of_a_configuration_mean_what_they_mean_to_transformers(
     config = json.loads(file.read_text())
     change(config)
     file.write_text(json.dumps(config))
-    stock = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32).eval()
+    stock: Any = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
+    stock.eval()
     stock.generation_config.eos_token_id = None
     asked = case_of(name).prompts[:4]
     expected = [generated(stock, prompt, TOKENS) for prompt in asked]

@@ -41,8 +41,8 @@ class _Recording:
             return above.follow(tokens, slots)  # type: ignore[no-any-return]
 
     def _draw(self, logits: Logits, draws: Sequence[Draw]) -> list[Drawn]:
-        for request, row in zip(self._drawing, logits.rows, strict=True):
-            self.logits.setdefault(request, []).append(torch.from_numpy(row.copy()))
+        for at, request in enumerate(self._drawing):
+            self.logits.setdefault(request, []).append(torch.from_numpy(logits.row(at).copy()))
         return follow_draws(logits, draws)
 
 
