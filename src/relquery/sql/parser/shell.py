@@ -133,16 +133,17 @@ def _pivot(text: Cursor) -> Shell | None:
         if tokens[at + 2].word in (*_QUERIES, "(") and not _lists_values(text, at, last, end):
             if (answered := _answered_before(text, at, last, end)) is not None:
                 return _pivot(Cursor.of(answered))
-            shell, start = _cut("PIVOT", text, at + 2, last), _after_with(tokens)
-            entries = "" if start is None or start > at else text.sql[: tokens[start].start]
-            beside = (one for one in range(len(tokens) - 1) if not at < one < last)
+            shell, start = _cut("PIVOT", text, at + 2, last), _after_with(tokens) or 0
+            start = 0 if start > at else start
+            entries = text.sql[: tokens[start].start] if start else ""
+            beside = (one for one in range(start, len(tokens) - 1) if not at < one < last)
             if any(_is_call(tokens, one) for one in beside):
                 raise UnsupportedQueryError(
                     "An LLM call is beside a PIVOT that lists no values. Write its rows to a table "
                     "first, or list the values: ON a IN ('x', 'y')."
                 )
             orders = any(tokens[one].word == "ORDER" for one in on_top(tokens, last + 1))
-            head, is_whole = shell.head[len(entries) :], at == (start or 0) and not orders
+            head, is_whole = shell.head[len(entries) :], at == start and not orders
             return replace(shell, head=head, entries=entries, is_whole=is_whole)
     return None
 
