@@ -23,8 +23,9 @@ from transformers import (
 )
 
 from benchmarks.stock import native, stock_network, stock_tokenizer
-from relquery.errors import ModelError
+from relquery.errors import ModelError, UnsupportedNetworkError
 from relquery.model.load import load
+from relquery.model.native_model import open_folder
 from relquery.model.networks.random import (
     END,
     RandomSpec,
@@ -33,6 +34,7 @@ from relquery.model.networks.random import (
     train_tokenizer,
 )
 from relquery.model.text.tokenizer import Tokenizer
+from relquery.model.torch_runtime.load import TorchModel
 from tests.cases import cases
 from tests.model.oracle.architectures import answers, generated
 
@@ -137,6 +139,18 @@ def test_a_folder_without_a_whole_model_is_refused_with_what_to_do(
     damage(folder)
     with pytest.raises(ModelError, match=message):
         load(str(folder))
+
+
+def halved(weights: dict[str, torch.Tensor]) -> None:
+    for name in [each for each in weights if "q_proj" in each]:
+        weights[name] = weights[name].bfloat16()
+
+
+def test_matrices_of_two_kinds_are_for_torch(folder: Path) -> None:
+    weighted(folder, halved)
+    assert isinstance(load(str(folder)), TorchModel)
+    with pytest.raises(UnsupportedNetworkError, match=r"q_proj has numbers of another kind"):
+        open_folder(folder, "", "float32", BYTES)
 
 
 def test_one_file_of_weights_goes_before_an_index_as_in_transformers(folder: Path) -> None:

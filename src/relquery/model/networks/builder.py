@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from relquery._native import Network
+from relquery.errors import UnsupportedNetworkError
 from relquery.model.formats.safetensors import Weights, narrow
 
 SILU, GELU_TANH, GELU = range(3)
@@ -52,12 +53,24 @@ class NetworkBuilder:
     def _pack(self, names: Sequence[str], within: str = "") -> int:
         """A matrix of the rows of several, with their biases."""
         paths = [f"{within}.{each}" if within else each for each in names]
-        parts = [self._weights[f"{each}.weight"].rows for each in paths]
+        weights = [self._weights[f"{each}.weight"] for each in paths]
+        if len({each.kind for each in weights}) > 1:
+            raise _cannot_run(f"{paths[0]} has numbers of another kind than what it is joined with")
+        if self._kind != 0 and weights[0].shape[-1] % 2:
+            raise _cannot_run(f"{paths[0]} has an odd width, which needs dtype='float32'")
+        parts = [each.rows for each in weights]
         biases = [self._weights.take(f"{each}.bias") for each in paths]
         bias = None
         if any(biases):
             bias = np.concatenate([each.floats() for each in biases if each is not None])
-            if len(bias) != sum(self._weights[f"{each}.weight"].shape[0] for each in paths):
+            if len(bias) != sum(each.shape[0] for each in weights):
                 raise ValueError(f"{paths[0]} has a bias, and another beside it has none")
         packed = None if bias is None else narrow(bias, self._kind)
         return self._net.add_weight(parts, packed, self._threads)
+
+
+def _cannot_run(why: str) -> UnsupportedNetworkError:
+    return UnsupportedNetworkError(
+        f"The network cannot run in relquery's own runtime: {why}. Install relquery[torch], which "
+        "computes more networks, or run it on a server such as vLLM."
+    )
