@@ -50,6 +50,7 @@ PIVOT films ON LLM('up', title) USING count(*)
 PIVOT films ON LLM('up', title) USING count(*), max(LLM('up', genre)) GROUP BY seen
 PIVOT films ON id % 2 IN (0, 1) USING max(LLM('up', title)), min(LLM('up', title)) AS m
 PIVOT (SELECT id, genre FROM films) ON LLM('up', genre) || 's' USING max(id)
+PIVOT films ON id % 2 USING max(LLM('up', title) || LLM('up', genre)), min(id), max(LLM('up', genre)) GROUP BY seen
 WITH g AS (SELECT id, genre FROM films) PIVOT g ON LLM('up', genre)
 SELECT * FROM (PIVOT films ON LLM('up', genre), seen USING list(LLM('up', title) ORDER BY id) GROUP BY stars)
 PIVOT films ON genre IN ('comedy', 'drama') USING max(LLM('up', title)), min(id) GROUP BY seen

@@ -186,15 +186,17 @@ def _answered_before(text: Cursor, at: int, last: int, end: int) -> str | None:
     named = f" AS {sql[alias.start : alias.end]}" if alias.word not in _AFTER_SOURCE else ""
     source = sql[tokens[at + 1].start : tokens[last].end]
     found = f"{sql[: tokens[at].end]} (SELECT {star}, {', '.join(items)} FROM {source}{named})"
-    place, ends = tokens[last].end, _unnamed_aggregates(tokens, last, end)
-    for number, (first, final) in enumerate(calls):
-        found += sql[place : tokens[first].start] + ours.column(number)
-        place = tokens[final].end
-        for begun, done in ends:
-            if begun <= first and final <= done:
-                whole = sql[tokens[begun].start : tokens[done].end]
-                found += f"{sql[place : tokens[done].end]} AS {ours.quoted(whole)}"
-                place = tokens[done].end
+    edits = [
+        (tokens[first].start, tokens[final].end, ours.column(number))
+        for number, (first, final) in enumerate(calls)
+    ]
+    for begun, done in _unnamed_aggregates(tokens, last, end):
+        if inside & {*range(begun, done + 1)}:
+            whole = sql[tokens[begun].start : tokens[done].end]
+            edits.append((tokens[done].end, tokens[done].end, f" AS {ours.quoted(whole)}"))
+    place = tokens[last].end
+    for start, stop, put in sorted(edits):
+        found, place = f"{found}{sql[place:start]}{put}", stop
     return found + sql[place:]
 
 
