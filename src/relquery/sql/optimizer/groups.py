@@ -13,6 +13,7 @@ SELECT LLM('...', lag(x) OVER (ORDER BY y), unnest(l)) FROM t WHERE z
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,7 +55,7 @@ def over_groups(
     select: Select, names: list[str], sources: Sources, functions: FunctionCatalog
 ) -> Select:
     """A SELECT without aggregates over a subquery with all of them; its columns are `names`."""
-    split = _Groups(sources, functions, frozenset(map(str.lower, names)))
+    split = _Groups(frozenset(map(str.lower, names)), sources, functions=functions)
     keys = keys_of(select, functions)
     for key in keys:
         split.column(key)
@@ -65,10 +66,7 @@ def over_groups(
     if select.qualify is not None:
         outer.qualify = split.outside(select.qualify)
     outer.set("modifiers", [split.outside(one) for one in select.modifiers] or None)
-    inner = select.copy()
-    inner.entries = ()
-    inner.set("modifiers", None)
-    inner.qualify = None
+    inner = _without_modifiers(select)
     if select.is_grouped_by_all:
         inner.set("aggregate_handling", "STANDARD_HANDLING")
         inner.set("group_expressions", [key.copy() for key in keys] or None)
@@ -96,17 +94,23 @@ def over_windows(select: Select, names: list[str], sources: Sources) -> Select:
     outer.set("modifiers", [split.outside(one) for one in select.modifiers] or None)
     if select.qualify is not None:
         outer.where = split.outside(select.qualify)
-    inner = select.copy()
-    inner.entries = ()
-    inner.set("modifiers", None)
-    inner.qualify = None
+    inner = _without_modifiers(select)
     inner.items = split.inner.items()
     outer.source = build.derived(inner, ours.GROUPS)
     return outer
 
 
+def _without_modifiers(select: Select) -> Select:
+    """A copy with neither WITH nor what happens after its rows, or groups, are there."""
+    inner = select.copy()
+    inner.entries = ()
+    inner.set("modifiers", None)
+    inner.qualify = None
+    return inner
+
+
 @dataclass(slots=True)
-class _Windows:
+class _Split(ABC):
     """Splits expressions into what the subquery computes and what stays outside."""
 
     names: frozenset[str]
@@ -117,34 +121,7 @@ class _Windows:
         """A copy of an expression that reads the subquery's columns."""
         node = node.copy()
         note_field_names(node)
-        return node.rebuilt(self._part)
-
-    def _part(self, node: Node) -> Expression | None:
-        if not isinstance(node, Expression) or is_order_name(node, self.names):
-            return None
-        is_column = isinstance(node, Column) and not is_variable(node)
-        is_subquery = isinstance(node, Subquery) and not has_call(node)
-        if not (is_column or is_subquery or isinstance(node, Window) or is_row_maker(node)):
-            return None
-        column = self.inner.column(node.copy(), canonical(node, self.sources))
-        column.meta[FIELD_NAME] = node.meta.get(FIELD_NAME, field_name(node))
-        return column.named(node.alias)
-
-
-@dataclass(slots=True)
-class _Groups:
-    """Splits expressions into what the subquery with the groups computes and what stays outside."""
-
-    sources: Sources
-    functions: FunctionCatalog
-    names: frozenset[str]
-    inner: Computed = field(default_factory=lambda: Computed(ours.group))
-
-    def outside(self, node: Node) -> Any:
-        """A copy of an expression that reads the subquery's columns."""
-        node = node.copy()
-        note_field_names(node)
-        return node.rebuilt(self._part)
+        return node.rebuilt(self._put)
 
     def column(self, node: Expression) -> Column:
         """The outer column for an expression that the subquery computes."""
@@ -152,9 +129,35 @@ class _Groups:
         column.meta[FIELD_NAME] = node.meta.get(FIELD_NAME, field_name(node))
         return column.named(node.alias)
 
-    def _part(self, node: Node) -> Expression | None:
+    def _put(self, node: Node) -> Expression | None:
         if not isinstance(node, Expression) or is_order_name(node, self.names):
             return None
+        return self._part(node)
+
+    @abstractmethod
+    def _part(self, node: Expression) -> Expression | None:
+        """What an expression becomes outside; None where only parts of it change."""
+
+
+@dataclass(slots=True)
+class _Windows(_Split):
+    """The subquery has windows and what makes rows, and the columns that are read outside."""
+
+    def _part(self, node: Expression) -> Expression | None:
+        is_column = isinstance(node, Column) and not is_variable(node)
+        is_subquery = isinstance(node, Subquery) and not has_call(node)
+        if not (is_column or is_subquery or isinstance(node, Window) or is_row_maker(node)):
+            return None
+        return self.column(node)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Groups(_Split):
+    """The subquery has keys and aggregates."""
+
+    functions: FunctionCatalog
+
+    def _part(self, node: Expression) -> Expression | None:
         is_of_keys = isinstance(node, Operator) and node.kind == "GROUPING_FUNCTION"
         if self._is_key(node) or is_of_keys or self.functions.is_aggregate(node):
             return self.column(node)
