@@ -14,6 +14,7 @@ from hypothesis import given
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
 
+from relquery import Engine
 from relquery.arrays import TokenIds
 from relquery.config import RELOCATIONS
 from relquery.engine.requests.request import Request
@@ -120,6 +121,20 @@ def test_slices_of_a_prompt_that_is_not_kept_change_no_logit(name: str, slice_to
     check(name, [prompt], answer=1, cache_tokens=16, max_input=64, slice_tokens=slice_tokens)
     host = {"cache_tokens": 16, "max_input": 64, "host_tokens": 256}
     check(name, [prompt, (*prompt, 9)], answer=1, slice_tokens=slice_tokens, **host)
+
+
+def test_a_step_of_more_labels_than_logits_at_once_has_the_scores_of_each_alone() -> None:
+    labels = [f"{first}{second}" for first in "abcd" for second in "efgh"]
+    prompts = [f"{number}th of {number % 3}" for number in range(90)]
+    with Engine("random:layers=2,hidden=64", device="cpu", prefix_caching=False) as engine:
+        together = engine.score(prompts, labels=labels)
+        for number in range(0, len(prompts), 17):
+            (alone,) = engine.score([prompts[number]], labels=labels)
+            assert together[number].log_probabilities == pytest.approx(
+                alone.log_probabilities, abs=1e-5
+            )
+        whole = engine.submit(prompts, max_tokens=3).result()
+    assert len({each.text for each in whole}) > 3
 
 
 def test_experts_whose_matrices_are_one_in_the_file_are_the_same(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ class NativeExecutor:
         )
         self._none = Store(decoder.shapes, 0, kind)
         self._last: _Last | None = None
-        self._rows = 0  # of the latest logits
+        self._rows = 0  # of the latest step's first logits
 
     def execute(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
         """Compute all chunks as one batch, in slices if it is long; logits only where wanted."""
@@ -207,11 +207,13 @@ class NativeExecutor:
     def _drawn(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
         """Each chunk's draw, or None without one."""
         draws = [draw for chunk in chunks for draw in chunk.draws]
-        return drawn_by_chunk(follow_draws(self._logits(), draws) if draws else [], chunks)
+        found: list[Drawn] = []
+        while len(found) < len(draws):
+            rows = self._net.next_logits(self._threads) if found else self._rows
+            found += follow_draws(self._logits(rows), draws[len(found) : len(found) + rows])
+        return drawn_by_chunk(found, chunks)
 
-    def _logits(self) -> Logits:
-        count = self._rows
-
+    def _logits(self, count: int) -> Logits:
         def row(at: int) -> npt.NDArray[np.float32]:
             return widen(self._net.logits(count)[at], self._kind)
 

@@ -204,8 +204,8 @@ def save_experts(folder: Path) -> None:
     made = pytest.importorskip("tests.model.oracle.architectures", reason="needs torch").made
     sizes = {"hidden_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8}
     sizes |= {"num_key_value_heads": 8, "head_dim": 64, "intermediate_size": 512}
-    sizes |= {"num_experts": 16, "num_experts_per_tok": 4, "moe_intermediate_size": 128}
-    sizes |= {"max_position_embeddings": 65_536, "vocab_size": len(byte_tokenizer())}
+    sizes |= {"num_experts": 8, "num_experts_per_tok": 4, "moe_intermediate_size": 128}
+    sizes |= {"max_position_embeddings": 65_536, "vocab_size": 16_384}
     made("Qwen3Moe", sizes, tie_word_embeddings=True)().save_pretrained(folder)
     stock_tokenizer(byte_tokenizer()).save_pretrained(folder)
 
@@ -221,11 +221,14 @@ def kib(name):
     return int(next(line.split()[1] for line in lines if line.startswith(name)))
 
 load_backend("random:layers=1,hidden=64").close()  # all is imported
-before, memory = kib("VmRSS"), 100 * 2**20
+before, memory = kib("VmRSS"), 150 * 2**20
 with Engine(sys.argv[1], device="cpu", memory=memory, max_input="auto") as engine:
     text = "x" * (engine.sizing.max_input - 40)
     (answer,) = engine.submit([text], labels=["Yes", "No"]).result()
     assert answer.error is None, answer
+    labels = [f"{first}{second}" for first in "abcdefg" for second in "abcdefg"]
+    scored = engine.score([f"{n} {text[:9]}" for n in range(60)], labels=labels)
+    assert not any(each.error for each in scored), scored
     answers = engine.submit([f"{n} {text[:50]}" for n in range(400)], max_tokens=9).result()
     assert all(each.text is not None for each in answers), answers
 peak = kib("VmHWM") - before

@@ -137,11 +137,9 @@ class DecoderBuilder(NetworkBuilder):
             )
             self._weights.release()
             self._report((number + 1) / len(d.layers))
-        self._normalize("model.norm", last, added)
-        logits = net.add_buffer(d.vocabulary)
-        net.multiply(self._normed, head, logits)
-        if d.logits_scale != 1 or d.logits_softcap:
-            net.finish(logits, d.logits_scale, d.logits_softcap)
+        wanted = net.add_buffer(d.hidden)
+        self._normalize("model.norm", last, added, wanted)
+        net.set_head(wanted, head, d.logits_scale, d.logits_softcap)
         return net
 
     def _embed(self) -> int:

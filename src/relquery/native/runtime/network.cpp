@@ -206,7 +206,6 @@ struct SizeCheck {
     void operator()(const Choose& each) const {
         require(width(each.source) == width(each.result), "rows");
     }
-    void operator()(const Finish&) const {}
     void operator()(const Experts& each) const {
         const Weight &up = net.weights_.at(each.up), &down = net.weights_.at(each.down);
         const int64_t hidden = width(each.source), some = each.chosen;
@@ -223,6 +222,14 @@ struct SizeCheck {
 void Network::add(Operation operation) {
     std::visit(SizeCheck{*this}, operation);
     operations_.push_back(std::move(operation));
+}
+
+void Network::set_head(Head head) {
+    const Weight& weight = weights_.at(head.weight);
+    const SizeCheck check{*this};
+    check.require(weight.inputs == check.width(head.source) && weight.groups == 1, "the head");
+    add_buffer(weight.outputs, false);
+    head_ = head;
 }
 
 void Network::set_tables(int64_t rotation, Table cosines, Table sines) {
@@ -369,8 +376,12 @@ void bind_network(nb::module_& module) {
             nb::arg("ahead") = 0)
         .def("choose",
              [](Network& net, int64_t source, int64_t result) { net.add(Choose{source, result}); })
-        .def("finish", [](Network& net, int64_t source, float scale,
-                          float cap) { net.add(Finish{source, scale, cap}); })
+        .def(
+            "set_head",
+            [](Network& net, int64_t source, int64_t weight, float scale, float cap) {
+                net.set_head({source, weight, scale, cap});
+            },
+            nb::arg("source"), nb::arg("weight"), nb::arg("scale") = 1.0f, nb::arg("cap") = 0.0f)
         .def("mix",
              [](Network& net, int64_t source, int64_t logits, int64_t up, int64_t down,
                 int64_t gathered, int64_t both, int64_t gated, int64_t result, int64_t chosen,
@@ -379,6 +390,7 @@ void bind_network(nb::module_& module) {
                                  divides, activation});
              })
         .def("run", &Network::run, nb::call_guard<nb::gil_scoped_release>())
+        .def("next_logits", &Network::next_logits, nb::call_guard<nb::gil_scoped_release>())
         .def("step_bytes", &Network::step_bytes, nb::call_guard<nb::gil_scoped_release>())
         .def("gates", &Network::gates)
         .def("logits",

@@ -155,11 +155,6 @@ struct Attend {
 struct Choose {
     int64_t source, result;
 };
-/// Logits times a number, and bounded: cap * tanh(logits / cap).
-struct Finish {
-    int64_t source;
-    float scale, cap;
-};
 /// Rows through the gated perceptrons that a router chooses for each (Shazeer et al. 2017), and the
 /// sum of what these compute by their shares. gathered, both, gated: places for the chosen ones of
 /// each row; both: for gates and ups, -1 where the product is gated.
@@ -169,7 +164,17 @@ struct Experts {
     int64_t activation;
 };
 using Operation =
-    std::variant<LookUp, Normalize, Multiply, Activate, Rotate, Attend, Choose, Finish, Experts>;
+    std::variant<LookUp, Normalize, Multiply, Activate, Rotate, Attend, Choose, Experts>;
+
+/// Rows whose logits are there at once, so that a step of many labels takes no more memory.
+constexpr int64_t HEAD_ROWS = 256;
+
+/// What follows all operations: logits of the wanted tokens, times a number and bounded:
+/// cap * tanh(logits / cap).
+struct Head {
+    int64_t source, weight;
+    float scale, cap;
+};
 
 /// Addresses of keys and values (kv heads, slots, width), and slots in them.
 using Stored = std::tuple<uintptr_t, uintptr_t, int64_t>;
@@ -198,13 +203,18 @@ public:
     int64_t add_rotation();
     /// Throws std::invalid_argument where sizes do not fit together.
     void add(Operation operation);
+    /// Ends a network that gives logits; other ones give the rows of their last buffer.
+    void set_head(Head head);
     /// Cosines and sines (positions, half) of a rotation, up to some position.
     void set_tables(int64_t rotation, Table cosines, Table sines);
     int64_t positions(int64_t rotation) const;
 
-    /// Computes a step. Returns how many rows of `logits` there are.
+    /// Computes a step. Returns how many rows of `logits` there are; those beyond the first
+    /// HEAD_ROWS, each of which is as long as the vocabulary, are computed by `next_logits`.
     int64_t run(const std::vector<Slice*>& slices, Store& store, Store& own, Store& host,
                 bool turn_keys, unsigned threads);
+    /// Replaces the logits by those that follow them. Returns how many there are.
+    int64_t next_logits(unsigned threads);
     /// Bytes that a step takes beside weights and stores other than its own; it is not computed.
     int64_t step_bytes(const std::vector<Slice*>& slices, Store& store, Store& own, Store& host,
                        bool turn_keys, unsigned threads);
@@ -225,6 +235,7 @@ public:
 
 private:
     friend class StepBuilder;
+    friend class HeadSteps;
     friend struct SizeCheck;
     struct Buffer {
         int64_t width;
@@ -238,6 +249,8 @@ private:
     std::vector<Buffer> buffers_;
     std::vector<std::pair<Table, Table>> tables_;
     std::vector<Operation> operations_;
+    std::optional<Head> head_;
+    int64_t wanted_ = 0, told_ = 0;  // rows of the latest step, and those before the logits
     std::vector<int64_t> largest_;
     Memory work_, partials_, routes_;
     std::unique_ptr<std::mutex> turn_ = std::make_unique<std::mutex>();

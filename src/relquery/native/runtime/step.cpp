@@ -44,6 +44,49 @@ int64_t partials_of(const Seen& seen, const AttentionArguments& a) {
 
 }  // namespace
 
+/// The kernels that give logits of some rows, and what they are told.
+class HeadSteps {
+public:
+    /// first: the row whose logits are the first.
+    HeadSteps(Network& net, int64_t first, int64_t rows, unsigned threads) {
+        const Head& head = *net.head_;
+        const Weight& weight = net.weights_[head.weight];
+        const auto& source = net.buffers_[head.source];
+        product_.kind = net.kind_, product_.rows = rows, product_.threads = threads;
+        product_.inputs = weight.inputs, product_.outputs = weight.outputs;
+        product_.width = weight.width, product_.tiled = weight.tiled;
+        product_.source = source.memory.data() + first * source.width * bytes_of(net.kind_);
+        product_.matrix = weight.panels.data(), product_.bias = weight.bias.data();
+        product_.result = net.logits();
+        finish_.kind = net.kind_, finish_.rows = rows, finish_.width = weight.outputs;
+        finish_.source = finish_.result = net.logits();
+        finish_.epsilon = head.scale, finish_.added_scale = head.cap;
+        largest_.kind = net.kind_, largest_.rows = rows, largest_.width = weight.outputs;
+        largest_.source = net.logits(), largest_.result = net.largest();
+        largest_.nothing = NOT_FINITE;
+        needs_finish_ = head.scale != 1 || head.cap != 0;
+    }
+
+    int64_t work_bytes() const {
+        const int64_t row = needs_finish_ ? 4 * padded(finish_.width) : 0;
+        return std::max(product_work(product_.tiled), row);
+    }
+
+    void add_to(std::vector<Step>& steps, Address work) {
+        const Kernels& kernels = chosen_kernels();
+        product_.work = finish_.work = work;
+        steps.push_back({kernels.multiply, &product_});
+        if (needs_finish_) steps.push_back({kernels.finish, &finish_});
+        steps.push_back({kernels.find_largest, &largest_});
+    }
+
+private:
+    ProductArguments product_{};
+    RowArguments finish_{};
+    LargestArguments largest_{};
+    bool needs_finish_ = false;
+};
+
 /// Tells the kernels of each slice what to compute. A step is cut into parts: no slice reads keys
 /// of a layer before all have written theirs, so that a part ends where they are.
 class StepBuilder {
@@ -59,11 +102,12 @@ public:
           turn_keys_(turn_keys),
           threads_(threads) {}
 
-    /// Returns how many rows have logits.
+    /// Returns how many rows of results there are.
     int64_t run() {
         build();
         run_in_order(steps_.data(), static_cast<int64_t>(steps_.size()), threads_);
-        return logits_;
+        net_.wanted_ = wanted_, net_.told_ = 0;
+        return results();
     }
 
     /// Tells all kernels what to compute; the network holds the memory for it then.
@@ -71,10 +115,10 @@ public:
         int64_t tokens = 0;
         for (const Slice* slice : slices_) {
             const auto count = static_cast<int64_t>(slice->tokens.size());
-            places_.push_back({slice, tokens, count, wanted_of(*slice), logits_});
+            places_.push_back({slice, tokens, count, wanted_of(*slice), wanted_});
             tokens += count;
             longest_ = std::max(longest_, count);
-            logits_ += places_.back().wanted;
+            wanted_ += places_.back().wanted;
         }
         reserve(tokens);
         for (size_t begin = 0; begin < net_.operations_.size();) {
@@ -91,8 +135,12 @@ public:
             }
             begin = end;
         }
-        find_largest();
+        if (net_.head_ && wanted_) {
+            head_.emplace(net_, 0, results(), threads_);
+            need(head_->work_bytes());
+        }
         work();
+        if (head_) head_->add_to(steps_, net_.work_.data());
     }
 
     /// Bytes of what the kernels are told, about.
@@ -103,7 +151,7 @@ public:
 private:
     struct Place {
         const Slice* slice;
-        int64_t first, tokens, wanted, first_logits;
+        int64_t first, tokens, wanted, first_wanted;
         int64_t rows = 0;  // of what is computed now
         bool is_chosen = false, is_whole = false, has_ended = false;
     };
@@ -116,15 +164,18 @@ private:
         const int64_t size = bytes_of(net_.kind_);
         auto& buffers = net_.buffers_;
         for (size_t at = 0; at < buffers.size(); ++at) {
-            const bool is_logits = at + 1 == buffers.size();
-            const int64_t rows = is_logits ? logits_ : buffers[at].own ? tokens : longest_;
+            const int64_t rows = is_wanted(at)              ? wanted_
+                                 : at + 1 == buffers.size() ? results()
+                                 : buffers[at].own          ? tokens
+                                                            : longest_;
             buffers[at].memory.grow(static_cast<size_t>(rows * buffers[at].width * size));
         }
         for (const auto& each : net_.operations_)
             if (const auto* experts = std::get_if<Experts>(&each))
                 net_.routes_.grow(static_cast<size_t>(longest_ * experts->chosen * (2 * 8 + 4) +
                                                       8 * width(experts->logits)));
-        if (static_cast<int64_t>(net_.largest_.size()) < logits_) net_.largest_.resize(logits_);
+        if (net_.head_ && static_cast<int64_t>(net_.largest_.size()) < results())
+            net_.largest_.resize(results());
         for (Place& place : places_) place.rows = place.tokens;
     }
 
@@ -135,10 +186,19 @@ private:
                     choose && choose->result == number)
                     number = choose->source;
         const auto& buffer = net_.buffers_[number];
-        const bool is_logits = number + 1 == static_cast<int64_t>(net_.buffers_.size());
-        const int64_t first = is_logits ? place_->first_logits : buffer.own ? place_->first : 0;
+        const int64_t first = is_wanted(number) ? place_->first_wanted
+                              : buffer.own      ? place_->first
+                                                : 0;
         return buffer.memory.data() + first * buffer.width * bytes_of(net_.kind_);
     }
+
+    /// Whether a buffer has the wanted rows of all slices: the head's source, else the last one.
+    bool is_wanted(int64_t number) const {
+        const auto last = static_cast<int64_t>(net_.buffers_.size()) - 1;
+        return number == (net_.head_ ? net_.head_->source : last);
+    }
+
+    int64_t results() const { return net_.head_ ? std::min(wanted_, HEAD_ROWS) : wanted_; }
 
     int64_t width(int64_t number) const { return net_.buffers_[number].width; }
 
@@ -326,20 +386,6 @@ private:
         if (a.merged_count) add(kernels_.merge, attentions_, a);
     }
 
-    void tell(const Finish& each) {
-        RowArguments a = row_arguments(each.source, each.source, width(each.source));
-        a.epsilon = each.scale, a.added_scale = each.cap;
-        add(kernels_.finish, rows_, a);
-    }
-
-    void find_largest() {
-        if (!logits_) return;
-        LargestArguments a{};
-        a.kind = net_.kind_, a.rows = logits_, a.width = net_.buffers_.back().width;
-        a.source = net_.logits(), a.result = net_.largest(), a.nothing = NOT_FINITE;
-        add(kernels_.find_largest, largest_, a);
-    }
-
     /// Gives the kernels their threads' memory.
     void work() {
         net_.work_.grow(static_cast<size_t>(work_bytes_ * threads_));
@@ -360,13 +406,13 @@ private:
     const int64_t threads_;
     std::vector<Place> places_;
     Place* place_ = nullptr;
-    int64_t longest_ = 0, logits_ = 0, work_bytes_ = 0, partial_numbers_ = 0;
+    int64_t longest_ = 0, wanted_ = 0, work_bytes_ = 0, partial_numbers_ = 0;
     std::deque<RowArguments> rows_;
     std::deque<EmbedArguments> embeds_;
     std::deque<ProductArguments> products_;
     std::deque<AttentionArguments> attentions_;
     std::deque<CopyArguments> copies_;
-    std::deque<LargestArguments> largest_;
+    std::optional<HeadSteps> head_;
     std::vector<Step> steps_;
 };
 
@@ -375,6 +421,20 @@ int64_t Network::run(const std::vector<Slice*>& slices, Store& store, Store& own
     const std::lock_guard lock(*turn_);
     if (operations_.empty()) throw std::runtime_error("The network is closed.");
     return StepBuilder(*this, slices, store, own, host, turn_keys, threads).run();
+}
+
+int64_t Network::next_logits(unsigned threads) {
+    const std::lock_guard lock(*turn_);
+    if (operations_.empty()) throw std::runtime_error("The network is closed.");
+    told_ += HEAD_ROWS;
+    const int64_t rows = std::min(wanted_ - told_, HEAD_ROWS);
+    if (!head_ || rows <= 0) throw std::out_of_range("There are no more logits.");
+    HeadSteps head(*this, told_, rows, threads);
+    work_.grow(static_cast<size_t>(head.work_bytes() * threads));
+    std::vector<Step> steps;
+    head.add_to(steps, work_.data());
+    run_in_order(steps.data(), static_cast<int64_t>(steps.size()), threads);
+    return rows;
 }
 
 int64_t Network::step_bytes(const std::vector<Slice*>& slices, Store& store, Store& own,
