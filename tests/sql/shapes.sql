@@ -305,3 +305,11 @@ SELECT LLM('up', min(genre)) AS id, max(films.id) FROM films WHERE LLM('yes', ti
 SELECT LLM('up', id) AS genre, films.genre FROM films WHERE LLM('yes', title) = 'No' ORDER BY genre
   DESC
 SELECT -id AS seen, id AS seen, films.seen FROM films WHERE LLM('yes', title) = 'No' ORDER BY seen
+
+-- keys by their place in the select list
+SELECT title, id, LLM('up', id) FROM films ORDER BY #1 DESC NULLS LAST, #2
+SELECT DISTINCT ON (#1) genre, id, LLM('up', id) FROM films ORDER BY #1, #2 DESC
+SELECT title, id FROM films WHERE LLM('yes', title) = 'No' ORDER BY #1 LIMIT 2
+SELECT genre, max(LLM('up', title)) FROM films GROUP BY ALL ORDER BY #2
+SELECT genre, array_agg(LLM('up', #1) ORDER BY #1 DESC) FROM films GROUP BY genre ORDER BY #1
+SELECT title FROM films WHERE LLM('yes', title) = 'No' UNION ALL SELECT text FROM reviews ORDER BY #1

@@ -274,6 +274,21 @@ SELECT f.id FROM films f ANTI JOIN reviews r ON f.id = r.film AND LLM('yes', f.t
 SELECT id, LLM('up', text) AS a FROM reviews QUALIFY row_number() OVER (PARTITION BY film ORDER BY id)
   = 1 AND LLM('len', text) > 4
 = DuckDB's  # 6
+SELECT id, rank() OVER (ORDER BY id) AS r, LLM('up', text) AS a FROM reviews QUALIFY r < 3
+= DuckDB's  # 2
+SELECT *, sum(id) OVER (PARTITION BY film ORDER BY id) AS n, LLM('up', text) FROM reviews ORDER BY n DESC, id LIMIT 2 OFFSET 1
+= DuckDB's  # 2
+SELECT DISTINCT ON (film) film, unnest([id, film]) AS u, LLM('up', text) FROM reviews ORDER BY film, u
+= DuckDB's  # 4
+SELECT id, (SELECT max(LLM('up', text || f.title)) FROM reviews WHERE film = f.id) FROM films f
+  WHERE LLM('up', f.genre) = 'DRAMA' ORDER BY 1
+= DuckDB's  # 4
+SELECT f.id, r.a FROM films f, LATERAL (SELECT LLM('up', text || f.title) AS a FROM reviews WHERE film = f.id) r
+  WHERE LLM('up', f.genre) = 'DRAMA'
+= DuckDB's  # 4
+SELECT id FROM films f WHERE LLM('up', genre) = 'DRAMA' AND EXISTS (SELECT 1 FROM reviews
+  WHERE film = f.id AND LLM('yes', title, text) = 'Yes')
+= DuckDB's  # 4
 
 -- beside rows that are not there nothing is asked
 @most (SELECT max(LLM('up', text)) FROM reviews)

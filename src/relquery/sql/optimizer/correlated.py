@@ -32,6 +32,7 @@ from relquery.sql.binder.sources import (
     Sources,
     check_not_recursive,
     from_only,
+    leaves,
     outer_columns,
 )
 from relquery.sql.binder.stand_ins import needs_number
@@ -43,8 +44,10 @@ from relquery.sql.optimizer.groups import (
     over_windows,
 )
 from relquery.sql.optimizer.join_conditions import (
+    about,
     add_entry,
     check_repeatable,
+    filter_first,
     match,
     name_tables,
     refused,
@@ -83,6 +86,8 @@ def answer_correlated(statement: Query, lookup: Lookup) -> bool:
             if inside is None and _has_open_tables(select, lookup):
                 continue  # theirs first
             outer, left = _outer(select)
+            if _filter_outer(outer, left, lookup):
+                return True
             name_tables(outer.source, outer, lookup)
             seen, opened = _seen(outer, left), list[Column]()
             if inside is None:
@@ -142,6 +147,18 @@ def _outer(select: Select) -> tuple[Select, list[Source] | None]:
     if node.place == "cte_map" or (node.place == "from_table" and not left):
         return _outer(node.parent)  # what it depends on is further out
     return node.parent, left if node.place == "from_table" else None
+
+
+def _filter_outer(outer: Select, left: list[Source] | None, lookup: Lookup) -> bool:
+    """Ask the conditions about the outer query's only table before its subqueries, in place.
+
+    SELECT (SELECT max(LLM(a.t, b.t)) FROM b) FROM a WHERE LLM(a.t) = 'Yes'
+    => SELECT (SELECT ...) FROM (SELECT * FROM a WHERE LLM(a.t) = 'Yes') AS a
+    """
+    side = outer.source if left is None else left[0]
+    if side is None or len(list(leaves(outer.source))) > 1 + (left is not None):
+        return False
+    return filter_first(side, dict(about(side, outer, lookup)), outer)
 
 
 def _ask_less(subquery: Subquery, select: Select, outer: Select, lookup: Lookup) -> None:

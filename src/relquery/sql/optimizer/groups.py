@@ -9,6 +9,11 @@ about windows, and about rows that a function makes, likewise:
 SELECT LLM('...', lag(x) OVER (ORDER BY y), unnest(l)) FROM t WHERE z
 => SELECT LLM('...', last, one)
    FROM (SELECT lag(x) OVER (ORDER BY y) AS last, unnest(l) AS one FROM t WHERE z)
+
+And where windows see rows that QUALIFY or LIMIT drops, so that no call is about these:
+
+SELECT rank() OVER (ORDER BY x), LLM('...', t) FROM t LIMIT 3
+=> SELECT rank, LLM('...', t) FROM (SELECT rank() OVER (ORDER BY x) AS rank, t FROM t) LIMIT 3
 """
 
 from __future__ import annotations
@@ -83,6 +88,15 @@ def asks_about_windows(select: Select) -> bool:
     calls = (call for clause in listed if clause is not None for call in calls_in(clause))
     fields = (field for call in calls for field in call.fields)
     return any(has_window(field) or makes_rows(field) for field in fields)
+
+
+def asks_beside_windows(select: Select, functions: FunctionCatalog) -> bool:
+    """Whether a normalized SELECT returns fewer rows than its windows see, and asks about a row."""
+    distinct = select.distinct
+    is_cut = select.limit or select.qualify or (distinct is not None and distinct.on)
+    own = [one for one in select.items if has_window(one) or makes_rows(one)]
+    cuts = [one for one in (*own, select.qualify, *select.modifiers) if one is not None]
+    return bool(is_cut and own) and not (functions.in_select(select) or any(map(has_call, cuts)))
 
 
 def over_windows(select: Select, names: list[str], sources: Sources) -> Select:

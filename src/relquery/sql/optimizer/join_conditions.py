@@ -19,7 +19,7 @@ A condition depends on nothing but the values that it reads, so equal values may
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from relquery.errors import UnsupportedQueryError
 from relquery.sql import names as ours
@@ -162,8 +162,12 @@ def _filter_kept(join: Join, select: Select, lookup: Lookup) -> bool:
     FROM a LEFT JOIN b ON LLM(...) = 'Yes' WHERE LLM(a.x) = 'Yes'
     => FROM (SELECT * FROM a WHERE LLM(a.x) = 'Yes') AS a LEFT JOIN b ON LLM(...) = 'Yes'
     """
-    side = _kept(join)
-    found = dict(_about_kept(join, select, lookup))
+    return filter_first(_kept(join), dict(_about_kept(join, select, lookup)), select)
+
+
+def filter_first(side: Source, found: Mapping[int, Expression], select: Select) -> bool:
+    """Move conditions of WHERE, by their place, into a query of the table that they are about, if
+    one has calls. Returns whether they are moved."""
     is_table = isinstance(side, tree.Derived | tree.Table) and side.sample is None
     if not is_table or not any(map(has_call, found.values())):
         return False
@@ -183,12 +187,18 @@ def _kept(join: Join) -> Source:
 def _about_kept(join: Join, select: Select, lookup: Lookup) -> Iterator[tuple[int, Expression]]:
     """The conditions of WHERE about the side whose rows a join keeps, by their place: without them
     a row of it is not in the result at all."""
+    if join.kind in ("INNER", "FULL"):
+        return
+    if not any(adds_rows(outer, inner) for inner, outer in joins_around(join)):
+        yield from about(_kept(join), select, lookup)
+
+
+def about(side: Source, select: Select, lookup: Lookup) -> Iterator[tuple[int, Expression]]:
+    """The conditions of WHERE that read only columns of some tables, by their place."""
     sources = lookup.sources(select)
-    if select.where is None or sources is None or join.kind in ("INNER", "FULL"):
+    if select.where is None or sources is None:
         return
-    if any(adds_rows(outer, inner) for inner, outer in joins_around(join)):
-        return
-    names = {one.name.lower() for one in leaves(_kept(join))}
+    names = {one.name.lower() for one in leaves(side)}
     for at, part in enumerate(build.conjuncts(restored(select.where, sources))):
         found = [(column, sources.resolve(column)) for column in columns_in(part)]
         queries = outermost_queries(part)

@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 
 from relquery.errors import QueryError, SqlSyntaxError
-from relquery.sql.parser import build
+from relquery.sql.parser import build, tree
 from relquery.sql.parser.tree import Expression, Modifier, Node, Query, Select, Type, node_of
 
 _SHORT = "skip_null := true, skip_empty := true, skip_default := true"
@@ -110,6 +110,7 @@ def _query(found: dict[str, Any], sql: str) -> Query:
         (statement,) = found["statements"]
         node = node_of(statement["node"], "node")
         assert isinstance(node, Query)
+        _number_keys(node)
         for inner in list(node.find_all(Query))[:0:-1]:
             if (nested := _nested(inner)) is not inner:
                 inner.replace(nested)
@@ -118,6 +119,16 @@ def _query(found: dict[str, Any], sql: str) -> Query:
         raise NoTreeError(found["error_message"])
     line, column = place(sql, int(found.get("position", 0)))
     raise SqlSyntaxError(f"The SQL has a syntax error: {found['error_message']}", sql, line, column)
+
+
+def _number_keys(node: Node) -> None:
+    """Write keys that are items of the select list by their number, in place: ORDER BY #1."""
+    for query in list(node.find_all(Query)):  # ORDER BY of an aggregate sees no such items
+        keys = [key.value for key in query.order.keys] if query.order else []
+        keys += query.distinct.on if query.distinct else []
+        for key in keys:
+            if isinstance(key, tree.Position):
+                key.replace(build.number(key.number))
 
 
 def _nested(query: Query) -> Query:

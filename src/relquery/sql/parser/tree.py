@@ -372,7 +372,10 @@ class Parameter(Expression, kind="PARAMETER", type="VALUE_PARAMETER"):
 
 
 class Position(Expression, kind="POSITIONAL_REFERENCE", type="POSITIONAL_REFERENCE"):
-    """`#1`: a column by its place in the FROM clause."""
+    """`#1`: a column by its place in the FROM clause, but in that of the select list as a key of
+    ORDER BY or DISTINCT ON."""
+
+    number: _Arg[int] = _Arg("index")
 
 
 class Type(Expression, kind="TYPE", type="TYPE"):

@@ -21,6 +21,7 @@ from relquery.sql.host.database import Database, Scratch
 from relquery.sql.optimizer.groups import (
     asks_about_groups,
     asks_about_windows,
+    asks_beside_windows,
     over_groups,
     over_windows,
 )
@@ -144,7 +145,7 @@ def _planned(
         over = over_groups(normal, names, sources, functions)
         over.entries = [entry.copy() for entry in select.entries]
         return over
-    if asks_about_windows(normal):
+    if asks_about_windows(normal) or asks_beside_windows(normal, functions):
         over = over_windows(normal, names, sources)
         over.entries = [entry.copy() for entry in select.entries]
         return over
