@@ -27,7 +27,10 @@ SELECT * FROM (SELECT genre, LLM('up', genre) AS a, COUNT(*) AS n FROM films WHE
 SELECT * FROM (SELECT id, genre, LLM('up', title) AS a, RANK() OVER (PARTITION BY genre ORDER BY id)
   AS n FROM films) WHERE genre > 'd' AND id < 3
 SELECT * FROM (SELECT id, genre, LLM('up', title) AS a, RANK() OVER (PARTITION BY genre ORDER BY id)
-  AS n FROM films WHERE genre > 'd') WHERE id < 3
+  AS n FROM films WHERE genre > 'd' QUALIFY id < 3)
+SELECT * FROM (SELECT id, LLM('up', title) AS a, RANK() OVER (ORDER BY id) AS n FROM films) WHERE n < 3
+SELECT * FROM (SELECT id, LLM('up', title) AS a, RANK() OVER (ORDER BY id) AS n FROM films QUALIFY
+  RANK() OVER (ORDER BY id) < 3)
 SELECT * FROM (SELECT id, title FROM films WHERE LLM('yes', title) = 'Yes') WHERE CAST(title AS INT)
   > 1
 SELECT * FROM (SELECT id, title FROM films WHERE LLM('yes', title) = 'Yes' AND
@@ -89,8 +92,10 @@ SELECT genre FROM (SELECT DISTINCT ON (genre) genre, LLM('up', title) AS a FROM 
 SELECT genre FROM (SELECT DISTINCT genre, LLM('up', title) AS a FROM films)
 SELECT * FROM (SELECT id, genre, LLM('up', title) AS a FROM films LIMIT 4) WHERE id < 3
 SELECT * FROM (SELECT DISTINCT ON (genre) id, LLM('up', title) AS a FROM films) WHERE id < 3
-SELECT * FROM (SELECT id, LLM('up', title) AS a, RANK() OVER (ORDER BY id) AS n FROM films) WHERE id
-  > 3
+SELECT * FROM (SELECT id, LLM('up', title) AS a, RANK() OVER (ORDER BY LLM('up', title)) AS n FROM films)
+  WHERE n < 3
+SELECT * FROM (SELECT DISTINCT ON (genre) id, genre, LLM('up', title) AS a, RANK() OVER (ORDER BY id) AS n
+  FROM films ORDER BY id) WHERE n < 3 AND id < 3
 SELECT * FROM (SELECT id, LLM('up', title) AS a, RANDOM() AS r FROM films) WHERE id < 3
 SELECT * FROM (SELECT id, genre, LLM('up', title) AS a FROM films) WHERE id < 3 * RANDOM()
 SELECT * FROM (SELECT UNNEST(tags) AS tag, LLM('up', title) AS a FROM films) WHERE tag > 'b'

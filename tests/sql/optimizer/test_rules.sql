@@ -289,6 +289,14 @@ SELECT f.id, r.a FROM films f, LATERAL (SELECT LLM('up', text || f.title) AS a F
 SELECT id FROM films f WHERE LLM('up', genre) = 'DRAMA' AND EXISTS (SELECT 1 FROM reviews
   WHERE film = f.id AND LLM('yes', title, text) = 'Yes')
 = DuckDB's  # 4
+SELECT * FROM (SELECT id, LLM('up', text) AS a, row_number() OVER (PARTITION BY film ORDER BY id) AS n FROM reviews) WHERE n = 1
+= DuckDB's  # 4
+WITH c AS (SELECT id, LLM('up', text) AS a, lag(text) OVER (ORDER BY id) AS b FROM reviews WHERE LLM('len', text) > 4)
+  SELECT * FROM c WHERE b < 'h' AND id > 11 AND a <> b
+= DuckDB's
+WITH c AS (SELECT DISTINCT film, LLM('up', film) AS a, sum(film) OVER () AS n FROM reviews)
+  SELECT a FROM c WHERE film < 2 AND n > 0 UNION ALL SELECT a FROM c WHERE n = film
+= DuckDB's
 
 -- beside rows that are not there nothing is asked
 @most (SELECT max(LLM('up', text)) FROM reviews)

@@ -331,7 +331,9 @@ def _of_group(given: LlmFunction, question: str) -> Expression:
     listed.distinct = node.distinct
     listed.set("order_bys", tree.Order(orders=[key.copy() for key in node.orders]))
     own = [] if node.filter is None else [node.filter.copy()]
-    listed.filter = build.all_of([*own, build.operation(build.IS_NOT_NULL, items.copy())])
+    values = [items] if len(given.nodes) == 1 else given.nodes
+    known = build.any_of(build.operation(build.IS_NOT_NULL, one.copy()) for one in values)
+    listed.filter = build.all_of([*own, known])
     listed.meta[FIELD_NAME] = "texts"
     # The question stands for itself: the names in it mean no fields.
     given.nodes, given.knows = [], lambda column: False

@@ -12,6 +12,8 @@ WITH c AS (SELECT k, LLM(...) AS a FROM t)
 SELECT a FROM c WHERE k = 1 UNION ALL SELECT a FROM c WHERE k = 2
 => WITH c AS (SELECT k, LLM(...) AS a FROM t WHERE k = 1 OR k = 2) ...
 
+Where a window sees rows that the condition drops, they are its QUALIFY.
+
 Those on the keys of groups go from HAVING to WHERE:
 
 SELECT genre, max(LLM('...', title)) FROM films GROUP BY genre HAVING genre > 'd'
@@ -211,8 +213,8 @@ def _add_to_select(select: Select, condition: Expression, lookup: Lookup) -> boo
     clause = _clause_for(used, normal, sources, lookup.functions) if used else "where_clause"
     if clause is None or not _keeps_calls(moved, used, select):
         return False
-    before = [select.where, select.having] if clause == "where_clause" else [select.having]
-    if not any(map(has_call, before)) or never_fails(moved, lookup.kinds(select)):
+    later = [select.args.get(each) for each in _CLAUSES[_CLAUSES.index(clause) :]]
+    if not any(map(has_call, later)) or never_fails(moved, lookup.kinds(select)):
         for part in build.conjuncts(moved):
             part.meta[_MOVED] = True
         _add(select, clause, moved)
@@ -224,8 +226,11 @@ def _add_to_select(select: Select, condition: Expression, lookup: Lookup) -> boo
     return False
 
 
+_CLAUSES = ("where_clause", "having", "qualify")
+
+
 def _add(select: Select, clause: str, condition: Expression) -> None:
-    """Add a condition to WHERE or HAVING, without what the clause already has."""
+    """Add a condition to WHERE, HAVING or QUALIFY, without what the clause already has."""
     own = build.conjuncts(select.args.get(clause))
     known = {part.key for part in own}
     new = (part for part in build.conjuncts(condition) if part.key not in known)
@@ -241,16 +246,17 @@ def _clause_for(
     def texts(nodes: Iterable[Expression]) -> set[str]:
         return {canonical(node, sources) for node in nodes}
 
-    if any(has_window(part) or functions.has_query(part) for part in used):
-        return None
     windows = [one for one in normal.find_all(tree.Window) if one.ancestor(Select) is normal]
     # What divides the rows wherever the SELECT looks at several of them.
     divided = [texts(window.partitions) for window in windows]
-    if normal.distinct is not None and normal.distinct.on:
-        divided.append(texts(normal.distinct.on))
-    read = texts(used)
-    if any(map(makes_rows, normal.items)) or not all(read <= each for each in divided):
+    picks = normal.distinct.on if normal.distinct is not None else []
+    read, is_open = texts(used), any(map(makes_rows, normal.items))
+    is_open |= any(map(functions.has_query, used))
+    if is_open or not (not picks or read <= texts(picks)):
         return None
+    if any(map(has_window, used)) or not all(read <= each for each in divided):
+        is_plain = not (picks or functions.in_select(normal) or any(map(has_call, used)))
+        return "qualify" if windows and is_plain else None
     if not functions.in_select(normal):
         return "where_clause"
     keys = texts(keys_of(normal, functions))
