@@ -299,6 +299,22 @@ WITH c AS (SELECT DISTINCT film, LLM('up', film) AS a, sum(film) OVER () AS n FR
 = DuckDB's
 
 -- beside rows that are not there nothing is asked
+(SELECT id, LLM('up', title) FROM films LIMIT 0) INTERSECT SELECT id, LLM('up', text) FROM reviews
+= DuckDB's  # 0
+SELECT id, LLM('up', title) FROM films WHERE 1 = 0 EXCEPT SELECT id, LLM('up', text) FROM reviews
+= DuckDB's  # 0
+WITH c AS ({c} LIMIT 0) SELECT c.a, x.a FROM c JOIN ({inner}) x ON c.film = x.id
+= DuckDB's  # 0
+SELECT x.a, count(*) FROM ({inner}) x RIGHT JOIN ({c} LIMIT 0) c ON c.film = x.id GROUP BY x.a
+= DuckDB's  # 0
+SELECT max(x.a), count(*) FROM ({inner}) x SEMI JOIN ({c} LIMIT 0) c ON c.film = x.id
+= DuckDB's  # 0
+SELECT x.a, c.a FROM ({inner}) x LEFT JOIN ({c} LIMIT 0) c ON c.film = x.id
+= DuckDB's  # 6
+(SELECT LLM('up', title) FROM films LIMIT 0) UNION SELECT LLM('up', text) FROM reviews
+= DuckDB's  # 5
+SELECT count(*) AS n, max(LLM('up', title)) FROM films WHERE 1 = 0 INTERSECT SELECT id - id, LLM('up', title) FROM films
+= DuckDB's  # 4
 @most (SELECT max(LLM('up', text)) FROM reviews)
 SELECT id, {most} FROM films WHERE id > 9
 = DuckDB's  # 0

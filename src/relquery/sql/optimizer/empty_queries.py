@@ -9,20 +9,34 @@ SELECT max(a) FROM (SELECT LLM('...', text) AS a FROM t) WHERE 1 = 0
 
 SELECT * FROM u LEFT JOIN (SELECT LLM('...', text) AS a FROM t) ON false
 => SELECT * FROM u LEFT JOIN (SELECT LLM('...', text) AS a FROM t WHERE false) ON false
+
+SELECT id FROM t LIMIT 0 INTERSECT SELECT LLM('...', text) FROM t
+=> SELECT id FROM t WHERE false LIMIT 0 INTERSECT SELECT LLM('...', text) FROM t WHERE false
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from relquery.errors import QueryError
 from relquery.sql.binder.call import Call
+from relquery.sql.binder.normalize import has_grouping_sets
 from relquery.sql.binder.sources import entry_of
 from relquery.sql.optimizer.push_limits import number_of
 from relquery.sql.optimizer.reads import FALSE, Lookup, asks, reads_nothing
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.parse import parser
-from relquery.sql.parser.tree import Constant, Expression, Function, Join, Node, Query, Select
+from relquery.sql.parser.tree import (
+    Constant,
+    Expression,
+    Function,
+    Join,
+    Node,
+    Query,
+    Select,
+    SetOperation,
+)
 
 _IS_FALSE = "is false"
 """Note on a condition without columns: whether it is false or NULL."""
@@ -38,12 +52,13 @@ _SIDES = {
 
 def empty_queries(statement: Query, lookup: Lookup) -> bool:
     """The rule of this module; see `rules`."""
+    empty = _Emptiness(lookup)
     for select in statement.find_all(Select):
-        is_false = _is_never_true(select.where, lookup)
+        is_false = _is_never_true(select.where, lookup) or empty.is_of(select.source)
         if is_false and not reads_nothing(select) and asks(select):
             select.where = build.boolean(False)
             return True
-    unread = [node for node in _unread_in(statement, lookup) if asks(node)]
+    unread = [node for node in _unread_in(statement, empty) if asks(node)]
     if unread:
         within = {id(one) for node in unread for one in node.find_all(tree.Table)}
         for entry in statement.find_all(tree.Entry):
@@ -57,20 +72,50 @@ def empty_queries(statement: Query, lookup: Lookup) -> bool:
     return bool(full)
 
 
-def _unread_in(statement: Query, lookup: Lookup) -> Iterator[Node]:
+def _unread_in(statement: Query, empty: _Emptiness) -> Iterator[Node]:
     """The queries and sources of which no row is read."""
     for join in statement.find_all(Join):
-        if _is_never_true(join.condition, lookup):
+        if _is_never_true(join.condition, empty.lookup):
             yield from (join.args[side] for side in _SIDES.get(join.kind, ()))
-    for query in statement.find_all(Query):
-        if query.limit is not None and number_of(query.limit.limit) == 0:
-            yield query
-        elif isinstance(query, Select):
-            if any(_is_never_true(one, lookup) for one in (query.having, query.qualify)):
-                yield query
-            elif reads_nothing(query) and query.source is not None:
-                is_one = lookup.functions.in_select(query)  # row of no rows
-                yield from (query.source, *_aggregated(query, lookup)) if is_one else (query,)
+    for node in statement.find_all(Query, Join):
+        if empty.is_of(node):
+            yield node
+        elif isinstance(node, Select) and reads_nothing(node) and node.source is not None:
+            yield from (node.source, *_aggregated(node, empty.lookup))  # one row, of no rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Emptiness:
+    """Which queries and parts of FROM clauses have no rows, whatever the tables have."""
+
+    lookup: Lookup
+    known: dict[int, bool] = field(default_factory=dict)
+
+    def is_of(self, node: Node | None) -> bool:
+        """Whether a node has none."""
+        if id(node) not in self.known:
+            self.known[id(node)] = node is not None and self._is_of(node)
+        return self.known[id(node)]
+
+    def _is_of(self, node: Node) -> bool:
+        if isinstance(node, Query) and node.limit is not None and number_of(node.limit.limit) == 0:
+            return True
+        if isinstance(node, Select):
+            if any(_is_never_true(one, self.lookup) for one in (node.having, node.qualify)):
+                return True
+            is_of_groups = bool(node.keys) and not has_grouping_sets(node)
+            is_of_rows = is_of_groups or not self.lookup.functions.in_select(node)
+            return (reads_nothing(node) or self.is_of(node.source)) and is_of_rows
+        if isinstance(node, SetOperation | Join):
+            parts = node.branches if isinstance(node, SetOperation) else [node.left, node.right]
+            kind = node.kind if node.args.get("ref_type") != "POSITIONAL" else "FULL"
+            found = list(map(self.is_of, parts))
+            first = {"EXCEPT": found[:1], "LEFT": found[:1], "ANTI": found[:1], "RIGHT": found[1:]}
+            is_inner = kind in ("INTERSECT", "INNER", "SEMI")
+            return any(found) if is_inner else all(first.get(kind, found))
+        entry = entry_of(node) if isinstance(node, tree.Table) else None
+        query = node.query if isinstance(node, tree.Derived) else entry and entry.query
+        return self.is_of(query)
 
 
 def _aggregated(select: Select, lookup: Lookup) -> Iterator[Node]:
