@@ -447,6 +447,19 @@ SELECT f.id FROM films f WHERE f.id NOT IN (SELECT film FROM reviews r WHERE LLM
   > 3)
 = DuckDB's  # 25
 
+-- a PIVOT with GROUP BY reads no other columns
+@p SELECT genre, seen, id, LLM('up', title) AS a FROM films
+FROM (PIVOT ({p}) ON seen IN (true, false) USING sum(id) GROUP BY genre)
+= DuckDB's  # 0
+FROM ({p}) AS s PIVOT (count(id), count(*) FOR seen IN (true) GROUP BY genre)
+= DuckDB's  # 0
+FROM (PIVOT ({p}) ON seen IN (true, false) USING max(a) GROUP BY genre)
+= DuckDB's  # 4
+FROM (PIVOT ({p}) AS s ON seen IN (true) USING count(DISTINCT s) GROUP BY genre)
+= DuckDB's  # 4
+FROM (PIVOT ({p}) ON seen IN (true, false) USING sum(id))
+= DuckDB's  # 4
+
 -- a star of a struct reads it
 SELECT s.* FROM (SELECT {'t': LLM('up', title)} AS s FROM films WHERE id = 1)
 = [("ALIEN",)]  # 1

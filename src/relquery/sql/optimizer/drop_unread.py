@@ -5,6 +5,9 @@ SELECT id FROM (SELECT id, LLM('...', text) AS a FROM t)
 
 WITH c AS (SELECT LLM('...', text) FROM t) SELECT 1  =>  SELECT 1
 EXISTS (SELECT LLM('...', text) FROM t)              =>  EXISTS (SELECT CAST(NULL AS TEXT) FROM t)
+
+PIVOT (SELECT k, g, n, LLM('...', text) AS a FROM t) ON g USING sum(n) GROUP BY k
+=> PIVOT (SELECT k, g, n, CAST(NULL AS TEXT) AS a FROM t) ON g USING sum(n) GROUP BY k
 """
 
 from __future__ import annotations
@@ -15,10 +18,20 @@ from relquery.sql.binder.call import has_call
 from relquery.sql.binder.functions import clauses_of, makes_rows
 from relquery.sql.binder.normalize import name_of
 from relquery.sql.binder.sources import entry_of, joins_in, leaves
-from relquery.sql.optimizer.reads import Lookup, Read, Reader, asks, reads_in
+from relquery.sql.optimizer.reads import Lookup, Read, Reader, asks, derived, reads_in
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.parse import parser
-from relquery.sql.parser.tree import Column, Expression, Function, Join, Node, Query, Select, Star
+from relquery.sql.parser.tree import (
+    Column,
+    Expression,
+    Function,
+    Join,
+    Node,
+    Query,
+    Select,
+    Source,
+    Star,
+)
 
 
 def drop_unread(statement: Query, lookup: Lookup) -> bool:
@@ -33,6 +46,13 @@ def drop_unread(statement: Query, lookup: Lookup) -> bool:
         unread = [_unread_by(reader, read, lookup) for reader in read.readers]
         if unread and _drop(read.query, set.intersection(*unread), lookup):
             return True
+    for pivot in statement.find_all(tree.Pivot):
+        source, select = derived(pivot.source), pivot.ancestor(Select)
+        is_grouped = bool(pivot.args.get("groups"))  # or it groups by all other columns
+        if is_grouped and source is not None and select is not None and asks(source):
+            reader = Reader(select, pivot.source)
+            if _drop(source, _unread_by(reader, Read(source, (reader,)), lookup, pivot), lookup):
+                return True
     for exists in statement.find_all(tree.Subquery):
         query = exists.query
         if exists.kind == "EXISTS" and isinstance(query, Select) and has_call(query):
@@ -42,13 +62,16 @@ def drop_unread(statement: Query, lookup: Lookup) -> bool:
     return False
 
 
-def _unread_by(reader: Reader, read: Read, lookup: Lookup) -> set[int]:
-    """The columns of a query that one of its readers does not read, by their place."""
-    names = read.names(reader, lookup)
-    # The nodes of the SELECT that may read the query.
-    entries = reader.select.args.get("cte_map")
-    outside = list(reader.select.walk(prune=lambda node: node is reader.item or node is entries))
-    if names is None or _reads_all(reader, outside):
+def _unread_by(
+    reader: Reader, read: Read, lookup: Lookup, pivot: tree.Pivot | None = None
+) -> set[int]:
+    """The columns of a query that one of its readers does not read, by their place. pivot: what
+    reads them for it."""
+    names, whole = read.names(reader, lookup), pivot or reader.select
+    # The nodes that may read the query.
+    entries = whole.args.get("cte_map")
+    outside = list(whole.walk(prune=lambda node: node is reader.item or node is entries))
+    if names is None or _reads_all(reader, outside, [] if pivot else [reader.select.source]):
         return set()
     used = set(_names_in(outside))
     return {at for at, name in enumerate(names) if name not in used}
@@ -66,14 +89,16 @@ def _names_in(nodes: Iterable[Node]) -> Iterator[str]:
             names = [node.catalog, node.schema]  # of `title.upper()`
         elif isinstance(node, Join):
             names = node.using
+        elif isinstance(node, tree.Pivot):
+            names = node.args.get("groups", [])
         yield from (name.lower() for name in names if name)
 
 
-def _reads_all(reader: Reader, outside: Iterable[Node]) -> bool:
+def _reads_all(reader: Reader, outside: Iterable[Node], joined: Iterable[Source | None]) -> bool:
     """Whether a SELECT may read all columns of one of its tables without naming them."""
-    source, alias = reader.select.source, reader.item.name.lower()
-    is_natural = any(join.method == "NATURAL" for join in joins_in(source))
-    is_pivot = any(isinstance(one, tree.Pivot) for one in leaves(source))
+    alias = reader.item.name.lower()
+    is_natural = any(join.method == "NATURAL" for one in joined for join in joins_in(one))
+    is_pivot = any(isinstance(one, tree.Pivot) for source in joined for one in leaves(source))
 
     def stands_for_all(node: Node) -> bool:
         if isinstance(node, Star):
