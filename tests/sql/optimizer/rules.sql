@@ -43,6 +43,12 @@ SELECT a, COUNT(*) FROM (SELECT LLM('up', title) AS a FROM films WHERE false) WH
   LIMIT 0
 SELECT COUNT(a) FROM (SELECT LLM('up', title) AS a FROM films) WHERE 1 = 0 AND a > 'b'
 SELECT COUNT(a) FROM (SELECT LLM('up', title) AS a FROM films WHERE false) WHERE false
+(SELECT id FROM films LIMIT 0) INTERSECT SELECT LLM('up', id) FROM films
+(SELECT id FROM films WHERE false LIMIT 0) INTERSECT SELECT LLM('up', id) FROM films WHERE false
+SELECT * FROM (SELECT id, genre, LLM('up', title) AS a FROM films) AS p FULL JOIN films AS f ON p.id
+  = f.id WHERE p.id < 3
+SELECT * FROM (SELECT id, genre, LLM('up', title) AS a FROM films WHERE id < 3) AS p LEFT JOIN films
+  AS f ON p.id = f.id
 SELECT genre FROM (SELECT DISTINCT ON (genre) genre, LLM('up', title) AS a FROM films ORDER BY id)
 SELECT genre FROM (SELECT DISTINCT ON (genre) genre, CAST(NULL AS VARCHAR) AS "a" FROM films ORDER
   BY id)
@@ -104,7 +110,7 @@ SELECT * FROM films AS f LEFT JOIN (SELECT id, genre, LLM('up', title) AS a FROM
 SELECT * FROM (SELECT id, genre, LLM('up', title) AS a FROM films) AS p LEFT JOIN films AS f ON p.id
   = f.id AND p.id < 3
 SELECT * FROM (SELECT id, genre, LLM('up', title) AS a FROM films) AS p FULL JOIN films AS f ON p.id
-  = f.id WHERE p.id < 3
+  = f.id WHERE p.id IS NULL OR p.id < 3
 SELECT * FROM (SELECT id, genre, LLM('up', title) AS a FROM films) AS p WHERE id IN (SELECT film
   FROM reviews ORDER BY random() LIMIT 1)
 WITH c AS MATERIALIZED (SELECT id, genre, LLM('up', title) AS a FROM films) SELECT * FROM c WHERE id
@@ -119,7 +125,7 @@ SELECT * FROM (SELECT id, LLM('up', title) AS a FROM films UNION ALL SELECT LENG
 SELECT genre, MAX(LLM('up', title)) FROM films GROUP BY ROLLUP (genre) HAVING genre > 'd'
 SELECT DISTINCT genre FROM (SELECT DISTINCT genre, LLM('up', title) AS a FROM films)
 SELECT p FROM (SELECT id, genre, LLM('up', title) AS a FROM films) AS p
-SELECT * FROM (SELECT id, genre, LLM('up', title) AS a FROM films) NATURAL JOIN films
+SELECT 1 FROM (SELECT id, genre, LLM('up', title) AS a FROM films) AS p NATURAL LEFT JOIN films AS f
 SELECT 1 FROM (SELECT genre, LLM('up', title) AS a FROM films UNION SELECT genre, title FROM films)
 SELECT DISTINCT a FROM (SELECT id, genre, LLM('up', title) AS a FROM films) LIMIT 3
 SELECT a, RANK() OVER (ORDER BY id) FROM (SELECT id, genre, LLM('up', title) AS a FROM films) LIMIT

@@ -298,6 +298,45 @@ WITH c AS (SELECT DISTINCT film, LLM('up', film) AS a, sum(film) OVER () AS n FR
   SELECT a FROM c WHERE film < 2 AND n > 0 UNION ALL SELECT a FROM c WHERE n = film
 = DuckDB's
 
+-- a condition on a column is one on those that are equal to it
+@d SELECT film, max(LLM('yes', text)) AS m FROM reviews GROUP BY film
+WITH c AS ({c}), d AS (SELECT film, max(a) AS m FROM c GROUP BY film) SELECT * FROM d JOIN c USING (film) WHERE film = 2
+= DuckDB's  # 1
+WITH c AS ({c}), d AS (SELECT film, max(a) AS m FROM c GROUP BY film) SELECT * FROM d JOIN c ON d.film = c.film
+  WHERE c.film = 2 AND d.film = 2
+= DuckDB's  # 1
+WITH c AS ({c} WHERE LLM('yes', text) > 'A') SELECT c.a, d.a FROM c JOIN c d ON c.film = d.film AND c.text < d.text WHERE
+  c.film = 1
+= DuckDB's  # 4
+SELECT * FROM ({d}) JOIN ({c}) USING (film) WHERE film = 2
+= DuckDB's  # 2
+SELECT * FROM ({d}) x JOIN ({c}) y ON x.film = y.film JOIN films ON id = x.film WHERE y.film BETWEEN 2 AND 5
+= DuckDB's  # 2
+SELECT * FROM ({c}) x LEFT JOIN (SELECT id AS film, genre FROM films) USING (film) WHERE film = 2
+= DuckDB's  # 1
+SELECT * FROM ({d}) x RIGHT JOIN ({c}) y USING (film) WHERE film = 2
+= DuckDB's  # 2
+SELECT * FROM ({d}) x LEFT JOIN ({c}) y USING (film) WHERE y.film IS NULL OR y.film = 2
+= DuckDB's  # 10
+SELECT * FROM ({c}) x FULL JOIN ({d}) y USING (film) WHERE film = 2
+= DuckDB's  # 10
+SELECT * FROM ({c}) x JOIN (SELECT film::DOUBLE AS film, LLM('yes', text) FROM reviews) y USING (film) WHERE y.film = 2
+= DuckDB's  # 6
+SELECT id, (SELECT max(LLM('up', text)) FROM reviews WHERE film = k) FROM (SELECT id, id AS k FROM films) LEFT JOIN
+  (SELECT 2 AS k) g USING (k)
+= DuckDB's  # 4
+
+-- an outer join whose rows without a match are dropped is an inner one
+SELECT f.id, r.id FROM films f FULL JOIN reviews r ON r.film = f.id AND LLM('up', f.title) > 'A' WHERE f.stars > 4
+= DuckDB's  # 1
+SELECT f.id, x.a FROM films f LEFT JOIN (SELECT id, film, LLM('up', text) AS a FROM reviews) x ON f.id = x.film
+  WHERE x.id < 11
+= DuckDB's  # 1
+SELECT * FROM ({d}) x FULL JOIN ({c}) y ON x.film = y.film WHERE x.film = 2
+= DuckDB's  # 2
+SELECT film, a FROM ({d}) x FULL JOIN ({c}) y USING (film) WHERE x.film > 1
+= DuckDB's
+
 -- beside rows that are not there nothing is asked
 (SELECT id, LLM('up', title) FROM films LIMIT 0) INTERSECT SELECT id, LLM('up', text) FROM reviews
 = DuckDB's  # 0

@@ -4,6 +4,13 @@ SELECT a FROM (SELECT k, LLM('...', text) AS a FROM t) AS c JOIN g ON c.k = g.k 
 => SELECT a FROM (SELECT k, LLM('...', text) AS a FROM t
                   WHERE k IN (SELECT g.k FROM g WHERE g.name = 'x')) AS c JOIN g ...
 
+What is equal to a column of a query with calls gives it its conditions:
+
+SELECT ... FROM (SELECT k, LLM('...', text) FROM t) AS c JOIN (SELECT k, LLM('...', text) FROM u)
+  AS d USING (k) WHERE k = 1
+=> SELECT ... FROM (SELECT k, LLM('...', text) FROM t WHERE k = 1) AS c
+           JOIN (SELECT k, LLM('...', text) FROM u WHERE k = 1) AS d USING (k)
+
 A WITH entry with several readers keeps what any of them needs. What EXISTS and IN look for is read
 as a side of a SEMI JOIN is, and a query that depends on outer rows as if it were joined with them:
 
@@ -30,9 +37,10 @@ from relquery.sql import names as ours
 from relquery.sql.binder.call import has_call
 from relquery.sql.binder.functions import FunctionCatalog, has_lambda, own_nodes
 from relquery.sql.binder.normalize import has_grouping_sets
-from relquery.sql.binder.sources import Sources, leaves, with_both_sides
-from relquery.sql.optimizer.never_fails import MATCHES
-from relquery.sql.optimizer.push_conditions import leave_needed
+from relquery.sql.binder.sources import Kinds, Sources, leaves, with_both_sides
+from relquery.sql.optimizer.never_fails import MATCHES, never_fails
+from relquery.sql.optimizer.outer_joins import rejects_null
+from relquery.sql.optimizer.push_conditions import conditions_of, leave_needed, met_by
 from relquery.sql.optimizer.reads import (
     Lookup,
     Place,
@@ -51,7 +59,6 @@ from relquery.sql.parser import build
 from relquery.sql.parser.tree import (
     Column,
     Comparison,
-    Constant,
     Expression,
     Join,
     Node,
@@ -73,7 +80,10 @@ def reduce_by_joins(statement: Query, lookup: Lookup) -> bool:
     for read in reads_in(statement):
         if read.readers and _DONE not in read.query.meta:
             read.query.meta[_DONE] = True
-            matches = (_matches(read, one, lookup) for one in read.readers)
+            matches = (
+                _matches(read, one, lookup) or conditions_of(read, one, lookup)
+                for one in read.readers
+            )
             if leave_needed(read.query, matches, lookup):
                 return True
     for subquery in statement.find_all(Subquery):
@@ -165,13 +175,13 @@ class _Joined:
             is_left = side.place == "left"
             is_kept = {"LEFT": is_left, "RIGHT": not is_left, "ANTI": is_left, "FULL": True}
             other = join.right if is_left else join.left
-            if not (is_kept.get(join.kind, False) or asks(other)):
-                self.others.append(other)
-                written += [(one, null) for one in build.conjuncts(join.condition)]
+            if not is_kept.get(join.kind, False):
+                self.others += [] if asks(other) else [other]
+                written += [(one, null) for one in met_by(join)]
                 self._take_using(join, side, other)
             if adds_rows(join, side):  # which have NULL where a row of the query is dropped
                 null = null | _names([side])
-        where = [(one, null) for one in build.conjuncts(reader.select.where)]
+        where = [(one, null) for one in met_by(reader.select)]
         for one, may_be_null in [*written, *where]:
             condition = restored(one, self.sources)
             if outside is not None:
@@ -193,12 +203,14 @@ class _Joined:
 
     def matches(self, query: Query, before: Select) -> list[Expression]:
         """What the rows of a query must match. before: the SELECT that has the other tables."""
-        columns, found = self.lookup.columns(query), list[Expression]()
+        columns = self.lookup.columns(query)
+        found, carried_over = list[Expression](), list[Expression]()
         if columns is None:
             return []
         connected, apart = self._parted()
         for at, value in self.equal:
             if not _tables(value) <= _names(connected):
+                carried_over += self._on_equal(at, value, columns[at][1])
                 continue
             values, kind = self._over(connected, value, before, query)
             if values is not None and kind == columns[at][1]:
@@ -212,7 +224,21 @@ class _Joined:
             found.append(build.exists(some))
         for one in found:
             one.meta[MATCHES] = True
-        return list({one.key: one for one in found}.values())
+        return list({one.key: one for one in [*found, *carried_over]}.values())
+
+    def _on_equal(self, at: int, value: Expression, kind: str) -> list[Expression]:
+        """The conditions on what a column of the query is equal to, over the column."""
+        kinds = Kinds(self.lookup.database, self.sources.context, self.sources.select)
+        if not isinstance(value, Column) or kinds.of(value) != kind or "VARCHAR" in kind:
+            return []  # texts may be equal under a collation that the column does not have
+        found = list[Expression]()
+        for condition in self.conditions:
+            columns = {one.key for one in condition.find_all(Column)}
+            if columns == {value.key} and never_fails(condition, kinds):
+                found.append(condition.copy())
+                for column in list(found[-1].find_all(Column)):
+                    column.names = [ours.column(at)]
+        return found
 
     def _over(
         self, tables: list[Source], value: Expression, before: Select, after: Query
@@ -287,7 +313,8 @@ class _Joined:
         for name in sorted(mine.keys() & theirs.keys()) if is_natural else join.using:
             tables, others = mine[name.lower()], theirs[name.lower()]
             if len(others) == 1:
-                self.using[name.lower()] = others[0], name
+                if name.lower() not in self.using or not asks(other):
+                    self.using[name.lower()] = others[0], name
                 at = self.place(build.column(name, *tables)) if len(tables) == 1 else None
                 if at is not None:
                     self.equal.append((at, build.column(name, *others)))
@@ -313,7 +340,7 @@ class _Joined:
                 if at is not None:
                     self.take_equal(at, other)
         if self._qualify(condition) and (
-            _rejects_null(condition) or _tables(condition).isdisjoint(may_be_null)
+            rejects_null(condition) or _tables(condition).isdisjoint(may_be_null)
         ):
             self.conditions.append(condition)
 
@@ -325,7 +352,9 @@ class _Joined:
             known = column.meta.get(_OF) or self.sources.resolve(column)
             if known is None and len(column.names) == 1:
                 known = self.using.get(column.name.lower())
-            if known is None or (_OF not in column.meta and self.place(column) is not None):
+            elif _OF not in column.meta and self.place(column) is not None:
+                return False
+            if known is None:
                 return False
             found.append((column, known))
         for column, known in found:
@@ -334,8 +363,10 @@ class _Joined:
 
     def _parted(self) -> tuple[list[Source], list[Source]]:
         """The tables that conditions connect with the query, and the others."""
-        reached = {name for _, value in self.equal for name in _tables(value)}
-        groups = [_names([one]) for one in self.others] + [_tables(one) for one in self.conditions]
+        taken = _names(self.others)
+        reached = {name for _, value in self.equal for name in _tables(value) & taken}
+        groups = [_names([one]) for one in self.others]
+        groups += [_tables(one) & taken for one in self.conditions]
         for _ in groups:  # each time one more can be reached
             reached = reached.union(*(names for names in groups if names & reached))
         parts: tuple[list[Source], list[Source]] = ([], [])
@@ -353,12 +384,6 @@ def _note_tables(node: Expression, sources: Sources, inner: Sources | None = Non
         if known is not None and not (inner and inner.has_column(column)):
             column.meta[_OF] = known
     return all(_OF in column.meta for column in columns)
-
-
-def _rejects_null(condition: Expression) -> bool:
-    """Whether a condition is surely not true where a column of it is NULL."""
-    plain = isinstance(condition, Comparison) and "DISTINCT" not in condition.kind
-    return plain and all(isinstance(one, Column | Constant) for one in condition.children())
 
 
 def _names(sources: Iterable[Source]) -> set[str]:

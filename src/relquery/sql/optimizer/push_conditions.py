@@ -60,6 +60,8 @@ _DONE = "pushed"
 readers."""
 _MOVED = "moved"
 """Note on a condition that was moved into a query: its calls were in the select list before."""
+_MET = "met"
+"""Note on a SELECT or join: conditions that were moved out of it, which its rows still meet."""
 
 
 def push_conditions(statement: Query, lookup: Lookup) -> bool:
@@ -69,6 +71,8 @@ def push_conditions(statement: Query, lookup: Lookup) -> bool:
             for holder, node, over in _movable(read, read.readers[0], lookup):
                 if add_condition(read.query, over, lookup):
                     kept = [part for part in _held(holder) if part is not node]
+                    if node.find(Query) is None:
+                        holder.meta[_MET] = [*holder.meta.get(_MET, ()), node]
                     if isinstance(holder, Join):
                         holder.condition = build.all_of(kept)
                     else:
@@ -78,10 +82,20 @@ def push_conditions(statement: Query, lookup: Lookup) -> bool:
                 return True
         elif read.readers and _DONE not in read.query.meta:
             read.query.meta[_DONE] = True
-            found = ((over for *_, over in _movable(read, one, lookup)) for one in read.readers)
-            if leave_needed(read.query, found, lookup):
+            own = (conditions_of(read, one, lookup) for one in read.readers)
+            if leave_needed(read.query, own, lookup):
                 return True
     return False
+
+
+def conditions_of(read: Read, reader: Reader, lookup: Lookup) -> list[Expression]:
+    """The conditions on a query that one of its readers has, over its columns."""
+    return [over for *_, over in _movable(read, reader, lookup)]
+
+
+def met_by(holder: Select | Join) -> list[Expression]:
+    """The conditions that the rows of a SELECT or the pairs of a join meet."""
+    return [*_held(holder), *holder.meta.get(_MET, ())]
 
 
 def leave_needed(query: Query, per_reader: Iterable[Iterable[Expression]], lookup: Lookup) -> bool:

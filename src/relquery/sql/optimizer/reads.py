@@ -155,11 +155,14 @@ class Read:
             return None
         alias = reader.item.name.lower()
         others = {name.lower() for columns in sources.columns.values() for name in columns}
+        is_named = all(leaf.name for leaf in leaves(reader.select.source))
 
         def place(column: Column) -> int | None:
             name = column.name.lower()
             if alias:
-                found = sources.resolve(column)
+                is_open = is_named and len(column.names) == 1  # a name that USING may merge
+                merged = sources.merged(column.name) if is_open else None
+                found = sources.resolve(merged if isinstance(merged, Column) else column)
                 is_own = found is not None and found[0].lower() == alias
             else:
                 is_own = len(column.names) == 1 and name not in others
@@ -169,16 +172,20 @@ class Read:
 
 
 def reads_in(statement: Query) -> Iterator[Read]:
-    """The queries with calls that are read by FROM clauses alone, outer ones first."""
-    for select in list(statement.find_all(Select)):
-        for item in leaves(select.source):
-            query = derived(item)
-            if query is not None and asks(query):
-                yield Read(query, (Reader(select, item),))
-    for entry in list(statement.find_all(Entry)):
-        is_open = entry.place == "map" and not (is_recursive(entry) or entry.is_materialized)
-        if is_open and asks(entry) and (readers := _readers_of(entry, statement)) is not None:
-            yield Read(entry.query, readers, entry)
+    """The queries with calls that are read by FROM clauses alone, each after those that read it."""
+    stack: list[Node] = [statement]
+    while stack:
+        node = stack.pop()
+        stack.extend(node.children())  # the last WITH entry goes before those that it may read
+        if isinstance(node, Select):
+            for item in leaves(node.source):
+                query = derived(item)
+                if query is not None and asks(query):
+                    yield Read(query, (Reader(node, item),))
+        if isinstance(node, Entry) and node.place == "map" and asks(node):
+            is_open = not (is_recursive(node) or node.is_materialized)
+            if is_open and (readers := _readers_of(node, statement)) is not None:
+                yield Read(node.query, readers, node)
 
 
 def _readers_of(entry: Entry, statement: Query) -> tuple[Reader, ...] | None:
@@ -193,6 +200,19 @@ def _readers_of(entry: Entry, statement: Query) -> tuple[Reader, ...] | None:
             if not reads_nothing(select):
                 readers.append(Reader(select, table))
     return tuple(readers)
+
+
+def name_subqueries(statement: Query, lookup: Lookup) -> bool:
+    """Write the names that DuckDB gives to joined subqueries without one, so that their columns can
+    be told from those of the other tables."""
+    for select in statement.find_all(Select):
+        joined = leaves(select.source) if isinstance(select.source, Join) else ()
+        unnamed = [one for one in joined if isinstance(one, tree.Derived) and not one.alias]
+        for number, item in enumerate(unnamed, 1):
+            item.alias = f"unnamed_subquery{number if number > 1 else ''}"
+        if unnamed:
+            return True
+    return False
 
 
 def reads_nothing(select: Select) -> bool:

@@ -11,9 +11,10 @@ from relquery.sql.optimizer.drop_unread import drop_unread
 from relquery.sql.optimizer.empty_queries import empty_queries
 from relquery.sql.optimizer.join_conditions import answer_join_conditions
 from relquery.sql.optimizer.join_reductions import reduce_by_joins
+from relquery.sql.optimizer.outer_joins import narrow_outer_joins
 from relquery.sql.optimizer.push_conditions import having_to_where, push_conditions
 from relquery.sql.optimizer.push_limits import push_limits
-from relquery.sql.optimizer.reads import Lookup
+from relquery.sql.optimizer.reads import Lookup, name_subqueries
 from relquery.sql.parser.tree import Query
 
 Rule = Callable[[Query, Lookup], bool]
@@ -21,7 +22,9 @@ Rule = Callable[[Query, Lookup], bool]
 the statement nor makes it ask more."""
 
 RULES: tuple[Rule, ...] = (
+    name_subqueries,
     empty_queries,
+    narrow_outer_joins,
     push_conditions,
     reduce_by_joins,
     having_to_where,
