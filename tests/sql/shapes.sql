@@ -182,6 +182,10 @@ SELECT LLM('up', title) AS x, x.lower().upper() FROM films
 SELECT id AS x, [x + id FOR x, i IN [1, x] IF i > 0], LLM('up', x) FROM films
 SELECT LLM('up', title) FROM films; -- done
 
+SELECT COLUMNS('(id|genre)') AS 'x_\1', * LIKE 't%' AS y, LLM('up', title) FROM films
+SELECT ARRAY(SELECT LLM('up', title) FROM films ORDER BY ALL DESC), ARRAY(SELECT LLM('up', g.title) FROM films g
+  WHERE g.genre = f.genre ORDER BY ALL) FROM films f
+
 -- DISTINCT ON
 SELECT DISTINCT ON (u || '!', seen) LLM('up', genre) AS u, id FROM films ORDER BY u, id
 

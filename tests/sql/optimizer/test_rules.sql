@@ -213,11 +213,49 @@ LLM('up', genre) IN (SELECT LLM('up', max(g.genre)) FROM films g WHERE g.id < f.
 EXISTS (SELECT LLM('up', count(*)) FROM films g WHERE g.id < f.id GROUP BY g.genre HAVING LLM('up', g.genre) > 'D')
 = DuckDB's
 
+-- its WITH may have calls and names of other tables, and may be recursive
+:: SELECT f.id, {} FROM films f
+(WITH films AS (SELECT 1) SELECT max(LLM('up', text)) FROM reviews, films WHERE film = f.id)  = DuckDB's  # 4
+(WITH w AS (SELECT film, LLM('up', text) AS a FROM reviews) SELECT max(LLM('up', a, f.title)) FROM w WHERE film = f.id)
+= DuckDB's  # 8
+(WITH w(x, y) AS MATERIALIZED (SELECT film, text FROM reviews), v AS (SELECT x, LLM('up', y) AS a FROM w WHERE x < 5)
+  SELECT LLM('up', min(v.a)) FROM v WHERE x = f.id)  = DuckDB's  # 5
+(WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 3) SELECT max(LLM('up', f.genre, r.n)) FROM r
+  WHERE n < f.id)  = DuckDB's  # 8
+(WITH w AS (FROM reviews) SELECT LLM('up', text) FROM w WHERE film = f.id UNION ALL SELECT max(text) FROM w ORDER BY 1 LIMIT 1)
+= DuckDB's
+:: SELECT f.id FROM films f {}
+WHERE EXISTS (WITH f AS (SELECT film AS g, LLM('up', text) AS a FROM reviews), w AS (FROM f WHERE g < 5)
+  SELECT 1 FROM w WHERE g = id AND LLM('up', a, genre) > 'H')  = DuckDB's
+, LATERAL (WITH w AS (SELECT film, LLM('up', text) AS a FROM reviews) SELECT LLM('yes', a, f.title) FROM w WHERE film = f.id)
+= DuckDB's
+
+-- and its tables may depend on the row
+:: SELECT f.id, {} FROM films f
+(SELECT max(LLM('up', t)) FROM unnest(f.tags) v(t))  = DuckDB's  # 4
+(SELECT max(LLM('up', tags)) FROM unnest(tags) f(tags))  = DuckDB's  # 4
+(SELECT LLM('up', string_agg(t, ',' ORDER BY t)) FROM unnest(f.tags) v(t))  = DuckDB's  # 3
+ARRAY(SELECT LLM('up', unnest) || ordinality FROM unnest(f.tags) WITH ORDINALITY ORDER BY ALL DESC)  = DuckDB's  # 4
+EXISTS (SELECT 1 FROM unnest(f.tags) v(t) WHERE LLM('yes', t, f.genre) = 'Yes')  = DuckDB's
+f.genre < ALL (SELECT LLM('len', t) || t FROM unnest([t || 's' FOR t IN f.tags]) v(t))  = DuckDB's  # 4
+(SELECT max(LLM('up', range)) FROM range(f.id // 2))  = DuckDB's  # 3
+(SELECT max(LLM('up', n)) FROM generate_series(1, f.stars::INT) n(n))  = DuckDB's  # 4
+(SELECT max(LLM('up', col0, col1)) FROM (VALUES (f.title, 1), (f.genre, 2)))  = DuckDB's  # 8
+(SELECT max(LLM('up', key)) FROM json_each(to_json(f.info)))  = DuckDB's  # 2
+(SELECT max(LLM('up', t, text)) FROM reviews r LEFT JOIN unnest(f.tags) v(t) ON r.film = f.id WHERE r.id < 13)  = DuckDB's
+(SELECT max(LLM('up', n, t)) FROM unnest(f.tags) v(t), range(len(t) - 3) w(n))  = DuckDB's
+(SELECT max(LLM('up', text)) FROM reviews, (SELECT f.id AS one) WHERE film = one)  = DuckDB's  # 4
+(SELECT max(LLM('up', t)) FROM (SELECT t FROM unnest(f.tags) w(t) WHERE t > 'r' UNION ALL SELECT f.genre))  = DuckDB's
+:: SELECT f.id, l.* FROM films f {}
+, LATERAL (SELECT *, LLM('up', t) FROM unnest(f.tags) WITH ORDINALITY v(t, n)) l  = DuckDB's  # 4
+LEFT JOIN LATERAL (SELECT v.*, LLM('up', f.genre, t) AS u FROM unnest(f.tags) v(t) ORDER BY t LIMIT 1) l ON u > 'E'
+= DuckDB's
+
 -- what cannot be rewritten is refused
 SELECT (WITH c AS (SELECT f.id AS one) SELECT max(LLM('up', text)) FROM reviews, c WHERE film = one) FROM films f
 ! UnsupportedQueryError depend on a row, too  ? "call LLM on its rows" in str(error)
-SELECT id, (WITH films AS (SELECT 1) SELECT max(LLM('up', text)) FROM reviews, films WHERE film = f.id) FROM films f
-! UnsupportedQueryError has WITH  ? "call LLM on its rows" in str(error)
+SELECT (WITH c AS (SELECT f.id AS one) SELECT max(LLM('up', text)) FROM reviews WHERE film = (FROM c)) FROM films f
+! UnsupportedQueryError WITH that depends on a row  ? "call LLM on its rows" in str(error)
 SELECT id FROM (SELECT *, random() AS r FROM films) f WHERE EXISTS (SELECT 1 FROM reviews WHERE film
   = f.id AND LLM('yes', text) = 'Yes')
 ! UnsupportedQueryError other rows whenever they are read  ? "call LLM on its rows" in str(error)

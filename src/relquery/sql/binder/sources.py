@@ -6,7 +6,8 @@ DuckDB says which columns these have, what a star stands for, and of which types
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain, takewhile
 
 from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.sql import names as ours
@@ -178,7 +179,8 @@ class Sources:
     """The tables of the FROM clause of a SELECT.
 
     columns: of every named source, by its alias as written. names: of `SELECT *`, in order.
-    context: the WITH entries that it sees.
+    context: the WITH entries that it sees. around: tables of an outer query whose rows they may
+    depend on.
     """
 
     columns: dict[str, list[str]]
@@ -186,6 +188,7 @@ class Sources:
     select: Select
     context: Context
     database: Database
+    around: tree.Source | None = None
     _by_name: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
 
     def resolve(self, column: Column) -> tuple[str, str] | None:
@@ -217,6 +220,23 @@ class Sources:
         name = name.lower()
         everywhere = [self.names, *self.columns.values()]
         return any(name == known.lower() for names in everywhere for known in names)
+
+    def gives(self, column: Column) -> bool:
+        """Whether a name begins with a table or a column of the FROM clause."""
+        first = column.names[0].lower()
+        is_table = len(column.names) > 1 and first in map(str.lower, self.columns)
+        return is_table or self.has(first)
+
+    def left_of(self, node: Node) -> Sources:
+        """What a node can read: inside of a table only the tables on its left."""
+        above, left = list(node.ancestors()), dict[str, list[str]]()
+        for leaf in leaves(self.select.source):
+            if leaf in above:
+                return replace(self, columns=left, names=[*chain(*left.values())], _by_name={})
+            if not self.columns.get(leaf.name):
+                break  # no name qualifies its columns
+            left[leaf.name] = self.columns[leaf.name]
+        return self
 
     def has_column(self, column: Column) -> bool:
         """Whether a name, with or without its table, is a column of the FROM clause."""
@@ -284,7 +304,8 @@ class Sources:
         plain = (chosen or star).copy()
         plain.set("replace_list", None)  # the same names, and no calls
         plain.set("rename_list", None)
-        (names,) = _columns_of([plain], self.select, self.context, self.database)
+        alias, plain.alias = plain.alias, ""
+        names = self.named(plain)
         candidates = self.of(star.table)
         columns: list[Expression]
         listing = [name.lower() for name in names]
@@ -311,37 +332,68 @@ class Sources:
             for at, name in enumerate(listing):
                 if name == old:
                     columns[at] = columns[at].named(str(renamed.args["value"]))
+        if alias:  # one for all, or a pattern: COLUMNS('a(.*)') AS 'b\1'
+            given = self.named(plain.named(alias))
+            columns = [one.named(name) for one, name in zip(columns, given, strict=True)]
         return columns
 
+    def named(self, star: Expression) -> list[str]:
+        """The names of the columns that a star stands for."""
+        (names,) = _columns_of([star], self.select, self.context, self.database, self.around)
+        known = {name.lower() for name in chain(*self.columns.values())}
+        if self.around is not None:  # DuckDB has made them distinct: a, a_1
+            for at, name in enumerate(names):
+                first = name.rpartition("_")[0]
+                names[at] = first if name.lower() not in known and first.lower() in known else name
+        return names
 
-def read_sources(database: Database, select: Select, context: Context) -> Sources:
-    """Ask DuckDB for the columns of a FROM clause. Raises QueryError if DuckDB rejects it."""
+
+def read_sources(
+    database: Database, select: Select, context: Context, around: tree.Source | None = None
+) -> Sources:
+    """Ask DuckDB for the columns of a FROM clause. Raises QueryError if DuckDB rejects it.
+
+    around: tables of an outer query whose rows it may depend on.
+    """
     if select.source is None or isinstance(select.source, tree.Empty):
         return Sources({}, [], select, context, database)
     aliases = list(dict.fromkeys(one.name for one in leaves(select.source) if one.name))
     stars = [*(Star(relation_name=alias) for alias in aliases), build.star()]
     try:
-        found = _columns_of(stars, select, context, database)
+        found = _columns_of(stars, select, context, database, around)
     except QueryError:
         found = []
         for star in stars:
             try:
-                found += _columns_of([star], select, context, database)
+                found += _columns_of([star], select, context, database, around)
             except QueryError:  # its name does not qualify its columns
                 if star is stars[-1]:
                     raise
                 found.append([])
     columns = dict(zip(aliases, found, strict=False))
-    return Sources(columns, found[-1], select, context, database)
+    sources = Sources(columns, found[-1], select, context, database, around)
+    return sources if around is None else replace(sources, names=sources.named(stars[-1]))
 
 
 def _columns_of(
-    stars: Sequence[Expression], select: Select, context: Context, database: Database
+    stars: Sequence[Expression],
+    select: Select,
+    context: Context,
+    database: Database,
+    around: tree.Source | None,
 ) -> list[list[str]]:
-    """The names of the columns that each of some stars stands for, by one query."""
+    """The names of the columns that each of some stars stands for, by one query; see
+    read_sources."""
+    if around is not None and len(stars) > 1:  # whose names it would make distinct
+        each = (_columns_of([star], select, context, database, around) for star in stars)
+        return [*chain(*each)]
     items = [item for star in stars for item in (star, build.null().named(ours.MARK))]
+    query = from_only(select, items)
+    if around is not None:
+        tables = [around.copy(), build.derived(query, ours.LATERAL)]
+        query = build.select([Star(relation_name=ours.LATERAL)], build.joined(tables))
     found: list[list[str]] = [[]]
-    for name, _ in describe(context.around(from_only(select, items)), database):
+    for name, _ in describe(context.around(query), database):
         if name.lower() == ours.MARK:  # see preserve_identifier_case
             found.append([])
         else:
@@ -373,6 +425,16 @@ def canonical(node: Expression, sources: Sources) -> str:
     return copy.key
 
 
+def _tables_around(select: Select) -> tree.Source | None:
+    """The tables of the queries around a SELECT that it may depend on; see left_of."""
+    above, found = list(select.ancestors()), dict[str, tree.Source]()
+    for one in above:
+        if isinstance(one, Select):
+            on_left = takewhile(lambda leaf: leaf not in above, leaves(one.source))
+            found = {leaf.name: leaf.copy() for leaf in on_left} | found
+    return build.joined(found.values()) if found else None
+
+
 def outer_columns(query: Query, database: Database, context: Context) -> list[Column] | None:
     """The columns in a subquery that come from outside its own FROM clauses; None if unknown.
 
@@ -386,18 +448,23 @@ def outer_columns(query: Query, database: Database, context: Context) -> list[Co
             own = {entry.name.lower() for entry in inner.entries}
             outer = [entry for entry in context.entries if entry.name.lower() not in own]
             beside = Context((*outer, *inner.entries))
-            known[id(select)] = read_sources(database, select, beside)
+            try:
+                known[id(select)] = read_sources(database, select, beside)
+            except QueryError:
+                if (around := _tables_around(select)) is None:
+                    raise
+                known[id(select)] = read_sources(database, select, beside, around)
         return known[id(select)]
 
     def is_given(column: Column) -> bool:
         """Whether a column comes from a SELECT inside the query."""
-        first, is_single = column.names[0].lower(), len(column.names) == 1
+        name = column.name.lower() if len(column.names) == 1 else ""
         for select in column.ancestors():
             if isinstance(select, Select):
                 sources = sources_of(select)
-                named = {item.alias.lower() for item in select.items if item.alias}
-                tables = {alias.lower() for alias in sources.columns}
-                if sources.has(first) or first in (named if is_single else tables):
+                seen = sources.left_of(column)
+                named = {item.alias.lower() for item in select.items} - {""}
+                if seen.gives(column) or (seen is sources and name in named):
                     return True
             if select is query:
                 return False

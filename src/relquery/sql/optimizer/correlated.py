@@ -31,9 +31,10 @@ from relquery.sql.binder.sources import (
     Context,
     Sources,
     check_not_recursive,
+    entry_of,
     from_only,
+    is_recursive,
     leaves,
-    outer_columns,
 )
 from relquery.sql.binder.stand_ins import needs_number
 from relquery.sql.optimizer.first_rows import FirstRows, keeps_outer, sees_several
@@ -47,8 +48,10 @@ from relquery.sql.optimizer.join_conditions import (
     about,
     add_entry,
     check_repeatable,
+    columns_of,
     filter_first,
     match,
+    move_entry,
     name_tables,
     refused,
 )
@@ -56,7 +59,6 @@ from relquery.sql.optimizer.owners import OWNER, WHERE, Owners
 from relquery.sql.optimizer.reads import (
     Computed,
     Lookup,
-    asks,
     condition_of,
     note_field_names,
     parted,
@@ -86,7 +88,7 @@ def answer_correlated(statement: Query, lookup: Lookup) -> bool:
             if inside is None and _has_open_tables(select, lookup):
                 continue  # theirs first
             outer, left = _outer(select)
-            if _filter_outer(outer, left, lookup):
+            if _move_entries(select, outer, lookup) or _filter_outer(outer, left, lookup):
                 return True
             name_tables(outer.source, outer, lookup)
             seen, opened = _seen(outer, left), list[Column]()
@@ -147,6 +149,27 @@ def _outer(select: Select) -> tuple[Select, list[Source] | None]:
     if node.place == "cte_map" or (node.place == "from_table" and not left):
         return _outer(node.parent)  # what it depends on is further out
     return node.parent, left if node.place == "from_table" else None
+
+
+def _move_entries(select: Select, outer: Select, lookup: Lookup) -> bool:
+    """Turn WITH entries of a subquery that do not depend on a row into entries of the outer query,
+    with names of ours, in place. Returns whether there are any."""
+    moved = False
+    within = [one for one in (select, *select.ancestors()) if isinstance(one, Query)]
+    for query in reversed(within[: within.index(outer)]):
+        for entry in query.entries:
+            reads_itself, whole = is_recursive(entry), build.select([build.star()], entry.name)
+            alone = lookup.columns(whole, query) if reads_itself else lookup.columns(entry.query)
+            if alone is None:
+                continue
+            tables = [one for one in query.find_all(tree.Table) if entry_of(one) is entry]
+            query.entries = [one for one in query.entries if one is not entry]
+            whole.entries = [entry]  # where it keeps its name
+            name = add_entry(whole, outer) if reads_itself else move_entry(entry, outer)
+            for table in tables:
+                table.alias, table.table = table.name, name
+            moved = True
+    return moved
 
 
 def _filter_outer(outer: Select, left: list[Source] | None, lookup: Lookup) -> bool:
@@ -222,7 +245,7 @@ def _answer(
         raise refused(WHERE, "the tables of the outer query depend on a row, too")
     restore_columns(select, inside)
     restore_columns(select, outside)
-    _check_form(select, outer, left, lookup)
+    _check_form(select, lookup)
     check_repeatable(from_only(seen), outer, WHERE, lookup)
     Owners(inside, outside, lookup).note(select, opened)
     plain, _ = parted(build.conjuncts(seen.where))
@@ -258,33 +281,26 @@ def _answer(
 def _open_sources(
     select: Select, seen: Select, outer: Select, lookup: Lookup
 ) -> tuple[Sources | None, list[Column]]:
-    """The columns of a subquery in FROM that depends on the outer query's rows, and those of the
+    """The tables of a FROM clause that depends on the outer query's rows, and the columns of the
     outer query in it. seen: the tables of the outer query."""
-    item, context = select.source, Context.of(select)
-    if seen.source is None or not isinstance(item, tree.Derived) or item.sample is not None:
+    source, around = select.source, seen.source
+    if isinstance(around, Empty) or any(one.sample for one in leaves(source)):
         return None, []
-    alone = build.derived(item.query.copy(), ours.LATERAL)
-    tables = build.joined([seen.source.copy(), alone])
-    found = lookup.columns(build.select([tree.Star(relation_name=ours.LATERAL)], tables), outer)
-    read = outer_columns(item.query, lookup.database, context)
-    if found is None or read is None:
+    inside = lookup.sources(select, outer, around)
+    if inside is None or source is None:
         return None, []
-    names = [*item.columns, *(name for name, _ in found[len(item.columns) :])]
-    return Sources({item.name: names}, names, select, context, lookup.database), read
+    read = columns_of(source, Context.of(select), WHERE, lookup)
+    return inside, [one for one in read if not inside.left_of(one).gives(one)]
 
 
 def _count(select: Select) -> int:
     return len(build.conjuncts(select.where))
 
 
-def _check_form(select: Select, outer: Select, left: list[Source] | None, lookup: Lookup) -> None:
+def _check_form(select: Select, lookup: Lookup) -> None:
     functions = lookup.functions
-    entries = [one for one in select.entries if asks(one) or not lookup.stands_alone(one.query)]
-    shadowed = {one.name.lower() for one in select.entries} & {
-        one.table.lower() for one in outer.find_all(tree.Table) if one.ancestor(Select) is outer
-    }
-    if entries or shadowed or (select.entries and left is not None) or select.sample is not None:
-        raise refused(WHERE, "the subquery has WITH or a sample")
+    if select.entries or select.sample is not None:
+        raise refused(WHERE, "the subquery has a sample, or WITH that depends on a row")
     if functions.is_volatile(select):
         raise refused(WHERE, "the subquery calls a function whose value differs every time")
     rest = [call for node in _rest(select) for call in calls_in(node)]

@@ -146,7 +146,8 @@ def _columns_read(
 
 
 def columns_of(node: Node, context: Context, where: str, lookup: Lookup) -> Iterator[Column]:
-    """The columns of an expression, and those that its subqueries read from outside."""
+    """The columns of an expression or a FROM clause, and those that its subqueries read from
+    outside."""
     yield from columns_in(node)
     for query in outermost_queries(node):
         columns = outer_columns(query, lookup.database, context)
@@ -293,8 +294,13 @@ def match(columns: Iterable[Column], *table: str) -> Expression | None:
 
 def add_entry(query: Query, select: Select) -> str:
     """Add a query to the WITH entries of a SELECT. Returns the entry's name."""
-    taken = {entry.name for entry in select.root.find_all(tree.Entry)}
+    return move_entry(build.entry("", query), select)
+
+
+def move_entry(entry: tree.Entry, select: Select) -> str:
+    """Add an entry to those of a SELECT, with a name of ours, which is returned."""
+    taken = {one.name for one in select.root.find_all(tree.Entry)}
     names = map(ours.entry, range(len(taken) + 1))
-    name = next(name for name in names if name not in taken)
-    select.entries = [*select.entries, build.entry(name, query)]
-    return name
+    entry.name = next(name for name in names if name not in taken)
+    select.entries = [*select.entries, entry]
+    return entry.name

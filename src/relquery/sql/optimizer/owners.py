@@ -51,7 +51,7 @@ class Owners:
         """
         for column in opened:
             column.meta[OWNER] = self._outer_owner(column)
-        items = self.lookup.items(select)
+        items = self.lookup.items(select, self.inside)
         if items is None:
             raise refused(WHERE, "the subquery has a star. Name the columns")
         if any(isinstance(item, Star) for item in select.items):
@@ -102,11 +102,7 @@ class Owners:
     def _owner(self, column: Column) -> tuple[str, ...]:
         """What is noted on a column. Raises UnsupportedQueryError for a column of neither query, or
         one that may be of both."""
-        first, has_prefix = column.names[0], len(column.names) > 1
-        is_own_table = has_prefix and first.lower() in map(str.lower, self.inside.columns)
-        if is_own_table or self.inside.has(first):
-            return ()
-        return self._outer_owner(column)
+        return () if self.inside.gives(column) else self._outer_owner(column)
 
     def _outer_owner(self, column: Column) -> tuple[str, ...]:
         for count in (2, 1):

@@ -61,10 +61,13 @@ class Lookup:
     database: Database
     functions: FunctionCatalog
 
-    def sources(self, select: Select, place: Node | None = None) -> Sources | None:
-        """The tables of a FROM clause, read at `place` if it is not part of the statement."""
+    def sources(
+        self, select: Select, place: Node | None = None, around: Source | None = None
+    ) -> Sources | None:
+        """The tables of a FROM clause, read at `place` if it is not part of the statement. around:
+        tables of an outer query whose rows it may depend on."""
         context = Context.of(place or select)
-        return _or_none(lambda: read_sources(self.database, select, context))
+        return _or_none(lambda: read_sources(self.database, select, context, around))
 
     def described(self, query: Query, place: Node | None = None) -> list[tuple[str, str]]:
         """(name, type) of the columns of a query. Raises QueryError where others give None."""
@@ -76,21 +79,23 @@ class Lookup:
         """(name, type) of the columns of a query."""
         return _or_none(lambda: self.described(query, place))
 
-    def normal(self, select: Select) -> tuple[Select, Sources] | None:
+    def normal(
+        self, select: Select, sources: Sources | None = None
+    ) -> tuple[Select, Sources] | None:
         """A normalized copy of a SELECT, in which no name stands for an item of its list, and the
-        tables of its FROM clause."""
+        tables of its FROM clause; sources: these, if they are known."""
 
         def ask() -> tuple[Select, Sources]:
-            sources = read_sources(self.database, select, Context.of(select))
-            return normalize(select, sources, self.functions), sources
+            known = sources or read_sources(self.database, select, Context.of(select))
+            return normalize(select, known, self.functions), known
 
         return _or_none(ask)
 
-    def items(self, select: Select) -> list[Expression] | None:
-        """Copies of the select list, with the columns that each star stands for."""
+    def items(self, select: Select, sources: Sources | None = None) -> list[Expression] | None:
+        """Copies of the select list, with the columns that each star stands for; see normal."""
         if not any(isinstance(item, tree.Star) for item in select.items):
             return [item.copy() for item in select.items]
-        found = self.normal(select)
+        found = self.normal(select, sources)
         return None if found is None else found[0].items
 
     def kinds(self, select: Select) -> Kinds:
