@@ -69,6 +69,11 @@ def weighted(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) 
     save_file(weights, file, metadata={"format": "pt"})
 
 
+def without_prefix(weights: dict[str, torch.Tensor]) -> None:
+    for name in list(weights):
+        weights[name.removeprefix("model.")] = weights.pop(name)
+
+
 def without(folder: Path, pattern: str) -> None:
     for file in folder.glob(pattern):
         file.unlink()
@@ -126,6 +131,7 @@ DAMAGES: list[tuple[Callable[[Path], object], str]] = [
         lambda it: configured(it, tie_word_embeddings=True),
         r"lm_head\.weight is not the embedding",
     ),
+    (lambda it: weighted(it, without_prefix), r"lacks model\.embed_tokens.* It has embed_tokens\."),
     (lambda it: without(it, "*token*"), r"has no tokenizer.*save_pretrained"),
     (lambda it: without(it, "*"), r"it has no config\.json"),
 ]

@@ -83,7 +83,11 @@ class Weights(Mapping[str, Weight]):
     def __getitem__(self, name: str) -> Weight:
         found = self.take(name)
         if found is None:
-            raise ModelError(f"The model lacks {name}, which its network has. Download it again.")
+            has = next((each for each in self._weights if name.endswith(f".{each}")), "")
+            remedy = "Download it again."
+            if has:
+                remedy = f"It has {has}, so it is a part of a model; save all of it."
+            raise ModelError(f"The model lacks {name}, which its network has. {remedy}")
         return found
 
     def take(self, name: str) -> Weight | None:
