@@ -94,6 +94,8 @@ SELECT LLM('up', title), FROM films TABLESAMPLE x  ! QueryError .
 SELECT LLM('up', title ORDER BY id) FROM films  ! QueryError .
 SELECT * FROM films PIVOT (mi(LLM('up', title)), count(*) FOR id IN (1, 2))  ! QueryError .
 PIVOT films ON id USING mi(LLM('up', title))  ! QueryError .
+PIVOT films ON genre USING AI_AGG('all', title)  ! UnsupportedQueryError AI_AGG is in a PIVOT
+PIVOT films ON genre IN ('horror') USING AI_RANK('old', title)  ! UnsupportedQueryError AI_RANK is in a PIVOT
 SELECT * REPLACE (LLM('up', title) AS nosuch) FROM films  ! QueryError .
 SELECT LLM('up', title) AS a, sum(a) FROM films  ! QueryError .
 SELECT (SELECT LLM('up', title), 1) FROM films  ! QueryError .

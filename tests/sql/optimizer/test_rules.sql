@@ -374,6 +374,18 @@ SELECT * FROM ({d}) x FULL JOIN ({c}) y ON x.film = y.film WHERE x.film = 2
 = DuckDB's  # 2
 SELECT film, a FROM ({d}) x FULL JOIN ({c}) y USING (film) WHERE x.film > 1
 = DuckDB's
+SELECT * EXCLUDE (a) FROM ({inner}) ORDER BY ALL
+= DuckDB's  # 0
+SELECT COLUMNS('g|t') || 'x' FROM ({inner})
+= DuckDB's  # 0
+SELECT id FROM films f WHERE EXISTS (SELECT * FROM ({inner}) x WHERE x.id > f.id)
+= DuckDB's  # 0
+SELECT * FROM reviews r ANTI JOIN ({inner}) x ON r.film = x.id
+= DuckDB's  # 0
+SELECT id, (SELECT max(f.title) FROM films f WHERE f.id < x.id) FROM (SELECT id, LLM('up', title) AS title FROM films) x
+= DuckDB's  # 0
+SELECT id FROM (SELECT DISTINCT ON (genre) id, genre, LLM('up', title) AS title FROM films f ORDER BY genre, id, f.title)
+= DuckDB's  # 0
 
 -- beside rows that are not there nothing is asked
 (SELECT id, LLM('up', title) FROM films LIMIT 0) INTERSECT SELECT id, LLM('up', text) FROM reviews

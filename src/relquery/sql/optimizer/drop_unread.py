@@ -12,13 +12,14 @@ PIVOT (SELECT k, g, n, LLM('...', text) AS a FROM t) ON g USING sum(n) GROUP BY 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from relquery.sql.binder.call import has_call
 from relquery.sql.binder.functions import clauses_of, makes_rows
 from relquery.sql.binder.normalize import name_of
 from relquery.sql.binder.sources import entry_of, joins_in, leaves
-from relquery.sql.optimizer.reads import Lookup, Read, Reader, asks, derived, reads_in
+from relquery.sql.optimizer.reads import Lookup, Read, Reader, asks, derived, joins_around, reads_in
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tree import (
@@ -67,22 +68,50 @@ def _unread_by(
 ) -> set[int]:
     """The columns of a query that one of its readers does not read, by their place. pivot: what
     reads them for it."""
-    names, whole = read.names(reader, lookup), pivot or reader.select
+    names = read.names(reader, lookup)
     # The nodes that may read the query.
-    entries = whole.args.get("cte_map")
-    outside = list(whole.walk(prune=lambda node: node is reader.item or node is entries))
+    outside = _beside(reader, lookup) if pivot is None else _below(pivot, [reader.item])
     if names is None or _reads_all(reader, outside, [] if pivot else [reader.select.source]):
         return set()
-    used = set(_names_in(outside))
+    used = set(_names_in(outside, reader.item.name.lower()))
     return {at for at, name in enumerate(names) if name not in used}
 
 
-def _names_in(nodes: Iterable[Node]) -> Iterator[str]:
-    """Lower-case names that may be those of columns."""
+def _beside(reader: Reader, lookup: Lookup) -> list[Node]:
+    """The nodes of a SELECT beside one of its tables, without stars that do not stand for all."""
+    select = reader.select
+    left_out: list[Any] = [reader.item, select.args.get("cte_map")]
+    stars = [one for item in select.items for one in item.find_all(Star)]
+    found = lookup.normal(select) if any(map(_picks_columns, stars)) else None
+    holder = select.ancestor(tree.Subquery)
+    if holder is not None and holder.query is select and holder.kind == "EXISTS":
+        left_out += [item for item in select.items if isinstance(item, Star)]
+    elif found is not None:
+        left_out += select.items
+    written = [] if found is None else [one for item in found[0].items for one in item.walk()]
+    return _below(select, left_out) + written
+
+
+def _below(top: Node, left_out: Sequence[Any]) -> list[Node]:
+    """All nodes of a tree but some and what is below them."""
+
+    def is_left_out(node: Node) -> bool:
+        return any(node is one for one in left_out)
+
+    return [node for node in top.walk(prune=is_left_out) if not is_left_out(node)]
+
+
+def _picks_columns(star: Star) -> bool:
+    return star.is_columns or bool(star.args.get("exclude_list"))
+
+
+def _names_in(nodes: Iterable[Node], table: str) -> Iterator[str]:
+    """Lower-case names that may be those of columns of a table; of any if it has no name."""
     for node in nodes:
         names: list[str] = []
         if isinstance(node, Column):
-            names = node.names
+            is_other = len(node.names) == 2 and table not in ("", node.names[0].lower())
+            names = node.names[:1] if is_other else node.names  # or a field of a struct
         elif isinstance(node, Star):
             names = [node.table]  # which may be a column: `s.*` of a struct
         elif isinstance(node, Function):
@@ -100,11 +129,18 @@ def _reads_all(reader: Reader, outside: Iterable[Node], joined: Iterable[Source 
     is_natural = any(join.method == "NATURAL" for one in joined for join in joins_in(one))
     is_pivot = any(isinstance(one, tree.Pivot) for source in joined for one in leaves(source))
 
+    # The columns of such a side are not among those of the join.
+    is_hidden = any(
+        side is join.right and join.kind in ("SEMI", "ANTI")
+        for side, join in joins_around(reader.item)
+    )
+
     def stands_for_all(node: Node) -> bool:
         if isinstance(node, Star):
             if isinstance(node.parent, tree.Ordered) and node.pattern is None:
                 return False  # ORDER BY ALL is about the select list
             is_of_select = not node.table and node.ancestor(Select) is reader.select
+            is_of_select &= node.is_columns or not is_hidden
             return node.is_columns or is_of_select or node.table.lower() == alias
         if isinstance(node, Column | Function) and alias:
             (first, *more) = node.names if isinstance(node, Column) else [node.schema, node.catalog]
@@ -161,4 +197,9 @@ def _may_drop(at: int, items: list[Expression], select: Select, lookup: Lookup) 
         return False
     clauses = [one for one in clauses_of(select) if one.place != "select_list"]
     others = [*clauses, *(one for one in items if one is not item)]
-    return name_of(item).lower() not in _names_in(node for one in others for node in one.walk())
+    nodes = (node for one in others for node in one.walk())
+    return name_of(item).lower() not in _names_in(nodes, _NO_TABLE)
+
+
+_NO_TABLE = " "
+"""What no table is called: names of the select list have none before them."""

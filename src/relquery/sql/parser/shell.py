@@ -130,6 +130,7 @@ def _pivot(text: Cursor) -> Shell | None:
         last = closing(tokens, at + 1)
         depths = accumulate(map(step, tokens[last + 1 :]))
         end = next((one for one, depth in enumerate(depths, last + 1) if depth < 0), len(tokens))
+        _check_folded(tokens[last + 1 : end])
         if tokens[at + 2].word in (*_QUERIES, "(") and not _lists_values(text, at, last, end):
             if (answered := _answered_before(text, at, last, end)) is not None:
                 return _pivot(Cursor.of(answered))
@@ -161,6 +162,17 @@ def _lists_values(text: Cursor, at: int, last: int, end: int) -> bool:
     except QueryError:
         return True
     return True
+
+
+def _check_folded(tokens: Sequence[Token]) -> None:
+    """Raises UnsupportedQueryError for a call about several rows in the clauses of a PIVOT."""
+    for at in range(len(tokens) - 1):
+        word = tokens[at].word
+        if _is_call(tokens, at) and word.lower() in (*ours.AGGREGATES, "ai_rank"):
+            raise UnsupportedQueryError(
+                f"{word} is in a PIVOT, which cannot have one. Answer it in the subquery that the "
+                "PIVOT reads: PIVOT (SELECT k, AI_AGG(...) AS a FROM t GROUP BY k) ON k."
+            )
 
 
 def _answered_before(text: Cursor, at: int, last: int, end: int) -> str | None:
