@@ -386,6 +386,10 @@ SELECT id, (SELECT max(f.title) FROM films f WHERE f.id < x.id) FROM (SELECT id,
 = DuckDB's  # 0
 SELECT id FROM (SELECT DISTINCT ON (genre) id, genre, LLM('up', title) AS title FROM films f ORDER BY genre, id, f.title)
 = DuckDB's  # 0
+SELECT id FROM (SELECT id, LLM('up', lag(text) OVER (ORDER BY id)) AS a FROM reviews) WHERE id > 11
+= DuckDB's  # 0
+SELECT genre FROM (SELECT genre, LLM('up', rank() OVER (ORDER BY count(*))) AS a FROM films GROUP BY genre QUALIFY genre > 'd')
+= DuckDB's  # 0
 
 -- beside rows that are not there nothing is asked
 (SELECT id, LLM('up', title) FROM films LIMIT 0) INTERSECT SELECT id, LLM('up', text) FROM reviews

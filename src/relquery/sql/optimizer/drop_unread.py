@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from relquery.sql.binder.call import has_call
-from relquery.sql.binder.functions import clauses_of, makes_rows
+from relquery.sql.binder.functions import clauses_of, has_window, makes_rows
 from relquery.sql.binder.normalize import name_of
 from relquery.sql.binder.sources import entry_of, joins_in, leaves
 from relquery.sql.optimizer.reads import Lookup, Read, Reader, asks, derived, joins_around, reads_in
@@ -174,7 +174,19 @@ def _drop_items(select: Select, unread: set[int], lookup: Lookup) -> bool:
         items[at] = build.cast(null, parser().type(kind)).named(name)
     if places:
         select.items = items
+        _without_windows(select, lookup)
     return bool(places)
+
+
+def _without_windows(select: Select, lookup: Lookup) -> None:
+    """Write QUALIFY, which needs a window function, as another clause where none is left."""
+    if select.qualify is None or any(map(has_window, (*select.items, select.qualify))):
+        return
+    if lookup.functions.in_select(select):
+        select.having = build.all_of([*build.conjuncts(select.having), select.qualify])
+    else:
+        build.add_where(select, select.qualify)
+    select.qualify = None
 
 
 def _compares_items(select: Select) -> bool:
