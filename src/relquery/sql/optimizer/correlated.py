@@ -87,13 +87,13 @@ def answer_correlated(statement: Query, lookup: Lookup) -> bool:
             inside = lookup.sources(select)
             if inside is None and _has_open_tables(select, lookup):
                 continue  # theirs first
-            outer, left = _outer(select)
-            if _move_entries(select, outer, lookup) or _filter_outer(outer, left, lookup):
+            outer = _outer(select)
+            if _move_entries(select, outer.select, lookup) or _filter(outer, lookup):
                 return True
-            name_tables(outer.source, outer, lookup)
-            seen, opened = _seen(outer, left), list[Column]()
+            name_tables(outer.select.source, outer.select, lookup)
+            opened = list[Column]()
             if inside is None:
-                inside, opened = _open_sources(select, seen, outer, lookup)
+                inside, opened = _open_sources(select, outer, lookup)
             if inside is None:
                 raise refused(WHERE, "its tables depend on a row, too")
             replace_aliases(select, inside, lookup.functions)
@@ -101,9 +101,9 @@ def answer_correlated(statement: Query, lookup: Lookup) -> bool:
                 return True
             subquery = select.parent and select.parent.parent
             if isinstance(subquery, Subquery):
-                _ask_less(subquery, select, outer, lookup)
+                _ask_less(subquery, select, outer.select, lookup)
             if has_call(select):
-                _answer(select, inside, opened, seen, outer, left, lookup)
+                _answer(select, inside, opened, outer, lookup)
             return True
     return False
 
@@ -131,9 +131,26 @@ def _has_open_tables(select: Select, lookup: Lookup) -> bool:
     return any(calls_directly(one) and not lookup.stands_alone(one) for one in inner)
 
 
-def _outer(select: Select) -> tuple[Select, list[Source] | None]:
-    """The SELECT whose rows a subquery depends on, and which of its tables a LATERAL one sees:
+@dataclass(frozen=True, slots=True)
+class _Outer:
+    """The SELECT whose rows a subquery depends on. left: which of its tables a LATERAL one sees,
     those on its left; None for a subquery of an expression, which sees all."""
+
+    select: Select
+    left: list[Source] | None
+
+    @property
+    def seen(self) -> Select:
+        """The rows that the subquery depends on."""
+        if self.left is None:
+            return self.select
+        seen = build.select([], build.joined([one.copy() for one in self.left]))
+        seen.where = self.select.where and self.select.where.copy()
+        return seen
+
+
+def _outer(select: Select) -> _Outer:
+    """The query whose rows a subquery depends on."""
     node: Node = select
     left: list[Source] = []
     is_condition = False
@@ -148,7 +165,7 @@ def _outer(select: Select) -> tuple[Select, list[Source] | None]:
         raise refused(WHERE, "the subquery is in the FROM clause")
     if node.place == "cte_map" or (node.place == "from_table" and not left):
         return _outer(node.parent)  # what it depends on is further out
-    return node.parent, left if node.place == "from_table" else None
+    return _Outer(node.parent, left if node.place == "from_table" else None)
 
 
 def _move_entries(select: Select, outer: Select, lookup: Lookup) -> bool:
@@ -172,16 +189,17 @@ def _move_entries(select: Select, outer: Select, lookup: Lookup) -> bool:
     return moved
 
 
-def _filter_outer(outer: Select, left: list[Source] | None, lookup: Lookup) -> bool:
+def _filter(outer: _Outer, lookup: Lookup) -> bool:
     """Ask the conditions about the outer query's only table before its subqueries, in place.
 
     SELECT (SELECT max(LLM(a.t, b.t)) FROM b) FROM a WHERE LLM(a.t) = 'Yes'
     => SELECT (SELECT ...) FROM (SELECT * FROM a WHERE LLM(a.t) = 'Yes') AS a
     """
-    side = outer.source if left is None else left[0]
-    if side is None or len(list(leaves(outer.source))) > 1 + (left is not None):
+    select, is_lateral = outer.select, outer.left is not None
+    side = outer.left[0] if outer.left is not None else select.source
+    if side is None or len(list(leaves(select.source))) > 1 + is_lateral:
         return False
-    return filter_first(side, dict(about(side, outer, lookup)), outer)
+    return filter_first(side, dict(about(side, select, lookup)), select)
 
 
 def _ask_less(subquery: Subquery, select: Select, outer: Select, lookup: Lookup) -> None:
@@ -220,26 +238,12 @@ def _ask_less(subquery: Subquery, select: Select, outer: Select, lookup: Lookup)
     subquery.set("comparison_type", "INVALID")
 
 
-def _seen(outer: Select, left: list[Source] | None) -> Select:
-    """The rows that a subquery depends on; see `_outer`."""
-    if left is None:
-        return outer
-    seen = build.select([], build.joined([one.copy() for one in left]))
-    seen.where = outer.where and outer.where.copy()
-    return seen
-
-
 def _answer(
-    select: Select,
-    inside: Sources,
-    opened: list[Column],
-    seen: Select,
-    outer: Select,
-    left: list[Source] | None,
-    lookup: Lookup,
+    select: Select, inside: Sources, opened: list[Column], depends_on: _Outer, lookup: Lookup
 ) -> None:
     """Rewrite a subquery, in place. inside: its tables. opened: columns of the outer query that one
-    of them reads. seen, outer, left: see `_seen`."""
+    of them reads."""
+    outer, seen = depends_on.select, depends_on.seen
     outside = lookup.sources(seen, outer)
     if outside is None:
         raise refused(WHERE, "the tables of the outer query depend on a row, too")
@@ -270,7 +274,7 @@ def _answer(
     is_of_rows = not (select.modifiers or select.qualify or lookup.functions.in_select(select))
     if is_exists and is_of_rows:
         build.first_of(pairs, map(ours.outer, split.read.values()))  # one row is enough
-    if left is None:
+    if depends_on.left is None:
         select.source = build.derived(pairs, ours.PAIRS)
     else:  # tables on its right may read it, too
         select.source = build.table(add_entry(pairs, outer), ours.PAIRS)
@@ -279,14 +283,14 @@ def _answer(
 
 
 def _open_sources(
-    select: Select, seen: Select, outer: Select, lookup: Lookup
+    select: Select, outer: _Outer, lookup: Lookup
 ) -> tuple[Sources | None, list[Column]]:
     """The tables of a FROM clause that depends on the outer query's rows, and the columns of the
-    outer query in it. seen: the tables of the outer query."""
-    source, around = select.source, seen.source
+    outer query in it."""
+    source, around = select.source, outer.seen.source
     if isinstance(around, Empty) or any(one.sample for one in leaves(source)):
         return None, []
-    inside = lookup.sources(select, outer, around)
+    inside = lookup.sources(select, outer.select, around)
     if inside is None or source is None:
         return None, []
     read = columns_of(source, Context.of(select), WHERE, lookup)
