@@ -139,10 +139,10 @@ private:
 };
 
 using Places = Matrix<const int64_t>;
-using Flags = Matrix<const bool>;
+using Marks = Matrix<const bool>;
 
 /// The wave of each request. most: the highest number of waves; 0: the fewest that read ENOUGH.
-std::vector<int64_t> arrange(Places first, Flags cached, Places ends, int64_t most) {
+std::vector<int64_t> arrange(Places first, Marks cached, Places ends, int64_t most) {
     const Sharing sharing{first, cached, ends};
     Readings readings(sharing);
     const auto in_waves = [&](int64_t waves) {
@@ -158,11 +158,11 @@ std::vector<int64_t> arrange(Places first, Flags cached, Places ends, int64_t mo
     return std::move(readings.level);
 }
 
-std::vector<int64_t> writers(Places first, Flags cached, Places ends) {
+std::vector<int64_t> writers(Places first, Marks cached, Places ends) {
     return Readings({first, cached, ends}).source;
 }
 
-int64_t served_in(Places first, Flags cached, Places ends, std::span<const int64_t> waves) {
+int64_t served_in(Places first, Marks cached, Places ends, std::span<const int64_t> waves) {
     return served({first, cached, ends}, waves);
 }
 
