@@ -81,14 +81,16 @@ def _beside(reader: Reader, lookup: Lookup) -> list[Node]:
     """The nodes of a SELECT beside one of its tables, without stars that do not stand for all."""
     select = reader.select
     left_out: list[Any] = [reader.item, select.args.get("cte_map")]
-    stars = [one for item in select.items for one in item.find_all(Star)]
-    found = lookup.normal(select) if any(map(_picks_columns, stars)) else None
+    written: list[Node] = []
     holder = select.ancestor(tree.Subquery)
     if holder is not None and holder.query is select and holder.kind == "EXISTS":
         left_out += [item for item in select.items if isinstance(item, Star)]
-    elif found is not None:
-        left_out += select.items
-    written = [] if found is None else [one for item in found[0].items for one in item.walk()]
+    else:
+        stars = (star for item in select.items for star in item.find_all(Star))
+        found = lookup.normal(select) if any(map(_picks_columns, stars)) else None
+        if found is not None:
+            left_out += select.items
+            written = [one for item in found[0].items for one in item.walk()]
     return _below(select, left_out) + written
 
 
