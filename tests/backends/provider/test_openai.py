@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import subprocess
@@ -20,6 +21,7 @@ from relquery.backends.load import load
 from relquery.backends.provider.backend import ProviderBackend
 from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.provider.form.trouble import trouble_of
+from relquery.backends.provider.wires.wire import SdkWire
 from relquery.connection import connect
 from relquery.errors import ConfigError, ModelError
 from relquery.prompt import Answer, Finish, Nest, Prompt, Reuse, Role, Sampling, Span
@@ -158,6 +160,22 @@ def test_closing_the_iterator_cancels_what_is_open_at_once(serve: Serve) -> None
     until(lambda: server.hung_up == 3)
     assert len(server.asked) == 4
     until(lambda: threading.active_count() <= before + 1)
+
+
+def test_connections_close_to_the_end_though_the_reader_has_gone(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close, closed = SdkWire.close, threading.Event()
+
+    async def slowly(wire: SdkWire) -> None:
+        await asyncio.sleep(0.05)
+        await close(wire)
+        closed.set()
+
+    monkeypatch.setattr(SdkWire, "close", slowly)
+    with closing(backend(serve(echo)).answer([prompt("r")], Sampling())) as answers:  # type: ignore[type-var]
+        next(answers)
+    assert closed.is_set()
 
 
 def test_a_busy_server_is_asked_again_when_it_says_to(serve: Serve) -> None:

@@ -69,6 +69,7 @@ def _in_background(work: Coroutine[Any, Any, None]) -> Callable[[], None]:
         with closing(loop):
             with suppress(asyncio.CancelledError):
                 loop.run_until_complete(task)
+            loop.run_until_complete(_others())
             loop.run_until_complete(loop.shutdown_asyncgens())
 
     def stop() -> None:
@@ -80,3 +81,9 @@ def _in_background(work: Coroutine[Any, Any, None]) -> Callable[[], None]:
     thread = Thread(target=run, name="relquery-provider", daemon=True)
     thread.start()
     return stop
+
+
+async def _others() -> None:
+    """Wait for what was shielded when the work was cancelled: connections that close."""
+    if others := asyncio.all_tasks() - {asyncio.current_task()}:
+        await asyncio.wait(others)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 
@@ -116,7 +117,7 @@ class ProviderBackend(Backend):
                 asking = Asking(wire, server, sampling, box.items.put)
                 await Dispatch(asking, trial, self._shared, server.config, box.heard).run()
             finally:
-                await wire.close()
+                await asyncio.shield(wire.close())
         except Exception as error:
             box.items.put(_ended_by(error))
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -102,8 +103,7 @@ class BatchBackend(Backend):
                     keeps=sampling.temperature == 0 or sampling.seed is not None,
                 ).run(prompts)
             finally:
-                await api.close()
-                await wire.close()
+                await asyncio.shield(asyncio.gather(api.close(), wire.close()))
         except Exception as error:
             box.items.put(error)
         finally:
