@@ -88,6 +88,10 @@ def _check_local(model: str) -> None:
             f"'{model}' is {_TITLES[provider]} model. Write '{provider}:{found['name']}'."
         )
     if found := _ELSEWHERE.fullmatch(model):
+        from relquery.model.gguf_store import find_in_ollama
+
+        if find_in_ollama(model):
+            return
         provider = found["provider"]
         raise ConfigError(
             f"The model '{model}' cannot be opened: '{provider}' is not supported. Use "

@@ -8,8 +8,9 @@ import sys
 from importlib.util import find_spec
 
 from relquery.errors import MissingExtraError, ModelError, UnsupportedNetworkError, unknown
+from relquery.model.gguf_store import find_gguf
 from relquery.model.hub import find_folder
-from relquery.model.native_model import open_folder, open_random
+from relquery.model.native_model import open_folder, open_gguf, open_random
 from relquery.model.networks.random import byte_tokenizer
 from relquery.model.served import ServedModel
 from relquery.model.text.tokenizer import as_tokenizer, read_tokenizer
@@ -28,7 +29,8 @@ def load(
 ) -> ServedModel:
     """Load a model.
 
-    spec: a Hugging Face name, a folder, or "random:layers=8,hidden=256,..." (see RandomSpec).
+    spec: a Hugging Face name, a folder, "random:layers=8,hidden=256,..." (see RandomSpec), or what
+    find_gguf finds.
     dtype: default float32 on a CPU, bfloat16 on CUDA. device: default CUDA if there is one and
     torch is installed. tokenizer: replaces the model's own; of `tokenizers` or of transformers.
 
@@ -38,6 +40,14 @@ def load(
     if dtype is not None and dtype not in DTYPES:
         raise ModelError(unknown("dtype", dtype, DTYPES))
     given = None if tokenizer is None else as_tokenizer(tokenizer)
+    file = find_gguf(spec)
+    if file is not None:
+        if device not in (None, "cpu"):
+            raise ModelError(
+                f"'{spec}' is a GGUF file, which is computed on a CPU. Leave device out, or give a "
+                "model in safetensors."
+            )
+        return open_gguf(file, spec, dtype or "float32", given)
     device = device or ("cuda" if has_gpu() else "cpu")
     if device != "cpu":
         return _load_torch(spec, dtype, device, tokenizer)

@@ -18,15 +18,19 @@ from relquery.engine.requests.request import Draw
 from relquery.errors import ModelError
 from relquery.model.footprint import Footprint
 from relquery.model.formats.config import COPIED, Settings, read_settings
+from relquery.model.formats.gguf import read_gguf
+from relquery.model.formats.gguf_network import read_network
 from relquery.model.formats.safetensors import Weights, read_weights
 from relquery.model.native_runtime import NativeExecutor, cores
 from relquery.model.networks.decoder import Decoder, DecoderBuilder
 from relquery.model.networks.families.families import read_decoder
 from relquery.model.networks.random import RandomSpec, RandomWeights
+from relquery.model.text.gguf_tokenizer import read_gguf_tokenizer
 from relquery.model.text.tokenizer import Tokenizer
 
 KINDS = {"float32": 0, "bfloat16": 1}
 Report = Callable[[float], None]
+_ENDS_OF_TURNS = ("<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|end_of_text|>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +151,23 @@ def open_folder(
     return _open(name, settings, decoder, read_weights(folder), dtype, tokenizer, ends, report)
 
 
+def open_gguf(
+    path: Path,
+    name: str,
+    dtype: str,
+    given: Tokenizer | None = None,
+    report: Report = lambda share: None,
+) -> NativeModel:
+    """The model of a GGUF file, or of the first of several. given: replaces its tokenizer. Raises
+    ModelError, and UnsupportedNetworkError for what is not one of ours."""
+    file = read_gguf(path)
+    settings, weights = read_network(file, name)
+    decoder = read_decoder(settings)
+    tokenizer = given or read_gguf_tokenizer(file.metadata, name)
+    ends = _gguf_ends(file.metadata, tokenizer, decoder.vocabulary)
+    return _open(name, settings, decoder, weights, dtype, tokenizer, ends, report)
+
+
 def open_random(spec: str, dtype: str, tokenizer: Tokenizer) -> NativeModel:
     """A network with random weights; see RandomSpec. Raises ModelError."""
     read, vocabulary = RandomSpec.parse(spec), len(tokenizer)
@@ -174,13 +195,13 @@ def _open(
         network = DecoderBuilder(decoder, weights, kind, cores(), report).build()
     except (ValueError, IndexError) as error:
         raise ModelError(
-            f"The weights of model '{name}' do not have the sizes that its config.json says: "
-            f"{error}. Use the config.json that belongs to them."
+            f"The weights of model '{name}' do not have the sizes that its {settings.file} says: "
+            f"{error}. Use the {settings.file} that belongs to them."
         ) from error
     if left := [each for each in weights.unread if not each.endswith(".inv_freq")]:
         raise ModelError(
             f"Model '{name}' has weights that its network has no place for, such as {left[0]}. "
-            "Use the config.json that belongs to them."
+            f"Use the {settings.file} that belongs to them."
         )
     kept = {key: settings[key] for key in settings if key not in COPIED}
     told = json.dumps(kept, sort_keys=True, default=str)
@@ -219,6 +240,18 @@ def _end_tokens(
         )
     found = [*listed, tokenizer.id_of("eos_token")]
     return frozenset(each for each in found if each is not None and each < vocabulary)
+
+
+def _gguf_ends(
+    metadata: Mapping[str, Any], tokenizer: Tokenizer, vocabulary: int
+) -> frozenset[int]:
+    """Tokens that end an answer: those that a file names, and ends of turns among its special ones,
+    which few files name."""
+    named = [metadata.get(f"tokenizer.ggml.{each}_token_id") for each in ("eos", "eot", "eom")]
+    turns = [tokenizer.special_ids.get(each) for each in _ENDS_OF_TURNS]
+    return frozenset(
+        each for each in [*named, *turns] if type(each) is int and 0 <= each < vocabulary
+    )
 
 
 def _generation(file: Path) -> Mapping[str, Any]:

@@ -23,7 +23,7 @@ from transformers import (
 )
 
 from benchmarks.stock import native, stock_network, stock_tokenizer
-from relquery.errors import ModelError, UnsupportedNetworkError
+from relquery.errors import ModelError
 from relquery.model.load import load
 from relquery.model.native_model import open_folder
 from relquery.model.networks.random import (
@@ -34,9 +34,9 @@ from relquery.model.networks.random import (
     train_tokenizer,
 )
 from relquery.model.text.tokenizer import Tokenizer
-from relquery.model.torch_runtime.load import TorchModel
 from tests.cases import cases
-from tests.model.oracle.architectures import answers, generated
+from tests.model.oracle.architectures import answers, generated, prompts_with_shared_prefixes
+from tests.model.test_native import Case, answered
 
 SIZES: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
 SIZES |= {"num_attention_heads": 2, "max_position_embeddings": 64}
@@ -152,11 +152,18 @@ def halved(weights: dict[str, torch.Tensor]) -> None:
         weights[name] = weights[name].bfloat16()
 
 
-def test_matrices_of_two_kinds_are_for_torch(folder: Path) -> None:
-    weighted(folder, halved)
-    assert isinstance(load(str(folder)), TorchModel)
-    with pytest.raises(UnsupportedNetworkError, match=r"q_proj has numbers of another kind"):
-        open_folder(folder, "", "float32", BYTES)
+def rounded(weights: dict[str, torch.Tensor]) -> None:
+    halved(weights)
+    weights.update({name: each.float() for name, each in weights.items()})
+
+
+def test_matrices_of_two_kinds_are_joined(folder: Path) -> None:
+    found = []
+    for change in (rounded, halved):
+        weighted(folder, change)
+        model = open_folder(folder, "", "float32", BYTES)
+        found.append(answered(Case(model, prompts_with_shared_prefixes(5), [])))
+    assert found[0] == found[1]
 
 
 def test_one_file_of_weights_goes_before_an_index_as_in_transformers(folder: Path) -> None:

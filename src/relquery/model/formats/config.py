@@ -64,11 +64,11 @@ TOKENS = frozenset(
 class Settings(Mapping[str, object]):
     """A configuration. Each key has to be read; `end` refuses a configuration with unread keys.
 
-    name: of the model, for messages.
+    name: of the model, for messages. file: what they are from.
     """
 
-    def __init__(self, name: str, given: Mapping[str, object]) -> None:
-        self.name = name
+    def __init__(self, name: str, given: Mapping[str, object], file: str = "config.json") -> None:
+        self.name, self.file = name, file
         self._given = dict(given)
         self._read: set[str] = set()
 
@@ -108,7 +108,7 @@ class Settings(Mapping[str, object]):
             return None
         if not isinstance(found, Mapping):
             raise self.refused(f"{key} is {found!r}; it must be an object")
-        return Settings(self.name, found)
+        return Settings(self.name, found, self.file)
 
     def expect(self, key: str, *usual: object) -> None:
         """Refuse a key that is there with another value than those that are computed."""
@@ -120,7 +120,7 @@ class Settings(Mapping[str, object]):
         """Refuse keys that have not been read. ignored: those that do not matter here."""
         left = sorted(set(self._given) - self._read - INCIDENTAL - TOKENS - set(ignored))
         if left:
-            raise self.refused(f"its config.json has a key that is not known: {', '.join(left)}")
+            raise self.refused(f"its {self.file} has a key that is not known: {', '.join(left)}")
 
     def refused(self, why: str) -> UnsupportedNetworkError:
         """An error about this configuration."""
@@ -133,7 +133,7 @@ class Settings(Mapping[str, object]):
         found = self.get(key)
         if found is None:
             if default is None:
-                raise self.refused(f"its config.json has no {key}")
+                raise self.refused(f"its {self.file} has no {key}")
             return default
         if not fits(found):
             raise self.refused(f"{key} is {found!r}; it must be {what}")

@@ -37,16 +37,26 @@ class Weight:
     kind: int
     shape: tuple[int, ...]
     bytes: npt.NDArray[np.uint8]
+    turned: int = 0
+    """Heads in each of which the file has row 0, then the first of its second half, row 1, and so
+    on; 0 where rows are in order."""
 
     @property
     def rows(self) -> Rows:
         """Its rows, for a matrix or several."""
         *counts, width = self.shape
-        return Rows(self.bytes, self.kind, math.prod(counts), width)
+        return Rows(self._ordered(), self.kind, math.prod(counts), width)
 
     def floats(self) -> npt.NDArray[np.float32]:
         """Its numbers as float32."""
-        return widen(self.bytes, self.kind).reshape(self.shape)
+        found = Rows(self._ordered(), self.kind, 1, math.prod(self.shape)).floats()
+        return found.reshape(self.shape)
+
+    def _ordered(self) -> npt.NDArray[np.uint8]:
+        if not self.turned:
+            return self.bytes
+        row = len(self.bytes) // self.shape[0]
+        return self.bytes.reshape(self.turned, -1, 2, row).swapaxes(1, 2).reshape(-1)
 
 
 def widen(numbers: npt.NDArray[np.uint8], kind: int) -> npt.NDArray[np.float32]:

@@ -54,8 +54,6 @@ class NetworkBuilder:
         """A matrix of the rows of several, with their biases."""
         paths = [f"{within}.{each}" if within else each for each in names]
         weights = [self._weights[f"{each}.weight"] for each in paths]
-        if len({each.kind for each in weights}) > 1:
-            raise _cannot_run(f"{paths[0]} has numbers of another kind than what it is joined with")
         if self._kind != 0 and weights[0].shape[-1] % 2:
             raise _cannot_run(f"{paths[0]} has an odd width, which needs dtype='float32'")
         parts = [each.rows for each in weights]

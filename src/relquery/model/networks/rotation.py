@@ -113,6 +113,23 @@ def _llama3(settings: Settings, given: Settings, plain: tuple[float, ...], base:
     return Rotation(tuple(np.where(between, mixed, found).astype(np.float32).tolist()))
 
 
+def _divided(
+    settings: Settings, given: Settings, plain: tuple[float, ...], base: float
+) -> Rotation:
+    """Each frequency is divided by a number of its own, as GGUF files say it of Llama 3."""
+    del settings, base
+    divisors = _numbers(given, "divisors", len(plain))
+    return Rotation(tuple((np.array(plain, np.float32) / divisors).tolist()))
+
+
+def _numbers(given: Settings, key: str, count: int) -> Floats:
+    """A list of a number for each frequency."""
+    found = given.get(key)
+    if not isinstance(found, list) or len(found) != count:
+        raise given.refused(f"{key} is not a list of a number for each frequency")
+    return np.array(found, np.float32)
+
+
 def _yarn(settings: Settings, given: Settings, plain: tuple[float, ...], base: float) -> Rotation:
     """Frequencies that turn often stay, those that turn seldom are divided."""
     before = given.integer("original_max_position_embeddings", 0, least=0) or settings.integer(
@@ -161,18 +178,17 @@ def _longrope(
     if outside not in (0, before):
         raise settings.refused("original_max_position_embeddings is two different numbers")
     factor = given.number("factor", settings.integer("max_position_embeddings") / before)
-    short, _ = given["short_factor"], given.get("long_factor")
-    if not isinstance(short, list) or len(short) != len(plain):
-        raise settings.refused("short_factor is not a list of a number for each frequency")
+    short, _ = _numbers(given, "short_factor", len(plain)), given.get("long_factor")
     told = given.number("attention_factor", 0.0)
     usual = math.sqrt(1 + math.log(factor) / math.log(before)) if factor > 1 else 1.0
-    found = np.array(plain, np.float32) / np.array(short, np.float32)
+    found = np.array(plain, np.float32) / short
     return Rotation(tuple(found.astype(np.float32).tolist()), told or usual, before)
 
 
 _KINDS: dict[str, Callable[[Settings, Settings, tuple[float, ...], float], Rotation]] = {
     "default": _default,
     "linear": _linear,
+    "divided": _divided,
     "llama3": _llama3,
     "yarn": _yarn,
     "longrope": _longrope,

@@ -11,6 +11,50 @@ using Address = char*;
 enum Kind : int64_t { FLOAT32, BFLOAT16, FLOAT16 };
 enum Activation : int64_t { SILU, GELU_TANH, GELU };
 
+/// How the numbers of a matrix are in a file: as a Kind, or a block of some at a time in few bits,
+/// which kernels/formats.hpp reads.
+enum Format : int64_t {
+    AS_FLOAT32,
+    AS_BFLOAT16,
+    AS_FLOAT16,
+    Q4_0,
+    Q4_1,
+    Q5_0,
+    Q5_1,
+    Q8_0,
+    Q2_K,
+    Q3_K,
+    Q4_K,
+    Q5_K,
+    Q6_K,
+    IQ4_NL,
+    IQ4_XS,
+    MXFP4,
+};
+
+/// A format's name in GGUF, and numbers and bytes of a block.
+struct BlockShape {
+    const char* name;
+    int64_t numbers, bytes;
+};
+
+constexpr BlockShape BLOCKS[] = {
+    {"F32", 1, 4},      {"BF16", 1, 2},     {"F16", 1, 2},        {"Q4_0", 32, 18},
+    {"Q4_1", 32, 20},   {"Q5_0", 32, 22},   {"Q5_1", 32, 24},     {"Q8_0", 32, 34},
+    {"Q2_K", 256, 84},  {"Q3_K", 256, 110}, {"Q4_K", 256, 144},   {"Q5_K", 256, 176},
+    {"Q6_K", 256, 210}, {"IQ4_NL", 32, 18}, {"IQ4_XS", 256, 136}, {"MXFP4", 32, 17},
+};
+
+constexpr int64_t row_bytes(Format format, int64_t width) {
+    return width / BLOCKS[format].numbers * BLOCKS[format].bytes;
+}
+
+/// A row of a matrix in a file.
+struct Source {
+    Address data;
+    Format format;
+};
+
 /// A multiple of these is what widths are padded to.
 constexpr int64_t LANES = 16;
 
@@ -104,21 +148,20 @@ struct ProductArguments : Counters {
     const int64_t* ends;  // (groups,): where their rows end
 };
 
-/// Rows of a matrix, given by their addresses, as panels of another kind; see ProductArguments.
+/// Rows of a matrix as panels; see ProductArguments.
 struct PackArguments : Counters {
-    Kind source_kind;
     Kind kind;
     int64_t inputs;
     int64_t outputs;
-    int64_t width;        // outputs of a panel
-    const Address* rows;  // (outputs,)
+    int64_t width;       // outputs of a panel
+    const Source* rows;  // (outputs,)
     Address matrix;
 };
 
 /// Embedded tokens: rows of a matrix, or of one in panels, times a number.
 struct EmbedArguments : Counters {
     Kind kind;
-    Kind source_kind;
+    Format format;  // of a matrix of rows
     int64_t rows;
     int64_t width;          // of a row
     int64_t panel;          // outputs of a panel, 0 for a matrix of rows

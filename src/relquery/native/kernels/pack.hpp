@@ -1,15 +1,12 @@
 /// Matrices in panels: how they are made, and read again row by row.
 #pragma once
 
-#include "kernels/simd.hpp"
+#include "kernels/formats.hpp"
 
 namespace relquery::RELQUERY_TARGET {
 
-/// Numbers of a row that are read at a time.
-constexpr int64_t AT_ONCE = 16;
-
 /// Writes a panel: for each input its outputs, or for each two inputs pairs.
-template <Kind source_kind, Kind kind>
+template <Kind kind>
 inline void pack_panel(const PackArguments& a, int64_t panel) {
     constexpr int64_t PAIR = kind == BFLOAT16 ? 2 : 1, SIZE = bytes_of(kind);
     const int64_t begin = panel * a.width, used = least(a.width, a.outputs - begin);
@@ -19,8 +16,7 @@ inline void pack_panel(const PackArguments& a, int64_t panel) {
     for (int64_t first = 0; first < a.inputs; first += AT_ONCE) {
         const int64_t count = least(AT_ONCE, a.inputs - first);
         for (int64_t row = 0; row < used; ++row)
-            widen<source_kind>(read_rows[row], a.rows[begin + row] + first * bytes_of(source_kind),
-                               count);
+            read_numbers(read_rows[row], a.rows[begin + row], first, count);
         for (int64_t at = 0; at < count; at += PAIR) {
             float line[PAIR * PANEL];
             for (int64_t row = 0; row < a.width; ++row)
@@ -34,14 +30,12 @@ inline void pack_panel(const PackArguments& a, int64_t panel) {
 inline void pack(void* arguments) {
     PackArguments& a = *static_cast<PackArguments*>(arguments);
     const int64_t panels = divided_up(a.outputs, a.width);
-    by_kind(a.source_kind, [&]<Kind source>() {
-        for (int64_t panel; (panel = a.take()) < panels;) {
-            if (a.kind == FLOAT32)
-                pack_panel<source, FLOAT32>(a, panel);
-            else
-                pack_panel<source, BFLOAT16>(a, panel);
-        }
-    });
+    for (int64_t panel; (panel = a.take()) < panels;) {
+        if (a.kind == FLOAT32)
+            pack_panel<FLOAT32>(a, panel);
+        else
+            pack_panel<BFLOAT16>(a, panel);
+    }
 }
 
 /// Some numbers of a row of a matrix in panels, as float32.
@@ -62,8 +56,9 @@ inline void read_packed(float* numbers, const EmbedArguments& a, int64_t row, in
 
 template <Kind kind>
 inline void embed_token(const EmbedArguments& a, int64_t row) {
-    constexpr int64_t PART = 256;
-    const int64_t token = a.tokens[row], size = bytes_of(a.source_kind);
+    constexpr int64_t PART = AT_ONCE;
+    const int64_t token = a.tokens[row];
+    const Source source{a.source + token * row_bytes(a.format, a.width), a.format};
     Address target = a.result + row * a.width * bytes_of(kind);
     for (int64_t first = 0; first < a.width; first += PART) {
         float numbers[PART];
@@ -71,7 +66,7 @@ inline void embed_token(const EmbedArguments& a, int64_t row) {
         if (a.panel)
             read_packed<kind>(numbers, a, token, first, count);
         else
-            widen(numbers, a.source + (token * a.width + first) * size, a.source_kind, count);
+            read_numbers(numbers, source, first, count);
         along(count, [&](int64_t at, int64_t some) {
             const Floats scaled = rounded<kind>(load<FLOAT32>(numbers + at, some)) * splat(a.scale);
             store<kind>(target + (first + at) * bytes_of(kind), scaled, some);

@@ -1,10 +1,12 @@
 /// The kernels of the target that was chosen.
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "bindings.hpp"
@@ -102,6 +104,12 @@ const Kernels& chosen_kernels() { return *chosen().kernels; }
 bool has_tiles() { return chosen().target == Target::AMX; }
 
 void bind_kernels(nb::module_& module) {
+    module.def("formats", [] {
+        std::vector<std::tuple<std::string, int64_t, int64_t>> found;
+        for (const BlockShape& each : BLOCKS)
+            found.emplace_back(each.name, each.numbers, each.bytes);
+        return found;
+    });
     module.def("target", [] { return TARGET_NAMES[int(chosen().target)]; });
     module.def("targets", [] {
         std::vector<std::string> names;

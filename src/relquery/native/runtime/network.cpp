@@ -23,13 +23,28 @@ constexpr int64_t TILED_WIDTH = 32, TILED_DEEP = 32;
 constexpr int64_t ALIGNED = 4096;
 
 /// Where the rows of several matrices are.
-std::vector<Address> addresses(const std::vector<Rows>& parts) {
-    std::vector<Address> found;
+std::vector<Source> sources(const std::vector<Rows>& parts) {
+    std::vector<Source> found;
     for (const Rows& part : parts) {
-        const int64_t line = part.width * bytes_of(part.kind);
-        for (int64_t row = 0; row < part.count; ++row) found.push_back(part.data() + row * line);
+        const int64_t line = row_bytes(part.format, part.width);
+        for (int64_t row = 0; row < part.count; ++row)
+            found.push_back({part.data() + row * line, part.format});
     }
     return found;
+}
+
+/// Rows as float32.
+nb::ndarray<nb::numpy, float, nb::ndim<2>> floats_of(const Rows& rows) {
+    std::vector<float> numbers(static_cast<size_t>(rows.count * rows.width));
+    std::vector<int64_t> all(static_cast<size_t>(rows.count));
+    std::iota(all.begin(), all.end(), 0);
+    EmbedArguments a{};
+    a.format = rows.format, a.rows = rows.count, a.width = rows.width, a.scale = 1.0f;
+    a.tokens = all.data(), a.source = rows.data();
+    a.result = reinterpret_cast<Address>(numbers.data());
+    chosen_kernels().embed(&a);
+    return to_numpy(std::move(numbers), static_cast<size_t>(rows.count),
+                    static_cast<size_t>(rows.width));
 }
 
 /// As many numbers from 0 on.
@@ -113,9 +128,9 @@ int64_t Network::add_weight(const std::vector<Rows>& parts, const std::optional<
                             unsigned threads, int64_t groups) {
     const int64_t inputs = parts.at(0).width;
     for (const Rows& each : parts)
-        if (each.width != inputs || each.kind != parts[0].kind)
-            throw std::invalid_argument("Joined matrices must have the same inputs and kind.");
-    const auto rows = addresses(parts);
+        if (each.width != inputs)
+            throw std::invalid_argument("Joined matrices must have the same inputs.");
+    const auto rows = sources(parts);
     const auto outputs = static_cast<int64_t>(rows.size()) / groups;
     if (outputs * groups != static_cast<int64_t>(rows.size()))
         throw std::invalid_argument("Matrices of a group must have the same outputs.");
@@ -130,7 +145,7 @@ int64_t Network::add_weight(const std::vector<Rows>& parts, const std::optional<
     weight.panels = Memory(static_cast<size_t>(groups * bytes));
     for (int64_t group = 0; group < groups; ++group) {
         PackArguments a{};
-        a.source_kind = parts[0].kind, a.kind = kind_, a.inputs = inputs, a.outputs = outputs;
+        a.kind = kind_, a.inputs = inputs, a.outputs = outputs;
         a.width = weight.width, a.rows = rows.data() + group * outputs;
         a.matrix = weight.panels.data() + group * bytes;
         run_on_threads(chosen_kernels().pack, &a, threads);
@@ -263,13 +278,16 @@ void bind_network(nb::module_& module) {
     nb::class_<Rows>(module, "Rows")
         .def(
             "__init__",
-            [](Rows* rows, Bytes bytes, int64_t kind, int64_t count, int64_t width) {
-                const auto known = static_cast<Kind>(kind);
-                if (static_cast<int64_t>(bytes.size()) != count * width * bytes_of(known))
+            [](Rows* rows, Bytes bytes, int64_t format, int64_t count, int64_t width) {
+                const auto known = static_cast<Format>(format);
+                if (format < 0 || format >= std::ssize(BLOCKS) ||
+                    width % BLOCKS[format].numbers != 0 ||
+                    static_cast<int64_t>(bytes.size()) != count * row_bytes(known, width))
                     throw std::invalid_argument("The bytes are not those of so many rows.");
                 new (rows) Rows{std::move(bytes), known, count, width};
             },
-            nb::arg("bytes"), nb::arg("kind"), nb::arg("count"), nb::arg("width"));
+            nb::arg("bytes"), nb::arg("format"), nb::arg("count"), nb::arg("width"))
+        .def("floats", &floats_of, "Its numbers (count, width) as float32.");
     nb::class_<Store>(module, "Store")
         .def(
             "__init__",

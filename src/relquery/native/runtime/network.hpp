@@ -36,7 +36,7 @@ struct Weight {
 /// Rows of a matrix as they are in a file.
 struct Rows {
     Bytes bytes;
-    Kind kind;
+    Format format;
     int64_t count, width;
 
     Address data() const { return address_of(bytes); }

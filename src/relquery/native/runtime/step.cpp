@@ -220,7 +220,7 @@ private:
 
     void tell(const LookUp& each) {
         EmbedArguments a{};
-        a.kind = a.source_kind = net_.kind_;
+        a.kind = net_.kind_;
         a.rows = place_->tokens, a.width = width(each.result), a.scale = each.scale;
         const Slice& slice = *place_->slice;
         a.tokens = (each.of_positions ? slice.positions : slice.tokens).data();
@@ -235,7 +235,7 @@ private:
             a.panel = weight.width, a.source = weight.panels.data();
         } else {
             const Rows& rows = net_.rows_[each.rows];
-            a.source_kind = rows.kind;
+            a.format = rows.format;
             a.source = rows.data();
         }
         add(kernels_.embed, embeds_, a);

@@ -1,0 +1,122 @@
+"""Where GGUF files are: in a folder, in Ollama's or LM Studio's store, or on the hub."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from relquery.errors import ModelError
+from relquery.model.formats.gguf import is_gguf, parts_of
+from relquery.model.hub import ask_hub
+
+_ENDING = ".gguf"
+_OF_HUB = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+):(?P<wanted>[\w.-]+)")
+_OF_OLLAMA = re.compile(r"(?P<name>[\w./-]+?)(?::(?P<tag>[\w.-]+))?")
+_OLLAMA_HOME, _OLLAMA_OWN = "registry.ollama.ai", "library"
+_WEIGHTS = "application/vnd.ollama.image.model"
+_LM_STUDIO = (".lmstudio/models", ".cache/lm-studio/models")
+
+
+def find_gguf(spec: str) -> Path | None:
+    """The file, or the first of several, that a name means; None if it means no GGUF file.
+
+    spec: a file; a folder with one model; "OWNER/NAME:Q4_K_M", which is looked for in LM Studio's
+    folder and on the hub; or "NAME:TAG" of Ollama. Raises ModelError.
+    """
+    path = Path(spec).expanduser()
+    if path.is_file():
+        if not is_gguf(path):
+            raise ModelError(
+                f"The file '{spec}' is not a GGUF file. Give one, or the folder of a model."
+            )
+        return path
+    if path.is_dir():
+        files = [each.name for each in path.glob(f"*{_ENDING}")]
+        is_other = (path / "config.json").is_file() or not files
+        return None if is_other else path / _only(files, spec, "Name one of its files")
+    if found := _OF_HUB.fullmatch(spec):
+        return _downloaded(found["repository"], found["wanted"])
+    if spec.endswith(_ENDING):
+        raise ModelError(f"The file '{spec}' does not exist. Check the path.")
+    return find_in_ollama(spec)
+
+
+def find_in_ollama(spec: str) -> Path | None:
+    """The file of a model that Ollama has downloaded, "NAME" or "NAME:TAG"; else None."""
+    found = _OF_OLLAMA.fullmatch(spec)
+    if found is None or ".." in spec:
+        return None
+    store = Path(os.environ.get("OLLAMA_MODELS") or Path.home() / ".ollama" / "models")
+    name = found["name"] if "/" in found["name"] else f"{_OLLAMA_OWN}/{found['name']}"
+    manifest = store / "manifests" / _OLLAMA_HOME / name / (found["tag"] or "latest")
+    if not manifest.is_file():
+        return None
+    try:
+        layers = json.loads(manifest.read_text(encoding="utf-8"))["layers"]
+        digest = next(each["digest"] for each in layers if each["mediaType"] == _WEIGHTS)
+        return store / "blobs" / str(digest).replace(":", "-")
+    except (OSError, ValueError, LookupError, TypeError, StopIteration) as error:
+        raise ModelError(
+            f"Ollama's manifest {manifest} cannot be read: {error!r}. Run `ollama pull {spec}`."
+        ) from error
+
+
+def _downloaded(repository: str, wanted: str) -> Path:
+    """A file of a repository in LM Studio's folder or the hub's cache, or downloaded now."""
+    for folder in (*(Path.home() / each / repository for each in _LM_STUDIO), _cached(repository)):
+        if folder is not None:
+            names = [str(each.relative_to(folder)) for each in folder.rglob(f"*{_ENDING}")]
+            found = _of(names, wanted)
+            if found and all((folder / each).is_file() for each in _beside(found)):
+                return folder / found
+    try:
+        from huggingface_hub import hf_hub_download, model_info
+
+        ask_hub(repository)
+        names = [each.rfilename for each in model_info(repository).siblings or []]
+        found = _of(names, wanted)
+        if found is not None:
+            paths = [Path(hf_hub_download(repository, each)) for each in _beside(found)]
+            return paths[0]
+    except Exception as error:  # anything the hub's client raises, including network errors
+        raise ModelError(
+            f"Model '{repository}:{wanted}' is neither downloaded nor found on the hub: {error}"
+        ) from error
+    here = ", ".join(sorted(each for each in names if each.endswith(_ENDING))) or "none"
+    raise ModelError(
+        f"The repository {repository} has no GGUF file of '{wanted}'. Those that it has: {here}."
+    )
+
+
+def _cached(repository: str) -> Path | None:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(repository, local_files_only=True))
+    except LocalEntryNotFoundError:
+        return None
+
+
+def _of(names: Iterable[str], wanted: str) -> str | None:
+    """The first file that is named by a format, or by its whole name."""
+    said = re.compile(rf"(?:^|.*[-._/]){re.escape(wanted)}(?:-\d+-of-\d+)?(?:\.gguf)?", re.I)
+    found = sorted(each for each in names if said.fullmatch(each) and each.endswith(_ENDING))
+    return found[0] if found else None
+
+
+def _beside(name: str) -> list[str]:
+    """A file and those that it is split into."""
+    folder, _, last = name.rpartition("/")
+    return [f"{folder}/{each}" if folder else each for each in parts_of(last)]
+
+
+def _only(names: Iterable[str], spec: str, remedy: str) -> str:
+    """The only model among files. Raises ModelError."""
+    models = sorted({parts_of(each)[0] for each in names})
+    if len(models) > 1:
+        raise ModelError(f"'{spec}' has several models: {', '.join(models)}. {remedy}.")
+    return models[0]

@@ -1,0 +1,129 @@
+"""GGUF files: formats against the library `gguf`, networks against `transformers`, and damage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gguf import GGMLQuantizationType, quants
+
+from relquery._native import Rows, formats
+from relquery.errors import ModelError
+from relquery.model.native_model import open_gguf
+from tests.model.oracle.architectures import (
+    LLAMA_LIKE,
+    NO_TOKENIZER,
+    build,
+    generated,
+    larger,
+    made,
+    prompts_with_shared_prefixes,
+)
+from tests.model.oracle.written_gguf import write_gguf
+from tests.model.test_generate import TOKENS
+from tests.model.test_native import Case, answered
+
+NAMES = [
+    "gemma2", "gemma3", "granite", "linear", "llama", "llama3", "longrope", "phi3", "phi3_partial",
+    "qwen3", "qwen3_moe", "smollm3", "yarn",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(formats())), ids=[each for each, *_ in formats()])
+def test_numbers_are_those_of_the_format_bit_by_bit(number: int) -> None:
+    name, block, size = formats()[number]
+    rows, width = 200, 512
+    bits = np.random.default_rng(number).integers(0, 256, (rows, width // block * size), np.uint8)
+    with np.errstate(all="ignore"):
+        wanted = quants.dequantize(bits, GGMLQuantizationType[name]).astype(np.float32)
+    found = Rows(bits.reshape(-1), number, rows, width).floats()
+    assert np.array_equal(np.isnan(found), np.isnan(wanted))
+    assert np.array_equal(found[~np.isnan(wanted)], wanted[~np.isnan(wanted)])
+
+
+def check(network: Any, path: Path) -> None:
+    """A network, written to a file, generates what the stock one does with the file's numbers."""
+    write_gguf(network, path)
+    asked = prompts_with_shared_prefixes(12)
+    model = open_gguf(path, "tiny", "float32", NO_TOKENIZER)
+    fit = [each for each in asked if len(each) + TOKENS <= model.context]
+    assert len(fit) > 5
+    expected = [generated(network, prompt, TOKENS) for prompt in fit]
+    assert answered(Case(model, fit, expected)) == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_greedy_output_is_that_of_transformers(name: str, tmp_path: Path) -> None:
+    check(build(name), tmp_path / "tiny.gguf")
+
+
+@pytest.mark.parametrize("more", [{}, {"tie_word_embeddings": True}], ids=["untied", "tied"])
+def test_biases_and_tied_embeddings_are_read(more: dict[str, Any], tmp_path: Path) -> None:
+    network = larger(made("Qwen2", LLAMA_LIKE, more))
+    network.generation_config.eos_token_id = None
+    check(network, tmp_path / "tiny.gguf")
+
+
+def letters() -> dict[str, Any]:
+    """A tokenizer of letters and a few merges, as a file says it."""
+    tokens = [f"<{number}>" for number in range(3)]
+    tokens += [chr(ord("!") + number) for number in range(90)] + ["ab", "abc", "Ġ", "Ġa"]
+    return {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "gpt-2",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.token_type": [3] * 3 + [1] * 94,
+        "tokenizer.ggml.merges": ["a b", "ab c", "Ġ a"],
+        "tokenizer.ggml.bos_token_id": 1,
+        "tokenizer.ggml.eos_token_id": 2,
+        "tokenizer.chat_template": "{{ messages[0]['content'] }}",
+    }
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A small file with all that one needs."""
+    path = tmp_path_factory.mktemp("gguf") / "tiny.gguf"
+    write_gguf(build("llama"), path, letters())
+    return path.read_bytes()
+
+
+def damaged(whole: bytes, seed: int) -> bytes:
+    """A file that is cut, or whose first part, which says what the rest is, has other bytes."""
+    rng = np.random.default_rng(seed)
+    found, said = bytearray(whole), whole.index(b"blk.1.ffn_norm") + 100
+    for _ in range(rng.integers(1, 4)):
+        at = int(rng.integers(0, said))
+        match rng.integers(5):
+            case 0:
+                found[at : at + 1] = bytes([rng.integers(256)])
+            case 1:
+                found[at : at + 8] = (0, 1, 2**31, 2**60, 2**64 - 1)[rng.integers(5)].to_bytes(
+                    8, "little"
+                )
+            case 2:
+                del found[at : at + int(rng.integers(1, 9))]
+            case 3:
+                found[at:at] = rng.integers(0, 256, int(rng.integers(1, 9)), np.uint8).tobytes()
+            case _:
+                del found[int(rng.integers(0, len(found) + 1)) :]
+    return bytes(found)
+
+
+@pytest.mark.parametrize(
+    "part", [0, *(pytest.param(n, marks=pytest.mark.long) for n in range(1, 20))]
+)
+def test_a_damaged_file_opens_or_is_an_error(part: int, whole: bytes, tmp_path: Path) -> None:
+    path, opened = tmp_path / "tiny.gguf", 0
+    path.write_bytes(whole)
+    open_gguf(path, "tiny", "float32").close()
+    for number in range(100):
+        path.write_bytes(damaged(whole, 100 * part + number))
+        try:
+            open_gguf(path, "tiny", "float32").close()
+            opened += 1
+        except ModelError:
+            continue
+    assert opened < 80
