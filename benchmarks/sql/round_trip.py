@@ -99,7 +99,7 @@ class Trial:
         for kind, text in self._with_calls(sql):
             try:
                 wanted, again = (_rows(plain.sql(text)) for _ in range(2))
-            except (duckdb.Error, RuntimeError):
+            except (duckdb.Error, RuntimeError, OverflowError):
                 continue
             if wanted != again:
                 continue

@@ -275,6 +275,13 @@ SELECT * RENAME (id AS key), LLM('up', text) AS u FROM reviews WHERE id = 10
 ? rows == [(10, 1, "great", "GREAT")] and columns == ["key", "film", "text", "u"]
 SELECT * LIKE 't%', LLM('up', text) AS u FROM reviews WHERE id = 10
 ? rows == [("great", "GREAT")] and columns == ["text", "u"]
+SELECT * ~ '^t', LLM('up', text) AS u FROM reviews WHERE id = 10
+? rows == [("great", "GREAT")] and columns == ["text", "u"]
+SELECT * !~* 'T', LLM('up', text) AS u FROM reviews WHERE id = 10
+? rows == [(10, 1, "GREAT")] and columns == ["id", "film", "u"]
+SELECT struct_pack(UNPACK(COLUMNS('t.*t|film'))), struct_pack(count(*)), LLM('up', max(text))
+  FROM reviews WHERE id = 10 GROUP BY film, text
+= [({"film": 1, "text": "great"}, {"count_star()": 1}, "GREAT")]
 SELECT COLUMNS('film') + 1, LLM('up', text) AS u FROM reviews WHERE id = 10
 ? rows == [(2, "GREAT")] and columns == ["film", "u"]
 SELECT LLM('up', COLUMNS('t.*t|film')) FROM reviews WHERE id = 10
@@ -302,3 +309,13 @@ SELECT id, LLM('up', text) AS u FROM reviews ORDER BY COLUMNS('^i') + 1 DESC, LL
 SELECT DISTINCT ON (COLUMNS('film')) film, LLM('up', text) AS u FROM reviews WHERE id < 12 ORDER BY id
 = [(1, "GREAT")]
 # 1
+
+-- a WITH entry that changes a table is refused, and changes nothing
+CREATE TABLE log (id INTEGER)
+WITH i AS (INSERT INTO log VALUES (1) RETURNING id) SELECT id, LLM('up', id) FROM i
+! UnsupportedQueryError entry 'i' changes a table
+EXPLAIN WITH i AS (DELETE FROM log RETURNING id) SELECT LLM('up', id) FROM i
+! UnsupportedQueryError entry 'i' changes a table
+SELECT count(*) FROM log
+= [(0,)]
+DROP TABLE log

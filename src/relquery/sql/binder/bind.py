@@ -51,6 +51,7 @@ from relquery.sql.parser.tree import (
     Column,
     Comparison,
     Constant,
+    Entry,
     Expression,
     Function,
     Limit,
@@ -118,6 +119,17 @@ def check_calls(
     _bind_calls(tree, values, objects, database, FunctionCatalog.of(database), defaults)
 
 
+def _check_reading(tree: Query) -> None:
+    """Raises UnsupportedQueryError for a WITH entry that changes a table: a query with calls is run
+    in parts, which would change it several times."""
+    for entry in tree.find_all(Entry):
+        if type(entry.query) is Query:  # INSERT, UPDATE or DELETE
+            raise UnsupportedQueryError(
+                f"The WITH entry '{entry.name}' changes a table, which a query with LLM calls does "
+                "not support. Run it first as a statement of its own, then ask about its rows."
+            )
+
+
 def _bind_calls(
     tree: Query,
     values: Mapping[str, Any],
@@ -127,6 +139,7 @@ def _bind_calls(
     defaults: Sampling,
 ) -> tuple[str, ...]:
     """Put calls in the place of functions. The warnings about them."""
+    _check_reading(tree)
     parameters = [(one, one.name.lower()) for one in tree.find_all(Parameter)]
     for one, name in parameters:
         one.meta[VALUE] = values.get(name)

@@ -53,7 +53,19 @@ def normalize(select: Select, sources: Sources, functions: FunctionCatalog) -> S
     select.keys = [item_at(key, select) for key in select.keys] or None  # type: ignore[assignment]
     if has_grouping_sets(select):
         _replace_literals(select, functions)
+    _name_fields(select, sources, functions)
     return select
+
+
+def _name_fields(select: Select, sources: Sources, functions: FunctionCatalog) -> None:
+    """Name what struct_pack calls like its columns, in place: they get other names later."""
+    for pack in [one for one in select.find_all(Function) if one.name.lower() == "struct_pack"]:
+        for one in pack.arguments:
+            if not one.name and isinstance(one.value, Column):
+                found = sources.resolve(one.value)
+                one.name = one.value.name if found is None else found[1]
+            elif not one.name and functions.is_aggregate(one.value):
+                one.name = readable(one.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,14 +170,16 @@ def _fields(value: Expression, kind: Any, deep: bool) -> Iterator[Expression]:
 
 
 def _star_of(item: Expression) -> Expression | None:
-    """The star of `* LIKE 'k%'` and `* SIMILAR TO 'k|n'`."""
+    """The star of `* LIKE 'k%'` and `* NOT SIMILAR TO 'k|n'`."""
+    if isinstance(item, tree.Operator) and item.kind == "OPERATOR_NOT":
+        return _star_of(item.operands[0])
     if not isinstance(item, Function) or item.name not in _OF_NAMES or not item.arguments:
         return None
     star = item.values[0]
     return None if isinstance(star, Star) and star.is_columns else star
 
 
-_OF_NAMES = ("~~", "!~~", "~~*", "!~~*", "~~~", "regexp_full_match")
+_OF_NAMES = ("~~", "!~~", "~~*", "!~~*", "~~~", "regexp_full_match", "regexp_matches")
 
 
 def replace_aliases(select: Select, sources: Sources, functions: FunctionCatalog) -> None:
