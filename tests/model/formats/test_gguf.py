@@ -19,6 +19,7 @@ from tests.model.oracle.architectures import (
     generated,
     larger,
     made,
+    native,
     prompts_with_shared_prefixes,
 )
 from tests.model.oracle.written_gguf import write_gguf
@@ -64,6 +65,28 @@ def test_biases_and_tied_embeddings_are_read(more: dict[str, Any], tmp_path: Pat
     network = larger(made("Qwen2", LLAMA_LIKE, more))
     network.generation_config.eos_token_id = None
     check(network, tmp_path / "tiny.gguf")
+
+
+WIDE = {"hidden_size": 256, "intermediate_size": 512, "num_attention_heads": 8}
+"""So wide that rows have blocks of all formats, and gates are whole panels."""
+
+
+@pytest.mark.parametrize("name", [each for each, *_ in formats()[3:]] + ["Q4_K Q6_K Q4_1"])
+def test_weights_in_few_bits_give_what_their_numbers_give(name: str, tmp_path: Path) -> None:
+    path, network = tmp_path / "tiny.gguf", larger(made("Llama", LLAMA_LIKE, WIDE))
+    network.generation_config.eos_token_id = None
+    write_gguf(network, path, formats=name.split())
+    prompts = prompts_with_shared_prefixes(12)
+    for dtype in ("float32", "bfloat16"):
+        few, whole = open_gguf(path, "", dtype, NO_TOKENIZER), native(network, dtype=dtype)
+        assert few._network.weight_bytes < whole._network.weight_bytes / (
+            2 if dtype[0] == "f" else 1.2
+        )
+        found = answered(Case(few, prompts, []))
+        assert len({token for each in found for token in each}) > 5
+        assert found == answered(Case(whole, prompts, []))
+        if dtype == "float32":
+            assert found == [generated(network, prompt, TOKENS) for prompt in prompts]
 
 
 def letters() -> dict[str, Any]:

@@ -3,7 +3,7 @@ llama.cpp's converter writes it; and the network with the numbers that the file 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,8 @@ from typing import Any
 import gguf
 import numpy as np
 import torch
+from gguf import GGML_QUANT_SIZES, GGUFWriter, quants
 from gguf import GGMLQuantizationType as Format
-from gguf import GGUFWriter, quants
 
 FORMATS = ("F32", "Q8_0", "F16", "Q4_1", "BF16", "Q5_0", "Q4_0", "Q5_1")
 """Those that `gguf` can write, in which matrices take turns."""
@@ -21,11 +21,29 @@ _ARCHITECTURES = {
     "qwen3_moe": "qwen3moe",
 }
 _TURNED = ("llama", "granite", "smollm3")
-Numbers = Callable[[torch.Tensor], torch.Tensor]
+_SCALES_AT: dict[str, dict[int, float]] = {
+    "Q2_K": {80: 0.02, 82: 0.03},
+    "Q3_K": {108: 0.004},
+    "Q4_K": {0: 0.0003, 2: 0.0022},
+    "Q5_K": {0: 0.0003, 2: 0.0046},
+    "Q6_K": {208: 0.0001},
+    "IQ4_NL": {0: 0.002},
+    "IQ4_XS": {0: 0.0001},
+    "MXFP4": {},
+}
+"""Where scales are in a block, and such as give weights of a usual size."""
 
 
-def write_gguf(network: Any, path: Path, tokenizer: Mapping[str, Any] | None = None) -> None:
-    """Write a file, and give the network the numbers that the file holds in few bits."""
+def write_gguf(
+    network: Any,
+    path: Path,
+    tokenizer: Mapping[str, Any] | None = None,
+    formats: Sequence[str] = FORMATS,
+) -> None:
+    """Write a file, and give the network the numbers that the file holds in few bits.
+
+    formats: in which matrices take turns. Of those that `gguf` cannot write the bits are random.
+    """
     config = network.config
     kind = _ARCHITECTURES.get(config.model_type, config.model_type)
     writer = GGUFWriter(path, kind)
@@ -47,7 +65,7 @@ def write_gguf(network: Any, path: Path, tokenizer: Mapping[str, Any] | None = N
     )
     for factor, factors in _factors(config).items():
         writer.add_tensor(factor, np.array(factors, np.float32))
-    turns = cycle(FORMATS)
+    turns = cycle(formats)
     is_tied = config.tie_word_embeddings
     with torch.no_grad():
         for name, weight in network.state_dict().items():
@@ -56,7 +74,8 @@ def write_gguf(network: Any, path: Path, tokenizer: Mapping[str, Any] | None = N
             for part, numbers in _parts(name, weight, config):
                 written = names.get_name(part, (".weight", ".bias"))
                 assert written is not None, part
-                form = next(turns) if weight.dim() > 1 and numbers.shape[-1] % 32 == 0 else "F32"
+                block, _ = GGML_QUANT_SIZES[Format[turn := next(turns)]]
+                form = turn if weight.dim() > 1 and numbers.shape[-1] % block == 0 else "F32"
                 _add(writer, written, numbers, Format[form], config, kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -79,7 +98,7 @@ def _add(
     writer: GGUFWriter, said: str, weight: torch.Tensor, form: Format, config: Any, kind: str
 ) -> None:
     numbers = weight.numpy()
-    written = quants.quantize(np.ascontiguousarray(numbers), form)
+    written = _quantised(np.ascontiguousarray(numbers), form)
     held = quants.dequantize(written, form).reshape(numbers.shape)
     weight.copy_(torch.from_numpy(held.copy()))
     if kind.startswith("gemma") and said.endswith("norm.weight"):
@@ -92,6 +111,19 @@ def _add(
     if not said.endswith((".weight", ".bias")):
         said += ".weight"
     writer.add_tensor(said, written, raw_dtype=form)
+
+
+def _quantised(numbers: np.ndarray[Any, Any], form: Format) -> np.ndarray[Any, Any]:
+    if form.name not in _SCALES_AT:
+        return quants.quantize(numbers, form)
+    block, size = GGML_QUANT_SIZES[form]
+    rng = np.random.default_rng(numbers.size)
+    bits = rng.integers(0, 256, (*numbers.shape[:-1], numbers.shape[-1] // block, size), np.uint8)
+    for at, scale in _SCALES_AT[form.name].items():
+        bits[..., at : at + 2] = np.frombuffer(np.float16(scale).tobytes(), np.uint8)
+    if form.name == "MXFP4":
+        bits[..., 0] = 123
+    return bits.reshape(*numbers.shape[:-1], -1)
 
 
 def _said(config: Any, kind: str) -> dict[str, Any]:

@@ -42,6 +42,11 @@ class Weight:
     on; 0 where rows are in order."""
 
     @property
+    def is_quantised(self) -> bool:
+        """Whether its numbers are in blocks of few bits."""
+        return self.kind not in KINDS.values()
+
+    @property
     def rows(self) -> Rows:
         """Its rows, for a matrix or several."""
         *counts, width = self.shape

@@ -145,16 +145,20 @@ class DecoderBuilder(NetworkBuilder):
     def _embed(self) -> int:
         """Look up tokens; returns the matrix that gives logits."""
         d, net, name = self._decoder, self._net, "model.embed_tokens"
+        embedding = self._weights[f"{name}.weight"]
         if d.is_tied:
             copy = self._weights.take("lm_head.weight")  # which some files hold nevertheless
-            if copy is not None and not _is_same(copy, self._weights[f"{name}.weight"]):
+            if copy is not None and not _is_same(copy, embedding):
                 raise ValueError("lm_head.weight is not the embedding, as it says")
             head = self._pack([name])
-            net.look_up(head, -1, self._hidden, d.embedding_scale)
-            return head
-        rows = net.add_rows(self._weights[f"{name}.weight"].rows)
+            if not embedding.is_quantised:
+                net.look_up(head, -1, self._hidden, d.embedding_scale)
+                return head
+        else:
+            head = self._pack(["lm_head"])
+        rows = net.add_rows(embedding.rows)
         net.look_up(-1, rows, self._hidden, d.embedding_scale)
-        return self._pack(["lm_head"])
+        return head
 
     def _layer(
         self,

@@ -32,17 +32,23 @@ enum Format : int64_t {
     MXFP4,
 };
 
-/// A format's name in GGUF, and numbers and bytes of a block.
+/// A format's name in GGUF; numbers and bytes of a block; numbers that have a factor in common; and
+/// whether codes are from 0 to 15, and numbers have an offset.
 struct BlockShape {
     const char* name;
-    int64_t numbers, bytes;
+    int64_t numbers, bytes, group;
+    bool fits_4_bits, has_offsets;
 };
 
 constexpr BlockShape BLOCKS[] = {
-    {"F32", 1, 4},      {"BF16", 1, 2},     {"F16", 1, 2},        {"Q4_0", 32, 18},
-    {"Q4_1", 32, 20},   {"Q5_0", 32, 22},   {"Q5_1", 32, 24},     {"Q8_0", 32, 34},
-    {"Q2_K", 256, 84},  {"Q3_K", 256, 110}, {"Q4_K", 256, 144},   {"Q5_K", 256, 176},
-    {"Q6_K", 256, 210}, {"IQ4_NL", 32, 18}, {"IQ4_XS", 256, 136}, {"MXFP4", 32, 17},
+    {"F32", 1, 4, 0, false, false},         {"BF16", 1, 2, 0, false, false},
+    {"F16", 1, 2, 0, false, false},         {"Q4_0", 32, 18, 32, true, true},
+    {"Q4_1", 32, 20, 32, true, true},       {"Q5_0", 32, 22, 32, false, true},
+    {"Q5_1", 32, 24, 32, false, true},      {"Q8_0", 32, 34, 32, false, false},
+    {"Q2_K", 256, 84, 16, true, true},      {"Q3_K", 256, 110, 16, true, true},
+    {"Q4_K", 256, 144, 32, true, true},     {"Q5_K", 256, 176, 32, false, true},
+    {"Q6_K", 256, 210, 16, false, false},   {"IQ4_NL", 32, 18, 32, false, false},
+    {"IQ4_XS", 256, 136, 32, false, false}, {"MXFP4", 32, 17, 32, false, false},
 };
 
 constexpr int64_t row_bytes(Format format, int64_t width) {
@@ -54,6 +60,19 @@ struct Source {
     Address data;
     Format format;
 };
+
+/// How a panel is kept in few bits; see kernels/compact.hpp.
+struct Compact {
+    int64_t bits;   // of a number: 4 or 8; 0 where panels are of numbers as they are multiplied
+    int64_t group;  // inputs that have a factor, and perhaps an offset, in common
+    int64_t has_offsets;
+};
+constexpr int64_t MOST_GROUP = 32;
+
+constexpr int64_t compact_bytes(const Compact& shape, int64_t inputs, int64_t width) {
+    return inputs / shape.group * width *
+           ((shape.has_offsets ? 8 : 4) + shape.group * shape.bits / 8);
+}
 
 /// A multiple of these is what widths are padded to.
 constexpr int64_t LANES = 16;
@@ -136,10 +155,12 @@ struct ProductArguments : Counters {
     int64_t outputs;
     Address source;   // (rows, inputs)
     Address matrix;   // panels (inputs, width), the last filled up; bfloat16: two inputs are a pair
+    Compact compact;  // how they are kept
     int64_t width;    // outputs of a panel
     Address bias;     // (outputs,), null for none
     Address result;   // (rows, outputs)
-    Address work;     // of the threads, product_work(tiled) each
+    Address work;     // of the threads, work_bytes each
+    int64_t work_bytes;
     int64_t threads;  // that share the work
     int64_t tiled;    // whether AMX multiplies
     int64_t gated;    // whether the result is activation(first half) * second half
@@ -156,6 +177,7 @@ struct PackArguments : Counters {
     int64_t width;       // outputs of a panel
     const Source* rows;  // (outputs,)
     Address matrix;
+    Compact compact;  // how they are to be kept
 };
 
 /// Embedded tokens: rows of a matrix, or of one in panels, times a number.
@@ -266,6 +288,19 @@ constexpr int64_t BLOCK_TILES = 8, BLOCK_PANELS = 8, TILE_SUMS = 32 * 32 * 4;
 constexpr int64_t TILED_WORK = PRODUCT_WORK + 2 * BLOCK_TILES * BLOCK_PANELS * TILE_SUMS;
 
 constexpr int64_t product_work(bool tiled) { return tiled ? TILED_WORK : PRODUCT_WORK; }
+
+/// Lines of a panel that the first-level cache holds while more than a few rows need them.
+constexpr int64_t DEEP = 64;
+/// Bytes of panels that a thread goes through, with AMX, for some of the rows before it does for
+/// others: the rows' numbers stay in the first-level cache then.
+constexpr int64_t TOGETHER_BYTES = 1 << 16;
+
+/// Bytes of panels that a thread expands at a time: some lines, or with AMX what it goes through.
+constexpr int64_t expanded_bytes(const Compact& shape, bool tiled, int64_t inputs) {
+    if (!shape.bits) return 0;
+    const int64_t two_panels = 2 * inputs * 32 * 2;
+    return tiled && two_panels > TOGETHER_BYTES ? two_panels : TOGETHER_BYTES;
+}
 
 /// What one thread does, by the address of its arguments.
 using Body = void (*)(void*);

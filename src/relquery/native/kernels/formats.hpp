@@ -20,32 +20,37 @@ inline float half_at(const void* address) {
     return number;
 }
 
-/// AT_ONCE numbers of `factor * code(index) - offset`. Products of a scale of 11 bits, one of 6 and
-/// a code are exact in float32.
+/// AT_ONCE numbers of a row: factor * code - offset, whose codes are of 4 bits from 0 to 15, and
+/// others of -128 to 127. Products of a factor of 17 bits and a code are exact in float32.
+struct Codes {
+    float factor, offset;
+    int8_t codes[AT_ONCE];
+};
+
 template <typename Code>
-inline void scaled(float* numbers, float factor, float offset, Code code) {
-    for (int64_t at = 0; at < AT_ONCE; ++at) numbers[at] = factor * float(code(at)) - offset;
+inline Codes coded(float factor, float offset, Code code) {
+    Codes found;
+    found.factor = factor, found.offset = offset;
+    for (int64_t at = 0; at < AT_ONCE; ++at) found.codes[at] = int8_t(code(at));
+    return found;
 }
 
 /// Blocks of 32 numbers in 4 bits and perhaps a fifth; the upper halves of bytes are the last 16.
 template <Format format>
-inline void read_small(float* numbers, const uint8_t* block, int64_t part) {
+inline Codes read_small(const uint8_t* block, int64_t part) {
     constexpr bool has_offset = format == Q4_1 || format == Q5_1;
     constexpr bool has_fifth = format == Q5_0 || format == Q5_1;
-    const float factor = half_at(block), offset = has_offset ? -half_at(block + 2) : 0.0f;
+    const float factor = half_at(block);
+    const float offset = has_offset ? -half_at(block + 2) : (has_fifth ? 16 : 8) * factor;
     const uint8_t* codes = block + (has_offset ? 4 : 2) + (has_fifth ? 4 : 0);
     const int shift = part ? 4 : 0;
     if constexpr (has_fifth) {
         const uint32_t fifths = read<uint32_t>(codes - 4) >> part;
-        constexpr int middle = has_offset ? 0 : 16;
-        scaled(numbers, factor, offset, [=](int64_t at) {
-            return int(codes[at] >> shift & 15) + int(fifths >> at & 1) * 16 - middle;
+        return coded(factor, offset, [=](int64_t at) {
+            return (codes[at] >> shift & 15) | (fifths >> at & 1) << 4;
         });
-    } else {
-        constexpr int middle = has_offset ? 0 : 8;
-        scaled(numbers, factor, offset,
-               [=](int64_t at) { return int(codes[at] >> shift & 15) - middle; });
     }
+    return coded(factor, offset, [=](int64_t at) { return codes[at] >> shift & 15; });
 }
 
 /// A scale (is_offset: an offset) of 6 bits of eight of each, in 12 bytes.
@@ -58,65 +63,64 @@ inline int scale_of(const uint8_t* scales, int64_t number, bool is_offset) {
 
 /// A block of 256 numbers in 4 bits (Q4_K) or 5.
 template <bool has_fifth>
-inline void read_by_eights(float* numbers, const uint8_t* block, int64_t part) {
+inline Codes read_by_eights(const uint8_t* block, int64_t part) {
     const int64_t group = part / 32, within = part % 32;
     const uint8_t *scales = block + 4, *fifths = block + 16 + within;
     const uint8_t* codes = block + (has_fifth ? 48 : 16) + group / 2 * 32 + within;
     const float factor = half_at(block) * float(scale_of(scales, group, false));
     const float offset = half_at(block + 2) * float(scale_of(scales, group, true));
     const int shift = group % 2 * 4;
-    scaled(numbers, factor, offset, [=](int64_t at) {
+    return coded(factor, offset, [=](int64_t at) {
         const int code = codes[at] >> shift & 15;
         return has_fifth ? code | (fifths[at] >> group & 1) << 4 : code;
     });
 }
 
-inline void read_2_bits(float* numbers, const uint8_t* block, int64_t part) {
+inline Codes read_2_bits(const uint8_t* block, int64_t part) {
     const int64_t half = part / 128, shift = part % 128 / 32 * 2;
     const uint8_t scale = block[part / 16], *codes = block + 16 + half * 32 + part % 32;
-    scaled(numbers, half_at(block + 80) * float(scale & 15),
-           half_at(block + 82) * float(scale >> 4),
-           [=](int64_t at) { return codes[at] >> shift & 3; });
+    return coded(half_at(block + 80) * float(scale & 15), half_at(block + 82) * float(scale >> 4),
+                 [=](int64_t at) { return codes[at] >> shift & 3; });
 }
 
-inline void read_3_bits(float* numbers, const uint8_t* block, int64_t part) {
+inline Codes read_3_bits(const uint8_t* block, int64_t part) {
     const int64_t half = part / 128, quarter = part % 128 / 32, number = part / 16;
     const uint8_t *uppers = block + part % 32, *codes = block + 32 + half * 32 + part % 32;
     const uint8_t* scales = block + 96;
     const int low = number < 8 ? scales[number] & 15 : scales[number - 8] >> 4;
     const int scale = low | (scales[8 + number % 4] >> number / 4 * 2 & 3) << 4;
-    scaled(numbers, half_at(block + 108) * float(scale - 32), 0.0f, [=](int64_t at) {
-        const bool is_upper = uppers[at] >> (4 * half + quarter) & 1;
-        return int(codes[at] >> 2 * quarter & 3) - (is_upper ? 0 : 4);
+    const float factor = half_at(block + 108) * float(scale - 32);
+    return coded(factor, 4 * factor, [=](int64_t at) {
+        return (codes[at] >> 2 * quarter & 3) | (uppers[at] >> (4 * half + quarter) & 1) << 2;
     });
 }
 
-inline void read_6_bits(float* numbers, const uint8_t* block, int64_t part) {
+inline Codes read_6_bits(const uint8_t* block, int64_t part) {
     const int64_t half = part / 128, quarter = part % 128 / 32, within = part % 32;
     const uint8_t* codes = block + half * 64 + quarter % 2 * 32 + within;
     const uint8_t* uppers = block + 128 + half * 32 + within;
     const auto scale = read<int8_t>(block + 192 + part / 16);
-    scaled(numbers, half_at(block + 208) * float(scale), 0.0f, [=](int64_t at) {
+    return coded(half_at(block + 208) * float(scale), 0.0f, [=](int64_t at) {
         const int code = codes[at] >> quarter / 2 * 4 & 15;
         return (code | (uppers[at] >> 2 * quarter & 3) << 4) - 32;
     });
 }
 
 /// A block of 256 numbers in 4 bits of a table.
-inline void read_nonlinear(float* numbers, const uint8_t* block, int64_t part) {
+inline Codes read_nonlinear(const uint8_t* block, int64_t part) {
     const int64_t group = part / 32, shift = part % 32 / 16 * 4;
     const int low = block[4 + group / 2] >> group % 2 * 4 & 15;
     const int scale = low | (read<uint16_t>(block + 2) >> 2 * group & 3) << 4;
     const uint8_t* codes = block + 8 + group * 16;
-    scaled(numbers, half_at(block) * float(scale - 32), 0.0f,
-           [=](int64_t at) { return FOUR_BITS_NONLINEAR[codes[at] >> shift & 15]; });
+    return coded(half_at(block) * float(scale - 32), 0.0f,
+                 [=](int64_t at) { return FOUR_BITS_NONLINEAR[codes[at] >> shift & 15]; });
 }
 
 /// A block of 32 numbers in 4 bits of a table. factor: of all.
-inline void read_table(float* numbers, const int8_t (&table)[16], float factor,
-                       const uint8_t* codes, int64_t part) {
+inline Codes read_table(const int8_t (&table)[16], float factor, const uint8_t* codes,
+                        int64_t part) {
     const int64_t shift = part / 16 * 4;
-    scaled(numbers, factor, 0.0f, [&](int64_t at) { return table[codes[at] >> shift & 15]; });
+    return coded(factor, 0.0f, [&](int64_t at) { return table[codes[at] >> shift & 15]; });
 }
 
 /// Half of a power of two, given by its exponent as in a float32's bits.
@@ -125,46 +129,57 @@ inline float half_of_power(uint8_t exponent) {
     return bits_as<float>(bits);
 }
 
+/// Numbers of a row in a quantised format from `first` on, a multiple of AT_ONCE.
+inline Codes read_codes(const Source& row, int64_t first) {
+    const auto* block = reinterpret_cast<const uint8_t*>(row.data) + row_bytes(row.format, first);
+    const int64_t part = first % BLOCKS[row.format].numbers;
+    switch (row.format) {
+        case Q4_0:
+            return read_small<Q4_0>(block, part);
+        case Q4_1:
+            return read_small<Q4_1>(block, part);
+        case Q5_0:
+            return read_small<Q5_0>(block, part);
+        case Q5_1:
+            return read_small<Q5_1>(block, part);
+        case Q2_K:
+            return read_2_bits(block, part);
+        case Q3_K:
+            return read_3_bits(block, part);
+        case Q4_K:
+            return read_by_eights<false>(block, part);
+        case Q5_K:
+            return read_by_eights<true>(block, part);
+        case Q6_K:
+            return read_6_bits(block, part);
+        case IQ4_NL:
+            return read_table(FOUR_BITS_NONLINEAR, half_at(block), block + 2, part);
+        case IQ4_XS:
+            return read_nonlinear(block, part);
+        case MXFP4:
+            return read_table(TWICE_E2M1, half_of_power(block[0]), block + 1, part);
+        default:
+            return coded(half_at(block), 0.0f,  // Q8_0
+                         [=](int64_t at) { return int8_t(block[2 + part + at]); });
+    }
+}
+
 /// Numbers of a row from `first` on, a multiple of AT_ONCE; at most AT_ONCE of them.
 inline void read_numbers(float* numbers, const Source& row, int64_t first, int64_t count) {
-    const BlockShape shape = BLOCKS[row.format];
-    const auto* block = reinterpret_cast<const uint8_t*>(row.data) + row_bytes(row.format, first);
-    const int64_t part = first % shape.numbers;
+    const char* place = row.data + row_bytes(row.format, first);
     switch (row.format) {
         case AS_FLOAT32:
-            return widen<FLOAT32>(numbers, block, count);
+            return widen<FLOAT32>(numbers, place, count);
         case AS_BFLOAT16:
-            return widen<BFLOAT16>(numbers, block, count);
+            return widen<BFLOAT16>(numbers, place, count);
         case AS_FLOAT16:
-            return widen<FLOAT16>(numbers, block, count);
-        case Q4_0:
-            return read_small<Q4_0>(numbers, block, part);
-        case Q4_1:
-            return read_small<Q4_1>(numbers, block, part);
-        case Q5_0:
-            return read_small<Q5_0>(numbers, block, part);
-        case Q5_1:
-            return read_small<Q5_1>(numbers, block, part);
-        case Q8_0:
-            return scaled(numbers, half_at(block), 0.0f,
-                          [=](int64_t at) { return int8_t(block[2 + part + at]); });
-        case Q2_K:
-            return read_2_bits(numbers, block, part);
-        case Q3_K:
-            return read_3_bits(numbers, block, part);
-        case Q4_K:
-            return read_by_eights<false>(numbers, block, part);
-        case Q5_K:
-            return read_by_eights<true>(numbers, block, part);
-        case Q6_K:
-            return read_6_bits(numbers, block, part);
-        case IQ4_NL:
-            return read_table(numbers, FOUR_BITS_NONLINEAR, half_at(block), block + 2, part);
-        case IQ4_XS:
-            return read_nonlinear(numbers, block, part);
-        case MXFP4:
-            return read_table(numbers, TWICE_E2M1, half_of_power(block[0]), block + 1, part);
+            return widen<FLOAT16>(numbers, place, count);
+        default:
+            break;
     }
+    const Codes found = read_codes(row, first);
+    for (int64_t at = 0; at < AT_ONCE; ++at)
+        numbers[at] = found.factor * float(found.codes[at]) - found.offset;
 }
 
 }  // namespace relquery::RELQUERY_TARGET

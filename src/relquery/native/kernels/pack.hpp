@@ -1,7 +1,7 @@
 /// Matrices in panels: how they are made, and read again row by row.
 #pragma once
 
-#include "kernels/formats.hpp"
+#include "kernels/compact.hpp"
 
 namespace relquery::RELQUERY_TARGET {
 
@@ -31,7 +31,9 @@ inline void pack(void* arguments) {
     PackArguments& a = *static_cast<PackArguments*>(arguments);
     const int64_t panels = divided_up(a.outputs, a.width);
     for (int64_t panel; (panel = a.take()) < panels;) {
-        if (a.kind == FLOAT32)
+        if (a.compact.bits)
+            compact_panel(a, panel);
+        else if (a.kind == FLOAT32)
             pack_panel<FLOAT32>(a, panel);
         else
             pack_panel<BFLOAT16>(a, panel);

@@ -1,6 +1,7 @@
 /// Products with a matrix in panels: of few rows at the speed of reading it.
 #pragma once
 
+#include "kernels/compact.hpp"
 #include "kernels/products.hpp"
 #include "kernels/rows.hpp"
 #include "kernels/tiles.hpp"
@@ -10,11 +11,6 @@ namespace relquery::RELQUERY_TARGET {
 /// Rows of one tile, and of at least three. While the former are multiplied, what follows in the
 /// panel begins to be read; while the latter are, a part of the next panel with each tile.
 constexpr int64_t FEW_ROWS = 4, MANY_ROWS = 12;
-/// Lines of a panel that the first-level cache holds while more than FEW_ROWS need them.
-constexpr int64_t DEEP = 64;
-/// Bytes of panels that a thread goes through, with AMX, for some of the rows before it does for
-/// others: the rows' numbers stay in the first-level cache then.
-constexpr int64_t TOGETHER_BYTES = 1 << 16;
 /// Bytes of rows that all panels are multiplied with before others are: they stay in the second
 /// level of the cache.
 constexpr int64_t BLOCK_BYTES = 1 << 19;
@@ -38,13 +34,14 @@ class PanelProducts {
     float* sums;      // (MOST_ROWS, PANEL)
     Address* listed;  // (MOST_ROWS,), where rows are
     float* bias;      // (PANEL,)
-    Address gates, ups;
-    int64_t panels, row_of_result;
+    Address gates, ups, expanded;
+    int64_t panels, row_of_result, panel_bytes;
 
 public:
     explicit PanelProducts(ProductArguments& arguments)
         : a(arguments), source(a.source), matrix(a.matrix), result(a.result), grouped(a.rows) {
-        work = a.work + a.enter() * product_work(a.tiled);
+        work = a.work + a.enter() * a.work_bytes;
+        expanded = work + product_work(a.tiled);
         sums = reinterpret_cast<float*>(work);
         listed = reinterpret_cast<Address*>(work + MOST_ROWS * PANEL * 4);
         bias = reinterpret_cast<float*>(listed + MOST_ROWS);
@@ -52,6 +49,8 @@ public:
         ups = gates + MOST_ROWS * PANEL * 4;
         panels = divided_up(a.outputs, a.width) / (a.gated ? 2 : 1);
         row_of_result = (a.gated ? a.outputs / 2 : a.outputs) * SIZE;
+        panel_bytes =
+            is_compact() ? compact_bytes(a.compact, a.inputs, a.width) : a.inputs * a.width * SIZE;
     }
 
     /// Takes panels of blocks of the result until none is left, from group to group.
@@ -62,7 +61,7 @@ public:
             const int64_t count = multiply_group();
             done += count, next -= count;
             source += grouped * a.inputs * SIZE, result += grouped * row_of_result;
-            matrix += divided_up(a.outputs, a.width) * a.width * a.inputs * SIZE;
+            matrix += divided_up(a.outputs, a.width) * panel_bytes;
         }
     }
 
@@ -70,6 +69,15 @@ private:
     int64_t done = 0;  // parts of the groups before
 
     int64_t take() { return a.take() - done; }
+    bool is_compact() const { return a.compact.bits != 0; }
+
+    /// The lines of a panel for some inputs, expanded to a place if need be.
+    const char* read_panel(int64_t panel, int64_t from, int64_t to, Address place) const {
+        const char* begin = matrix + panel * panel_bytes;
+        if (!is_compact()) return begin + from * a.width * SIZE;
+        expand<kind>(place, begin, a.compact, a.width, from, to);
+        return place;
+    }
 
     /// Returns how many parts there were.
     int64_t multiply_group() {
@@ -122,15 +130,18 @@ private:
             for (int64_t row = 0; row < rows; ++row)
                 std::memcpy(sums + row * PANEL, bias, wanted * 4);
         }
-        const char* weights = matrix + begin * a.inputs * SIZE;
         const char* beyond = matrix + following * line * lines;
-        const int64_t deep = rows > FEW_ROWS ? DEEP : lines;
+        const int64_t deep = rows > FEW_ROWS || is_compact() ? DEEP : lines;
+        constexpr int64_t inputs = PAIRED ? 2 : 1;  // of a line
         for (int64_t above = 0; above < lines; above += deep) {
             const int64_t count = least(deep, lines - above);
-            const char* at = weights + above * line;
+            const char* at = read_panel(panel, above * inputs, (above + count) * inputs, expanded);
             for (int64_t row = 0; row < rows; ++row)
                 listed[row] = source + (first + row) * a.inputs * SIZE + above * 4;
-            if (rows < MANY_ROWS)
+            if (is_compact())
+                add_scores<PAIRED, false, Fetched::NOTHING>(work, PANEL * 4, listed, rows, at, line,
+                                                            a.width, count, {});
+            else if (rows < MANY_ROWS)
                 add_scores<PAIRED, false, Fetched::LINE>(work, PANEL * 4, listed, rows, at, line,
                                                          a.width, count, {at + PAGE, line});
             else
@@ -171,26 +182,44 @@ private:
     /// Panels from `begin` to `end` of rows from `low` to `high`.
     void multiply_panels(int64_t begin, int64_t end, int64_t low, int64_t high) {
         const int64_t line = TILE_WIDTH * 2, count = least(TILE_ROWS, grouped);
+        if (is_compact()) expand_panels(begin, end);
         for (int64_t begun = low; begun < high; begun += TILE_ROWS) {
             const int64_t first = first_of(begun, high);
             for (int64_t panel = begin; panel < end; ++panel) {
                 Address target = result + first * row_of_result + panel * line;
                 if (!a.gated) {
-                    multiply_tile(panel, first, count, target, row_of_result);
+                    multiply_tile(panel, held(panel, begin), first, count, target, row_of_result);
                     continue;
                 }
-                multiply_tile(panel, first, count, gates, line);
-                multiply_tile(panel + panels, first, count, ups, line);
+                const int64_t up = panel + panels;
+                multiply_tile(panel, held(panel, begin), first, count, gates, line);
+                multiply_tile(up, held(up, begin), first, count, ups, line);
                 gate_rows(count, target, TILE_WIDTH);
             }
         }
     }
 
-    /// The products of `count` rows from `first` on with one panel.
-    void multiply_tile(int64_t panel, int64_t first, int64_t count, Address target, int64_t step) {
+    /// Where a panel is for `multiply_panels`, which begins with another: expanded beside those, or
+    /// as it is kept.
+    Address held(int64_t panel, int64_t begin) const {
+        const bool is_up = panel >= panels;
+        if (!is_compact()) return matrix + panel * panel_bytes;
+        const int64_t at = is_up ? 2 * (panel - panels - begin) + 1 : (panel - begin) << a.gated;
+        return expanded + at * a.inputs * TILE_WIDTH * SIZE;
+    }
+
+    void expand_panels(int64_t begin, int64_t end) const {
+        for (int64_t panel = begin; panel < end; ++panel)
+            for (int64_t each = panel; each <= panel + (a.gated ? panels : 0); each += panels)
+                read_panel(each, 0, a.inputs, held(each, begin));
+    }
+
+    /// The products of `count` rows from `first` on with one panel, whose weights are somewhere.
+    void multiply_tile(int64_t panel, const char* weights, int64_t first, int64_t count,
+                       Address target, int64_t step) {
         const int64_t row = a.inputs * 2, line = TILE_WIDTH * 4;
         const int64_t deep = a.inputs / TILE_DEEP;
-        Address from = source + first * row, weights = matrix + panel * TILE_WIDTH * row;
+        Address from = source + first * row;
         if (grouped > MOST_ROWS)
             add_tiles<2, 2, true, false>(work, line, from, row, weights, 2 * TILE_LINE, deep);
         else if (grouped > HALF)
@@ -251,7 +280,7 @@ private:
     Address add_chunk(int64_t panel, int64_t low, int64_t high, int64_t from, int64_t to,
                       Address held) {
         const int64_t row = a.inputs * 2, line = TILE_WIDTH * 4, across = 2 * TILE_LINE;
-        Address weights = matrix + panel * TILE_WIDTH * row + from * HALF * across;
+        const char* weights = read_panel(panel, from * TILE_DEEP, to * TILE_DEEP, expanded);
         for (int64_t begun = low; begun < high; begun += TILE_ROWS, held += TILE_SUMS) {
             Address left = source + first_of(begun, high) * row + from * TILE_LINE;
             if (from == 0)

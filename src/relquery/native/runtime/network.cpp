@@ -33,6 +33,19 @@ std::vector<Source> sources(const std::vector<Rows>& parts) {
     return found;
 }
 
+/// How rows are kept in few bits, if all of them are quantised.
+Compact compact_as(const std::vector<Source>& rows) {
+    Compact found{4, MOST_GROUP, 0};
+    for (const Source& row : rows) {
+        const BlockShape& block = BLOCKS[row.format];
+        if (block.numbers == 1) return {};
+        if (!block.fits_4_bits) found.bits = 8;
+        if (block.has_offsets) found.has_offsets = 1;
+        found.group = std::min(found.group, block.group);
+    }
+    return found;
+}
+
 /// Rows as float32.
 nb::ndarray<nb::numpy, float, nb::ndim<2>> floats_of(const Rows& rows) {
     std::vector<float> numbers(static_cast<size_t>(rows.count * rows.width));
@@ -134,20 +147,23 @@ int64_t Network::add_weight(const std::vector<Rows>& parts, const std::optional<
     const auto outputs = static_cast<int64_t>(rows.size()) / groups;
     if (outputs * groups != static_cast<int64_t>(rows.size()))
         throw std::invalid_argument("Matrices of a group must have the same outputs.");
-    Weight weight{inputs, outputs, PANEL, groups, false, {}, {}};
+    Weight weight{inputs, outputs, PANEL, groups, false, compact_as(rows), {}, {}};
     if (kind_ == BFLOAT16) {
         if (inputs % 2) throw std::invalid_argument("A matrix must have an even number of inputs.");
         weight.tiled = has_tiles() && inputs % TILED_DEEP == 0 && outputs % TILED_WIDTH == 0;
         if (weight.tiled) weight.width = TILED_WIDTH;
     }
     const int64_t whole = divided_up(outputs, weight.width) * weight.width;
-    const int64_t bytes = whole * inputs * bytes_of(kind_);
+    const int64_t bytes =
+        weight.compact.bits
+            ? whole / weight.width * compact_bytes(weight.compact, inputs, weight.width)
+            : whole * inputs * bytes_of(kind_);
     weight.panels = Memory(static_cast<size_t>(groups * bytes));
     for (int64_t group = 0; group < groups; ++group) {
         PackArguments a{};
         a.kind = kind_, a.inputs = inputs, a.outputs = outputs;
         a.width = weight.width, a.rows = rows.data() + group * outputs;
-        a.matrix = weight.panels.data() + group * bytes;
+        a.matrix = weight.panels.data() + group * bytes, a.compact = weight.compact;
         run_on_threads(chosen_kernels().pack, &a, threads);
     }
     if (bias) {
@@ -183,6 +199,7 @@ struct SizeCheck {
         if (!fits) throw std::invalid_argument(std::string("the sizes of ") + what + " do not fit");
     }
     void operator()(const LookUp& each) const {
+        require(each.weight < 0 || !net.weights_.at(each.weight).compact.bits, "an embedding");
         const int64_t found =
             each.weight >= 0 ? net.weights_.at(each.weight).inputs : net.rows_.at(each.rows).width;
         require(found == width(each.result), "an embedding");

@@ -30,7 +30,13 @@ constexpr int64_t SCRATCH = int64_t(1) << 30;
 struct Weight {
     int64_t inputs, outputs, width, groups;
     bool tiled;
+    Compact compact;
     Memory panels, bias;
+
+    /// Bytes that a thread needs for products with it.
+    int64_t work_bytes() const {
+        return product_work(tiled) + expanded_bytes(compact, tiled, inputs);
+    }
 };
 
 /// Rows of a matrix as they are in a file.

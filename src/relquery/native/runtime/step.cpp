@@ -57,6 +57,7 @@ public:
         product_.width = weight.width, product_.tiled = weight.tiled;
         product_.source = source.memory.data() + first * source.width * bytes_of(net.kind_);
         product_.matrix = weight.panels.data(), product_.bias = weight.bias.data();
+        product_.compact = weight.compact, product_.work_bytes = weight.work_bytes();
         product_.result = net.logits();
         finish_.kind = net.kind_, finish_.rows = rows, finish_.width = weight.outputs;
         finish_.source = finish_.result = net.logits();
@@ -69,7 +70,7 @@ public:
 
     int64_t work_bytes() const {
         const int64_t row = needs_finish_ ? 4 * padded(finish_.width) : 0;
-        return std::max(product_work(product_.tiled), row);
+        return std::max(product_.work_bytes, row);
     }
 
     void add_to(std::vector<Step>& steps, Address work) {
@@ -259,11 +260,12 @@ private:
         a.kind = net_.kind_, a.rows = place_->rows;
         a.inputs = weight.inputs, a.outputs = weight.outputs, a.width = weight.width;
         a.source = at(each.source), a.matrix = weight.panels.data(), a.result = at(each.result);
+        a.compact = weight.compact, a.work_bytes = weight.work_bytes();
         a.bias = weight.bias.data(), a.tiled = weight.tiled, a.threads = threads_;
         a.gated = each.activation.has_value();
         a.activation = static_cast<Activation>(each.activation.value_or(0));
         a.groups = ends ? weight.groups : 0, a.ends = ends;
-        need(product_work(weight.tiled));
+        need(weight.work_bytes());
         add(kernels_.multiply, products_, a);
     }
 
