@@ -208,7 +208,12 @@ class Slice:
 class Network:
     def __init__(self, kind: int, rounds_once: bool = False) -> None: ...
     def add_weight(
-        self, parts: Sequence[Rows], bias: Bytes | None, threads: int, groups: int = 1
+        self,
+        parts: Sequence[Rows],
+        bias: Bytes | None,
+        threads: int,
+        groups: int = 1,
+        bits: int = 0,
     ) -> int: ...
     def add_rows(self, rows: Rows) -> int: ...
     def add_buffer(self, width: int, own: bool = False) -> int: ...

@@ -16,6 +16,7 @@ from relquery.model.served import ServedModel
 from relquery.model.text.tokenizer import as_tokenizer, read_tokenizer
 
 DTYPES = ("float32", "bfloat16", "float16")
+BITS = {"int8": 8, "int4": 4}
 _DRIVERS = {"linux": ("libcuda.so.1", "libamdhip64.so"), "win32": ("nvcuda.dll",)}
 _LOG = logging.getLogger(__name__)
 
@@ -26,6 +27,7 @@ def load(
     dtype: str | None = None,
     device: str | None = None,
     tokenizer: object = None,
+    quantize: str | None = None,
 ) -> ServedModel:
     """Load a model.
 
@@ -33,15 +35,22 @@ def load(
     find_gguf finds.
     dtype: default float32 on a CPU, bfloat16 on CUDA. device: default CUDA if there is one and
     torch is installed. tokenizer: replaces the model's own; of `tokenizers` or of transformers.
+    quantize: "int8" or "int4" to round weights to so many bits when they are loaded, of safetensors
+    on a CPU.
 
     On a CPU relquery's own runtime computes, or torch's for families that it does not know. Raises
     ModelError, and MissingExtraError where torch is needed and not installed.
     """
     if dtype is not None and dtype not in DTYPES:
         raise ModelError(unknown("dtype", dtype, DTYPES))
+    if quantize is not None and quantize not in BITS:
+        raise ModelError(unknown("quantize", quantize, tuple(BITS)))
+    bits = BITS[quantize] if quantize else 0
     given = None if tokenizer is None else as_tokenizer(tokenizer)
     file = find_gguf(spec)
     if file is not None:
+        if bits:
+            raise ModelError(f"'{spec}' has its weights in few bits already. Leave quantize out.")
         if device not in (None, "cpu"):
             raise ModelError(
                 f"'{spec}' is a GGUF file, which is computed on a CPU. Leave device out, or give a "
@@ -50,18 +59,28 @@ def load(
         return open_gguf(file, spec, dtype or "float32", given)
     device = device or ("cuda" if has_gpu() else "cpu")
     if device != "cpu":
+        _check_exact(bits, f"on {device}")
         return _load_torch(spec, dtype, device, tokenizer)
     wanted = dtype or "float32"
     if spec.startswith("random:") and wanted != "float16":
-        return open_random(spec, wanted, given or byte_tokenizer())
+        return open_random(spec, wanted, given or byte_tokenizer(), bits)
     try:
         folder = find_folder(spec)
-        return open_folder(folder, spec, wanted, given or read_tokenizer(folder))
+        return open_folder(folder, spec, wanted, given or read_tokenizer(folder), bits=bits)
     except UnsupportedNetworkError as refused:
         if find_spec("torch") is None:
             raise
+        _check_exact(bits, "of this family")
         _LOG.info("%s", refused)
         return _load_torch(spec, wanted, device, tokenizer)
+
+
+def _check_exact(bits: int, where: str) -> None:
+    """Raises ModelError where weights were to be rounded."""
+    if bits:
+        raise ModelError(
+            f"quantize rounds weights in relquery's own runtime, and not {where}. Leave it out."
+        )
 
 
 def _load_torch(spec: str, dtype: str | None, device: str, tokenizer: object) -> ServedModel:

@@ -142,13 +142,17 @@ def open_folder(
     dtype: str,
     tokenizer: Tokenizer,
     report: Report = lambda share: None,
+    bits: int = 0,
 ) -> NativeModel:
-    """The model of a folder. Raises ModelError, and UnsupportedNetworkError for a network that is
-    not one of ours."""
+    """The model of a folder. bits: to which weights are rounded; see NetworkBuilder.
+
+    Raises ModelError, and UnsupportedNetworkError for a network that is not one of ours.
+    """
     settings = read_settings(folder, name)
     decoder = read_decoder(settings)
     ends = _end_tokens(folder, settings, tokenizer, decoder.vocabulary)
-    return _open(name, settings, decoder, read_weights(folder), dtype, tokenizer, ends, report)
+    weights = read_weights(folder)
+    return _open(name, settings, decoder, weights, dtype, tokenizer, ends, report, bits)
 
 
 def open_gguf(
@@ -168,14 +172,14 @@ def open_gguf(
     return _open(name, settings, decoder, weights, dtype, tokenizer, ends, report)
 
 
-def open_random(spec: str, dtype: str, tokenizer: Tokenizer) -> NativeModel:
+def open_random(spec: str, dtype: str, tokenizer: Tokenizer, bits: int = 0) -> NativeModel:
     """A network with random weights; see RandomSpec. Raises ModelError."""
     read, vocabulary = RandomSpec.parse(spec), len(tokenizer)
     settings = Settings(spec, read.config(vocabulary))
     weights, end = RandomWeights(read, vocabulary), tokenizer.id_of("eos_token")
     ends = frozenset(() if end is None else (end,))
     decoder = read_decoder(settings)
-    return _open(spec, settings, decoder, weights, dtype, tokenizer, ends, lambda share: None)
+    return _open(spec, settings, decoder, weights, dtype, tokenizer, ends, lambda share: None, bits)
 
 
 def _open(
@@ -187,12 +191,13 @@ def _open(
     tokenizer: Tokenizer,
     end: frozenset[int],
     report: Report,
+    bits: int = 0,
 ) -> NativeModel:
     kind = KINDS.get(dtype)
     if kind is None:
         raise settings.refused(f"it would compute in {dtype}; this one does in {', '.join(KINDS)}")
     try:
-        network = DecoderBuilder(decoder, weights, kind, cores(), report).build()
+        network = DecoderBuilder(decoder, weights, kind, cores(), report, bits).build()
     except (ValueError, IndexError) as error:
         raise ModelError(
             f"The weights of model '{name}' do not have the sizes that its {settings.file} says: "
@@ -204,6 +209,8 @@ def _open(
             f"Use the {settings.file} that belongs to them."
         )
     kept = {key: settings[key] for key in settings if key not in COPIED}
+    if bits:
+        kept["bits"] = bits
     told = json.dumps(kept, sort_keys=True, default=str)
     version = hashlib.blake2b(told.encode() + tokenizer.digest(), digest_size=4)
     version.update(weights.beginnings())

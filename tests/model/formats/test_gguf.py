@@ -11,6 +11,7 @@ from gguf import GGMLQuantizationType, quants
 
 from relquery._native import Rows, formats
 from relquery.errors import ModelError
+from relquery.model.load import load
 from relquery.model.native_model import open_gguf
 from tests.model.oracle.architectures import (
     LLAMA_LIKE,
@@ -142,6 +143,8 @@ def test_a_damaged_file_opens_or_is_an_error(part: int, whole: bytes, tmp_path: 
     path, opened = tmp_path / "tiny.gguf", 0
     path.write_bytes(whole)
     open_gguf(path, "tiny", "float32").close()
+    with pytest.raises(ModelError, match="few bits already"):
+        load(str(path), quantize="int8")
     for number in range(100):
         path.write_bytes(damaged(whole, 100 * part + number))
         try:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _ENGINE_OPTIONS = [field.name for field in fields(EngineConfig)]
-_MODEL_OPTIONS = ["dtype", "device", "tokenizer"]
+_MODEL_OPTIONS = ["dtype", "device", "tokenizer", "quantize"]
 _CACHES = ["cache_tokens", "host_tokens"]
 _KNOWN = [*_ENGINE_OPTIONS, *_MODEL_OPTIONS, "cost", "memory", "store", *SIZES]
 
@@ -34,7 +34,7 @@ def load_backend(model: str, **options: Any) -> EmbeddedBackend:
 
     model: "demo", a Hugging Face name or folder, "random:layers=8,hidden=256", or
         "simulated:a100-opt13b" (see open_simulated).
-    options: fields of EngineConfig; dtype, device, tokenizer (see model.load); and cost,
+    options: fields of EngineConfig; dtype, device, tokenizer, quantize (see model.load); and cost,
         what steps cost on this machine: a LinearCost, a name of engine.costs.SERVED, or a file of
         `relquery calibrate`. By default it is measured if the policy predicts durations, about a
         second for ten million parameters on two cores. memory: bytes, or "2GiB": what weights,

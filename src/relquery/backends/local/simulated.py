@@ -29,6 +29,7 @@ _NOT_TAKEN = {
     "store_disk": "it has no states to store",
     "cost": "its steps cost what its machine says",
     "dtype": "it has no weights",
+    "quantize": "it has no weights",
     "device": "it runs on no device",
 }
 """Options of the embedded engine, and why a simulated model does not take them."""

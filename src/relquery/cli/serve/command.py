@@ -116,6 +116,13 @@ def serve(
     dtype: Annotated[
         str | None, typer.Option(help="float32, bfloat16 or float16.", rich_help_panel=_ENGINE)
     ] = None,
+    quantize: Annotated[
+        str | None,
+        typer.Option(
+            help="int8 or int4: round weights to so many bits when they are loaded.",
+            rich_help_panel=_ENGINE,
+        ),
+    ] = None,
     cost: Cost = None,
     keys: Annotated[
         Path | None,
@@ -236,6 +243,7 @@ def serve(
             store=None if store is None else str(store),
             device=device,
             dtype=dtype,
+            quantize=quantize,
             cost=cost,
         ),
         names=tuple(served_model_name or ()),

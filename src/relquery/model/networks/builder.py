@@ -7,19 +7,25 @@ from collections.abc import Sequence
 import numpy as np
 
 from relquery._native import Network
-from relquery.errors import UnsupportedNetworkError
+from relquery.errors import ModelError, UnsupportedNetworkError
 from relquery.model.formats.safetensors import Weights, narrow
 
+GROUP = 32
+"""Numbers of a quantised row that have a factor in common."""
 SILU, GELU_TANH, GELU = range(3)
 """Activations, as kernels know them."""
 ACTIVATIONS = {"silu": SILU, "swish": SILU, "gelu_pytorch_tanh": GELU_TANH, "gelu": GELU}
 
 
 class NetworkBuilder:
-    """Makes a network from weights. kind: of its numbers."""
+    """Makes a network from weights. kind: of its numbers. bits: to which those of matrices are
+    rounded, 4 or 8; 0 for not at all."""
 
-    def __init__(self, net: Network, weights: Weights, kind: int, threads: int) -> None:
+    def __init__(
+        self, net: Network, weights: Weights, kind: int, threads: int, bits: int = 0
+    ) -> None:
         self._net, self._weights, self._kind, self._threads = net, weights, kind, threads
+        self._bits = bits
         self._places: dict[str, int] = {}
 
     def _place(self, name: str, width: int) -> int:
@@ -50,12 +56,18 @@ class NetworkBuilder:
             net.activate(before, wide, activation)
         net.multiply(wide, self._pack([down], within), result)
 
-    def _pack(self, names: Sequence[str], within: str = "") -> int:
-        """A matrix of the rows of several, with their biases."""
+    def _pack(self, names: Sequence[str], within: str = "", bits: int | None = None) -> int:
+        """A matrix of the rows of several, with their biases. bits: others than usual."""
+        bits = self._bits if bits is None else bits
         paths = [f"{within}.{each}" if within else each for each in names]
         weights = [self._weights[f"{each}.weight"] for each in paths]
         if self._kind != 0 and weights[0].shape[-1] % 2:
             raise _cannot_run(f"{paths[0]} has an odd width, which needs dtype='float32'")
+        if bits and weights[0].shape[-1] % GROUP:
+            raise ModelError(
+                f"{paths[0]} has rows of {weights[0].shape[-1]} numbers; quantize needs a multiple "
+                f"of {GROUP}. Leave quantize out."
+            )
         parts = [each.rows for each in weights]
         biases = [self._weights.take(f"{each}.bias") for each in paths]
         bias = None
@@ -64,7 +76,7 @@ class NetworkBuilder:
             if len(bias) != sum(each.shape[0] for each in weights):
                 raise ValueError(f"{paths[0]} has a bias, and another beside it has none")
         packed = None if bias is None else narrow(bias, self._kind)
-        return self._net.add_weight(parts, packed, self._threads)
+        return self._net.add_weight(parts, packed, self._threads, 1, bits)
 
 
 def _cannot_run(why: str) -> UnsupportedNetworkError:

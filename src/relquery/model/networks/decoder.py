@@ -105,9 +105,10 @@ class DecoderBuilder(NetworkBuilder):
         kind: int,
         threads: int,
         report: Callable[[float], None] = lambda share: None,
+        bits: int = 0,
     ) -> None:
         net = Network(kind, rounds_once=decoder.norm_offset != 0)
-        super().__init__(net, weights, kind, threads)
+        super().__init__(net, weights, kind, threads, bits)
         self._decoder, self._report = decoder, report
 
     def build(self) -> Network:
@@ -146,16 +147,17 @@ class DecoderBuilder(NetworkBuilder):
         """Look up tokens; returns the matrix that gives logits."""
         d, net, name = self._decoder, self._net, "model.embed_tokens"
         embedding = self._weights[f"{name}.weight"]
+        bits = 8 if self._bits else 0  # logits are read closely
         if d.is_tied:
             copy = self._weights.take("lm_head.weight")  # which some files hold nevertheless
             if copy is not None and not _is_same(copy, embedding):
                 raise ValueError("lm_head.weight is not the embedding, as it says")
-            head = self._pack([name])
-            if not embedding.is_quantised:
+            head = self._pack([name], bits=bits)
+            if not (bits or embedding.is_quantised):
                 net.look_up(head, -1, self._hidden, d.embedding_scale)
                 return head
         else:
-            head = self._pack(["lm_head"])
+            head = self._pack(["lm_head"], bits=bits)
         rows = net.add_rows(embedding.rows)
         net.look_up(-1, rows, self._hidden, d.embedding_scale)
         return head
@@ -225,9 +227,11 @@ class DecoderBuilder(NetworkBuilder):
         """The perceptrons that a router chooses for each token."""
         net, some = self._net, experts.chosen
         routed = self._place("experts' logits", experts.count)
-        net.multiply(self._normed, self._pack(["gate"], name), routed)
+        net.multiply(self._normed, self._pack(["gate"], name, bits=0), routed)
         up, down = (
-            net.add_weight(self._rows(experts, name, each), None, self._threads, experts.count)
+            net.add_weight(
+                self._rows(experts, name, each), None, self._threads, experts.count, self._bits
+            )
             for each in (("gate_proj", "up_proj"), ("down_proj",))
         )
         net.mix(

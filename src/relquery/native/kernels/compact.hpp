@@ -11,6 +11,48 @@ namespace relquery::RELQUERY_TARGET {
 /// Bytes that begin to be read while those before them are expanded.
 constexpr int64_t AHEAD = 4096;
 
+/// Numbers of a row that have a factor and an offset in common; see Codes.
+struct Group {
+    float factor, offset;
+    int8_t codes[MOST_GROUP];
+};
+
+/// Numbers rounded to codes: of 8 bits by the largest, of 4 bits from the least to the most.
+inline Group quantised(const float* numbers, const Compact& shape) {
+    float low = numbers[0], high = numbers[0], sum = 0;  // not finite where a number is not
+    for (int64_t at = 0; at < shape.group; ++at) {
+        low = numbers[at] < low ? numbers[at] : low, high = numbers[at] > high ? numbers[at] : high;
+        sum += numbers[at] * 0;
+    }
+    const float largest = high > -low ? high : -low;
+    Group found;
+    found.factor = shape.bits == 8 ? largest / 127 : (high - low) / 15;
+    found.offset = shape.bits == 8 ? 0 : -low;
+    const float inverse = found.factor > 0 ? 1 / found.factor : 0;
+    for (int64_t at = 0; at < shape.group; ++at) {
+        const float code = (numbers[at] + found.offset) * inverse + sum;
+        found.codes[at] = code == code ? int8_t(code + (code < 0 ? -0.5f : 0.5f)) : 0;
+    }
+    if (sum != sum) found.factor = found.offset = sum;
+    return found;
+}
+
+inline Group read_group(const Source& row, int64_t first, const Compact& shape) {
+    if (BLOCKS[row.format].numbers == 1) {
+        float numbers[MOST_GROUP];
+        for (int64_t at = 0; at < shape.group; at += AT_ONCE)
+            read_numbers(numbers + at, row, first + at, AT_ONCE);
+        return quantised(numbers, shape);
+    }
+    Group found;
+    for (int64_t part = 0; part < shape.group; part += AT_ONCE) {
+        const Codes some = read_codes(row, first + part);
+        found.factor = some.factor, found.offset = some.offset;
+        std::memcpy(found.codes + part, some.codes, AT_ONCE);
+    }
+    return found;
+}
+
 /// Writes a panel: for each group of inputs the factors of the outputs, their offsets, and the
 /// codes, by two inputs: in a byte of 4 bits each, or one after the other.
 inline void compact_panel(const PackArguments& a, int64_t panel) {
@@ -20,12 +62,11 @@ inline void compact_panel(const PackArguments& a, int64_t panel) {
     for (int64_t first = 0; first < a.inputs; first += shape.group) {
         float scales[2][PANEL] = {};
         int8_t codes[MOST_GROUP][PANEL] = {};
-        for (int64_t row = 0; row < used; ++row)
-            for (int64_t part = 0; part < shape.group; part += AT_ONCE) {
-                const Codes found = read_codes(a.rows[begin + row], first + part);
-                scales[0][row] = found.factor, scales[1][row] = found.offset;
-                for (int64_t at = 0; at < AT_ONCE; ++at) codes[part + at][row] = found.codes[at];
-            }
+        for (int64_t row = 0; row < used; ++row) {
+            const Group found = read_group(a.rows[begin + row], first, shape);
+            scales[0][row] = found.factor, scales[1][row] = found.offset;
+            for (int64_t at = 0; at < shape.group; ++at) codes[at][row] = found.codes[at];
+        }
         for (int64_t which = 0; which <= shape.has_offsets; ++which, target += a.width * 4)
             std::memcpy(target, scales[which], a.width * 4);
         for (int64_t at = 0; at < shape.group; at += 2)

@@ -33,15 +33,17 @@ std::vector<Source> sources(const std::vector<Rows>& parts) {
     return found;
 }
 
-/// How rows are kept in few bits, if all of them are quantised.
-Compact compact_as(const std::vector<Source>& rows) {
+/// How rows are kept in few bits, if all of them are quantised. bits: of those that are not, 0 to
+/// keep them as they are.
+Compact compact_as(const std::vector<Source>& rows, int64_t bits) {
     Compact found{4, MOST_GROUP, 0};
     for (const Source& row : rows) {
         const BlockShape& block = BLOCKS[row.format];
-        if (block.numbers == 1) return {};
-        if (!block.fits_4_bits) found.bits = 8;
-        if (block.has_offsets) found.has_offsets = 1;
-        found.group = std::min(found.group, block.group);
+        const bool is_float = block.numbers == 1;
+        if (is_float && !bits) return {};
+        if (is_float ? bits == 8 : !block.fits_4_bits) found.bits = 8;
+        if (is_float ? bits == 4 : block.has_offsets) found.has_offsets = 1;
+        if (!is_float) found.group = std::min(found.group, block.group);
     }
     return found;
 }
@@ -138,7 +140,7 @@ void Store::move(std::span<const int64_t> sources, std::span<const int64_t> targ
 }
 
 int64_t Network::add_weight(const std::vector<Rows>& parts, const std::optional<Bytes>& bias,
-                            unsigned threads, int64_t groups) {
+                            unsigned threads, int64_t groups, int64_t bits) {
     const int64_t inputs = parts.at(0).width;
     for (const Rows& each : parts)
         if (each.width != inputs)
@@ -147,7 +149,9 @@ int64_t Network::add_weight(const std::vector<Rows>& parts, const std::optional<
     const auto outputs = static_cast<int64_t>(rows.size()) / groups;
     if (outputs * groups != static_cast<int64_t>(rows.size()))
         throw std::invalid_argument("Matrices of a group must have the same outputs.");
-    Weight weight{inputs, outputs, PANEL, groups, false, compact_as(rows), {}, {}};
+    Weight weight{inputs, outputs, PANEL, groups, false, compact_as(rows, bits), {}, {}};
+    if (weight.compact.bits && inputs % weight.compact.group)
+        throw std::invalid_argument("A quantised matrix must have whole groups of inputs.");
     if (kind_ == BFLOAT16) {
         if (inputs % 2) throw std::invalid_argument("A matrix must have an even number of inputs.");
         weight.tiled = has_tiles() && inputs % TILED_DEEP == 0 && outputs % TILED_WIDTH == 0;
@@ -360,7 +364,8 @@ void bind_network(nb::module_& module) {
             },
             nb::arg("kind"), nb::arg("rounds_once") = false)
         .def("add_weight", &Network::add_weight, nb::arg("parts"), nb::arg("bias").none(),
-             nb::arg("threads"), nb::arg("groups") = 1, nb::call_guard<nb::gil_scoped_release>())
+             nb::arg("threads"), nb::arg("groups") = 1, nb::arg("bits") = 0,
+             nb::call_guard<nb::gil_scoped_release>())
         .def("add_rows", &Network::add_rows)
         .def("add_buffer", &Network::add_buffer, nb::arg("width"), nb::arg("own") = false)
         .def("add_rotation", &Network::add_rotation)

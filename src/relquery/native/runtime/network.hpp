@@ -200,9 +200,9 @@ public:
     Network(Kind kind, bool rounds_once) : kind_(kind), rounds_once_(rounds_once) {}
 
     /// Packs rows of several matrices with the same inputs. bias: of the network's kind. groups: as
-    /// how many matrices.
+    /// how many matrices. bits: to which numbers are rounded, 4 or 8; 0 for not at all.
     int64_t add_weight(const std::vector<Rows>& parts, const std::optional<Bytes>& bias,
-                       unsigned threads, int64_t groups);
+                       unsigned threads, int64_t groups, int64_t bits);
     int64_t add_rows(Rows rows);
     /// A place for rows. own: of each slice, kept while other slices compute.
     int64_t add_buffer(int64_t width, bool own);
