@@ -108,7 +108,8 @@ ROOMS: dict[str, list[str]] = {
     ],
     "model": [
         "formats", "text", "grammar", "sampler", "networks", "attention_plan", "store",
-        "footprint", "served", "native_runtime", "native_model", "hub", "torch_runtime", "load",
+        "footprint", "served", "native_runtime", "native_model", "hub", "gguf_store",
+        "torch_runtime", "load",
         "simulated",
     ],
     "backends": [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -13,11 +13,12 @@ from relquery.config import EngineConfig
 from relquery.engine.executor import SCRATCH, Chunk
 from relquery.engine.requests.request import Draw
 from relquery.errors import ModelError
+from relquery.model.gguf_store import find_gguf
 from relquery.model.hub import find_folder
-from relquery.model.native_model import NativeModel, open_folder
+from relquery.model.native_model import NativeModel, open_folder, open_gguf
 from relquery.model.text.tokenizer import read_tokenizer
 from relquery.model.torch_runtime.load import DTYPES
-from relquery.model.torch_runtime.read import read_network
+from relquery.model.torch_runtime.read import read_gguf_network, read_network
 from relquery.model.torch_runtime.same import TEXTS
 
 TOKENS = 16
@@ -39,9 +40,14 @@ class Compared:
 
 def compare(spec: str, dtype: str = "float32") -> Iterator[Compared]:
     """Compare a model on some texts. Raises ModelError for one that is not computed here."""
-    folder = find_folder(spec)
-    model = open_folder(folder, spec, dtype, read_tokenizer(folder))
-    stock: Any = read_network(spec, DTYPES[dtype])
+    file, stock = find_gguf(spec), cast(Any, None)
+    if file is None:
+        folder = find_folder(spec)
+        model = open_folder(folder, spec, dtype, read_tokenizer(folder))
+        stock = read_network(spec, DTYPES[dtype])
+    else:
+        model = open_gguf(file, spec, dtype)
+        stock = read_gguf_network(file, DTYPES[dtype])
     stock.eval()
     for text in TEXTS:
         yield Compared(text, *_apart(model, stock, model.tokenizer.encode_whole(text)))

@@ -57,6 +57,20 @@ def read_network(spec: str, dtype: torch.dtype) -> PreTrainedModel:
     return _whole_network(AutoModelForCausalLM, spec, dtype, MODEL)
 
 
+def read_gguf_network(file: Path, dtype: torch.dtype) -> PreTrainedModel:
+    """The network of a GGUF file, with its numbers as they are. Raises ModelError."""
+    try:
+        with _quietly():
+            network = AutoModelForCausalLM.from_pretrained(
+                file.parent, gguf_file=file.name, dtype=dtype
+            )
+    except Exception as error:  # the library raises nothing narrower
+        raise ModelError(
+            f"transformers cannot read {file}: {error} It needs the package gguf: `pip install gguf`."
+        ) from error
+    return cast(PreTrainedModel, network)
+
+
 def read_config(spec: str, kind: Kind = MODEL) -> PreTrainedConfig:
     """The configuration of a model folder or name. Raises ModelError."""
     _check_json(Path(spec) / "config.json")
