@@ -11,6 +11,7 @@ import pytest
 import relquery as rq
 from relquery.model.native_model import open_folder, open_gguf
 from relquery.model.text.tokenizer import read_tokenizer
+from relquery.model.torch_runtime.compare import compare
 from tests.real.conftest import needed
 from tests.real.golden import COUNT, FILE, TOKENS
 from tests.real.prompts import rows
@@ -58,3 +59,9 @@ def test_a_file_answers_as_transformers_does() -> None:
         prompts = [row.prompt for row in rows(COUNT)][::4]
         found = engine.submit(prompts, max_tokens=TOKENS).result()
     assert [list(each.tokens or ()) for each in found] == expected
+
+
+@pytest.mark.long
+def test_doctor_compares_a_file_with_transformers() -> None:
+    found = list(compare(str(file_of("smollm2"))))
+    assert all(each.off < 1e-5 and each.same == each.tokens for each in found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,7 +40,8 @@ class Compared:
 
 def compare(spec: str, dtype: str = "float32") -> Iterator[Compared]:
     """Compare a model on some texts. Raises ModelError for one that is not computed here."""
-    file, stock = find_gguf(spec), cast(Any, None)
+    file = find_gguf(spec)
+    stock: Any
     if file is None:
         folder = find_folder(spec)
         model = open_folder(folder, spec, dtype, read_tokenizer(folder))

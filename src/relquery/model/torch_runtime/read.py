@@ -66,7 +66,7 @@ def read_gguf_network(file: Path, dtype: torch.dtype) -> PreTrainedModel:
             )
     except Exception as error:  # the library raises nothing narrower
         raise ModelError(
-            f"transformers cannot read {file}: {error} It needs the package gguf: `pip install gguf`."
+            f"transformers cannot read {file}: {error} It needs `pip install gguf`."
         ) from error
     return cast(PreTrainedModel, network)
 
