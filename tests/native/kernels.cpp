@@ -38,6 +38,23 @@ T one_of(std::initializer_list<T> all) {
     return all.begin()[between(0, int64_t(all.size()) - 1)];
 }
 
+/// A number of a matrix in panels of few bits, and the sum of the sizes of what it is made of.
+std::pair<double, double> number_of(const char* panels, const Compact& shape, int64_t inputs,
+                                    int64_t width, int64_t output, int64_t at) {
+    const int64_t lane = output % width, within = at % shape.group;
+    const char* group = panels + output / width * compact_bytes(shape, inputs, width) +
+                        at / shape.group * compact_bytes(shape, shape.group, width);
+    float factor, offset = 0;
+    std::memcpy(&factor, group + 4 * lane, 4);
+    if (shape.has_offsets) std::memcpy(&offset, group + 4 * (width + lane), 4);
+    const char* codes = group + 4 * width * (1 + shape.has_offsets);
+    const char byte = codes[within / (8 / shape.bits) * width + lane];
+    const int upper = within % 2 ? uint8_t(byte) >> 4 : byte & 15;
+    const int code = shape.bits == 4 ? upper : int8_t(byte);
+    const double product = double(factor) * code;
+    return {product - offset, std::fabs(product) + std::fabs(offset)};
+}
+
 /// Numbers of a kind, in memory of exactly their size, which need not be aligned.
 struct Numbers {
     Kind kind;
@@ -220,6 +237,7 @@ void check_products() {
     const int64_t width = is_deep ? 32 : one_of({32, 64}), threads = between(1, 4);
     const int64_t inputs = is_deep   ? 32 * between(62, 66)
                            : is_long ? 32 * between(4, 6)
+                           : maybe() ? 32 * between(1, 5)
                                      : 2 * between(1, 80);
     const int64_t most = is_deep || is_long ? 1 : 3;
     const int64_t outputs = gated     ? 2 * width * between(1, most)
@@ -232,17 +250,32 @@ void check_products() {
         std::sort(ends.begin(), ends.end());
         ends.push_back(rows);
     }
+    const auto bits = inputs % 32 ? int64_t(0) : one_of<int64_t>({0, 4, 8});
+    const Compact compact{bits, one_of<int64_t>({16, 32}), maybe()};
     about = "products " + std::to_string(kind) + " " + std::to_string(rows) + " " +
-            std::to_string(inputs) + " " + std::to_string(outputs);
+            std::to_string(inputs) + " " + std::to_string(outputs) + " " + std::to_string(bits);
     const auto groups = int64_t(ends.size()), size_of_matrix = panels * width * inputs;
     Numbers source(kind, rows * inputs);
     Numbers matrix(kind, std::max<int64_t>(groups, 1) * size_of_matrix);
     Numbers bias(kind, outputs), result(kind, rows * (gated ? outputs / 2 : outputs), false);
     ProductArguments a{};
     a.tiled = width == 32 && inputs % 32 == 0 && outputs % 32 == 0, a.threads = threads;
-    std::vector<char> work(product_work(a.tiled) * threads);
+    a.work_bytes = product_work(a.tiled) + (bits ? expanded_bytes(compact, a.tiled, inputs) : 0);
+    std::vector<char> work(a.work_bytes * threads);
+    const int64_t few_size = panels * compact_bytes(compact, inputs, width);
+    std::vector<char> few(bits ? std::max<int64_t>(groups, 1) * few_size : 0);
+    if (bits) {  // a factor or an offset, or codes
+        const int64_t scales = 4 * width * (1 + compact.has_offsets);
+        const int64_t stride = compact_bytes(compact, compact.group, width);
+        for (size_t at = 0; at < few.size(); ++at) few[at] = char(between(0, 255));
+        for (int64_t at = 0; at < int64_t(few.size()); at += stride) {
+            const Numbers found(FLOAT32, scales / 4);
+            std::memcpy(few.data() + at, found.bytes.data(), scales);
+        }
+    }
     a.kind = kind, a.rows = rows, a.inputs = inputs, a.outputs = outputs, a.width = width;
-    a.source = source.data(), a.matrix = matrix.data(), a.result = result.data();
+    a.source = source.data(), a.matrix = bits ? few.data() : matrix.data();
+    a.result = result.data(), a.compact = bits ? compact : Compact{};
     a.bias = maybe() ? bias.data() : nullptr, a.work = work.data();
     a.gated = gated, a.activation = SILU, a.groups = groups, a.ends = ends.data();
     run(KERNELS.multiply, &a, threads);
@@ -251,6 +284,13 @@ void check_products() {
         double sum = a.bias ? bias.get(output) : 0, size = std::fabs(sum);
         const int64_t group = std::upper_bound(ends.begin(), ends.end(), row) - ends.begin();
         for (int64_t at = 0; at < inputs; ++at) {
+            if (bits) {
+                const auto [number, made_of] =
+                    number_of(few.data() + group * few_size, compact, inputs, width, output, at);
+                sum += source.get(row * inputs + at) * number;
+                size += 2 * std::fabs(source.get(row * inputs + at)) * made_of;
+                continue;
+            }
             const int64_t place = group * size_of_matrix + output / width * width * inputs +
                                   at / together * width * together + output % width * together +
                                   at % together;
@@ -436,11 +476,11 @@ void check_packing() {
     const int64_t width = one_of({32, 64}), whole = divided_up(outputs, width) * width;
     about = "packing " + std::to_string(from) + " " + std::to_string(kind);
     Numbers source(from, outputs * inputs), matrix(kind, whole * inputs, false);
-    std::vector<Address> places;
+    std::vector<Source> places;
     for (int64_t row = 0; row < outputs; ++row)
-        places.push_back(source.data() + row * inputs * bytes_of(from));
+        places.push_back({source.data() + row * inputs * bytes_of(from), Format(from)});
     PackArguments a{};
-    a.source_kind = from, a.kind = kind, a.inputs = inputs, a.outputs = outputs, a.width = width;
+    a.kind = kind, a.inputs = inputs, a.outputs = outputs, a.width = width;
     a.rows = places.data(), a.matrix = matrix.data();
     run(KERNELS.pack, &a, between(1, 4));
     std::vector<int64_t> tokens;
@@ -448,12 +488,50 @@ void check_packing() {
     Numbers result(kind, rows * inputs, false);
     EmbedArguments b{};
     b.kind = kind, b.rows = rows, b.width = inputs, b.tokens = tokens.data();
-    b.panel = maybe() ? width : 0, b.source_kind = from, b.scale = 3;
+    b.panel = maybe() ? width : 0, b.format = Format(from), b.scale = 3;
     b.source = b.panel ? matrix.data() : source.data(), b.result = result.data();
     run(KERNELS.embed, &b, between(1, 4));
     for (int64_t at = 0; at < rows * inputs; ++at) {
         const double expected = 3 * source.get(tokens[at / inputs] * inputs + at % inputs);
         near(result.get(at), expected, 2 * unit(kind) * std::fabs(expected));
+    }
+}
+
+/// Rows in few bits, or rounded to them, are packed as what they are read as.
+void check_compact() {
+    const auto format = Format(between(0, std::ssize(BLOCKS) - 1));
+    const BlockShape& block = BLOCKS[format];
+    const bool is_float = block.numbers == 1;
+    const int64_t outputs = between(1, 80), inputs = 256 * between(1, 2), width = one_of({32, 64});
+    Compact shape{block.fits_4_bits ? 4 : 8, block.group, block.has_offsets};
+    if (is_float) shape = {one_of<int64_t>({4, 8}), 32, 0}, shape.has_offsets = shape.bits == 4;
+    about = "few bits " + std::string(block.name) + " " + std::to_string(shape.bits);
+    const int64_t line = row_bytes(format, inputs);
+    Numbers source(is_float ? Kind(format) : BFLOAT16, is_float ? outputs * inputs : 0);
+    std::vector<char> random(is_float ? 0 : outputs * line);
+    for (char& each : random) each = char(between(0, 255));
+    Address rows = is_float ? source.data() : random.data();
+    std::vector<Source> places;
+    std::vector<int64_t> all;
+    for (int64_t row = 0; row < outputs; ++row)
+        places.push_back({rows + row * line, format}), all.push_back(row);
+    std::vector<char> few(divided_up(outputs, width) * compact_bytes(shape, inputs, width));
+    PackArguments a{};
+    a.kind = FLOAT32, a.inputs = inputs, a.outputs = outputs, a.width = width;
+    a.rows = places.data(), a.matrix = few.data(), a.compact = shape;
+    run(KERNELS.pack, &a, between(1, 4));
+    Numbers read(FLOAT32, outputs * inputs, false);
+    EmbedArguments b{};
+    b.kind = FLOAT32, b.rows = outputs, b.width = inputs, b.tokens = all.data(), b.scale = 1;
+    b.format = format, b.source = rows, b.result = read.data();
+    run(KERNELS.embed, &b, 1);
+    for (int64_t at = 0; at < outputs * inputs; ++at) {
+        const double wanted = read.get(at);
+        if (!std::isfinite(wanted)) continue;
+        const auto [found, made_of] =
+            number_of(few.data(), shape, inputs, width, at / inputs, at % inputs);
+        const double step = shape.bits == 8 ? 1.0 / 127 : 1.0 / 15;  // of the range, at most
+        near(found, wanted, is_float ? 6 * step : 1e-7 * made_of);
     }
 }
 
@@ -581,9 +659,9 @@ int main(int count, char** given) {
 #endif
     const int64_t cases = count > 1 ? std::atoll(given[1]) : 500;
     engine.seed(count > 2 ? std::atoll(given[2]) : 0);
-    const std::vector<std::function<void()>> checks{check_rows,      check_rotation, check_products,
-                                                    check_attention, check_largest,  check_packing,
-                                                    check_copies,    check_finish,   check_experts};
+    const std::vector<std::function<void()>> checks{
+        check_rows,    check_rotation, check_products, check_attention, check_largest,
+        check_packing, check_copies,   check_finish,   check_experts,   check_compact};
     for (int64_t number = 0; number < cases; ++number) checks[number % checks.size()]();
     std::printf("%lld cases, %d failures\n", static_cast<long long>(cases), failures);
     return failures > 0;

@@ -1,7 +1,6 @@
 /// Panels in 4 and 8 bits: how they are made, and expanded to the panels that products read.
 #pragma once
 
-#include <array>
 #include <type_traits>
 
 #include "kernels/formats.hpp"
@@ -101,13 +100,11 @@ inline Ints load_codes(const char* codes) {
 /// Pairs of numbers that are rounded to bfloat16, the first in the lower halves.
 inline Words rounded_pairs(Floats first, Floats second) {
 #if defined(__AVX512BF16__)
-    alignas(64) static constexpr auto TURNS = [] {
-        std::array<uint16_t, 32> turns{};
-        for (int at = 0; at < 32; ++at) turns[at] = uint16_t(at % 2 * 16 + at / 2);
-        return turns;
-    }();
+    alignas(64) static const uint16_t TURNS[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
+                                                   21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
+                                                   11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
     const __m512bh both = _mm512_cvtne2ps_pbh(__m512(second), __m512(first));
-    const __m512i turns = _mm512_load_si512(TURNS.data());
+    const __m512i turns = _mm512_load_si512(TURNS);
     return Words(_mm512_permutexvar_epi16(turns, bits_as<__m512i>(both)));
 #else
     return paired(bfloat16_bits(first), bfloat16_bits(second));
