@@ -44,6 +44,9 @@ def test_a_file_and_a_folder_with_one_are_found(home: Path) -> None:
 def test_what_is_no_such_file_says_so(home: Path) -> None:
     placed(home / "two" / "a.gguf"), placed(home / "two" / "b.gguf")
     (home / "text.gguf").write_text("text")
+    for name in ("~nobody-of-this-name/m.gguf", "x" * 300):
+        with pytest.raises(ModelError, match="is no path"):
+            find_gguf(name)
     for name, said in (
         ("two", "several models: a.gguf, b.gguf"),
         ("text.gguf", "is not a GGUF file"),
@@ -54,16 +57,22 @@ def test_what_is_no_such_file_says_so(home: Path) -> None:
 
 
 def test_a_model_that_is_split_is_whole(home: Path) -> None:
-    whole = home / "whole.gguf"
-    write_gguf(build("llama"), whole)
+    (home / "split").mkdir()
+    write_gguf(build("llama"), home / "split" / "m.gguf", split=16)
     parts = [home / "split" / f"m-{number:05}-of-00002.gguf" for number in (1, 2)]
-    for each in parts:
-        placed(each).write_bytes(whole.read_bytes())
     assert find_gguf(str(home / "split")) == parts[0]
-    assert len(read_gguf(parts[0]).mapped) == 2
+    assert read_gguf(parts[0]).weights.keys() == read_gguf(parts[1]).weights.keys()
+    assert len(read_gguf(parts[0]).weights) > 16
+    kept = parts[1].read_bytes()
+    parts[1].write_bytes(parts[0].read_bytes())
+    with pytest.raises(ModelError, match="not part 2 of 2"):
+        read_gguf(parts[0])
     parts[1].unlink()
     with pytest.raises(ModelError, match=r"m-00002-of-00002\.gguf is not beside it"):
         read_gguf(parts[0])
+    odd = home / "m-00001-of-00000.gguf"
+    odd.write_bytes(kept)
+    assert find_gguf(str(home)) == odd
 
 
 def test_ollamas_models_are_found_by_name_and_tag(home: Path) -> None:
@@ -80,12 +89,18 @@ def test_ollamas_models_are_found_by_name_and_tag(home: Path) -> None:
             }
         )
     )
-    assert find_gguf("smol") == find_gguf("smol:latest") == file
+    assert find_gguf("smol") == find_gguf("smol:latest") == find_gguf("library/smol") == file
+    theirs = store / "manifests" / "hf.co" / "me" / "mine" / "Q4_0"
+    placed(theirs).write_text(manifest.read_text())
+    assert find_gguf("hf.co/me/mine:Q4_0") == file
     assert find_gguf("smol:1b") is None
     with pytest.raises(ConfigError, match="'smol' is not supported"):
         backends.load("smol:1b")
     with pytest.raises(ModelError, match="cannot be read as GGUF"):
         backends.load("smol:latest")
+    file.unlink()
+    with pytest.raises(ModelError, match="ollama pull smol"):
+        find_gguf("smol")
     manifest.write_text("{}")
     with pytest.raises(ModelError, match="ollama pull smol"):
         find_gguf("smol")
@@ -95,6 +110,7 @@ def test_lm_studios_models_are_found_by_format(home: Path) -> None:
     folder = home / ".lmstudio" / "models" / "owner" / "Name-GGUF"
     file = placed(folder / "name-Q4_K_M.gguf")
     placed(folder / "name-Q4_K_S.gguf")
+    placed(folder / "mmproj-Q4_K_M.gguf")
     for wanted in ("Q4_K_M", "q4_k_m", "name-Q4_K_M.gguf"):
         assert find_gguf(f"owner/Name-GGUF:{wanted}") == file
 

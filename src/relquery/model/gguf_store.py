@@ -13,7 +13,9 @@ from relquery.model.formats.gguf import is_gguf, parts_of
 from relquery.model.hub import ask_hub
 
 _ENDING = ".gguf"
-_OF_HUB = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+):(?P<wanted>[\w.-]+)")
+_OF_HUB = re.compile(r"(?P<repository>\w[\w.-]*/\w[\w.-]*):(?P<wanted>[\w.-]+)")
+_BESIDE = "mmproj"  # in names of files that read pictures, beside those of models
+_FORMAT = re.compile(r"(?:iq|q|f|bf|mxfp)\d.*", re.I)
 _OF_OLLAMA = re.compile(r"(?P<name>[\w./-]+?)(?::(?P<tag>[\w.-]+))?")
 _OLLAMA_HOME, _OLLAMA_OWN = "registry.ollama.ai", "library"
 _WEIGHTS = "application/vnd.ollama.image.model"
@@ -26,7 +28,11 @@ def find_gguf(spec: str) -> Path | None:
     spec: a file; a folder with one model; "OWNER/NAME:Q4_K_M", which is looked for in LM Studio's
     folder and on the hub; or "NAME:TAG" of Ollama. Raises ModelError.
     """
-    path = Path(spec).expanduser()
+    try:
+        path = Path(spec).expanduser()
+        path.is_file()
+    except (OSError, RuntimeError, ValueError) as error:  # too long a name, no such user, a 0
+        raise ModelError(f"'{spec}' is no path: {error}. Check it.") from error
     if path.is_file():
         if not is_gguf(path):
             raise ModelError(
@@ -34,14 +40,16 @@ def find_gguf(spec: str) -> Path | None:
             )
         return path
     if path.is_dir():
-        files = [each.name for each in path.glob(f"*{_ENDING}")]
+        files = [each.name for each in path.glob(f"*{_ENDING}") if _BESIDE not in each.name]
         is_other = (path / "config.json").is_file() or not files
         return None if is_other else path / _only(files, spec, "Name one of its files")
+    if stored := find_in_ollama(spec):
+        return stored
     if found := _OF_HUB.fullmatch(spec):
         return _downloaded(found["repository"], found["wanted"])
     if spec.endswith(_ENDING):
         raise ModelError(f"The file '{spec}' does not exist. Check the path.")
-    return find_in_ollama(spec)
+    return None
 
 
 def find_in_ollama(spec: str) -> Path | None:
@@ -50,18 +58,23 @@ def find_in_ollama(spec: str) -> Path | None:
     if found is None or ".." in spec:
         return None
     store = Path(os.environ.get("OLLAMA_MODELS") or Path.home() / ".ollama" / "models")
-    name = found["name"] if "/" in found["name"] else f"{_OLLAMA_OWN}/{found['name']}"
-    manifest = store / "manifests" / _OLLAMA_HOME / name / (found["tag"] or "latest")
+    parts = found["name"].split("/")
+    host = parts.pop(0) if len(parts) > 2 else _OLLAMA_HOME
+    name = "/".join(parts if len(parts) > 1 else [_OLLAMA_OWN, *parts])
+    manifest = store / "manifests" / host / name / (found["tag"] or "latest")
     if not manifest.is_file():
         return None
     try:
         layers = json.loads(manifest.read_text(encoding="utf-8"))["layers"]
         digest = next(each["digest"] for each in layers if each["mediaType"] == _WEIGHTS)
-        return store / "blobs" / str(digest).replace(":", "-")
+        blob = store / "blobs" / str(digest).replace(":", "-")
+        if not blob.is_file():
+            raise FileNotFoundError(str(blob))
     except (OSError, ValueError, LookupError, TypeError, StopIteration) as error:
         raise ModelError(
             f"Ollama's manifest {manifest} cannot be read: {error!r}. Run `ollama pull {spec}`."
         ) from error
+    return blob
 
 
 def _downloaded(repository: str, wanted: str) -> Path:
@@ -103,8 +116,13 @@ def _cached(repository: str) -> Path | None:
 
 def _of(names: Iterable[str], wanted: str) -> str | None:
     """The first file that is named by a format, or by its whole name."""
-    said = re.compile(rf"(?:^|.*[-._/]){re.escape(wanted)}(?:-\d+-of-\d+)?(?:\.gguf)?", re.I)
-    found = sorted(each for each in names if said.fullmatch(each) and each.endswith(_ENDING))
+    before = "[-._/]" if _FORMAT.fullmatch(wanted) else "[-./]"
+    said = re.compile(rf"(?:^|.*{before}){re.escape(wanted)}(?:-\d+-of-\d+)?(?:\.gguf)?", re.I)
+    found = sorted(
+        each
+        for each in names
+        if said.fullmatch(each) and each.endswith(_ENDING) and _BESIDE not in each
+    )
     return found[0] if found else None
 
 

@@ -43,14 +43,17 @@ def load(
     """
     if dtype is not None and dtype not in DTYPES:
         raise ModelError(unknown("dtype", dtype, DTYPES))
-    if quantize is not None and quantize not in BITS:
-        raise ModelError(unknown("quantize", quantize, tuple(BITS)))
+    if quantize is not None and quantize not in tuple(BITS):
+        raise ModelError(unknown("quantize", str(quantize), tuple(BITS)))
     bits = BITS[quantize] if quantize else 0
     given = None if tokenizer is None else as_tokenizer(tokenizer)
     file = find_gguf(spec)
     if file is not None:
         if bits:
-            raise ModelError(f"'{spec}' has its weights in few bits already. Leave quantize out.")
+            raise ModelError(
+                f"'{spec}' is a GGUF file, whose weights stay in its formats. Leave quantize out, "
+                "or give a file in fewer bits."
+            )
         if device not in (None, "cpu"):
             raise ModelError(
                 f"'{spec}' is a GGUF file, which is computed on a CPU. Leave device out, or give a "

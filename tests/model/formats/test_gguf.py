@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
-from gguf import GGMLQuantizationType, quants
+from gguf import GGMLQuantizationType, GGUFWriter, quants
 
 from relquery._native import Rows, formats
 from relquery.errors import ModelError
@@ -114,6 +115,49 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return path.read_bytes()
 
 
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"llama.block_count": 300_000_000}, "block_count is not 2"),
+        ({"llama.embedding_length": 2**64 - 1}, "embedding_length is 18446744073709551615"),
+        ({"llama.attention.head_count": 2**60}, "head_count is 1152921504606846976"),
+        ({"llama.rope.freq_base": "much"}, "freq_base is 'much'; it must be a number"),
+        ({"llama.rope.scaling.type": "odd", "llama.rope.scaling.factor": 2.0}, "is 'odd'"),
+        ({"llama.expert_count": 8}, "a key that is not known: expert_count"),
+        ({"tokenizer.chat_template": "\udcff"}, "tokenizer in the GGUF file"),
+        ({"tokenizer.ggml.pre": "odd"}, "cuts text as 'odd'"),
+        ({"tokenizer.ggml.merges": ["x"]}, "tokenizer in the GGUF file"),
+    ],
+)
+def test_what_cannot_be_is_told(said: dict[str, Any], message: str, tmp_path: Path) -> None:
+    path = tmp_path / "tiny.gguf"
+    with patch.object(GGUFWriter, "_pack_val", _packed):
+        write_gguf(build("llama"), path, letters() | said)
+    with pytest.raises(ModelError, match=message):
+        open_gguf(path, "tiny", "float32")
+
+
+_pack = GGUFWriter._pack_val
+
+
+def _packed(writer: GGUFWriter, value: Any, kind: Any, add_vtype: bool, **more: Any) -> bytes:
+    """Text that is not UTF-8, too."""
+    if isinstance(value, str):
+        value = value.encode("utf-8", "surrogateescape")
+    return bytes(_pack(writer, value, kind, add_vtype, **more))
+
+
+def test_a_factor_without_a_kind_scales_linearly(tmp_path: Path) -> None:
+    network = build("linear")
+    found = []
+    for kind in ({}, {"llama.rope.scaling.type": "linear"}):
+        path = tmp_path / "tiny.gguf"
+        write_gguf(build("llama"), path, said={"llama.rope.scaling.factor": 4.0} | kind)
+        found.append(open_gguf(path, "tiny", "float32", NO_TOKENIZER).decoder)
+    assert found[0] == found[1]
+    assert found[0].layers == native(network).decoder.layers
+
+
 def damaged(whole: bytes, seed: int) -> bytes:
     """A file that is cut, or whose first part, which says what the rest is, has other bytes."""
     rng = np.random.default_rng(seed)
@@ -143,7 +187,7 @@ def test_a_damaged_file_opens_or_is_an_error(part: int, whole: bytes, tmp_path: 
     path, opened = tmp_path / "tiny.gguf", 0
     path.write_bytes(whole)
     open_gguf(path, "tiny", "float32").close()
-    with pytest.raises(ModelError, match="few bits already"):
+    with pytest.raises(ModelError, match="stay in its formats"):
         load(str(path), quantize="int8")
     for number in range(100):
         path.write_bytes(damaged(whole, 100 * part + number))

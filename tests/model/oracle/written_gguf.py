@@ -39,16 +39,19 @@ def write_gguf(
     path: Path,
     tokenizer: Mapping[str, Any] | None = None,
     formats: Sequence[str] = FORMATS,
+    said: Mapping[str, Any] | None = None,
+    split: int = 0,
 ) -> None:
     """Write a file, and give the network the numbers that the file holds in few bits.
 
+    said: other values of keys. split: weights of a file, of several; 0 for one file.
     formats: in which matrices take turns. Of those that `gguf` cannot write the bits are random.
     """
     config = network.config
     kind = _ARCHITECTURES.get(config.model_type, config.model_type)
-    writer = GGUFWriter(path, kind)
-    said = {f"{kind}.{key}": value for key, value in _said(config, kind).items()}
-    for key, value in (said | dict(tokenizer or {})).items():
+    writer = GGUFWriter(path, kind, split_max_tensors=split)
+    keys = {f"{kind}.{key}": value for key, value in _said(config, kind).items()}
+    for key, value in (keys | dict(said or {}) | dict(tokenizer or {})).items():
         if isinstance(value, list):
             writer.add_array(key, value)
         elif isinstance(value, str):
@@ -56,7 +59,7 @@ def write_gguf(
         elif isinstance(value, bool):
             writer.add_bool(key, value)
         elif isinstance(value, int):
-            writer.add_uint32(key, value)
+            (writer.add_uint32 if value < 2**32 else writer.add_uint64)(key, value)
         else:
             writer.add_float32(key, value)
     names = gguf.get_tensor_name_map(

@@ -10,6 +10,8 @@ from typing import TypeVar
 from relquery.errors import ModelError, UnsupportedNetworkError
 
 T = TypeVar("T")
+_MOST = 2**31
+"""Whole numbers are below it."""
 INCIDENTAL = frozenset(
     {
         "_attn_implementation",
@@ -85,8 +87,8 @@ class Settings(Mapping[str, object]):
     def integer(self, key: str, default: int | None = None, *, least: int = 1) -> int:
         """A whole number. Raises ModelError, as do the others."""
         found = self._of(key, default, lambda each: type(each) is int, "a whole number")
-        if found < least:
-            raise self.refused(f"{key} is {found}; it must be at least {least}")
+        if not least <= found < _MOST:
+            raise self.refused(f"{key} is {found}; it must be at least {least}, and below {_MOST}")
         return found
 
     def number(self, key: str, default: float | None = None) -> float:
@@ -124,9 +126,14 @@ class Settings(Mapping[str, object]):
 
     def refused(self, why: str) -> UnsupportedNetworkError:
         """An error about this configuration."""
+        remedy = (
+            "Install relquery[torch], which computes more families, or run it on a server such as "
+            "vLLM."
+            if self.file == "config.json"
+            else "Use another file of it, or run it on a server such as llama.cpp's."
+        )
         return UnsupportedNetworkError(
-            f"Model '{self.name}' cannot run in relquery's own runtime: {why}. Install "
-            "relquery[torch], which computes more families, or run it on a server such as vLLM."
+            f"Model '{self.name}' cannot run in relquery's own runtime: {why}. {remedy}"
         )
 
     def _of(self, key: str, default: T | None, fits: Callable[[object], bool], what: str) -> T:

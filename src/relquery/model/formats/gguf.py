@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from relquery._native import formats
-from relquery.errors import ModelError
+from relquery.errors import ModelError, UnsupportedNetworkError
 from relquery.model.formats.safetensors import Weight
 
 FORMATS = formats()
@@ -100,7 +100,7 @@ def is_gguf(path: Path) -> bool:
 def parts_of(name: str) -> list[str]:
     """The names of all files that a model is split into, by that of one; else this alone."""
     found = _SPLIT.search(name)
-    if found is None:
+    if found is None or not 1 <= int(found[1]) <= int(found[2]):
         return [name]
     stem, count = name[: found.start()], int(found[2])
     return [f"{stem}-{number:05}-of-{count:05}.gguf" for number in range(1, count + 1)]
@@ -111,12 +111,20 @@ def read_gguf(path: Path) -> GgufFile:
     metadata: dict[str, Any] = {}
     weights: dict[str, Weight] = {}
     mapped: list[mmap.mmap] = []
-    for name in parts_of(path.name):
+    parts = parts_of(path.name)
+    for number, name in enumerate(parts):
         file = path.with_name(name)
         try:
             with file.open("rb") as opened:
                 mapped.append(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
             said, found = _Reader(mapped[-1]).read()
+            if len(parts) > 1 and (said.get("split.no"), said.get("split.count")) != (
+                number,
+                len(parts),
+            ):
+                raise ValueError(f"it is not part {number + 1} of {len(parts)} by what it says")
+            if twice := weights.keys() & found.keys():
+                raise ValueError(f"{min(twice)} is in an earlier part, too")
         except FileNotFoundError:
             raise ModelError(
                 f"{path.name} is a part of a model, and {name} is not beside it. Download all "
@@ -129,6 +137,8 @@ def read_gguf(path: Path) -> GgufFile:
             ) from error
         metadata = said | metadata
         weights |= found
+    if metadata.get("split.tensors.count", len(weights)) != len(weights):
+        raise ModelError(f"The parts of {path.name} lack weights. Download all parts again.")
     return GgufFile(path, metadata, weights, mapped)
 
 
@@ -158,6 +168,8 @@ class _Reader:
         aligned = metadata.get("general.alignment", 32)
         if type(aligned) is not int or aligned < 1:
             raise ValueError(f"general.alignment is {aligned!r}")
+        if len({name for name, *_ in told}) < len(told):
+            raise ValueError("it has two weights of one name")
         begin = -(-self._at // aligned) * aligned
         whole = np.frombuffer(self._mapped, dtype=np.uint8)
         return metadata, {each[0]: _weight(whole, begin, *each) for each in told}
@@ -207,8 +219,12 @@ def _weight(
 ) -> Weight:
     said = _TYPES.get(kind, f"the unknown format {kind}")
     if said not in _NUMBERS:
-        known = ", ".join(_NUMBERS)
-        raise ValueError(f"{name} is in {said}, and what is read are {known}")
+        raise UnsupportedNetworkError(
+            f"{name} is in {said}, and the engine reads {', '.join(_NUMBERS)}. Download the model "
+            "in one of these."
+        )
+    if min(shape, default=1) < 1:
+        raise ValueError(f"{name} has no numbers")
     number = _NUMBERS[said]
     _, block, size = FORMATS[number]
     width = shape[-1] if shape else 1

@@ -89,6 +89,9 @@ def _common(
     embedding = weights.get("token_embd.weight")
     if embedding is None or len(embedding.shape) != 2:
         raise told.refused("its GGUF file has no token_embd.weight")
+    layers = {said.split(".")[1] for said in weights if said.startswith("blk.")}
+    if told.integer("block_count") != len(layers):
+        raise told.refused(f"block_count is not {len(layers)}, of which its GGUF file has weights")
     hidden, heads = told.integer("embedding_length"), told.integer("attention.head_count")
     width = told.integer("attention.key_length", max(1, hidden // heads))
     told.expect("attention.value_length", width)
@@ -116,8 +119,8 @@ def _common(
 
 def _rope(told: Settings, factors: Mapping[str, list[float]], context: int) -> dict[str, Any]:
     """How the frequencies of rotary embeddings are changed; nothing if they are not."""
-    kind = told.text("rope.scaling.type", "none")
     factor = told.number("rope.scaling.factor", told.number("rope.scale_linear", 1.0))
+    kind = told.text("rope.scaling.type", "none" if factor == 1.0 else "linear")
     before = told.integer("rope.scaling.original_context_length", context)
     attention = told.number("rope.scaling.attn_factor", 1.0)
     if "short_factor" in factors:

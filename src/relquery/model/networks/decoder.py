@@ -158,6 +158,8 @@ class DecoderBuilder(NetworkBuilder):
                 return head
         else:
             head = self._pack(["lm_head"], bits=bits)
+            if self._weights["lm_head.weight"].shape[0] != d.vocabulary:
+                raise ValueError("the sizes of lm_head and of the embedding do not fit")
         rows = net.add_rows(embedding.rows)
         net.look_up(-1, rows, self._hidden, d.embedding_scale)
         return head

@@ -123,7 +123,9 @@ def _read(told: Mapping[str, Any], name: str, template: object) -> Tokenizer:
             single=[*first, "$A", *last],
             special_tokens=[(each, backend.token_to_id(each)) for each in {*first, *last}],
         )
-    return Tokenizer(backend, special, template if isinstance(template, str) else "")
+    template = template if isinstance(template, str) else ""
+    template.encode()  # raises what is told, where it is not UTF-8
+    return Tokenizer(backend, special, template)
 
 
 def _byte_level(told: Mapping[str, Any], name: str, tokens: Sequence[str]) -> Backend:
