@@ -143,13 +143,14 @@ def read_gguf(path: Path) -> GgufFile:
 
 
 class _Reader:
-    """The place in a file that is read next."""
+    """Reader of a mapped file, from its beginning on."""
 
     def __init__(self, mapped: mmap.mmap) -> None:
         self._mapped, self._at = mapped, 0
 
     def read(self) -> tuple[dict[str, Any], dict[str, Weight]]:
-        """Metadata and weights. Raises ValueError and struct.error for what is no such file."""
+        """Metadata and weights. Raises ValueError or struct.error if the file is damaged or is not
+        GGUF, and UnsupportedNetworkError for a format that is not read."""
         if self._take(4) != b"GGUF":
             raise ValueError("it does not begin with GGUF")
         (version,) = self._unpack("I")
