@@ -16,11 +16,13 @@ from tests.model.oracle.architectures import (
     LLAMA_LIKE,
     NO_TOKENIZER,
     build,
+    generated,
     larger,
     made,
     native,
     prompts_with_shared_prefixes,
 )
+from tests.model.test_generate import TOKENS
 from tests.model.test_native import Case, answered
 
 GROUP = 32
@@ -68,6 +70,32 @@ def test_answers_are_those_of_rounded_weights(
     assert found.fingerprint() != plain.fingerprint()
 
 
+def round_rows(module: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What a product reads, rounded to int8 by the largest of 32."""
+    del module
+    groups = given[0].unflatten(-1, (-1, GROUP))
+    factor = groups.abs().amax(-1, keepdim=True) / 127
+    return ((groups / factor.clamp_min(1e-30)).round().mul(factor).flatten(-2), *given[1:])
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("name", ["llama", "qwen3"])
+def test_products_in_int8_are_those_of_rounded_rows(name: str, bits: int, tmp_path: Path) -> None:
+    network = build(name)
+    network.save_pretrained(tmp_path)
+    found = open_folder(tmp_path, "", "int8", NO_TOKENIZER, bits=bits)
+    exact = open_folder(tmp_path, "", "float32", NO_TOKENIZER, bits=bits)
+    round_weights(network, bits)
+    for module in network.modules():
+        if isinstance(module, torch.nn.Linear):
+            module.register_forward_pre_hook(round_rows)
+    assert answered(Case(found, PROMPTS, [])) == [
+        generated(network, prompt, TOKENS) for prompt in PROMPTS
+    ]
+    assert found.version != exact.version
+    assert found.fingerprint() != exact.fingerprint()
+
+
 def test_a_tied_embedding_keeps_its_numbers_beside_a_rounded_head(tmp_path: Path) -> None:
     network = larger(made("Llama", LLAMA_LIKE, {"tie_word_embeddings": True}))
     network.save_pretrained(tmp_path)
@@ -95,3 +123,5 @@ def test_what_cannot_be_rounded_says_so(tmp_path: Path) -> None:
         open_folder(tmp_path, "", "float32", NO_TOKENIZER, bits=4)
     with pytest.raises(ModelError, match="quantize 'int3'"):
         load("random:layers=1,hidden=64", device="cpu", quantize="int3")
+    with pytest.raises(ModelError, match="no weights in 4 or 8 bits.*quantize='int8'"):
+        load("random:layers=1,hidden=64", device="cpu", dtype="int8")

@@ -48,9 +48,10 @@ std::pair<double, double> number_of(const char* panels, const Compact& shape, in
     std::memcpy(&factor, group + 4 * lane, 4);
     if (shape.has_offsets) std::memcpy(&offset, group + 4 * (width + lane), 4);
     const char* codes = group + 4 * width * (1 + shape.has_offsets);
-    const char byte = codes[within / (8 / shape.bits) * width + lane];
-    const int upper = within % 2 ? uint8_t(byte) >> 4 : byte & 15;
-    const int code = shape.bits == 4 ? upper : int8_t(byte);
+    const int64_t of_word = 32 / shape.bits;
+    const char byte = codes[(within / of_word * width + lane) * 4 + within % 4];
+    const int half = within % of_word < 4 ? byte & 15 : uint8_t(byte) >> 4;
+    const int code = shape.bits == 4 ? half : int8_t(byte);
     const double product = double(factor) * code;
     return {product - offset, std::fabs(product) + std::fabs(offset)};
 }
@@ -227,6 +228,22 @@ void check_rotation() {
             }
 }
 
+/// Rows in int8 are near to what they were; they become what they are read as.
+void check_rounded(std::vector<double>& numbers, const ProductArguments& a) {
+    const int64_t groups = a.inputs / a.compact.group;
+    for (int64_t row = 0; row < a.rows; ++row) {
+        const char* place = a.rounded + row * rounded_bytes(a.compact, a.inputs);
+        for (int64_t at = 0; at < a.inputs; ++at) {
+            float factor;
+            std::memcpy(&factor, place + at / a.compact.group * 4, 4);
+            const double found = double(factor) * int8_t(place[12 * groups + at]);
+            double& number = numbers[row * a.inputs + at];
+            near(found, number, 1.001 * factor / 2);
+            number = found;
+        }
+    }
+}
+
 void check_products() {
     const bool is_deep = between(0, 15) == 0;  // sums are kept from chunk to chunk of inputs
     const Kind kind = is_deep ? BFLOAT16 : one_of({FLOAT32, BFLOAT16});
@@ -278,6 +295,15 @@ void check_products() {
     a.result = result.data(), a.compact = bits ? compact : Compact{};
     a.bias = maybe() ? bias.data() : nullptr, a.work = work.data();
     a.gated = gated, a.activation = SILU, a.groups = groups, a.ends = ends.data();
+    std::vector<double> numbers(rows * inputs);
+    for (int64_t at = 0; at < rows * inputs; ++at) numbers[at] = source.get(at);
+    std::vector<char> rounded(bits ? rows * rounded_bytes(compact, inputs) : 0);
+    if (bits && maybe()) {
+        a.is_rounded = 1, a.rounded = rounded.data();
+        ProductArguments b = a;
+        run(KERNELS.round_rows, &b, threads);
+        check_rounded(numbers, a);
+    }
     run(KERNELS.multiply, &a, threads);
     /// A product, and the sum of the sizes of its terms, by which it may be off.
     const auto product = [&](int64_t row, int64_t output) {
@@ -287,14 +313,14 @@ void check_products() {
             if (bits) {
                 const auto [number, made_of] =
                     number_of(few.data() + group * few_size, compact, inputs, width, output, at);
-                sum += source.get(row * inputs + at) * number;
-                size += 2 * std::fabs(source.get(row * inputs + at)) * made_of;
+                sum += numbers[row * inputs + at] * number;
+                size += 2 * std::fabs(numbers[row * inputs + at]) * made_of;
                 continue;
             }
             const int64_t place = group * size_of_matrix + output / width * width * inputs +
                                   at / together * width * together + output % width * together +
                                   at % together;
-            const double term = source.get(row * inputs + at) * matrix.get(place);
+            const double term = numbers[row * inputs + at] * matrix.get(place);
             sum += term, size += std::fabs(term);
         }
         return std::pair(sum, size);

@@ -10,12 +10,12 @@ from importlib.util import find_spec
 from relquery.errors import MissingExtraError, ModelError, UnsupportedNetworkError, unknown
 from relquery.model.gguf_store import find_gguf
 from relquery.model.hub import find_folder
-from relquery.model.native_model import open_folder, open_gguf, open_random
+from relquery.model.native_model import INT8, open_folder, open_gguf, open_random
 from relquery.model.networks.random import byte_tokenizer
 from relquery.model.served import ServedModel
 from relquery.model.text.tokenizer import as_tokenizer, read_tokenizer
 
-DTYPES = ("float32", "bfloat16", "float16")
+DTYPES = ("float32", "bfloat16", "float16", INT8)
 BITS = {"int8": 8, "int4": 4}
 _DRIVERS = {"linux": ("libcuda.so.1", "libamdhip64.so"), "win32": ("nvcuda.dll",)}
 _LOG = logging.getLogger(__name__)
@@ -33,7 +33,8 @@ def load(
 
     spec: a Hugging Face name, a folder, "random:layers=8,hidden=256,..." (see RandomSpec), or what
     find_gguf finds.
-    dtype: default float32 on a CPU, bfloat16 on CUDA. device: default CUDA if there is one and
+    dtype: default float32 on a CPU, bfloat16 on CUDA; "int8" on a CPU, for products with weights in
+    4 or 8 bits whose rows are rounded to 8. device: default CUDA if there is one and
     torch is installed. tokenizer: replaces the model's own; of `tokenizers` or of transformers.
     quantize: "int8" or "int4" to round weights to so many bits when they are loaded, of safetensors
     on a CPU.
@@ -62,7 +63,7 @@ def load(
         return open_gguf(file, spec, dtype or "float32", given)
     device = device or ("cuda" if has_gpu() else "cpu")
     if device != "cpu":
-        _check_exact(bits, f"on {device}")
+        _check_torch(bits, dtype, f"on {device}")
         return _load_torch(spec, dtype, device, tokenizer)
     wanted = dtype or "float32"
     if spec.startswith("random:") and wanted != "float16":
@@ -73,17 +74,18 @@ def load(
     except UnsupportedNetworkError as refused:
         if find_spec("torch") is None:
             raise
-        _check_exact(bits, "of this family")
+        _check_torch(bits, dtype, "of this family")
         _LOG.info("%s", refused)
         return _load_torch(spec, wanted, device, tokenizer)
 
 
-def _check_exact(bits: int, where: str) -> None:
-    """Raises ModelError where weights were to be rounded."""
-    if bits:
-        raise ModelError(
-            f"quantize rounds weights in relquery's own runtime, and not {where}. Leave it out."
-        )
+def _check_torch(bits: int, dtype: str | None, where: str) -> None:
+    """Raises ModelError for what only relquery's own runtime does."""
+    for is_asked, option in ((bits, "quantize"), (dtype == INT8, "dtype='int8'")):
+        if is_asked:
+            raise ModelError(
+                f"{option} rounds numbers in relquery's own runtime, and not {where}. Leave it out."
+            )
 
 
 def _load_torch(spec: str, dtype: str | None, device: str, tokenizer: object) -> ServedModel:

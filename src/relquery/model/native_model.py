@@ -29,6 +29,8 @@ from relquery.model.text.gguf_tokenizer import read_gguf_tokenizer
 from relquery.model.text.tokenizer import Tokenizer
 
 KINDS = {"float32": 0, "bfloat16": 1}
+INT8 = "int8"
+"""The dtype of products in int8; all other numbers are float32."""
 Report = Callable[[float], None]
 _ENDS_OF_TURNS = ("<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|end_of_text|>")
 
@@ -193,11 +195,12 @@ def _open(
     report: Report,
     bits: int = 0,
 ) -> NativeModel:
-    kind = KINDS.get(dtype)
+    in_int8 = dtype == INT8
+    kind = KINDS.get("float32" if in_int8 else dtype)
     if kind is None:
         raise settings.refused(f"it would compute in {dtype}; this one does in {', '.join(KINDS)}")
     try:
-        network = DecoderBuilder(decoder, weights, kind, cores(), report, bits).build()
+        network = DecoderBuilder(decoder, weights, kind, cores(), report, bits, in_int8).build()
     except (ValueError, IndexError) as error:
         raise ModelError(
             f"The weights of model '{name}' do not have the sizes that its {settings.file} says: "
@@ -208,9 +211,14 @@ def _open(
             f"Model '{name}' has weights that its network has no place for, such as {left[0]}. "
             f"Use the {settings.file} that belongs to them."
         )
+    if in_int8 and not network.has_few_bits:
+        raise ModelError(
+            f"Model '{name}' has no weights in 4 or 8 bits, which dtype='int8' multiplies. Add "
+            "quantize='int8' or 'int4', or give a GGUF file in few bits."
+        )
     kept = {key: settings[key] for key in settings if key not in COPIED}
-    if bits:
-        kept["bits"] = bits
+    kept |= {"bits": bits} if bits else {}
+    kept |= {"products": INT8} if in_int8 else {}
     told = json.dumps(kept, sort_keys=True, default=str)
     version = hashlib.blake2b(told.encode() + tokenizer.digest(), digest_size=4)
     version.update(weights.beginnings())

@@ -95,7 +95,8 @@ class Decoder:
 class DecoderBuilder(NetworkBuilder):
     """Makes a network of a decoder from weights.
 
-    report: called with the share of layers that are packed, from 0 to 1.
+    report: called with the share of layers that are packed, from 0 to 1. in_int8: whether rows are
+    rounded where they are multiplied with matrices in few bits.
     """
 
     def __init__(
@@ -106,8 +107,9 @@ class DecoderBuilder(NetworkBuilder):
         threads: int,
         report: Callable[[float], None] = lambda share: None,
         bits: int = 0,
+        in_int8: bool = False,
     ) -> None:
-        net = Network(kind, rounds_once=decoder.norm_offset != 0)
+        net = Network(kind, rounds_once=decoder.norm_offset != 0, in_int8=in_int8)
         super().__init__(net, weights, kind, threads, bits)
         self._decoder, self._report = decoder, report
 

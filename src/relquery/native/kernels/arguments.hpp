@@ -74,6 +74,11 @@ constexpr int64_t compact_bytes(const Compact& shape, int64_t inputs, int64_t wi
            ((shape.has_offsets ? 8 : 4) + shape.group * shape.bits / 8);
 }
 
+/// Bytes of a row that is rounded to int8, with three numbers for each group.
+constexpr int64_t rounded_bytes(const Compact& shape, int64_t inputs) {
+    return inputs + inputs / shape.group * 12;
+}
+
 /// A multiple of these is what widths are padded to.
 constexpr int64_t LANES = 16;
 
@@ -156,10 +161,12 @@ struct ProductArguments : Counters {
     Address source;   // (rows, inputs)
     Address matrix;   // panels (inputs, width), the last filled up; bfloat16: two inputs are a pair
     Compact compact;  // how they are kept
-    int64_t width;    // outputs of a panel
-    Address bias;     // (outputs,), null for none
-    Address result;   // (rows, outputs)
-    Address work;     // of the threads, work_bytes each
+    int64_t is_rounded;  // whether rows are multiplied in int8, and where they are so
+    Address rounded;
+    int64_t width;   // outputs of a panel
+    Address bias;    // (outputs,), null for none
+    Address result;  // (rows, outputs)
+    Address work;    // of the threads, work_bytes each
     int64_t work_bytes;
     int64_t threads;  // that share the work
     int64_t tiled;    // whether AMX multiplies
@@ -313,8 +320,8 @@ struct Step {
 
 /// The kernels of a target.
 struct Kernels {
-    Body attend, merge, multiply, look_up, normalize, rotate, activate, find_largest, pack, embed,
-        copy, finish, route, group, combine;
+    Body attend, merge, multiply, round_rows, look_up, normalize, rotate, activate, find_largest,
+        pack, embed, copy, finish, route, group, combine;
 };
 
 }  // namespace relquery

@@ -1,11 +1,13 @@
 /// Panels in 4 and 8 bits: how they are made, and expanded to the panels that products read.
 #pragma once
 
-#include <type_traits>
-
 #include "kernels/formats.hpp"
+#include "kernels/products.hpp"
 
 namespace relquery::RELQUERY_TARGET {
+
+/// Inputs whose codes a word of four bytes holds.
+constexpr int inputs_of_word(int64_t bits) { return bits == 8 ? 4 : 8; }
 
 /// Bytes that begin to be read while those before them are expanded.
 constexpr int64_t AHEAD = 4096;
@@ -53,7 +55,8 @@ inline Group read_group(const Source& row, int64_t first, const Compact& shape) 
 }
 
 /// Writes a panel: for each group of inputs the factors of the outputs, their offsets, and the
-/// codes, by two inputs: in a byte of 4 bits each, or one after the other.
+/// codes: words of four bytes, one for each output, with the codes of four inputs or, in 4 bits,
+/// those of four more in the upper halves. So dot products of int8 read them, too.
 inline void compact_panel(const PackArguments& a, int64_t panel) {
     const Compact& shape = a.compact;
     const int64_t begin = panel * a.width, used = least(a.width, a.outputs - begin);
@@ -68,33 +71,22 @@ inline void compact_panel(const PackArguments& a, int64_t panel) {
         }
         for (int64_t which = 0; which <= shape.has_offsets; ++which, target += a.width * 4)
             std::memcpy(target, scales[which], a.width * 4);
-        for (int64_t at = 0; at < shape.group; at += 2)
-            for (int64_t half = 0; half < shape.bits / 4; ++half, target += a.width)
-                for (int64_t row = 0; row < a.width; ++row)
-                    target[row] = shape.bits == 8
-                                      ? codes[at + half][row]
-                                      : int8_t(codes[at][row] | codes[at + 1][row] << 4);
+        for (int64_t at = 0; at < shape.group; at += inputs_of_word(shape.bits))
+            for (int64_t row = 0; row < a.width; ++row)
+                for (int64_t byte = 0; byte < 4; ++byte)
+                    *target++ =
+                        shape.bits == 8
+                            ? codes[at + byte][row]
+                            : int8_t(codes[at + byte][row] | codes[at + 4 + byte][row] << 4);
     }
 }
 
-/// WIDE codes as numbers of 32 bits. gcc 12 converts vectors of bytes one by one.
-template <bool is_signed>
-inline Ints load_codes(const char* codes) {
-#if defined(__AVX512F__)
-    const __m128i bytes = read<__m128i>(codes);
-    return Ints(is_signed ? _mm512_cvtepi8_epi32(bytes) : _mm512_cvtepu8_epi32(bytes));
-#elif defined(__AVX2__)
-    const __m128i bytes = _mm_cvtsi64_si128(read<int64_t>(codes));
-    return Ints(is_signed ? _mm256_cvtepi8_epi32(bytes) : _mm256_cvtepu8_epi32(bytes));
-#elif defined(__x86_64__)
-    const __m128i bytes = _mm_cvtsi32_si128(read<int32_t>(codes));
-    return Ints(is_signed ? _mm_cvtepi8_epi32(bytes) : _mm_cvtepu8_epi32(bytes));
-#else
-    typedef std::conditional_t<is_signed, int8_t, uint8_t> Byte;
-    Ints found;
-    for (int at = 0; at < WIDE; ++at) found[at] = read<Byte>(codes + at);
-    return found;
-#endif
+/// The code at a place of each word, as it is in the panel.
+template <int bits, int place>
+inline Ints code_of(Ints words) {
+    if constexpr (bits == 8) return words << (24 - 8 * place) >> 24;
+    constexpr int shift = place % 4 * 8 + place / 4 * 4;
+    return words >> shift & 15;
 }
 
 /// Pairs of numbers that are rounded to bfloat16, the first in the lower halves.
@@ -134,22 +126,20 @@ inline void expand(Address target, const char* panel, const Compact& shape, int6
         for (int64_t at = 0; at < width; at += WIDE) {
             const Floats factor = load<FLOAT32>(group + 4 * at);
             const Floats offset = has_offsets ? load<FLOAT32>(group + 4 * (width + at)) : Floats{};
-            const char* codes = group + codes_at + at;
+            const char* codes = group + codes_at + 4 * at;
             Address lines = target;
-            for (int64_t pair = 0; pair < shape.group; pair += 2, lines += line) {
-                Ints one, other;
-                if constexpr (bits == 4) {
-                    const Ints both = load_codes<false>(codes);
-                    one = both & 15, other = both >> 4;
-                    codes += width;
-                } else {
-                    one = load_codes<true>(codes), other = load_codes<true>(codes + width);
-                    codes += 2 * width;
-                }
-                Floats left = __builtin_convertvector(one, Floats) * factor;
-                Floats right = __builtin_convertvector(other, Floats) * factor;
-                if constexpr (has_offsets) left = left - offset, right = right - offset;
-                write_lines<kind>(lines, width, at, left, right);
+            for (int64_t input = 0; input < shape.group; input += inputs_of_word(bits)) {
+                const Ints words = read<Ints>(codes);
+                codes += 4 * width;
+                repeat<inputs_of_word(bits) / 2>([&](auto pair) {
+                    const Ints one = code_of<bits, 2 * pair>(words);
+                    const Ints other = code_of<bits, 2 * pair + 1>(words);
+                    Floats left = __builtin_convertvector(one, Floats) * factor;
+                    Floats right = __builtin_convertvector(other, Floats) * factor;
+                    if constexpr (has_offsets) left = left - offset, right = right - offset;
+                    write_lines<kind>(lines, width, at, left, right);
+                    lines += line;
+                });
             }
         }
         fetch(group + AHEAD, stride);

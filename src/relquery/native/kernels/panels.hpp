@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/compact.hpp"
+#include "kernels/dots.hpp"
 #include "kernels/products.hpp"
 #include "kernels/rows.hpp"
 #include "kernels/tiles.hpp"
@@ -27,9 +28,9 @@ class PanelProducts {
     static constexpr int64_t SIZE = bytes_of(kind);
 
     ProductArguments& a;
-    Address source, matrix, result;  // of a group of rows
-    int64_t grouped;                 // rows in it
-    int64_t next;                    // the part of its result that this thread computes next
+    Address source, rounded, matrix, result;  // of a group of rows
+    int64_t grouped;                          // rows in it
+    int64_t next;  // the part of its result that this thread computes next
     Address work;
     float* sums;      // (MOST_ROWS, PANEL)
     Address* listed;  // (MOST_ROWS,), where rows are
@@ -39,7 +40,12 @@ class PanelProducts {
 
 public:
     explicit PanelProducts(ProductArguments& arguments)
-        : a(arguments), source(a.source), matrix(a.matrix), result(a.result), grouped(a.rows) {
+        : a(arguments),
+          source(a.source),
+          rounded(a.rounded),
+          matrix(a.matrix),
+          result(a.result),
+          grouped(a.rows) {
         work = a.work + a.enter() * a.work_bytes;
         expanded = work + product_work(a.tiled);
         sums = reinterpret_cast<float*>(work);
@@ -60,6 +66,7 @@ public:
             if (a.groups) grouped = a.ends[group] - first, first = a.ends[group];
             const int64_t count = multiply_group();
             done += count, next -= count;
+            if (a.is_rounded) rounded += grouped * rounded_bytes(a.compact, a.inputs);
             source += grouped * a.inputs * SIZE, result += grouped * row_of_result;
             matrix += divided_up(a.outputs, a.width) * panel_bytes;
         }
@@ -83,7 +90,8 @@ private:
     int64_t multiply_group() {
 #if defined(__AMX_BF16__)
         if constexpr (PAIRED)
-            if (a.tiled && grouped > 1) return multiply_in_tiles();  // a row alone reads faster
+            if (a.tiled && grouped > 1 && !a.is_rounded)
+                return multiply_in_tiles();  // a row alone reads faster
 #endif
         return multiply_in_vectors();
     }
@@ -122,14 +130,32 @@ private:
     /// panel of this thread. target: where they go, `step` bytes from row to row.
     void multiply_rows(int64_t panel, int64_t following, int64_t first, int64_t rows,
                        Address target, int64_t step, int64_t wanted) {
-        const int64_t begin = panel * a.width, lines = PAIRED ? a.inputs / 2 : a.inputs;
-        const int64_t line = a.width * 4;
+        const int64_t begin = panel * a.width;
         std::memset(sums, 0, rows * PANEL * 4);
         if (a.bias) {
             widen<kind>(bias, a.bias + begin * SIZE, wanted);
             for (int64_t row = 0; row < rows; ++row)
                 std::memcpy(sums + row * PANEL, bias, wanted * 4);
         }
+        if (a.is_rounded)
+            add_rounded(panel, first, rows);
+        else
+            add_products(panel, following, first, rows);
+        for (int64_t row = 0; row < rows; ++row)
+            narrow<kind>(target + row * step, sums + row * PANEL, wanted);
+    }
+
+    /// Adds products in int8 to the sums.
+    void add_rounded(int64_t panel, int64_t first, int64_t rows) {
+        for (int64_t row = 0; row < rows; ++row)
+            listed[row] = rounded + (first + row) * rounded_bytes(a.compact, a.inputs);
+        add_dots(sums, matrix + panel * panel_bytes, a.compact, a.width, listed, rows,
+                 a.inputs / a.compact.group);
+    }
+
+    /// Adds products to the sums. following: see multiply_rows.
+    void add_products(int64_t panel, int64_t following, int64_t first, int64_t rows) {
+        const int64_t lines = PAIRED ? a.inputs / 2 : a.inputs, line = a.width * 4;
         const char* beyond = matrix + following * line * lines;
         const int64_t deep = rows > FEW_ROWS || is_compact() ? DEEP : lines;
         constexpr int64_t inputs = PAIRED ? 2 : 1;  // of a line
@@ -149,8 +175,6 @@ private:
                                                         a.width, count,
                                                         {beyond + above * line, line * 4 / rows});
         }
-        for (int64_t row = 0; row < rows; ++row)
-            narrow<kind>(target + row * step, sums + row * PANEL, wanted);
     }
 
     /// Writes activation(gates) * ups, which are in the first-level cache still.

@@ -5,10 +5,13 @@
 
 namespace relquery::RELQUERY_TARGET {
 
+// gcc would keep what a function that it calls reads, sums for example, in memory.
+#define RELQUERY_INLINED __attribute__((always_inline))
+
 /// Calls `step` with 0, 1, ... as constants.
 template <int count, typename Step>
 inline __attribute__((always_inline)) void repeat(Step step) {
-    [&]<int... I>(std::integer_sequence<int, I...>) {
+    [&]<int... I>(std::integer_sequence<int, I...>) RELQUERY_INLINED {
         (step(std::integral_constant<int, I>()), ...);
     }(std::make_integer_sequence<int, count>());
 }

@@ -12,6 +12,7 @@ const Kernels KERNELS = {
     .attend = [](void* a) { Attention(*static_cast<AttentionArguments*>(a)).attend(); },
     .merge = [](void* a) { Attention(*static_cast<AttentionArguments*>(a)).merge(); },
     .multiply = multiply,
+    .round_rows = round_rows,
     .look_up = go_through_rows<[](auto& passes, int64_t row) { passes.look_up(row); }>,
     .normalize = go_through_rows<[](auto& passes, int64_t row) { passes.normalize(row); }>,
     .rotate = go_through_rows<[](auto& passes, int64_t row) { passes.rotate(row); }>,

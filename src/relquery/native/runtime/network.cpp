@@ -295,6 +295,10 @@ int64_t Network::weight_bytes() const {
     return static_cast<int64_t>(bytes);
 }
 
+bool Network::has_few_bits() const {
+    return std::ranges::any_of(weights_, [](const Weight& each) { return each.compact.bits; });
+}
+
 void bind_network(nb::module_& module) {
     nb::class_<Rows>(module, "Rows")
         .def(
@@ -359,10 +363,10 @@ void bind_network(nb::module_& module) {
     nb::class_<Network>(module, "Network")
         .def(
             "__init__",
-            [](Network* network, int64_t kind, bool rounds_once) {
-                new (network) Network(static_cast<Kind>(kind), rounds_once);
+            [](Network* network, int64_t kind, bool rounds_once, bool in_int8) {
+                new (network) Network(static_cast<Kind>(kind), rounds_once, in_int8);
             },
-            nb::arg("kind"), nb::arg("rounds_once") = false)
+            nb::arg("kind"), nb::arg("rounds_once") = false, nb::arg("in_int8") = false)
         .def("add_weight", &Network::add_weight, nb::arg("parts"), nb::arg("bias").none(),
              nb::arg("threads"), nb::arg("groups") = 1, nb::arg("bits") = 0,
              nb::call_guard<nb::gil_scoped_release>())
@@ -446,6 +450,7 @@ void bind_network(nb::module_& module) {
                      net.largest(), {static_cast<size_t>(rows)}, nb::find(net));
              })
         .def_prop_ro("weight_bytes", &Network::weight_bytes)
+        .def_prop_ro("has_few_bits", &Network::has_few_bits)
         .def("forget", &Network::forget, nb::call_guard<nb::gil_scoped_release>())
         .def("close", &Network::close, nb::call_guard<nb::gil_scoped_release>())
         .def("close_stores", &Network::close_stores, nb::call_guard<nb::gil_scoped_release>());

@@ -196,8 +196,10 @@ void attend(const Seen& seen, int64_t kind,
 
 class Network {
 public:
-    /// rounds_once: whether norms round only what is weighed.
-    Network(Kind kind, bool rounds_once) : kind_(kind), rounds_once_(rounds_once) {}
+    /// rounds_once: whether norms round only what is weighed. in_int8: whether rows are rounded to
+    /// int8 where they are multiplied with matrices in few bits.
+    Network(Kind kind, bool rounds_once, bool in_int8)
+        : kind_(kind), rounds_once_(rounds_once), in_int8_(in_int8) {}
 
     /// Packs rows of several matrices with the same inputs. bias: of the network's kind. groups: as
     /// how many matrices. bits: to which numbers are rounded, 4 or 8; 0 for not at all.
@@ -233,8 +235,11 @@ public:
     bool gates(int64_t weight) const {
         return weights_[weight].outputs % (2 * weights_[weight].width) == 0;
     }
+    bool rounds(const Weight& weight) const { return in_int8_ && weight.compact.bits; }
     int64_t vocabulary() const { return buffers_.back().width; }
     int64_t weight_bytes() const;
+    /// Whether a matrix is in 4 or 8 bits.
+    bool has_few_bits() const;
     /// Gives back all memory, and that of stores. A step that runs ends before.
     void close();
     void close_stores(const std::vector<Store*>& stores);
@@ -249,7 +254,7 @@ private:
         Memory memory;
     };
     Kind kind_;
-    bool rounds_once_;
+    bool rounds_once_, in_int8_;
     std::vector<Weight> weights_;
     std::vector<Rows> rows_;
     std::vector<Buffer> buffers_;
@@ -258,7 +263,7 @@ private:
     std::optional<Head> head_;
     int64_t wanted_ = 0, told_ = 0;  // rows of the latest step, and those before the logits
     std::vector<int64_t> largest_;
-    Memory work_, partials_, routes_;
+    Memory work_, partials_, routes_, rounded_;
     std::unique_ptr<std::mutex> turn_ = std::make_unique<std::mutex>();
 };
 

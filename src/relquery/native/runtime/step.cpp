@@ -37,6 +37,10 @@ AttentionArguments attention_of(const Seen& seen, Kind kind, int64_t heads,
     return a;
 }
 
+int64_t bytes_of_rounded(const ProductArguments& a) {
+    return a.rows * rounded_bytes(a.compact, a.inputs);
+}
+
 /// Numbers of its partial results.
 int64_t partials_of(const Seen& seen, const AttentionArguments& a) {
     return seen.places * a.heads * (2 + padded(a.value_width));
@@ -59,6 +63,7 @@ public:
         product_.matrix = weight.panels.data(), product_.bias = weight.bias.data();
         product_.compact = weight.compact, product_.work_bytes = weight.work_bytes();
         product_.result = net.logits();
+        rounds_ = net.rounds(weight);
         finish_.kind = net.kind_, finish_.rows = rows, finish_.width = weight.outputs;
         finish_.source = finish_.result = net.logits();
         finish_.epsilon = head.scale, finish_.added_scale = head.cap;
@@ -73,19 +78,25 @@ public:
         return std::max(product_.work_bytes, row);
     }
 
-    void add_to(std::vector<Step>& steps, Address work) {
+    int64_t rounded_bytes() const { return rounds_ ? bytes_of_rounded(product_) : 0; }
+
+    void add_to(std::vector<Step>& steps, Address work, Address rounded) {
         const Kernels& kernels = chosen_kernels();
         product_.work = finish_.work = work;
+        if (rounds_) {
+            product_.is_rounded = true, product_.rounded = rounded, rounding_ = product_;
+            steps.push_back({kernels.round_rows, &rounding_});
+        }
         steps.push_back({kernels.multiply, &product_});
         if (needs_finish_) steps.push_back({kernels.finish, &finish_});
         steps.push_back({kernels.find_largest, &largest_});
     }
 
 private:
-    ProductArguments product_{};
+    ProductArguments product_{}, rounding_{};
     RowArguments finish_{};
     LargestArguments largest_{};
-    bool needs_finish_ = false;
+    bool needs_finish_ = false, rounds_ = false;
 };
 
 /// Tells the kernels of each slice what to compute. A step is cut into parts: no slice reads keys
@@ -139,9 +150,10 @@ public:
         if (net_.head_ && wanted_) {
             head_.emplace(net_, 0, results(), threads_);
             need(head_->work_bytes());
+            need_rounded(head_->rounded_bytes());
         }
         work();
-        if (head_) head_->add_to(steps_, net_.work_.data());
+        if (head_) head_->add_to(steps_, net_.work_.data(), net_.rounded_.data());
     }
 
     /// Bytes of what the kernels are told, about.
@@ -210,6 +222,7 @@ private:
     }
 
     void need(int64_t bytes) { work_bytes_ = std::max(work_bytes_, bytes); }
+    void need_rounded(int64_t bytes) { rounded_bytes_ = std::max(rounded_bytes_, bytes); }
 
     RowArguments row_arguments(int64_t source, int64_t result, int64_t width) {
         RowArguments a{};
@@ -251,13 +264,13 @@ private:
         add(kernels_.normalize, rows_, a);
     }
 
-    void tell(const Multiply& each) { multiply(each, nullptr); }
+    void tell(const Multiply& each) { multiply(each, place_->rows, nullptr); }
 
     /// ends: where the rows of each of its matrices end, null for one of all rows.
-    void multiply(const Multiply& each, const int64_t* ends) {
+    void multiply(const Multiply& each, int64_t rows, const int64_t* ends) {
         const Weight& weight = net_.weights_[each.weight];
         ProductArguments a{};
-        a.kind = net_.kind_, a.rows = place_->rows;
+        a.kind = net_.kind_, a.rows = rows;
         a.inputs = weight.inputs, a.outputs = weight.outputs, a.width = weight.width;
         a.source = at(each.source), a.matrix = weight.panels.data(), a.result = at(each.result);
         a.compact = weight.compact, a.work_bytes = weight.work_bytes();
@@ -266,6 +279,11 @@ private:
         a.activation = static_cast<Activation>(each.activation.value_or(0));
         a.groups = ends ? weight.groups : 0, a.ends = ends;
         need(weight.work_bytes());
+        if (net_.rounds(weight)) {
+            need_rounded(bytes_of_rounded(a));
+            a.is_rounded = true;
+            add(kernels_.round_rows, products_, a);
+        }
         add(kernels_.multiply, products_, a);
     }
 
@@ -282,16 +300,16 @@ private:
         gathering.rows = all, gathering.tokens = a.gathered;
         add(kernels_.look_up, rows_, gathering);
         if (each.both < 0) {
-            multiply({each.gathered, each.up, each.gated, each.activation}, a.ends);
+            multiply({each.gathered, each.up, each.gated, each.activation}, all, a.ends);
         } else {
-            multiply({each.gathered, each.up, each.both, {}}, a.ends);
+            multiply({each.gathered, each.up, each.both, {}}, all, a.ends);
             RowArguments gating =
                 row_arguments(each.both, each.gated, width(each.gated) / each.chosen);
             gating.rows = all, gating.activation = static_cast<Activation>(each.activation);
             gating.gated = true;
             add(kernels_.activate, rows_, gating);
         }
-        multiply({each.gated, each.down, each.gathered, {}}, a.ends);
+        multiply({each.gated, each.down, each.gathered, {}}, all, a.ends);
         a.source = at(each.gathered), a.result = at(each.result), a.width = hidden;
         add(kernels_.combine, rows_, a);
     }
@@ -393,7 +411,11 @@ private:
         net_.work_.grow(static_cast<size_t>(work_bytes_ * threads_));
         net_.partials_.grow(static_cast<size_t>(4 * partial_numbers_));
         for (auto& each : rows_) each.work = net_.work_.data();
-        for (auto& each : products_) each.work = net_.work_.data();
+        net_.rounded_.grow(static_cast<size_t>(rounded_bytes_));
+        for (auto& each : products_) {
+            each.work = net_.work_.data();
+            if (each.is_rounded) each.rounded = net_.rounded_.data();
+        }
         for (auto& each : attentions_) {
             each.work = net_.work_.data();
             each.partials = reinterpret_cast<float*>(net_.partials_.data());
@@ -409,6 +431,7 @@ private:
     std::vector<Place> places_;
     Place* place_ = nullptr;
     int64_t longest_ = 0, wanted_ = 0, work_bytes_ = 0, partial_numbers_ = 0;
+    int64_t rounded_bytes_ = 0;
     std::deque<RowArguments> rows_;
     std::deque<EmbedArguments> embeds_;
     std::deque<ProductArguments> products_;
@@ -433,8 +456,9 @@ int64_t Network::next_logits(unsigned threads) {
     if (!head_ || rows <= 0) throw std::out_of_range("There are no more logits.");
     HeadSteps head(*this, told_, rows, threads);
     work_.grow(static_cast<size_t>(head.work_bytes() * threads));
+    rounded_.grow(static_cast<size_t>(head.rounded_bytes()));
     std::vector<Step> steps;
-    head.add_to(steps, work_.data());
+    head.add_to(steps, work_.data(), rounded_.data());
     run_in_order(steps.data(), static_cast<int64_t>(steps.size()), threads);
     return rows;
 }
@@ -445,8 +469,8 @@ int64_t Network::step_bytes(const std::vector<Slice*>& slices, Store& store, Sto
     forget();
     StepBuilder builder(*this, slices, store, own, host, turn_keys, threads);
     builder.build();
-    size_t bytes =
-        own.size() + work_.size() + partials_.size() + routes_.size() + 8 * largest_.size();
+    size_t bytes = own.size() + work_.size() + partials_.size() + routes_.size() + rounded_.size() +
+                   8 * largest_.size();
     for (const Buffer& each : buffers_) bytes += each.memory.size();
     for (const auto& [cosines, sines] : tables_)
         if (cosines.is_valid()) bytes += 8 * cosines.size();
@@ -491,7 +515,7 @@ void attend(const Seen& seen, int64_t kind,
 
 void Network::forget() {
     for (Buffer& each : buffers_) each.memory = Memory();
-    work_ = Memory(), partials_ = Memory(), routes_ = Memory();
+    work_ = Memory(), partials_ = Memory(), routes_ = Memory(), rounded_ = Memory();
     largest_ = {};
 }
 
