@@ -113,12 +113,12 @@ class GraphedSteps:
             and isinstance(batch.kernels, GpuAttention)
             and batch.tokens == len(batch.chunks) <= MOST
             and batch.cache.stored(0) is not None
-            and not any(each.shift for chunk in batch.chunks for each in chunk.context)
+            and batch.is_ordered
         )
 
     def _make(self, given: Tensor, chunks: Sequence[Chunk], batch: PackedBatch) -> _Graph:
         inputs = given.to(batch.device)
-        attention = HeldAttention(chunks, batch.share)
+        attention = HeldAttention(chunks, batch.share, batch.scheme, batch.rotate == "keys")
         held = HeldBatch(batch.cache, inputs[2], attention)
         wanted = torch.arange(inputs.shape[1], device=batch.device)
 

@@ -20,8 +20,14 @@ BLOCK = 64
 """Keys that a program reads at a time."""
 LEAST = 16
 """Rows, columns and keys that a product of matrices has at least."""
-LISTS = "tasks", "visits", "tokens", "at", "shifts", "targets", "slots", "positions", "merged"
-"""Arrays of a plan that the kernels read."""
+LISTS = (
+    *("tasks", "visits", "tokens", "at", "shifts", "targets", "slots", "positions"),
+    *("shift_values", "merged"),
+)
+"""Arrays of a plan that the kernels read, in the order of their arguments; `merged` in its own."""
+ALIGNED = 2
+"""Numbers in 16 bytes. Triton compiles a kernel anew for each combination of arguments whose
+addresses are multiples of that, which takes seconds: so all of them are, whatever their sizes."""
 
 
 @cache
@@ -88,7 +94,6 @@ class GpuAttention:
             own_keys.shape[1],
             SCRATCH,
             *(of_plan[name] for name in LISTS[:-1]),
-            plan.shift_values,
             cosines,
             sines,
             partials if slopes is None else slopes.float().contiguous(),
@@ -147,10 +152,7 @@ class GpuAttention:
 
 class HeldAttention(GpuAttention):
     """Attention of steps that follow one another, whose plans are in one place of the device, as
-    CUDA graphs need it. No keys are used at other positions than their own."""
-
-    def __init__(self, chunks: Sequence[Chunk], share: bool) -> None:
-        super().__init__(chunks, share, None, turn_keys=False)
+    CUDA graphs need it."""
 
     def follow(self, chunks: Sequence[Chunk]) -> bool:
         """Attend in other chunks from now on; False if their plan is too large for the place."""
@@ -177,40 +179,47 @@ class _OnDevice:
         self.tasks, self.merged, self.places = len(plan.tasks), len(plan.merged), plan.places
         self.most = _most(plan)
         self.shifted = len(plan.shift_values) > 0
-        arrays = [*(getattr(plan, name) for name in LISTS), plan.shift_values]
-        whole = torch.from_numpy(np.concatenate([each.reshape(-1) for each in arrays]))
+        arrays = [getattr(plan, name).reshape(-1) for name in LISTS]
+        sizes = [-(-each.size // ALIGNED) * ALIGNED for each in arrays]
+        whole = np.zeros(sum(sizes), dtype=np.int64)
+        for place, each in zip(np.split(whole, np.cumsum(sizes)[:-1]), arrays, strict=True):
+            place[: each.size] = each
+        here = torch.from_numpy(whole)
         if device.type == "cuda":
-            whole = whole.pin_memory()
-        there = whole.to(device, non_blocking=True)
-        parts = torch.split(there, [each.size for each in arrays])
-        self.lists = dict(zip(LISTS, parts[:-1], strict=True))
-        self.shift_values = parts[-1]
+            here = here.pin_memory()
+        there = here.to(device, non_blocking=True)
+        self.lists = dict(zip(LISTS, torch.split(there, sizes), strict=True))
         self._tables: dict[Rotary, tuple[Tensor, Tensor]] = {}
 
     def tables(self, rotary: Rotary) -> tuple[Tensor, Tensor]:
         """Cosines and sines of the shifts, each (shift numbers, half) in float32."""
         if rotary not in self._tables:
-            angles = self.shift_values.double()[:, None] * rotary.frequencies.double()
-            self._tables[rotary] = angles.cos().float(), angles.sin().float()
+            self._tables[rotary] = self._turns(rotary)
         return self._tables[rotary]
+
+    def _turns(self, rotary: Rotary) -> tuple[Tensor, Tensor]:
+        angles = self.lists["shift_values"].double()[:, None] * rotary.frequencies.double()
+        return angles.cos().float(), angles.sin().float()
 
 
 class _Held(_OnDevice):
     """A place for plans up to twice as large as the first one.
 
     Tasks and merged tokens beyond those of a plan are zeros, which make the kernels do nothing.
+    Where the first plan uses keys at other positions, those after it may or may not.
     """
 
     def __init__(self, plan: Plan, device: torch.device) -> None:
         self.device = device
         sizes = [_doubled(getattr(plan, name).size) for name in LISTS]
         self.tasks, self.merged = sizes[0] // 4, sizes[-1] // 3
-        self.places, self.most, self.shifted = _doubled(plan.places), _most(plan), False
+        self.places, self.most = _doubled(plan.places), _most(plan)
+        self.shifted = len(plan.shift_values) > 0
         here = torch.zeros(sum(sizes), dtype=torch.long, pin_memory=device.type == "cuda")
         self._here, self._there = here, torch.zeros(sum(sizes), dtype=torch.long, device=device)
         self._parts = dict(zip(LISTS, torch.split(here, sizes), strict=True))
         self.lists = dict(zip(LISTS, torch.split(self._there, sizes), strict=True))
-        self.shift_values = self._there[:0]
+        self._tables = {}
         self.put(plan)
 
     def put(self, plan: Plan) -> bool:
@@ -219,10 +228,17 @@ class _Held(_OnDevice):
         fits = all(len(arrays[name]) <= len(part) for name, part in self._parts.items())
         if not fits or plan.places > self.places or _most(plan) > self.most:
             return False
+        if len(plan.shift_values) and not self.shifted:
+            return False
+        before = self._parts["shift_values"].clone()
         for name, part in self._parts.items():
             part[: len(arrays[name])] = arrays[name]
             part[len(arrays[name]) :] = 0
         self._there.copy_(self._here, non_blocking=True)
+        if not torch.equal(before, self._parts["shift_values"]):  # seldom, from step to step
+            for rotary, tables in self._tables.items():
+                for table, turns in zip(tables, self._turns(rotary), strict=True):
+                    table.copy_(turns)
         return True
 
 

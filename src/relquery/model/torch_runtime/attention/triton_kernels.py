@@ -109,7 +109,7 @@ def _finished(
     return tl.where(sees, scores, float("-inf"))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["store", "own_store"])  # slots, which may differ in every step
 def attend_tasks(  # noqa: PLR0915
     queries,
     query_token,
