@@ -21,8 +21,8 @@ from relquery.engine.loop import Loop
 from relquery.engine.requests.request import Draw, Request, Rules
 from relquery.model import sampler
 from relquery.model.native_runtime import NativeExecutor
-from relquery.model.sampler import Logits, follow_draws
-from relquery.model.torch_runtime.executor import largest_of
+from relquery.model.sampler import Logits, follow_draws, tokens_read
+from relquery.model.torch_runtime.executor import largest_of, on_host
 from relquery.prompt import TokenLogprob
 from tests.cases import cases
 from tests.engine.harness import spied
@@ -380,3 +380,23 @@ def test_a_row_that_is_not_finite_has_none_and_spoils_no_other(broken: float) ->
     assert isinstance(found[1], TokenLogprob)
     assert found[1].token == found[1].top[0][0] == 0
     assert [found[1].logprob, found[1].top[0][1]] == pytest.approx([-log(4)] * 2)
+
+
+def test_only_what_draws_read_comes_from_the_device() -> None:
+    logits = torch.randn(4, 50)
+    plain, weighs, others = Draw(), Draw(allowed=(7, 3), weigh=True), Draw(allowed=(9,), weigh=True)
+    of_all, sampled = replace(weighs, among_all=True), Draw(temperature=1.0)
+    for draws, read in (
+        ([weighs, plain, others, weighs], [3, 7, 9]),
+        ([plain] * 4, None),
+        ([weighs, plain, others, of_all], None),
+        ([weighs, plain, others, sampled], None),
+    ):
+        found = tokens_read(draws)
+        assert (found if found is None else found.tolist()) == read
+        rows = on_host(logits, found)
+        assert np.count_nonzero(rows) == 4 * (50 if read is None else len(read))
+        whole = Logits(largest_of(logits), logits.numpy().__getitem__)
+        assert follow_draws(Logits(whole.largest, rows.__getitem__), draws) == follow_draws(
+            whole, draws
+        )

@@ -77,6 +77,15 @@ def are_plain(draws: Sequence[Draw]) -> bool:
     )
 
 
+def tokens_read(draws: Sequence[Draw]) -> Int64s | None:
+    """The only tokens whose logits the draws read, ascending, beside the largest of all; None if
+    they may read any, or need none."""
+    kinds = [draw for draw in _kinds(draws) if not are_plain([draw])]
+    if not kinds or not all(draw.weigh and not draw.among_all for draw in kinds):
+        return None
+    return np.unique(np.array([token for draw in kinds for token in draw.allowed], np.int64))
+
+
 def _kinds(draws: Sequence[Draw]) -> Collection[Draw]:
     """The draws that are different objects: the requests of one call share one."""
     return {id(draw): draw for draw in draws}.values()

@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from relquery.arrays import Int64s, Slots
+from relquery.arrays import Float32s, Int64s, Slots
 from relquery.config import Relocation
 from relquery.engine.block_pool import Batch
 from relquery.engine.executor import NOT_FINITE, SCRATCH, Chunk, Drawn, drawn_by_chunk
 from relquery.engine.requests.request import Draw
 from relquery.errors import ModelError
 from relquery.model.attention_plan import cut, own_slots, wanted_of
-from relquery.model.sampler import Logits, follow_draws
+from relquery.model.sampler import Logits, follow_draws, tokens_read
 from relquery.model.store import StateStore
 from relquery.model.torch_runtime.attention.batch import PackedBatch, Turn
 from relquery.model.torch_runtime.cache.device import CachedStates, KVCache
@@ -183,9 +183,20 @@ def _drawn(found: Sequence[Tensor], chunks: Sequence[Chunk]) -> list[Drawn | Non
     if not draws:
         return [None] * len(chunks)
     rows = found[0] if len(found) == 1 else torch.cat(list(found))
-    whole = cache(lambda: rows.float().cpu().numpy())
+    whole = cache(lambda: on_host(rows, tokens_read(draws)))
     logits = Logits(largest_of(rows), lambda at: whole()[at])
     return drawn_by_chunk(follow_draws(logits, draws), chunks)
+
+
+def on_host(logits: Tensor, read: Int64s | None) -> Float32s:
+    """Logits (rows, vocabulary), of these tokens alone if not None: the labels of a filter are few
+    of 100,000 tokens. The others are zeros, which take neither time nor memory."""
+    if read is None:
+        return logits.float().cpu().numpy()
+    found = np.zeros(logits.shape, dtype=np.float32)
+    places = torch.from_numpy(read).to(logits.device)
+    found[:, read] = logits.index_select(1, places).float().cpu().numpy()
+    return found
 
 
 def largest_of(logits: Tensor) -> Int64s:
