@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from typing import Any
 
-import llguidance
 import numpy as np
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as Backend
@@ -89,6 +88,8 @@ class Grammars:
     def _compile(self, schema: str) -> Grammar:
         if self._tokenizer is None:
             self._tokenizer = self._read_tokenizer()
+        import llguidance
+
         schema = self._written(schema)
         try:
             grammar = llguidance.LLMatcher.grammar_from_json_schema(schema, overrides=_OPTIONS)
@@ -107,6 +108,8 @@ class Grammars:
 
     def _read_tokenizer(self) -> Any:
         """The model's tokenizer as the library reads it. Takes a second for 128,000 tokens."""
+        import llguidance
+
         try:
             backend = Backend.from_str(_known(self._given.backend, self._vocabulary))
             backend.no_padding()
@@ -302,4 +305,6 @@ def ids_of(mask: Words) -> Int64s:
 
 @cache
 def _executor() -> Any:
+    import llguidance
+
     return llguidance.LLExecutor()

@@ -12,8 +12,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from greenlet import GreenletExit, getcurrent, greenlet
-
 T = TypeVar("T")
 Wait = Callable[[], None]
 
@@ -23,6 +21,8 @@ def take_turns(runs: Sequence[Callable[[Wait], T]]) -> list[T | None]:
 
     They continue in the given order. A run that calls `leave` has no result.
     """
+    from greenlet import GreenletExit, getcurrent, greenlet
+
     results: list[T | None] = [None] * len(runs)
     wait = getcurrent().switch
 
@@ -44,4 +44,6 @@ def take_turns(runs: Sequence[Callable[[Wait], T]]) -> list[T | None]:
 
 def leave() -> None:
     """End the run that calls it."""
+    from greenlet import GreenletExit
+
     raise GreenletExit
