@@ -23,30 +23,40 @@ Run = Callable[[list[list[int]], int], float]
 
 def ours(model: str, dtype: str, cache_bytes: int = CACHE_BYTES) -> tuple[Run, Callable[[], None]]:
     """Run prompts on our engine, and forget all cached states."""
+    from relquery.model.load import load
+
+    os.environ["OMP_NUM_THREADS"] = str(THREADS)
+    loaded = load(model, dtype=dtype)
+    return runs_of(loaded, cache_bytes // loaded.footprint().cached_token, STEP_TOKENS)
+
+
+def runs_of(
+    loaded: Any, slots: int, step_tokens: int, **limits: Any
+) -> tuple[Run, Callable[[], None]]:
+    """The same of a model that is loaded. limits: see EngineConfig."""
     import numpy as np
 
     from relquery.config import EngineConfig
     from relquery.engine.executor import RealClock
     from relquery.engine.loop import Loop
     from relquery.engine.requests.request import Request
-    from relquery.model.load import load
 
-    os.environ["OMP_NUM_THREADS"] = str(THREADS)
-    loaded = load(model, dtype=dtype)
-    slots = cache_bytes // loaded.footprint().cached_token
-    limits = EngineConfig(cache_tokens=slots, max_num_batched_tokens=STEP_TOKENS)
-    executor = loaded.executor(limits, slots, lambda: 0.0, lean=False)
-    engine = Loop(executor, limits, RealClock())
+    config = EngineConfig(cache_tokens=slots, max_num_batched_tokens=step_tokens, **limits)
+    executor = loaded.executor(config, slots, lambda: 0.0, lean=False)
+    engine = Loop(executor, config, RealClock())
     numbers = iter(range(1 << 60))
 
     def forget() -> None:
         nonlocal engine
-        engine = Loop(executor, limits, RealClock())
+        engine = Loop(executor, config, RealClock())
 
-    def run(prompts: list[list[int]], tokens: int) -> float:
-        arrays = [np.array(prompt, dtype=np.int32) for prompt in prompts]
+    def run(prompts: list[Any], tokens: int) -> float:
+        given = [
+            np.array(prompt, dtype=np.int32) if isinstance(prompt, list) else prompt
+            for prompt in prompts
+        ]
         begin = time.perf_counter()
-        for prompt in arrays:
+        for prompt in given:
             engine.submit(Request(next(numbers), prompt, tokens))
         outputs = [request.output for request in engine.run()]
         seconds = time.perf_counter() - begin
@@ -62,24 +72,41 @@ def ours(model: str, dtype: str, cache_bytes: int = CACHE_BYTES) -> tuple[Run, C
 def vllm(model: str, dtype: str) -> tuple[Run, Callable[[], None]]:
     """The same on vLLM, with its engine in this process."""
     settings = {
-        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "VLLM_CPU_KVCACHE_SPACE": str(CACHE_BYTES // 2**30),
         "VLLM_CPU_OMP_THREADS_BIND": "all",
-        "VLLM_LOGGING_LEVEL": "ERROR",
         "OMP_NUM_THREADS": str(THREADS),
     }
     os.environ.update(settings)
+    return _runs_of_vllm(
+        model=model, dtype=dtype, enforce_eager=True, max_num_batched_tokens=STEP_TOKENS
+    )
+
+
+def vllm_on_gpu(model: str, dtype: str, step_tokens: int) -> tuple[Run, Callable[[], None]]:
+    """The same on a GPU, with random weights and its CUDA graphs, beside other engines.
+
+    model: a folder with a config.json.
+    """
+    return _runs_of_vllm(
+        model=model,
+        dtype=dtype,
+        load_format="dummy",
+        skip_tokenizer_init=True,
+        gpu_memory_utilization=0.4,
+        max_num_batched_tokens=step_tokens,
+    )
+
+
+def _runs_of_vllm(**settings: Any) -> tuple[Run, Callable[[], None]]:
+    os.environ.update({"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_LOGGING_LEVEL": "ERROR"})
     from vllm import LLM, SamplingParams
 
     engine = LLM(
-        model=model,
-        dtype=dtype,
-        enforce_eager=True,
         max_model_len=8_192,
         enable_prefix_caching=True,
-        max_num_batched_tokens=STEP_TOKENS,
         max_num_seqs=256,
         disable_log_stats=True,
+        **settings,
     )
 
     def run(prompts: list[list[int]], tokens: int) -> float:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 QUERIES = 32  # tokens that see the span
 DISTANCE = 512  # by which it is moved
 LEAST_REPEATS = 5
+_WHOLE = 1 << 20  # tokens of a slice: spans are computed at once, before anything is timed
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,15 @@ class Moved:
     cidra: float
 
 
-def measure(model: ServedModel, tokens: int, repeats: int, say: Say) -> Moved:
-    """Time a span of `tokens` tokens in each way, in turn."""
+def measure(
+    model: ServedModel,
+    tokens: int,
+    repeats: int,
+    say: Say,
+    finish: Callable[[], None] = lambda: None,
+) -> Moved:
+    """Time a span of `tokens` tokens in each way, in turn. finish: waits for what a device was
+    told."""
     size = EngineConfig().block_size
     slots = -(-tokens // size) * size
     ways = {
@@ -55,6 +63,7 @@ def measure(model: ServedModel, tokens: int, repeats: int, say: Say) -> Moved:
         for name, way in ways.items():
             start = time.perf_counter()
             way()
+            finish()
             taken[name].append(1e3 * (time.perf_counter() - start))
     # The first run is a warm-up.
     row = Moved(tokens, **{name: median(found[1:]) for name, found in taken.items()})
@@ -65,7 +74,7 @@ def measure(model: ServedModel, tokens: int, repeats: int, say: Say) -> Moved:
 def _step(
     model: ServedModel, relocation: Relocation, tokens: int, slots: int, shift: int
 ) -> Callable[[], object]:
-    config = EngineConfig(relocation=relocation)
+    config = EngineConfig(relocation=relocation, slice_tokens=_WHOLE)
     executor = model.executor(config, slots, lambda: 0.0, lean=False)
     span, ids = np.arange(tokens), np.arange(tokens) % model.vocabulary
     executor.execute([Chunk(0, ids.astype(np.int32), 0, (), span)])
@@ -76,7 +85,7 @@ def _step(
 
 
 def _move(model: ServedModel, slots: int, size: int) -> Callable[[], object]:
-    executor = model.executor(EngineConfig(), slots, lambda: 0.0, lean=False)
+    executor = model.executor(EngineConfig(slice_tokens=_WHOLE), slots, lambda: 0.0, lean=False)
     ids = (np.arange(slots) % model.vocabulary).astype(np.int32)
     executor.execute([Chunk(0, ids, 0, (), np.arange(slots))])
     batch = Batch(tuple(Move(block, block, DISTANCE) for block in range(slots // size)))
