@@ -11,8 +11,13 @@ from relquery.errors import ConfigError, unknown
 
 Order = Literal["original", "fixed", "ggr", "ophr", "tree"]
 ORDERS: tuple[Order, ...] = get_args(Order)
-PromptForm = Literal["json", "lines"]
+PromptForm = Literal["json", "lines", "text"]
 FORMS: tuple[PromptForm, ...] = get_args(PromptForm)
+LOCAL_FORM: PromptForm = "json"
+"""The form of prompts to a model that runs in this process, where none is asked for. This one and
+the next are decided by what `scripts/bench accuracy` measures; see docs/benchmarks/accuracy.md."""
+SERVED_FORM: PromptForm = "json"
+"""The same for a model that a server or a provider answers for."""
 Nulls = Literal["skip", "ask"]
 NULLS: tuple[Nulls, ...] = get_args(Nulls)
 Relocation = Literal["queries", "keys", "cidra"]
@@ -168,7 +173,8 @@ class QueryConfig:
         (paper 000, section 6.4), above 0 and at most 1; below it, all are sent as written. None
         for no comparison.
     guard_rows: for how many distinct inputs of a call answers are compared, at most.
-    form: how fields are written in prompts: "json", or in "lines", which takes fewer tokens.
+    form: how fields are written in prompts: "json"; "lines", which takes fewer tokens; or "text",
+        which for a single field is the question, its labels and the value alone.
     nulls: what a call with NULL in all of its fields does: "skip" gives NULL and asks nothing;
         "ask" asks the model about them.
     """
@@ -177,7 +183,7 @@ class QueryConfig:
     on_error: Literal["null", "raise"] = "null"
     guard: float | None = None
     guard_rows: int = 50
-    form: PromptForm = "json"
+    form: PromptForm = LOCAL_FORM
     nulls: Nulls = "skip"
 
     def __post_init__(self) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from relquery.backends.base import Answering, Backend
 from relquery.backends.embedding.load import embedder_of
-from relquery.backends.load import backend_of
+from relquery.backends.load import backend_of, default_form
 from relquery.config import Nulls, Order, PromptForm, QueryConfig
 from relquery.errors import ConfigError, MarkupError, QueryError
 from relquery.ledger import Ledger
@@ -56,7 +56,7 @@ def connect(
     on_error: Literal["null", "raise"] = "null",
     guard: float | None = None,
     guard_rows: int = 50,
-    form: PromptForm = "json",
+    form: PromptForm | None = None,
     nulls: Nulls = "skip",
     ledger: str | Path | None = ":memory:",
     embedder: str | Embedder | None = "tfidf",
@@ -74,7 +74,8 @@ def connect(
     database: a DuckDB file whose tables queries can use, ":memory:", or a connection from
         duckdb.connect(...), which is used as is: its tables, views and settings are available,
         registered tables stay in it, and it is not closed.
-    order, on_error, guard, guard_rows, form, nulls: see QueryConfig.
+    order, on_error, guard, guard_rows, form, nulls: see QueryConfig. form: None for the default of
+        such a model.
     ledger: where answers are stored: ":memory:" for the lifetime of the connection, a file to
         reuse them later, None for nowhere (benchmarks). Only calls that would give the same
         answer again are looked up: temperature 0 or a seed.
@@ -90,8 +91,9 @@ def connect(
     Raises ConfigError, ModelError, MissingExtraError or TableError (for `database`).
     """
     check_progress(progress)
-    config = QueryConfig(order, on_error, guard, guard_rows, form, nulls)
     answering, options = answering_of(source, model, options)
+    form = default_form(answering) if form is None else form
+    config = QueryConfig(order, on_error, guard, guard_rows, form, nulls)
     if options.get("batch") and ledger not in (None, ":memory:"):
         options = {"batches": ledger} | options
     with ExitStack() as opened:  # closes what is open if the rest fails

@@ -79,7 +79,7 @@ def test_prompts_are_written_in_lines_if_asked(rows: Path, run: Run) -> None:
         run("-t", str(rows), "-f", "csv", *at(server))
         assert all("{" in question(body) for body in server.asked[30:])
     _, err = run("-t", str(rows), "--prompt-form", "yaml", code=1)
-    assert "The form 'yaml' is not known. Known: json, lines." in err
+    assert "The form 'yaml' is not known. Known: json, lines, text." in err
 
 
 def test_a_budget_that_is_spent_says_how_to_go_on(rows: Path, tmp_path: Path, run: Run) -> None:

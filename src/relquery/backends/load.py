@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from relquery.backends.base import Adopted, Answering, Backend
-from relquery.config import OF_CONNECT
+from relquery.config import LOCAL_FORM, OF_CONNECT, SERVED_FORM, PromptForm
 from relquery.errors import ConfigError, did_you_mean, unknown
 
 _OF_OPENAI = re.compile(
@@ -54,6 +54,14 @@ def load(model: str, /, **options: Any) -> Backend:
 def is_served(model: str) -> bool:
     """Whether a server answers for a model, not this process."""
     return model.partition(":")[0] in _PROVIDERS or _is_address(model)
+
+
+def default_form(answering: str | Backend | Answering) -> PromptForm:
+    """The form of prompts to a model where none is asked for."""
+    if isinstance(answering, str):
+        return SERVED_FORM if is_served(answering) else LOCAL_FORM
+    is_client = isinstance(answering, Backend) and answering.concurrency is not None
+    return SERVED_FORM if is_client else LOCAL_FORM
 
 
 def backend_of(model: str | Backend | Answering, options: dict[str, Any]) -> Backend:

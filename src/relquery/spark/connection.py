@@ -15,7 +15,7 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from relquery.backends.load import is_served, load
+from relquery.backends.load import default_form, is_served, load
 from relquery.config import Nulls, Order, PromptForm, QueryConfig
 from relquery.connection import answering_of
 from relquery.errors import (
@@ -68,7 +68,7 @@ def connect(
     ledger: str | Path | None = None,
     order: Order = "tree",
     on_error: Literal["null", "raise"] = "null",
-    form: PromptForm = "json",
+    form: PromptForm | None = None,
     nulls: Nulls = "skip",
     concurrency: int = _CONCURRENCY,
     partitions: int | None = None,
@@ -83,7 +83,7 @@ def connect(
     ledger: a folder that all machines see, where answers are stored as they come, so that no
         lost executor and no later query asks them again. None for a temporary one, where Spark
         runs on this machine alone.
-    order, on_error, form, nulls: see QueryConfig.
+    order, on_error, form, nulls: see QueryConfig. form: None for the default of such a model.
     concurrency: requests that an executor has open at once.
     partitions: how many parts to make of the inputs of a call; each is ordered by itself. None
         for four times as many as Spark runs at once.
@@ -106,6 +106,7 @@ def connect(
     for name, value in (("concurrency", concurrency), ("partitions", partitions)):
         if value is not None and (not isinstance(value, int) or value < 1):
             raise ConfigError(f"{name} is {value!r}; it must be an integer of at least 1.")
+    form = default_form(answering) if form is None else form
     config = QueryConfig(order, on_error, form=form, nulls=nulls)
     per_task = max(1, concurrency // _tasks_of_executor(spark))
     if is_served(answering):

@@ -1,4 +1,4 @@
-"""`form := 'lines'` and `form="lines"`: the compact form, for one call or for all."""
+"""`form := 'lines'` and `'text'`, or `form=`: the compact forms, for one call or for all."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 import relquery as rq
 from relquery.backends.base import Backend
+from relquery.backends.load import default_form
 from relquery.config import PromptForm
 from relquery.connection import Connection, connect
 from relquery.errors import ConfigError, QueryError
@@ -72,6 +73,13 @@ def test_a_call_is_sent_in_lines(call: str, text: str, con: Connection, heard: H
     assert heard.texts[0] == text
 
 
+@pytest.mark.parametrize(("call", "text"), values(__file__, "text.txt"))
+def test_a_call_is_sent_as_text(call: str, text: str, con: Connection, heard: Heard) -> None:
+    con.sql(f"SELECT {call} FROM films WHERE id = 1", form="text")
+    assert heard.texts[0] == text
+
+
+@pytest.mark.parametrize("form", ["lines", "text"])
 @pytest.mark.parametrize(
     ("call", "told"),
     [
@@ -83,10 +91,10 @@ def test_a_call_is_sent_in_lines(call: str, text: str, con: Connection, heard: H
         ("LLM('Yes or no?', title, labels := ['Yes', 'No'], form := 'json')", False),
     ],
 )
-def test_lines_leave_it_to_a_prompt_that_names_all_labels_to_tell_them(
-    call: str, told: bool, con: Connection, heard: Heard
+def test_it_is_left_to_a_prompt_that_names_all_labels_to_tell_them(
+    call: str, told: bool, form: PromptForm, con: Connection, heard: Heard
 ) -> None:
-    con.sql(f"SELECT {call} FROM films WHERE id = 1", form="lines")
+    con.sql(f"SELECT {call} FROM films WHERE id = 1", form=form)
     assert [sampling.told for sampling in heard.samplings] == [told]
 
 
@@ -103,10 +111,19 @@ def test_a_keyword_of_the_connection_or_query_is_for_calls_that_do_not_say(heard
 
 
 def test_the_forms_have_answers_of_their_own_in_the_ledger(con: Connection, heard: Heard) -> None:
-    for form in ("json", "lines", "json", "lines"):
-        con.sql("SELECT LLM('Loud?', title) FROM films", form=form)
-    assert len(heard.texts) == 4
-    assert con.explain("SELECT LLM('Loud?', title) FROM films", form="lines").calls[0].calls == 0
+    query = "SELECT AI_FILTER('Loud?', title) FROM films"
+    for form in ("json", "lines", "text", "json", "lines", "text"):
+        con.sql(query, form=form)
+    assert len(heard.texts) == 6
+    assert con.explain(query, form="text").calls[0].calls == 0
+
+
+def test_a_filter_and_the_same_prompt_in_full_are_one_request(
+    con: Connection, heard: Heard
+) -> None:
+    prompt = "'Loud?\nAnswer Yes or No.'"
+    con.sql(f"SELECT AI_FILTER('Loud?', title), AI_SCORE({prompt}, title) FROM films")
+    assert len(heard.texts) == 2
 
 
 def test_a_group_is_a_line_for_each_item(con: Connection, heard: Heard) -> None:
@@ -115,6 +132,27 @@ def test_a_group_is_a_line_for_each_item(con: Connection, heard: Heard) -> None:
         "two\nlines'), ('')) t(x)"
     )
     assert heard.texts == ['Sum up.\n\none\ntwo\n lines\n""']
+
+
+@pytest.mark.parametrize(
+    ("answering", "local", "served"),
+    [("demo", True, False), ("http://127.0.0.1:9/v1", False, True), (Heard(), True, False)],
+)
+def test_models_of_this_process_and_of_servers_have_defaults_of_their_own(
+    answering: str | Backend, local: bool, served: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relquery.backends.load.LOCAL_FORM", "lines")
+    monkeypatch.setattr("relquery.backends.load.SERVED_FORM", "text")
+    found = default_form(answering)
+    assert (found == "lines", found == "text") == (local, served)
+
+
+def test_a_connection_takes_the_default_of_its_model(
+    heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relquery.backends.load.LOCAL_FORM", "lines")
+    with connect(heard) as con, connect(heard, form="json") as other:
+        assert (con.config.form, other.config.form) == ("lines", "json")
 
 
 def test_explain_and_preview_count_the_form_that_is_sent(heard: Heard, con: Connection) -> None:
@@ -130,7 +168,7 @@ def test_explain_and_preview_count_the_form_that_is_sent(heard: Heard, con: Conn
 def test_another_form_is_refused_before_the_first_call(con: Connection, heard: Heard) -> None:
     for call, message in [
         ("LLM('a', title, form := 'line')", "Did you mean 'lines'"),
-        ("LLM('a', title, form := 3)", "expected 'json' or 'lines'"),
+        ("LLM('a', title, form := 3)", "expected 'json', 'lines' or 'text'"),
     ]:
         with pytest.raises(QueryError, match=message):
             con.sql(f"SELECT {call} FROM films")

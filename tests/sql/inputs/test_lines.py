@@ -1,4 +1,4 @@
-"""The compact form of a prompt says what JSON says: it can be read back, and shares as much."""
+"""The compact forms of a prompt say what JSON says: they can be read back, and share as much."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from relquery.config import PromptForm
+from relquery.config import FORMS, PromptForm
 from relquery.prompt import Prompt, Role
 from relquery.sql.binder.call import Task, label_of
 from relquery.sql.inputs.cells import Cells, Form
@@ -58,14 +58,19 @@ def inputs_of(
     return Inputs.of(Question("", Task((QUERY,), form=form), len(rows), cells))
 
 
-def read(text: str, names: Sequence[str], forms: Sequence[Form]) -> list[tuple[str, str | None]]:
-    """(name, cell) of each field in a prompt, by nothing but its text and the names and forms."""
+def read(
+    text: str, names: Sequence[str], forms: Sequence[Form], *, is_named: bool = False
+) -> list[tuple[str, str | None]]:
+    """(name, cell) of each field in a prompt, by nothing but its text and the names and forms.
+
+    is_named: whether each of several fields begins with its name.
+    """
     data = text.removeprefix(f"{QUERY}\n\n")
     if len(names) == 1:
         return [(names[0], value_of(data, forms[0]))]
     label = {label_of(name): name for name in names}
     above = list[str]()
-    head, _, below = data.partition(":\n")
+    head, _, below = ("", "", data) if is_named else data.partition(":\n")
     rest = head
     while rest:  # the names above the data, if there are any
         found = next((one for one in label if rest == one or rest.startswith(f"{one}, ")), None)
@@ -92,7 +97,8 @@ def read(text: str, names: Sequence[str], forms: Sequence[Form]) -> list[tuple[s
 def value_of(text: str, form: Form) -> str | None:
     if text == "null":
         return None
-    return json.loads(text) if form == "string" and text.startswith('"') else text
+    is_quoted = text.startswith('"') and text.endswith('"')
+    return json.loads(text) if form == "string" and is_quoted else text
 
 
 def sent(cell: str | None, form: Form) -> str | None:
@@ -108,11 +114,15 @@ def user_text(prompt: Prompt) -> str:
     return "".join(texts)
 
 
+@pytest.mark.parametrize("form", ["lines", "text"])
 @given(table=tables(), data=st.data())
 @example((("a", "b"), ("string", "string"), [["x", "y"], ["b: y", "x"], ["", "null"]]), None)
-def test_a_prompt_can_be_read_back_in_any_order_of_its_fields(table: Table, data: Any) -> None:
+@example((("a",), ("string",), [['"'], ['"x"'], ['"x" y'], ["x"], ["null"], [None]]), None)
+def test_a_prompt_can_be_read_back_in_any_order_of_its_fields(
+    form: PromptForm, table: Table, data: Any
+) -> None:
     names, forms, rows = table
-    inputs = inputs_of(names, forms, rows, "lines")
+    inputs = inputs_of(names, forms, rows, form)
     every = np.arange(inputs.count)
     width = len(names)
     orders = [
@@ -125,17 +135,18 @@ def test_a_prompt_can_be_read_back_in_any_order_of_its_fields(table: Table, data
     for at in every.tolist():
         text = user_text(template.prompt(inputs.codes[at].tolist(), orders[at]))
         wanted = [(names[one], sent(rows[first[at]][one], forms[one])) for one in orders[at]]
-        assert read(text, names, forms) == wanted
+        assert read(text, names, forms, is_named=form == "text") == wanted
 
 
+@pytest.mark.parametrize("form", ["lines", "text"])
 @given(table=tables())
-def test_rows_that_differ_in_json_differ_in_lines(table: Table) -> None:
+def test_rows_that_differ_in_json_differ_in_other_forms(form: PromptForm, table: Table) -> None:
     names, forms, rows = table
-    as_json, as_lines = (inputs_of(names, forms, rows, form) for form in ("json", "lines"))
-    assert as_json.of_row.tolist() == as_lines.of_row.tolist()
-    assert {span.role for span in as_lines.prompts_as_written()[0]} == {Role.USER}
-    texts = [user_text(prompt) for prompt in as_lines.prompts_as_written()]
-    assert len(set(texts)) == as_lines.count
+    as_json, other = (inputs_of(names, forms, rows, one) for one in ("json", form))
+    assert as_json.of_row.tolist() == other.of_row.tolist()
+    assert {span.role for span in other.prompts_as_written()[0]} == {Role.USER}
+    texts = [user_text(prompt) for prompt in other.prompts_as_written()]
+    assert len(set(texts)) == other.count
 
 
 @given(
@@ -212,7 +223,7 @@ def test_rows_have_one_order_if_names_take_more_than_other_orders_save() -> None
     assert len(np.unique(schedule.fields, axis=0)) == 1
 
 
-@pytest.mark.parametrize("form", ["json", "lines"])
+@pytest.mark.parametrize("form", FORMS)
 def test_a_message_names_the_cells_of_an_input(form: PromptForm) -> None:
     rows: list[list[str | None]] = [["a\nb: c", "nan"], [None, "[1,\n2]"], ['"', None]]
     inputs = inputs_of(("text", "number"), ("string", "json"), rows, form)

@@ -114,8 +114,11 @@ def sql(
     seed: Annotated[int | None, typer.Option(help="Makes sampled answers reproducible.")] = None,
     cache_tokens: CacheTokens = None,
     prompt_form: Annotated[
-        str, typer.Option(help="How prompts write fields: json, or lines for fewer tokens.")
-    ] = "json",
+        str | None,
+        typer.Option(
+            help="How prompts write fields: json (default), lines for fewer tokens, or text."
+        ),
+    ] = None,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Turn off prefix caching.")] = False,
     ledger: Annotated[
         Path | None,

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from relquery.backends.base import Backend
 from relquery.backends.lazy import LazyBackend
-from relquery.backends.load import load
+from relquery.backends.load import default_form, load
 from relquery.cli.terminal.show import errors_console, shown_warnings
 from relquery.config import Order, PromptForm
 from relquery.connection import Connection, connect
@@ -36,11 +36,16 @@ class Setup:
     embedder: str
     index: Path | None
     sampling: Mapping[str, Any]
-    form: str = "json"
+    form: str | None = None
 
     def backend(self) -> LazyBackend:
         """The backend, which is loaded when it is first asked."""
         return LazyBackend(partial(load_shown, self.model or "demo", self.options))
+
+    def _form(self) -> PromptForm:
+        if self.form is None:  # the backend is not asked, as that would open it
+            return default_form(self.model or "demo")
+        return self.form  # type: ignore[return-value]  # QueryConfig checks it
 
     def connect(self, backend: LazyBackend) -> Connection:
         """Open the database, with its tables."""
@@ -51,7 +56,7 @@ class Setup:
                 order=_order(self.order),
                 guard=self.guard,
                 guard_rows=self.guard_rows,
-                form=_form(self.form),
+                form=self._form(),
                 ledger=":memory:" if self.ledger is None else self.ledger,
                 embedder=self.embedder,
                 index=self.index,
@@ -73,8 +78,4 @@ def load_shown(model: str, options: Mapping[str, Any]) -> Backend:
 
 
 def _order(name: str) -> Order:
-    return name  # type: ignore[return-value]  # QueryConfig checks it
-
-
-def _form(name: str) -> PromptForm:
     return name  # type: ignore[return-value]  # QueryConfig checks it

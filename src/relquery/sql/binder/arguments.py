@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, groupby
 from typing import Any
 
 from relquery.config import FORMS, NULLS
@@ -55,7 +54,7 @@ _SAMPLED: dict[str, tuple[tuple[type, ...], str]] = {
 OF_ALL = (*_SAMPLED, "stop", "form", "nulls")
 """Options of all functions."""
 _OPTIONS = _SAMPLED | {
-    "form": ((str,), "'json' or 'lines'"),
+    "form": ((str,), "'json', 'lines' or 'text'"),
     "nulls": ((str,), "'skip' or 'ask'"),
     "retry": _FLAG,
     "classify": _FLAG,
@@ -185,11 +184,11 @@ class LlmFunction:
             )
         return tuple(texts)
 
-    def add_line(self, text: str) -> None:
-        """Put another line at the end of the prompt's text."""
-        last = self.query[-1]
-        is_line = isinstance(last, Worded) and last.json.endswith("\n")
-        self.query = (*self.query, text if is_line else f"\n{text}")
+    def add_line(self, text: str, shorter: str | None = None) -> None:
+        """Put another line at the end of the prompt's text. shorter: what the form text says."""
+        line = f"\n{text}"
+        added = line if shorter is None else Worded(line, line, f"\n{shorter}")
+        self.query = (*self.query, added)
 
     def call(
         self,
@@ -210,12 +209,8 @@ class LlmFunction:
                 f"form is {form!r}, but a call with classify := true is sent as JSON, in which the "
                 "candidates have their numbers. Remove form or classify."
             )
-        # Neighbouring texts are one, so that equal prompts are equal tasks.
-        runs = groupby(self.query, lambda part: isinstance(part, str))
-        parts = (["".join(map(str, run))] if is_text else run for is_text, run in runs)
-        query = tuple(chain.from_iterable(parts))
         by_row = self.is_by_row
-        task = Task(query, sampling, output, kind, retry, (), form, nulls, by_row, self.name)
+        task = Task(self.query, sampling, output, kind, retry, (), form, nulls, by_row, self.name)
         call = Call.of(task, self.fields, self.node)
         for at in call.bags:
             if kind == "match" or at in task.query:

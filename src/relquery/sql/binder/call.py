@@ -47,11 +47,12 @@ class Worded:
 
     json: str
     lines: str
+    text: str
 
     @classmethod
     def name(cls, name: str) -> Worded:
         """The name of a field, as it stands in the data."""
-        return cls(f'"{name}"', label_of(name))
+        return cls(f'"{name}"', label_of(name), label_of(name))
 
 
 Query = tuple[str | int | Worded, ...]
@@ -90,12 +91,16 @@ class Task:
 
     @property
     def sent(self) -> tuple[str | int, ...]:
-        """The query in the words of the form."""
-        is_lines = self.form == "lines"
-        return tuple(
-            (one.lines if is_lines else one.json) if isinstance(one, Worded) else one
-            for one in self.query
-        )
+        """The query in the words of the form. A line after no words begins the prompt."""
+        words: list[str | int] = []
+        for one in self.query:
+            part = getattr(one, self.form or "json") if isinstance(one, Worded) else one
+            if isinstance(part, int) or not words or isinstance(words[-1], int):
+                words.append(part)
+            else:  # neighbouring texts are one, so that equal prompts are equal tasks
+                is_first = words[-1] == "" and isinstance(self.query[0], Worded)
+                words[-1] += part.removeprefix("\n") if is_first else part
+        return tuple(words)
 
     @property
     def prompt(self) -> str:
@@ -125,15 +130,16 @@ class Task:
     def in_form(self, default: QueryConfig) -> Task:
         """The task as it is sent: as the call says, or else by default.
 
-        Where lines are sent, and labels are not weighed, it is left to the prompt to tell them if
-        it names them all.
+        In other forms than JSON, where labels are not weighed, it is left to the prompt to tell
+        them if it names them all.
         """
         form: PromptForm = "json" if self.kind == "match" else self.form or default.form
+        task = replace(self, form=form, nulls=self.nulls or default.nulls)
         sampling = self.sampling
-        if form == "lines" and sampling.labels and not sampling.scored:
-            sampling = replace(sampling, told=names_all(self.sent, sampling.labels))
-        nulls = self.nulls or default.nulls
-        return replace(self, sampling=sampling, form=form, nulls=nulls)
+        if form == "json" or not sampling.labels or sampling.scored:
+            return task
+        told = names_all(task.sent, sampling.labels)
+        return replace(task, sampling=replace(sampling, told=told))
 
 
 def names_all(query: Iterable[str | int], labels: Iterable[str]) -> bool:

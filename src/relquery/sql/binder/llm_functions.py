@@ -26,8 +26,9 @@ from relquery.sql.types.leaves import Leaf
 from relquery.sql.types.shape import ListOf, Output, Part, StructOf, described
 
 _YES_NO = ("Yes", "No")
-# What the answer must be follows, which says enough.
-_EXTRACT = Worded("Extract from the data what is asked for.\n", "")
+# What the answer must be, or its labels, follow, which says enough.
+_EXTRACT = Worded("Extract from the data what is asked for.", "", "")
+_CLASSIFY = Worded("Classify the data.", "Classify the data.", "")
 # A name without blanks that has a digit, or of a known family: llama3.1-70b, mistral-large.
 _MODEL = re.compile(
     r"(?=.*\d)[a-zA-Z][\w./:-]*"
@@ -121,7 +122,7 @@ def classify(given: LlmFunction) -> Expression:
             f"output_mode of {given.written} is {mode!r}; expected 'single' or 'multi'."
         )
     is_multi = given.option("multi", mode == "multi")
-    _take_instruction(given, "Classify the data.")
+    _take_instruction(given, _CLASSIFY)
     for description in descriptions:
         given.add_line(description)
     if not is_multi:
@@ -191,7 +192,7 @@ def _type_from(value: Any, given: LlmFunction) -> Output:
     return Output(StructOf(tuple(parts)))
 
 
-def _take_instruction(given: LlmFunction, default: str | Worded) -> None:
+def _take_instruction(given: LlmFunction, default: Worded) -> None:
     """Take the prompt of a function whose field goes first: an option, or a text among its
     arguments."""
     text = given.option("instruction")
@@ -241,7 +242,8 @@ def _ask_for_labels(labels: tuple[str, ...], given: LlmFunction) -> None:
     texts = (one.json if isinstance(one, Worded) else one for one in given.query)
     if not names_all(texts, labels):
         *others, last = labels
-        given.add_line(f"Answer {', '.join(others)} or {last}." if others else f"Answer {last}.")
+        choice = f"{', '.join(others)} or {last}" if others else last
+        given.add_line(f"Answer {choice}.", f"{choice}?")
 
 
 # About several rows

@@ -12,7 +12,7 @@ In JSON, a field is a member of an object. In lines, the compact form, the names
 From the first field that is sent elsewhere on, each line begins with its name, `genres: Drama`. A
 line break in a value is followed by a space, and values that could be taken for something else are
 JSON strings, so different fields never give the same text. The only field of a call has no name: it
-goes on to the end of the prompt as it is.
+goes on to the end of the prompt as it is. As text, each of several fields begins with its name.
 """
 
 from __future__ import annotations
@@ -170,6 +170,8 @@ class JsonWriter:
     separator = ",\n"
     line_break = "\n"
     """A line break in a value."""
+    labels_all = True
+    """Whether all fields begin with their names."""
 
     def label(self, name: str) -> str:
         """What is before the value of a field."""
@@ -193,6 +195,7 @@ class LinesWriter(JsonWriter):
     """
 
     separator = "\n"
+    labels_all = False
 
     def __init__(self, names: Sequence[str] = (), *, is_one: bool = False) -> None:
         self.names, self.is_one = names, is_one
@@ -220,6 +223,19 @@ class LinesWriter(JsonWriter):
             or self._named_line.match(text) is not None
             or _OTHER_BREAKS.search(text) is not None
         )
+
+
+class TextWriter(LinesWriter):
+    """The only field of a call as it is; several as lines, each with its name."""
+
+    def __init__(self, names: Sequence[str] = (), *, is_one: bool = False) -> None:
+        super().__init__(names, is_one=is_one)
+        self.labels_all = not is_one
+
+    def _misleads(self, text: str) -> bool:
+        # A quotation that goes on, or begins later, is not read as a JSON string.
+        is_open = self.is_one and text.startswith('"') and not text.endswith('"')
+        return not is_open and super()._misleads(text)
 
 
 JSON, LINES = JsonWriter(), LinesWriter()

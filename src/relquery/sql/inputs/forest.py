@@ -176,7 +176,7 @@ class Forest:
 
     def _prompt(self, items: Sequence[str], what: str, *, is_part: bool) -> Prompt:
         question = f"{self.question}\n{_PART}" if is_part else self.question
-        if self.form == "lines":
+        if self.form != "json":
             above = "" if what == _DATA else f"{what.capitalize()}:\n"
             data = LINES.separator.join(map(_line, items))
             return lower(Seq((Text(f"{question}\n\n{above}"), Text(data))))

@@ -21,6 +21,7 @@ from relquery.sql.inputs.cells import (
     JsonWriter,
     LinesWriter,
     Pieces,
+    TextWriter,
     are_null,
     write_bags,
     write_pieces,
@@ -78,9 +79,10 @@ class Inputs:
         task, cells, modules = question.task, question.cells, question.modules
         writer: JsonWriter = JSON
         pinned = pinned_in(task.sent)
-        if task.form == "lines":
+        if task.form in ("lines", "text"):
             is_one = len(cells.names) - len(pinned) == 1 and OF_ITEM.keys().isdisjoint(cells.forms)
-            writer = LinesWriter(cells.names, is_one=is_one and not modules)
+            make = TextWriter if task.form == "text" else LinesWriter
+            writer = make(cells.names, is_one=is_one and not modules)
         pieces, codes, bags, asked = _written(question, pinned, writer)
         codes, of_row = codes[asked], np.full(question.rows, -1)
         first, of_row[asked] = distinct_rows(_in_one_order(codes, bags))
@@ -226,7 +228,7 @@ def _written(
     for at, (name, form) in enumerate(zip(cells.names, cells.forms, strict=True)):
         if at >= first and skipped.any():
             skipped &= are_null(values[at], form)[codes[:, at]]
-        is_named = writer is JSON or at in question.modules or form in OF_ITEM
+        is_named = writer.labels_all or at in question.modules or form in OF_ITEM
         label = writer.label(name) if is_named else ""
         write = partial(writer.piece, label, OF_ITEM.get(form, form))
         if form in OF_ITEM:

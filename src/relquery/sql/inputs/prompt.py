@@ -1,4 +1,4 @@
-"""The prompts of a call (paper 000, appendix C): system text, query, fields as JSON or in lines.
+"""The prompts of a call (paper 000, appendix C): system text, query, fields as JSON, lines or text.
 
 A field whose place in the query's text is fixed stands there as plain text.
 """
@@ -34,8 +34,8 @@ class Template:
     query: its text; a number stands for the text of that field. pieces: per field, the text of each
     distinct cell. modules: fields whose pieces are independent spans (paper 001): computed once,
     whatever is around them. bags: the columns of each bag (see Inputs), in which a piece may be
-    empty: that is no item. In JSON all pieces begin with the name of their field; in lines those of
-    modules and bags, since no place tells it.
+    empty: that is no item. In JSON, and several in the form text, all pieces begin with the name of
+    their field; in lines those of modules and bags, since no place tells it.
     main: the columns whose names are above the data, in order; None for as many as possible.
     as_written: the columns in the order of the query's fields.
     """
@@ -63,7 +63,7 @@ class Template:
         self._end = lower(Text("\n}"))
         if isinstance(writer, LinesWriter):
             loose = {*modules, *(column for bag in bags for column in bag)}
-            for at in set(range(fields)) - loose:
+            for at in () if writer.labels_all else set(range(fields)) - loose:
                 self._labels[at] = writer.label(writer.names[at])
             self._end = ()
         written = self.as_written if main is None else main
