@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from benchmarks.accuracy import benchmark as accuracy
 from benchmarks.engine import benchmark as engine
 from benchmarks.harness import Benchmark
 from benchmarks.peers import benchmark as peers
@@ -33,4 +34,5 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     peers.BENCHMARK,
     prefill_only.BENCHMARK,
     prompt_cache.BENCHMARK,
+    accuracy.BENCHMARK,
 )

@@ -27,6 +27,8 @@ class Part(ABC):
 
     name: ClassVar[str]
     title: ClassVar[str]
+    lists_reported: ClassVar[bool] = True
+    """Whether its figures without a goal are listed; a part may show them in tables of its own."""
 
     @abstractmethod
     def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
@@ -83,7 +85,13 @@ def _section(part: Part, run: dict[str, Any], seed: int, folder: Path, say: Say)
     """The section of a part, with its pictures drawn. run: see harness.document."""
     folder.mkdir(parents=True, exist_ok=True)
     drawn = {name for name, plot in part.pictures().items() if draw(plot, folder / name, say)}
-    lines = [f"## {part.title}", "", *measured(run, seed), *figures(run), *part.render(drawn)]
+    listed = {
+        name: figure
+        for name, figure in run["figures"].items()
+        if part.lists_reported or figure["goal"] != "-"
+    }
+    shown = figures(run | {"figures": listed})
+    lines = [f"## {part.title}", "", *measured(run, seed), *shown, *part.render(drawn)]
     return "\n".join(lines)
 
 

@@ -1,0 +1,1 @@
+"""`scripts/bench accuracy`: how often small models are right."""

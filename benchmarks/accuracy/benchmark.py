@@ -1,0 +1,19 @@
+"""`scripts/bench accuracy`: how often small models are right, and what changes it."""
+
+from __future__ import annotations
+
+from benchmarks.accuracy.part import Gemma3, SmolLM2
+from benchmarks.accuracy.variants import GUARD
+from benchmarks.parts import in_parts
+from benchmarks.templates import template
+from relquery.config import LOCAL_FORM, QueryConfig
+
+BENCHMARK = in_parts(
+    "accuracy",
+    "right answers of small models by order, guard, form of prompts and number format",
+    (SmolLM2, Gemma3),
+    file="accuracy.md",
+    introduction=template("accuracy").block(
+        "introduction", form=LOCAL_FORM, order=QueryConfig().order, guard=GUARD
+    ),
+)

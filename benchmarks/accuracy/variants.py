@@ -1,0 +1,46 @@
+"""What is changed, one at a time, from how a query runs by default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from relquery.config import FORMS, LOCAL_FORM
+
+GUARD = 0.95
+"""The least agreement that the guard asks for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A way to run a query."""
+
+    name: str
+    factor: str
+    """What differs from the default."""
+    opened: Mapping[str, Any] = field(default_factory=dict)
+    """Options of `relquery.connect`."""
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    """Options of `Connection.sql`."""
+
+    @property
+    def has_guard(self) -> bool:
+        """Whether answers are compared with those to fields as written."""
+        return "guard" in self.asked
+
+
+DEFAULT = Variant("default", "")
+VARIANTS = (
+    DEFAULT,
+    Variant("original", "order", asked={"order": "original"}),
+    Variant("ggr", "order", asked={"order": "ggr"}),
+    Variant("guard", "guard", asked={"guard": GUARD}),
+    *(Variant(form, "form", asked={"form": form}) for form in FORMS if form != LOCAL_FORM),
+    Variant("bfloat16", "numbers", {"dtype": "bfloat16"}),
+    Variant("int8", "numbers", {"quantize": "int8"}),
+    Variant("int4", "numbers", {"quantize": "int4"}),
+)
+"""Those that open a model in the same way stand together."""
+OF_ORDER = ("order", "guard")
+"""Factors that change nothing where a call has one field."""
