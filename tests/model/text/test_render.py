@@ -23,6 +23,7 @@ from relquery.model.text.render import Renderer
 from relquery.model.text.tokenizer import Tokenizer, read_tokenizer
 from relquery.prompt import SPEAKERS, Exchange, Nest, Prompt, Reuse, Role, Span
 from tests.data import data_path
+from tests.real.conftest import needed
 
 TEXTS = [
     'You are a data analyst.\nAnswer the below query:\n{\n"title": "The Sea",\n"year": 1999\n}',
@@ -140,11 +141,13 @@ TOKENIZERS: dict[str, Callable[[], Tokenizer]] = {
     "metaspace": metaspace,
     "stories260K": lambda: read_tokenizer(data_path("stories260K")),
 }
+REAL = ("smollm2", "gemma3")
+"""Folders of real models: BPE of bytes, and of characters as in SentencePiece."""
 
 
 @cache
 def renderer(name: str, template: str | None = None) -> Renderer:
-    tokenizer = TOKENIZERS[name]()
+    tokenizer = read_tokenizer(needed(name)) if name in REAL else TOKENIZERS[name]()
     if template is not None:
         tokenizer.backend.add_special_tokens(SPECIAL[1:])
         tokenizer = replace(tokenizer, chat_template=template)
@@ -213,6 +216,9 @@ plain = st.text(st.characters(exclude_categories=["Cs"]), max_size=20).filter(
 cells = plain | st.integers() | st.none()
 rows = st.dictionaries(st.text("abc de\n", min_size=1, max_size=6), cells, min_size=1, max_size=5)
 words = st.text(st.sampled_from('ab,."\n {é'), min_size=1, max_size=6)
+seams = words | st.sampled_from(
+    ["it", " is", "The", " don't", " 's", "  b", "\n", " \n", "\n\n", "1", " 23", "x 1", " é", "ß"]
+)
 pieces = st.lists(words, min_size=1, max_size=3)
 read_by_some = words | st.sampled_from(
     [
@@ -242,6 +248,31 @@ def test_without_a_template_the_tokens_are_those_of_the_joined_text(
     text = "\n\n".join(message["content"] for message in texts_of(prompt)) + "\nAnswer:"
     joint = stock_tokenizer(one._tokenizer)(text, split_special_tokens=True)["input_ids"]
     assert tokens_of(one, prompt) == list(joint)
+
+
+@pytest.mark.parametrize("name", [*TOKENIZERS, *REAL])
+@given(texts=st.lists(seams, min_size=1, max_size=8).map("".join).filter(len))
+def test_long_text_has_the_tokens_of_the_whole(name: str, texts: str) -> None:
+    one, text = renderer(name), texts * (4_000 // len(texts))
+    assert tokens_of(one, (Span(text, Role.NONE),)) == one._tokenizer.encode([text])[0]
+
+
+@pytest.mark.parametrize("name", ["gpt2", *REAL])
+def test_what_long_texts_begin_with_alike_is_tokenised_once(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, shared = Renderer(renderer(name)._tokenizer), "so it is told again " * 400
+    tokens_of(one, (Span(shared + "and ends", Role.NONE),))
+    read: list[str] = []
+    encode = Tokenizer.encode
+
+    def counted(self: Tokenizer, texts: list[str]) -> list[list[int]]:
+        read.extend(texts)
+        return encode(self, texts)
+
+    monkeypatch.setattr(Tokenizer, "encode", counted)
+    tokens_of(one, (Span(shared + "in another way", Role.NONE),))
+    assert len(shared) > 7 * sum(map(len, read)) > 0
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama3"])

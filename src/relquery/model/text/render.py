@@ -30,6 +30,10 @@ _Run: TypeAlias = "int | Span | At | Keep | list[str] | _Marked | _Nested"
 """A special token, a separate span, where the next run begins, what is kept, text cut into pieces,
 with what is kept in its midst or without, or a nest."""
 _AFTER_LINE = re.compile(r"\S\n\Z")
+_LONG = 1_000
+"""Characters after which text is cut between two words, so that what texts share is tokenised once
+even where it is only the beginning of a message."""
+_BEFORE_WORD = re.compile(r"[a-z](?= [a-z])")
 
 
 class _Nested(NamedTuple):
@@ -70,9 +74,9 @@ class _Known(dict[str, TokenIds]):
 class Renderer:
     """Renders prompts for one tokenizer.
 
-    Text is cut after a newline between two non-blank characters, where the tokenizer never
-    merges; each distinct piece is tokenised once. Special tokens count only in the template:
-    in the prompt's own text they are ordinary characters.
+    Text is cut after a newline between two non-blank characters, and long text between two words,
+    where the tokenizer never merges; each distinct piece is tokenised once. Special tokens count
+    only in the template: in the prompt's own text they are ordinary characters.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -88,6 +92,7 @@ class Renderer:
         self._pieces: _Known = _Known()
         self._spans: OrderedDict[int, tuple[Span, Chain]] = OrderedDict()
         self.cuts = self._may_cut()
+        self.cuts_words = self._may_cut_words()
 
     def render(self, prompts: Sequence[Prompt]) -> list[Chain]:
         """Token ids of each prompt, with the turn of the assistant opened.
@@ -293,14 +298,15 @@ class Renderer:
     def _cut(self, texts: list[str]) -> list[str]:
         """Join texts wherever the tokenizer might merge across their boundary."""
         if not self.cuts:
-            return ["".join(texts)]
-        pieces = [texts[0]]
-        for text in filter(None, texts[1:]):
-            if _AFTER_LINE.search(pieces[-1]) and not text[0].isspace():
-                pieces.append(text)
-            else:
-                pieces[-1] += text
-        return pieces
+            pieces = ["".join(texts)]
+        else:
+            pieces = [texts[0]]
+            for text in filter(None, texts[1:]):
+                if _AFTER_LINE.search(pieces[-1]) and not text[0].isspace():
+                    pieces.append(text)
+                else:
+                    pieces[-1] += text
+        return [part for each in pieces for part in _shorter(each)] if self.cuts_words else pieces
 
     def _parts(self, prompt: Prompt) -> Iterator[str | int | Span | At | Keep]:
         """The template's text and special tokens around the spans' text, and separate spans."""
@@ -322,13 +328,34 @@ class Renderer:
         apart = [[*self.encode(a), *self.encode(b)] for a in left for b in right]
         return joint == apart and not self._merges_newline()
 
+    def _may_cut_words(self) -> bool:
+        """Whether cutting before a blank between two words gives the same tokens."""
+        left, right = ["a", "the word", "1 x", "\nit", " so"], [" b", " the word", " s, t", " a\n"]
+        joint = self._tokenizer.encode([a + b for a in left for b in right])
+        apart = [[*self.encode(a), *self.encode(b)] for a in left for b in right]
+        return joint == apart and not self._has_token(r"[a-z][ Ġ▁]")
+
     def _merges_newline(self) -> bool:
         """Whether some token contains a newline followed by other text."""
+        return self._has_token(r"(\n|Ċ|<0x0A>)[^\s\0\nĊĉčĠ]")
+
+    def _has_token(self, pattern: str) -> bool:
+        """Whether a pattern is found in some token that is not special."""
         tokens = self._tokenizer.vocabulary.keys() - self._special.keys()
-        return re.search(r"(\n|Ċ|<0x0A>)[^\s\0\nĊĉčĠ]", "\0".join(tokens)) is not None
+        return re.search(pattern, "\0".join(tokens)) is not None
 
 
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
+
+
+def _shorter(text: str) -> Iterator[str]:
+    """A text in pieces, which depend on what is before their ends and on one word behind alone, so
+    that texts which begin alike have the same first pieces."""
+    begin = 0
+    while place := _BEFORE_WORD.search(text, begin + _LONG):
+        yield text[begin : place.end()]
+        begin = place.end()
+    yield text[begin:]
 
 
 def _common(one: TokenIds, other: TokenIds) -> int:
