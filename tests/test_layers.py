@@ -109,8 +109,7 @@ ROOMS: dict[str, list[str]] = {
     "model": [
         "formats", "text", "grammar", "sampler", "networks", "attention_plan", "store",
         "footprint", "served", "native_runtime", "native_model", "hub", "gguf_store",
-        "torch_runtime", "load",
-        "simulated",
+        "installed", "catalogue", "torch_runtime", "load", "simulated",
     ],
     "backends": [
         "base", "arguments", "tokenizer", "schemas", "scoring", "local", "service", "remote",

@@ -22,7 +22,7 @@ from tests.model.oracle.written_gguf import write_gguf
 def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("OLLAMA_MODELS", raising=False)
-    monkeypatch.setattr(gguf_store, "_cached", lambda repository: None)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     return tmp_path
 
 
@@ -120,13 +120,13 @@ def test_the_hub_has_what_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) 
     listed = SimpleNamespace(siblings=[SimpleNamespace(rfilename=each) for each in names])
     fetched = list[str]()
 
-    def fetch(repository: str, name: str) -> str:
-        fetched.append(f"{repository}/{name}")
-        return str(home / name)
+    def fetch(repository: str, names: list[str]) -> Path:
+        fetched.extend(f"{repository}/{name}" for name in names)
+        return home
 
     monkeypatch.setattr(gguf_store, "ask_hub", lambda repository: None)
     monkeypatch.setattr(huggingface_hub, "model_info", lambda repository: listed)
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", fetch)
+    monkeypatch.setattr(gguf_store, "download", fetch)
     assert find_gguf("o/n:Q8_0") == home / names[0]
     assert fetched == [f"o/n/{each}" for each in names[:2]]
     assert find_gguf("o/n:Q4_0") == home / names[2]

@@ -51,6 +51,7 @@ COMMANDS = {
         "calibrate",
         "Measure batches of many sizes and fit the linear cost model that predicts their seconds.",
     ),
+    "models": ("models", "List models that run here, how fast they would be, and fetch them."),
     "prices": (
         "prices",
         "List the known prices of providers' models, with the date and page they were read from.",

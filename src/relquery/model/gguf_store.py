@@ -10,12 +10,13 @@ from pathlib import Path
 
 from relquery.errors import ModelError
 from relquery.model.formats.gguf import is_gguf, parts_of
-from relquery.model.hub import ask_hub
+from relquery.model.hub import ask_hub, download, in_cache
 
 _ENDING = ".gguf"
 _OF_HUB = re.compile(r"(?P<repository>\w[\w.-]*/\w[\w.-]*):(?P<wanted>[\w.-]+)")
 _BESIDE = "mmproj"  # in names of files that read pictures, beside those of models
 _FORMAT = re.compile(r"(?:iq|q|f|bf|mxfp)\d.*", re.I)
+_FORMAT_OF = re.compile(r"(?:.*[-._/])?((?:iq|q|f|bf|mxfp)\d\w*?)(?:-\d+-of-\d+)?\.gguf", re.I)
 _OF_OLLAMA = re.compile(r"(?P<name>[\w./-]+?)(?::(?P<tag>[\w.-]+))?")
 _OLLAMA_HOME, _OLLAMA_OWN = "registry.ollama.ai", "library"
 _WEIGHTS = "application/vnd.ollama.image.model"
@@ -52,12 +53,22 @@ def find_gguf(spec: str) -> Path | None:
     return None
 
 
+def ollama() -> Path:
+    """The folder of Ollama's models, which need not be there."""
+    return Path(os.environ.get("OLLAMA_MODELS") or Path.home() / ".ollama" / "models")
+
+
+def lm_studio() -> list[Path]:
+    """The folders in which LM Studio may have models."""
+    return [Path.home() / each for each in _LM_STUDIO]
+
+
 def find_in_ollama(spec: str) -> Path | None:
     """The file of a model that Ollama has downloaded, "NAME" or "NAME:TAG"; else None."""
     found = _OF_OLLAMA.fullmatch(spec)
     if found is None or ".." in spec:
         return None
-    store = Path(os.environ.get("OLLAMA_MODELS") or Path.home() / ".ollama" / "models")
+    store = ollama()
     parts = found["name"].split("/")
     host = parts.pop(0) if len(parts) > 2 else _OLLAMA_HOME
     name = "/".join(parts if len(parts) > 1 else [_OLLAMA_OWN, *parts])
@@ -79,21 +90,20 @@ def find_in_ollama(spec: str) -> Path | None:
 
 def _downloaded(repository: str, wanted: str) -> Path:
     """A file of a repository in LM Studio's folder or the hub's cache, or downloaded now."""
-    for folder in (*(Path.home() / each / repository for each in _LM_STUDIO), _cached(repository)):
+    for folder in (*(each / repository for each in lm_studio()), in_cache(repository)):
         if folder is not None:
             names = [str(each.relative_to(folder)) for each in folder.rglob(f"*{_ENDING}")]
             found = _of(names, wanted)
             if found and all((folder / each).is_file() for each in _beside(found)):
                 return folder / found
     try:
-        from huggingface_hub import hf_hub_download, model_info
+        from huggingface_hub import model_info
 
         ask_hub(repository)
         names = [each.rfilename for each in model_info(repository).siblings or []]
         found = _of(names, wanted)
         if found is not None:
-            paths = [Path(hf_hub_download(repository, each)) for each in _beside(found)]
-            return paths[0]
+            return download(repository, _beside(found)) / found
     except Exception as error:  # anything the hub's client raises, including network errors
         raise ModelError(
             f"Model '{repository}:{wanted}' is neither downloaded nor found on the hub: {error}"
@@ -102,16 +112,6 @@ def _downloaded(repository: str, wanted: str) -> Path:
     raise ModelError(
         f"The repository {repository} has no GGUF file of '{wanted}'. Those that it has: {here}."
     )
-
-
-def _cached(repository: str) -> Path | None:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import LocalEntryNotFoundError
-
-    try:
-        return Path(snapshot_download(repository, local_files_only=True))
-    except LocalEntryNotFoundError:
-        return None
 
 
 def _of(names: Iterable[str], wanted: str) -> str | None:
@@ -124,6 +124,19 @@ def _of(names: Iterable[str], wanted: str) -> str | None:
         if said.fullmatch(each) and each.endswith(_ENDING) and _BESIDE not in each
     )
     return found[0] if found else None
+
+
+def models_in(folder: Path) -> dict[str, list[Path]]:
+    """The GGUF models below a folder, by what stands after the colon of their names: their format,
+    or the name of their file. Only those with all of their parts."""
+    found: dict[str, list[Path]] = {}
+    for file in sorted(folder.rglob(f"*{_ENDING}")):
+        name = str(file.relative_to(folder))
+        parts = [folder / each for each in _beside(name)]
+        if _BESIDE not in name and parts[0] == file and all(each.is_file() for each in parts):
+            format_of = _FORMAT_OF.fullmatch(name)
+            found.setdefault(format_of[1].upper() if format_of else name, parts)
+    return found
 
 
 def _beside(name: str) -> list[str]:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from relquery.errors import ModelError, did_you_mean
 from relquery.model.formats.safetensors import weight_files
 
 _TEXTS = ["*.json", "*.jinja", "*.model", "*.txt"]
+_REPOSITORY = re.compile(r"\w[\w.-]*(?:/\w[\w.-]*)?")
+_FOLDER_OF = "models--"
+_LARGE = 1 << 20  # bytes from which a file is worth resuming
+_SHA256 = 64  # digits of an etag that is a digest of the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +41,7 @@ ENCODER = Kind(
     "encoder",
     "an encoder",
     f"'tfidf' for search by words, {_FOLDER}, or 'openai:NAME' for an endpoint",
-    ("tfidf",),
+    ("tfidf", "auto"),
 )
 
 
@@ -49,7 +58,7 @@ def find_folder(spec: str, kind: Kind = MODEL) -> Path:
     if spec.startswith((".", "/", "~")):
         raise ModelError(f"The {kind.noun} folder {spec} does not exist. Check the path.")
     try:
-        return _from_cache(spec) or _from_hub(spec)
+        return whole_in_cache(spec) or _from_hub(spec)
     except Exception as error:  # anything the hub's client raises, including network errors
         why = " ".join((str(error).strip().splitlines() or [type(error).__name__])[:2])
         raise ModelError(
@@ -58,19 +67,62 @@ def find_folder(spec: str, kind: Kind = MODEL) -> Path:
         ) from error
 
 
-def _from_cache(spec: str) -> Path | None:
-    """The folder of a model that was downloaded before, if it is whole."""
-    from huggingface_hub import snapshot_download  # its import takes half a second
-    from huggingface_hub.errors import LocalEntryNotFoundError
+def cache_folder() -> Path:
+    """Where the hub's client keeps what it downloads."""
+    told = os.environ
+    root = told.get("XDG_CACHE_HOME") or "~/.cache"
+    home = told.get("HF_HOME") or f"{root}/huggingface"
+    given = told.get("HF_HUB_CACHE") or told.get("HUGGINGFACE_HUB_CACHE") or f"{home}/hub"
+    return Path(os.path.expandvars(given)).expanduser()
 
-    try:
-        folder = Path(snapshot_download(spec, local_files_only=True, allow_patterns=_TEXTS))
-    except LocalEntryNotFoundError:
+
+def in_cache(repository: str) -> Path | None:
+    """The folder of a repository in the hub's cache, with the files that were downloaded.
+
+    Found by two looks at the disk: to import the hub's client takes half a second.
+    """
+    if not _REPOSITORY.fullmatch(repository):
         return None
-    is_whole = (folder / "config.json").is_file() and all(
-        (folder / name).is_file() for name in weight_files(folder)
+    home = cache_folder() / _folder_name(repository)
+    try:
+        folder = home / "snapshots" / (home / "refs" / "main").read_text("utf-8").strip()
+    except (OSError, ValueError):
+        return None
+    return folder if folder.is_dir() else None
+
+
+def whole_in_cache(repository: str) -> Path | None:
+    """The folder of a model that was downloaded before, if it has all of its weights."""
+    folder = in_cache(repository)
+    is_whole = folder is not None and (
+        (folder / "config.json").is_file()
+        and all((folder / name).is_file() for name in weight_files(folder))
     )
     return folder if is_whole else None
+
+
+def cached_repositories() -> Iterator[str]:
+    """Names of the models of which the hub's cache has files."""
+    for folder in sorted(cache_folder().glob(f"{_FOLDER_OF}*")):
+        yield folder.name.removeprefix(_FOLDER_OF).replace("--", "/", 1)
+
+
+def download(repository: str, names: Sequence[str], beside: Sequence[str] = ()) -> Path:
+    """Files of a repository in the hub's cache, downloaded where they are not there: the folder.
+
+    beside: patterns of small files that come with them. Of a file that was interrupted, also by
+    Ctrl-C, only the rest is downloaded; the hub's client would begin it anew. Raises what the
+    client raises, and OSError.
+    """
+    from huggingface_hub import snapshot_download
+
+    for name in names:
+        _complete(repository, name)
+    return Path(snapshot_download(repository, allow_patterns=[*beside, *names]))
+
+
+def _folder_name(repository: str) -> str:
+    return _FOLDER_OF + repository.replace("/", "--")
 
 
 def _from_hub(spec: str) -> Path:
@@ -78,17 +130,68 @@ def _from_hub(spec: str) -> Path:
 
     ask_hub(spec)
     folder = Path(snapshot_download(spec, allow_patterns=_TEXTS))
-    return Path(snapshot_download(spec, allow_patterns=[*_TEXTS, *weight_files(folder)]))
+    return download(spec, weight_files(folder), _TEXTS)
+
+
+def _complete(repository: str, name: str) -> None:
+    """Download what is missing of a large file, to where the hub's client finds it."""
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+    from huggingface_hub.file_download import http_get
+    from huggingface_hub.utils import WeakFileLock, build_hf_headers
+
+    url = hf_hub_url(repository, name)
+    told = get_hf_file_metadata(url)
+    if told.etag is None or told.size is None or told.size < _LARGE:
+        return
+    headers = build_hf_headers()
+    if urlsplit(told.location).netloc != urlsplit(url).netloc:
+        headers.pop("authorization", None)  # of the hub, and the file lies elsewhere
+    cache, folder = cache_folder(), _folder_name(repository)
+    blob = cache / folder / "blobs" / told.etag
+    lock = cache / ".locks" / folder / f"{told.etag}.lock"  # that of the client
+    for each in (blob, lock):
+        each.parent.mkdir(parents=True, exist_ok=True)
+    with WeakFileLock(lock):
+        if blob.exists():
+            return
+        part = blob.with_name(f"{told.etag}.part")
+        with part.open("ab") as file:
+            done = file.tell() if file.tell() <= told.size else file.truncate(0)
+            http_get(
+                told.location,
+                file,
+                resume_size=done,
+                headers=headers,
+                expected_size=told.size,
+                displayed_filename=name,
+            )
+        if len(told.etag) == _SHA256 and _digest(part) != told.etag:
+            part.unlink()
+            raise OSError(f"{name} was damaged on its way, and is deleted. Download it again.")
+        part.replace(blob)
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def ask_hub(spec: str) -> None:
     """Fail at once if the hub does not have a model; a download would keep retrying."""
     from huggingface_hub import model_info
-    from huggingface_hub.errors import HfHubHTTPError
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     try:
         model_info(spec, timeout=10)
+    except HFValidationError:
+        raise
     except HfHubHTTPError as error:
-        raise OSError(f"The hub said: {str(error).strip()}.") from error
+        raise OSError(
+            f"The hub said: {str(error).strip()}. Check the name. If the model is private, or has "
+            "terms to accept, accept them on its page and set HF_TOKEN."
+        ) from error
     except Exception as error:  # anything the hub's client raises, including network errors
-        raise OSError(f"The hub cannot be reached: {str(error).strip()}.") from error
+        raise OSError(
+            f"The hub cannot be reached: {str(error).strip()}. Check the network, or copy the "
+            "model's folder from another machine and give its path."
+        ) from error

@@ -1,0 +1,214 @@
+"""`relquery models`: which models run here, how fast they would be, and how they come here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from enum import Enum
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from relquery.backends.local import forecast
+from relquery.backends.local.forecast import QUICK, Forecast, Installed, Speed
+from relquery.cli.terminal.exits import INTERRUPTED
+from relquery.cli.terminal.interrupt import interruptible
+from relquery.cli.terminal.records import are_readable, in_lines
+from relquery.cli.terminal.show import errors_console, say, to_json
+
+models = typer.Typer(
+    help="""Which models run here, how fast they would be, and how they come here.
+
+    Tokens a second are foretold: an answer reads all weights for each token, a prompt takes two
+    operations for each weight and token. How many this machine's processor does in a second is
+    measured first, with dtype bfloat16, or float32 for encoders; keep it idle meanwhile. Memory is
+    that of the weights, the states of 4,096 tokens and Python.
+
+    [bold]Examples[/bold]
+
+    relquery models
+
+    relquery models fetch Qwen/Qwen2.5-0.5B-Instruct:Q4_K_M
+
+    relquery models fetch sentence-transformers/all-MiniLM-L6-v2
+    """,
+    rich_markup_mode="rich",
+)
+
+
+class Weights(Enum):
+    """The format in which models of text would have their weights."""
+
+    FOUR_BITS = "Q4_K_M"
+    BFLOAT16 = "bfloat16"
+
+
+@models.callback(invoke_without_command=True)
+def list_(
+    ctx: typer.Context,
+    weights: Annotated[
+        Weights, typer.Option(help="In which format models of text would be.")
+    ] = Weights.FOUR_BITS,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
+) -> None:
+    if ctx.invoked_subcommand is not None:
+        return
+    with interruptible(), errors_console().status("measuring this machine"):
+        speeds = forecast.measure_speeds((weights.value, "float32"))
+    listed = [forecast.foretell(each, weights.value, speeds) for each in forecast.catalogue()]
+    chosen = [each for each in forecast.recommended(listed) if each is not None]
+    here = forecast.found_here()
+    if as_json:
+        names = {each.name for each in here}
+        document = {
+            "speeds": {form: asdict(speed) for form, speed in speeds.items()},
+            "models": [_as_json(each, each in chosen, name_of(each) in names) for each in listed],
+            "here": [asdict(each) for each in here],
+        }
+        typer.echo(to_json(document))
+        return
+    titles = (_title("Text", weights.value, speeds), _title("Encoders", "float32", speeds))
+    _print(titles, listed, chosen, here)
+
+
+@models.command()
+def fetch(
+    name: Annotated[
+        str, typer.Argument(help="A name on the hub, also with a format: NAME:Q4_K_M.")
+    ],
+) -> None:
+    """Download a model, unless it is here. Ctrl-C loses nothing: run the same command again.
+
+    [bold]Examples[/bold]
+
+    relquery models fetch Qwen/Qwen2.5-0.5B-Instruct:Q4_K_M
+
+    relquery models fetch sentence-transformers/all-MiniLM-L6-v2
+    """
+    try:
+        with interruptible():
+            found = forecast.fetch(name)
+    except KeyboardInterrupt:
+        say("Interrupted. What has come is kept; run the same command for the rest.")
+        raise typer.Exit(INTERRUPTED) from None
+    is_encoder = any(each.name == found and each.is_encoder for each in forecast.catalogue())
+    option = "--embedder" if is_encoder else "-m"
+    say(f"{found} is here. Use it: relquery sql {option} {found} ...")
+
+
+def _print(
+    titles: tuple[str, str],
+    listed: Sequence[Forecast],
+    chosen: Sequence[Forecast],
+    here: Sequence[Installed],
+) -> None:
+    """The models of text and the encoders, what else is here, and why some are recommended."""
+    console, names = Console(soft_wrap=True), {each.name for each in here}
+    for title, is_encoder in zip(titles, (False, True), strict=True):
+        rows = [each for each in listed if each.model.is_encoder is is_encoder]
+        console.print(_table(title, rows, chosen, names, console.width))
+        console.print()
+    known = {name_of(each) for each in listed}
+    for one in here:
+        if one.name not in known:
+            console.print(f"Also here: {one.name} ({_gb(one.size)} GB, {one.where})", markup=False)
+    for each in chosen:
+        console.print(_reason(each, name_of(each) in names), highlight=False, markup=False)
+
+
+def name_of(one: Forecast) -> str:
+    """The name by which a model in a format is opened."""
+    is_packed = one.form == Weights.FOUR_BITS.value
+    model = one.model
+    return f"{model.gguf}:{one.form}" if is_packed else model.name
+
+
+def _table(
+    title: str, rows: list[Forecast], chosen: Sequence[Forecast], here: set[str], width: int
+) -> RenderableType:
+    """A row per model; where the terminal is too narrow, each figure has a line of its own."""
+    cells = [_cells(each, each in chosen, name_of(each) in here) for each in rows]
+    columns = {heading: [row[heading] for row in cells] for heading in cells[0]}
+    if not are_readable(columns, width):
+        return in_lines(columns, title)
+    view = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for heading in columns:
+        is_text = heading in ("model", "licence", "")
+        view.add_column(heading, justify="left" if is_text else "right", overflow="fold")
+    for row in zip(*columns.values(), strict=True):
+        view.add_row(*map(Text, row))
+    return view
+
+
+def _cells(one: Forecast, is_chosen: bool, is_here: bool) -> dict[str, str]:
+    model = one.model
+    notes = ["recommended"] * is_chosen + ["here"] * is_here
+    notes += ["thinks first"] * model.thinks + ["needs words before a text"] * model.needs_prefix
+    notes += ["too large"] * (not one.fits)
+    answers = one.answer_speed
+    return {
+        "model": model.name,
+        "parameters": f"{model.shape.parameters / 1e6:,.0f} M",
+        "context": f"{model.context:,}",
+        "file, GB": _gb(one.size),
+        "memory, GB": _gb(one.memory),
+        "prompt, tokens/s": _rate(one.prompt_speed),
+        **({} if answers is None else {"answer, tokens/s": _rate(answers)}),
+        "licence": model.licence,
+        "": ", ".join(notes),
+    }
+
+
+def _as_json(one: Forecast, is_chosen: bool, is_here: bool) -> dict[str, Any]:
+    model = one.model
+    return {
+        "name": model.name,
+        "opened_as": name_of(one),
+        "kind": "encoder" if model.is_encoder else "text",
+        "parameters": model.shape.parameters,
+        "context": model.context,
+        "licence": model.licence,
+        "format": one.form,
+        "file_bytes": one.size,
+        "memory_bytes": one.memory,
+        "fits": one.fits,
+        "prompt_tokens_per_second": one.prompt_speed,
+        "answer_tokens_per_second": one.answer_speed,
+        "recommended": is_chosen,
+        "here": is_here,
+    }
+
+
+def _reason(one: Forecast, is_here: bool) -> str:
+    """Why a model is recommended, and what to do with it."""
+    model, rule = one.model, "fits into half of the memory, may be used for anything"
+    if one.answer_speed is None:
+        why = f"the fastest that {rule} and needs no words before a text"
+    elif one.answer_speed >= QUICK:
+        why = f"the largest that {rule}, answers at once and gives {QUICK:.0f} tokens a second"
+    else:
+        why = (
+            f"the smallest that {rule} and answers at once; none gives {QUICK:.0f} tokens a second"
+        )
+    form = f":{one.form}" if name_of(one) != model.name else ""
+    remedy = "" if is_here else f" Fetch it: relquery models fetch {model.name}{form}"
+    return f"Recommended: {model.name}, {why}.{remedy}"
+
+
+def _title(kind: str, form: str, speeds: Mapping[str, Speed]) -> str:
+    speed = speeds[form]
+    return (
+        f"{kind}, in {form} ({speed.weights / 1e9:.1f} billion weights are read here in a second, "
+        f"and {speed.operations / 1e9:,.0f} billion operations done)"
+    )
+
+
+def _gb(size: float) -> str:
+    return f"{size / 1e9:.2f}"
+
+
+def _rate(tokens: float) -> str:
+    return f"{tokens:,.0f}" if tokens >= 10 else f"{tokens:.1f}"
