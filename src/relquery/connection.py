@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from relquery.backends.base import Answering, Backend
-from relquery.backends.embedding.load import embedder_of
+from relquery.backends.embedding.load import embedder_of, hint_for
 from relquery.backends.load import backend_of, default_form
 from relquery.config import Nulls, Order, PromptForm, QueryConfig
 from relquery.errors import ConfigError, MarkupError, QueryError
@@ -59,7 +59,7 @@ def connect(
     form: PromptForm | None = None,
     nulls: Nulls = "skip",
     ledger: str | Path | None = ":memory:",
-    embedder: str | Embedder | None = "tfidf",
+    embedder: str | Embedder | None = "auto",
     index: str | Path | None = None,
     progress: Progress = None,
     clock: Callable[[], float] = time.perf_counter,
@@ -79,7 +79,8 @@ def connect(
     ledger: where answers are stored: ":memory:" for the lifetime of the connection, a file to
         reuse them later, None for nowhere (benchmarks). Only calls that would give the same
         answer again are looked up: temperature 0 or a seed.
-    embedder: what compares texts for passages, AI_SIMILARITY and the like: "tfidf" for words and
+    embedder: what compares texts for passages, AI_SIMILARITY and the like: "auto" for an encoder
+        that `relquery models fetch` has installed, else "tfidf"; "tfidf" for words and
         spelling, a folder or Hugging Face name of an encoder, "openai:NAME" for an endpoint, or
         what `load_embedder` gives.
     index: a folder where indexes of searched tables are kept; None for memory.
@@ -102,7 +103,8 @@ def connect(
         owned = isinstance(answering, str)
         backend = backend_of(answering, options)
         install_count(host, backend)
-        corpora = install_search(host, Shelf.open(index, embedder_of(embedder)))
+        shelf = Shelf.open(index, embedder_of(embedder), hint_for(embedder))
+        corpora = install_search(host, shelf)
         opened.pop_all()
     return Connection(host, backend, config, known, clock, owned, corpora, progress)
 

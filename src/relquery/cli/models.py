@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from relquery.backends.local import forecast
-from relquery.backends.local.forecast import QUICK, Forecast, Installed, Speed
+from relquery.backends.local.forecast import QUICK, Forecast, Here, Speed
 from relquery.cli.terminal.exits import INTERRUPTED
 from relquery.cli.terminal.interrupt import interruptible
 from relquery.cli.terminal.records import are_readable, in_lines
@@ -103,7 +103,7 @@ def _print(
     titles: tuple[str, str],
     listed: Sequence[Forecast],
     chosen: Sequence[Forecast],
-    here: Sequence[Installed],
+    here: Sequence[Here],
 ) -> None:
     """The models of text and the encoders, what else is here, and why some are recommended."""
     console, names = Console(soft_wrap=True), {each.name for each in here}

@@ -137,7 +137,10 @@ def _complete(repository: str, name: str) -> None:
     """Download what is missing of a large file, to where the hub's client finds it."""
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
     from huggingface_hub.file_download import http_get
-    from huggingface_hub.utils import WeakFileLock, build_hf_headers
+    from huggingface_hub.utils import (  # type: ignore[attr-defined]
+        WeakFileLock,
+        build_hf_headers,
+    )
 
     url = hf_hub_url(repository, name)
     told = get_hf_file_metadata(url)

@@ -22,8 +22,6 @@ class Installed:
     """Whose store it is in."""
     size: int
     """Bytes of its weights' files."""
-    in_bits: bool
-    """Whether it is a GGUF file."""
 
 
 def installed() -> list[Installed]:
@@ -39,7 +37,7 @@ def _of_hub() -> Iterator[Installed]:
             continue
         if whole is not None:
             files = [whole / name for name in weight_files(whole)]
-            yield Installed(repository, "hub cache", _size(files), False)
+            yield Installed(repository, "hub cache", _size(files))
         elif folder := in_cache(repository):
             yield from _files(folder, repository, "hub cache")
 
@@ -61,12 +59,12 @@ def _of_ollama() -> Iterator[Installed]:
         except ModelError:
             continue
         if blob is not None:
-            yield Installed(spec, "Ollama", _size([blob]), True)
+            yield Installed(spec, "Ollama", _size([blob]))
 
 
 def _files(folder: Path, repository: str, where: str) -> Iterator[Installed]:
     for wanted, files in models_in(folder).items():
-        yield Installed(f"{repository}:{wanted}", where, _size(files), True)
+        yield Installed(f"{repository}:{wanted}", where, _size(files))
 
 
 def _size(files: list[Path]) -> int:

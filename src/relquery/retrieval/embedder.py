@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 import numpy as np
 
 from relquery.arrays import Float32s, Floats
 from relquery.errors import RelqueryError, RequestError, type_of
 
+_LOG = logging.getLogger(__name__)
 _DIGITS = 5  # of a cosine
 _AT_ONCE = 1024  # texts of one part
 
@@ -25,6 +28,11 @@ class Embedder(ABC):
     def name(self) -> str:
         """Changes with whatever changes the vectors, which are kept under this name."""
 
+    @property
+    def label(self) -> str:
+        """What people call it. It must be quick to tell."""
+        return self.name
+
     @abstractmethod
     def embed(self, texts: Sequence[str]) -> Float32s:
         """(texts, dimensions), float32. Raises ModelError or RequestError."""
@@ -36,6 +44,13 @@ class Embedder(ABC):
         for start in range(0, len(texts), _AT_ONCE):
             some = texts[start : start + _AT_ONCE]
             yield range(start, start + len(some)), self.embed(some)
+
+
+@cache
+def tell_once(hint: str) -> None:
+    """Say how texts are compared, once in a process; "" says nothing."""
+    if hint:
+        _LOG.warning("%s", hint)
 
 
 def unit_parts(

@@ -11,7 +11,7 @@ import numpy as np
 
 from relquery.arrays import Float32s
 from relquery.errors import MissingExtraError
-from relquery.retrieval.embedder import Embedder
+from relquery.retrieval.embedder import Embedder, tell_once
 
 DIMENSIONS = 1024
 
@@ -24,13 +24,22 @@ class Trigrams(Embedder):
     trigram in common, the cosine is 0 with a standard deviation of about 0.03.
     """
 
+    hint: str = ""
+    """What is said when texts are first compared."""
+
     @property
     def name(self) -> str:
         """See Embedder."""
         return "trigrams-1"
 
+    @property
+    def label(self) -> str:
+        """See Embedder."""
+        return "spelling"
+
     def embed(self, texts: Sequence[str]) -> Float32s:
         """See Embedder. Raises MissingExtraError without scikit-learn."""
+        tell_once(self.hint)
         vectors: Float32s = _vectorizer().transform(texts).toarray()
         return vectors
 

@@ -31,13 +31,15 @@ class Shelf:
     _known: dict[str, tuple[str, Corpus]] = field(default_factory=dict)
 
     @classmethod
-    def open(cls, folder: str | Path | None = None, embedder: Embedder | None = None) -> Shelf:
-        """embedder: None for search by words, and similarity by trigrams. Raises ConfigError if the
-        folder cannot be used.
+    def open(
+        cls, folder: str | Path | None = None, embedder: Embedder | None = None, hint: str = ""
+    ) -> Shelf:
+        """embedder: None for search by words, and similarity by trigrams. hint: what is said once
+        when these are used. Raises ConfigError if the folder cannot be used.
         """
         files = None if folder is None else Files.open(folder)
         if embedder is None:
-            return cls(Tfidf(), KnownVectors(Trigrams(), keeps=False), files)
+            return cls(Tfidf(hint), KnownVectors(Trigrams(hint), keeps=False), files)
         vectors = KnownVectors(embedder, None if files is None else files.folder)
         return cls(ByVectors(vectors), vectors)
 

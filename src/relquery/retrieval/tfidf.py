@@ -14,6 +14,7 @@ import numpy as np
 
 from relquery.arrays import Float32s
 from relquery.errors import MissingExtraError
+from relquery.retrieval.embedder import tell_once
 from relquery.retrieval.index import Arrays, Found, SavedIndex, SavedIndexing, best
 
 _AT_ONCE = 64  # questions whose scores are in memory at one time
@@ -63,8 +64,12 @@ class WordlessIndex(SavedIndex):
         return iter([_NOTHING] * len(questions))
 
 
+@dataclass(frozen=True, slots=True)
 class Tfidf(SavedIndexing):
     """Indexes of words. They are made in seconds, so nothing of an earlier one is reused."""
+
+    hint: str = ""
+    """What is said when texts are first searched."""
 
     @property
     def name(self) -> str:
@@ -73,6 +78,7 @@ class Tfidf(SavedIndexing):
 
     def index(self, texts: Sequence[str]) -> SavedIndex:
         """See SavedIndexing. Raises MissingExtraError without scikit-learn."""
+        tell_once(self.hint)
         vectorizer = _vectorizer()
         try:
             weights = vectorizer.fit_transform(texts)
@@ -83,6 +89,7 @@ class Tfidf(SavedIndexing):
 
     def load(self, arrays: Arrays) -> SavedIndex:
         """See SavedIndexing."""
+        tell_once(self.hint)
         if not arrays:
             return WordlessIndex()
         from scipy import sparse

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from relquery.cli.sql import noted
 from relquery.cli.sql.noted import noted_text
 from relquery.ledger import Ledger
 from relquery.ledger.records.runs import Run as Noted
@@ -92,6 +93,16 @@ def test_added_options_win_or_are_refused(relquery: Run, chat: ChatServer, folde
     out, _ = relquery("resume", "run.db", "-f", "json", "--allow-errors")
     assert [row["up"] for row in json.loads(out)["rows"]] == ["yes", None, "yes"]
     assert runs()[1].options["form"] == ["json"]
+
+
+def test_texts_are_compared_as_before_when_an_encoder_has_come_meanwhile(
+    relquery: Run, chat: ChatServer, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(noted, "default_embedder", lambda: "tfidf")
+    start(relquery)
+    monkeypatch.setattr(noted, "default_embedder", lambda: "BAAI/bge-small-en-v1.5")
+    relquery("resume", "run.db", code=3)
+    assert [run.options["embedder"] for run in runs()] == [["tfidf"], ["tfidf"]]
 
 
 def test_a_statement_from_stdin_is_resumed(relquery: Run, chat: ChatServer, folder: Path) -> None:

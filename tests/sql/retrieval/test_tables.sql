@@ -170,10 +170,10 @@ SELECT a.n, b.n FROM a JOIN b ON AI_SIMILARITY(a.n, b.n) > 0.6 ORDER BY ALL
 = [("Acme Corp", "ACME corp."), ("Globex", "Globex Inc.")]
 SELECT a.n FROM a JOIN b ON AI_SIMILARITY(a.n, b.n) > 0.6 AND LLM('up', a.n, b.n) LIKE '%E%'  # 2
 EXPLAIN SELECT * FROM a JOIN b ON AI_SIMILARITY(a.n, b.n) > 0.6 AND AI_FILTER('q', a.n, b.n)
-? (told[0]["rows"], told[0]["note"]) == (2, "AI_SIMILARITY leaves 2 of 9 rows")
+? (told[0]["rows"], told[0]["note"]) == (2, "AI_SIMILARITY by spelling leaves 2 of 9 rows")
 EXPLAIN SELECT * FROM a, b WHERE a.n > 'B' AND AI_SIMILARITY(a.n, b.n) > 0.6
   AND AI_FILTER('q', a.n, b.n)
-? (told[0]["rows"], told[0]["note"]) == (1, "AI_SIMILARITY leaves 1 of 6 rows")
+? (told[0]["rows"], told[0]["note"]) == (1, "AI_SIMILARITY by spelling leaves 1 of 6 rows")
 EXPLAIN SELECT * FROM a JOIN b ON a.n < b.n WHERE AI_FILTER('q', a.n, b.n)
 ? told[0]["note"] is None
 

@@ -8,14 +8,15 @@ from typing import Any
 from relquery.errors import ConfigError, unknown
 from relquery.retrieval.embedder import Embedder
 
-WORDS = "tfidf"
+WORDS, AUTO = "tfidf", "auto"
 _OF_ENCODERS = ("pooling", "device")
 
 
 def load_embedder(name: str, **options: Any) -> Embedder | None:
     """Open an embedder.
 
-    name: "tfidf" for search by words, which is None; "openai:NAME" for an endpoint of the OpenAI
+    name: "auto" for what `default_embedder` says; "tfidf" for search by words, which is None;
+        "openai:NAME" for an endpoint of the OpenAI
         form, such as "openai:text-embedding-3-small"; else a folder or the Hugging Face name of
         an encoder.
     options: of an encoder `pooling`, "mean" or "cls" (default: what its folder says, else mean),
@@ -26,9 +27,12 @@ def load_embedder(name: str, **options: Any) -> Embedder | None:
     """
     if not isinstance(name, str) or not name:
         raise ConfigError(
-            f"embedder is {name!r}. Give 'tfidf', a folder or Hugging Face name of an encoder, "
-            "'openai:NAME', or an object of a class that inherits from rq.Embedder."
+            f"embedder is {name!r}. Give 'auto', 'tfidf', a folder or Hugging Face name of an "
+            "encoder, 'openai:NAME', or an object of a class that inherits from rq.Embedder."
         )
+    if name == AUTO:
+        _check(options, (), "'auto'")
+        name = default_embedder()
     if name == WORDS:
         _check(options, (), "'tfidf'")
         return None
@@ -52,6 +56,29 @@ def embedder_of(embedder: str | Embedder | None) -> Embedder | None:
     """An embedder as it is, or the one that a name means. Raises what `load_embedder` raises."""
     is_there = embedder is None or isinstance(embedder, Embedder)
     return embedder if is_there else load_embedder(embedder)  # type: ignore[arg-type,return-value]
+
+
+def default_embedder() -> str:
+    """What "auto" means here: the first encoder of the catalogue that is in the hub's cache and
+    needs no words before a text, or "tfidf". Looks at the disk alone."""
+    from relquery.model.catalogue import ENCODERS
+    from relquery.model.hub import whole_in_cache
+
+    usable = (each.name for each in ENCODERS if not each.needs_prefix)
+    return next((name for name in usable if whole_in_cache(name) is not None), WORDS)
+
+
+def hint_for(embedder: object) -> str:
+    """What to say when texts are compared by spelling because nothing else is here; else ""."""
+    if embedder != AUTO:
+        return ""
+    from relquery.model.catalogue import ENCODERS
+
+    return (
+        "Texts are compared by words and spelling, as no encoder is installed. To compare what "
+        f"they mean: relquery models fetch {ENCODERS[0].name}. To keep it so, and without this "
+        "line: embedder='tfidf'."
+    )
 
 
 _OF_PROVIDER = ("base_url", "api_key", "max_concurrency", "timeout", "max_retries")

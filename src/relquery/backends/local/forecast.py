@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from relquery.config import EngineConfig
 from relquery.engine.calibration import calibrate
@@ -29,6 +30,7 @@ from relquery.model.installed import Installed, installed
 from relquery.model.native_model import open_random
 from relquery.model.networks.random import byte_tokenizer
 
+Here: TypeAlias = Installed
 QUICK = 20.0
 """Tokens a second at which an answer is as fast as people read."""
 _HELD = 4_096  # tokens whose states count as needed memory
@@ -140,7 +142,7 @@ def catalogue() -> tuple[Listed, ...]:
     return (*TEXT, *ENCODERS)
 
 
-def found_here() -> list[Installed]:
+def found_here() -> list[Here]:
     """The models that are on this machine."""
     return installed()
 

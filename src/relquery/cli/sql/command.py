@@ -130,10 +130,11 @@ def sql(
     embedder: Annotated[
         str,
         typer.Option(
-            help="What passages(...), AI_SIMILARITY and the like compare texts with: tfidf, a "
-            "folder or Hugging Face name of an encoder, or openai:NAME."
+            help="What passages(...), AI_SIMILARITY and the like compare texts with: auto (an "
+            "encoder that `relquery models fetch` has installed, else tfidf), tfidf, a folder or "
+            "Hugging Face name of an encoder, or openai:NAME."
         ),
-    ] = "tfidf",
+    ] = "auto",
     index: Annotated[
         Path | None,
         typer.Option(help="Folder that keeps the indexes of searched tables for later runs."),

@@ -12,6 +12,7 @@ from typing import Any
 
 import typer
 
+from relquery.backends.embedding.load import AUTO, default_embedder
 from relquery.cli.terminal.exits import PENDING
 from relquery.cli.terminal.tables import find_table
 from relquery.ledger import Ledger
@@ -61,13 +62,16 @@ def noted(
 def options_of(ctx: typer.Context) -> Options:
     """What was given on the command line, by the names of parameters, without secrets.
 
-    Paths are absolute, so that the command runs in any folder.
+    Paths are absolute, so that the command runs in any folder. What compares texts by default is
+    named, so that it does so again when another encoder has been installed.
     """
-    return {
+    found = {
         name: [noted_text(name, one) for one in _values(value)]
         for name, value in ctx.params.items()
         if is_given(ctx, name) and name not in _NO_OPTIONS and not _SECRET.search(name)
     }
+    is_default = ctx.params.get("embedder") == AUTO
+    return found | ({"embedder": [default_embedder()]} if is_default else {})
 
 
 def is_given(ctx: typer.Context, name: str) -> bool:

@@ -35,7 +35,8 @@ class ExplainedCall:
     hint: how to make the calls cheaper. modules: fields whose values the model reads by themselves.
     plain: fields whose values it should, but it has no modules. compared: how many of the calls ask
     again, with fields as written, for a guard. skipped: how many of the rows are not asked because
-    all fields are NULL. near: how many rows conditions by AI_SIMILARITY leave, and of how many.
+    all fields are NULL. near: how many rows conditions by AI_SIMILARITY leave, of how many, and
+    what compares their texts.
 
     What the calls take in total: prompt_tokens, counted by the backend's tokenizer, for all prompts
     or a sample, or estimated from characters. refused: prompts that would be refused, e.g. as too
@@ -58,7 +59,7 @@ class ExplainedCall:
     plain: tuple[str, ...] = ()
     compared: int = 0
     skipped: int = 0
-    near: tuple[int, int] | None = None
+    near: tuple[int, int, str] | None = None
     prompt_tokens: int | None = None
     counted_by: CountedBy = None
     refused: int | None = None
@@ -91,7 +92,8 @@ class ExplainedCall:
     def remarks(self) -> Iterator[str]:
         """What is special about it."""
         if self.near is not None:
-            yield f"AI_SIMILARITY leaves {self.near[0]:,} of {self.near[1]:,} rows"
+            kept, among, by = self.near
+            yield f"AI_SIMILARITY by {by} leaves {kept:,} of {among:,} rows"
         if self.modules:
             yield (
                 f"MODULE: each value of {listed(self.modules)} is read by itself, so answers "

@@ -107,7 +107,7 @@ class EstimatedRows(Rows):
     known: KnownRows = ALL
     shares: Selectivities | None = None
     select: int = 0
-    near: tuple[int, int] | None = None
+    near: tuple[int, int, str] | None = None
     stages: dict[int, str] = field(default_factory=dict)
     inputs: dict[int, Int64s] = field(default_factory=dict)
     keys: dict[int, dict[Hashable, int]] = field(default_factory=dict)
@@ -139,7 +139,11 @@ class EstimatedRows(Rows):
             if (whole := without_similarity(plan.base)) is not None:
                 query = parser().sql(plan.context.around(whole))
                 count = database.fetch(f"SELECT count(*) FROM ({query}) AS {ours.BASE}")
-                rows.near = rows.count, int(count.column(0)[0].as_py())
+                rows.near = (
+                    rows.count,
+                    int(count.column(0)[0].as_py()),
+                    database.kept.compared_by(),
+                )
         return rows
 
     def matching(self, predicate: Expression, rows: Int64s | None = None) -> Int64s:

@@ -285,12 +285,18 @@ class KeptDefinitions:
     prepared: dict[str, str] = field(default_factory=dict)
     definitions: dict[Key, Definition] = field(default_factory=dict)
     prepares: Callable[[str], bool] = lambda _: False
+    compared_by: Callable[[], str] = str
+    """What compares texts in the functions of retrieval, for people."""
     _before: dict[Key, Definition] | None = None
 
     def copy(self) -> KeptDefinitions:
         """A copy to try changes on."""
         return KeptDefinitions(
-            dict(self.prepared), dict(self.definitions), self.prepares, self._before
+            dict(self.prepared),
+            dict(self.definitions),
+            self.prepares,
+            self.compared_by,
+            self._before,
         )
 
     def define(self, definition: Definition) -> None:

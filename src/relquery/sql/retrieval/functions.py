@@ -67,6 +67,7 @@ def install(database: Database, shelf: Shelf) -> Corpora:
         if name not in own:
             database.install_function(name, *function)
     database.preparations.append(corpora.prepare)
+    database.kept.compared_by = lambda: shelf.vectors.embedder.label
     database.kept.prepares = corpora.is_needed
     return corpora
 
