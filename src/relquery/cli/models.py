@@ -1,4 +1,4 @@
-"""`relquery models`: which models run here, how fast they would be, and how they come here."""
+"""`relquery models`: which models run here, how fast they would be, and fetching them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from relquery.cli.terminal.records import are_readable, in_lines
 from relquery.cli.terminal.show import errors_console, say, to_json
 
 models = typer.Typer(
-    help="""Which models run here, how fast they would be, and how they come here.
+    help="""List models that run here, how fast they would be, and fetch them.
 
     Tokens a second are foretold: an answer reads all weights for each token, a prompt takes two
     operations for each weight and token. How many this machine's processor does in a second is

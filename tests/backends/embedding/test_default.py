@@ -88,11 +88,8 @@ def test_an_installed_encoder_compares_what_texts_mean_unless_spelling_is_asked_
     placed(cache, FIRST.name, model=needed("minilm").resolve())
     pair = "AI_SIMILARITY('The physician was tired.', 'A doctor needed sleep.')"
     asked = f"""SELECT a.t FROM a JOIN a AS b ON {pair} > 0.3 AND AI_FILTER('Same?', a.t, b.t)"""
-    for options, by, is_near in (
-        ({}, FIRST.name, True),
-        ({"embedder": "tfidf"}, "spelling", False),
-    ):
-        with connect(FakeBackend(upper_or_length), **options) as con:
+    for embedder, by, is_near in (("auto", FIRST.name, True), ("tfidf", "spelling", False)):
+        with connect(FakeBackend(upper_or_length), embedder=embedder) as con:
             con.sql("CREATE TABLE a AS SELECT 'x' AS t")
             ((near,),) = con.sql(f"SELECT {pair} > 0.3").fetchall()
             assert near is is_near
