@@ -21,6 +21,7 @@ import pytest
 
 from relquery.backends.local import forecast
 from relquery.backends.local.forecast import Speed
+from relquery.model.hub import download
 from tests.cli.conftest import Run
 
 COMMIT = "1" * 40
@@ -156,6 +157,20 @@ def test_what_ctrl_c_stops_is_fetched_from_where_it_was(home: Path) -> None:
     weights = home / "hf" / "hub" / "models--o--n" / "snapshots" / COMMIT / "model.safetensors"
     assert weights.read_bytes() == WEIGHTS
     assert not part.exists()
+
+
+def test_a_file_that_was_damaged_on_its_way_is_refused(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub, blobs = Hub(), home / "hf" / "hub" / "models--o--n" / "blobs"
+    part = blobs / f"{hashlib.sha256(WEIGHTS).hexdigest()}.part"
+    placed(part, "x" * 1_000)
+    with serving(hub):
+        monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", hub.address)
+        with pytest.raises(OSError, match="damaged on its way"):
+            download("o/n", ["model.safetensors"])
+    assert hub.ranges == ["bytes=1000-"]
+    assert list(blobs.iterdir()) == []
 
 
 def test_a_hub_that_cannot_be_reached_is_an_error_with_a_remedy(
