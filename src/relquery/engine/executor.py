@@ -141,6 +141,7 @@ class Chunk(NamedTuple):
     run: not 0 for a chunk of one token without spans, loads, saves and inner draws. Of chunks with
     the same number, each at the position after the other's, the second attends to what the first
     attends to and writes. No other run of any engine has the number.
+    adapter: the number of the one that its tokens are computed with, 0 for none.
     """
 
     request: int
@@ -153,6 +154,7 @@ class Chunk(NamedTuple):
     saves: Slots | None = None
     inner: tuple[Draw, ...] = ()
     run: int = 0
+    adapter: int = 0
 
     @property
     def draws(self) -> tuple[Draw, ...]:

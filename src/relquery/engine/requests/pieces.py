@@ -26,6 +26,20 @@ ROOT = b""
 """Key before the first block of every chain."""
 
 
+class Adapter(NamedTuple):
+    """What changes a network for some requests, which share no states with others.
+
+    number: by which the executor knows it, from 1 on; 0 for the network as it is. key: before the
+    first block of every chain that is computed with it.
+    """
+
+    number: int = 0
+    key: bytes = ROOT
+
+
+PLAIN = Adapter()
+
+
 class _Named(NamedTuple):
     """Blocks whose keys were computed: bytes of their tokens and of a block, and the key before."""
 
@@ -359,16 +373,16 @@ def depths(pieces: list[Piece]) -> list[int]:
     return [spans - 1 for spans in accumulate(change[:-1])]
 
 
-def find_root(pieces: list[Piece], piece: Piece) -> bytes:
+def find_root(pieces: list[Piece], piece: Piece, root: bytes = ROOT) -> bytes:
     """The key before a piece's first block; it covers everything the piece attends to.
 
-    All pieces before it must have all their keys.
+    All pieces before it must have all their keys. root: the key before every chain; see Adapter.
     """
     if piece.previous is not None:
         before = pieces[piece.previous]
         key = key_around_placeholder(before.last_key) if before.hidden else before.last_key
     else:
-        key = key_at(piece.anchor) if piece.anchor else ROOT
+        key = key_at(piece.anchor, root) if piece.anchor else root
         if piece.owner:
             key = key_owned(piece.owner, key)
     for last, position in piece.spans:

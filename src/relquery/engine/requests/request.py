@@ -11,6 +11,8 @@ import numpy as np
 from relquery.arrays import Int64s, TokenIds
 from relquery.engine.requests.labels import Drafts, LabelTrie
 from relquery.engine.requests.pieces import (
+    PLAIN,
+    Adapter,
     Chain,
     Keep,
     Piece,
@@ -144,7 +146,7 @@ class Request:
     drafts: likely answers, computed with the prompt; for greedy draws. group: id of the
     relQuery that the request belongs to. scored: weigh all labels in the step that ends the prompt,
     and decode nothing (paper 004). trie: the labels of a scored request, built here if None;
-    requests of one call share one.
+    requests of one call share one. adapter: that it is computed with.
     """
 
     id: int
@@ -157,6 +159,7 @@ class Request:
     scored: bool = False
     trie: LabelTrie | None = None
     arrival: float = 0.0
+    adapter: Adapter = PLAIN
     placing: InitVar[Placing] = "chain"
 
     pieces: list[Piece] = field(init=False)
@@ -181,6 +184,9 @@ class Request:
     def __post_init__(self, source: TokenIds | Chain, placing: Placing) -> None:
         chain = source if isinstance(source, Chain) else Chain((source,))
         self.pieces = lay_out(chain, placing)
+        if self.adapter.number:
+            for piece in self.pieces:
+                piece.keys = []  # those of the chain are of the network as it is
         self.prompt_tokens = sum(len(piece.tokens) for piece in self.pieces)
         if self.scored and self.trie is None:
             self.trie = LabelTrie(self.rules.labels, self.rules.end)
@@ -330,7 +336,7 @@ class Request:
     def _find_roots(self, index: int, block_size: int) -> None:
         for i, piece in enumerate(self.pieces[: index + 1]):
             if piece.root is None:
-                piece.root = find_root(self.pieces, piece)
+                piece.root = find_root(self.pieces, piece, self.adapter.key)
             if i < index:
                 self._name(i, self.named_blocks(i, block_size), block_size)
 

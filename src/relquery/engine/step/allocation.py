@@ -182,6 +182,7 @@ class Holdings:
                     # The first chunk loads for all: none before it reads what is loaded.
                     loads=None if chunks else self._offload.loads(work),
                     saves=self._offload.saves(work, index, start, stop),
+                    adapter=request.adapter.number,
                 )
             )
         if request.trie is not None and chunks[-1].draw is not None:
@@ -253,6 +254,7 @@ class Holdings:
             slots[last : last + 1],
             _next_draw(request),
             run=piece.run,
+            adapter=request.adapter.number,
         )
 
     def _publish(self, request: Request, index: int, numbers: range) -> None:

@@ -65,7 +65,15 @@ def _below(
 ) -> Chunk:
     """A chunk after a prompt's last one; it is not read after the step."""
     tokens = np.array(stretch, dtype=np.int32)
-    return Chunk(prompt.request, tokens, position, context, scratch(len(stretch)), draw)
+    return Chunk(
+        request=prompt.request,
+        tokens=tokens,
+        position=position,
+        context=context,
+        writes=scratch(len(stretch)),
+        draw=draw,
+        adapter=prompt.adapter,
+    )
 
 
 def _continued(chunk: Chunk, stretch: tuple[int, ...], scratch: Callable[[int], Slots]) -> Chunk:
