@@ -189,6 +189,10 @@ class Seen:
     ) -> None: ...
 
 @final
+class Adapted:
+    def __init__(self, rows: Int64s, ends: Int64s) -> None: ...
+
+@final
 class Slice:
     def __init__(
         self,
@@ -202,6 +206,8 @@ class Slice:
         saved_to: Int64s,
         loaded_from: Int64s,
         loaded_to: Int64s,
+        adapted: Adapted,
+        wanted_adapted: Adapted,
     ) -> None: ...
 
 @final
@@ -286,6 +292,9 @@ class Network:
         activation: int,
     ) -> None: ...
     def gates(self, weight: int) -> bool: ...
+    def adapt(
+        self, source: int, first: int, second: int, result: int, gathered: int, between: int
+    ) -> None: ...
     def run(
         self,
         slices: Sequence[Slice],

@@ -677,6 +677,30 @@ void check_experts() {
     }
 }
 
+/// Some rows that are added to some of others, in an order of their own.
+void check_added() {
+    const Kind kind = one_of({FLOAT32, BFLOAT16});
+    const int64_t all = between(1, 40), rows = between(1, all), width = between(1, 90);
+    about = "added " + std::to_string(kind) + " " + std::to_string(width);
+    Numbers source(kind, rows * width), result(kind, all * width);
+    Numbers work(FLOAT32, 4 * padded(width), false);
+    const Numbers before = result;
+    std::vector<int64_t> places(all);
+    std::iota(places.begin(), places.end(), 0);
+    std::shuffle(places.begin(), places.end(), engine);
+    RowArguments a{};
+    a.kind = kind, a.rows = rows, a.width = width, a.work = work.data();
+    a.source = source.data(), a.result = result.data(), a.tokens = places.data();
+    run(KERNELS.add_to, &a, between(1, 4));
+    for (int64_t row = 0; row < all; ++row)
+        for (int64_t at = 0; at < width; ++at) {
+            const double more = row < rows ? source.get(row * width + at) : 0;
+            const int64_t place = places[row] * width + at;
+            const double sum = before.get(place) + more;
+            near(result.get(place), sum, row < rows ? unit(kind) * std::fabs(sum) : 0);
+        }
+}
+
 }  // namespace
 
 int main(int count, char** given) {
@@ -686,8 +710,8 @@ int main(int count, char** given) {
     const int64_t cases = count > 1 ? std::atoll(given[1]) : 500;
     engine.seed(count > 2 ? std::atoll(given[2]) : 0);
     const std::vector<std::function<void()>> checks{
-        check_rows,    check_rotation, check_products, check_attention, check_largest,
-        check_packing, check_copies,   check_finish,   check_experts,   check_compact};
+        check_rows,   check_rotation, check_products, check_attention, check_largest, check_packing,
+        check_copies, check_finish,   check_experts,  check_compact,   check_added};
     for (int64_t number = 0; number < cases; ++number) checks[number % checks.size()]();
     std::printf("%lld cases, %d failures\n", static_cast<long long>(cases), failures);
     return failures > 0;

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from relquery._native import Network, Slice, Store
+from relquery._native import Adapted, Network, Slice, Store
 from relquery.arrays import Float32s, Int64s, Slots
 from relquery.config import Relocation
 from relquery.engine.block_pool import Batch
@@ -35,6 +35,8 @@ LEAST_POSITIONS = 1_024
 ROOM = 64
 """Steps by which a plan of single tokens can grow."""
 _NONE = np.empty(0, dtype=np.int64)
+NOT_ADAPTED = Adapted(_NONE, _NONE)
+"""Rows of which no adapter changes any."""
 
 
 def cores() -> int:
@@ -49,7 +51,7 @@ class NativeExecutor:
     """Runs the forward pass of a decoder.
 
     slots: capacity of the KV cache in tokens. share, relocation, slice_tokens: see EngineConfig.
-    host_slots: capacity of the cache in host memory.
+    host_slots: capacity of the cache in host memory. adapters: how many the network has.
     """
 
     def __init__(
@@ -64,7 +66,9 @@ class NativeExecutor:
         slice_tokens: int = 2_048,
         host_slots: int = 0,
         threads: int | None = None,
+        adapters: int = 0,
     ) -> None:
+        self._adapters = adapters
         self._net, self._decoder, self._kind = network, decoder, kind
         self._turn_keys = relocation == "keys"
         self._slice_tokens = slice_tokens
@@ -191,8 +195,17 @@ class NativeExecutor:
             seen_by_wanted,
             *_saved(chunks),
             *_loaded(chunks),
+            *self._adapted(chunks, wanted),
         )
         return _StepSlice(tokens, positions, slots, plan, made)
+
+    def _adapted(self, chunks: Sequence[Chunk], wanted: Int64s) -> tuple[Adapted, Adapted]:
+        """Rows of a slice that adapters change, and those of its wanted tokens."""
+        if not any(chunk.adapter for chunk in chunks):
+            return NOT_ADAPTED, NOT_ADAPTED
+        lengths = [len(chunk.tokens) for chunk in chunks]
+        numbers = np.repeat([chunk.adapter for chunk in chunks], lengths)
+        return _by_adapter(numbers, self._adapters), _by_adapter(numbers[wanted], self._adapters)
 
     def _reach(self, position: int) -> None:
         """Know the angles of positions up to one at least."""
@@ -280,6 +293,13 @@ class _Last:
 
 def _rounded(table: Float32s, kind: int) -> Float32s:
     return widen(narrow(table.reshape(-1), kind), kind).reshape(table.shape)
+
+
+def _by_adapter(numbers: Int64s, count: int) -> Adapted:
+    """Rows by adapter. numbers: (rows,) of adapters, from 1 to count, or 0 for none."""
+    order = np.argsort(numbers, kind="stable")
+    ends = np.searchsorted(numbers[order], np.arange(count + 1), side="right")
+    return Adapted(order[ends[0] :], ends[1:] - ends[0])
 
 
 def _saved(chunks: Sequence[Chunk]) -> tuple[Int64s, Int64s]:

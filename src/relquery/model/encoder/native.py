@@ -18,7 +18,7 @@ from relquery.errors import ModelError
 from relquery.model.attention_plan import NO_SHIFT, ROWS
 from relquery.model.formats.config import COPIED, read_settings
 from relquery.model.formats.safetensors import read_weights
-from relquery.model.native_runtime import cores
+from relquery.model.native_runtime import NOT_ADAPTED, cores
 from relquery.model.networks.encoder import EncoderBuilder
 from relquery.model.networks.families.families import read_encoder
 from relquery.model.text.tokenizer import Tokenizer, read_tokenizer
@@ -77,9 +77,9 @@ class NativeEncoder:
         tokens = np.concatenate([np.array(each, dtype=np.int64) for each in texts])
         positions = np.concatenate([np.arange(len(each)) for each in texts])
         every = np.arange(len(tokens))
-        slots, none = every + SCRATCH, (_NONE,) * 4
+        slots, none, plain = every + SCRATCH, (_NONE,) * 4, (NOT_ADAPTED,) * 2
         seen = _seen(ends, slots, positions)
-        step = Slice(tokens, positions, slots, seen, every, None, *none)
+        step = Slice(tokens, positions, slots, seen, every, None, *none, *plain)
         own = Store(self._shapes, len(tokens), 0, keeps=False)
         with self._turn:
             self._net.run([step], self._none, own, self._none, False, cores())

@@ -105,7 +105,7 @@ struct RowArguments : Counters {
     Address result;
     float epsilon;
     // look up
-    const int64_t* tokens;  // (rows,): which rows of the source
+    const int64_t* tokens;  // (rows,): which rows of the source, or of what is added to
     // normalize
     Address added;        // to the source, in place, before; null for nothing
     const float* weight;  // (width,)
@@ -321,7 +321,7 @@ struct Step {
 /// The kernels of a target.
 struct Kernels {
     Body attend, merge, multiply, round_rows, look_up, normalize, rotate, activate, find_largest,
-        pack, embed, copy, finish, route, group, combine;
+        pack, embed, copy, finish, route, group, combine, add_to;
 };
 
 }  // namespace relquery

@@ -165,6 +165,16 @@ struct RowPasses {
         std::memcpy(a.result + row * line, a.source + a.tokens[row] * line, line);
     }
 
+    /// Adds a row to the row of the result that it belongs to.
+    void add_to(int64_t row) {
+        const int64_t line = a.width * SIZE;
+        Address target = a.result + a.tokens[row] * line, more = a.source + row * line;
+        along(a.width, [=](int64_t at, int64_t some) {
+            const Floats before = load<kind>(target + at * SIZE, some);
+            store<kind>(target + at * SIZE, before + load<kind>(more + at * SIZE, some), some);
+        });
+    }
+
     void normalize(int64_t row) {
         const int64_t line = row * a.width * SIZE;
         float squares = a.added ? add_row<kind>(numbers, a.source + line, a.added + line,

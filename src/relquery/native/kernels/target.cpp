@@ -25,6 +25,7 @@ const Kernels KERNELS = {
     .route = go_through_rows<[](auto& passes, int64_t row) { passes.route(row); }>,
     .group = group,
     .combine = go_through_rows<[](auto& passes, int64_t row) { passes.combine(row); }>,
+    .add_to = go_through_rows<[](auto& passes, int64_t row) { passes.add_to(row); }>,
 };
 
 }  // namespace relquery::RELQUERY_TARGET

@@ -253,6 +253,14 @@ struct SizeCheck {
                 (each.both < 0 ? net.gates(each.up) : width(each.both) == 2 * width(each.gated)),
             "experts");
     }
+    void operator()(const Adapt& each) const {
+        const Weight &first = net.weights_.at(each.first), &second = net.weights_.at(each.second);
+        require(first.inputs == width(each.source) && second.inputs == first.outputs &&
+                    second.outputs == width(each.result) && first.groups == second.groups &&
+                    width(each.gathered) >= std::max(first.inputs, second.outputs) &&
+                    width(each.between) >= first.outputs,
+                "an adapter");
+    }
 };
 
 void Network::add(Operation operation) {
@@ -354,12 +362,15 @@ void bind_network(nb::module_& module) {
                nb::arg("scale"), nb::arg("cap"), nb::arg("window"), nb::arg("slopes"),
                nb::arg("turns").none(), nb::arg("is_interleaved"), nb::arg("turn_keys"),
                nb::arg("threads"), nb::call_guard<nb::gil_scoped_release>());
+    nb::class_<Adapted>(module, "Adapted")
+        .def(nb::init<Numbers, Numbers>(), nb::arg("rows"), nb::arg("ends"));
     nb::class_<Slice>(module, "Slice")
         .def(nb::init<Numbers, Numbers, Numbers, Seen, Numbers, std::optional<Seen>, Numbers,
-                      Numbers, Numbers, Numbers>(),
+                      Numbers, Numbers, Numbers, Adapted, Adapted>(),
              nb::arg("tokens"), nb::arg("positions"), nb::arg("slots"), nb::arg("seen"),
              nb::arg("wanted"), nb::arg("wanted_seen").none(), nb::arg("saved_from"),
-             nb::arg("saved_to"), nb::arg("loaded_from"), nb::arg("loaded_to"));
+             nb::arg("saved_to"), nb::arg("loaded_from"), nb::arg("loaded_to"), nb::arg("adapted"),
+             nb::arg("wanted_adapted"));
     nb::class_<Network>(module, "Network")
         .def(
             "__init__",
@@ -432,6 +443,11 @@ void bind_network(nb::module_& module) {
                 bool divides, int64_t activation) {
                  net.add(Experts{source, logits, up, down, gathered, both, gated, result, chosen,
                                  divides, activation});
+             })
+        .def("adapt",
+             [](Network& net, int64_t source, int64_t first, int64_t second, int64_t result,
+                int64_t gathered, int64_t between) {
+                 net.add(Adapt{source, first, second, result, gathered, between});
              })
         .def("run", &Network::run, nb::call_guard<nb::gil_scoped_release>())
         .def("next_logits", &Network::next_logits, nb::call_guard<nb::gil_scoped_release>())

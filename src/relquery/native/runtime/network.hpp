@@ -112,15 +112,23 @@ struct Seen {
     std::vector<std::pair<Table, Table>> turns;
 };
 
+/// Rows that adapters change, those of one after those of another, and where the rows of each
+/// adapter end.
+struct Adapted {
+    Numbers rows, ends;
+};
+
 /// Some tokens of a step. wanted: the tokens whose logits are computed. wanted_seen: the attention
 /// plan of these alone; it is needed unless all tokens are wanted, or none. saved: slots that are
-/// copied to the host's store; loaded: slots that are copied from there.
+/// copied to the host's store; loaded: slots that are copied from there. adapted: of the tokens,
+/// and of the wanted ones alone.
 struct Slice {
     Numbers tokens, positions, slots;
     Seen seen;
     Numbers wanted;
     std::optional<Seen> wanted_seen;
     Numbers saved_from, saved_to, loaded_from, loaded_to;
+    Adapted adapted, wanted_adapted;
 };
 
 // Operations. Buffers, weights and rotations are given by their numbers, -1 for none.
@@ -169,8 +177,15 @@ struct Experts {
     bool divides;
     int64_t activation;
 };
+/// Adds to products of rows what the rows' adapters change of them: products with a matrix of low
+/// rank, and of these with a second one (Hu et al. 2021). Both weights have a matrix for each
+/// adapter. gathered, between: places for the rows of adapters, as wide as what is put there or
+/// wider.
+struct Adapt {
+    int64_t source, first, second, result, gathered, between;
+};
 using Operation =
-    std::variant<LookUp, Normalize, Multiply, Activate, Rotate, Attend, Choose, Experts>;
+    std::variant<LookUp, Normalize, Multiply, Activate, Rotate, Attend, Choose, Experts, Adapt>;
 
 /// Rows whose logits are there at once, so that a step of many labels takes no more memory.
 constexpr int64_t HEAD_ROWS = 256;

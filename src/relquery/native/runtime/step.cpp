@@ -314,6 +314,25 @@ private:
         add(kernels_.combine, rows_, a);
     }
 
+    void tell(const Adapt& each) {
+        const Slice& slice = *place_->slice;
+        const bool is_other = place_->is_chosen && !place_->is_whole;
+        const Adapted& adapted = is_other ? slice.wanted_adapted : slice.adapted;
+        const auto count = static_cast<int64_t>(adapted.rows.size());
+        if (!count) return;
+        const Weight &first = net_.weights_[each.first], &second = net_.weights_[each.second];
+        if (static_cast<int64_t>(adapted.ends.size()) != first.groups)
+            throw std::invalid_argument("The rows are not those of so many adapters.");
+        RowArguments a = row_arguments(each.source, each.gathered, first.inputs);
+        a.rows = count, a.tokens = adapted.rows.data();
+        add(kernels_.look_up, rows_, a);
+        multiply({each.gathered, each.first, each.between, {}}, adapted.ends.data());
+        multiply({each.between, each.second, each.gathered, {}}, adapted.ends.data());
+        a = row_arguments(each.gathered, each.result, second.outputs);
+        a.rows = count, a.tokens = adapted.rows.data();
+        add(kernels_.add_to, rows_, a);
+    }
+
     void tell(const Activate& each) {
         RowArguments a = row_arguments(each.source, each.result, width(each.result));
         a.activation = static_cast<Activation>(each.activation);
