@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from relquery.errors import ModelError, did_you_mean
+from relquery.model.formats.adapter import CONFIG, WEIGHTS
 from relquery.model.formats.safetensors import weight_files
 
 _TEXTS = ["*.json", "*.jinja", "*.model", "*.txt"]
@@ -22,12 +23,20 @@ _SHA256 = 64  # digits of an etag that is a digest of the file
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a name should mean, in messages. known: all that a person can give. names: of those."""
+    """What a name should mean, in messages. known: all that a person can give. names: of those.
+    config: its file of settings. weights: its file of weights; "" where an index may name several.
+    """
 
     noun: str
     what: str
     known: str
     names: tuple[str, ...]
+    config: str = "config.json"
+    weights: str = ""
+
+    def files(self, folder: Path) -> list[str]:
+        """Names of its files of weights."""
+        return [self.weights] if self.weights else weight_files(folder)
 
 
 _FOLDER = "a folder with config.json and model.safetensors, a Hugging Face name"
@@ -43,22 +52,30 @@ ENCODER = Kind(
     f"'tfidf' for search by words, {_FOLDER}, or 'openai:NAME' for an endpoint",
     ("tfidf", "auto"),
 )
+ADAPTER = Kind(
+    "adapter",
+    "an adapter",
+    f"a folder with {CONFIG} and {WEIGHTS}, or a Hugging Face name",
+    (),
+    CONFIG,
+    WEIGHTS,
+)
 
 
 def find_folder(spec: str, kind: Kind = MODEL) -> Path:
     """The folder of a model, which is downloaded if it is not here. Raises ModelError."""
     folder = Path(spec)
     if folder.is_dir():
-        if not (folder / "config.json").is_file():
+        if not (folder / kind.config).is_file():
             raise ModelError(
                 f"{kind.noun.title()} '{spec}' is not a folder of {kind.what}: it has no "
-                f"config.json. Give {kind.known}."
+                f"{kind.config}. Give {kind.known}."
             )
         return folder
     if spec.startswith((".", "/", "~")):
         raise ModelError(f"The {kind.noun} folder {spec} does not exist. Check the path.")
     try:
-        return whole_in_cache(spec) or _from_hub(spec)
+        return whole_in_cache(spec, kind) or _from_hub(spec, kind)
     except Exception as error:  # anything the hub's client raises, including network errors
         why = " ".join((str(error).strip().splitlines() or [type(error).__name__])[:2])
         raise ModelError(
@@ -91,12 +108,12 @@ def in_cache(repository: str) -> Path | None:
     return folder if folder.is_dir() else None
 
 
-def whole_in_cache(repository: str) -> Path | None:
+def whole_in_cache(repository: str, kind: Kind = MODEL) -> Path | None:
     """The folder of a model that was downloaded before, if it has all of its weights."""
     folder = in_cache(repository)
     is_whole = folder is not None and (
-        (folder / "config.json").is_file()
-        and all((folder / name).is_file() for name in weight_files(folder))
+        (folder / kind.config).is_file()
+        and all((folder / name).is_file() for name in kind.files(folder))
     )
     return folder if is_whole else None
 
@@ -125,12 +142,12 @@ def _folder_name(repository: str) -> str:
     return _FOLDER_OF + repository.replace("/", "--")
 
 
-def _from_hub(spec: str) -> Path:
+def _from_hub(spec: str, kind: Kind) -> Path:
     from huggingface_hub import snapshot_download
 
     ask_hub(spec)
     folder = Path(snapshot_download(spec, allow_patterns=_TEXTS))
-    return download(spec, weight_files(folder), _TEXTS)
+    return download(spec, kind.files(folder), _TEXTS)
 
 
 def _complete(repository: str, name: str) -> None:

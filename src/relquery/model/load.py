@@ -5,11 +5,13 @@ from __future__ import annotations
 import ctypes
 import logging
 import sys
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 
 from relquery.errors import MissingExtraError, ModelError, UnsupportedNetworkError, unknown
+from relquery.model.formats.adapter import Lora, read_lora
 from relquery.model.gguf_store import find_gguf
-from relquery.model.hub import find_folder
+from relquery.model.hub import ADAPTER, find_folder
 from relquery.model.native_model import INT8, open_folder, open_gguf, open_random
 from relquery.model.networks.random import byte_tokenizer
 from relquery.model.served import ServedModel
@@ -28,6 +30,7 @@ def load(
     device: str | None = None,
     tokenizer: object = None,
     quantize: str | None = None,
+    adapters: Mapping[str, str] | None = None,
 ) -> ServedModel:
     """Load a model.
 
@@ -37,7 +40,7 @@ def load(
     4 or 8 bits whose rows are rounded to 8. device: default CUDA if there is one and
     torch is installed. tokenizer: replaces the model's own; of `tokenizers` or of transformers.
     quantize: "int8" or "int4" to round weights to so many bits when they are loaded, of safetensors
-    on a CPU.
+    on a CPU. adapters: by name, folders or Hugging Face names of those that may be used with it.
 
     On a CPU relquery's own runtime computes, or torch's for families that it does not know. Raises
     ModelError, and MissingExtraError where torch is needed and not installed.
@@ -48,6 +51,9 @@ def load(
         raise ModelError(unknown("quantize", str(quantize), tuple(BITS)))
     bits = BITS[quantize] if quantize else 0
     given = None if tokenizer is None else as_tokenizer(tokenizer)
+    loras = [
+        read_lora(find_folder(where, ADAPTER), name) for name, where in (adapters or {}).items()
+    ]
     file = find_gguf(spec)
     if file is not None:
         if bits:
@@ -60,27 +66,34 @@ def load(
                 f"'{spec}' is a GGUF file, which is computed on a CPU. Leave device out, or give a "
                 "model in safetensors."
             )
-        return open_gguf(file, spec, dtype or "float32", given)
+        return open_gguf(file, spec, dtype or "float32", given, loras=loras)
     device = device or ("cuda" if has_gpu() else "cpu")
     if device != "cpu":
-        _check_torch(bits, dtype, f"on {device}")
+        _check_torch(bits, dtype, loras, f"on {device}")
         return _load_torch(spec, dtype, device, tokenizer)
     wanted = dtype or "float32"
     if spec.startswith("random:") and wanted != "float16":
-        return open_random(spec, wanted, given or byte_tokenizer(), bits)
+        return open_random(spec, wanted, given or byte_tokenizer(), bits, loras)
     try:
         folder = find_folder(spec)
-        return open_folder(folder, spec, wanted, given or read_tokenizer(folder), bits=bits)
+        chosen = given or read_tokenizer(folder)
+        return open_folder(folder, spec, wanted, chosen, bits=bits, loras=loras)
     except UnsupportedNetworkError as refused:
         if find_spec("torch") is None:
             raise
-        _check_torch(bits, dtype, "of this family")
+        _check_torch(bits, dtype, loras, "of this family")
         _LOG.info("%s", refused)
         return _load_torch(spec, wanted, device, tokenizer)
 
 
-def _check_torch(bits: int, dtype: str | None, where: str) -> None:
+def _check_torch(bits: int, dtype: str | None, loras: Sequence[Lora], where: str) -> None:
     """Raises ModelError for what only relquery's own runtime does."""
+    if loras:
+        raise ModelError(
+            f"Adapter '{loras[0].name}': adapters are computed in relquery's own runtime, and not "
+            f"{where}. Merge it into its model with PEFT's merge_and_unload(), and open what that "
+            "saves."
+        )
     for is_asked, option in ((bits, "quantize"), (dtype == INT8, "dtype='int8'")):
         if is_asked:
             raise ModelError(

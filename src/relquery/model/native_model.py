@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,11 @@ import numpy as np
 from relquery._native import Network
 from relquery.config import EngineConfig
 from relquery.engine.executor import NOT_FINITE, SCRATCH, Chunk
+from relquery.engine.requests.pieces import Adapter
 from relquery.engine.requests.request import Draw
 from relquery.errors import ModelError
 from relquery.model.footprint import Footprint
+from relquery.model.formats.adapter import Lora
 from relquery.model.formats.config import COPIED, Settings, read_settings
 from relquery.model.formats.gguf import read_gguf
 from relquery.model.formats.gguf_network import read_network
@@ -45,6 +47,7 @@ class NativeModel:
     tokenizer: Tokenizer
     end: frozenset[int]
     version: str
+    adapters: Mapping[str, Adapter]
     _network: Network
     _weights: Weights
     _told: str
@@ -95,10 +98,7 @@ class NativeModel:
     ) -> NativeExecutor:
         """See ServedModel."""
         del since, lean
-        return NativeExecutor(
-            self._network,
-            self.decoder,
-            self.kind,
+        return self._executor(
             slots,
             share=config.segment_sharing,
             relocation=config.relocation,
@@ -112,13 +112,10 @@ class NativeModel:
 
     def footprint(self) -> Footprint:
         """See ServedModel."""
-        alone = NativeExecutor(self._network, self.decoder, self.kind, 0)
+        alone = self._executor(0)
 
         def peak(chunks: list[Chunk], slice_tokens: int) -> int:
-            executor = NativeExecutor(
-                self._network, self.decoder, self.kind, 0, slice_tokens=slice_tokens
-            )
-            return executor.bytes_of(chunks)
+            return self._executor(0, slice_tokens=slice_tokens).bytes_of(chunks)
 
         return Footprint(
             weights=self._network.weight_bytes,
@@ -137,6 +134,16 @@ class NativeModel:
         """Give back the memory of the weights."""
         self._network.close()
 
+    def _executor(self, slots: int, **settings: Any) -> NativeExecutor:
+        return NativeExecutor(
+            self._network,
+            self.decoder,
+            self.kind,
+            slots,
+            adapters=len(self.adapters),
+            **settings,
+        )
+
 
 def open_folder(
     folder: Path,
@@ -145,8 +152,10 @@ def open_folder(
     tokenizer: Tokenizer,
     report: Report = lambda share: None,
     bits: int = 0,
+    loras: Sequence[Lora] = (),
 ) -> NativeModel:
-    """The model of a folder. bits: to which weights are rounded; see NetworkBuilder.
+    """The model of a folder. bits: to which weights are rounded; see NetworkBuilder. loras: its
+    adapters.
 
     Raises ModelError, and UnsupportedNetworkError for a network that is not one of ours.
     """
@@ -154,7 +163,7 @@ def open_folder(
     decoder = read_decoder(settings)
     ends = _end_tokens(folder, settings, tokenizer, decoder.vocabulary)
     weights = read_weights(folder)
-    return _open(name, settings, decoder, weights, dtype, tokenizer, ends, report, bits)
+    return _open(name, settings, decoder, weights, dtype, tokenizer, ends, report, bits, loras)
 
 
 def open_gguf(
@@ -163,25 +172,30 @@ def open_gguf(
     dtype: str,
     given: Tokenizer | None = None,
     report: Report = lambda share: None,
+    loras: Sequence[Lora] = (),
 ) -> NativeModel:
-    """The model of a GGUF file, or of the first of several. given: replaces its tokenizer. Raises
-    ModelError, and UnsupportedNetworkError for what is not one of ours."""
+    """The model of a GGUF file, or of the first of several. given: replaces its tokenizer. loras:
+    its adapters. Raises ModelError, and UnsupportedNetworkError for what is not one of ours."""
     file = read_gguf(path)
     settings, weights = read_network(file, name)
     decoder = read_decoder(settings)
     tokenizer = given or read_gguf_tokenizer(file.metadata, name)
     ends = _gguf_ends(file.metadata, tokenizer, decoder.vocabulary)
-    return _open(name, settings, decoder, weights, dtype, tokenizer, ends, report)
+    return _open(name, settings, decoder, weights, dtype, tokenizer, ends, report, loras=loras)
 
 
-def open_random(spec: str, dtype: str, tokenizer: Tokenizer, bits: int = 0) -> NativeModel:
+def open_random(
+    spec: str, dtype: str, tokenizer: Tokenizer, bits: int = 0, loras: Sequence[Lora] = ()
+) -> NativeModel:
     """A network with random weights; see RandomSpec. Raises ModelError."""
     read, vocabulary = RandomSpec.parse(spec), len(tokenizer)
     settings = Settings(spec, read.config(vocabulary))
     weights, end = RandomWeights(read, vocabulary), tokenizer.id_of("eos_token")
     ends = frozenset(() if end is None else (end,))
     decoder = read_decoder(settings)
-    return _open(spec, settings, decoder, weights, dtype, tokenizer, ends, lambda share: None, bits)
+    return _open(
+        spec, settings, decoder, weights, dtype, tokenizer, ends, lambda share: None, bits, loras
+    )
 
 
 def _open(
@@ -194,13 +208,16 @@ def _open(
     end: frozenset[int],
     report: Report,
     bits: int = 0,
+    loras: Sequence[Lora] = (),
 ) -> NativeModel:
     in_int8 = dtype == INT8
     kind = KINDS.get("float32" if in_int8 else dtype)
     if kind is None:
         raise settings.refused(f"it would compute in {dtype}; this one does in {', '.join(KINDS)}")
     try:
-        network = DecoderBuilder(decoder, weights, kind, cores(), report, bits, in_int8).build()
+        network = DecoderBuilder(
+            decoder, weights, kind, cores(), report, bits, in_int8, loras
+        ).build()
     except (ValueError, IndexError) as error:
         raise ModelError(
             f"The weights of model '{name}' do not have the sizes that its {settings.file} says: "
@@ -223,22 +240,34 @@ def _open(
     version = hashlib.blake2b(told.encode() + tokenizer.digest(), digest_size=4)
     version.update(weights.beginnings())
     weights.release()
+    adapters = {each.name: Adapter(number, each.key) for number, each in enumerate(loras, 1)}
     model = NativeModel(
-        name, decoder, kind, tokenizer, end, version.hexdigest(), network, weights, told
+        name,
+        decoder,
+        kind,
+        tokenizer,
+        end,
+        version.hexdigest(),
+        adapters,
+        network,
+        weights,
+        told,
     )
     _check_finite(model)
     return model
 
 
 def _check_finite(model: NativeModel) -> None:
-    """Raise ModelError unless a token's logits are finite numbers."""
-    executor = NativeExecutor(model._network, model.decoder, model.kind, 0)
-    chunk = Chunk(0, np.zeros(1, dtype=np.int32), 0, (), np.array([SCRATCH]), Draw())
-    if executor.execute([chunk]) == [NOT_FINITE]:
-        raise ModelError(
-            f"Model '{model.name}' computes no finite numbers: its weights are damaged, or exceed "
-            f"the range of {model.dtype}. Try dtype='float32', or download it again."
-        )
+    """Raise ModelError unless a token's logits are finite numbers, with each adapter, too."""
+    executor = model._executor(0)
+    plain = Chunk(0, np.zeros(1, dtype=np.int32), 0, (), np.array([SCRATCH]), Draw())
+    named = {f"Adapter '{name}'": adapter.number for name, adapter in model.adapters.items()}
+    for what, number in {f"Model '{model.name}'": 0, **named}.items():
+        if executor.execute([plain._replace(adapter=number)]) == [NOT_FINITE]:
+            raise ModelError(
+                f"{what} computes no finite numbers: its weights are damaged, or exceed "
+                f"the range of {model.dtype}. Try dtype='float32', or download it again."
+            )
 
 
 def _end_tokens(

@@ -5,12 +5,13 @@ Implemented by NativeModel, TorchModel and SimulatedModel.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
 from relquery.config import EngineConfig
 from relquery.engine.executor import Executor
+from relquery.engine.requests.pieces import Adapter
 from relquery.engine.step.shelf import States
 from relquery.model.footprint import Footprint
 from relquery.model.text.tokenizer import Tokenizer
@@ -68,6 +69,10 @@ class ServedModel(Protocol):
     @property
     def runs_in(self) -> str:
         """The forward pass that runs, for people, and why if it is not relquery's own."""
+
+    @property
+    def adapters(self) -> Mapping[str, Adapter]:
+        """What it can be changed by, by name."""
 
     @property
     def is_relocatable(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from relquery.arrays import Int64s
 from relquery.config import EngineConfig
 from relquery.engine.cost import LinearCost
 from relquery.engine.executor import Chunk, PacedClock, SimulatedExecutor, SteppedClock
+from relquery.engine.requests.pieces import Adapter
 from relquery.engine.step.shelf import States
 from relquery.errors import ConfigError
 from relquery.model.footprint import Footprint
@@ -68,6 +69,11 @@ class SimulatedModel:
     def runs_in(self) -> str:
         """It has no forward pass."""
         return "simulated steps"
+
+    @property
+    def adapters(self) -> Mapping[str, Adapter]:
+        """None."""
+        return {}
 
     @property
     def is_relocatable(self) -> bool:

@@ -159,11 +159,12 @@ def weight_files(folder: Path) -> list[str]:
     return sorted(set(map(str, listed)))
 
 
-def read_weights(folder: Path) -> Weights:
-    """The weights of a folder. Raises ModelError."""
+def read_weights(folder: Path, names: Sequence[str] | None = None) -> Weights:
+    """The weights of a folder. names: of the files that hold them; by default those of a model.
+    Raises ModelError."""
     weights: dict[str, Weight] = {}
     mapped = []
-    for name in weight_files(folder):
+    for name in weight_files(folder) if names is None else names:
         file = folder / name
         try:
             with file.open("rb") as opened:

@@ -6,27 +6,39 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from relquery._native import Network
+from relquery._native import Network, Rows
 from relquery.errors import ModelError, UnsupportedNetworkError
+from relquery.model.formats.adapter import Floats, Lora
 from relquery.model.formats.safetensors import Weights, narrow
+from relquery.model.networks.low_rank import join_changes
 
 GROUP = 32
 """Numbers of a quantised row that have a factor in common."""
 SILU, GELU_TANH, GELU = range(3)
 """Activations, as kernels know them."""
+ADAPTED, BETWEEN = "rows of adapters", "between the matrices of an adapter"
+"""Places that networks with adapters have."""
 ACTIVATIONS = {"silu": SILU, "swish": SILU, "gelu_pytorch_tanh": GELU_TANH, "gelu": GELU}
 
 
 class NetworkBuilder:
     """Makes a network from weights. kind: of its numbers. bits: to which those of matrices are
-    rounded, 4 or 8; 0 for not at all."""
+    rounded, 4 or 8; 0 for not at all. loras: adapters that tokens may be computed with, from
+    number 1 on."""
 
     def __init__(
-        self, net: Network, weights: Weights, kind: int, threads: int, bits: int = 0
+        self,
+        net: Network,
+        weights: Weights,
+        kind: int,
+        threads: int,
+        bits: int = 0,
+        loras: Sequence[Lora] = (),
     ) -> None:
         self._net, self._weights, self._kind, self._threads = net, weights, kind, threads
-        self._bits = bits
+        self._bits, self._loras = bits, loras
         self._places: dict[str, int] = {}
+        self._adaptable: set[str] = set()  # paths of the matrices that adapters may change
 
     def _place(self, name: str, width: int) -> int:
         """A place for rows of which all layers make use."""
@@ -48,13 +60,39 @@ class NetworkBuilder:
     ) -> None:
         """A perceptron. up, down: names of its matrices. inner: width inside of it."""
         net, first, wide = self._net, self._pack(up, within), self._place("activated", inner)
-        if is_gated and net.gates(first):
+        is_changed = any(f"{within}.{each}" in lora.changes for lora in self._loras for each in up)
+        if is_gated and net.gates(first) and not is_changed:
             net.multiply(source, first, wide, activation)
         else:
             before = self._place("before it is activated", 2 * inner if is_gated else inner)
             net.multiply(source, first, before)
+            self._adapt(up, within, source, before)
             net.activate(before, wide, activation)
-        net.multiply(wide, self._pack([down], within), result)
+        self._multiply([down], within, wide, result)
+
+    def _multiply(self, names: Sequence[str], within: str, source: int, result: int) -> None:
+        """Products with the rows of several matrices, and what adapters add to them."""
+        self._net.multiply(source, self._pack(names, within), result)
+        self._adapt(names, within, source, result)
+
+    def _adapt(self, names: Sequence[str], within: str, source: int, result: int) -> None:
+        """Add to products with the rows of several matrices what adapters change of them."""
+        if not self._loras:
+            return
+        paths = [f"{within}.{each}" for each in names]
+        self._adaptable.update(paths)
+        shapes = {path: self._weights[f"{path}.weight"].shape for path in paths}
+        changes = join_changes(self._loras, shapes)
+        if changes is not None:
+            first, second = map(self._pack_low_rank, changes)
+            rows, between = self._places[ADAPTED], self._places[BETWEEN]
+            self._net.adapt(source, first, second, result, rows, between)
+
+    def _pack_low_rank(self, matrices: Floats) -> int:
+        """Matrices of all adapters (adapters, outputs, inputs)."""
+        count, outputs, inputs = matrices.shape
+        rows = Rows(narrow(matrices, 0), 0, count * outputs, inputs)
+        return self._net.add_weight([rows], None, self._threads, count)
 
     def _pack(self, names: Sequence[str], within: str = "", bits: int | None = None) -> int:
         """A matrix of the rows of several, with their biases. bits: others than usual."""

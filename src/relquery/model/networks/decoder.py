@@ -8,8 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from relquery._native import Network, Rows
+from relquery.errors import ModelError
+from relquery.model.formats.adapter import Lora
 from relquery.model.formats.safetensors import Weight, Weights
-from relquery.model.networks.builder import NetworkBuilder
+from relquery.model.networks.builder import ADAPTED, BETWEEN, NetworkBuilder
+from relquery.model.networks.low_rank import widest_rank
 from relquery.model.networks.rotation import Rotation
 
 JOINED = {"gate_proj": "gate_up_proj", "down_proj": "down_proj"}
@@ -108,9 +111,10 @@ class DecoderBuilder(NetworkBuilder):
         report: Callable[[float], None] = lambda share: None,
         bits: int = 0,
         in_int8: bool = False,
+        loras: Sequence[Lora] = (),
     ) -> None:
         net = Network(kind, rounds_once=decoder.norm_offset != 0, in_int8=in_int8)
-        super().__init__(net, weights, kind, threads, bits)
+        super().__init__(net, weights, kind, threads, bits, loras)
         self._decoder, self._report = decoder, report
 
     def build(self) -> Network:
@@ -124,6 +128,9 @@ class DecoderBuilder(NetworkBuilder):
         self._projected = net.add_buffer((d.heads + 2 * d.kv_heads) * d.width)
         # Both, though a gated product needs one: the other is room for what is not counted.
         self._place("activated", d.inner), self._place("before it is activated", 2 * d.inner)
+        if self._loras:
+            self._place(ADAPTED, max(d.hidden, (d.heads + 2 * d.kv_heads) * d.width, 2 * d.inner))
+            self._place(BETWEEN, widest_rank(self._loras))
         last, last_queries = (net.add_buffer(each) for each in (d.hidden, d.heads * d.width))
         rotations = {each: net.add_rotation() for each in d.rotations}
         if self._weights["model.embed_tokens.weight"].shape[0] != d.vocabulary:
@@ -143,7 +150,19 @@ class DecoderBuilder(NetworkBuilder):
         wanted = net.add_buffer(d.hidden)
         self._normalize("model.norm", last, added, wanted)
         net.set_head(wanted, head, d.logits_scale, d.logits_softcap)
+        self._check_placed()
         return net
+
+    def _check_placed(self) -> None:
+        """Raises ModelError for an adapter that changes what none can change."""
+        for lora in self._loras:
+            if left := sorted(set(lora.changes) - self._adaptable):
+                raise ModelError(
+                    f"Adapter '{lora.name}' changes {left[0]}. Here adapters change the matrices "
+                    "of a model's attention and of its perceptrons, without experts. Merge it into "
+                    "its model with PEFT's merge_and_unload(), and open what that saves; or use it "
+                    "with the model that it was trained for."
+                )
 
     def _embed(self) -> int:
         """Look up tokens; returns the matrix that gives logits."""
@@ -180,7 +199,7 @@ class DecoderBuilder(NetworkBuilder):
         """
         d, net, name = self._decoder, self._net, f"model.layers.{number}"
         self._normalize(f"{name}.input_layernorm", self._hidden, added)
-        net.multiply(self._normed, self._pack(d.qkv, f"{name}.self_attn"), self._projected)
+        self._multiply(d.qkv, f"{name}.self_attn", self._normed, self._projected)
         norms: list[list[float]] = [[], []]
         if d.has_head_norms:
             norms = [self._norm(f"{name}.self_attn.{each}_norm") for each in "qk"]
@@ -203,7 +222,7 @@ class DecoderBuilder(NetworkBuilder):
         net.attend(
             queries, self._outputs, number, d.heads, rotation, d.scale, attention.window, d.softcap
         )
-        net.multiply(self._outputs, self._pack(["o_proj"], f"{name}.self_attn"), self._added)
+        self._multiply(["o_proj"], f"{name}.self_attn", self._outputs, self._added)
         after = "post_attention_layernorm"
         added = self._added
         if d.has_post_norms:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -15,6 +15,7 @@ from transformers.initialization import no_init_weights
 
 from relquery.config import EngineConfig
 from relquery.engine.executor import SCRATCH, Chunk
+from relquery.engine.requests.pieces import Adapter
 from relquery.errors import ModelError, RelqueryError, UnsupportedNetworkError
 from relquery.model.attention_plan import longest_slice
 from relquery.model.footprint import Footprint
@@ -78,6 +79,11 @@ class TorchModel:
     def dtype(self) -> torch.dtype:
         """Of the weights and the states."""
         return self.network.dtype
+
+    @property
+    def adapters(self) -> Mapping[str, Adapter]:
+        """None."""
+        return {}
 
     @property
     def is_relocatable(self) -> bool:
