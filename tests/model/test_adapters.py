@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from safetensors.torch import load_file, save_file
+from safetensors.numpy import load_file, save_file
 
 from relquery.arrays import TokenIds
 from relquery.engine.requests.labels import LabelTrie
@@ -227,7 +227,7 @@ def test_weights_that_have_no_place_are_refused(name: str, tmp_path: Path) -> No
     numbers = load_file(file)
     (some, *_) = (each for each in numbers.values() if len(each) == 4)
     given = f"base_model.model.{name}"
-    more = {given: some[:, :5].contiguous(), given.replace("_A", "_B"): some.T.contiguous()}
+    more = {given: some[:, :5].copy(), given.replace("_A", "_B"): some.T.copy()}
     save_file(numbers | more, file)
     why = WEIGHTS[name].replace("in their sizes", "but the model's has")
     with pytest.raises(ModelError, match=why):

@@ -2,12 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from relquery.errors import ConfigError, type_of
 from relquery.prompt import Blank, Exchange, Nest, Prompt, Reuse, Role, Span
 
 _DEEPEST = 200  # spans in spans
+
+
+def split_adapter(model: str) -> tuple[str, str]:
+    """The names of a model and of the adapter that it is used with, "" for none: BASE+ADAPTER.
+
+    A file or folder that is there may have a plus in its own name.
+    """
+    base, _, adapter = model.rpartition("+")
+    if not (base and adapter) or Path(model).exists():
+        return model, ""
+    return base, adapter
+
+
+def read_adapters(given: object, used: str = "") -> dict[str, str]:
+    """Adapters by name, each a folder or a Hugging Face name. used: one that goes by that.
+
+    Raises ConfigError.
+    """
+    found = {} if given is None else given
+    if not isinstance(found, Mapping) or not all(
+        isinstance(name, str) and name and isinstance(where, str | Path)
+        for name, where in found.items()
+    ):
+        raise ConfigError(
+            f"adapters is {given!r}; it must be a dict from names to folders or Hugging Face names."
+        )
+    return {name: str(where) for name, where in found.items()} | ({used: used} if used else {})
 
 
 def texts_of(name: str, given: Sequence[str]) -> tuple[str, ...]:

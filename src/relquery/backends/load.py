@@ -7,6 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from relquery.backends.arguments import split_adapter
 from relquery.backends.base import Adopted, Answering, Backend
 from relquery.config import LOCAL_FORM, OF_CONNECT, SERVED_FORM, PromptForm
 from relquery.errors import ConfigError, did_you_mean, unknown
@@ -45,7 +46,7 @@ def load(model: str, /, **options: Any) -> Backend:
         from relquery.backends.in_process import InProcessBackend
 
         return InProcessBackend(name, **options)
-    _check_local(model)
+    _check_local(split_adapter(model)[0])
     from relquery.backends.local.open import load_backend
 
     return load_backend(model, **options)

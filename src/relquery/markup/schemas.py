@@ -122,11 +122,14 @@ class Schemas:
             raise RequestError(answer.error or f"It ended without an answer ({answer.finish}).")
         return PromptResult(answer.text, answer, tuple(used))
 
-    def used(self, lowered: Lowered) -> list[Used]:
-        """What the tokens of a prompt come from, if it is asked now; nothing without modules."""
+    def used(self, lowered: Lowered, backend: Backend | None = None) -> list[Used]:
+        """What the tokens of a prompt come from, if it is asked now; nothing without modules.
+
+        backend: that is asked, if it is another one.
+        """
         if not lowered.names:
             return []
-        states = self.backend.inspect(lowered.prompt) or ()
+        states = (backend or self.backend).inspect(lowered.prompt) or ()
         used = []
         for number, name in (*enumerate(lowered.names, 1), (0, "prompt")):
             mine = [state for state in states if state.span == number]

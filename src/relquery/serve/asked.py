@@ -41,10 +41,16 @@ class Caller:
             more["declared"] = _checked(found)
         return self.server.start(groups, self.asker, streamed=streamed, **more)
 
-    def backend(self, declared: Declared | None = None) -> ServedBackend:
-        """The engine for one thread. declared: the relQuery that all of its calls belong to."""
+    def backend(self, declared: Declared | None = None, adapter: str = "") -> ServedBackend:
+        """The engine for one thread. declared: the relQuery that all of its calls belong to.
+        adapter: that answers."""
         found = self._agreed(declared)
-        return self.server.backend(self.asker, None if found is None else _checked(found))
+        checked = None if found is None else _checked(found)
+        return self.server.backend(self.asker, checked, adapter)
+
+    def adapter(self, model: str | None) -> str:
+        """The adapter that a body's model means; see Server.check_model."""
+        return "" if model is None else self.server.check_model(model)
 
     def _agreed(self, in_body: Declared | None) -> Declared | None:
         """What the body and the headers declare; where they say the same, once. Raises HttpError

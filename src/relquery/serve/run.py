@@ -59,12 +59,14 @@ def serve(config: ServeConfig, told: Callable[[Server, int], None] | None = None
 
 
 def _name_of(config: ServeConfig) -> str:
-    return config.names[0] if config.names else config.model
+    return config.called[0]
 
 
 def _options(config: ServeConfig) -> dict[str, Any]:
     """The engine's options, and what the keys say of tenants."""
     found = dict(config.options)
+    if config.adapters:
+        found["adapters"] = config.adapters
     if config.keys is not None:
         found["weights"] = {**weights_of(read_keys(config.keys)), **found.get("weights", {})}
         found.setdefault("share_prefixes", config.share_cache)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from relquery.backends.local.streaming import Piece
 from relquery.backends.remote.link import Link
@@ -24,8 +24,14 @@ from relquery.serve.settings import ServeConfig
 from relquery.serve.spelling import Spelling
 
 T = TypeVar("T")
-Asked = tuple[Sequence[Prompt], Sampling]
-"""Prompts that are asked with one sampling."""
+
+
+class Asked(NamedTuple):
+    """Prompts that are asked with one sampling. adapter: that answers, "" for the usual one."""
+
+    prompts: Sequence[Prompt]
+    sampling: Sampling
+    adapter: str = ""
 
 
 class Server:
@@ -63,11 +69,12 @@ class Server:
 
     @property
     def models(self) -> tuple[str, ...]:
-        """Names by which clients may call the model; the first is the usual one."""
-        return self.config.names or (self.config.model,)
+        """Names by which clients may call the model or an adapter; the first is the usual one."""
+        return (*self.config.called, *self.config.adapters)
 
-    def check_model(self, name: str) -> None:
-        """Raises HttpError for a model that is not served."""
+    def check_model(self, name: str) -> str:
+        """The adapter that a name means, "" for the usual one. Raises HttpError for a model that is
+        not served."""
         if name not in self.models:
             raise HttpError(
                 404,
@@ -75,6 +82,7 @@ class Server:
                 "model_not_found",
                 "model",
             )
+        return name if name in self.config.adapters else ""
 
     def start(
         self,
@@ -91,33 +99,36 @@ class Server:
 
         Raises HttpError where too many requests are open.
         """
-        size = sum(len(prompts) for prompts, _ in groups)
+        size = sum(len(each.prompts) for each in groups)
         self._admit(size)
         asker.account.prompts += size
         flow = Flow(size, self._drop)
         self.open += size
         shares, base = [], 0
-        for prompts, _ in groups:
-            shares.append(Share(self, flow, base, len(prompts), asker))
-            base += len(prompts)
+        for each in groups:
+            shares.append(Share(self, flow, base, len(each.prompts), asker))
+            base += len(each.prompts)
         flow.shares = shares
         if len(groups) > 1:
             declared = _named(declared, size)
         more |= {"streamed": streamed, "declared": declared}
-        for share, (prompts, sampling) in zip(shares, groups, strict=True):
-            asked = Submission(list(prompts), sampling, asker.tenant, **more)
+        for share, (prompts, sampling, adapter) in zip(shares, groups, strict=True):
+            asked = Submission(list(prompts), sampling, asker.tenant, adapter=adapter, **more)
             if not self.link.submit(asked, share):
                 self._drop(flow)
                 raise stopping()
         return flow
 
-    def backend(self, asker: Asker, declared: Declared | None = None) -> ServedBackend:
+    def backend(
+        self, asker: Asker, declared: Declared | None = None, adapter: str = ""
+    ) -> ServedBackend:
         """The engine for one thread that asks for somebody.
 
-        declared: what is known of the relQuery; all of its calls belong to it.
+        declared: what is known of the relQuery; all of its calls belong to it. adapter: that
+        answers, "" for the usual one.
         """
         counted = Counted(self.link, self.measures, asker, self._opened)
-        return ServedBackend(counted, self.facts, asker.tenant, _named(declared))
+        return ServedBackend(counted, self.facts, asker.tenant, _named(declared), adapter)
 
     async def ask(self, question: str, *given: Any) -> Any:
         """See Serving.ask; does not hold up the event loop."""

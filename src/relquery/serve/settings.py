@@ -20,7 +20,8 @@ class ServeConfig:
     """Settings of a server.
 
     model: as for relquery.Engine. options: other arguments of relquery.Engine. names: by which
-        clients may call the model; the first is listed.
+        clients may call the model; the first is listed. adapters: by the name by which clients may
+        call it, the folder or Hugging Face name of each.
     host, port: where it listens; by default only on this machine.
     tables: by name, files that /v1/sql may read. schemas: a folder of prompt schemas that are
         registered for all. state: a folder for uploaded files and batches; None for a temporary
@@ -41,6 +42,7 @@ class ServeConfig:
     model: str
     options: Mapping[str, Any] = field(default_factory=dict)
     names: tuple[str, ...] = ()
+    adapters: Mapping[str, str] = field(default_factory=dict)
     host: str = "127.0.0.1"
     port: int = 8000
     tables: Mapping[str, str] = field(default_factory=dict)
@@ -66,6 +68,10 @@ class ServeConfig:
                 f"model is {self.model!r}. A server runs a model on this machine: give its name or "
                 "folder, e.g. 'demo'."
             )
+        if twice := [name for name in self.adapters if name in self.called]:
+            raise ConfigError(
+                f"The adapter '{twice[0]}' has the name of the model. Give it another name."
+            )
         for name in ("max_waiting", "max_body", "max_rows"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -86,6 +92,11 @@ class ServeConfig:
             )
         for origin in self.origins:
             _check_origin(origin)
+
+    @property
+    def called(self) -> tuple[str, ...]:
+        """By which clients may call the model itself."""
+        return self.names or (self.model,)
 
 
 def is_local(host: str) -> bool:

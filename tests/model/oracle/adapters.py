@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors.torch import load_file, save_file
+import numpy as np
+from safetensors.numpy import load_file, save_file
 
 ALL = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 JOINED = ("qkv_proj", "o_proj", "gate_up_proj", "down_proj")
@@ -30,17 +30,17 @@ def write_adapter(
     are. settings: of its config, beside the usual ones; ranks follow from them."""
     told = {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "bias": "none"} | settings
     told["target_modules"] = list(targets)
-    generator = torch.Generator().manual_seed(seed)
+    rng = np.random.default_rng(seed)
     numbers = {}
     for name, shape in shapes.items():
         path, _, kind = name.rpartition(".")
         if kind == "weight" and path.rpartition(".")[2] in targets:
             rank = _of_pattern(told.get("rank_pattern", {}), path, told["r"])
             outputs, inputs = shape
-            first = torch.randn(rank, inputs, generator=generator) / inputs**0.5
-            second = torch.randn(outputs, rank, generator=generator) * by
-            numbers[f"{_BEFORE}{path}.lora_A.weight"] = first
-            numbers[f"{_BEFORE}{path}.lora_B.weight"] = second
+            first = rng.normal(size=(rank, inputs)) / inputs**0.5
+            second = rng.normal(size=(outputs, rank)) * by
+            numbers[f"{_BEFORE}{path}.lora_A.weight"] = first.astype(np.float32)
+            numbers[f"{_BEFORE}{path}.lora_B.weight"] = second.astype(np.float32)
     folder.mkdir(parents=True, exist_ok=True)
     save_file(numbers, folder / "adapter_model.safetensors")
     (folder / "adapter_config.json").write_text(json.dumps(told))
@@ -62,8 +62,8 @@ def merge(network: Any, folder: Path) -> Any:
         alpha = _of_pattern(told.get("alpha_pattern", {}), path, told["lora_alpha"])
         first, second = numbers[name], numbers[name.replace("lora_A", "lora_B")]
         scale = alpha / (len(first) ** 0.5 if told.get("use_rslora") else len(first))
-        with torch.no_grad():
-            weights[f"{path}.weight"] += (scale * second.double() @ first.double()).float()
+        weight = weights[f"{path}.weight"].detach().numpy()  # the network's own memory
+        weight += (scale * second.astype(float) @ first.astype(float)).astype(np.float32)
     return network
 
 

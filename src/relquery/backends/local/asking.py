@@ -11,7 +11,7 @@ from relquery.backends.local.comparison import Comparison
 from relquery.backends.local.labels import Labels
 from relquery.backends.local.streaming import Begun, TextStream
 from relquery.engine.requests.labels import Normalization
-from relquery.engine.requests.pieces import Chain, Placing
+from relquery.engine.requests.pieces import PLAIN, Adapter, Chain, Placing
 from relquery.engine.requests.request import Draw, Request, Rules
 from relquery.errors import PromptTooLongError, RequestError, not_embedded
 from relquery.prompt import Answer, Compared, Finish, Sampling
@@ -30,6 +30,7 @@ class Asking:
     where it is faster, branch by branch, which changes no answer. grammar: of the schema, if there
     is one; then texts that answers are compared with end none early. If log-probabilities are
     asked for, every token of an answer is drawn: nothing is weighed unasked, drafted or skipped.
+    adapter: that they are answered with.
 
     Raises ConfigError for labels that must be weighed and cannot be.
     """
@@ -42,8 +43,9 @@ class Asking:
         sampling: Sampling,
         scored: Normalization | None = None,
         grammar: Grammar | None = None,
+        adapter: Adapter = PLAIN,
     ) -> None:
-        self._grammar = grammar
+        self._grammar, self._adapter = grammar, adapter
         self._model, self._renderer, self._placing = model, renderer, placing
         self._sampling = sampling
         self._labels = Labels(renderer, model.end, sampling.labels, model.vocabulary)
@@ -83,6 +85,7 @@ class Asking:
             group=group,
             scored=self._trie is not None,
             trie=self._trie,
+            adapter=self._adapter,
             placing=self._placing,
         )
         sampling = self._sampling

@@ -27,12 +27,12 @@ from relquery.engine.executor import RealClock
 from relquery.engine.loop import Loop
 from relquery.engine.requests.declared import Declared
 from relquery.engine.requests.labels import Normalization
-from relquery.engine.requests.pieces import Chain, Placing, depths
+from relquery.engine.requests.pieces import PLAIN, Adapter, Chain, Placing, depths
 from relquery.engine.requests.request import Request
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy, needs_cost
 from relquery.engine.scheduling.reuse import cached_tokens
 from relquery.engine.step.shelf import States
-from relquery.errors import ConfigError, RequestError
+from relquery.errors import ConfigError, RequestError, unknown
 from relquery.prompt import Answer, Prompt, Sampling, Span
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class EmbeddedBackend(Backend):
     cost: what steps cost on this machine, measured where the policy asks for it and none is given.
     job_time: of a request, for policies that go by it; None for its uncached tokens. store: where
     states of modules are kept beside the cache; None for nowhere. owns_model: whether the model is
-    closed with it.
+    closed with it. adapter: the name of the one that is used where a call names none; "" for none.
     """
 
     def __init__(
@@ -62,13 +62,14 @@ class EmbeddedBackend(Backend):
         store: StoreOptions | None = None,
         *,
         owns_model: bool = False,
+        adapter: str = "",
     ) -> None:
         from relquery.model.grammar import Grammars
         from relquery.model.text.render import Renderer
 
         self.config = config = config or EngineConfig()
         self._model, self._renderer = model, Renderer(model.tokenizer)
-        self._owns_model = owns_model
+        self._owns_model, self._adapter = owns_model, adapter
         self._grammars = Grammars(model.tokenizer, model.vocabulary, model.end, followed)
         self._fingerprint: str | None = None
         self._token_bytes: int | None = None
@@ -96,16 +97,20 @@ class EmbeddedBackend(Backend):
     @property
     def name(self) -> str:
         """The model's name and version, in short."""
-        return f"{self._model.name}@{self._model.version}"
+        used = self._find_adapter("")
+        return f"{self._model.name}@{self._model.version}{used.key.hex()[:8]}"
 
-    def known_as(self) -> tuple[str, ...]:
-        """By all of its weights, wherever they lie.
+    def known_as(self, adapter: str = "") -> tuple[str, ...]:
+        """By all of its weights, wherever they lie, and by all of an adapter's.
 
         Older ledgers know a model by its name and version, of which other weights may have the
         same; not so where the weights follow from the name.
         """
         if self._fingerprint is None:
             self._fingerprint = self._model.fingerprint()
+        used = self._find_adapter(adapter)
+        if used.number:
+            return (f"{self._fingerprint}+{used.key.hex()}",)
         is_told_by_name = self._model.name == "demo" or self._model.name.startswith("random:")
         return (self._fingerprint, self.name) if is_told_by_name else (self._fingerprint,)
 
@@ -146,9 +151,13 @@ class EmbeddedBackend(Backend):
         scored: Normalization | None = None,
         streamed: bool = False,
         declared: Declared | None = None,
+        adapter: str = "",
     ) -> Batch:
-        """Queue all prompts as one relQuery; see Batches.submit, and for `scored` Asking."""
-        asking = self._asking(sampling, scored, tenant)
+        """Queue all prompts as one relQuery; see Batches.submit, and for `scored` Asking.
+
+        Raises ConfigError for an adapter that the model does not have.
+        """
+        asking = self._asking(sampling, scored, tenant, adapter)
         rendered = self._rendered(prompts, tenant)
         return self.batches.submit(asking, rendered, tenant, arrival, streamed, declared)
 
@@ -179,13 +188,24 @@ class EmbeddedBackend(Backend):
         sampling: Sampling,
         scored: Normalization | None = None,
         tenant: str | None = None,
+        adapter: str = "",
     ) -> Asking:
-        grammar = None
+        grammar, used = None, self._find_adapter(adapter)
         if sampling.schema is not None:
             grammar = self._grammars.of(sampling.schema, self._owner(tenant))
         if sampling.scored and scored is None:
             scored = "branch"
-        return Asking(self._model, self._renderer, self._placing, sampling, scored, grammar)
+        return Asking(self._model, self._renderer, self._placing, sampling, scored, grammar, used)
+
+    def _find_adapter(self, name: str) -> Adapter:
+        """The adapter of a call. Raises ConfigError."""
+        name = name or self._adapter
+        if not name:
+            return PLAIN
+        known = self._model.adapters
+        if name not in known:
+            raise ConfigError(unknown("adapter", name, known, of=f"model '{self._model.name}'"))
+        return known[name]
 
     def runs(self, prompt: Prompt) -> list[TokenIds]:
         """See Backend."""
@@ -210,18 +230,18 @@ class EmbeddedBackend(Backend):
         whole, sampling = to_prepare(prompts)
         check_prepared([answer for _, answer in self.answer(whole, sampling)])
 
-    def share(self, prompts: Sequence[Prompt]) -> None:
+    def share(self, prompts: Sequence[Prompt], adapter: str = "") -> None:
         """Let all tenants share the states of the prompts' independent spans. See Commons."""
         for chain in self._render(prompts):
             if isinstance(chain, Chain):
-                self.engine.commons.register(Request(-1, chain, 1, placing=self._placing))
+                self.engine.commons.register(self._unasked(chain, adapter))
 
-    def inspect(self, prompt: Prompt, tenant: str = "") -> tuple[SpanState, ...]:
+    def inspect(self, prompt: Prompt, tenant: str = "", adapter: str = "") -> tuple[SpanState, ...]:
         """See Backend. tenant: who would send it, and may read only some states."""
         (chain,) = self._render([prompt])
         if isinstance(chain, RequestError):
             raise chain
-        request = Request(-1, chain, 1, placing=self._placing)
+        request = self._unasked(chain, adapter)
         self.engine.commons.claim(request, tenant)
         beside = [self.engine.shelf.where(request, i) for i in range(len(request.pieces))]
         there = cached_tokens(request, self.config, self.engine.pool)
@@ -245,6 +265,11 @@ class EmbeddedBackend(Backend):
             )
             if len(piece.tokens)
         )
+
+    def _unasked(self, chain: Chain, adapter: str) -> Request:
+        """A request that is looked at, and not served."""
+        used = self._find_adapter(adapter)
+        return Request(-1, chain, 1, adapter=used, placing=self._placing)
 
     def one_pass(self, sampling: Sampling) -> bool:
         """See Backend."""

@@ -9,6 +9,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relquery.backends.arguments import read_adapters, split_adapter
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.backends.local.simulated import PREFIX, open_simulated
 from relquery.backends.local.sizing import MaxInput, Sizing, read_memory, share_out, shown
@@ -26,23 +27,24 @@ _LOG = logging.getLogger(__name__)
 _ENGINE_OPTIONS = [field.name for field in fields(EngineConfig)]
 _MODEL_OPTIONS = ["dtype", "device", "tokenizer", "quantize"]
 _CACHES = ["cache_tokens", "host_tokens"]
-_KNOWN = [*_ENGINE_OPTIONS, *_MODEL_OPTIONS, "cost", "memory", "store", *SIZES]
+_KNOWN = [*_ENGINE_OPTIONS, *_MODEL_OPTIONS, "adapters", "cost", "memory", "store", *SIZES]
 
 
 def load_backend(model: str, **options: Any) -> EmbeddedBackend:
     """Load a model and put an engine around it.
 
     model: "demo", a Hugging Face name or folder, "random:layers=8,hidden=256", or
-        "simulated:a100-opt13b" (see open_simulated).
-    options: fields of EngineConfig; dtype, device, tokenizer, quantize (see model.load); and cost,
-        what steps cost on this machine: a LinearCost, a name of engine.costs.SERVED, or a file of
-        `relquery calibrate`. By default it is measured if the policy predicts durations, about a
-        second for ten million parameters on two cores. memory: bytes, or "2GiB": what weights,
-        steps and the KV cache may take together; what a step takes is measured, and the cache
-        has the rest. max_input may be "auto": the longest that fits. store: a folder for the states
-        of prompt modules, which are found there when the program is started again; store_memory,
-        store_disk: what such states may take in host memory ("1GiB" if there is a store) and in
-        the folder ("10GiB").
+        "simulated:a100-opt13b" (see open_simulated). "BASE+ADAPTER": with an adapter, by its folder
+        or Hugging Face name.
+    options: fields of EngineConfig; dtype, device, tokenizer, quantize, adapters (see model.load);
+        and cost, what steps cost on this machine: a LinearCost, a name of engine.costs.SERVED, or a
+        file of `relquery calibrate`. By default it is measured if the policy predicts durations,
+        about a second for ten million parameters on two cores. memory: bytes, or "2GiB": what
+        weights, steps and the KV cache may take together; what a step takes is measured, and the
+        cache has the rest. max_input may be "auto": the longest that fits. store: a folder for the
+        states of prompt modules, which are found there when the program is started again;
+        store_memory, store_disk: what such states may take in host memory ("1GiB" if there is a
+        store) and in the folder ("10GiB").
 
     Raises ModelError, ConfigError, and MissingExtraError where torch is needed and not installed.
     """
@@ -59,11 +61,14 @@ def load_backend(model: str, **options: Any) -> EmbeddedBackend:
     config = EngineConfig(**chosen | ({"max_input": None} if auto else {}))
     memory = options.get("memory")
     budget = None if memory is None else read_memory(memory)
+    base, adapter = split_adapter(model)
+    adapters = read_adapters(options.get("adapters"), adapter)
     # Before the model, which takes long to load.
-    cost, job_time = _costs(options.get("cost"), model)
+    cost, job_time = _costs(options.get("cost"), base)
     store = read_store(options)
     began = time.perf_counter()
-    loaded = load(_resolve(model), **{k: v for k, v in options.items() if k in _MODEL_OPTIONS})
+    chosen_for_model = {k: v for k, v in options.items() if k in _MODEL_OPTIONS}
+    loaded = load(_resolve(base), adapters=adapters, **chosen_for_model)
     _LOG.info("loaded %s in %.1f s: %s", model, time.perf_counter() - began, loaded.runs_in)
     loaded = loaded.named(model)
     _check_caches(loaded, config, [name for name in _CACHES if name in chosen])
@@ -71,7 +76,9 @@ def load_backend(model: str, **options: Any) -> EmbeddedBackend:
     if budget is not None or auto:
         sizing = _size(loaded, config, budget, auto, "cache_tokens" in chosen)
         config = sizing.config
-    return EmbeddedBackend(loaded, config, cost, sizing, job_time, store, owns_model=True)
+    return EmbeddedBackend(
+        loaded, config, cost, sizing, job_time, store, owns_model=True, adapter=adapter
+    )
 
 
 def _size(

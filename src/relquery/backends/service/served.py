@@ -18,8 +18,8 @@ from relquery.prompt import Answer, Prompt, Sampling
 class ServedBackend(Backend):
     """Each call is a relQuery of the engine, beside those of others. One thread uses it at a time.
 
-    tenant: who asks. declared: the relQuery that all calls belong to; None for one each. It does
-    not own the engine: closing it closes nothing.
+    tenant: who asks. declared: the relQuery that all calls belong to; None for one each. adapter:
+    that answers, by name. It does not own the engine: closing it closes nothing.
     """
 
     def __init__(
@@ -28,9 +28,10 @@ class ServedBackend(Backend):
         facts: Facts,
         tenant: str = "",
         declared: Declared | None = None,
+        adapter: str = "",
     ) -> None:
         self._serving, self._facts, self._tenant = serving, facts, tenant
-        self._declared = declared
+        self._declared, self._adapter = declared, adapter
         self._token_bytes: int | None = None
         self._known_as: tuple[str, ...] | None = None
         self._jobs: set[Job] = set()
@@ -46,13 +47,13 @@ class ServedBackend(Backend):
 
     @property
     def name(self) -> str:
-        """The model's name and version."""
-        return self._facts.name
+        """The model's name and version, and the adapter's name."""
+        return f"{self._facts.name}+{self._adapter}" if self._adapter else self._facts.name
 
     def known_as(self) -> tuple[str, ...]:
         """See Backend."""
         if self._known_as is None:
-            self._known_as = tuple(self._serving.ask("known_as"))
+            self._known_as = tuple(self._serving.ask("known_as", self._adapter))
         return self._known_as
 
     def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Answers:
@@ -121,17 +122,20 @@ class ServedBackend(Backend):
         """See Backend. The states are the tenant's own; all may read them where there is none."""
         whole, sampling = to_prepare(prompts)
         if not self._tenant:
-            self._serving.ask("share", list(prompts))
+            self._serving.ask("share", list(prompts), self._adapter)
         check_prepared(answer for _, answer in self.answer(whole, sampling))
 
     def inspect(self, prompt: Prompt) -> tuple[SpanState, ...] | None:
         """See Backend."""
-        found: tuple[SpanState, ...] | None = self._serving.ask("inspect", prompt, self._tenant)
+        given = (prompt, self._tenant, self._adapter)
+        found: tuple[SpanState, ...] | None = self._serving.ask("inspect", *given)
         return found
 
     def _submit(self, prompts: Sequence[Prompt], sampling: Sampling, delivery: Delivery) -> Job:
         self._check()
-        asked = Submission(prompts, sampling, self._tenant, declared=self._declared)
+        asked = Submission(
+            prompts, sampling, self._tenant, declared=self._declared, adapter=self._adapter
+        )
         if not self._serving.submit(asked, delivery):
             raise ConfigError("The engine is closed. Open another one: relquery.Engine(model).")
         job = Job(self._serving, delivery)

@@ -33,7 +33,8 @@ class Engine:
     """Serves relQueries as they come, from any thread; a policy says which goes first.
 
     model: "demo", a Hugging Face name or folder, "random:layers=8,hidden=256", or
-        "simulated:a100-opt13b" (see backends.local.simulated).
+        "simulated:a100-opt13b" (see backends.local.simulated). "BASE+ADAPTER": with an adapter.
+    adapters: further ones, by name: folders or Hugging Face names. Calls choose among them.
     policy, starvation, aging, weights, tail: see EngineConfig. cost: see load_backend.
     options: other fields of EngineConfig, and dtype, device, tokenizer, memory (see load_backend).
         With a budget of memory, or max_input="auto", a profile run is made, and it is printed how
@@ -52,6 +53,7 @@ class Engine:
         weights: Mapping[str, float] | None = None,
         tail: float | None = None,
         cost: LinearCost | str | Path | None = None,
+        adapters: Mapping[str, str] | None = None,
         **options: Any,
     ) -> None:
         if not isinstance(model, str) or model.startswith("openai:"):
@@ -67,6 +69,7 @@ class Engine:
             weights={} if weights is None else weights,
             tail=tail,
             cost=cost,
+            adapters=adapters,
             **options,
         )
         self.name, self.policy, self.cost = backend.name, policy, backend.cost
@@ -98,6 +101,7 @@ class Engine:
         relquery: str | None = None,
         rows: int | None = None,
         deadline: float | None = None,
+        adapter: str = "",
     ) -> Job:
         """Ask all prompts as one relQuery. Returns at once; the job gives the answers.
 
@@ -109,11 +113,12 @@ class Engine:
         tenant: who asks, see `weights` and `prepare`. relquery: the client's name for the relQuery;
         jobs of one tenant with the same name are one relQuery. rows: prompts of all these jobs
         together. deadline: seconds from the relQuery's first job within which its last answer is
-        needed. For the rest see Sampling.
+        needed. adapter: the name of one of the engine's `adapters`; by default that of its model's
+        name, if it has one. For the rest see Sampling.
 
         Raises ConfigError for what cannot be asked and where the engine is closed; a schema that
-        the engine cannot follow breaks the job, and so does a deadline that cannot be met
-        (DeadlineError).
+        the engine cannot follow breaks the job, and so does an adapter that it does not have and
+        a deadline that cannot be met (DeadlineError).
         """
         found = prompts_of(prompts)
         given = () if labels is None else texts_of("labels", labels)
@@ -131,7 +136,9 @@ class Engine:
             logprobs=logprobs,
         )
         declared = Declared(relquery, rows, deadline)
-        return self._submit(found, sampling, tenant, scored=None, declared=declared)
+        return self._submit(
+            found, sampling, tenant, scored=None, declared=declared, adapter=adapter
+        )
 
     def score(
         self,
@@ -142,6 +149,7 @@ class Engine:
         temperature: float = 1.0,
         prior: Prior | None = None,
         tenant: str = "",
+        adapter: str = "",
     ) -> list[Scores]:
         """How likely each label is as the answer to each prompt; waits for all of them.
 
@@ -156,38 +164,41 @@ class Engine:
 
         prior: what to divide out: the prompt with no content in it, or several; or probabilities
         that labels have anyway, in any unit. temperature: of whole labels, after that; above 1
-        evens out, see `relquery.fit_temperature`. prompts, tenant: see `submit`.
+        evens out, see `relquery.fit_temperature`. prompts, tenant, adapter: see `submit`.
 
         Raises ConfigError for what cannot be asked, and what breaks the step; a prompt that cannot
         be scored has its `error`.
         """
 
         def ask(found: Sequence[Prompt], sampling: Sampling, scored: Normalization) -> list[Answer]:
-            return self._ask(found, sampling, tenant, scored=scored)
+            return self._ask(found, sampling, tenant, scored=scored, adapter=adapter)
 
         return score(ask, prompts, labels, normalization, temperature, prior)
 
-    def prepare(self, prompts: Iterable[str | Prompt], *, tenant: str = "") -> None:
+    def prepare(
+        self, prompts: Iterable[str | Prompt], *, tenant: str = "", adapter: str = ""
+    ) -> None:
         """Compute the states of prompts now, so that later prompts with the same spans find them.
 
         tenant: whose the independent spans are; by default they are registered for all. A tenant
-        reads the states of no other tenant's spans, unless they are registered for all.
+        reads the states of no other tenant's spans, unless they are registered for all. adapter:
+        that the prompts will be asked with.
 
         Waits. Raises RequestError for a prompt that cannot be served, and ConfigError as `submit`.
         """
         found, sampling = to_prepare(prompts_of(prompts))
         if tenant == "":
-            self._serving.ask("share", found)
-        check_prepared(self._ask(found, sampling, tenant, scored=None))
+            self._serving.ask("share", found, adapter)
+        check_prepared(self._ask(found, sampling, tenant, scored=None, adapter=adapter))
 
-    def backend(self, *, tenant: str = "") -> Backend:
+    def backend(self, *, tenant: str = "", adapter: str = "") -> Backend:
         """This engine as one asker's backend, for `relquery.connect` and for span queries.
 
         Each of its calls is a job, served beside those of others. Closing it closes nothing. Each
-        thread takes its own.
+        thread takes its own. adapter: see `submit`.
         """
         _check_tenant(tenant)
-        return ServedBackend(self._serving, self._facts, tenant)
+        return ServedBackend(self._serving, self._facts, tenant, adapter=adapter)
 
     def close(self) -> None:
         """Cancel what is open and free the model; a second time does nothing.
@@ -203,8 +214,9 @@ class Engine:
         tenant: str,
         *,
         scored: Normalization | None,
+        adapter: str,
     ) -> list[Answer]:
-        job = self._submit(prompts, sampling, tenant, scored=scored)
+        job = self._submit(prompts, sampling, tenant, scored=scored, adapter=adapter)
         try:
             return job.result()
         except BaseException:
@@ -218,11 +230,12 @@ class Engine:
         tenant: str,
         *,
         scored: Normalization | None,
+        adapter: str,
         declared: Declared | None = None,
     ) -> Job:
         _check_tenant(tenant)
         delivery = Delivery(len(prompts), keep=self)
-        asked = Submission(prompts, sampling, tenant, scored, declared=declared)
+        asked = Submission(prompts, sampling, tenant, scored, declared=declared, adapter=adapter)
         if not self._serving.submit(asked, delivery):
             raise ConfigError("The engine is closed. Open another one: relquery.Engine(model).")
         return Job(self._serving, delivery)

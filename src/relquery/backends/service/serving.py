@@ -20,7 +20,8 @@ T = TypeVar("T")
 class Submission:
     """Prompts that are asked as one relQuery, and how; see Engine.submit and Engine.score.
 
-    declared: what the client says about the relQuery, None for nothing.
+    declared: what the client says about the relQuery, None for nothing. adapter: by name, "" for
+    the engine's usual one.
     """
 
     prompts: Sequence[Prompt]
@@ -29,6 +30,7 @@ class Submission:
     scored: Normalization | None = None
     streamed: bool = False
     declared: Declared | None = None
+    adapter: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,6 +143,7 @@ class Worker:
                 asked.scored,
                 asked.streamed,
                 asked.declared,
+                asked.adapter,
             )
         except BaseException as error:
             sink.end(None, error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +13,7 @@ from relquery.cli.terminal.exits import INTERRUPTED
 from relquery.cli.terminal.options import CacheTokens, Cost
 from relquery.cli.terminal.show import errors_console
 from relquery.cli.terminal.tables import find_tables
-from relquery.errors import MissingExtraError
+from relquery.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
     from relquery.serve.settings import ServeConfig
@@ -36,6 +36,14 @@ def serve(
         list[str] | None,
         typer.Option(
             help="By which clients call the model (default: --model). May be given several times."
+        ),
+    ] = None,
+    adapter: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=FOLDER",
+            help="A LoRA adapter of the model, by a folder or Hugging Face name, and the name by "
+            "which clients call it. May be given several times.",
         ),
     ] = None,
     host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
@@ -247,6 +255,7 @@ def serve(
             cost=cost,
         ),
         names=tuple(served_model_name or ()),
+        adapters=_adapters(adapter or ()),
         host=host,
         port=port,
         tables={name: str(path) for name, path in find_tables(table or ()).items()},
@@ -297,6 +306,20 @@ def _config(**settings: Any) -> ServeConfig:
     from relquery.serve.settings import ServeConfig
 
     return ServeConfig(**settings)
+
+
+def _adapters(given: Sequence[str]) -> dict[str, str]:
+    """Adapters by name. Raises ConfigError."""
+    found: dict[str, str] = {}
+    for each in given:
+        name, _, where = each.partition("=")
+        if not (name and where) or name in found:
+            raise ConfigError(
+                f"--adapter is {each!r}; it must be NAME=FOLDER, each NAME once, e.g. --adapter "
+                "reviews=adapters/reviews."
+            )
+        found[name] = where
+    return found
 
 
 def _given(**options: Any) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from relquery.serve.asked import Caller
 from relquery.serve.body import Body, Declared, example
 from relquery.serve.documented import errors
 from relquery.serve.errors import HttpError
+from relquery.serve.server import Asked
 from relquery.serve.wire.openai.messages import ChatMessage, prompt_of
 from relquery.serve.wire.openai.types import Usage
 from relquery.serve.wire.openai.usage import finish_of, usage_of
@@ -75,13 +76,14 @@ class ScoreList(BaseModel):
 async def score(body: ScoreBody, request: Request) -> ScoreList:
     """Weigh labels as answers, without decoding."""
     caller = Caller(request)
-    caller.server.check_model(body.model)
+    adapter = caller.adapter(body.model)
     prompts = body.asked
     try:
         sampling = Sampling(labels=tuple(body.labels))
     except ConfigError as error:
         raise HttpError(400, str(error), "invalid_request", "labels") from error
-    flow = caller.start([(prompts, sampling)], declared=body.relquery, scored=body.normalization)
+    asked = Asked(prompts, sampling, adapter)
+    flow = caller.start([asked], declared=body.relquery, scored=body.normalization)
     answers = await whole(request, flow)
     return ScoreList(
         model=body.model,

@@ -26,6 +26,7 @@ from relquery.serve.ours.markup.bodies import (
 )
 from relquery.serve.ours.markup.registry import Owned, Registry, not_there
 from relquery.serve.ours.runs import Run, start
+from relquery.serve.server import Asked
 from relquery.serve.wire.openai.usage import finish_of, usage_of
 
 router = APIRouter(tags=["relquery"])
@@ -90,19 +91,19 @@ class _Lowered(NamedTuple):
 async def answer_prompt(body: PromptBody, request: Request) -> Response:
     """Answer a prompt over a schema, with the states of the modules that it imports."""
     caller = Caller(request)
-    if body.model is not None:
-        caller.server.check_model(body.model)
-    sampling = body.sampling
+    sampling, adapter = body.sampling, caller.adapter(body.model)
 
     def lower(run: Run[_Lowered]) -> _Lowered:
         del run
         owned = _owned(caller)
         with owned.turn:
             lowered = owned.schemas.lower(body.prompt, independent=body.independent)
-            return _Lowered(lowered.prompt, owned.schemas.used(lowered))
+            asking = caller.server.backend(caller.asker, adapter=adapter)
+            return _Lowered(lowered.prompt, owned.schemas.used(lowered, asking))
 
     lowered = await start(caller, lower).whole(request)
-    flow = caller.start([([lowered.prompt], sampling)], declared=body.relquery)
+    asked = Asked([lowered.prompt], sampling, adapter)
+    flow = caller.start([asked], declared=body.relquery)
     answers = await whole(request, flow)
     (answer,) = answers
     return Json(

@@ -24,6 +24,7 @@ from relquery.serve.ours.relqueries.bodies import (
 from relquery.serve.ours.relqueries.ordering import Ordered, order_rows
 from relquery.serve.ours.runs import Run, start
 from relquery.serve.ours.values import to_json
+from relquery.serve.server import Asked
 
 router = APIRouter(tags=["relquery"])
 
@@ -59,8 +60,7 @@ async def ask_table(request: Request) -> Response:
     """Ask a question about every row of a table, as one relQuery."""
     caller = Caller(request)
     body, beside = await read_body(request)
-    if body.model is not None:
-        caller.server.check_model(body.model)
+    adapter = caller.adapter(body.model)
     if body.stream and body.format == "arrow":
         raise not_supported("stream with format = arrow", "Leave one of them out.")
     template, sampling = body.form, body.sampling
@@ -77,7 +77,8 @@ async def ask_table(request: Request) -> Response:
 
     ordered = await start(caller, order).whole(request)
     answering = Answering(ordered, body.as_)
-    flow = caller.start([(ordered.prompts, sampling)], declared=body.relquery)
+    asked = Asked(ordered.prompts, sampling, adapter)
+    flow = caller.start([asked], declared=body.relquery)
     if body.stream:
         return EventStream(
             flow,

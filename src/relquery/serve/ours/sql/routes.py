@@ -42,12 +42,13 @@ _RESULT: dict[int | str, dict[str, Any]] = {
 @router.post("/v1/sql", responses=errors(404, 422, 504) | _RESULT)
 async def run_sql(body: SqlBody, request: Request) -> Response:
     """Run one statement that reads the registered tables, with calls of the model in it."""
-    caller = _caller(request, body.model)
+    caller = Caller(request)
+    adapter = caller.adapter(body.model)
     if body.stream and body.format == "arrow":
         raise not_supported("stream with format = arrow", "Leave one of them out.")
     if body.record and body.format == "arrow":
         raise not_supported("record with format = arrow", "Leave one of them out.")
-    run = start(caller, _statement(caller, body))
+    run = start(caller, _statement(caller, body, adapter))
     if body.stream:
         return Streamed(_lines(run), run.leave)
     answered = await run.whole(request)
@@ -60,8 +61,9 @@ async def run_sql(body: SqlBody, request: Request) -> Response:
 @router.post("/v1/sql/explain", response_model=Explained, responses=errors(404, 504))
 async def explain_sql(body: ExplainBody, request: Request) -> Response:
     """What a statement would ask, without asking."""
-    caller = _caller(request, body.model)
-    backend, desk = caller.backend(), caller.server.kept(Desk)
+    caller = Caller(request)
+    backend = caller.backend(adapter=caller.adapter(body.model))
+    desk = caller.server.kept(Desk)
 
     def explain(run: Run[Explained]) -> Explained:
         with desk.connection(backend, backend.cancel, run.stopping) as bare:
@@ -91,9 +93,9 @@ async def list_tables(request: Request) -> Response:
     return Json({"object": "list", "data": data})
 
 
-def _statement(caller: Caller, body: SqlBody) -> Callable[[Run[Answered]], Answered]:
+def _statement(caller: Caller, body: SqlBody, adapter: str) -> Callable[[Run[Answered]], Answered]:
     """The task that runs a statement."""
-    backend, desk = caller.backend(body.relquery), caller.server.kept(Desk)
+    backend, desk = caller.backend(body.relquery, adapter), caller.server.kept(Desk)
     tenant = caller.asker.tenant
 
     def run(run: Run[Answered]) -> Answered:
@@ -123,10 +125,3 @@ async def _lines(run: Run[Answered]) -> AsyncIterator[bytes]:
     lines = answered.lines()
     while (found := await asyncio.to_thread(next, lines, None)) is not None:
         yield await asyncio.to_thread(line, found)
-
-
-def _caller(request: Request, model: str | None) -> Caller:
-    caller = Caller(request)
-    if model is not None:
-        caller.server.check_model(model)
-    return caller

@@ -54,7 +54,8 @@ _PREPARED: dict[int | str, dict[str, Any]] = {
 async def execute_query(request: Request, stream: bool = False) -> Response:
     """Answer a span query: generations, some of which read the answers of others."""
     caller, sent = await _read(request)
-    backend, desk = caller.backend(), caller.server.kept(Desk)
+    backend = caller.backend(adapter=caller.adapter(sent.query.model))
+    desk = caller.server.kept(Desk)
 
     def execute(run: Run[SpanResult]) -> SpanResult:
         with desk.connection(backend, backend.cancel, run.stopping) as connection:
@@ -82,7 +83,7 @@ async def execute_query(request: Request, stream: bool = False) -> Response:
 async def prepare_query(request: Request, stream: bool = False) -> Response:
     """Compute the states of what a span query reads in any order, before it is executed."""
     caller, sent = await _read(request)
-    backend = caller.backend()
+    backend = caller.backend(adapter=caller.adapter(sent.query.model))
 
     def prepare(run: Run[int]) -> int:
         with run.stopping.stops(backend.cancel):
@@ -108,8 +109,7 @@ async def _read(request: Request) -> tuple[Caller, Sent]:
         return Sent.of(body)
 
     sent = await start(caller, read).whole(request)
-    if sent.query.model is not None:
-        caller.server.check_model(sent.query.model)
+    caller.adapter(sent.query.model)
     return caller, sent
 
 

@@ -16,6 +16,7 @@ from relquery.serve.asked import Caller
 from relquery.serve.documented import AnthropicError, errors, streamed
 from relquery.serve.errors import Ascii, HttpError, anthropic_body
 from relquery.serve.flow import Flow, Part
+from relquery.serve.server import Asked
 from relquery.serve.wire.anthropic.bodies import Counted, MessageBody, sampling_of
 from relquery.serve.wire.anthropic.documented import Message, TokenCount
 from relquery.serve.wire.anthropic.prompts import prompt_of
@@ -29,10 +30,10 @@ ERRORS = errors(404, 422, 504, model=AnthropicError)
 async def create_message(body: MessageBody, request: Request) -> Response:
     """Answer messages."""
     caller = Caller(request)
-    caller.server.check_model(body.model)
+    adapter = caller.adapter(body.model)
     prompt, ttls = prompt_of(body.system, body.messages, body.cache_control)
-    asked = [([prompt], sampling_of(body))]
-    flow = caller.start(asked, streamed=bool(body.stream), declared=body.relquery)
+    asked = Asked([prompt], sampling_of(body), adapter)
+    flow = caller.start([asked], streamed=bool(body.stream), declared=body.relquery)
     form = _Form(body, ttls, request.state.request_id)
     if body.stream:
         return form.stream(flow)

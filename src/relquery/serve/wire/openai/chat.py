@@ -71,11 +71,11 @@ async def complete_chat(body: ChatBody, request: Request) -> Response:
 
 def read_chat(body: ChatBody, server: Server) -> Question:
     """What a chat asks for. Raises HttpError."""
-    server.check_model(body.model)
+    adapter = server.check_model(body.model)
     limit = body.max_completion_tokens or body.max_tokens or server.facts.context
     told = _logprobs(body)
     chosen = samplings(body, limit, schema_of(body.response_format, "response_format"), told)
-    groups, places = choices_of([prompt_of(body.messages)], chosen, body.choices)
+    groups, places = choices_of([prompt_of(body.messages)], chosen, body.choices, adapter)
     return Question(groups, places, _Form(body, server, places))
 
 

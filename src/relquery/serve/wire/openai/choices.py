@@ -76,12 +76,11 @@ class Read(Protocol):
 
 
 def choices_of(
-    prompts: Sequence[Prompt], samplings: Sequence[Sampling], n: int
+    prompts: Sequence[Prompt], samplings: Sequence[Sampling], n: int, adapter: str
 ) -> tuple[list[Asked], list[int]]:
     """(groups, places), see Question. samplings: one for all n choices, or one for each."""
     if len(samplings) == 1:
-        return [([each for each in prompts for _ in range(n)], samplings[0])], [
-            *range(n * len(prompts))
-        ]
-    groups: list[Asked] = [(list(prompts), sampling) for sampling in samplings]
+        every = [each for each in prompts for _ in range(n)]
+        return [Asked(every, samplings[0], adapter)], [*range(len(every))]
+    groups = [Asked(list(prompts), sampling, adapter) for sampling in samplings]
     return groups, [at * n + choice for choice in range(n) for at in range(len(prompts))]

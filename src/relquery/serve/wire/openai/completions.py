@@ -53,11 +53,11 @@ async def complete(body: CompletionBody, request: Request) -> Response:
 
 def read_completion(body: CompletionBody, server: Server) -> Question:
     """What is to be completed. Raises HttpError."""
-    server.check_model(body.model)
+    adapter = server.check_model(body.model)
     if body.best_of is not None and body.best_of != body.choices:
         raise not_supported("best_of", "Ask for n answers instead.")
     chosen = samplings(body, body.max_tokens or MAX_TOKENS, None, body.logprobs)
-    groups, places = choices_of(prompts_of(body.prompt), chosen, body.choices)
+    groups, places = choices_of(prompts_of(body.prompt), chosen, body.choices, adapter)
     return Question(groups, places, _Form(body, server, places))
 
 

@@ -108,13 +108,13 @@ class Portion:
         """Lines apart by their sampling."""
         found: dict[tuple[Sampling, ...], list[str]] = {}
         for name in names:
-            key = tuple(sampling for _, sampling in self._open[name].groups)
+            key = tuple(each.sampling for each in self._open[name].groups)
             found.setdefault(key, []).append(name)
         return list(found.values())
 
     async def _start(self, groups: list[Asked]) -> Flow:
         """Raises HttpError if it cannot be asked; waits while too many requests are open."""
-        size = sum(len(prompts) for prompts, _ in groups)
+        size = sum(len(each.prompts) for each in groups)
         while True:
             try:
                 return self._server.start(groups, self._asker, declared=self._declared)
@@ -158,19 +158,19 @@ async def _shown(question: Question, answers: list[Answer]) -> dict[str, Any] | 
 
 
 def grouped(questions: Sequence[Question]) -> tuple[list[Asked], list[_Place]]:
-    """Prompts that are asked with equal sampling together, in their order; and where the answer to
-    each belongs."""
-    groups: dict[Sampling, tuple[list[Prompt], list[_Place]]] = {}
+    """Prompts that are asked of one adapter with equal sampling together, in their order; and where
+    the answer to each belongs."""
+    groups: dict[tuple[Sampling, str], tuple[list[Prompt], list[_Place]]] = {}
     for line, question in enumerate(questions):
-        for at, (prompt, sampling) in enumerate(_each(question)):
-            prompts, places = groups.setdefault(sampling, ([], []))
+        for at, (prompt, how) in enumerate(_each(question)):
+            prompts, places = groups.setdefault(how, ([], []))
             prompts.append(prompt)
             places.append(_Place(line, at))
-    asked: list[Asked] = [(prompts, sampling) for sampling, (prompts, _) in groups.items()]
+    asked = [Asked(prompts, *how) for how, (prompts, _) in groups.items()]
     return asked, [place for _, places in groups.values() for place in places]
 
 
-def _each(question: Question) -> Iterator[tuple[Prompt, Sampling]]:
-    for prompts, sampling in question.groups:
+def _each(question: Question) -> Iterator[tuple[Prompt, tuple[Sampling, str]]]:
+    for prompts, sampling, adapter in question.groups:
         for prompt in prompts:
-            yield prompt, sampling
+            yield prompt, (sampling, adapter)

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from relquery.serve.documented import errors, streamed
-from relquery.serve.server import Server
+from relquery.serve.server import Asked, Server
 from relquery.serve.wire.openai.choices import Question, answered
 from relquery.serve.wire.openai.responses.asked import ResponseBody
 from relquery.serve.wire.openai.responses.form import ResponseForm
@@ -23,5 +23,6 @@ async def respond(body: ResponseBody, request: Request) -> Response:
 
 def read_response(body: ResponseBody, server: Server) -> Question:
     """What an input asks for. Raises HttpError."""
-    server.check_model(body.model)
-    return Question([([body.prompt], body.sampling(server))], [0], ResponseForm(body))
+    adapter = server.check_model(body.model)
+    asked = Asked([body.prompt], body.sampling(server), adapter)
+    return Question([asked], [0], ResponseForm(body))
