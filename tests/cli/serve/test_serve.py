@@ -80,7 +80,13 @@ def test_keys_added_at_once_are_all_kept(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_every_setting_of_a_server_is_an_option_of_the_command() -> None:
-    elsewhere = {"options", "names", "adapters", "tables", "origins"}  # as engine's, and under other names
+    elsewhere = {
+        "options",
+        "names",
+        "adapters",
+        "tables",
+        "origins",
+    }  # as engine's, and under other names
     options = set(inspect.signature(serve).parameters)
     names = {each.name for each in fields(ServeConfig)} - elsewhere
     assert {name for name in names if name not in options and f"{name}_" not in options} == set()

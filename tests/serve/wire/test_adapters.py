@@ -172,7 +172,7 @@ def test_modules_are_reused_by_the_adapter_that_read_them(server: Running) -> No
         answered = httpx.post(f"{server.url}/v1/prompts", json=body | {"model": name}, timeout=60)
         return int(answered.json()["used"][0]["cached"])
 
-    assert [used(name) for name in ("one", "one", "two", "two")] == [0, 25, 0, 25]
+    assert [used(name) for name in ("one", "one", "two", "two")] == [0, 26, 0, 26]
 
 
 def test_two_things_of_one_name_are_refused(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ class Read(Protocol):
 
 
 def choices_of(
-    prompts: Sequence[Prompt], samplings: Sequence[Sampling], n: int, adapter: str
+    prompts: Sequence[Prompt], samplings: Sequence[Sampling], n: int, adapter: str = ""
 ) -> tuple[list[Asked], list[int]]:
     """(groups, places), see Question. samplings: one for all n choices, or one for each."""
     if len(samplings) == 1:

@@ -16,6 +16,7 @@ from relquery.prompt import Answer, Finish, Sampling, Span
 from relquery.serve.access.gate import Asker
 from relquery.serve.errors import HttpError
 from relquery.serve.flow import Flow
+from relquery.serve.server import Asked
 from relquery.serve.wire.openai.batches import running
 from relquery.serve.wire.openai.batches.lines import Line
 from relquery.serve.wire.openai.batches.results import Results
@@ -42,7 +43,7 @@ class Breaking:
         self._broken = broken
 
     def start(self, groups: list[Any], asker: Asker, declared: Declared) -> Flow:
-        texts = [prompt[0].content for prompts, _ in groups for prompt in prompts]
+        texts = [prompt[0].content for each in groups for prompt in each.prompts]
         self.asked.append(texts)
         error = self._broken(groups)
         if isinstance(error, HttpError):
@@ -59,7 +60,7 @@ class Breaking:
 def run(tmp_path: Path, server: Any, samplings: list[Sampling]) -> Results:
     results = Results(tmp_path / "output", tmp_path / "errors")
     lines = [
-        Line(f"{at}", Question([([(Span(f"{at}"),)], sampling)], [0], Form()))  # type: ignore[arg-type]
+        Line(f"{at}", Question([Asked([(Span(f"{at}"),)], sampling)], [0], Form()))  # type: ignore[arg-type]
         for at, sampling in enumerate(samplings)
     ]
     asyncio.run(running.Portion(lines, server, Asker(), NOTHING, results, lambda: None).run())
@@ -84,7 +85,7 @@ def test_what_an_engine_has_not_answered_when_it_ends_is_asked_again(
 
 def test_a_sampling_that_breaks_spares_the_lines_with_others(tmp_path: Path) -> None:
     def broken(groups: list[Any]) -> BaseException | None:
-        return ConfigError("no") if any(sampling == BAD for _, sampling in groups) else None
+        return ConfigError("no") if any(each.sampling == BAD for each in groups) else None
 
     results = run(tmp_path, Breaking(broken), [Sampling(), Sampling(), BAD, Sampling(top_k=1)])
     assert results.recover() == {"0", "1", "2", "3"}
@@ -108,7 +109,7 @@ def asked(text: str, *samplings: Sampling, n: int = 1) -> Question:
 def test_lines_with_equal_sampling_are_asked_together_in_their_order() -> None:
     lines = [asked("a", GREEDY), asked("b", WARM, n=2), asked("c", GREEDY), asked("d", WARM)]
     groups, places = grouped(lines)
-    found = [([prompt[0].content for prompt in prompts], each) for prompts, each in groups]
+    found = [([prompt[0].content for prompt in each.prompts], each.sampling) for each in groups]
     assert found == [(["a", "c"], GREEDY), (["b", "b", "d"], WARM)]
     assert places == [(0, 0), (2, 0), (1, 0), (1, 1), (3, 0)]
 
@@ -116,7 +117,7 @@ def test_lines_with_equal_sampling_are_asked_together_in_their_order() -> None:
 def test_choices_with_samplings_of_their_own_are_put_back_in_order() -> None:
     prompts = [(Span("a"),), (Span("b"),)]
     groups, places = choices_of(prompts, [GREEDY, WARM], 2)
-    assert [len(each) for each, _ in groups] == [2, 2]
+    assert [len(each.prompts) for each in groups] == [2, 2]
     answers: Any = ["a greedy", "b greedy", "a warm", "b warm"]
     in_order: Any = Question(groups, places, FORM).in_order(answers)
     assert list(in_order) == ["a greedy", "a warm", "b greedy", "b warm"]
