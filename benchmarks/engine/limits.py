@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.stock import executor_of, native, parameters
 from relquery._native import Network, Rows, Seen, Slice, Store
 from relquery.model.formats.safetensors import narrow
-from relquery.model.native_runtime import cores
+from relquery.model.native_runtime import NOT_ADAPTED, cores
 
 if TYPE_CHECKING:
     from relquery.model.served import ServedModel
@@ -115,7 +115,7 @@ def _machine_runs(kind: int) -> list[Run]:
     none, tokens, empty = Store([], 0, kind), np.arange(SQUARE), np.empty(0, dtype=np.int64)
     lists = (empty,) * 10
     seen = Seen(*lists, 0, empty, empty, [])  # nothing attends
-    given = Slice(tokens, tokens, tokens, seen, tokens, None, *[empty] * 4)
+    given = Slice(tokens, tokens, tokens, seen, tokens, None, *[empty] * 4, *[NOT_ADAPTED] * 2)
     return [array.sum, lambda: network.run([given], none, none, none, False, cores())]
 
 

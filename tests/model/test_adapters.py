@@ -88,8 +88,12 @@ def test_one_batch_has_the_answers_of_each_merged_network(name: str, tmp_path: P
         write_adapter(tmp_path / "some", shapes, own[1:3], seed=2, r=40),
     ]
     networks = {each.name: merge(build(name), each) for each in folders} | {"": build(name)}
-    asked = [Asked(prompt, [*networks][at % 3]) for at, prompt in enumerate(PROMPTS)]
-    expected = [generated(networks[each], prompt, TOKENS) for prompt, each in asked]
+    names = [[*networks][at % 3] for at in range(len(PROMPTS))]
+    asked = [Asked(*each) for each in zip(PROMPTS, names, strict=True)]
+    expected = [
+        generated(networks[name], prompt, TOKENS)
+        for prompt, name in zip(PROMPTS, names, strict=True)
+    ]
     model = opened(build(name), folders)
     assert answered(model, asked) == expected
     assert answered(model, asked, max_num_batched_tokens=33, slice_tokens=16) == expected

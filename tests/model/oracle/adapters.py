@@ -28,7 +28,7 @@ def write_adapter(
 ) -> Path:
     """A folder with a random adapter. shapes: of a network's weights. by: how large its changes
     are. settings: of its config, beside the usual ones; ranks follow from them."""
-    told = {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "bias": "none"} | settings
+    told: dict[str, Any] = {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "bias": "none"} | settings
     told["target_modules"] = list(targets)
     rng = np.random.default_rng(seed)
     numbers = {}

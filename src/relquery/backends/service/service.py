@@ -34,9 +34,9 @@ class Engine:
 
     model: "demo", a Hugging Face name or folder, "random:layers=8,hidden=256", or
         "simulated:a100-opt13b" (see backends.local.simulated). "BASE+ADAPTER": with an adapter.
-    adapters: further ones, by name: folders or Hugging Face names. Calls choose among them.
     policy, starvation, aging, weights, tail: see EngineConfig. cost: see load_backend.
     options: other fields of EngineConfig, and dtype, device, tokenizer, memory (see load_backend).
+        adapters: a dict from names to folders or Hugging Face names; calls choose among them.
         With a budget of memory, or max_input="auto", a profile run is made, and it is printed how
         long an input fits and why; `sizing` holds it. `runs_in` says which forward pass runs.
 
@@ -53,7 +53,6 @@ class Engine:
         weights: Mapping[str, float] | None = None,
         tail: float | None = None,
         cost: LinearCost | str | Path | None = None,
-        adapters: Mapping[str, str] | None = None,
         **options: Any,
     ) -> None:
         if not isinstance(model, str) or model.startswith("openai:"):
@@ -69,7 +68,6 @@ class Engine:
             weights={} if weights is None else weights,
             tail=tail,
             cost=cost,
-            adapters=adapters,
             **options,
         )
         self.name, self.policy, self.cost = backend.name, policy, backend.cost
