@@ -21,7 +21,7 @@ from relquery.engine.requests.request import Request, Rules
 from relquery.errors import ModelError
 from relquery.model.formats.adapter import read_lora
 from relquery.model.load import load
-from relquery.model.native_model import NativeModel, open_folder
+from relquery.model.native_model import NativeModel, open_folder, open_gguf
 from tests.model.oracle.adapters import ALL, JOINED, merge, shapes_of, write_adapter
 from tests.model.oracle.architectures import (
     NO_TOKENIZER,
@@ -32,6 +32,7 @@ from tests.model.oracle.architectures import (
     native,
     prompts_with_shared_prefixes,
 )
+from tests.model.oracle.written_gguf import write_gguf
 
 TOKENS = 8
 PROMPTS = prompts_with_shared_prefixes(12)
@@ -181,6 +182,18 @@ def test_quantised_weights_have_adapters_beside_them(tmp_path: Path) -> None:
     expected = [generated(merged, prompt, 1) for prompt in PROMPTS]
     found = answered(model, [each._replace(adapter="whole") for each in asked])
     assert sum(a[:1] == b for a, b in zip(found, expected, strict=True)) >= 10
+
+
+def test_a_gguf_file_has_adapters_in_the_order_of_its_network(tmp_path: Path) -> None:
+    """Files of Llama have the rows of heads in another order than adapters."""
+    folder = write_adapter(tmp_path / "whole", shapes_of(build("llama")), **PATTERNS)
+    network = build("llama")
+    write_gguf(network, tmp_path / "tiny.gguf")  # in few bits, as the network then is
+    loras = [read_lora(folder, "whole")]
+    model = open_gguf(tmp_path / "tiny.gguf", "", "float32", NO_TOKENIZER, loras=loras)
+    merged = merge(network, folder)
+    found = answered(model, [Asked(prompt, "whole") for prompt in PROMPTS])
+    assert found == [generated(merged, prompt, TOKENS) for prompt in PROMPTS]
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
