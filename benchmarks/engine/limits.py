@@ -113,9 +113,9 @@ def _machine_runs(kind: int) -> list[Run]:
     network.look_up(weight, -1, source)
     network.multiply(source, weight, result)
     none, tokens, empty = Store([], 0, kind), np.arange(SQUARE), np.empty(0, dtype=np.int64)
-    lists = (empty,) * 10
+    lists, plain = (empty,) * 10, (NOT_ADAPTED,) * 2
     seen = Seen(*lists, 0, empty, empty, [])  # nothing attends
-    given = Slice(tokens, tokens, tokens, seen, tokens, None, *[empty] * 4, *[NOT_ADAPTED] * 2)
+    given = Slice(tokens, tokens, tokens, seen, tokens, None, *lists[:4], *plain)
     return [array.sum, lambda: network.run([given], none, none, none, False, cores())]
 
 

@@ -201,7 +201,7 @@ class NativeExecutor:
 
     def _adapted(self, chunks: Sequence[Chunk], wanted: Int64s) -> tuple[Adapted, Adapted]:
         """Rows of a slice that adapters change, and those of its wanted tokens."""
-        if not any(chunk.adapter for chunk in chunks):
+        if not self._adapters or not any(chunk.adapter for chunk in chunks):
             return NOT_ADAPTED, NOT_ADAPTED
         lengths = [len(chunk.tokens) for chunk in chunks]
         numbers = np.repeat([chunk.adapter for chunk in chunks], lengths)
