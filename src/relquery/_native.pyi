@@ -212,9 +212,7 @@ class Slice:
 
 @final
 class Network:
-    def __init__(
-        self, kind: int, rounds_once: bool = False, in_int8: bool = False
-    ) -> None: ...
+    def __init__(self, kind: int, rounds_once: bool = False, in_int8: bool = False) -> None: ...
     def add_weight(
         self,
         parts: Sequence[Rows],

@@ -123,5 +123,5 @@ def test_what_cannot_be_rounded_says_so(tmp_path: Path) -> None:
         open_folder(tmp_path, "", "float32", NO_TOKENIZER, bits=4)
     with pytest.raises(ModelError, match="quantize 'int3'"):
         load("random:layers=1,hidden=64", device="cpu", quantize="int3")
-    with pytest.raises(ModelError, match="no weights in 4 or 8 bits.*quantize='int8'"):
+    with pytest.raises(ModelError, match="no weights in 4 or 8 bits"):
         load("random:layers=1,hidden=64", device="cpu", dtype="int8")

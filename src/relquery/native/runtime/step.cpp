@@ -326,8 +326,8 @@ private:
         RowArguments a = row_arguments(each.source, each.gathered, first.inputs);
         a.rows = count, a.tokens = adapted.rows.data();
         add(kernels_.look_up, rows_, a);
-        multiply({each.gathered, each.first, each.between, {}}, adapted.ends.data());
-        multiply({each.between, each.second, each.gathered, {}}, adapted.ends.data());
+        multiply({each.gathered, each.first, each.between, {}}, count, adapted.ends.data());
+        multiply({each.between, each.second, each.gathered, {}}, count, adapted.ends.data());
         a = row_arguments(each.gathered, each.result, second.outputs);
         a.rows = count, a.tokens = adapted.rows.data();
         add(kernels_.add_to, rows_, a);
