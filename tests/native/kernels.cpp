@@ -557,7 +557,7 @@ void check_compact() {
         const auto [found, made_of] =
             number_of(few.data(), shape, inputs, width, at / inputs, at % inputs);
         const double step = shape.bits == 8 ? 1.0 / 127 : 1.0 / 15;  // of the range, at most
-        near(found, wanted, is_float ? 6 * step : 1e-7 * made_of);
+        near(found, wanted, is_float ? 6 * step : 1.5e-7 * made_of);
     }
 }
 

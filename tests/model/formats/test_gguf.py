@@ -32,11 +32,13 @@ NAMES = [
     "gemma2", "gemma3", "granite", "linear", "llama", "llama3", "longrope", "phi3", "phi3_partial",
     "qwen3", "qwen3_moe", "smollm3", "yarn",
 ]  # fmt: skip
+FORMATS = [each for each, *_ in formats() if each in GGMLQuantizationType.__members__]
 
 
-@pytest.mark.parametrize("number", range(len(formats())), ids=[each for each, *_ in formats()])
-def test_numbers_are_those_of_the_format_bit_by_bit(number: int) -> None:
-    name, block, size = formats()[number]
+@pytest.mark.parametrize("name", FORMATS)
+def test_numbers_are_those_of_the_format_bit_by_bit(name: str) -> None:
+    number = [each for each, *_ in formats()].index(name)
+    _, block, size = formats()[number]
     rows, width = 200, 512
     bits = np.random.default_rng(number).integers(0, 256, (rows, width // block * size), np.uint8)
     with np.errstate(all="ignore"):
@@ -73,7 +75,7 @@ WIDE = {"hidden_size": 256, "intermediate_size": 512, "num_attention_heads": 8}
 """So wide that rows have blocks of all formats, and gates are whole panels."""
 
 
-@pytest.mark.parametrize("name", [each for each, *_ in formats()[3:]] + ["Q4_K Q6_K Q4_1"])
+@pytest.mark.parametrize("name", [*FORMATS[3:], "Q4_K Q6_K Q4_1"])
 def test_weights_in_few_bits_give_what_their_numbers_give(name: str, tmp_path: Path) -> None:
     path, network = tmp_path / "tiny.gguf", larger(made("Llama", LLAMA_LIKE, WIDE))
     network.generation_config.eos_token_id = None

@@ -22,7 +22,6 @@ from relquery.model.formats.safetensors import Weight
 
 FORMATS = formats()
 """(name, numbers of a block, its bytes) by the number that kernels know a format by."""
-_NUMBERS = {name: number for number, (name, _, _) in enumerate(FORMATS)}
 _TYPES = {
     0: "F32",
     1: "F16",
@@ -59,6 +58,7 @@ _TYPES = {
     40: "NVFP4",
 }
 """Names of formats by their numbers in files (ggml.h)."""
+_NUMBERS = {name: number for number, (name, _, _) in enumerate(FORMATS) if name in _TYPES.values()}
 _SCALARS = {
     0: "B",
     1: "b",

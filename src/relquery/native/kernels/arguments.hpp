@@ -30,10 +30,13 @@ enum Format : int64_t {
     IQ4_NL,
     IQ4_XS,
     MXFP4,
+    AFFINE_4,
+    AFFINE_8,
+    SCALED_8,
 };
 
-/// A format's name in GGUF; numbers and bytes of a block; numbers that have a factor in common; and
-/// whether codes are from 0 to 15, and numbers have an offset.
+/// A format's name, for most in GGUF; numbers and bytes of a block; numbers that have a factor in
+/// common; and whether codes are from 0 to 15, and numbers have an offset.
 struct BlockShape {
     const char* name;
     int64_t numbers, bytes, group;
@@ -49,6 +52,8 @@ constexpr BlockShape BLOCKS[] = {
     {"Q4_K", 256, 144, 32, true, true},     {"Q5_K", 256, 176, 32, false, true},
     {"Q6_K", 256, 210, 16, false, false},   {"IQ4_NL", 32, 18, 32, false, false},
     {"IQ4_XS", 256, 136, 32, false, false}, {"MXFP4", 32, 17, 32, false, false},
+    {"AFFINE_4", 32, 24, 32, true, true},   {"AFFINE_8", 32, 40, 32, false, true},
+    {"SCALED_8", 32, 36, 32, false, false},
 };
 
 constexpr int64_t row_bytes(Format format, int64_t width) {

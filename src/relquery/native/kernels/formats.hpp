@@ -1,6 +1,7 @@
 /// Numbers of files as float32. The blocks of GGUF's quantised formats are laid out as ggml
 /// describes them (ggml-common.h); those in 4 bits of MXFP4 as the Open Compute Project does (OCP
-/// MX 1.0).
+/// MX 1.0); AFFINE_4, AFFINE_8 and SCALED_8 are relquery's own, into which matrices of folders in
+/// few bits are brought (model/formats/coded.py).
 #pragma once
 
 #include "kernels/simd.hpp"
@@ -123,6 +124,20 @@ inline Codes read_table(const int8_t (&table)[16], float factor, const uint8_t* 
     return coded(factor, 0.0f, [&](int64_t at) { return table[codes[at] >> shift & 15]; });
 }
 
+/// A block of 32 numbers: a factor and an offset (SCALED_8: none) in float32, and codes, two of 4
+/// bits in a byte, the first in its lower half.
+template <Format format>
+inline Codes read_affine(const uint8_t* block, int64_t part) {
+    const auto factor = read<float>(block);
+    const float offset = format == SCALED_8 ? 0 : read<float>(block + 4);
+    const uint8_t* codes = block + (format == SCALED_8 ? 4 : 8);
+    if constexpr (format == AFFINE_4) {
+        codes += part / 2;
+        return coded(factor, offset, [=](int64_t at) { return codes[at / 2] >> at % 2 * 4 & 15; });
+    }
+    return coded(factor, offset, [=](int64_t at) { return int8_t(codes[part + at]); });
+}
+
 /// Half of a power of two, given by its exponent as in a float32's bits.
 inline float half_of_power(uint8_t exponent) {
     const uint32_t bits = exponent < 2 ? 0x00200000u << exponent : uint32_t(exponent - 1) << 23;
@@ -158,6 +173,12 @@ inline Codes read_codes(const Source& row, int64_t first) {
             return read_nonlinear(block, part);
         case MXFP4:
             return read_table(TWICE_E2M1, half_of_power(block[0]), block + 1, part);
+        case AFFINE_4:
+            return read_affine<AFFINE_4>(block, part);
+        case AFFINE_8:
+            return read_affine<AFFINE_8>(block, part);
+        case SCALED_8:
+            return read_affine<SCALED_8>(block, part);
         default:
             return coded(half_at(block), 0.0f,  // Q8_0
                          [=](int64_t at) { return int8_t(block[2 + part + at]); });
