@@ -19,9 +19,11 @@ from relquery.engine.requests.request import Draw
 from relquery.errors import ModelError
 from relquery.model.footprint import Footprint
 from relquery.model.formats.adapter import Lora
+from relquery.model.formats.coded import CodedWeights
 from relquery.model.formats.config import COPIED, Settings, read_settings
 from relquery.model.formats.gguf import read_gguf
 from relquery.model.formats.gguf_network import read_network
+from relquery.model.formats.quantization import read_coding
 from relquery.model.formats.safetensors import Weights, read_weights
 from relquery.model.native_runtime import NativeExecutor, cores
 from relquery.model.networks.decoder import Decoder, DecoderBuilder
@@ -160,9 +162,13 @@ def open_folder(
     Raises ModelError, and UnsupportedNetworkError for a network that is not one of ours.
     """
     settings = read_settings(folder, name)
-    decoder = read_decoder(settings)
+    coding, decoder = read_coding(settings), read_decoder(settings)
+    if coding is not None and bits:
+        raise ModelError(
+            f"The weights of model '{name}' are in few bits already. Leave quantize out."
+        )
     ends = _end_tokens(folder, settings, tokenizer, decoder.vocabulary)
-    weights = read_weights(folder)
+    weights = read_weights(folder) if coding is None else CodedWeights(folder, coding)
     return _open(name, settings, decoder, weights, dtype, tokenizer, ends, report, bits, loras)
 
 

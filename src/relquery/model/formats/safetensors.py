@@ -24,6 +24,9 @@ KINDS = {"F32": 0, "BF16": 1, "F16": 2}
 NAMES = tuple(KINDS)
 SIZES = (4, 2, 2)
 """Bytes of a number of each kind."""
+CODES = KINDS | {"I8": -1, "I32": -4}
+"""With whole numbers, which hold others in few bits and which no kernel computes: their bytes, less
+than 0."""
 _PIECE_BYTES = 16 * 2**20  # of a weight that one thread hashes at a time
 _FIRST_BYTES = 256  # of each weight, by which versions are told apart
 _FEW = 32  # weights whose beginnings are read before memory is let go: more is mapped around each
@@ -162,6 +165,13 @@ def weight_files(folder: Path) -> list[str]:
 def read_weights(folder: Path, names: Sequence[str] | None = None) -> Weights:
     """The weights of a folder. names: of the files that hold them; by default those of a model.
     Raises ModelError."""
+    return Weights(*read_files(folder, names=names))
+
+
+def read_files(
+    folder: Path, kinds: Mapping[str, int] = KINDS, names: Sequence[str] | None = None
+) -> tuple[dict[str, Weight], list[mmap.mmap]]:
+    """The weights of a folder, of these kinds alone, and its mapped files. Raises ModelError."""
     weights: dict[str, Weight] = {}
     mapped = []
     for name in weight_files(folder) if names is None else names:
@@ -169,7 +179,7 @@ def read_weights(folder: Path, names: Sequence[str] | None = None) -> Weights:
         try:
             with file.open("rb") as opened:
                 mapped.append(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
-            weights |= _read(mapped[-1])
+            weights |= _read(mapped[-1], kinds)
         except FileNotFoundError:
             raise ModelError(
                 f"The folder {folder} has no {name}, which holds the weights. Download it again, "
@@ -177,7 +187,7 @@ def read_weights(folder: Path, names: Sequence[str] | None = None) -> Weights:
             ) from None
         except _DAMAGE as error:
             raise _unreadable(file, error) from error
-    return Weights(weights, mapped)
+    return weights, mapped
 
 
 _DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
@@ -191,7 +201,7 @@ def _unreadable(file: Path, error: Exception) -> ModelError:
     )
 
 
-def _read(mapped: mmap.mmap) -> dict[str, Weight]:
+def _read(mapped: mmap.mmap, kinds: Mapping[str, int]) -> dict[str, Weight]:
     """The weights of one file."""
     whole = np.frombuffer(mapped, dtype=np.uint8)
     begin = _LENGTH + int.from_bytes(whole[:_LENGTH].tobytes(), "little")
@@ -203,7 +213,7 @@ def _read(mapped: mmap.mmap) -> dict[str, Weight]:
             raise ValueError("its weights do not follow one another")
         end = last
     return {
-        name: _weight(whole, begin, told)
+        name: _weight(whole, begin, told, kinds)
         for name, told in header.items()
         if told["dtype"] != "I64"  # which numbers positions in files of older encoders
     }
@@ -223,12 +233,15 @@ def _hash(piece: tuple[str, npt.NDArray[np.uint8]]) -> bytes:
     return hashed.digest()
 
 
-def _weight(whole: npt.NDArray[np.uint8], begin: int, told: dict[str, Any]) -> Weight:
-    if told["dtype"] not in KINDS:
+def _weight(
+    whole: npt.NDArray[np.uint8], begin: int, told: dict[str, Any], kinds: Mapping[str, int]
+) -> Weight:
+    if told["dtype"] not in kinds:
         raise ValueError(f"numbers of the kind {told['dtype']} are not computed")
-    kind, (first, last) = KINDS[told["dtype"]], told["data_offsets"]
+    kind, (first, last) = kinds[told["dtype"]], told["data_offsets"]
+    size = SIZES[kind] if kind >= 0 else -kind
     shape: tuple[int, ...] = tuple(map(operator.index, told["shape"]))
     found = whole[begin + first : begin + last]
-    if min(shape, default=1) < 0 or len(found) != SIZES[kind] * math.prod(shape):
+    if min(shape, default=1) < 0 or len(found) != size * math.prod(shape):
         raise ValueError("a weight is not whole")
     return Weight(kind, shape, found)

@@ -73,6 +73,7 @@ _OF_TRAINING = frozenset(
 
 def read_encoder(settings: Settings) -> EncoderShape:
     """The encoder that a configuration describes. Raises ModelError."""
+    settings.expect("quantization_config", None)
     shape = _family(settings, ENCODERS)(settings)
     settings.end(_OF_TRAINING)
     return shape
@@ -90,5 +91,4 @@ def _family(settings: Settings, families: Mapping[str, T]) -> T:
     if kind not in families:
         known = ", ".join(sorted(families))
         raise settings.refused(f"it is of the kind '{kind}', and the engine computes {known}")
-    settings.expect("quantization_config", None)
     return families[kind]
