@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,16 +17,16 @@ class Job:
     """One measurement, with an empty cache at its beginning.
 
     before: prompts that are computed first, and not timed. prompts: those that are timed, with
-    `tokens` generated after each.
+    `tokens` generated after each. apart: where in each prompt passages begin and end, which attend
+    to themselves alone on our side. few: whether prompts begin alike, so that engines which share
+    nothing among requests under way are given few at a time.
     """
 
     prompts: Prompts
     tokens: int
     before: Prompts = field(default_factory=list)
-
-    def to_dict(self) -> dict[str, object]:
-        """For JSON."""
-        return {"prompts": self.prompts, "tokens": self.tokens, "before": self.before}
+    apart: tuple[tuple[int, int], ...] = ()
+    few: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +49,32 @@ def draw(rng: np.random.Generator, count: int, length: int, vocabulary: int) -> 
     return drawn
 
 
+def prefill_and_decodes(
+    rng: np.random.Generator,
+    vocabulary: int,
+    prefill: tuple[int, int],
+    batches: Sequence[int],
+    start: int,
+    steps: int,
+) -> list[Measure]:
+    """Prompts alone, and answers of several numbers of requests; see Sizes."""
+    count, length = prefill
+    made = [Measure("prefill", Job(draw(rng, count, length, vocabulary), 1), count=count * length)]
+    for batch in batches:
+        prompts = draw(rng, batch, start, vocabulary)
+        others = draw(rng, batch, start, vocabulary)
+        jobs = Job(prompts, steps + 1), Job(others, 1)
+        made.append(Measure(f"decode_{batch}", *jobs, batch * steps))
+    return made
+
+
 def measures(sizes: Sizes, seed: int) -> list[Measure]:
     """Everything that is measured on random tokens."""
     rng = np.random.default_rng(seed)
     vocabulary = sizes.vocabulary
-    count, length = sizes.prefill
-    made = [Measure("prefill", Job(draw(rng, count, length, vocabulary), 1), count=count * length)]
-    for batch in sizes.batches:
-        prompts = draw(rng, batch, sizes.start, vocabulary)
-        others = draw(rng, batch, sizes.start, vocabulary)
-        made.append(
-            Measure(
-                f"decode_{batch}",
-                Job(prompts, sizes.steps + 1),
-                Job(others, 1),
-                batch * sizes.steps,
-            )
-        )
+    made = prefill_and_decodes(
+        rng, vocabulary, sizes.prefill, sizes.batches, sizes.start, sizes.steps
+    )
     batch = sizes.batches[-1]
     (context,) = draw(rng, 1, sizes.shared, vocabulary)
     prompts = [[*context, *own] for own in draw(rng, batch, sizes.own, vocabulary)]

@@ -103,6 +103,12 @@ def measure(
     return Machine(READ_BYTES / read, 2 * SQUARE**3 / multiplied), found
 
 
+def measure_machine(kind: int, least: float) -> Machine:
+    """What the machine can do with numbers of a kind. least: see `in_turns`."""
+    read, multiplied = in_turns(_machine_runs(kind), least)
+    return Machine(READ_BYTES / read, 2 * SQUARE**3 / multiplied)
+
+
 def _machine_runs(kind: int) -> list[Run]:
     """Reading memory, and a product of large matrices."""
     array = np.ones(READ_BYTES // 8)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -67,19 +67,21 @@ def sides(folder: Path, say: Say) -> list[Side]:
     ours = [Side(OURS, program, python), Side(AS_JSON, program, python, form="json")]
     theirs = []
     for peer in PEERS:
-        python = _python(folder / peer.program, peer, say)
+        python = environment(folder / peer.program, peer.name, peer.packages, say)
         theirs.append(Side(peer.name, f"{PROGRAMS}.{peer.program}", python, peer.settings))
     return [*ours, *theirs]
 
 
-def _python(folder: Path, peer: Peer, say: Say) -> Path:
+def environment(folder: Path, name: str, packages: Sequence[str], say: Say) -> Path:
+    """The Python of an environment with packages, in the order of their installation; it is made
+    where it is missing. name: of what runs in it."""
     python = folder.absolute() / "bin" / "python"
     if not (folder / _MADE).exists():
-        say(f"making an environment for {peer.name} in {folder}; this takes some minutes")
+        say(f"making an environment for {name} in {folder}; this takes some minutes")
         shutil.rmtree(folder, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-        for package in peer.packages:
+        for package in packages:
             command = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
             subprocess.run([*command, package], check=True)
-        (folder / _MADE).write_text("\n".join(peer.packages), encoding="utf-8")
+        (folder / _MADE).write_text("\n".join(packages), encoding="utf-8")
     return python

@@ -6,12 +6,23 @@ import sys
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 from tempfile import TemporaryDirectory
 
-from benchmarks.engine.jobs import Job, Measure, measures
+from benchmarks.engine.jobs import Job, measures
 from benchmarks.engine.network import filter_prompts, make_network
-from benchmarks.engine.sides import OURS, VLLM, busy_process, environment, race, started
+from benchmarks.engine.sides import (
+    FILTER,
+    OURS,
+    TABLE_ORDER,
+    VLLM,
+    Raced,
+    Seat,
+    busy_process,
+    environment,
+    race,
+    race_orders,
+    started,
+)
 from benchmarks.engine.sizes import FULL, Sizes, choose
 from benchmarks.harness import Figure, Say, Settings
 from benchmarks.markdown import table
@@ -21,36 +32,10 @@ from benchmarks.templates import template
 
 WORDS = template("engine")
 DTYPES = ("bfloat16", "float32")
-FILTER, TABLE_ORDER = "filter", "filter_table_order"
 ANSWER = 2
 """Tokens of the filter's answers."""
 LOADED = ("decode_1", "decode_64")
 """What is measured beside a busy process too."""
-
-
-@dataclass(frozen=True, slots=True)
-class Raced:
-    """A measure by side, in seconds by round. count: tokens of a round, 0 if seconds matter."""
-
-    name: str
-    dtype: str
-    count: int
-    seconds: dict[str, list[float]]
-
-    @property
-    def ratio(self) -> float | None:
-        """vLLM's seconds over ours, the median of all rounds; None without vLLM."""
-        if VLLM not in self.seconds:
-            return None
-        rounds = zip(self.seconds[VLLM], self.seconds[OURS], strict=True)
-        return median(theirs / ours for theirs, ours in rounds)
-
-    def shown(self, side: str) -> str:
-        """A side's median, in tokens a second, or seconds."""
-        if side not in self.seconds:
-            return "-"
-        seconds = median(self.seconds[side])
-        return f"{self.count / seconds:,.0f} tokens/s" if self.count else f"{seconds:.3f} s"
 
 
 def goal_of(name: str, dtype: str) -> float | None:
@@ -84,36 +69,27 @@ class Beside(Part):
             folder = Path(temporary)
             make_network(folder / "model", sizes, settings.data, settings.seed)
             for dtype in DTYPES:
-                with started(pythons, folder / "model", dtype, folder) as sides:
+                seats = [Seat(name, name, python, dtype) for name, python in pythons.items()]
+                with started(seats, folder / "model", folder) as sides:
                     for each in measures(sizes, settings.seed):
-                        seconds = race(sides, each, sizes.rounds)
-                        self.raced.append(Raced(each.name, dtype, each.count, seconds))
+                        self.raced.append(race(sides, each, dtype, sizes.rounds))
                         yield self._tell(self.raced[-1], goal_of(each.name, dtype), say)
                         if each.name in LOADED:
                             with busy_process():
-                                seconds = race(sides, each, sizes.rounds)
-                            self.loaded.append(Raced(each.name, dtype, each.count, seconds))
+                                self.loaded.append(race(sides, each, dtype, sizes.rounds))
                             yield self._tell(self.loaded[-1], 0.9, say, "_beside_a_busy_process")
                     if dtype == "bfloat16" and (settings.data / FILE).exists():
                         found = filter_prompts(folder / "model", settings.data, sizes.rows)
                         jobs = {name: Job(prompts, ANSWER) for name, prompts in found.items()}
-                        ours = race(sides, Measure(FILTER, jobs["ours"]), 2)
-                        self.raced.append(Raced(FILTER, dtype, 0, ours))
-                        yield self._tell(self.raced[-1], goal_of(FILTER, dtype), say)
-                        others = [side for side in sides if side.name == VLLM]
-                        theirs = {
-                            side.name: [side.ask(jobs["table"])] * len(ours[OURS])
-                            for side in others
-                        }
-                        seconds = {OURS: ours[OURS], **theirs}
-                        self.raced.append(Raced(TABLE_ORDER, dtype, 0, seconds))
-                        yield self._tell(self.raced[-1], goal_of(TABLE_ORDER, dtype), say)
+                        for raced in race_orders(sides, jobs, dtype, 2):
+                            self.raced.append(raced)
+                            yield self._tell(raced, goal_of(raced.name, dtype), say)
 
     def _tell(self, raced: Raced, goal: float | None, say: Say, what: str = "") -> Figure:
         note = f"{raced.shown(OURS)} / {raced.shown(VLLM)}"
-        name = f"{raced.name}_{raced.dtype}{what}"
+        name = f"{raced.name}_{raced.numbers}{what}"
         say(f"{name}: {note}")
-        return Figure(name, raced.ratio, goal, note=note)
+        return Figure(name, raced.ratio(VLLM), goal, note=note)
 
     def render(self, drawn: Collection[str]) -> Iterator[str]:
         """See Part."""
@@ -139,10 +115,10 @@ class Beside(Part):
                 [
                     (
                         each.name.replace("_", " "),
-                        each.dtype,
+                        each.numbers,
                         each.shown(OURS),
                         each.shown(VLLM),
-                        "-" if each.ratio is None else f"{each.ratio:.2f}",
+                        "-" if (ratio := each.ratio(VLLM)) is None else f"{ratio:.2f}",
                     )
                     for each in raced
                 ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -13,12 +13,13 @@ from benchmarks.engine import sizes as engine_sizes
 from benchmarks.engine.benchmark import BENCHMARK
 from benchmarks.engine.jobs import Job, measures
 from benchmarks.engine.network import make_network
-from benchmarks.engine.parts.beside import Raced
-from benchmarks.engine.sides import OURS, VLLM, Side, race, started
+from benchmarks.engine.sides import OURS, VLLM, Raced, Seat, Side, race, started
 from benchmarks.engine.sizes import FULL
 from relquery.errors import RelqueryError
 from tests.benchmarks.conftest import Quick
 
+CACHE = 2**24
+"""Bytes."""
 TINY = replace(
     FULL, layers=1, hidden=32, heads=1, intermediate=64, vocabulary=300, prefill=(2, 20),
     batches=(1, 2), start=8, steps=3, shared=20, own=5, hot=30, new=5, rounds=1, seconds=0.01,
@@ -36,17 +37,19 @@ def test_a_quick_run_measures_our_side_alone(quick: Quick, monkeypatch: pytest.M
 
 def test_a_workers_output_is_as_long_as_asked_and_its_cache_begins_empty(tmp_path: Path) -> None:
     make_network(tmp_path / "model", TINY, tmp_path, seed=0)
-    python = Path(sys.executable)
+    seat = Seat(OURS, OURS, Path(sys.executable), "float32", CACHE)
     prefill, *_ = measures(TINY, seed=0)
-    with started({OURS: python}, tmp_path / "model", "float32", tmp_path) as (side,):
-        seconds = race([side], prefill, rounds=3)[OURS]
-        assert len(seconds) == 3
-        assert side.ask(Job([[5, 6, 7]], 4, before=[[5, 6]])) > 0
+    with started([seat], tmp_path / "model", tmp_path) as (side,):
+        assert len(race([side], prefill, "float32", rounds=3).seconds[OURS]) == 3
+        seconds, answers = side.answer(Job([[5, 6, 7]], 4, before=[[5, 6]]))
+        assert seconds > 0
+        assert list(map(len, answers)) == [4]
 
 
 def test_a_side_that_ends_says_why(tmp_path: Path) -> None:
+    seat = Seat(OURS, OURS, Path(sys.executable), "float32", CACHE)
     with (
-        Side(OURS, Path(sys.executable), tmp_path / "none", "float32", tmp_path / "log") as side,
+        Side(seat, tmp_path / "none", tmp_path / "log") as side,
         pytest.raises(RelqueryError, match="none does not exist"),
     ):
         side.read()
@@ -59,10 +62,11 @@ def test_jobs_are_those_of_the_document() -> None:
     assert {tuple(prompt[:1_024]) for prompt in shared.prompts} == {tuple(shared.before[0][:1_024])}
     assert {len(prompt) for prompt in shared.prompts} == {1_088}
     assert made["hot"].job.prompts[0][:5_000] == made["hot"].job.before[0]
-    json.dumps([each.job.to_dict() for each in made.values()])
+    json.dumps([asdict(each.job) for each in made.values()])
 
 
 def test_a_ratio_is_the_median_of_the_rounds() -> None:
     raced = Raced("decode_1", "float32", 10, {OURS: [1.0, 2.0, 4.0], VLLM: [3.0, 2.0, 2.0]})
-    assert raced.ratio == 1.0
+    assert raced.ratio(VLLM) == 1.0
+    assert raced.ratio(VLLM, ours="another") is None
     assert (raced.shown(OURS), raced.shown(VLLM)) == ("5 tokens/s", "5 tokens/s")
