@@ -67,8 +67,8 @@ def bench(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Folder for the virtual environments of LOTUS and Daft, made if they do not "
-            "exist; only for peers. Default: .venv-peers.",
+            help="Folder for the environments of other systems, made if they do not exist; only "
+            "for peers (LOTUS, Daft) and cpu_peers (llama.cpp, OpenVINO). Default: .venv-peers.",
         ),
     ] = None,
 ) -> None:

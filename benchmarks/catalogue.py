@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.accuracy import benchmark as accuracy
+from benchmarks.cpu_peers import benchmark as cpu_peers
 from benchmarks.engine import benchmark as engine
 from benchmarks.harness import Benchmark
 from benchmarks.peers import benchmark as peers
@@ -21,6 +22,7 @@ from benchmarks.vllm import benchmark as vllm
 
 BENCHMARKS: tuple[Benchmark, ...] = (
     engine.BENCHMARK,
+    cpu_peers.BENCHMARK,
     sql.BENCHMARK,
     queries.BENCHMARK,
     reorder.BENCHMARK,

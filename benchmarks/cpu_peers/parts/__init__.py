@@ -1,0 +1,1 @@
+"""The parts of the benchmark, each with a section of its own."""
