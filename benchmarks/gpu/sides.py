@@ -10,12 +10,15 @@ from typing import Any
 
 import torch
 
+from benchmarks.engine import worker
 from benchmarks.engine.jobs import Job, Prompts
-from benchmarks.engine.worker import Run, runs_of, vllm_on_gpu
+from benchmarks.engine.worker import runs_of, vllm_on_gpu
 from relquery.model.torch_runtime.load import TorchModel
 
 AT_ONCE = 64
 """Prompts of a batch of transformers."""
+Run = Callable[[Prompts, int], float]
+"""Generates so many tokens after each prompt, and returns the seconds."""
 
 
 class Side:
@@ -42,7 +45,12 @@ class Side:
 
 def ours(model: TorchModel, slots: int, step_tokens: int, **limits: Any) -> Side:
     """Our engine. limits: see EngineConfig."""
-    return Side(*runs_of(model, slots, step_tokens, slice_tokens=step_tokens, **limits))
+    return _timed(runs_of(model, slots, step_tokens, slice_tokens=step_tokens, **limits))
+
+
+def _timed(side: worker.Side) -> Side:
+    run, forget = side
+    return Side(lambda prompts, tokens: run(prompts, tokens)[0], forget)
 
 
 def without_graphs(model: TorchModel, side: Side) -> Side:
@@ -101,7 +109,7 @@ def vllm(folder: Path, stock: Any, dtype: str, step_tokens: int) -> Side | None:
     if find_spec("vllm") is None or stock.device.type != "cuda":
         return None
     stock.config.save_pretrained(folder)
-    return Side(*vllm_on_gpu(str(folder), dtype, step_tokens))
+    return _timed(vllm_on_gpu(str(folder), dtype, step_tokens))
 
 
 def finish(device: torch.device) -> None:
