@@ -24,16 +24,16 @@ class Sizes:
     prefill: tuple[int, int] = (16, 1_024)
     batches: tuple[int, ...] = (1, 16, 64)
     start: int = 16
-    steps: int = 32
-    rows: int = 128
+    steps: int = 16
+    rows: int = 64
     system: int = 64
     passage: int = 500
     question: int = 32
     passages: int = 4
-    asked: int = 4
-    rounds: int = 3
+    asked: int = 2
+    rounds: int = 2
     prefills: int = 1
-    warm: int = 1
+    warm: int = 0
     cache: int = 2 * 2**30
     shape: Shape | None = None
     seconds: float = 0.05
@@ -42,12 +42,11 @@ class Sizes:
 SMOLLM2 = Sizes()
 BILLION = Sizes(
     formats=("Q8_0", "Q4_1"),
-    prefill=(2, 1_024),
-    steps=16,
-    rows=16,
-    asked=2,
+    prefill=(1, 1_024),
+    rows=8,
+    passages=2,
+    asked=1,
     rounds=1,
-    warm=0,
     shape=Shape(layers=16, hidden=2_048, heads=32, kv_heads=8, inner=8_192),
 )
 QUICK = Sizes(
@@ -59,7 +58,6 @@ QUICK = Sizes(
     passage=60,
     asked=2,
     rounds=1,
-    warm=0,
     cache=2**30,
     seconds=0.01,
 )
