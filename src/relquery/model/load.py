@@ -12,13 +12,20 @@ from relquery.errors import MissingExtraError, ModelError, UnsupportedNetworkErr
 from relquery.model.formats.adapter import Lora, read_lora
 from relquery.model.gguf_store import find_gguf
 from relquery.model.hub import ADAPTER, find_folder
-from relquery.model.native_model import INT8, open_folder, open_gguf, open_random
+from relquery.model.native_model import (
+    INT8_PRODUCTS,
+    NativeModel,
+    open_folder,
+    open_gguf,
+    open_random,
+)
 from relquery.model.networks.random import byte_tokenizer
 from relquery.model.served import ServedModel
 from relquery.model.text.tokenizer import as_tokenizer, read_tokenizer
 
-DTYPES = ("float32", "bfloat16", "float16", INT8)
+DTYPES = ("float32", "bfloat16", "float16", INT8_PRODUCTS)
 BITS = {"int8": 8, "int4": 4}
+CACHES = ("int8",)
 _DRIVERS = {"linux": ("libcuda.so.1", "libamdhip64.so"), "win32": ("nvcuda.dll",)}
 _LOG = logging.getLogger(__name__)
 
@@ -31,6 +38,7 @@ def load(
     tokenizer: object = None,
     quantize: str | None = None,
     adapters: Mapping[str, str] | None = None,
+    kv_cache_dtype: str | None = None,
 ) -> ServedModel:
     """Load a model.
 
@@ -41,6 +49,7 @@ def load(
     torch is installed. tokenizer: replaces the model's own; of `tokenizers` or of transformers.
     quantize: "int8" or "int4" to round weights to so many bits when they are loaded, of safetensors
     on a CPU. adapters: by name, folders or Hugging Face names of those that may be used with it.
+    kv_cache_dtype: "int8" to keep keys and values in 8 bits, on a CPU; default dtype.
 
     On a CPU relquery's own runtime computes, or torch's for families that it does not know. Raises
     ModelError, and MissingExtraError where torch is needed and not installed.
@@ -49,7 +58,14 @@ def load(
         raise ModelError(unknown("dtype", dtype, DTYPES))
     if quantize is not None and quantize not in tuple(BITS):
         raise ModelError(unknown("quantize", str(quantize), tuple(BITS)))
+    if kv_cache_dtype not in (None, *CACHES):
+        raise ModelError(unknown("kv_cache_dtype", str(kv_cache_dtype), CACHES))
     bits = BITS[quantize] if quantize else 0
+    rounded = {
+        "quantize": quantize is not None,
+        "kv_cache_dtype": kv_cache_dtype is not None,
+        "dtype='int8'": dtype == INT8_PRODUCTS,
+    }
     given = None if tokenizer is None else as_tokenizer(tokenizer)
     loras = [
         read_lora(find_folder(where, ADAPTER), name) for name, where in (adapters or {}).items()
@@ -66,27 +82,34 @@ def load(
                 f"'{spec}' is a GGUF file, which is computed on a CPU. Leave device out, or give a "
                 "model in safetensors."
             )
-        return open_gguf(file, spec, dtype or "float32", given, loras=loras)
+        model = open_gguf(file, spec, dtype or "float32", given, loras=loras)
+        return _cached(model, kv_cache_dtype)
     device = device or ("cuda" if has_gpu() else "cpu")
     if device != "cpu":
-        _check_torch(bits, dtype, loras, f"on {device}")
+        _check_torch(rounded, loras, f"on {device}")
         return _load_torch(spec, dtype, device, tokenizer)
     wanted = dtype or "float32"
     if spec.startswith("random:") and wanted != "float16":
-        return open_random(spec, wanted, given or byte_tokenizer(), bits, loras)
+        model = open_random(spec, wanted, given or byte_tokenizer(), bits, loras)
+        return _cached(model, kv_cache_dtype)
     try:
         folder = find_folder(spec)
         chosen = given or read_tokenizer(folder)
-        return open_folder(folder, spec, wanted, chosen, bits=bits, loras=loras)
+        model = open_folder(folder, spec, wanted, chosen, bits=bits, loras=loras)
+        return _cached(model, kv_cache_dtype)
     except UnsupportedNetworkError as refused:
         if find_spec("torch") is None:
             raise
-        _check_torch(bits, dtype, loras, "of this family")
+        _check_torch(rounded, loras, "of this family")
         _LOG.info("%s", refused)
         return _load_torch(spec, wanted, device, tokenizer)
 
 
-def _check_torch(bits: int, dtype: str | None, loras: Sequence[Lora], where: str) -> None:
+def _cached(model: NativeModel, kv_cache_dtype: str | None) -> NativeModel:
+    return model if kv_cache_dtype is None else model.with_cache_in_8_bits()
+
+
+def _check_torch(rounded: Mapping[str, bool], loras: Sequence[Lora], where: str) -> None:
     """Raises ModelError for what only relquery's own runtime does."""
     if loras:
         raise ModelError(
@@ -94,8 +117,8 @@ def _check_torch(bits: int, dtype: str | None, loras: Sequence[Lora], where: str
             f"{where}. Merge it into its model with PEFT's merge_and_unload(), and open what that "
             "saves."
         )
-    for is_asked, option in ((bits, "quantize"), (dtype == INT8, "dtype='int8'")):
-        if is_asked:
+    for option, is_given in rounded.items():
+        if is_given:
             raise ModelError(
                 f"{option} rounds numbers in relquery's own runtime, and not {where}. Leave it out."
             )

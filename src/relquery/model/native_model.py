@@ -16,7 +16,7 @@ from relquery.config import EngineConfig
 from relquery.engine.executor import NOT_FINITE, SCRATCH, Chunk
 from relquery.engine.requests.pieces import Adapter
 from relquery.engine.requests.request import Draw
-from relquery.errors import ModelError
+from relquery.errors import ConfigError, ModelError
 from relquery.model.footprint import Footprint
 from relquery.model.formats.adapter import Lora
 from relquery.model.formats.coded import CodedWeights
@@ -25,7 +25,7 @@ from relquery.model.formats.gguf import read_gguf
 from relquery.model.formats.gguf_network import read_network
 from relquery.model.formats.quantization import read_coding
 from relquery.model.formats.safetensors import Weights, read_weights
-from relquery.model.native_runtime import NativeExecutor, cores
+from relquery.model.native_runtime import INT8, NativeExecutor, cores
 from relquery.model.networks.decoder import Decoder, DecoderBuilder
 from relquery.model.networks.families.families import read_decoder
 from relquery.model.networks.random import RandomSpec, RandomWeights
@@ -33,7 +33,7 @@ from relquery.model.text.gguf_tokenizer import read_gguf_tokenizer
 from relquery.model.text.tokenizer import Tokenizer
 
 KINDS = {"float32": 0, "bfloat16": 1}
-INT8 = "int8"
+INT8_PRODUCTS = "int8"
 """The dtype of products in int8; all other numbers are float32."""
 Report = Callable[[float], None]
 _ENDS_OF_TURNS = ("<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|end_of_text|>")
@@ -41,7 +41,8 @@ _ENDS_OF_TURNS = ("<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|end
 
 @dataclass(frozen=True, slots=True)
 class NativeModel:
-    """See ServedModel. kind: of the network's numbers, as kernels know it."""
+    """See ServedModel. kind, cached: of the network's numbers, and of its states, as kernels know
+    them."""
 
     name: str
     decoder: Decoder
@@ -53,6 +54,7 @@ class NativeModel:
     _network: Network
     _weights: Weights
     _told: str
+    cached: int
 
     @property
     def context(self) -> int:
@@ -66,7 +68,7 @@ class NativeModel:
 
     @property
     def dtype(self) -> str:
-        """Of its states."""
+        """Of what it computes."""
         return next(name for name, kind in KINDS.items() if kind == self.kind)
 
     @property
@@ -100,6 +102,11 @@ class NativeModel:
     ) -> NativeExecutor:
         """See ServedModel."""
         del since, lean
+        if self.cached == INT8 and config.relocation == "cidra":
+            raise ConfigError(
+                "relocation='cidra' rotates keys in the cache, where those in 8 bits would be "
+                "rounded again each time. Use relocation='queries', or leave kv_cache_dtype out."
+            )
         return self._executor(
             slots,
             share=config.segment_sharing,
@@ -112,16 +119,21 @@ class NativeModel:
         """The same under another name."""
         return replace(self, name=name)
 
+    def with_cache_in_8_bits(self) -> NativeModel:
+        """The same with keys and values in 8 bits; its answers are others."""
+        told = f"{self._told} with keys and values in 8 bits"
+        version = hashlib.blake2b(f"{self.version} {told}".encode(), digest_size=4).hexdigest()
+        return replace(self, cached=INT8, version=version, _told=told)
+
     def footprint(self) -> Footprint:
         """See ServedModel."""
-        alone = self._executor(0)
 
         def peak(chunks: list[Chunk], slice_tokens: int) -> int:
             return self._executor(0, slice_tokens=slice_tokens).bytes_of(chunks)
 
         return Footprint(
             weights=self._network.weight_bytes,
-            cached_token=alone.slot_bytes,
+            cached_token=self._executor(0).slot_bytes,
             hidden_token=self.decoder.hidden * (4 if self.kind == 0 else 2),
             context=self.context,
             vocabulary=self.vocabulary,
@@ -137,12 +149,14 @@ class NativeModel:
         self._network.close()
 
     def _executor(self, slots: int, **settings: Any) -> NativeExecutor:
+        """An executor with so many slots. settings: its others."""
         return NativeExecutor(
             self._network,
             self.decoder,
             self.kind,
             slots,
             adapters=len(self.adapters),
+            cached=self.cached,
             **settings,
         )
 
@@ -216,7 +230,7 @@ def _open(
     bits: int = 0,
     loras: Sequence[Lora] = (),
 ) -> NativeModel:
-    in_int8 = dtype == INT8
+    in_int8 = dtype == INT8_PRODUCTS
     kind = KINDS.get("float32" if in_int8 else dtype)
     if kind is None:
         raise settings.refused(f"it would compute in {dtype}; this one does in {', '.join(KINDS)}")
@@ -241,7 +255,7 @@ def _open(
         )
     kept = {key: settings[key] for key in settings if key not in COPIED}
     kept |= {"bits": bits} if bits else {}
-    kept |= {"products": INT8} if in_int8 else {}
+    kept |= {"products": INT8_PRODUCTS} if in_int8 else {}
     told = json.dumps(kept, sort_keys=True, default=str)
     version = hashlib.blake2b(told.encode() + tokenizer.digest(), digest_size=4)
     version.update(weights.beginnings())
@@ -258,6 +272,7 @@ def _open(
         network,
         weights,
         told,
+        kind,
     )
     _check_finite(model)
     return model

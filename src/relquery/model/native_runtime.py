@@ -30,6 +30,8 @@ from relquery.model.networks.rotation import Rotation
 from relquery.model.sampler import Logits, follow_draws
 from relquery.model.store import States, StateStore
 
+INT8 = 3
+"""The kind of keys and values in 8 bits."""
 LEAST_POSITIONS = 1_024
 """Positions whose angles are computed at first."""
 ROOM = 64
@@ -51,7 +53,9 @@ class NativeExecutor:
     """Runs the forward pass of a decoder.
 
     slots: capacity of the KV cache in tokens. share, relocation, slice_tokens: see EngineConfig.
-    host_slots: capacity of the cache in host memory. adapters: how many the network has.
+    host_slots: capacity of the cache in host memory. adapters: how many the network has. cached:
+    the kind of keys and values, that of the network or INT8. All stores have it: an answer is the
+    same wherever its states come from.
     """
 
     def __init__(
@@ -67,9 +71,11 @@ class NativeExecutor:
         host_slots: int = 0,
         threads: int | None = None,
         adapters: int = 0,
+        cached: int | None = None,
     ) -> None:
         self._adapters = adapters
         self._net, self._decoder, self._kind = network, decoder, kind
+        self._cached = kind if cached is None else cached
         self._turn_keys = relocation == "keys"
         self._slice_tokens = slice_tokens
         self._threads = threads or cores()
@@ -84,9 +90,9 @@ class NativeExecutor:
             turns=lambda shifts: [each.turns(shifts) for each in self._rotations],
         )
         self._store, self._host = (
-            Store(decoder.shapes, each, kind) for each in (slots, host_slots)
+            Store(decoder.shapes, each, self._cached) for each in (slots, host_slots)
         )
-        self._none = Store(decoder.shapes, 0, kind)
+        self._none = Store(decoder.shapes, 0, self._cached)
         self._last: _Last | None = None
         self._rows = 0  # of the latest step's first logits
 
@@ -98,7 +104,7 @@ class NativeExecutor:
             self._last = last
             return self._drawn(chunks)
         own = own_slots(chunks)
-        scratch = Store(self._decoder.shapes, own, self._kind, keeps=False) if own else self._none
+        scratch = self._scratch(own) if own else self._none
         slices = cut(chunks, self._slice_tokens)
         can_be_followed = len(slices) == 1 and not own and all(chunk.run for chunk in chunks)
         made = [self._slice(each, ROOM if can_be_followed else 0) for each in slices]
@@ -139,7 +145,7 @@ class NativeExecutor:
         Arrays of plans and everything that the network computes on are counted.
         """
         slices = [self._slice(each) for each in cut(chunks, self._slice_tokens)]
-        own = Store(self._decoder.shapes, own_slots(chunks), self._kind, keeps=False)
+        own = self._scratch(own_slots(chunks))
         of_plans = sum(each.plan.bytes for each in slices)
         native = [each.native for each in slices]
         return of_plans + self._net.step_bytes(
@@ -154,7 +160,7 @@ class NativeExecutor:
     def store(self, memory: int, folder: Path | None, disk: int) -> StateStore:
         """A store of states of this executor's cache; see StateStore."""
         return StateStore(
-            _CachedStates(self._store, self._decoder, self._kind), memory, folder, disk
+            _CachedStates(self._store, self._decoder, self._cached), memory, folder, disk
         )
 
     def reserve(self) -> None:
@@ -165,6 +171,10 @@ class NativeExecutor:
         """Give back the memory of the caches."""
         self._last = None
         self._net.close_stores([self._store, self._host])
+
+    def _scratch(self, slots: int) -> Store:
+        """A step's own store."""
+        return Store(self._decoder.shapes, slots, self._cached, keeps=False)
 
     def _number_of(self, rotation: Rotation | None) -> int:
         return -1 if rotation is None else self._rotations.index(rotation)
@@ -238,7 +248,7 @@ class _CachedStates:
 
     def __init__(self, store: Store, decoder: Decoder, kind: int) -> None:
         self._store, self._heads = store, [heads for heads, _, _ in decoder.shapes]
-        self.layers, self.kind = len(decoder.shapes), NAMES[kind]
+        self.layers, self.kind = len(decoder.shapes), "U8" if kind == INT8 else NAMES[kind]
 
     def read(self, layer: int, slots: Slots) -> States:
         """The states at slots."""

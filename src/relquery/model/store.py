@@ -37,11 +37,12 @@ class States(NamedTuple):
 _ENDING, _PART = ".safetensors", ".part"
 ABANDONED = 3_600.0
 """Seconds after which an unfinished file is deleted: its writer was killed."""
-_SIZES = {"F32": 4, "F16": 2, "BF16": 2}
+_SIZES = {"F32": 4, "F16": 2, "BF16": 2, "U8": 1}
 
 
 class Cache(Protocol):
-    """Where states are copied from and to. kind: of numbers, as safetensors names it."""
+    """Where states are copied from and to. kind: of numbers, as safetensors names it; U8 where
+    bytes hold codes and factors."""
 
     layers: int
     kind: str

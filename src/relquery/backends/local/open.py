@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _ENGINE_OPTIONS = [field.name for field in fields(EngineConfig)]
-_MODEL_OPTIONS = ["dtype", "device", "tokenizer", "quantize"]
+_MODEL_OPTIONS = ["dtype", "device", "tokenizer", "quantize", "kv_cache_dtype"]
 _CACHES = ["cache_tokens", "host_tokens"]
 _KNOWN = [*_ENGINE_OPTIONS, *_MODEL_OPTIONS, "adapters", "cost", "memory", "store", *SIZES]
 
@@ -36,15 +36,15 @@ def load_backend(model: str, **options: Any) -> EmbeddedBackend:
     model: "demo", a Hugging Face name or folder, "random:layers=8,hidden=256", or
         "simulated:a100-opt13b" (see open_simulated). "BASE+ADAPTER": with an adapter, by its folder
         or Hugging Face name.
-    options: fields of EngineConfig; dtype, device, tokenizer, quantize, adapters (see model.load);
-        and cost, what steps cost on this machine: a LinearCost, a name of engine.costs.SERVED, or a
-        file of `relquery calibrate`. By default it is measured if the policy predicts durations,
-        about a second for ten million parameters on two cores. memory: bytes, or "2GiB": what
-        weights, steps and the KV cache may take together; what a step takes is measured, and the
-        cache has the rest. max_input may be "auto": the longest that fits. store: a folder for the
-        states of prompt modules, which are found there when the program is started again;
-        store_memory, store_disk: what such states may take in host memory ("1GiB" if there is a
-        store) and in the folder ("10GiB").
+    options: fields of EngineConfig; dtype, device, tokenizer, quantize, kv_cache_dtype, adapters
+        (see model.load); and cost, what steps cost on this machine: a LinearCost, a name of
+        engine.costs.SERVED, or a file of `relquery calibrate`. By default it is measured if the
+        policy predicts durations, about a second for ten million parameters on two cores. memory:
+        bytes, or "2GiB": what weights, steps and the KV cache may take together; what a step takes
+        is measured, and the cache has the rest. max_input may be "auto": the longest that fits.
+        store: a folder for the states of prompt modules, which are found there when the program is
+        started again; store_memory, store_disk: what such states may take in host memory ("1GiB" if
+        there is a store) and in the folder ("10GiB").
 
     Raises ModelError, ConfigError, and MissingExtraError where torch is needed and not installed.
     """

@@ -30,6 +30,7 @@ _NOT_TAKEN = {
     "cost": "its steps cost what its machine says",
     "dtype": "it has no weights",
     "quantize": "it has no weights",
+    "kv_cache_dtype": "it has no states",
     "device": "it runs on no device",
 }
 """Options of the embedded engine, and why a simulated model does not take them."""

@@ -131,6 +131,13 @@ def serve(
             rich_help_panel=_ENGINE,
         ),
     ] = None,
+    kv_cache_dtype: Annotated[
+        str | None,
+        typer.Option(
+            help="int8: keep keys and values in 8 bits, so that the cache holds more tokens.",
+            rich_help_panel=_ENGINE,
+        ),
+    ] = None,
     cost: Cost = None,
     keys: Annotated[
         Path | None,
@@ -252,6 +259,7 @@ def serve(
             device=device,
             dtype=dtype,
             quantize=quantize,
+            kv_cache_dtype=kv_cache_dtype,
             cost=cost,
         ),
         names=tuple(served_model_name or ()),

@@ -7,8 +7,9 @@ namespace relquery {
 
 using Address = char*;
 
-/// Numbers are in memory as one of these, and in registers as float32.
-enum Kind : int64_t { FLOAT32, BFLOAT16, FLOAT16 };
+/// Numbers are in memory as one of these, and in registers as float32. INT8: keys and values alone;
+/// see kernels/states.hpp.
+enum Kind : int64_t { FLOAT32, BFLOAT16, FLOAT16, INT8 };
 enum Activation : int64_t { SILU, GELU_TANH, GELU };
 
 /// How the numbers of a matrix are in a file: as a Kind, or a block of some at a time in few bits,
@@ -91,6 +92,14 @@ constexpr int64_t padded(int64_t width) { return (width + LANES - 1) / LANES * L
 constexpr int64_t divided_up(int64_t all, int64_t by) { return (all + by - 1) / by; }
 constexpr int64_t bytes_of(Kind kind) { return kind == FLOAT32 ? 4 : 2; }
 
+/// Codes of a key or value that have a factor in common.
+constexpr int64_t STATE_GROUP = 32;
+
+/// Bytes of a key or value in a cache. INT8: codes, and then factors.
+constexpr int64_t state_bytes(Kind kind, int64_t width) {
+    return kind == INT8 ? width + 4 * divided_up(width, STATE_GROUP) : width * bytes_of(kind);
+}
+
 /// The counters that threads share the work by.
 struct Counters {
     int64_t next;
@@ -127,6 +136,7 @@ struct RowArguments : Counters {
     const int64_t* positions;  // (rows,)
     const int64_t* slots;      // (rows,); from scratch_from on in the step's own store
     int64_t scratch_from;
+    Kind cached;   // how keys and values are stored
     Address keys;  // (kv heads, store, width)
     Address values;
     int64_t store;
@@ -207,7 +217,7 @@ struct EmbedArguments : Counters {
 
 /// Keys and values that are copied from slots of one store to slots of another, for all heads.
 struct CopyArguments : Counters {
-    Kind kind;
+    Kind kind;  // INT8: nothing is rotated
     int64_t count;
     const int64_t* from;  // (count,), see slots of RowArguments
     const int64_t* to;    // (count,)
@@ -226,7 +236,8 @@ struct CopyArguments : Counters {
 
 /// Attention over segments of the caches, and the merging of partial results.
 struct AttentionArguments : Counters {
-    Kind kind;  // of queries, keys, values and outputs
+    Kind kind;    // of queries and outputs
+    Kind cached;  // of keys and values: the same, or INT8
     int64_t heads;
     int64_t kv_heads;
     int64_t width;  // of a key

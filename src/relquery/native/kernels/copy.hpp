@@ -6,8 +6,8 @@
 namespace relquery::RELQUERY_TARGET {
 
 inline void copy_slot(const CopyArguments& a, int64_t at) {
-    const int64_t size = bytes_of(a.kind), key_line = a.width * size;
-    const int64_t value_line = a.value_width * size;
+    const int64_t key_line = state_bytes(a.kind, a.width);
+    const int64_t value_line = state_bytes(a.kind, a.value_width);
     const bool from_own = a.from[at] >= a.scratch_from, to_own = a.to[at] >= a.scratch_from;
     const auto& from = from_own ? a.own_source : a.source;
     const auto& to = to_own ? a.own_target : a.target;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/elementary.hpp"
+#include "kernels/states.hpp"
 
 namespace relquery::RELQUERY_TARGET {
 
@@ -265,10 +266,18 @@ struct RowPasses {
         Address keys = is_own ? a.own_keys : a.keys, values = is_own ? a.own_values : a.values;
         const int64_t slots = is_own ? a.own_store : a.store;
         const int64_t slot = a.slots[row] - (is_own ? a.scratch_from : 0);
+        const bool rounds = a.cached == INT8;
+        Address spare = reinterpret_cast<Address>(numbers + width);  // behind those of a head
         for (int64_t head = 0; head < a.kv_heads; ++head, source += line) {
-            const int64_t offset = (head * slots + slot) * line;
-            rotate_head(keys + offset, source, a.key_weight, angle, width);
-            std::memcpy(values + offset, source + a.kv_heads * line, line);
+            const int64_t offset = (head * slots + slot) * state_bytes(a.cached, width);
+            Address value = source + a.kv_heads * line;
+            rotate_head(rounds ? spare : keys + offset, source, a.key_weight, angle, width);
+            if (rounds) {
+                write_state<kind>(keys + offset, spare, width);
+                write_state<kind>(values + offset, value, width);
+            } else {
+                std::memcpy(values + offset, value, line);
+            }
         }
     }
 

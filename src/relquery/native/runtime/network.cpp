@@ -75,8 +75,8 @@ Store::Store(std::vector<Shape> layers, int64_t slots, Kind kind, bool keeps)
     : layers_(std::move(layers)), slots_(slots), kind_(kind) {
     int64_t bytes = 0, most = 0;
     for (const Shape& each : layers_) {
-        const int64_t of_key = each.heads * each.width * bytes_of(kind);
-        const int64_t of_value = each.heads * each.value_width * bytes_of(kind);
+        const int64_t of_key = each.heads * state_bytes(kind, each.width);
+        const int64_t of_value = each.heads * state_bytes(kind, each.value_width);
         const int64_t all = divided_up((of_key + of_value) * slots, ALIGNED) * ALIGNED;
         const int64_t begin = keeps ? bytes : 0;
         places_.emplace_back(begin, begin + of_key * slots);
@@ -121,15 +121,15 @@ void Store::move(std::span<const int64_t> sources, std::span<const int64_t> targ
     for (size_t at = 0; at < layers_.size(); ++at) {
         const auto layer = static_cast<int64_t>(at);
         CopyArguments a = copies(layer);
-        const int64_t key_bytes = count * a.heads * a.width * bytes_of(kind_);
-        between.grow(
-            static_cast<size_t>(key_bytes + count * a.heads * a.value_width * bytes_of(kind_)));
-        const CopyArguments::Place held{between.data(), between.data() + key_bytes, count};
+        const auto [of_keys, of_values] = bytes(layer, sources.size());
+        between.grow(of_keys + of_values);
+        const CopyArguments::Place held{between.data(), between.data() + of_keys, count};
         a.count = count;
         CopyArguments b = a;
         a.from = sources.data(), a.to = ordered.data(), a.source = place(layer), a.target = held;
         run_on_threads(chosen_kernels().copy, &a, threads);
         if (rotations[at] >= 0) {
+            if (kind_ == INT8) throw std::invalid_argument("Keys in 8 bits are not rotated.");
             const auto& [cosines, sines] = turns[static_cast<size_t>(rotations[at])];
             b.cosines = cosines.data(), b.sines = sines.data();
             b.half = static_cast<int64_t>(cosines.shape(1));

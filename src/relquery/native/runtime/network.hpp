@@ -65,9 +65,9 @@ public:
     /// Bytes of keys and of values of so many slots of a layer.
     std::pair<size_t, size_t> bytes(int64_t layer, size_t slots) const {
         const Shape& shape = layers_.at(static_cast<size_t>(layer));
-        const auto of_one = slots * static_cast<size_t>(shape.heads * bytes_of(kind_));
-        return {of_one * static_cast<size_t>(shape.width),
-                of_one * static_cast<size_t>(shape.value_width)};
+        const size_t rows = slots * static_cast<size_t>(shape.heads);
+        return {rows * static_cast<size_t>(state_bytes(kind_, shape.width)),
+                rows * static_cast<size_t>(state_bytes(kind_, shape.value_width))};
     }
     const std::vector<Shape>& layers() const { return layers_; }
     Kind kind() const { return kind_; }

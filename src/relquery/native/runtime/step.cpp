@@ -18,7 +18,7 @@ constexpr int64_t NOT_FINITE = -1;
 AttentionArguments attention_of(const Seen& seen, Kind kind, int64_t heads,
                                 const Store::Shape& shape, float scale, int64_t window, float cap) {
     AttentionArguments a{};
-    a.kind = kind, a.heads = heads, a.kv_heads = shape.heads;
+    a.kind = a.cached = kind, a.heads = heads, a.kv_heads = shape.heads;
     a.width = shape.width, a.value_width = shape.value_width;
     a.tasks = seen.tasks.data(), a.task_count = static_cast<int64_t>(seen.tasks.shape(0));
     a.visits = seen.visits.data(), a.tokens = seen.tokens.data();
@@ -354,6 +354,7 @@ private:
             a.query_weight = each.query_weight.data(), a.key_weight = each.key_weight.data();
             a.epsilon = each.epsilon;
         }
+        a.cached = store_.kind();
         a.keys = store_.keys(each.layer), a.values = store_.values(each.layer);
         a.store = store_.slots();
         a.own_keys = own_.keys(each.layer), a.own_values = own_.values(each.layer);
@@ -407,6 +408,7 @@ private:
         const int64_t size = bytes_of(net_.kind_);
         AttentionArguments a =
             attention_of(seen, net_.kind_, each.heads, shape, each.scale, each.window, each.cap);
+        a.cached = store_.kind();
         a.queries = at(each.source), a.outputs = at(each.result);
         a.query_head = shape.width * size, a.query_token = each.heads * a.query_head;
         a.keys = store_.keys(each.layer), a.values = store_.values(each.layer);

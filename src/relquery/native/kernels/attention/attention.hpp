@@ -82,7 +82,7 @@ private:
         for (int64_t row = 0; row < all; ++row) {
             if (row + AHEAD < all) fetch(query_of(row + AHEAD), a.width * size);
             float* query = queries + row * wide;
-            widen_padded(query, query_of(row), a.width);
+            widen_padded(query, query_of(row), kind, a.width);
             for (int64_t at = 0; at < wide; ++at) query[at] *= a.scale;
             maxima[row] = NOTHING;
             sums[row] = 0;
@@ -134,8 +134,9 @@ private:
 
     void attend_visit(const Visit& visit, const float* asked, bool in_pairs) {
         const bool turns = turns_keys(visit), in_tiles = in_pairs && tiled;
-        const bool few = visit.rows < FEW || kind == FLOAT32;
+        const bool few = visit.rows < (in_8_bits ? MANY : FEW) || (kind == FLOAT32 && !in_8_bits);
         const bool in_place = aligned && !turns && (few || in_pairs);
+        const Kind as = in_place && !in_8_bits ? kind : FLOAT32;
         const int64_t columns_used = visit.rows > 1 ? padded(visit.rows) : 1;
         std::memcpy(largest, maxima + visit.first, visit.rows * 4);
         std::memcpy(totals, sums + visit.first, visit.rows * 4);
@@ -160,7 +161,7 @@ private:
                     pair_block(block);
                 else if (!in_place)
                     copy_block(visit, block, turns);
-                score(visit, block, asked, columns_used, in_place ? kind : FLOAT32, in_pairs);
+                score(visit, block, asked, columns_used, as, in_pairs);
             }
             finish_scores(length * columns_used);
             const bool may_be_far = a.key_places || visit.latest - nearest >= a.window;
@@ -176,7 +177,7 @@ private:
             if (in_tiles)
                 add_values_in_tiles(visit, block, columns_used);
             else
-                add_block(visit, block, columns_used, in_place ? kind : FLOAT32, in_pairs);
+                add_block(visit, block, columns_used, as, in_pairs);
         }
         std::memcpy(maxima + visit.first, largest, visit.rows * 4);
         std::memcpy(sums + visit.first, totals, visit.rows * 4);

@@ -50,6 +50,7 @@ protected:
                 in_pairs ? add.template operator()<true>() : add.template operator()<false>();
                 continue;
             }
+            if (block.is_coded) listed = expand(listed, keys, wide);
             for (int64_t row = 0; row < visit.rows; ++row) {
                 if (of_pairs)
                     dots_of_pairs(place + row, columns_used,
@@ -175,10 +176,12 @@ protected:
             scores[block.length * columns_used + at] = 0;
         for (int64_t key = 0; key < block.length; key += TOGETHER) {
             fetch_values(block, key);
+            const Address* listed = block.values + key;
+            if (block.is_coded) listed = expand(listed, values, deep);
             for (int64_t row = 0; row < visit.rows; ++row)
                 by_kind(as, [&]<Kind k>() {
                     add_values<k>(lines + row * deep, scores + key * columns_used + row,
-                                  columns_used, block.values + key, deep);
+                                  columns_used, listed, deep);
                 });
         }
     }

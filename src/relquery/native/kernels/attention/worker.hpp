@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/attention/dots.hpp"
+#include "kernels/states.hpp"
 #include "kernels/tiles.hpp"
 
 namespace relquery::RELQUERY_TARGET {
@@ -26,7 +27,8 @@ class Worker {
 protected:
     AttentionArguments& a;
     const Kind kind;
-    const int64_t size;        // bytes of a number in the caches
+    const bool in_8_bits;      // whether keys and values are
+    const int64_t size;        // bytes of a number of queries and outputs
     const int64_t group;       // heads that share keys
     const int64_t wide, deep;  // padded widths of keys and values
     const int64_t rows;        // of a task at most
@@ -60,6 +62,7 @@ protected:
     explicit Worker(AttentionArguments& arguments)
         : a(arguments),
           kind(a.kind),
+          in_8_bits(a.cached == INT8),
           size(bytes_of(a.kind)),
           group(a.heads / a.kv_heads),
           wide(padded(a.width)),
@@ -132,8 +135,11 @@ protected:
     }
 
     /// Copies numbers to float32, and zeros up to the next multiple of LANES.
-    void widen_padded(float* target, const char* source, int64_t width) const {
-        widen(target, source, kind, width);
+    void widen_padded(float* target, const char* source, Kind as, int64_t width) const {
+        if (as == INT8)
+            expand_state<FLOAT32>(target, source, width);
+        else
+            widen(target, source, as, width);
         for (int64_t at = width; at < padded(width); ++at) target[at] = 0;
     }
 
