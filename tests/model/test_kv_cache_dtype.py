@@ -58,7 +58,7 @@ def rounded(numbers: Tensor) -> Tensor:
     return torch.from_numpy(found.astype(np.float32))
 
 
-class RoundedCache(DynamicCache):  # type: ignore[misc]
+class RoundedCache(DynamicCache):
     """A cache of transformers that rounds what it is given before anything reads it."""
 
     def update(
