@@ -19,10 +19,25 @@ inline void write_state(Address target, const char* source, int64_t width) {
     }
 }
 
+/// A register of codes. gcc 12 converts vectors of bytes one by one.
+inline Ints load_codes(const char* codes) {
+#if defined(__AVX512F__)
+    return Ints(_mm512_cvtepi8_epi32(read<__m128i>(codes)));
+#elif defined(__AVX2__)
+    return Ints(_mm256_cvtepi8_epi32(_mm_cvtsi64_si128(read<int64_t>(codes))));
+#elif defined(__x86_64__)
+    return Ints(_mm_cvtepi8_epi32(_mm_cvtsi32_si128(read<int32_t>(codes))));
+#else
+    Ints found;
+    for (int at = 0; at < WIDE; ++at) found[at] = read<int8_t>(codes + at);
+    return found;
+#endif
+}
+
 /// A register of the numbers from `at` on, which have a factor in common. codes: of them.
 inline Floats load_state(const char* state, int64_t width, int64_t at, const char* codes) {
     const float factor = read<float>(state + width + 4 * (at / STATE_GROUP));
-    return __builtin_convertvector(load_codes<true>(codes), Floats) * splat(factor);
+    return __builtin_convertvector(load_codes(codes), Floats) * splat(factor);
 }
 inline Floats load_state(const char* state, int64_t width, int64_t at) {
     return load_state(state, width, at, state + at);
