@@ -23,12 +23,13 @@ FLAGS = {
     "v4-bf16": ["-march=x86-64-v4", "-mavx512bf16", "-mavx512vnni"],
     "amx": ["-march=x86-64-v4", "-mavx512bf16", "-mavx512vnni", "-mamx-tile", "-mamx-bf16"],
     "arm64": [],
+    "arm64-dot": ["-mcpu=generic+dotprod"],
 }
 ZIG = {
     "x86_64-linux-musl": ("amx", "x86_64_v4+avx512bf16+avx512vnni+amx_tile+amx_bf16+amx_int8"),
     "x86_64-macos": ("v3", "x86_64_v3"),
     "x86_64-windows-gnu": ("v4", "x86_64_v4"),
-    "aarch64-macos": ("arm64", "baseline"),
+    "aarch64-macos": ("arm64_dot", "baseline+dotprod"),
     "aarch64-linux-musl": ("arm64", "baseline"),
 }
 """A target of each system that wheels are built for, and what zig calls it."""
@@ -165,9 +166,10 @@ def test_kernels_compile_for_every_system(system: str, zig: list[str], tmp_path:
 @pytest.mark.long
 @pytest.mark.network
 @pytest.mark.skipif(shutil.which("qemu-aarch64") is None, reason="there is no qemu-aarch64")
-def test_random_cases_hold_on_arm(zig: list[str], tmp_path: Path) -> None:
-    system = ["-target", "aarch64-linux-musl", "-static"]
-    program = compiled([*zig, *system], "arm64", tmp_path / "kernels")
+@pytest.mark.parametrize("target", ["arm64", "arm64-dot"])
+def test_random_cases_hold_on_arm(target: str, zig: list[str], tmp_path: Path) -> None:
+    system = ["-target", "aarch64-linux-musl", "-static", *FLAGS[target]]
+    program = compiled([*zig, *system], target, tmp_path / "kernels")
     assert run(["qemu-aarch64", str(program), CASES, "1"]) == f"{CASES} cases, 0 failures"
 
 

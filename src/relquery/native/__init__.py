@@ -7,7 +7,8 @@ from relquery.errors import ConfigError
 
 
 def target() -> str:
-    """The instructions that kernels use: v2, v3 (AVX2), v4 (AVX-512), v4-bf16, amx, or arm64.
+    """The instructions that kernels use: v2, v3 (AVX2), v4 (AVX-512), v4-bf16, amx, arm64 or
+    arm64-dot.
 
     The best that this machine has, or less if the environment says so: RELQUERY_TARGET=v3. Raises
     ConfigError for a target that it cannot run.
@@ -28,7 +29,7 @@ def has_pairs() -> bool:
 
     On processors of the x86 family without such instructions oneDNN takes seven times as long.
     """
-    return target() in ("v4-bf16", "amx", "arm64")
+    return target() in ("v4-bf16", "amx", "arm64", "arm64-dot")
 
 
 def has_tiles() -> bool:

@@ -9,14 +9,17 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
+#elif defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 namespace relquery {
 
 /// Instructions of processors, from the least to the most. A machine that has one of a family has
 /// those before it.
-enum class Target { V2, V3, V4, V4_BF16, AMX, ARM64 };
-constexpr const char* TARGET_NAMES[] = {"v2", "v3", "v4", "v4-bf16", "amx", "arm64"};
+enum class Target { V2, V3, V4, V4_BF16, AMX, ARM64, ARM64_DOT };
+constexpr const char* TARGET_NAMES[] = {"v2", "v3", "v4", "v4-bf16", "amx", "arm64", "arm64-dot"};
 
 #if defined(__x86_64__)
 
@@ -54,7 +57,16 @@ inline Target best_target() {
 
 #elif defined(__aarch64__)
 
-inline Target best_target() { return Target::ARM64; }
+/// Whether there are dot products of bytes: all of Apple's processors have them.
+inline Target best_target() {
+#if defined(__APPLE__)
+    return Target::ARM64_DOT;
+#elif defined(__linux__)
+    return getauxval(AT_HWCAP) & HWCAP_ASIMDDP ? Target::ARM64_DOT : Target::ARM64;
+#else
+    return Target::ARM64;
+#endif
+}
 
 #endif
 

@@ -6,19 +6,38 @@
 
 namespace relquery::RELQUERY_TARGET {
 
-// What an instruction multiplies signed bytes by: unsigned ones on x86.
-#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
+// What is added to signed codes that an instruction takes for unsigned ones.
+#if defined(__AVX512VNNI__)
 constexpr int32_t RAISED = 128;
 #else
 constexpr int32_t RAISED = 0;
 #endif
 
-/// Sums, and for each lane the products of its four bytes with four others.
+/// Sums, and for each lane the products of its four bytes with four others. bits: of the bytes,
+/// signed, or raised, if 8.
+template <int bits>
 inline Ints with_dots(Ints sums, Ints bytes, int32_t others) {
 #if defined(__AVX512VNNI__)
     return Ints(_mm512_dpbusd_epi32(__m512i(sums), __m512i(bytes), _mm512_set1_epi32(others)));
-#elif defined(__AVXVNNI__)
-    return Ints(_mm256_dpbusd_avx_epi32(__m256i(sums), __m256i(bytes), _mm256_set1_epi32(others)));
+#elif defined(__AVX512BW__)
+    // Sums of two products of 7 bits and a sign stay below 2**15.
+    __m512i many = __m512i(bytes), four = _mm512_set1_epi32(others);
+    if constexpr (bits == 8) {
+        four = _mm512_mask_sub_epi8(four, _mm512_movepi8_mask(many), __m512i{}, four);
+        many = _mm512_abs_epi8(many);
+    }
+    const __m512i pairs = _mm512_maddubs_epi16(many, four);
+    return sums + Ints(_mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
+#elif defined(__AVX2__)
+    __m256i many = __m256i(bytes), four = _mm256_set1_epi32(others);
+    if constexpr (bits == 8) four = _mm256_sign_epi8(four, many), many = _mm256_abs_epi8(many);
+    const __m256i pairs = _mm256_maddubs_epi16(many, four);
+    return sums + Ints(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+#elif defined(__SSSE3__)
+    __m128i many = __m128i(bytes), four = _mm_set1_epi32(others);
+    if constexpr (bits == 8) four = _mm_sign_epi8(four, many), many = _mm_abs_epi8(many);
+    const __m128i pairs = _mm_maddubs_epi16(many, four);
+    return sums + Ints(_mm_madd_epi16(pairs, _mm_set1_epi16(1)));
 #elif defined(__ARM_FEATURE_DOTPROD)
     return Ints(vdotq_s32(int32x4_t(sums), vreinterpretq_s8_s32(int32x4_t(bytes)),
                           vreinterpretq_s8_s32(vdupq_n_s32(others))));
@@ -99,14 +118,14 @@ inline __attribute__((always_inline)) void add_group(float* sums, const char* gr
                 const Ints raised = RAISED ? bytes ^ Ints(Words{} + 0x80808080u) : bytes;
                 repeat<down>([&](auto row) RELQUERY_INLINED {
                     const auto four = read<int32_t>(others[row] + 4 * word);
-                    dots[row][vector] = with_dots(dots[row][vector], raised, four);
+                    dots[row][vector] = with_dots<bits>(dots[row][vector], raised, four);
                 });
             } else {
                 const Ints low = bytes & 0x0F0F0F0F, high = bytes >> 4 & 0x0F0F0F0F;
                 repeat<down>([&](auto row) RELQUERY_INLINED {
                     const int8_t* four = others[row] + 8 * word;
-                    const Ints half = with_dots(dots[row][vector], low, read<int32_t>(four));
-                    dots[row][vector] = with_dots(half, high, read<int32_t>(four + 4));
+                    const Ints half = with_dots<bits>(dots[row][vector], low, read<int32_t>(four));
+                    dots[row][vector] = with_dots<bits>(half, high, read<int32_t>(four + 4));
                 });
             }
         });

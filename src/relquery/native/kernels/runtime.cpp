@@ -35,6 +35,7 @@ RELQUERY_DECLARE(amx)
 #endif
 #else
 RELQUERY_DECLARE(arm64)
+RELQUERY_DECLARE(arm64_dot)
 #endif
 
 namespace {
@@ -62,6 +63,7 @@ constexpr Compiled COMPILED[] = {
 #endif
 #else
     {Target::ARM64, &arm64::KERNELS},
+    {Target::ARM64_DOT, &arm64_dot::KERNELS},
 #endif
 };
 
