@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from relquery import native
 from relquery._native import Network
 from relquery.config import EngineConfig
 from relquery.engine.executor import NOT_FINITE, SCRATCH, Chunk
@@ -34,7 +35,7 @@ from relquery.model.text.tokenizer import Tokenizer
 
 KINDS = {"float32": 0, "bfloat16": 1}
 INT8_PRODUCTS = "int8"
-"""The dtype of products in int8; all other numbers are float32."""
+"""The dtype of products in int8; other numbers are bfloat16 where that is fast, else float32."""
 Report = Callable[[float], None]
 _ENDS_OF_TURNS = ("<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|end_of_text|>")
 
@@ -231,7 +232,8 @@ def _open(
     loras: Sequence[Lora] = (),
 ) -> NativeModel:
     in_int8 = dtype == INT8_PRODUCTS
-    kind = KINDS.get("float32" if in_int8 else dtype)
+    beside = "bfloat16" if native.has_pairs() else "float32"
+    kind = KINDS.get(beside if in_int8 else dtype)
     if kind is None:
         raise settings.refused(f"it would compute in {dtype}; this one does in {', '.join(KINDS)}")
     try:

@@ -122,7 +122,12 @@ def serve(
         str | None, typer.Option(help="cpu, cuda, cuda:1, ...", rich_help_panel=_ENGINE)
     ] = None,
     dtype: Annotated[
-        str | None, typer.Option(help="float32, bfloat16 or float16.", rich_help_panel=_ENGINE)
+        str | None,
+        typer.Option(
+            help="What is computed in: float32, bfloat16, float16, or int8 for weights in 4 or 8 "
+            "bits.",
+            rich_help_panel=_ENGINE,
+        ),
     ] = None,
     quantize: Annotated[
         str | None,
