@@ -12,6 +12,9 @@ constexpr int inputs_of_word(int64_t bits) { return bits == 8 ? 4 : 8; }
 /// Bytes that begin to be read while those before them are expanded.
 constexpr int64_t AHEAD = 4096;
 
+/// The least factor whose inverse is a number.
+constexpr float LEAST_FACTOR = 0x1p-126f;
+
 /// Numbers of a row that have a factor and an offset in common; see Codes.
 struct Group {
     float factor, offset;
@@ -29,7 +32,7 @@ inline Group quantised(const float* numbers, const Compact& shape) {
     Group found;
     found.factor = shape.bits == 8 ? largest / 127 : (high - low) / 15;
     found.offset = shape.bits == 8 ? 0 : -low;
-    const float inverse = found.factor > 0 ? 1 / found.factor : 0;
+    const float inverse = found.factor >= LEAST_FACTOR ? 1 / found.factor : 0;
     for (int64_t at = 0; at < shape.group; ++at) {
         const float code = (numbers[at] + found.offset) * inverse + sum;
         found.codes[at] = code == code ? int8_t(code + (code < 0 ? -0.5f : 0.5f)) : 0;

@@ -78,7 +78,7 @@ inline void round_row(const ProductArguments& a, int64_t row) {
         });
         float most = 0;
         for (int lane = 0; lane < WIDE; ++lane) most = high[lane] > most ? high[lane] : most;
-        const float factor = most / 127, inverse = factor > 0 ? 1 / factor : 0;
+        const float factor = most / 127, inverse = factor >= LEAST_FACTOR ? 1 / factor : 0;
         int32_t sum = 0;
         for (int64_t each = 0; each < group; ++each) {
             const auto code = int8_t(bits_as<int32_t>(numbers[each] * inverse + ROUNDING));
