@@ -10,16 +10,15 @@ from benchmarks.reorder.document import Results, write
 from benchmarks.reorder.growth import Growth
 from benchmarks.reorder.hits import Reached, measure
 from benchmarks.reorder.optimum import compare, compare_hundred
-from benchmarks.reorder.prices import ASKS, REPEATS, Bills, bills, repeat
+from benchmarks.reorder.prices import ASKS, BILLED, REPEATS, Bills, bills, repeat
 from benchmarks.reorder.tables import SCORES, TABLES, RealTable, read
 from benchmarks.reorder.tokens import llama3
-from relquery.prices.table import PRICES
 
 QUICK_ROWS = 500
 QUICK_HUNDRED = "movies"  # proving its optimum takes a second
 SIZES, QUICK_SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000), (1_000, 2_000, 4_000)
 BILLED_ROWS, QUICK_BILLED_ROWS = 1_000, 50
-QUICK_PRICES = ("gpt-4o-mini", "claude-3.5-sonnet")
+QUICK_PRICES = ("gpt-4o-mini", "claude-3-5-sonnet")
 TOKENIZER = "tokenizers/llama3_tokenizer.model"
 GIB = 2**30
 
@@ -149,7 +148,7 @@ def _bills(settings: Settings, say: Say, results: Results) -> Iterator[Figure]:
     encode = llama3(settings.data / TOKENIZER)
     results.real_tokens = encode is not None
     results.billed_rows = QUICK_BILLED_ROWS if settings.quick else BILLED_ROWS
-    names = QUICK_PRICES if settings.quick else tuple(PRICES)
+    names = QUICK_PRICES if settings.quick else BILLED
     for table in TABLES:
         rows = read(table, settings.data) if table.name in ASKS else None
         if rows is None:

@@ -19,6 +19,26 @@ from relquery.table.cost.billing import Bill, Blocks, bill
 from relquery.table.cost.tokens import Encode, EstimatedTokens, Tokens, tokenize
 from relquery.table.reorder import reorder
 
+BILLED = (
+    "gpt-6.1-sol",
+    "gpt-6-luna",
+    "gpt-5.4-mini",
+    "gpt-5-mini",
+    "gpt-4.1-mini",
+    "gpt-4o-mini",
+    "claude-opus-5",
+    "claude-opus-4-8",
+    "claude-sonnet-5",
+    "claude-haiku-5-5",
+    "claude-haiku-4-5",
+    "claude-3-5-sonnet",
+    "gemini-4-argon",
+    "gemini-3.8-flash",
+    "gemini-2.5-flash",
+    "deepseek-flash",
+    "deepseek-v4-pro",
+)
+"""Models whose prices are compared."""
 REPEATS = 5  # of each value, to exceed the shortest prefix that is cached, as in paper 000
 ASKS = {
     "squad": "Given a question and supporting contexts, answer the provided question.\n",
@@ -53,8 +73,8 @@ class Bills:
 def estimate(rates: Rates) -> dict[str, list[float]]:
     """By price, the savings over the original order per table, as in paper 000's Table 4."""
     return {
-        name: [savings(ours, price, before=before) for before, ours in rates.values()]
-        for name, price in PRICES.items()
+        name: [savings(ours, PRICES[name], before=before) for before, ours in rates.values()]
+        for name in BILLED
     }
 
 

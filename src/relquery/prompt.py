@@ -326,6 +326,7 @@ class Answer:
     error: why there is no complete answer, else None.
     cached_tokens: prompt tokens whose attention states came from the cache.
     written_tokens: prompt tokens that a provider stored in its cache, where it bills that.
+    written_1h_tokens: those of them that it keeps for an hour, which costs more.
     stopped_by: the string of `Sampling.stop` that ended the answer; None if none did.
     took: seconds from when the request that brought it was sent; None where that is not measured.
     tells_cached: whether `cached_tokens` is what the provider says; it may say nothing.
@@ -354,6 +355,7 @@ class Answer:
     stopped_by: str | None = None
     kept: tuple[int, ...] = ()
     written_tokens: int = 0
+    written_1h_tokens: int = 0
     took: float | None = field(default=None, compare=False)
     tells_cached: bool = field(default=True, compare=False)
 
@@ -365,4 +367,5 @@ class Answer:
             cached_tokens=self.cached_tokens + first.cached_tokens,
             output_tokens=self.output_tokens + first.output_tokens,
             written_tokens=self.written_tokens + first.written_tokens,
+            written_1h_tokens=self.written_1h_tokens + first.written_1h_tokens,
         )

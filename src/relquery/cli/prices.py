@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console, RenderableType
@@ -91,8 +91,9 @@ def _shown(known: dict[str, Price], width: int) -> RenderableType:
         return in_lines(columns, _TITLE)
     view = Table(title=_TITLE, title_justify="left", box=None, pad_edge=False)
     for title in figures:
-        is_text = title in ("model", "caching", "as of")
-        view.add_column(title, justify="left" if is_text else "right", overflow="fold")
+        is_text = title in ("model", "longer prompts", "caching", "as of", "until")
+        side: Literal["left", "right"] = "left" if is_text else "right"
+        view.add_column(title, justify=side, overflow="fold", no_wrap=title == "model")
     for row in zip(*figures.values(), strict=True):
         view.add_row(*map(Text, row))
     return view
@@ -106,10 +107,15 @@ def _cells(price: Price, *, is_own: bool) -> dict[str, str]:
         "write": _usd(price.write),
         "1 h write": _usd(price.write_1h),
         "output": _usd(price.output),
+        "longer prompts": " ".join(
+            f"> {tier.above:,}: {tier.uncached:g} / {tier.output:g}" for tier in price.tiers
+        ),
         "batch": "" if price.batch is None else f"x {price.batch:g}",
-        "least prefix": f"{price.minimum:,}",
+        "flex": "" if price.flex is None else f"x {price.flex:g}",
+        "least prefix": f"{price.minimum:,}" if price.knows_minimum else "unknown",
         "caching": price.mode,
         "as of": price.date,
+        "until": price.until or "",
         "source": price.source,
     }
 

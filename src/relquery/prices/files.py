@@ -5,20 +5,22 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, asdict, fields
 from pathlib import Path
 from typing import Any
 
 from relquery.errors import ConfigError, type_of, unknown
-from relquery.prices.price import Price
+from relquery.prices.price import Price, Tier
 
 _OF_PRICE: dict[str, Field[Any]] = {one.name: one for one in fields(Price) if one.name != "name"}
-_TEXTS = ("date", "source")
+_OF_TIER: dict[str, Field[Any]] = {one.name: one for one in fields(Tier)}
+_TEXTS = ("date", "source", "until")
+_FLAGS = ("reasoning", "knows_minimum")
 _REMEDY = (
     "Give a .toml or .json file with a table for each model, as `relquery prices --format json` "
     "prints them."
 )
-_COUNTS = ("minimum", "granularity", "breakpoints")
+_COUNTS = ("minimum", "granularity", "breakpoints", "above")
 
 
 def read_file(path: Path) -> dict[str, Price]:
@@ -52,30 +54,47 @@ def as_json(prices: Mapping[str, Price]) -> dict[str, dict[str, Any]]:
 
 def _told(price: Price) -> dict[str, Any]:
     values = {name: getattr(price, name) for name in _OF_PRICE}
-    return {name: value for name, value in values.items() if value != _OF_PRICE[name].default}
+    said = {name: value for name, value in values.items() if value != _OF_PRICE[name].default}
+    if price.tiers:
+        tiers = (asdict(tier).items() for tier in price.tiers)
+        said["tiers"] = [{name: one for name, one in tier if one is not None} for tier in tiers]
+    return said
 
 
 def _price(name: str, table: object, where: str) -> Price:
     if not isinstance(table, dict):
         raise ConfigError(f"{where}: '{name}' is {type_of(table)}; it must be a table of prices.")
-    for field in table:
-        if field not in _OF_PRICE:
-            raise ConfigError(f"{where}: " + unknown("field", field, _OF_PRICE, of=f"'{name}'"))
-    for field, about in _OF_PRICE.items():
-        if field in table:
-            _check(field, table[field], name, where)
-        elif about.default is MISSING:
-            raise ConfigError(f"{where}: '{name}' has no {field}. Give it.")
+    tiers = table.get("tiers", [])
+    if not isinstance(tiers, list) or not all(isinstance(tier, dict) for tier in tiers):
+        raise ConfigError(f"{where}: tiers of '{name}' is {tiers!r}; it must be a list of tables.")
+    _check_fields({**table, "tiers": ()}, _OF_PRICE, name, where)
+    for tier in tiers:
+        _check_fields(tier, _OF_TIER, name, where)
     try:
-        return Price(name, **table)
+        return Price(name, **{**table, "tiers": tuple(Tier(**tier) for tier in tiers)})
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
 
 
+def _check_fields(
+    table: Mapping[str, object], known: Mapping[str, Field[Any]], name: str, where: str
+) -> None:
+    for field in table:
+        if field not in known:
+            raise ConfigError(f"{where}: " + unknown("field", field, known, of=f"'{name}'"))
+    for field, about in known.items():
+        if field in table:
+            _check(field, table[field], name, where)
+        elif about.default is MISSING:
+            raise ConfigError(f"{where}: '{name}' has no {field}. Give it.")
+
+
 def _check(field: str, value: object, name: str, where: str) -> None:
+    if field == "tiers":
+        return
     if field in _TEXTS:
         right, expected = isinstance(value, str) and value.strip() != "", "a text"
-    elif field == "reasoning":
+    elif field in _FLAGS:
         right, expected = isinstance(value, bool), "true or false"
     else:
         kinds, expected = (

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from datetime import date
 from math import inf
+from typing import Any
 
 from relquery.errors import ConfigError
 
@@ -15,43 +17,74 @@ _WRITTEN_FOR_AN_HOUR = 2  # times the price of input, where a price does not say
 
 
 @dataclass(frozen=True, slots=True)
-class Price:
-    """How one provider bills the tokens of one model.
+class Tier:
+    """Prices of a call with a long prompt: all of its tokens are billed by them."""
 
-    date: ISO day or month of the figures. source: the public page that gave them.
-    uncached, write, read, output: USD per million tokens: sent without cache, written to the
-        cache (as `uncached` where writing is free), served by the cache, and generated.
-    minimum: tokens of the shortest prefix that is cached.
-    granularity: hits of an automatic cache come in steps of this many tokens above `minimum`.
-    breakpoints: prefixes that a request may mark to be cached; 0: the cache is automatic.
-    requests_per_minute: limit on one prefix of an automatic cache; requests beyond it go to another
-        machine. None: no known limit.
-    lifetime_s: seconds for which an entry outlives its last use. None: not documented.
-    write_1h: as `write`, for entries that live an hour. None: there are none.
-    batch: what the batch API charges, as a part of all prices here. None: there is no batch API.
-    reasoning: whether the model reasons before it answers unless it is told not to. These tokens
-        are billed as output, and no answer shows them.
-
-    Raises ConfigError for figures that contradict each other.
-    """
-
-    name: str
-    date: str
-    source: str
+    above: int
+    """Tokens of the longest prompt, with what the cache serves, that still costs less."""
     uncached: float
+    """As in Price, and so are the next ones."""
     write: float
     read: float
     output: float
-    minimum: int = 0
-    granularity: int = 1
-    breakpoints: int = 0
-    requests_per_minute: float | None = None
-    lifetime_s: float | None = None
     write_1h: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """How one provider bills the tokens of one model.
+
+    Amounts are USD per million tokens. Raises ConfigError for figures that contradict each other.
+    """
+
+    name: str
+    """The provider's name of the model."""
+    date: str
+    """ISO day or month from which the figures hold, or on which they were read."""
+    source: str
+    """Public page that gives them."""
+    uncached: float
+    """Prompt tokens that are sent without a cache."""
+    write: float
+    """Prompt tokens written to the cache; as `uncached` where writing is free."""
+    read: float
+    """Prompt tokens served by the cache."""
+    output: float
+    """Tokens of answers."""
+    minimum: int = 0
+    """Tokens of the shortest prefix that is cached."""
+    granularity: int = 1
+    """Hits of an automatic cache come in steps of this many tokens above `minimum`."""
+    breakpoints: int = 0
+    """Prefixes that a request may mark to be cached; 0: the cache is automatic."""
+    requests_per_minute: float | None = None
+    """Limit on one prefix of an automatic cache, beyond which requests go to another machine; None:
+    no known limit."""
+    lifetime_s: float | None = None
+    """Seconds for which an entry outlives its last use; None: not documented."""
+    write_1h: float | None = None
+    """As `write`, for entries that live an hour; None: there are none."""
     batch: float | None = None
+    """What the batch API charges, as a part of all prices here; None: there is no batch API."""
     reasoning: bool = False
+    """Whether the model reasons before it answers unless it is told not to. These tokens are billed
+    as output, and no answer shows them."""
+    until: str | None = None
+    """ISO day after which the figures no longer hold; None: not announced."""
+    tiers: tuple[Tier, ...] = ()
+    """Prices of longer prompts, the shortest first."""
+    flex: float | None = None
+    """What a call of the slow service tier "flex" costs, as a part of all prices here."""
+    batch_read: float | None = None
+    """As `read`, in batches, where it is another part than `batch`."""
+    peak: float = 1.0
+    """By how many times the dearest hours of the day cost more than these figures."""
+    knows_minimum: bool = True
+    """Whether a page gives `minimum`. Otherwise it is the longest of the provider's models, so that
+    no saving is promised that may not come."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "tiers", tuple(sorted(self.tiers, key=lambda tier: tier.above)))
         for field, (right, expected) in self._rules().items():
             if not right:
                 raise ConfigError(
@@ -67,14 +100,58 @@ class Price:
     @property
     def for_an_hour(self) -> Price:
         """The price if every marked prefix is kept for an hour."""
-        long = self.write_1h
-        write = _WRITTEN_FOR_AN_HOUR * self.uncached if long is None else long
-        return replace(self, write=write, lifetime_s=HOUR_S)
+        tiers = tuple(replace(tier, write=_hour(tier)) for tier in self.tiers)
+        return replace(self, write=_hour(self), lifetime_s=HOUR_S, tiers=tiers)
+
+    @property
+    def in_batch(self) -> Price:
+        """The price of a batch's requests; the same if there is no batch API."""
+        if self.batch is None:
+            return self
+        price = self.times(self.batch)
+        return price if self.batch_read is None else replace(price, read=self.batch_read)
+
+    def times(self, part: float) -> Price:
+        """All amounts multiplied."""
+        tiers = tuple(replace(tier, **_amounts(tier, part)) for tier in self.tiers)
+        return replace(self, **_amounts(self, part), tiers=tiers)
+
+    def of_prompt(self, tokens: float) -> Price:
+        """The price of calls whose prompts have so many tokens, cached ones included."""
+        longer = [tier for tier in self.tiers if tokens > tier.above]
+        if not longer:
+            return self
+        return replace(self, **_amounts(longer[-1]), tiers=(), batch_read=None)
+
+    def of_prompts(self, tokens: Sequence[float]) -> Price:
+        """The mean price of calls whose prompts have so many tokens each."""
+        if not self.tiers or not tokens:
+            return self
+        each, total = [self.of_prompt(one) for one in tokens], max(1.0, sum(tokens))
+        mean: dict[str, Any] = {
+            name: sum(getattr(price, name) * one for price, one in zip(each, tokens, strict=True))
+            / total
+            for name in _amounts(each[0])
+            if name != "output"
+        }
+        output = sum(price.output for price in each) / len(each)
+        return replace(self, **mean, output=output, tiers=(), batch_read=None)
 
     def usd(self, uncached: float, written: float, read: float, output: float = 0.0) -> float:
-        """What so many tokens cost."""
+        """What so many tokens of calls with short prompts cost."""
         cost = uncached * self.uncached + written * self.write + read * self.read
         return (cost + output * self.output) / MILLION
+
+    def call_usd(
+        self, prompt: float, output: float, cached: int = 0, written: int = 0, written_1h: int = 0
+    ) -> float:
+        """What one call costs. cached, written: tokens of the prompt; written_1h: those of
+        `written` that are kept for an hour.
+        """
+        price = self.of_prompt(prompt)
+        uncached = max(0, prompt - cached - written)
+        more = written_1h * (_hour(price) - price.write) / MILLION
+        return price.usd(uncached, written, cached, output) + more
 
     def _rules(self) -> dict[str, tuple[bool, str]]:
         """Field: (whether it is right, what it must be)."""
@@ -107,8 +184,37 @@ class Price:
                 long is None or (not automatic and self.write <= long < inf),
                 "None, or write or above it if requests have breakpoints",
             ),
+            "until": (self.until is None or _is_iso(self.until), "None, or an ISO day"),
+            "tiers": (
+                all(
+                    tier.above > 0
+                    and tier.uncached > 0
+                    and 0 <= tier.read <= tier.uncached
+                    and tier.write >= tier.uncached
+                    and tier.output >= 0
+                    for tier in self.tiers
+                ),
+                "prices as above, each above a number of tokens",
+            ),
+            "flex": (self.flex is None or 0 < self.flex <= 1, "None, or above 0 and at most 1"),
+            "peak": (1 <= self.peak < inf, "1 or more"),
             "batch": (self.batch is None or 0 < self.batch <= 1, "None, or above 0 and at most 1"),
         }
+
+
+def _hour(of: Price | Tier) -> float:
+    """What writing for an hour costs."""
+    return _WRITTEN_FOR_AN_HOUR * of.uncached if of.write_1h is None else of.write_1h
+
+
+def _amounts(of: Price | Tier, part: float = 1.0) -> dict[str, Any]:
+    """The amounts in USD, multiplied, by field."""
+    named = {each.name: getattr(of, each.name, None) for each in fields(Tier)}
+    return {
+        name: amount * part
+        for name, amount in named.items()
+        if name != "above" and amount is not None
+    }
 
 
 def _is_iso(text: str) -> bool:

@@ -8,7 +8,7 @@ from benchmarks.reorder.savings import savings
 from relquery.errors import ConfigError
 from relquery.prices.table import PRICES
 
-OPENAI, ANTHROPIC = PRICES["gpt-4o-mini"], PRICES["claude-3.5-sonnet"]
+OPENAI, ANTHROPIC = PRICES["gpt-4o-mini"], PRICES["claude-3-5-sonnet"]
 TABLE_4 = {  # hit rates in percent: original, GGR; savings in percent: OpenAI, Anthropic
     "Movies": (34.6, 85.7, 31, 73),
     "Products": (26.7, 83.3, 33, 73),

@@ -129,7 +129,7 @@ def test_a_model_that_caches_shorter_prefixes_is_named(mini: Connection) -> None
     cost = cost_of(mini, QUERY.replace("films", "shorter"))
     assert cost.unshared is not None
     assert "or another model: " in cost.unshared
-    assert "claude-haiku-5.5 (from 512 on)" in cost.unshared
+    assert "claude-haiku-5-5 (from 512 on)" in cost.unshared
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def test_a_known_price_is_told_without_cache_and_with_longest_answers() -> None:
         with connect(FakeBackend(upper_or_length, name=name), ledger=None) as con:
             explanation = con.explain("SELECT LLM('up', repeat('x', 99), max_tokens := 10)")
         said = str(explanation)
-        assert said.count("No price is known for 'my-model'. Known prices: gpt-6.1-sol, ") == told
+        assert said.count("No price is known for 'my-model'. `relquery prices` lists ") == told
         (call,) = explanation.calls
         assert call.prompt_tokens is not None
         usd = (call.prompt_tokens * 0.15 + 10 * 0.60) / 1e6

@@ -81,14 +81,16 @@ def usd_of(backend: Backend) -> Callable[[Answer], float | None]:
     def price() -> Price | None:
         from relquery.prices.table import known_price
 
-        return known_price(backend.name)
+        known, part = known_price(backend.name), backend.price_share
+        if known is None or part == 1:
+            return known
+        return known.in_batch if part == known.batch else known.times(part)
 
     def usd(answer: Answer) -> float | None:
         if (known := price()) is None:
             return None
-        cached, written = answer.cached_tokens, answer.written_tokens
-        uncached = max(0, answer.prompt_tokens - cached - written)
-        return backend.price_share * known.usd(uncached, written, cached, answer.output_tokens)
+        of_cache = answer.cached_tokens, answer.written_tokens, answer.written_1h_tokens
+        return known.call_usd(answer.prompt_tokens, answer.output_tokens, *of_cache)
 
     return usd
 

@@ -116,13 +116,14 @@ class Estimator:
         length = stage.sampling.max_tokens if stage.length is None else max(1, round(stage.length))
         cached = 0.0 if stage.length is None else rate or 0.0
         price, total = self.price, sum(counts)
+        usd = None if price is None else sum(price.call_usd(one, length) for one in counts)
         return replace(
             call,
             prompt_tokens=total,
             counted_by=by,
             refused=refused,
             seconds=self._predicted(counts, stage, length, cached),
-            usd=None if price is None else price.usd(total, 0, 0, most * length),
+            usd=None if price is None or usd is None else usd * price.peak,
         )
 
     def _predicted(
@@ -228,7 +229,9 @@ class Estimator:
     ) -> StageCost:
         calls, price, length = len(stage.written), self.price, self._length(stage)
         factor, error = calibration.factor, calibration.error
-        tokens = sum(map(self._counter.count, sample)) * scale * factor
+        counts = [self._counter.count(prompt) for prompt in sample]
+        tokens = sum(counts) * scale * factor
+        price = None if price is None else price.of_prompts([count * factor for count in counts])
         output, seconds = length.tokens * float(calls), self._seconds(calls, tokens, length.tokens)
         told = StageCost(
             Range.of(calls),

@@ -15,6 +15,7 @@ from relquery.backends.provider.form.trouble import TroubleError
 from relquery.backends.provider.sending.amounts import Amount
 from relquery.backends.provider.sending.budget import Purse, usd_of, warn_if_unpriced
 from relquery.backends.provider.sending.counting import Counting
+from relquery.backends.provider.sending.needs import Need
 from relquery.errors import BudgetError, ConfigError
 from relquery.prompt import Sampling
 from tests.cases import cases
@@ -22,9 +23,9 @@ from tests.cases import cases
 SHORT = Sampling(max_tokens=50)
 
 
-def usd(prompt: int, output: int, cached: int, written: int) -> float:
+def usd(usage: Usage) -> float:
     """A dollar for a thousand tokens of prompts, three for those of answers."""
-    return prompt / 1_000 + output * 3 / 1_000
+    return usage.prompt / 1_000 + usage.output * 3 / 1_000
 
 
 class Billing:
@@ -47,7 +48,7 @@ class Billing:
             raise refusal(500)
         drawn = chance.randint(1, 50) + chance.randint(*self.thinks)
         said = says("yes", chance.randint(5, 30), drawn)
-        self.billed += usd(said.usage.prompt, said.usage.output, 0, 0)
+        self.billed += usd(said.usage)
         self.tokens += said.usage.prompt + said.usage.output
         if fails:  # the answer is lost on its way
             raise TroubleError("lost", "The connection failed: reset.")
@@ -146,7 +147,7 @@ def test_a_model_without_a_price_is_told_of_once(caplog: pytest.LogCaptureFixtur
     for model in ("openai:new-model", "openai:new-model", "openai:gpt-5-mini", "openai:m@host"):
         warn_if_unpriced(model)
     (said,) = caplog.messages
-    assert said.startswith("No price is known for 'new-model'. Known prices: ")
+    assert said.startswith("No price is known for 'new-model'. `relquery prices` lists those ")
     assert said.endswith("What is spent is not shown in USD.")
 
 
@@ -155,8 +156,41 @@ def test_a_model_s_version_costs_what_the_model_does() -> None:
         price = usd_of(model)
         assert price is not None
         # USD 1 a million, 0.10 from the cache and 1.25 into it, and 5 for answers
-        assert price(1_000_000, 0, 0, 0) == pytest.approx(1.0)
-        assert price(1_000_000, 100_000, 500_000, 500_000) == pytest.approx(0.05 + 0.625 + 0.5)
+        assert price(Usage(1_000_000)) == pytest.approx(1.0)
+        usage = Usage(1_000_000, 500_000, 100_000, 500_000)
+        assert price(usage) == pytest.approx(0.05 + 0.625 + 0.5)
+        hour = Usage(1_000_000, 500_000, 100_000, 500_000, written_1h=500_000)
+        assert price(hour) == pytest.approx(0.05 + 1.0 + 0.5)
+
+
+def test_what_is_set_aside_covers_the_dearest_call_that_a_request_can_become() -> None:
+    """Entries of an hour at twice the price, and the peak's hours at DeepSeek."""
+    purse = Purse(Amount(1, "USD"), usd_of("claude-haiku-4-5"), "m")
+    assert purse.hold(Need(100_000, 1_000)) == pytest.approx(0.125 + 0.005)
+    assert purse.hold(Need(100_000, 1_000, keeps_hour=True)) == pytest.approx(0.2 + 0.005)
+    long = Purse(Amount(1, "USD"), usd_of("claude-haiku-5-5"), "m")
+    assert long.hold(Need(100_001, 1_000)) == pytest.approx(100_001 * 0.625e-6 + 0.0025)
+    deepseek = Purse(Amount(1, "USD"), usd_of("deepseek-flash"), "m")
+    assert deepseek.hold(Need(100_000, 1_000)) == pytest.approx(0.03 + 0.0012)  # at any hour
+    body = {"messages": [{"cache_control": {"type": "ephemeral", "ttl": "1h"}}]}
+    assert [Need.of(one).keeps_hour for one in ({}, body)] == [False, True]
+
+
+def test_what_a_server_says_that_a_call_cost_is_its_price() -> None:
+    price = usd_of("openrouter:openai/gpt-5-mini")
+    assert price is not None
+    said = {"prompt_tokens": 1_000, "completion_tokens": 10, "cost": 0.0042}
+    assert price(Usage.of(said)) == 0.0042
+    for cost in (None, True, "0.1", -1, float("nan"), float("inf")):
+        assert price(Usage.of({**said, "cost": cost})) == pytest.approx(0.00025 + 0.00002)
+
+
+def test_calls_are_billed_one_by_one() -> None:
+    """Two prompts of 60,000 tokens do not cost what one of 120,000 does."""
+    counting = Counting(usd_of("claude-haiku-5-5"))
+    for _ in range(2):
+        counting.used(Usage(60_000, 0, 0))
+    assert counting.tally(0.0).usd == pytest.approx(0.012)
 
 
 def test_an_amount_is_read_as_a_person_writes_it() -> None:

@@ -248,7 +248,7 @@ def test_what_is_counted_is_what_was_sent() -> None:
         raise refusal(500, retry_after_ms="1")
 
     tries: Counter[str] = Counter()
-    outcome = ask(once, 4, Sampling(), max_concurrency=1, usd=lambda p, o, c, w: p / 100)
+    outcome = ask(once, 4, Sampling(), max_concurrency=1, usd=lambda usage: usage.prompt / 100)
     tally = outcome.shared.counting.tally(0.0)
     assert (tally.calls, tally.retries, tally.failures) == (8, 4, 0)
     assert (tally.prompt_tokens, tally.output_tokens, tally.usd) == (400, 20, 4.0)

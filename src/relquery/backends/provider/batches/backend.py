@@ -15,7 +15,7 @@ from relquery.backends.provider.batches.run import Batching
 from relquery.backends.provider.batches.store import Store
 from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.provider.sending.asking import Asking
-from relquery.backends.provider.sending.budget import Purse, Usd, usd_of, warn_if_unpriced
+from relquery.backends.provider.sending.budget import Purse, usd_of, warn_if_unpriced
 from relquery.backends.provider.sending.counting import Counting
 from relquery.backends.provider.sending.door import Shared
 from relquery.backends.provider.sending.limiter import Limiter
@@ -46,7 +46,7 @@ class BatchBackend(Backend):
         if config.batches is None:
             raise ConfigError("batches is missing: the file in which batches are written down.")
         self._server, self._store = Server(model, config, provider), Store.open(config.batches)
-        usd = _shared(usd_of(self._server.name), self.price_share)
+        usd = usd_of(self._server.name, self.price_share)
         budget = config.budget if not isinstance(config.budget, str) else None
         self._shared = Shared(Limiter(), Purse(budget, usd, model), Counting(usd))
 
@@ -119,10 +119,6 @@ def batch_api(server: Server) -> BatchApi:
         client = anthropic_client(server.provider, server.config, server.config.max_retries)
         return AnthropicBatches(client, server.config.timeout)
     return OpenAIBatches(server.client(), _ENDPOINTS[server.api], server.config.timeout)
-
-
-def _shared(usd: Usd | None, share: float) -> Usd | None:
-    return None if usd is None else lambda *tokens: share * usd(*tokens)
 
 
 def _unheard(index: int, answer: Answer) -> None:

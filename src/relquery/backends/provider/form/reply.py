@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any
 
 from relquery.backends.provider.form.weighing import label_scores
@@ -72,7 +73,8 @@ class Usage:
     prompt: all of the prompt. cached, written: how many of them came from the provider's cache, and
     were stored there. output: of the answer, reasoning included. tells_cached: whether the server
     says how many were cached. tells_output: whether it says what the answer took.
-    contradiction: what does not add up, in words.
+    contradiction: what does not add up, in words. written_1h: those of `written` that are kept for
+    an hour. usd: what the server says that the request cost, as OpenRouter does; None if nothing.
     """
 
     prompt: int = 0
@@ -82,6 +84,8 @@ class Usage:
     tells_cached: bool = field(default=True, compare=False)
     tells_output: bool = field(default=True, compare=False)
     contradiction: str = field(default="", compare=False)
+    written_1h: int = 0
+    usd: float | None = None
 
     @classmethod
     def of(cls, said: object) -> Usage:
@@ -94,7 +98,7 @@ class Usage:
         usage = _object(said)
         of_prompt = _object(usage.get(f"{prompt}_tokens_details"))
         of_output = _object(usage.get(f"{output}_tokens_details"))
-        return cls.counting(
+        found = cls.counting(
             usage.get(f"{prompt}_tokens"),
             of_prompt.get("cached_tokens"),
             usage.get(f"{output}_tokens"),
@@ -102,6 +106,10 @@ class Usage:
             usage.get("total_tokens"),
             of_output.get("reasoning_tokens"),
         )
+        cost = usage.get("cost")
+        if isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost < inf:
+            return replace(found, usd=float(cost))
+        return found
 
     @classmethod
     def counting(
@@ -137,6 +145,7 @@ class Usage:
             cached_tokens=self.cached,
             output_tokens=self.output,
             written_tokens=self.written,
+            written_1h_tokens=self.written_1h,
             tells_cached=self.tells_cached,
         )
 

@@ -12,25 +12,61 @@ from relquery.backends.provider.form.reply import Usage
 from relquery.backends.provider.sending.amounts import Amount, shown
 from relquery.backends.provider.sending.needs import Need
 from relquery.errors import BudgetError, ConfigError
-from relquery.prices.table import known_price, no_price
+from relquery.prices.price import Price
+from relquery.prices.table import is_sold, known_price, no_price
 
 _MARGIN = 2
 """Times the most by which an answer exceeded its limit that the next one may exceed it."""
 
-Usd = Callable[[int, int, int, int], float]
-"""USD for a call: (prompt tokens, output tokens, cached, written); the latter two of the prompt."""
+Usd = Callable[[Usage], float]
+"""USD for a call, by the tokens that it took."""
 
 
-def usd_of(model: str) -> Usd | None:
-    """What calls of a model cost; None if its price is not known. model: as `connect` takes it."""
-    price = known_price(model)
-    if price is None:
+@dataclass(frozen=True, slots=True)
+class CallPrice:
+    """What a call of a model costs, by the price of the hour in which it ends.
+
+    Raises ConfigError for a model without a price.
+    """
+
+    model: str
+    """As `connect` takes it."""
+    in_batch: bool = False
+    """Whether calls are sent as a batch."""
+    share: float = 1.0
+    """Part of the live price, for a batch of a model whose own part is not known."""
+
+    def __call__(self, usage: Usage) -> float:
+        """USD for a call: what the server says, else by its tokens."""
+        if usage.usd is not None:
+            return usage.usd
+        return self.now.call_usd(
+            usage.prompt, usage.output, usage.cached, usage.written, usage.written_1h
+        )
+
+    @property
+    def now(self) -> Price:
+        """The price of this hour."""
+        price = known_price(self.model)
+        if price is None:
+            raise ConfigError(no_price(self.model))
+        if not self.in_batch:
+            return price
+        return price.times(self.share) if price.batch is None else price.in_batch
+
+    @property
+    def peak(self) -> float:
+        """By how many times the dearest hour costs more than this one."""
+        return self.now.peak
+
+
+def usd_of(model: str, share: float | None = None) -> Usd | None:
+    """What calls of a model cost; None if its price is not known. model: as `connect` takes it.
+    share: of the live price, for batches of a model whose own is not known; None for live calls.
+    """
+    if known_price(model) is None:
         return None
-
-    def usd(prompt: int, output: int, cached: int, written: int) -> float:
-        return price.usd(max(0, prompt - cached - written), written, cached, output)
-
-    return usd
+    return CallPrice(model) if share is None else CallPrice(model, in_batch=True, share=share)
 
 
 @cache
@@ -39,7 +75,7 @@ def warn_if_unpriced(model: str) -> None:
 
     model: as a backend is called.
     """
-    if "@" not in model and known_price(model) is None:
+    if "@" not in model and is_sold(model) and known_price(model) is None:
         logging.getLogger("relquery").warning(
             "%s What is spent is not shown in USD.", no_price(model.partition(":")[2])
         )
@@ -132,7 +168,10 @@ class Purse:
             case Amount(unit="calls"), _:
                 return 1.0
             case Amount(unit="USD"), usd if usd is not None:
-                return max(usd(prompt, output, 0, 0), usd(prompt, output, 0, prompt))
+                hour = prompt if need.keeps_hour else 0
+                plain = usd(Usage(prompt, 0, output))
+                written = usd(Usage(prompt, 0, output, prompt, written_1h=hour))
+                return max(plain, written) * getattr(usd, "peak", 1.0)
         return float(prompt + output)
 
     def _cost(self, usage: Usage) -> float:
@@ -140,7 +179,7 @@ class Purse:
             case Amount(unit="calls"), _:
                 return 1.0
             case Amount(unit="USD"), usd if usd is not None:
-                return usd(usage.prompt, usage.output, usage.cached, usage.written)
+                return usd(usage)
         return float(usage.prompt + usage.output)
 
     def _words(self, most: float) -> str:

@@ -25,6 +25,7 @@ class Counting:
     cached: int = 0
     written: int = 0
     output: int = 0
+    spent: float = 0.0
     _has_told: bool = False
     _lock: Lock = field(default_factory=Lock)
 
@@ -51,6 +52,7 @@ class Counting:
             self.cached += usage.cached
             self.written += usage.written
             self.output += usage.output
+            self.spent += 0.0 if self.usd is None else self.usd(usage)
             is_first = bool(usage.contradiction) and not self._has_told
             self._has_told |= is_first
         if is_first:
@@ -62,7 +64,6 @@ class Counting:
     def tally(self, waiting: float) -> Tally:
         """All so far. waiting: seconds until more is sent."""
         with self._lock:
-            usd = self.usd
             return Tally(
                 self.calls,
                 self.retries,
@@ -72,5 +73,5 @@ class Counting:
                 self.written,
                 self.output,
                 waiting,
-                None if usd is None else usd(self.prompt, self.output, self.cached, self.written),
+                None if self.usd is None else self.spent,
             )

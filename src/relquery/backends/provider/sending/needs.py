@@ -16,15 +16,19 @@ _LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 @dataclass(frozen=True, slots=True)
 class Need:
     """prompt: bytes of the prompt, of which no tokenizer makes more tokens. output: tokens that
-    the answer may have, by the request.
+    the answer may have, by the request. keeps_hour: whether prefixes may be written to a cache for
+    an hour.
     """
 
     prompt: int
     output: int
+    keeps_hour: bool = False
 
     @classmethod
     def of(cls, body: dict[str, Any]) -> Need:
         """Of the body of a request."""
         output = max(body.get(name, 0) for name in _LIMITS)
-        size = len(json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass"))
-        return cls(size + _AROUND + _OF_SCHEMA * any(name in body for name in OF_FORM), output)
+        text = json.dumps(body, ensure_ascii=False)
+        size = len(text.encode("utf-8", "surrogatepass"))
+        size += _AROUND + _OF_SCHEMA * any(name in body for name in OF_FORM)
+        return cls(size, output, '"ttl": "1h"' in text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from relquery.backends.provider.form.format import limit_of, rule_of, says_in_words, schema_of
@@ -133,4 +133,7 @@ def _usage(said: object) -> Usage:
     cached = usage.get("cache_read_input_tokens")
     written = usage.get("cache_creation_input_tokens")
     prompt = count(usage.get("input_tokens")) + count(cached) + count(written)
-    return Usage.counting(prompt, cached, usage.get("output_tokens"), written)
+    found = Usage.counting(prompt, cached, usage.get("output_tokens"), written)
+    by_age = usage.get("cache_creation")
+    hour = by_age.get("ephemeral_1h_input_tokens") if isinstance(by_age, dict) else None
+    return replace(found, written_1h=min(count(hour), found.written))
