@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from relquery.backends.base import Answering, Backend
 from relquery.backends.embedding.load import embedder_of, hint_for
-from relquery.backends.load import backend_of, default_form
+from relquery.backends.load import backend_of, default_form, is_shared
 from relquery.config import Nulls, Order, PromptForm, QueryConfig
 from relquery.errors import ConfigError, MarkupError, QueryError
 from relquery.ledger import Ledger
@@ -95,8 +95,11 @@ def connect(
     answering, options = answering_of(source, model, options)
     form = default_form(answering) if form is None else form
     config = QueryConfig(order, on_error, guard, guard_rows, form, nulls)
-    if options.get("batch") and ledger not in (None, ":memory:"):
-        options = {"batches": ledger} | options
+    if ledger not in (None, ":memory:"):
+        if options.get("batch"):
+            options = {"batches": ledger} | options
+        if is_shared(options.get("budget")):
+            options = {"budget_file": ledger} | options
     with ExitStack() as opened:  # closes what is open if the rest fails
         host = opened.enter_context(closing(Database.open(database)))
         known = None if ledger is None else opened.enter_context(closing(Ledger.open(ledger)))

@@ -57,6 +57,11 @@ def is_served(model: str) -> bool:
     return model.partition(":")[0] in _PROVIDERS or _is_address(model)
 
 
+def is_shared(budget: object) -> bool:
+    """Whether a budget is one of a day, a month or a ledger, which is counted in a ledger."""
+    return bool(re.search(r"[/\w]\s*(day|month|ledger)\s*$", str(budget), re.IGNORECASE))
+
+
 def default_form(answering: str | Backend | Answering) -> PromptForm:
     """The form of prompts to a model where none is asked for."""
     if isinstance(answering, str):

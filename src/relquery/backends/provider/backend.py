@@ -39,7 +39,9 @@ class ProviderBackend(Backend):
         usd = usd_of(self._server.name)
         budget = config.budget if not isinstance(config.budget, str) else None
         self._shared = Shared(
-            Limiter(config.rpm, config.tpm), Purse(budget, usd, model), Counting(usd)
+            Limiter(config.rpm, config.tpm),
+            Purse(budget, usd, model, file=config.budget_file),
+            Counting(usd),
         )
 
     @property

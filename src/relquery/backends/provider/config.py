@@ -30,7 +30,9 @@ class ProviderConfig:
         no answer by then are errors.
     rpm, tpm: requests and tokens per minute, at most; None: what the server tells.
     budget: what may be spent by this backend: "5USD", "2000000 tokens" or "500 calls"; None for
-        anything. No call is sent that could exceed it.
+        anything. No call is sent that could exceed it. "500USD/month", "/day" and "/ledger" count
+        what all processes spend that give such a budget and the same `budget_file`.
+    budget_file: the file in which such a budget is counted; `connect` gives the ledger.
     relqueries: how the server is told which requests are one relQuery: "vllm" in the field that
         vLLM's plug-in reads, "relquery" in that of `relquery serve`; None for not at all.
     batch: whether prompts are submitted as batches, which the provider answers within a day at half
@@ -56,6 +58,7 @@ class ProviderConfig:
     by_server: bool = False
     batch: bool | Literal["submit"] = False
     batches: str | Path | None = None
+    budget_file: str | Path | None = None
 
     def __post_init__(self) -> None:
         for name in ("base_url", "api_key"):
@@ -78,7 +81,13 @@ class ProviderConfig:
             if limit is not None and not (_is_int(limit) and limit >= 1):
                 raise ConfigError(f"{name} is {limit!r}; it must be an integer of at least 1.")
         if self.budget is not None:
-            object.__setattr__(self, "budget", Amount.of(self.budget))
+            amount = Amount.of(self.budget)
+            object.__setattr__(self, "budget", amount)
+            if amount.per is not None and self.budget_file is None:
+                raise ConfigError(
+                    f"budget is {amount}, which is counted in a ledger, and there is none. Give "
+                    "one: ledger='run.db', or --ledger run.db on the command line."
+                )
 
     def _check_seconds(self) -> None:
         for name in ("timeout", "deadline", "total_timeout"):

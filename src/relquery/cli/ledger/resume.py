@@ -104,6 +104,8 @@ def _say_spent(budget: str, groups: Sequence[Group]) -> None:
     from relquery.backends.provider.sending.amounts import Amount, shown
 
     amount = Amount.of(budget)
+    if amount.per is not None:  # it goes on, and says itself what is spent
+        return
     match amount.unit:
         case "USD":
             spent = sum(one.usd or 0.0 for one in groups)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from relquery.backends.load import is_shared
 from relquery.cli.sql.formats import Format, print_errors
 from relquery.cli.sql.noted import noted
 from relquery.cli.sql.output import print_outcome, save, writer
@@ -229,6 +230,8 @@ def sql(
     asked |= {"--retries": retries, "--rpm": rpm, "--tpm": tpm, "--budget": budget}
     options |= provider_options(model, asked)
     options |= batch_options(model, ledger, batch=batch, wait=wait)
+    if ledger is not None and is_shared(budget):
+        options["budget_file"] = ledger
     sampling: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature, "seed": seed}
     tables = find_tables(table or [])
     guarded = rows_for("--guard", guard_rows, GUARD_ROWS, is_on=guard is not None)

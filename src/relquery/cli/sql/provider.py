@@ -39,7 +39,11 @@ Rpm = Annotated[
 Tpm = Annotated[int | None, _option("Tokens per minute, at most (default: as the provider says).")]
 Budget = Annotated[
     str | None,
-    _option("What this run may spend: 5USD, '2000000 tokens' or '500 calls'.", metavar="AMOUNT"),
+    _option(
+        "What this run may spend: 5USD, '2000000 tokens' or '500 calls'; with --ledger also "
+        "500USD/month, /day or /ledger for all processes together.",
+        metavar="AMOUNT",
+    ),
 ]
 Batch = Annotated[
     bool,

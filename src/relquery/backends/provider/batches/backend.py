@@ -48,7 +48,9 @@ class BatchBackend(Backend):
         self._server, self._store = Server(model, config, provider), Store.open(config.batches)
         usd = usd_of(self._server.name, self.price_share)
         budget = config.budget if not isinstance(config.budget, str) else None
-        self._shared = Shared(Limiter(), Purse(budget, usd, model), Counting(usd))
+        self._shared = Shared(
+            Limiter(), Purse(budget, usd, model, file=config.budget_file), Counting(usd)
+        )
 
     @property
     def name(self) -> str:

@@ -6,11 +6,13 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from threading import Lock
 
 from relquery.backends.provider.form.reply import Usage
 from relquery.backends.provider.sending.amounts import Amount, shown
 from relquery.backends.provider.sending.needs import Need
+from relquery.backends.provider.sending.spending import Spending
 from relquery.errors import BudgetError, ConfigError
 from relquery.prices.price import Price
 from relquery.prices.table import is_sold, known_price, no_price
@@ -87,7 +89,8 @@ class Purse:
 
     budget: None for no end. usd: what calls cost. model: for messages. beyond_output: most tokens
     by which an answer exceeded what it was allowed: some servers do not count reasoning there.
-    beyond_prompt: the same of prompts, to which some servers add their own.
+    beyond_prompt: the same of prompts, to which some servers add their own. file: in which a budget
+    of a day, a month or a ledger is counted.
     """
 
     budget: Amount | None
@@ -96,6 +99,8 @@ class Purse:
     spent: float = 0.0
     beyond_output: int = 0
     beyond_prompt: int = 0
+    file: str | Path | None = None
+    _shared: Spending | None = None
     _held: float = 0.0
     _open: int = 0
     _lock: Lock = field(default_factory=Lock)
@@ -107,6 +112,8 @@ class Purse:
                 "budget in tokens or calls, e.g. '2000000 tokens' or '500 calls', or a price: "
                 "`relquery prices --update FILE` adds yours."
             )
+        if self.budget is not None and self.budget.per is not None and self.file is not None:
+            self._shared = Spending(Path(self.file), self.budget)
 
     def hold(self, need: Need) -> float | None:
         """Set aside what a call may cost at most; gives it, or None while there is not enough but
@@ -116,10 +123,15 @@ class Purse:
             return 0.0
         most = self._most(need)
         with self._lock:
-            if self.spent + self._held + most <= self.budget.number:
+            held: float | None = most
+            if self._shared is not None:
+                held = self._shared.take(most)
+            elif self.spent + self._held + most > self.budget.number:
+                held = None
+            if held is not None:
                 self._held += most
                 self._open += 1
-                return most
+                return held
             if self._open:
                 return None
             raise BudgetError(self._words(most))
@@ -160,6 +172,8 @@ class Purse:
             self._open -= 1
             self._held = self._held - held if self._open else 0.0
             self.spent += cost
+            if self._shared is not None:
+                self._shared.correct(held, cost)
 
     def _most(self, need: Need) -> float:
         prompt = need.prompt + self.beyond_prompt
@@ -185,7 +199,8 @@ class Purse:
     def _words(self, most: float) -> str:
         budget = self.budget
         assert budget is not None
-        used = shown(self.spent, budget.unit)
+        spent = self.spent if self._shared is None else self._shared.spent
+        used = shown(spent, budget.unit)
         are = "is" if used.startswith("1 ") else "are"
         next_one = (
             "" if budget.unit == "calls" else f", and one may take {shown(most, budget.unit)}"
