@@ -11,6 +11,7 @@ import openai
 
 from relquery.backends.provider.backend import ProviderBackend
 from relquery.backends.provider.config import ProviderConfig
+from relquery.backends.provider.wires.providers import OPENAI, key_of
 from relquery.errors import ConfigError, ModelError, did_you_mean
 
 _SECONDS = 10.0
@@ -25,8 +26,8 @@ def at_address(model: str | None, config: ProviderConfig) -> ProviderBackend:
     vLLM and `relquery serve` are told which requests are one relQuery, unless `config` says how.
     Raises ModelError if the server cannot be reached, ConfigError for a model that it lacks.
     """
-    key = config.api_key or os.environ.get("OPENAI_API_KEY") or _NO_KEY
-    config = replace(config, api_key=key)
+    if not config.api_key and config.api_key_command is None:
+        config = replace(config, api_key=os.environ.get("OPENAI_API_KEY") or _NO_KEY)
     owners = _models(config, needed=model is None)
     if model is None:
         if len(owners) != 1:
@@ -50,7 +51,11 @@ def _models(config: ProviderConfig, needed: bool) -> dict[str, str]:
     try:
         with closing(
             openai.OpenAI(
-                base_url=config.base_url, api_key=config.api_key, timeout=_SECONDS, max_retries=1
+                base_url=config.base_url,
+                api_key=key_of(OPENAI, config),
+                timeout=_SECONDS,
+                max_retries=1,
+                default_headers=config.headers,
             )
         ) as client:
             return {each.id: each.owned_by or "" for each in client.models.list()}

@@ -22,7 +22,10 @@ _BY_NAME = re.compile(
 )
 _FAMILIES = {"claude": "anthropic", "gemini": "gemini"}
 _TITLES = {"anthropic": "an Anthropic", "gemini": "a Gemini"}
-_PROVIDERS = ("openai", "anthropic", "gemini")
+_PROVIDERS = (
+    *("openai", "anthropic", "gemini", "azure", "vertex", "bedrock", "groq", "together"),
+    *("openrouter", "deepseek", "mistral", "xai", "ollama", "lmstudio", "llamacpp"),
+)
 
 
 def load(model: str, /, **options: Any) -> Backend:
@@ -109,8 +112,9 @@ def _check_local(model: str) -> None:
         provider = found["provider"]
         raise ConfigError(
             f"The model '{model}' cannot be opened: '{provider}' is not supported. Use "
-            "'openai:NAME', 'anthropic:NAME' or 'gemini:NAME'; for any OpenAI-compatible server, "
-            "'openai:NAME' with its address in base_url=... or OPENAI_BASE_URL."
+            f"NAME after one of {', '.join(f'{name}:' for name in _PROVIDERS)}; for any "
+            "OpenAI-compatible server, 'openai:NAME' with its address in base_url=... or "
+            "OPENAI_BASE_URL."
             + did_you_mean(provider, [*_PROVIDERS, "random", "simulated", "vllm"])
         )
 
@@ -121,7 +125,7 @@ def _load_provider(provider: str, name: str, options: dict[str, Any]) -> Backend
     from relquery.backends.provider.config import ProviderConfig
     from relquery.backends.provider.wires.providers import PROVIDERS
 
-    of = f"{'a' if provider == 'gemini' else 'an'} '{provider}:' model"
+    of = f"{'an' if provider[0] in 'aeo' else 'a'} '{provider}:' model"
     _check_options(options, [field.name for field in fields(ProviderConfig)], of)
     config = ProviderConfig(**options)
     if config.batch:

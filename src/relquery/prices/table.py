@@ -139,18 +139,16 @@ def _hour(moment: datetime) -> datetime:
 def _at_hour(model: str, hour: datetime) -> Price | None:
     """A shipped price. Prices change at full hours."""
     seller, name, host = _parts(model)
-    is_bedrock = seller in (None, "aws", "openai") and not host and bool(_BEDROCK.fullmatch(name))
+    is_bedrock = seller in (None, "aws") and bool(_BEDROCK.fullmatch(name))
     if seller in _HERE or not (is_bedrock or seller or _MADE.match(name)):
         return None
     at = provider_at(host) if host else None
-    if is_bedrock:
+    if at is not None or (host and seller == "openai"):
+        seller = at
+    if is_bedrock or seller == "aws":
         found = _first(_bedrock_names(name), "aws", hour)
         if found is not None:
             return found
-    if at is not None:
-        seller = at
-    elif host:
-        seller = None
     if seller is not None:
         found = _first(_names(name), seller, hour)
         if found is not None or seller not in ("google", "openrouter", "azure", "aws"):

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from relquery.backends.provider.sending.amounts import Amount
 from relquery.errors import ConfigError
+from relquery.redaction import hide
 
+_HEADER = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
+_SECRET = 15  # characters of a header that may be a key: longer ones are hidden in messages
 _MOST_CONNECTIONS = 1000  # of the SDK's pool; more would wait for a connection until the timeout
 
 
@@ -18,7 +23,10 @@ class ProviderConfig:
 
     base_url: the server, usually ending in /v1; None: the provider's own, or what
         OPENAI_BASE_URL says of OpenAI's.
-    api_key: None: the provider's environment variable, e.g. OPENAI_API_KEY.
+    api_key: a key, or a function that gives a token valid now and is called before each request.
+        None: the provider's environment variable, e.g. OPENAI_API_KEY.
+    api_key_command: a command that prints a token, run again every five minutes. Without a shell.
+    headers: sent with each request, by name.
     api: "chat" or "responses" of OpenAI; None: the one that suits the model.
     max_concurrency: requests of one query stage that are under way at once.
     timeout: seconds until a request without an answer is given up and tried again.
@@ -44,7 +52,7 @@ class ProviderConfig:
     """
 
     base_url: str | None = None
-    api_key: str | None = field(default=None, repr=False)
+    api_key: str | Callable[[], str] | None = field(default=None, repr=False)
     max_concurrency: int = 16
     timeout: float = 60.0
     max_retries: int = 5
@@ -59,12 +67,17 @@ class ProviderConfig:
     batch: bool | Literal["submit"] = False
     batches: str | Path | None = None
     budget_file: str | Path | None = None
+    api_key_command: str | None = None
+    headers: Mapping[str, str] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("base_url", "api_key"):
+        for name in ("base_url", "api_key", "api_key_command"):
             given = getattr(self, name)
-            if not isinstance(given, str | None):
+            if not (isinstance(given, str | None) or (name == "api_key" and callable(given))):
                 raise ConfigError(f"{name} is of type {type(given).__name__}; it must be a string.")
+        if self.api_key is not None and self.api_key_command is not None:
+            raise ConfigError("api_key and api_key_command are both given. Give one of them.")
+        self._check_headers()
         if not (_is_int(self.max_concurrency) and 1 <= self.max_concurrency <= _MOST_CONNECTIONS):
             raise ConfigError(
                 f"max_concurrency is {self.max_concurrency!r}; "
@@ -96,6 +109,20 @@ class ProviderConfig:
                 continue
             if not _is_number(seconds) or not seconds > 0:
                 raise ConfigError(f"{name} is {seconds!r}; it must be above 0 seconds.")
+
+    def _check_headers(self) -> None:
+        if self.headers is None:
+            return
+        given = self.headers.items() if isinstance(self.headers, Mapping) else [(None, None)]
+        for name, value in given:
+            if not (isinstance(name, str) and isinstance(value, str) and _HEADER.fullmatch(name)):
+                raise ConfigError("headers must be a dict of texts, such as {'x-team': 'data'}.")
+            if not value.isascii() or not value.isprintable():
+                raise ConfigError(
+                    f"The header {name!r} holds characters that no header has. Remove them."
+                )
+            if len(value) > _SECRET:
+                hide(value)
 
     def _check_choices(self) -> None:
         if self.relqueries not in ("vllm", "relquery", None):

@@ -26,6 +26,7 @@ from relquery.cli.sql.provider import (
     Budget,
     Concurrency,
     Deadline,
+    KeyCommand,
     Retries,
     Rpm,
     Timeout,
@@ -193,6 +194,7 @@ def sql(
     rpm: Rpm = None,
     tpm: Tpm = None,
     budget: Budget = None,
+    api_key_command: KeyCommand = None,
     batch: Batch = False,
     wait: Wait = False,
     allow_errors: Annotated[
@@ -228,6 +230,7 @@ def sql(
     asked = {"--base-url": base_url, "--concurrency": concurrency, "--timeout": timeout}
     asked |= {"--deadline": deadline, "--total-timeout": total_timeout}
     asked |= {"--retries": retries, "--rpm": rpm, "--tpm": tpm, "--budget": budget}
+    asked |= {"--api-key-command": api_key_command}
     options |= provider_options(model, asked)
     options |= batch_options(model, ledger, batch=batch, wait=wait)
     if ledger is not None and is_shared(budget):

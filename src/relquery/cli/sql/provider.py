@@ -45,6 +45,14 @@ Budget = Annotated[
         metavar="AMOUNT",
     ),
 ]
+KeyCommand = Annotated[
+    str | None,
+    _option(
+        "Command that prints a key or token, run again every five minutes, e.g. 'gcloud auth "
+        "print-access-token'.",
+        metavar="COMMAND",
+    ),
+]
 Batch = Annotated[
     bool,
     _option(
@@ -66,6 +74,7 @@ _FIELDS = {
     "--rpm": "rpm",
     "--tpm": "tpm",
     "--budget": "budget",
+    "--api-key-command": "api_key_command",
 }
 
 

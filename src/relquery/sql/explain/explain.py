@@ -37,7 +37,8 @@ from relquery.sql.planner.plan import Field, PlannedCall
 from relquery.sql.planner.statement import Plan
 
 _SHOWN = 60  # characters of a prompt
-_PROVIDERS = ("openai", "responses", "anthropic", "gemini", "google", "deepseek")
+_PROVIDERS = ("openai", "anthropic", "gemini", "azure", "vertex", "bedrock", "groq", "together",
+    "openrouter", "deepseek", "mistral", "xai")  # fmt: skip
 _OPPOSITES = {"'yes'": "'no'", "'no'": "'yes'", "'true'": "'false'", "'false'": "'true'"}
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from relquery.backends.provider.form.messages import Messages
 from relquery.backends.provider.form.reply import Said
 from relquery.backends.provider.form.trouble import trouble_of
+from relquery.errors import ModelError
 from relquery.prompt import Sampling
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Wire(Protocol):
         ...
 
     async def send(self, body: dict[str, Any]) -> Sent:
-        """Send a request once. Raises TroubleError."""
+        """Send a request once. Raises TroubleError, and ModelError without a key."""
         ...
 
     def read(self, text: str) -> Said | None:
@@ -80,6 +81,8 @@ class SdkWire(ABC):
         """See Wire."""
         try:
             text, headers = await self._post(body)
+        except ModelError:  # of what gives the key
+            raise
         except Exception as error:
             raise trouble_of(error, self.timeout) from error
         return Sent(text, {name.lower(): value for name, value in headers.items()})
