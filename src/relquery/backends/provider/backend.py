@@ -19,6 +19,7 @@ from relquery.backends.provider.sending.trial import ENOUGH, AllAlikeError, Tria
 from relquery.backends.provider.server import Server
 from relquery.backends.provider.wires.providers import OPENAI, Provider
 from relquery.errors import ConfigError, ModelError
+from relquery.prices.table import known_price
 from relquery.prompt import Answer, Prompt, Sampling
 
 _MOST_STOPS = 4
@@ -36,7 +37,7 @@ class ProviderBackend(Backend):
     ) -> None:
         config = config or ProviderConfig()
         self._server = Server(model, config, provider)
-        usd = usd_of(self._server.name)
+        usd = usd_of(self._server.name, is_flex=config.service_tier is not None)
         budget = config.budget if not isinstance(config.budget, str) else None
         self._shared = Shared(
             Limiter(config.rpm, config.tpm),
@@ -63,6 +64,12 @@ class ProviderBackend(Backend):
     def tokens_per_minute(self) -> float | None:
         """See Backend: the limit given, or the one learnt so far."""
         return self._shared.limiter.tokens_per_minute
+
+    @property
+    def price_share(self) -> float:
+        """See Backend: of the slow service tier."""
+        price = None if self._server.config.service_tier is None else known_price(self.name)
+        return 1.0 if price is None or price.flex is None else price.flex
 
     def known_as(self) -> tuple[str, ...]:
         """See Backend: the server's address counts if `by_server` says so."""

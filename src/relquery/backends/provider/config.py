@@ -27,6 +27,7 @@ class ProviderConfig:
         None: the provider's environment variable, e.g. OPENAI_API_KEY.
     api_key_command: a command that prints a token, run again every five minutes. Without a shell.
     headers: sent with each request, by name.
+    service_tier: "flex" for OpenAI's slow answers at half the price; None: the account's own.
     api: "chat" or "responses" of OpenAI; None: the one that suits the model.
     max_concurrency: requests of one query stage that are under way at once.
     timeout: seconds until a request without an answer is given up and tried again.
@@ -69,6 +70,7 @@ class ProviderConfig:
     budget_file: str | Path | None = None
     api_key_command: str | None = None
     headers: Mapping[str, str] | None = field(default=None, repr=False)
+    service_tier: Literal["flex"] | None = None
 
     def __post_init__(self) -> None:
         for name in ("base_url", "api_key", "api_key_command"):
@@ -131,6 +133,10 @@ class ProviderConfig:
             )
         if self.api not in ("chat", "responses", None):
             raise ConfigError(f"api is {self.api!r}; it must be 'chat', 'responses' or None.")
+        if self.service_tier not in ("flex", None):
+            raise ConfigError(f"service_tier is {self.service_tier!r}; it must be 'flex' or None.")
+        if self.service_tier is not None and self.batch:
+            raise ConfigError("service_tier and batch are both given. Give one of them.")
         if not isinstance(self.by_server, bool):
             raise ConfigError(f"by_server is {self.by_server!r}; it must be True or False.")
         if self.batch not in (True, False, "submit"):

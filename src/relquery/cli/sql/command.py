@@ -29,6 +29,7 @@ from relquery.cli.sql.provider import (
     KeyCommand,
     Retries,
     Rpm,
+    ServiceTier,
     Timeout,
     TotalTimeout,
     Tpm,
@@ -195,6 +196,7 @@ def sql(
     tpm: Tpm = None,
     budget: Budget = None,
     api_key_command: KeyCommand = None,
+    service_tier: ServiceTier = None,
     batch: Batch = False,
     wait: Wait = False,
     allow_errors: Annotated[
@@ -230,7 +232,7 @@ def sql(
     asked = {"--base-url": base_url, "--concurrency": concurrency, "--timeout": timeout}
     asked |= {"--deadline": deadline, "--total-timeout": total_timeout}
     asked |= {"--retries": retries, "--rpm": rpm, "--tpm": tpm, "--budget": budget}
-    asked |= {"--api-key-command": api_key_command}
+    asked |= {"--api-key-command": api_key_command, "--service-tier": service_tier}
     options |= provider_options(model, asked)
     options |= batch_options(model, ledger, batch=batch, wait=wait)
     if ledger is not None and is_shared(budget):

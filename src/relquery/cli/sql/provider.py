@@ -53,6 +53,10 @@ KeyCommand = Annotated[
         metavar="COMMAND",
     ),
 ]
+ServiceTier = Annotated[
+    str | None,
+    _option("'flex' for OpenAI's slow answers, at half the price.", metavar="TIER"),
+]
 Batch = Annotated[
     bool,
     _option(
@@ -75,6 +79,7 @@ _FIELDS = {
     "--tpm": "tpm",
     "--budget": "budget",
     "--api-key-command": "api_key_command",
+    "--service-tier": "service_tier",
 }
 
 

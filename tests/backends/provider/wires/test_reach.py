@@ -216,6 +216,22 @@ def test_headers_go_with_each_request(service: Opened) -> None:
     assert "secret" not in shown
 
 
+def test_flex_is_asked_for_and_billed_at_half(service: Opened) -> None:
+    usd = {}
+    for tier in (None, "flex"):
+        server = service()
+        backend = load("openai:o4-mini", api_key="k", base_url=server.url, service_tier=tier)
+        dict(backend.answer([(Span("q"),)], Sampling(max_tokens=5)))
+        assert server.asked[0].get("service_tier") == tier
+        usd[tier] = backend.tally().usd
+        assert backend.price_share == (0.5 if tier else 1.0)
+    assert usd[None] == pytest.approx((10 * 1.1 + 2 * 4.4) / 1e6)
+    assert usd["flex"] == pytest.approx(usd[None] / 2)
+    for options in ({"service_tier": "fast"}, {"service_tier": "flex", "batch": True}):
+        with pytest.raises(ConfigError, match="service_tier"):
+            ProviderConfig(**options)  # type: ignore[arg-type]
+
+
 def test_openrouter_is_billed_by_what_it_says(service: Opened) -> None:
     def answer(body: Body) -> Reply:
         del body

@@ -82,7 +82,10 @@ class Asking:
 
     def body(self, messages: Messages, without: Without) -> dict[str, Any]:
         """A request without the model."""
-        return self.wire.body(messages, as_sent(self.sampling, without), without)
+        body = self.wire.body(messages, as_sent(self.sampling, without), without)
+        if (tier := self.server.config.service_tier) is not None:
+            body["service_tier"] = tier
+        return body
 
     def is_known(self, body: dict[str, Any]) -> bool:
         """Whether the server takes such requests, as far as can be told."""

@@ -37,6 +37,8 @@ class CallPrice:
     """Whether calls are sent as a batch."""
     share: float = 1.0
     """Part of the live price, for a batch of a model whose own part is not known."""
+    is_flex: bool = False
+    """Whether calls are sent in the slow service tier."""
 
     def __call__(self, usage: Usage) -> float:
         """USD for a call: what the server says, else by its tokens."""
@@ -53,7 +55,7 @@ class CallPrice:
         if price is None:
             raise ConfigError(no_price(self.model))
         if not self.in_batch:
-            return price
+            return price.times(price.flex) if self.is_flex and price.flex else price
         return price.times(self.share) if price.batch is None else price.in_batch
 
     @property
@@ -62,13 +64,16 @@ class CallPrice:
         return self.now.peak
 
 
-def usd_of(model: str, share: float | None = None) -> Usd | None:
+def usd_of(model: str, share: float | None = None, *, is_flex: bool = False) -> Usd | None:
     """What calls of a model cost; None if its price is not known. model: as `connect` takes it.
     share: of the live price, for batches of a model whose own is not known; None for live calls.
+    is_flex: whether these are sent in the slow service tier.
     """
     if known_price(model) is None:
         return None
-    return CallPrice(model) if share is None else CallPrice(model, in_batch=True, share=share)
+    if share is None:
+        return CallPrice(model, is_flex=is_flex)
+    return CallPrice(model, in_batch=True, share=share)
 
 
 @cache
