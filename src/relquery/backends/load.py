@@ -24,7 +24,7 @@ _FAMILIES = {"claude": "anthropic", "gemini": "gemini"}
 _TITLES = {"anthropic": "an Anthropic", "gemini": "a Gemini"}
 _PROVIDERS = (
     *("openai", "anthropic", "gemini", "azure", "vertex", "bedrock", "groq", "together"),
-    *("openrouter", "deepseek", "mistral", "xai", "ollama", "lmstudio", "llamacpp"),
+    *("openrouter", "deepseek", "xai", "ollama", "lmstudio", "llamacpp"),
 )
 
 

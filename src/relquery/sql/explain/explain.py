@@ -38,7 +38,7 @@ from relquery.sql.planner.statement import Plan
 
 _SHOWN = 60  # characters of a prompt
 _PROVIDERS = ("openai", "anthropic", "gemini", "azure", "vertex", "bedrock", "groq", "together",
-    "openrouter", "deepseek", "mistral", "xai")  # fmt: skip
+    "openrouter", "deepseek", "xai")  # fmt: skip
 _OPPOSITES = {"'yes'": "'no'", "'no'": "'yes'", "'true'": "'false'", "'false'": "'true'"}
 
 

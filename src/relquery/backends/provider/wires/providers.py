@@ -90,9 +90,6 @@ PROVIDERS = {
             "openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", "openai/gpt-5-mini"
         ),
         _same_form("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", "deepseek-flash"),
-        _same_form(
-            "mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", "mistral-small-latest"
-        ),
         _same_form("xai", "https://api.x.ai/v1", "XAI_API_KEY", "grok-4.7"),
         _same_form("ollama", "http://localhost:11434/v1", "", "llama3.2"),
         _same_form("lmstudio", "http://localhost:1234/v1", "", "qwen3-8b"),
