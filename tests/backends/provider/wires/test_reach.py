@@ -19,6 +19,7 @@ from relquery.backends.provider.wires.keys import CommandToken
 from relquery.backends.provider.wires.providers import PROVIDERS, openai_client
 from relquery.errors import BudgetError, ConfigError, ModelError
 from relquery.prompt import Answer, Sampling, Span
+from relquery.sql.executor.context import usd_of
 from tests.backends.provider.chat_server import Body, Reply, completion, message
 
 
@@ -165,6 +166,33 @@ def test_anthropic_takes_such_tokens_and_headers_too() -> None:
         assert ask("anthropic:claude-opus-4-1", base_url=server.root, **options)[0].text == "yes"
         _, headers = server.seen[-1]
     assert (headers["authorization"], headers["x-team"]) == ("Bearer fresh", "data")
+
+
+def test_entries_of_an_hour_are_billed_as_such() -> None:
+    usage = {
+        "input_tokens": 10,
+        "output_tokens": 100,
+        "cache_read_input_tokens": 5_000,
+        "cache_creation_input_tokens": 30_000,
+        "cache_creation": {
+            "ephemeral_5m_input_tokens": 10_000,
+            "ephemeral_1h_input_tokens": 20_000,
+        },
+    }
+
+    def answer(body: Body) -> Reply:
+        del body
+        reply = message("yes")
+        assert isinstance(reply.body, dict)
+        return Reply(reply.body | {"usage": usage})
+
+    with started(Service(answer, "/v1/messages")) as server:
+        backend = load("anthropic:claude-sonnet-5", base_url=server.root, api_key="k")
+        ((_, answered),) = backend.answer([(Span("q"),)], Sampling(max_tokens=5))
+    usd = (10 * 2 + 100 * 10 + 5_000 * 0.2 + 10_000 * 2.5 + 20_000 * 4) / 1e6
+    assert backend.tally().usd == pytest.approx(usd)
+    assert (answered.written_tokens, answered.written_1h_tokens) == (30_000, 20_000)
+    assert usd_of(backend)(answered) == pytest.approx(usd)  # as the ledger keeps it
 
 
 def test_a_command_is_run_again_after_five_minutes(tmp_path: Path) -> None:
