@@ -78,7 +78,7 @@ from random import Random
 from pathlib import Path
 from relquery.backends.provider.sending.amounts import Amount
 from relquery.backends.provider.sending.spending import Spending
-spending = Spending(Path(sys.argv[1]), Amount.of("500 tokens/ledger"))
+spending = Spending(Path(sys.argv[1]), Amount.of("600 tokens/ledger"))
 chance = Random(int(sys.argv[2]))
 print("ready", flush=True)
 while (held := spending.take(5.0)) is not None:
@@ -94,16 +94,18 @@ def test_processes_that_are_killed_never_spend_more_together(tmp_path: Path) -> 
         command = [sys.executable, "-c", TAKER, str(path), str(number)]
         return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
-    running, said = [start(number) for number in range(3)], []
+    running, said = [start(number) for number in range(4)], []
     for one in running[:2]:
         assert one.stdout is not None
         said += [one.stdout.readline() for _ in range(chance.randint(5, 20))]
         one.kill()
-    said += [one.communicate()[0] for one in [*running, start(9)]]
+    running.append(start(9))
+    said += [one.communicate()[0] for one in running]
+    assert [one.returncode for one in running[2:]] == [0, 0, 0]
     paid = sum(int(word) for word in "\n".join(said).split() if word != "ready")
-    left = Spending(path, Amount.of("500 tokens/ledger")).spent
-    assert paid <= left <= 500
-    assert paid >= 500 - 5 * len(running)
+    left = Spending(path, Amount.of("600 tokens/ledger")).spent
+    assert paid <= left <= 600
+    assert paid >= 600 - 5 * len(running)
 
 
 def test_without_a_ledger_it_is_refused_with_what_to_give() -> None:
