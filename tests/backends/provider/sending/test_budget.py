@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
@@ -13,7 +14,7 @@ from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.provider.form.reply import Said, Usage
 from relquery.backends.provider.form.trouble import TroubleError
 from relquery.backends.provider.sending.amounts import Amount
-from relquery.backends.provider.sending.budget import Purse, usd_of, warn_if_unpriced
+from relquery.backends.provider.sending.budget import CallPrice, Purse, usd_of, warn_if_unpriced
 from relquery.backends.provider.sending.counting import Counting
 from relquery.backends.provider.sending.needs import Need
 from relquery.errors import BudgetError, ConfigError
@@ -174,6 +175,16 @@ def test_what_is_set_aside_covers_the_dearest_call_that_a_request_can_become() -
     assert deepseek.hold(Need(100_000, 1_000)) == pytest.approx(0.03 + 0.0012)  # at any hour
     body = {"messages": [{"cache_control": {"type": "ephemeral", "ttl": "1h"}}]}
     assert [Need.of(one).keeps_hour for one in ({}, body)] == [False, True]
+
+
+def test_a_call_costs_what_the_hour_says_in_which_it_ends() -> None:
+    now = [datetime(2026, 10, 20, 5, 59, tzinfo=UTC).timestamp()]
+    price, seen = CallPrice("deepseek-flash", clock=lambda: now[0]), []
+    for _ in range(3):
+        seen.append(price(Usage(1_000_000)))
+        now[0] += 3_600 * 2
+    assert seen == pytest.approx([0.15, 0.30, 0.30])  # at 5:59, 7:59 and 9:59
+    assert price(Usage(1_000_000)) == pytest.approx(0.15)  # at 11:59
 
 
 def test_what_a_server_says_that_a_call_cost_is_its_price() -> None:

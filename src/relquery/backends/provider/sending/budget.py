@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from threading import Lock
@@ -17,6 +19,7 @@ from relquery.errors import BudgetError, ConfigError
 from relquery.prices.price import Price
 from relquery.prices.table import is_sold, known_price, no_price
 
+_HOUR_S = 3600
 _MARGIN = 2
 """Times the most by which an answer exceeded its limit that the next one may exceed it."""
 
@@ -24,7 +27,7 @@ Usd = Callable[[Usage], float]
 """USD for a call, by the tokens that it took."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CallPrice:
     """What a call of a model costs, by the price of the hour in which it ends.
 
@@ -39,6 +42,9 @@ class CallPrice:
     """Part of the live price, for a batch of a model whose own part is not known."""
     is_flex: bool = False
     """Whether calls are sent in the slow service tier."""
+    clock: Callable[[], float] = time.time
+    """Seconds since 1970."""
+    _found: tuple[float, Price] | None = None
 
     def __call__(self, usage: Usage) -> float:
         """USD for a call: what the server says, else by its tokens."""
@@ -51,7 +57,13 @@ class CallPrice:
     @property
     def now(self) -> Price:
         """The price of this hour."""
-        price = known_price(self.model)
+        hour = self.clock() // _HOUR_S
+        if self._found is None or self._found[0] != hour:
+            self._found = hour, self._price(datetime.fromtimestamp(hour * _HOUR_S, UTC))
+        return self._found[1]
+
+    def _price(self, moment: datetime) -> Price:
+        price = known_price(self.model, moment)
         if price is None:
             raise ConfigError(no_price(self.model))
         if not self.in_batch:
