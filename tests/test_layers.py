@@ -44,9 +44,11 @@ LAYERS: dict[str, set[str]] = {
     "ledger": BASE,
     "backends.base": BASE,
     "prices": {"errors"},
+    "backends.schemas": BASE,
+    "backends.wires": BASE | {"prices", "backends.schemas"},
     # what to compute
     "ir": BASE,
-    "table": BASE | {"prices"},
+    "table": BASE | {"prices", "backends.wires"},
     "retrieval": BASE,
     "span": BASE | {"ir"},
     "spans": BASE | RECORDS | {"ir", "table", "backends.base"},
@@ -57,7 +59,10 @@ LAYERS: dict[str, set[str]] = {
     # when and where
     "engine": BASE,
     "model": BASE | {"engine"},
-    "backends": BASE | WHEN | RECORDS | {"prices", "retrieval", "backends.base", "demo"},
+    "backends": BASE
+    | WHEN
+    | RECORDS
+    | {"prices", "retrieval", "backends.base", "backends.schemas", "backends.wires", "demo"},
     "traces": BASE | {"engine"},
     # where both meet
     "demo": {"errors"},
@@ -112,9 +117,11 @@ ROOMS: dict[str, list[str]] = {
         "installed", "catalogue", "torch_runtime", "load", "simulated",
     ],
     "backends": [
-        "base", "arguments", "tokenizer", "schemas", "scoring", "local", "service", "remote",
-        "provider.form", "provider.sending.amounts", "provider.config", "provider.wires",
-        "provider.server", "provider.sending", "provider",
+        "schemas", "base", "arguments", "tokenizer", "wires", "scoring", "local", "service",
+        "remote", "provider.amounts", "provider.config", "provider.keys", "provider.providers",
+        "provider.errors", "provider.client", "provider.server", "provider.failure_policy",
+        "provider.limiter", "provider.spending", "provider.budget", "provider.exchange",
+        "provider.admission", "provider.dispatch", "provider",
     ],
     "frames": [
         "hints", "data", "read", "plan", "apart", "recall", "runs", "pairs", "frame",

@@ -7,8 +7,8 @@ from random import Random
 from typing import Any
 
 from benchmarks.providers.virtual import Outcome, Refilled, ask, refusal, says, written
-from relquery.backends.provider.form.reply import Said
-from relquery.backends.provider.wires.wire import Sent
+from relquery.backends.provider.client import RawReply
+from relquery.backends.wires.reply import Reply
 
 
 class Limited:
@@ -24,7 +24,7 @@ class Limited:
         self.chance = Random(seed)
         self.asked = self.refused = self.used = 0
 
-    async def __call__(self, question: str) -> Said | Sent:
+    async def __call__(self, question: str) -> Reply | RawReply:
         """Answer after half a second to three."""
         del question
         await asyncio.sleep(self.chance.uniform(0.01, 0.1))  # on its way

@@ -6,10 +6,7 @@ import heapq
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Literal
-
-from anthropic import AsyncAnthropic
 
 from benchmarks.providers.calls import IN_FLIGHT
 from benchmarks.providers.standin.billing import Account, Totals
@@ -18,10 +15,10 @@ from benchmarks.providers.standin.forms import chat
 from benchmarks.providers.standin.forms import messages as anthropics
 from benchmarks.providers.standin.prompt import Sent
 from benchmarks.providers.standin.rules import RULES
-from relquery.backends.provider.form.caching import NOTHING, CacheSettings
-from relquery.backends.provider.form.messages import to_messages
-from relquery.backends.provider.wires.anthropic import AnthropicMessages
-from relquery.backends.provider.wires.chat import chat_body
+from relquery.backends.wires.anthropic import AnthropicMessages
+from relquery.backends.wires.messages import to_messages
+from relquery.backends.wires.openai_chat import OpenAIChat
+from relquery.backends.wires.wire import CacheSettings, Wire
 from relquery.prompt import Prompt, Sampling
 
 ANSWER = "Yes"
@@ -55,23 +52,15 @@ def body_of(prompt: Prompt, model: str, caching: Caching = "ours") -> dict[str, 
     caching: what it says of it: the marks of the prompt, nothing but that the provider is to cache
     as it does by itself, or that nothing is to be kept (where a provider can be told).
     """
-    rules, sampling = RULES[model], Sampling()
-    body: dict[str, Any] = {"model": model}
-    if rules.provider == "anthropic":
-        body |= _anthropic().body(to_messages(prompt), sampling, REFUSED)
-        if caching == "automatic":
-            body["cache_control"] = {"type": "ephemeral"}
-    else:
-        told = CacheSettings.of(model) if caching != "automatic" else NOTHING
-        told = told if rules.provider == "openai" else NOTHING
-        body |= chat_body(to_messages(prompt), sampling, REFUSED, told)
-    beyond_the_sdk: dict[str, Any] = body.pop("extra_body", {})
-    return body | beyond_the_sdk
-
-
-@cache
-def _anthropic() -> AnthropicMessages:
-    return AnthropicMessages(AsyncAnthropic(api_key="none"), "", 1.0)
+    is_anthropic = RULES[model].provider == "anthropic"
+    told = CacheSettings()
+    if RULES[model].provider == "openai" and caching != "automatic":
+        told = CacheSettings.of(model)
+    wire: Wire = AnthropicMessages(model) if is_anthropic else OpenAIChat(model, told)
+    body = wire.body(to_messages(prompt), Sampling(), REFUSED)
+    if is_anthropic and caching == "automatic":
+        body["cache_control"] = {"type": "ephemeral"}
+    return body
 
 
 def bill(account: Account, model: str, requests: Sequence[Sent], pace: Pace) -> Totals:

@@ -11,21 +11,22 @@ from math import inf
 from random import Random
 from typing import Any, TypeVar
 
+from relquery.backends.provider.admission import SharedState
+from relquery.backends.provider.amounts import Amount
+from relquery.backends.provider.budget import Budget, CallCounter, Usd
+from relquery.backends.provider.client import RawReply
 from relquery.backends.provider.config import ProviderConfig
-from relquery.backends.provider.form.format import limit_of
-from relquery.backends.provider.form.messages import Messages
-from relquery.backends.provider.form.reply import Said, Usage
-from relquery.backends.provider.form.trouble import TroubleError
-from relquery.backends.provider.sending.amounts import Amount
-from relquery.backends.provider.sending.asking import Asking
-from relquery.backends.provider.sending.budget import Purse, Usd
-from relquery.backends.provider.sending.counting import Counting
-from relquery.backends.provider.sending.dispatch import Dispatch
-from relquery.backends.provider.sending.door import Shared
-from relquery.backends.provider.sending.limiter import Limiter
-from relquery.backends.provider.sending.trial import ENOUGH, Trial
+from relquery.backends.provider.dispatch import CallDispatch
+from relquery.backends.provider.exchange import Exchange
+from relquery.backends.provider.failure_policy import ENOUGH, FailurePolicy
+from relquery.backends.provider.limiter import Limiter
 from relquery.backends.provider.server import Server
-from relquery.backends.provider.wires.wire import Sent
+from relquery.backends.wires.errors import ProviderError
+from relquery.backends.wires.messages import Messages
+from relquery.backends.wires.openai_chat import OpenAIWire
+from relquery.backends.wires.reply import Reply, Usage
+from relquery.backends.wires.response_format import limit_of
+from relquery.backends.wires.wire import Json, Wire
 from relquery.prompt import Answer, Sampling, Span
 
 Result = TypeVar("Result")
@@ -62,20 +63,32 @@ def run(work: Callable[[], Coroutine[Any, Any, Result]]) -> tuple[Result, float]
         return runner.run(work()), loop.time()
 
 
-def refusal(status: int, **headers: str) -> TroubleError:
+def refusal(status: int, **headers: str) -> ProviderError:
     """A server's answer that is none."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return TroubleError(
+    return ProviderError(
         "status", f"The server answered {status}: no.", status, said="no", headers=named
     )
 
 
-Answering = Callable[[str], Awaitable[Said | Sent]]
+Answering = Callable[[str], Awaitable[Reply | RawReply]]
+
+
+class FakeWire(OpenAIWire):
+    """Requests hold their messages, and replies what `written` makes of them."""
+
+    path, what = "/", "a reply"
+
+    def body(self, messages: Messages, sampling: Sampling, dropped: frozenset[str]) -> Json:
+        return {"messages": messages, "max_tokens": limit_of(sampling)}
+
+    def parse(self, body: Any) -> Reply:
+        return Reply(body["text"], "stop", body["refusal"], False, Usage(*body["usage"]))
 
 
 @dataclass(slots=True)
-class FakeWire:
-    """answering: gives what is said to a question, or raises TroubleError. asked: questions, in
+class FakeClient:
+    """answering: gives what is said to a question, or raises ProviderError. asked: questions, in
     order. peak: most at once.
     """
 
@@ -84,14 +97,9 @@ class FakeWire:
     running: int = 0
     peak: int = 0
     url: str = "http://virtual/"
-    what: str = "a reply"
+    wire: Wire = field(default_factory=lambda: FakeWire("m"))
 
-    def body(
-        self, messages: Messages, sampling: Sampling, without: frozenset[str]
-    ) -> dict[str, Any]:
-        return {"messages": messages, "max_tokens": limit_of(sampling)}
-
-    async def send(self, body: dict[str, Any]) -> Sent:
+    async def send(self, body: Json) -> RawReply:
         question = str(body["messages"][-1]["content"])
         self.asked.append(question)
         self.running += 1
@@ -100,35 +108,20 @@ class FakeWire:
             said = await self.answering(question)
         finally:
             self.running -= 1
-        return said if isinstance(said, Sent) else written(said)
-
-    def read(self, text: str) -> Said | None:
-        try:
-            given = json.loads(text)
-            usage = Usage(*given["usage"])
-        except (ValueError, TypeError):
-            return None
-        return Said(given["text"], "stop", given["refusal"], False, usage)
-
-    async def does_without(self) -> set[str]:
-        """See Wire."""
-        return set()
-
-    async def close(self) -> None:
-        pass
+        return said if isinstance(said, RawReply) else written(said)
 
 
-def written(said: Said, **headers: str) -> Sent:
+def written(said: Reply, **headers: str) -> RawReply:
     """A reply as it is sent."""
     usage = said.usage
     numbers = usage.prompt, usage.cached, usage.output, usage.written
     text = json.dumps({"text": said.text, "refusal": said.refusal, "usage": numbers})
-    return Sent(text, {name.replace("_", "-"): value for name, value in headers.items()})
+    return RawReply(text, {name.replace("_", "-"): value for name, value in headers.items()})
 
 
-def says(text: str, prompt: int = 100, output: int = 5, refusal: str | None = None) -> Said:
+def says(text: str, prompt: int = 100, output: int = 5, refusal: str | None = None) -> Reply:
     """What a server says, with what it took."""
-    return Said(text, "stop", refusal, False, Usage(prompt, 0, output))
+    return Reply(text, "stop", refusal, False, Usage(prompt, 0, output))
 
 
 @dataclass(slots=True)
@@ -140,8 +133,8 @@ class Outcome:
     answers: dict[int, Answer]
     error: Exception | None
     seconds: float
-    wire: FakeWire
-    shared: Shared
+    client: FakeClient
+    shared: SharedState
     told: list[tuple[int, Answer]]
 
     @property
@@ -154,17 +147,19 @@ def ask(
     rows: int,
     sampling: Sampling | None = None,
     usd: Usd | None = None,
-    shared: Shared | None = None,
+    shared: SharedState | None = None,
     **config: Any,
 ) -> Outcome:
     """Ask about so many prompts, "0", "1", ... shared: with an earlier stage."""
-    wire = FakeWire(answering)
+    client: Any = FakeClient(answering)
     answers: dict[int, Answer] = {}
     told: list[tuple[int, Answer]] = []
     given = ProviderConfig(api_key="k", **config)
     budget = given.budget if isinstance(given.budget, Amount) else None
     if shared is None:
-        shared = Shared(Limiter(given.rpm, given.tpm), Purse(budget, usd, "m"), Counting(usd))
+        shared = SharedState(
+            Limiter(given.rpm, given.tpm), Budget(budget, usd, "m"), CallCounter(usd)
+        )
 
     def heard(index: int, answer: Answer) -> None:
         told.append((index, answer))
@@ -174,11 +169,14 @@ def ask(
         answers[index] = answer
 
     async def work() -> Exception | None:
-        prompts = enumerate([(Span(str(number)),) for number in range(rows)])
-        trial = Trial(iter(prompts), wire.url, deliver, max(ENOUGH, given.max_concurrency))
-        asking = Asking(wire, Server("m", given), sampling or Sampling(), lambda warning: None)
+        prompts = [(Span(str(number)),) for number in range(rows)]
+        patience = max(ENOUGH, given.max_concurrency)
+        policy = FailurePolicy(client.url, given.max_retries, patience, deliver, chance=Random(7))
+        exchange = Exchange(
+            client, Server("m", given), sampling or Sampling(), lambda warning: None
+        )
         try:
-            await Dispatch(asking, trial, shared, given, heard, Random(7)).run()
+            await CallDispatch(prompts, exchange, policy, shared, given, heard).run()
         except ExceptionGroup as group:
             return group.exceptions[0]
         except Exception as error:
@@ -188,7 +186,7 @@ def ask(
     error, seconds = run(work)
     if error is None:
         assert sorted(answers) == list(range(rows))
-    return Outcome(answers, error, seconds, wire, shared, told)
+    return Outcome(answers, error, seconds, client, shared, told)
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ RelqueryError
 ├── PendingError             what was submitted as a batch has no answers yet
 ├── ModelError               a model cannot be found, loaded or run
 │   ├── BudgetError          what may be spent is spent
+│   ├── UnusableAnswersError  a model answers all alike with what is no answer
 │   ├── EngineEndedError     the process of an engine has ended
 │   ├── UnsupportedNetworkError  a network that the local engine cannot compute
 │   └── MissingExtraError    an optional dependency is not installed
@@ -177,6 +178,10 @@ class ModelError(RelqueryError):
 
 class BudgetError(ModelError):
     """A budget that has no room for another call. Answers that have come are kept in the ledger."""
+
+
+class UnusableAnswersError(ModelError):
+    """A model whose first answers are all alike of no use, so that no more are asked for."""
 
 
 class EngineEndedError(ModelError):

@@ -11,7 +11,7 @@ import openai
 
 from relquery.backends.provider.backend import ProviderBackend
 from relquery.backends.provider.config import ProviderConfig
-from relquery.backends.provider.wires.providers import OPENAI, key_of
+from relquery.backends.provider.providers import OPENAI, key_of
 from relquery.errors import ConfigError, ModelError, did_you_mean
 
 _SECONDS = 10.0

@@ -9,8 +9,8 @@ from math import exp, log
 from typing import Any
 
 from relquery.backends.base import Answers, Backend
-from relquery.backends.provider.form.messages import to_messages
 from relquery.backends.schemas.followed import followed
+from relquery.backends.wires.messages import to_messages
 from relquery.engine.requests.labels import LabelTrie
 from relquery.errors import ConfigError, MissingExtraError, ModelError, RequestError
 from relquery.prompt import Answer, Finish, Prompt, Sampling

@@ -123,7 +123,7 @@ def _load_provider(provider: str, name: str, options: dict[str, Any]) -> Backend
     # Imported for such models alone: a provider's package takes half a second to import.
     from relquery.backends.provider.backend import ProviderBackend
     from relquery.backends.provider.config import ProviderConfig
-    from relquery.backends.provider.wires.providers import PROVIDERS
+    from relquery.backends.provider.providers import PROVIDERS
 
     of = f"{'an' if provider[0] in 'aeo' else 'a'} '{provider}:' model"
     _check_options(options, [field.name for field in fields(ProviderConfig)], of)

@@ -19,9 +19,9 @@ import pytest
 
 from relquery.backends.load import load
 from relquery.backends.provider.backend import ProviderBackend
+from relquery.backends.provider.client import ProviderClient
 from relquery.backends.provider.config import ProviderConfig
-from relquery.backends.provider.form.trouble import trouble_of
-from relquery.backends.provider.wires.wire import SdkWire
+from relquery.backends.wires.errors import sdk_error
 from relquery.connection import connect
 from relquery.errors import ConfigError, ModelError
 from relquery.prompt import Answer, Finish, Nest, Prompt, Reuse, Role, Sampling, Span
@@ -121,7 +121,7 @@ def test_what_is_no_whole_answer_is_an_error_that_says_why(serve: Serve) -> None
         (Reply({"detail": "no"}, 422), Finish.ERROR, "answered 422: no."),
     ]
     server = serve(lambda body: echo(body) if "good" in question(body) else cases[row_of(body)][0])
-    good, *bad = ask(backend(server), ["good", *map(str, range(len(cases)))])
+    good, *bad = ask(backend(server, max_retries=0), ["good", *map(str, range(len(cases)))])
     assert good.text == "GOOD"
     for answer, (_, finish, error) in zip(bad, cases, strict=True):
         assert answer.finish is finish
@@ -165,14 +165,14 @@ def test_closing_the_iterator_cancels_what_is_open_at_once(serve: Serve) -> None
 def test_connections_close_to_the_end_though_the_reader_has_gone(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    close, closed = SdkWire.close, threading.Event()
+    close, closed = ProviderClient.close, threading.Event()
 
-    async def slowly(wire: SdkWire) -> None:
+    async def slowly(wire: ProviderClient) -> None:
         await asyncio.sleep(0.05)
         await close(wire)
         closed.set()
 
-    monkeypatch.setattr(SdkWire, "close", slowly)
+    monkeypatch.setattr(ProviderClient, "close", slowly)
     with closing(backend(serve(echo)).answer([prompt("r")], Sampling())) as answers:  # type: ignore[type-var]
         next(answers)
     assert closed.is_set()
@@ -297,7 +297,7 @@ def test_a_failure_without_words_is_called_by_its_name() -> None:
     request: Any = None
     failed = openai.APIConnectionError(request=request)
     failed.__cause__ = ConnectionAbortedError("")
-    assert trouble_of(failed, 1.0).words == "The connection failed: ConnectionAbortedError."
+    assert sdk_error(failed, 1.0).words == "The connection failed: ConnectionAbortedError."
 
 
 TOLD = Sampling(labels=("Yes", "No"), max_tokens=1, told=True)

@@ -10,7 +10,7 @@ import pytest
 
 from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.provider.server import Server
-from relquery.backends.provider.streaming import Streaming
+from relquery.backends.provider.streaming import StreamingClient
 from relquery.errors import ModelError, SamplingWarning
 from relquery.prompt import Answer, Finish, Reuse, Span
 from tests.backends.provider.chat_server import (
@@ -36,13 +36,13 @@ class Told:
     answers: list[Answer]
     heard: int
     asked: list[Body]
-    backend: Streaming
+    backend: StreamingClient
 
 
 def ask(answer: AnswerFunction, prompts: Sequence[Span] = PROMPT, timeout: float = 5.0) -> Told:
     heard: list[None] = []
 
-    async def talk(backend: Streaming) -> list[Answer]:
+    async def talk(backend: StreamingClient) -> list[Answer]:
         async with backend:
             return [
                 await backend.ask((span,), 5, "", lambda: heard.append(None)) for span in prompts
@@ -50,7 +50,7 @@ def ask(answer: AnswerFunction, prompts: Sequence[Span] = PROMPT, timeout: float
 
     with serving(answer) as server:
         config = ProviderConfig(server.url, "key", timeout=timeout, max_retries=0)
-        backend = Streaming(Server("m", config))
+        backend = StreamingClient(Server("m", config))
         return Told(asyncio.run(talk(backend)), len(heard), server.asked, backend)
 
 

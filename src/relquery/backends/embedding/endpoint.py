@@ -15,9 +15,9 @@ from relquery.arrays import Float32s
 from relquery.backends.embedding.asking import Ask, Asking, Sizes, TooLargeError
 from relquery.backends.embedding.reply import excerpt, to_vectors
 from relquery.backends.provider.config import ProviderConfig
-from relquery.backends.provider.form.failures import reason_to_stop
-from relquery.backends.provider.form.trouble import trouble_of
+from relquery.backends.provider.errors import reason_to_stop
 from relquery.backends.provider.server import Server
+from relquery.backends.wires.errors import sdk_error
 from relquery.errors import ConfigError, ModelError, RelqueryError, RequestError
 from relquery.retrieval.embedder import Embedder, Part, as_vectors
 
@@ -69,7 +69,7 @@ class Endpoint(Embedder):
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[Ask]:
-        async with self._server.client() as client:
+        async with self._server.sdk() as client:
             yield partial(self._ask, client)
 
     async def _ask(self, client: openai.AsyncOpenAI, texts: list[str]) -> Float32s:
@@ -91,7 +91,7 @@ class Endpoint(Embedder):
         return vectors
 
     def _problem(self, error: openai.APIError, texts: list[str], url: object) -> RelqueryError:
-        trouble = trouble_of(error, self._server.config.timeout)
+        trouble = sdk_error(error, self._server.config.timeout)
         said, status = trouble.words, trouble.status
         if (why := reason_to_stop(trouble, url, self._server.provider.key)) is not None:
             return ModelError(why)

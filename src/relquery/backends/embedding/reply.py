@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from relquery.arrays import Float32s
-from relquery.backends.provider.form.reply import short
+from relquery.backends.wires.errors import short
 from relquery.errors import RequestError, type_of
 from relquery.retrieval.embedder import as_vectors
 

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any
 
 from relquery.backends.base import Answers, Backend, Heard, Tally
-from relquery.backends.provider.answers import Mailbox, taken
+from relquery.backends.provider.admission import SharedState
+from relquery.backends.provider.budget import Budget, CallCounter, Usd, usd_of, warn_if_unpriced
+from relquery.backends.provider.client import ProviderClient
 from relquery.backends.provider.config import ProviderConfig
-from relquery.backends.provider.sending.asking import Asking
-from relquery.backends.provider.sending.budget import Purse, usd_of, warn_if_unpriced
-from relquery.backends.provider.sending.counting import Counting
-from relquery.backends.provider.sending.dispatch import Dispatch
-from relquery.backends.provider.sending.door import Shared
-from relquery.backends.provider.sending.limiter import Limiter
-from relquery.backends.provider.sending.trial import ENOUGH, AllAlikeError, Trial
+from relquery.backends.provider.dispatch import CallDispatch
+from relquery.backends.provider.exchange import Exchange
+from relquery.backends.provider.failure_policy import ENOUGH, FailFastError, FailurePolicy
+from relquery.backends.provider.limiter import Limiter
+from relquery.backends.provider.providers import OPENAI, Provider
 from relquery.backends.provider.server import Server
-from relquery.backends.provider.wires.providers import OPENAI, Provider
-from relquery.errors import ConfigError, ModelError
+from relquery.errors import ConfigError, ModelError, UnusableAnswersError, warn
 from relquery.prices.table import known_price
 from relquery.prompt import Answer, Prompt, Sampling
 
@@ -37,13 +41,18 @@ class ProviderBackend(Backend):
     ) -> None:
         config = config or ProviderConfig()
         self._server = Server(model, config, provider)
-        usd = usd_of(self._server.name, is_flex=config.service_tier is not None)
+        usd = self._usd()
         budget = config.budget if not isinstance(config.budget, str) else None
-        self._shared = Shared(
+        self._shared = SharedState(
             Limiter(config.rpm, config.tpm),
-            Purse(budget, usd, model, file=config.budget_file),
-            Counting(usd),
+            Budget(budget, usd, model, file=config.budget_file),
+            CallCounter(usd),
         )
+
+    def _usd(self) -> Usd | None:
+        """What calls cost, where that is known."""
+        is_flex = self._server.config.service_tier is not None
+        return usd_of(self._server.name, is_flex=is_flex)
 
     @property
     def name(self) -> str:
@@ -79,7 +88,7 @@ class ProviderBackend(Backend):
         """See Backend."""
         # The event loops that ask measure time by this clock.
         waiting = max(0.0, self._shared.limiter.until - time.monotonic())
-        return self._shared.counting.tally(waiting)
+        return self._shared.counter.tally(waiting)
 
     def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Answers:
         """See Backend, and `deliver`."""
@@ -110,27 +119,42 @@ class ProviderBackend(Backend):
         """
         self.check(sampling)
         warn_if_unpriced(self.name)
-        return taken(Mailbox(heard), lambda box: self._serve(prompts, sampling, box))
+        return stream(AnswerQueue(heard), lambda queue: self._serve(prompts, sampling, queue))
 
-    async def _serve(self, prompts: Sequence[Prompt], sampling: Sampling, box: Mailbox) -> None:
+    async def _serve(
+        self, prompts: Sequence[Prompt], sampling: Sampling, queue: AnswerQueue
+    ) -> None:
         """Deliver (index, answer) of every prompt, or what ended the work; None comes last."""
-        server = self._server
         try:
-            wire = server.wire(len(prompts))
+            client = self._server.client(len(prompts))
             try:
-                patience = max(ENOUGH, server.config.max_concurrency)
-                is_settled = sampling in server.useful
-                begun = iter(enumerate(prompts))
-                trial = Trial(begun, wire.url, box.put, patience, is_settled)
-                await server.ask(wire)
-                asking = Asking(wire, server, sampling, box.items.put)
-                await Dispatch(asking, trial, self._shared, server.config, box.heard).run()
+                await self._server.ask(client)
+                await self._ask(client, prompts, sampling, queue)
             finally:
-                await asyncio.shield(wire.close())
+                await asyncio.shield(client.close())
         except Exception as error:
-            box.items.put(_ended_by(error))
+            queue.items.put(_ended_by(error))
         finally:
-            box.items.put(None)
+            queue.items.put(None)
+
+    async def _ask(
+        self,
+        client: ProviderClient,
+        prompts: Sequence[Prompt],
+        sampling: Sampling,
+        queue: AnswerQueue,
+    ) -> None:
+        """Put in the answers of all prompts. Raises what ends the work."""
+        server, config = self._server, self._server.config
+        policy = FailurePolicy(
+            client.url,
+            config.max_retries,
+            max(ENOUGH, config.max_concurrency),
+            queue.put,
+            is_proven=sampling in server.useful,
+        )
+        exchange = Exchange(client, server, sampling, queue.items.put)
+        await CallDispatch(prompts, exchange, policy, self._shared, config, queue.heard).run()
 
 
 def _unheard(index: int, answer: Answer) -> None:
@@ -139,4 +163,81 @@ def _unheard(index: int, answer: Answer) -> None:
 
 def _ended_by(error: Exception) -> Exception:
     first = error.exceptions[0] if isinstance(error, ExceptionGroup) else error
-    return ModelError(str(first)) if isinstance(first, AllAlikeError) else first
+    if isinstance(first, FailFastError):
+        return (UnusableAnswersError if first.unusable else ModelError)(str(first))
+    return first
+
+
+_STOP_SECONDS = 5.0
+
+Item = tuple[int, Answer] | Exception | None
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerQueue:
+    """What has come: answers, warnings, or what ended the work; None comes last.
+
+    heard: called with each answer, in the thread that talks to the server.
+    """
+
+    heard: Heard
+    items: SimpleQueue[Item] = field(default_factory=SimpleQueue)
+
+    def put(self, index: int, answer: Answer) -> None:
+        """Put in an answer that `heard` was told of."""
+        self.items.put((index, answer))
+
+    def deliver(self, index: int, answer: Answer) -> None:
+        """Tell `heard` of an answer, and put it in."""
+        self.heard(index, answer)
+        self.put(index, answer)
+
+
+def stream(
+    queue: AnswerQueue, serve: Callable[[AnswerQueue], Coroutine[Any, Any, None]]
+) -> Generator[tuple[int, Answer], None, None]:
+    """(index, answer) as they come. Work begins when the first is asked for.
+
+    serve: puts in all answers, and what ended the work. Its thread knows the queue
+        alone, so that it ends when nobody holds the generator.
+    """
+    stop = _in_background(serve(queue))
+    try:
+        while (item := queue.items.get()) is not None:
+            if isinstance(item, Warning):
+                warn(item)
+            elif isinstance(item, Exception):
+                raise item
+            else:
+                yield item
+    finally:
+        stop()
+
+
+def _in_background(work: Coroutine[Any, Any, None]) -> Callable[[], None]:
+    """Run a coroutine in a thread of its own; gives a function that cancels it and waits."""
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(work)
+
+    def run() -> None:
+        with closing(loop):
+            with suppress(asyncio.CancelledError):
+                loop.run_until_complete(task)
+            loop.run_until_complete(_others())
+            loop.run_until_complete(loop.shutdown_asyncgens())
+
+    def stop() -> None:
+        with suppress(RuntimeError):  # the loop is closed: nothing is left to cancel
+            loop.call_soon_threadsafe(task.cancel)
+        thread.join(_STOP_SECONDS)
+
+    # A daemon, so that a name lookup that hangs does not keep the process.
+    thread = Thread(target=run, name="relquery-provider", daemon=True)
+    thread.start()
+    return stop
+
+
+async def _others() -> None:
+    """Wait for what was shielded when the work was cancelled: connections that close."""
+    if others := asyncio.all_tasks() - {asyncio.current_task()}:
+        await asyncio.wait(others)

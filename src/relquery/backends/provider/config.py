@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from relquery.backends.provider.sending.amounts import Amount
+from relquery.backends.provider.amounts import Amount
 from relquery.errors import ConfigError
 from relquery.redaction import hide
 
@@ -31,9 +31,9 @@ class ProviderConfig:
     api: "chat" or "responses" of OpenAI; None: the one that suits the model.
     max_concurrency: requests of one query stage that are under way at once.
     timeout: seconds until a request without an answer is given up and tried again.
-    max_retries: tries after the first, when the connection fails or the server answers 408, 409,
-        429 or 5xx; after the seconds that the server names, else after a random wait of up to 0.5,
-        1, 2, 4, 8, 16, 16, ... seconds.
+    max_retries: tries after the first, when the connection fails, what comes is no reply, or the
+        server answers 408, 409 or 5xx; after the seconds that the server names, else after a random
+        wait of up to 0.5, 1, 2, 4, 8, 16, 16, ... seconds. A refusal by a limit (429) is no try.
     deadline: seconds for one prompt, with all its tries and waits; None for any time.
     total_timeout: seconds for all prompts of one query stage; None for any time. Prompts that have
         no answer by then are errors.
@@ -48,6 +48,7 @@ class ProviderConfig:
         the price. True waits for the answers; "submit" raises PendingError until they are there.
     batches: the file in which submitted batches are written down, so that they are found again;
         `connect` gives the ledger.
+    allow_empty: whether an answer without text is one; else it is an error.
     by_server: whether a ledger keeps the answers of this server apart from those that other
         servers give for the same model name.
     """
@@ -65,6 +66,7 @@ class ProviderConfig:
     tpm: int | None = None
     budget: str | Amount | None = None
     by_server: bool = False
+    allow_empty: bool = False
     batch: bool | Literal["submit"] = False
     batches: str | Path | None = None
     budget_file: str | Path | None = None
@@ -137,8 +139,9 @@ class ProviderConfig:
             raise ConfigError(f"service_tier is {self.service_tier!r}; it must be 'flex' or None.")
         if self.service_tier is not None and self.batch:
             raise ConfigError("service_tier and batch are both given. Give one of them.")
-        if not isinstance(self.by_server, bool):
-            raise ConfigError(f"by_server is {self.by_server!r}; it must be True or False.")
+        for name in ("by_server", "allow_empty"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigError(f"{name} is {getattr(self, name)!r}; it must be True or False.")
         if self.batch not in (True, False, "submit"):
             raise ConfigError(f"batch is {self.batch!r}; it must be True, False or 'submit'.")
         if self.batch and self.batches is None:

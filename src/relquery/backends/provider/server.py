@@ -1,59 +1,91 @@
-"""A model on a server: where it is, and what was learnt of it."""
+"""A model on a server: where it is, what is known of it, and what was learnt of it."""
 
 from __future__ import annotations
 
+import re
+import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
 from threading import Event
-from typing import Any
+from typing import Any, Literal
 from uuid import uuid4
 
-import openai
-
+from relquery.backends.provider.client import ProviderClient
 from relquery.backends.provider.config import ProviderConfig
-from relquery.backends.provider.form.caching import NOTHING, CacheSettings
-from relquery.backends.provider.wires.anthropic import AnthropicMessages
-from relquery.backends.provider.wires.chat import Chat
-from relquery.backends.provider.wires.facts import Api, Facts, facts_of
-from relquery.backends.provider.wires.providers import (
+from relquery.backends.provider.providers import (
     ANTHROPIC,
     OPENAI,
     Provider,
     anthropic_client,
     openai_client,
 )
-from relquery.backends.provider.wires.responses import Responses
-from relquery.backends.provider.wires.wire import Wire
+from relquery.backends.wires.anthropic import AnthropicMessages
+from relquery.backends.wires.openai_chat import OpenAIChat
+from relquery.backends.wires.openai_responses import OpenAIResponses
+from relquery.backends.wires.wire import CacheSettings, Wire
 from relquery.errors import ConfigError
 from relquery.prompt import Sampling
 
-_NEVER: dict[Api, frozenset[str]] = {
-    "chat": frozenset(),
-    "responses": frozenset({"seed", "stop", "top_k"}),
-    "messages": frozenset({"seed", "scored"}),
+Api = Literal["chat", "responses", "messages"]
+
+WIRES: dict[Api, type[Wire]] = {
+    "chat": OpenAIChat,
+    "responses": OpenAIResponses,
+    "messages": AnthropicMessages,
 }
-"""What an API has no parameter for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The fields of facts.toml. cache_minimum: None where it is not known."""
+
+    provider: str
+    models: str
+    api: Api
+    without: frozenset[str]
+    reasons: bool
+    as_of: str
+    source: str
+    cache_minimum: int | None = None
+
+
+def facts_of(provider: str, model: str) -> Facts | None:
+    """What is known of a model before the first request; None if nothing."""
+    for each in _known():
+        if each.provider == provider and re.fullmatch(each.models, model):
+            return each
+    return None
+
+
+@cache
+def _known() -> Sequence[Facts]:
+    text = files(__package__).joinpath("facts.toml").read_text(encoding="utf-8")
+    entries = tomllib.loads(text)["model"]
+    return tuple(Facts(**{**entry, "without": frozenset(entry["without"])}) for entry in entries)
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A model on a server. Raises ModelError without a key, MissingExtraError, ConfigError.
-
-    model: the name that the server knows. learnt: settings that it was found to do without.
-    taken: settings of requests that it took. useful: samplings with which some answer was of use.
-    told_labels: by sampling, how many answers were labels that the prompt alone told, and how many
-    were not. told: once the API was asked of the model. at: its address without what all addresses
-    have.
-    """
+    """A model on a server. Raises ModelError without a key, MissingExtraError, ConfigError."""
 
     model: str
+    """The name that the server knows."""
     config: ProviderConfig
     provider: Provider = OPENAI
-    learnt: set[str] = field(default_factory=set)
+    dropped: set[str] = field(default_factory=set)
+    """Settings that requests do without, by the names that they have in chat completions."""
     taken: set[str] = field(default_factory=set)
+    """Settings of requests that it took."""
     useful: set[Sampling] = field(default_factory=set)
+    """Samplings with which some answer was of use."""
     told_labels: dict[Sampling, tuple[int, int]] = field(default_factory=dict)
-    told: Event = field(default_factory=Event)
+    """By sampling, how many answers were labels that the prompt alone told, and how many not."""
+    asked: Event = field(default_factory=Event)
+    """Set once the API was asked about the model."""
     at: str = field(init=False)
+    """Its address without what all addresses have."""
 
     def __post_init__(self) -> None:
         if not self.model:
@@ -65,13 +97,12 @@ class Server:
             raise ConfigError(
                 f"api is {self.config.api!r}, which Anthropic does not have. Leave it out."
             )
-        make = anthropic_client if self.provider is ANTHROPIC else openai_client
-        url = make(self.provider, self.config).base_url
+        url = self.sdk(0).base_url
         at = url.netloc.decode() + url.path.rstrip("/").removesuffix("/v1")
         object.__setattr__(self, "at", at)
         if self.facts is not None:
-            self.learnt.update(self.facts.without)
-        self.learnt.update(_NEVER[self.api])
+            self.dropped.update(self.facts.without)
+        self.dropped.update(WIRES[self.api].never)
 
     @property
     def facts(self) -> Facts | None:
@@ -114,30 +145,30 @@ class Server:
         return {}
 
     def wire(self, rows: int = 0) -> Wire:
+        """What writes requests, of which there will be so many, and reads replies."""
+        caching = CacheSettings.of(self.name) if self.provider is OPENAI else CacheSettings()
+        more = self.announced(rows) if self.api == "chat" else {}
+        return WIRES[self.api](self.model, caching, more)
+
+    def client(self, rows: int = 0) -> ProviderClient:
         """What sends requests, of which there will be so many; to be closed."""
-        timeout = self.config.timeout
-        if self.api == "messages":
-            client = anthropic_client(self.provider, self.config)
-            return AnthropicMessages(client, self.model, timeout)
-        opened = openai_client(self.provider, self.config)
-        caching = CacheSettings.of(self.name) if self.provider is OPENAI else NOTHING
-        if self.api == "responses":
-            return Responses(opened, self.model, timeout, caching)
-        return Chat(opened, self.model, timeout, self.announced(rows), caching)
+        return ProviderClient(self.sdk(0), self.wire(rows), self.config.timeout)
 
-    async def ask(self, wire: Wire) -> None:
+    async def ask(self, client: ProviderClient) -> None:
         """Ask the API, once, what a model takes of which nothing is known."""
-        if self.facts is None and not self.told.is_set():
-            self.told.set()
-            self.learnt.update(await wire.does_without())
+        if self.facts is None and not self.asked.is_set():
+            self.asked.set()
+            self.dropped.update(await client.unsupported())
 
-    def client(self) -> openai.AsyncOpenAI:
-        """OpenAI's SDK with its own retries, for what is not a prompt; to be closed."""
-        return openai_client(self.provider, self.config, self.config.max_retries)
+    def sdk(self, max_retries: int | None = None) -> Any:
+        """The provider's SDK; to be closed. max_retries: its own; None for those of the config."""
+        make = anthropic_client if self.provider is ANTHROPIC else openai_client
+        most = self.config.max_retries if max_retries is None else max_retries
+        return make(self.provider, self.config, most)
 
     def check(self, sampling: Sampling) -> None:
         """Raises ConfigError for what the API cannot be asked."""
-        never = _NEVER[self.api]
+        never = WIRES[self.api].never
         api = {"responses": "The Responses API", "messages": "Anthropic"}.get(self.api, "")
         if sampling.temperature > 0 and sampling.seed is not None and "seed" in never:
             raise ConfigError(

@@ -1,45 +1,41 @@
-"""A provider, or any server of the chat-completions form, heard token by token."""
+"""A server of the chat-completions form, heard token by token."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 import openai
 
-from relquery.backends.provider.form.failures import not_served
-from relquery.backends.provider.form.messages import to_messages
-from relquery.backends.provider.form.refusals import no_temperature, refused
-from relquery.backends.provider.form.reply import REASONING, Said, Usage, no_answer, short
-from relquery.backends.provider.form.trouble import TroubleError, trouble_of
+from relquery.backends.provider.errors import no_temperature, not_served, refused
 from relquery.backends.provider.server import Server
-from relquery.backends.provider.wires.chat import chat_body
+from relquery.backends.wires.errors import ProviderError, sdk_error, short
+from relquery.backends.wires.messages import to_messages
+from relquery.backends.wires.openai_chat import ChatStream, OpenAIChat
+from relquery.backends.wires.reply import no_answer
+from relquery.backends.wires.wire import Json
 from relquery.errors import ModelError, RequestError, SamplingWarning, warn
 from relquery.prompt import Answer, Finish, Prompt, Sampling
 
 _CHECK_SECONDS = 10.0
-
-# Where a first token may show: in the answer, or in what goes before it.
-_SPOKEN = ("content", *REASONING, "refusal", "tool_calls")
 _UNENDED = "No whole answer was streamed. See the server's log, and whether it can stream."
 
 
-class Streaming:
-    """For those who time each request: `async with Streaming(server) as streaming: ...`.
+class StreamingClient:
+    """For those who time each request: `async with StreamingClient(server) as streaming: ...`.
 
     tells_tokens, tells_cached: whether the server has told how many tokens a request had; and how
     many of a prompt's came from the cache, which it may leave out where there are none.
     """
 
     def __init__(self, server: Server) -> None:
-        self.server = server
+        self.server, self._wire = server, OpenAIChat(server.model)
         self.tells_tokens = self.tells_cached = False
         self._answered = False
 
     async def __aenter__(self) -> Self:
         """Open connections. Raises ModelError if no server is there."""
-        self._sdk = self.server.client()
+        self._sdk = self.server.sdk()
         try:
             await _check(self._sdk)
         except BaseException:
@@ -62,130 +58,85 @@ class Streaming:
             messages = to_messages(prompt)
         except RequestError as error:
             return no_answer(str(error), 0)
-        sampling, without = Sampling(max_tokens), frozenset(self.server.learnt)
+        sampling, dropped = Sampling(max_tokens), frozenset(self.server.dropped)
         while True:
-            body = chat_body(messages, sampling, without)
-            if "stream_options" not in without:
+            body = self._wire.body(messages, sampling, dropped) | {"stream": True}
+            if "stream_options" not in dropped:
                 body["stream_options"] = {"include_usage": True}
             if user:
                 body["user"] = user
             try:
-                answer = await self._stream(
-                    {"model": self.server.model, "stream": True, **body}, heard
-                )
-            except openai.APIError as error:
-                trouble = trouble_of(error, self.server.config.timeout)
-                spared = without | self.server.learnt | refused(trouble, sampling)
-                if spared == without:
-                    return self._failed(trouble)
-                without = spared
-            except Exception as error:  # the SDK's other errors, of this request alone
-                return no_answer(f"The request failed: {error!r}", 1)
+                answer = await self._stream(body, heard)
+            except Exception as error:
+                problem = sdk_error(error, self.server.config.timeout)
+                spared = dropped | self.server.dropped | refused(problem, sampling)
+                if spared == dropped:
+                    return self._failed(problem)
+                dropped = spared
             else:
-                self._learn(without)
+                if "temperature" in dropped - self.server.dropped:
+                    warn(no_temperature(self.server.model), SamplingWarning)
+                self.server.dropped.update(dropped)
                 return answer
 
-    def _learn(self, without: frozenset[str]) -> None:
-        """The server has taken a request without these settings."""
-        if "temperature" in without - self.server.learnt:
-            warn(no_temperature(self.server.model), SamplingWarning)
-        self.server.learnt.update(without)
-
-    async def _stream(self, body: dict[str, Any], heard: Callable[[], None]) -> Answer:
-        said = _Heard()
-        # As plain JSON: to build the SDK's objects takes longer than what is to be measured.
+    async def _stream(self, body: Json, heard: Callable[[], None]) -> Answer:
+        parts = ChatStream()
         stream = await self._sdk.post(
-            "/chat/completions",
-            body={"model": self.server.model, "stream": True, **body},
+            self._wire.path,
+            body=body,
             cast_to=object,
             stream=True,
             stream_cls=openai.AsyncStream[object],
         )
         async with stream:
             async for chunk in stream:
-                began = said.began
+                began = parts.began
                 try:
-                    said.hear(chunk)
+                    parts.add(chunk)
                 except (TypeError, AttributeError):
-                    text = f"A part of the stream is not a chat completion: {short(repr(chunk))}"
-                    return no_answer(text, 1)
-                if said.began and not began:
+                    what = f"A part of the stream is not a chat completion: {short(repr(chunk))}"
+                    return no_answer(what, 1)
+                if parts.began and not began:
                     heard()
-        self._answered |= said.finish is not None
-        self.tells_tokens |= bool(said.usage)
-        self.tells_cached |= said.tells_cached
-        return said.answer()
-
-    def _failed(self, trouble: TroubleError) -> Answer:
-        said, url = self._words(trouble), self._sdk.base_url
-        if self._answered:
-            return no_answer(said, 1)
-        if trouble.status == 401:
-            raise _wrong_key(url, said) from trouble
-        if trouble.status in (403, 404):
-            raise ModelError(not_served(url, self.server.model, said)) from trouble
-        if trouble.is_quota:
-            raise ModelError(f"The account has no quota left. {said}") from trouble
-        return no_answer(said, 1)
-
-    def _words(self, trouble: TroubleError) -> str:
-        if trouble.kind == "late":
-            timeout = self.server.config.timeout
-            return f"Nothing was heard for {timeout:g} seconds. Raise the timeout."
-        return trouble.words
-
-
-@dataclass(slots=True)
-class _Heard:
-    """What a stream has said so far. began: whether a token of it was heard of."""
-
-    text: str = ""
-    finish: object = None
-    usage: dict[str, Any] = field(default_factory=dict)
-    began: bool = False
-    reasoned: bool = False
-
-    def hear(self, chunk: Any) -> None:
-        """The next part. Raises TypeError or AttributeError if it is of another form."""
-        if isinstance(usage := chunk.get("usage"), dict):
-            self.usage = usage
-        for choice in chunk.get("choices") or ():
-            delta = choice.get("delta") or {}
-            self.text += delta.get("content") or ""
-            self.finish = choice.get("finish_reason") or self.finish
-            self.reasoned |= any(delta.get(name) for name in REASONING)
-            # The first part may name the role alone, before the prompt is begun.
-            self.began |= bool(self.finish) or any(delta.get(name) for name in _SPOKEN)
-
-    @property
-    def tells_cached(self) -> bool:
-        details = self.usage.get("prompt_tokens_details")
-        return isinstance(details, dict) and details.get("cached_tokens") is not None
-
-    def answer(self) -> Answer:
-        usage = Usage.of(self.usage)
-        if self.finish is None:
-            return Answer(None, Finish.ERROR, _UNENDED, usage.prompt, usage.cached, usage.output)
-        said = Said(self.text, self.finish, None, self.reasoned, usage)
-        text, finish, problem = said.ending()
+        self._answered |= parts.has_ended
+        self.tells_tokens |= parts.tells_tokens
+        self.tells_cached |= parts.tells_cached
+        reply = self._wire.parse(parts.body())
+        if not parts.has_ended:
+            return reply.usage.counted(Answer(None, Finish.ERROR, _UNENDED))
+        text, finish, problem = reply.ending()
         if finish is Finish.LENGTH:  # as it was to be: the limit is a part of what is measured
             problem = None
-        return Answer(text, finish, problem, usage.prompt, usage.cached, usage.output)
+        return reply.usage.counted(Answer(text, finish, problem))
+
+    def _failed(self, error: ProviderError) -> Answer:
+        words, url = error.words, self._sdk.base_url
+        if error.kind == "late":
+            timeout = self.server.config.timeout
+            words = f"Nothing was heard for {timeout:g} seconds. Raise the timeout."
+        if self._answered:
+            return no_answer(words, 1)
+        if error.status == 401:
+            raise _wrong_key(url, words) from error
+        if error.status in (403, 404):
+            raise ModelError(not_served(url, self.server.model, words)) from error
+        if error.is_quota:
+            raise ModelError(f"The account has no quota left. {words}") from error
+        return no_answer(words, 1)
 
 
-async def _check(client: openai.AsyncOpenAI) -> None:
+async def _check(sdk: openai.AsyncOpenAI) -> None:
     """Whether a server is there that takes the key. Raises ModelError."""
-    url = client.base_url
+    url = sdk.base_url
     try:
-        await client.with_options(timeout=_CHECK_SECONDS).get("/models", cast_to=object)
+        await sdk.with_options(timeout=_CHECK_SECONDS).get("/models", cast_to=object)
     except openai.AuthenticationError as error:
-        said = trouble_of(error, _CHECK_SECONDS).words
-        raise _wrong_key(url, said) from error
+        raise _wrong_key(url, sdk_error(error, _CHECK_SECONDS).words) from error
     except openai.APIStatusError:
         pass  # not all servers list their models
     except openai.APIConnectionError as error:
         if not _reached(error):
-            said = trouble_of(error, _CHECK_SECONDS).words
+            said = sdk_error(error, _CHECK_SECONDS).words
             raise ModelError(
                 f"{url} cannot be reached. {said} Start the server, or check its address."
             ) from error

@@ -19,7 +19,7 @@ from relquery.errors import ConfigError
 from relquery.sql.render import printable
 
 if TYPE_CHECKING:
-    from relquery.backends.provider.batches.manage import Shown
+    from relquery.backends.provider.batches.backend import Shown
 
 _PADDING = 2
 """Columns around a cell of a table."""
@@ -53,7 +53,7 @@ def batches(
     relquery batches run.db --cancel
     """
     # Imported here: the providers' packages take half a second.
-    from relquery.backends.provider.batches.manage import forget_batch, shown_batches
+    from relquery.backends.provider.batches.backend import forget_batch, shown_batches
 
     if not path.is_file():
         raise ConfigError(f"The ledger {path} does not exist. Give the file given to --ledger.")

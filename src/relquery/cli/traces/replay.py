@@ -26,7 +26,7 @@ from relquery.traces.trace import TracedQuery, load
 from relquery.traces.workload import at_rate
 
 if TYPE_CHECKING:
-    from relquery.backends.provider.streaming import Streaming
+    from relquery.backends.provider.streaming import StreamingClient
 
 _LATE = 0.05
 _NO_KEY = "none"  # for servers that ask for none; the SDK wants a word
@@ -110,18 +110,18 @@ def _key(variable: str | None) -> str:
     return key
 
 
-def _streaming(model: str, server: str, key: str, timeout: float) -> Streaming:
+def _streaming(model: str, server: str, key: str, timeout: float) -> StreamingClient:
     # Imported for this command alone: the provider's package takes half a second to import.
     from relquery.backends.provider.config import ProviderConfig
     from relquery.backends.provider.server import Server
-    from relquery.backends.provider.streaming import Streaming
+    from relquery.backends.provider.streaming import StreamingClient
 
     config = ProviderConfig(server, key, timeout=timeout, max_retries=0)
-    return Streaming(Server(model, config))
+    return StreamingClient(Server(model, config))
 
 
 def _send(
-    queries: Sequence[TracedQuery], streaming: Streaming, concurrency: int
+    queries: Sequence[TracedQuery], streaming: StreamingClient, concurrency: int
 ) -> tuple[Replay, bool]:
     """What has ended, and whether Ctrl-C ended the replay."""
 
@@ -144,7 +144,7 @@ def _send(
         return replayed, False
 
 
-def _show(replayed: Replay, streaming: Streaming, as_json: bool) -> None:
+def _show(replayed: Replay, streaming: StreamingClient, as_json: bool) -> None:
     model, summary = streaming.server.model, summarize(replayed.ended)
     if not streaming.tells_cached:
         summary = replace(summary, hit_rate=nan)

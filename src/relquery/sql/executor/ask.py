@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from relquery.arrays import Int64s
+from relquery.errors import UnusableAnswersError
 from relquery.prompt import Answer
 from relquery.sql.caching.plan import Ordered, ordered
 from relquery.sql.executor.context import ExecutionContext
@@ -72,7 +73,12 @@ def ask(
         new = comparison = compare(dispatch, sent.schedule)
     call = _CallAnswers.of(dispatch, is_pinned=comparison is not None and comparison.is_pinned)
     call.take(new)
-    schedule = call.ask_missing(sent)
+    try:
+        schedule = call.ask_missing(sent)
+    except UnusableAnswersError:  # a second try goes before the end of all
+        if not (question.task.retry and call.ask_again()):
+            raise
+        schedule = call.ask_missing(None)
     if question.task.retry:
         call.ask_again()
     return Replies(
@@ -93,6 +99,7 @@ class _CallAnswers:
 
     is_pinned: whether fields are sent as written. missing: the inputs to ask. unused: answers of a
     guard that count for nothing but its verdict. shared: answers of which equal ones are held once.
+    retried: inputs that were asked once more.
     """
 
     dispatch: CallDispatch
@@ -102,6 +109,7 @@ class _CallAnswers:
     missing: Int64s
     unused: list[Answer] = field(default_factory=list)
     shared: dict[Answer, Answer] = field(default_factory=dict)
+    retried: set[int] = field(default_factory=set)
 
     @classmethod
     def of(cls, dispatch: CallDispatch, *, is_pinned: bool) -> _CallAnswers:
@@ -138,22 +146,38 @@ class _CallAnswers:
             sent = sent.part(self.missing)
         try:
             dispatch.send(sent.rows, sent.schedule, self.lookup, self._put, sent.plan)
+        except UnusableAnswersError:
+            self.missing = np.array(
+                [row for row in self.missing.tolist() if self.answers[row] is NO_ANSWER], np.int64
+            )
+            dispatch.sent -= len(self.missing)
+            raise
         finally:
             if self.is_pinned:
                 dispatch.lookup.copy({row: self.answers[row] for row in sent.rows.tolist()})
         return sent.schedule
 
-    def ask_again(self) -> None:
-        """Ask once more where an answer is not a valid value."""
+    def ask_again(self) -> bool:
+        """Ask once more where an answer is not a valid value; whether a new one can be read."""
         dispatch, prompts = self.dispatch, self.dispatch.inputs.prompts_as_written()
-        task = dispatch.question.task
-        for row, answer in ask_again(prompts, self.answers, task, dispatch.context).items():
+        once = [
+            NO_ANSWER if row in self.retried else answer for row, answer in enumerate(self.answers)
+        ]
+        found = ask_again(prompts, once, dispatch.question.task, dispatch.context)
+        for row, answer in found.items():
             dispatch.sent += answer.attempts > self.answers[row].attempts
             self.answers[row] = answer
+            self._check(row, answer)
+        self.retried.update(found)
+        return any(answer.error is None for answer in found.values())
 
     def _put(self, row: int, answer: Answer) -> None:
         hold = self.shared.setdefault if len(self.shared) < _MOST_SHARED else self.shared.get
         self.answers[row] = hold(answer, answer)
+        if answer.text is None or not self.dispatch.question.task.retry:  # else asked once more
+            self._check(row, answer)
+
+    def _check(self, row: int, answer: Answer) -> None:
         question, config = self.dispatch.question, self.dispatch.context.config
         check_complete(answer, question, config, lambda: self.dispatch.inputs.cells(row))
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from relquery.arrays import Int64s
 from relquery.errors import PartialResultWarning, TableError, warn
 from relquery.table.prompts.prompts import read_id
-from relquery.table.prompts.replies import Reply, Request, read_reply
+from relquery.table.prompts.replies import Request, RowReply, read_reply
 from relquery.table.prompts.source import Source
 
 NO_RESULT = "There is no result for this row."
@@ -132,7 +132,7 @@ class _Found:
         """Whether the present file is one that was sent, not one that came back."""
         return 0 < self.lines == self.requests
 
-    def add(self, reply: Reply | Request | str, place: str) -> None:
+    def add(self, reply: RowReply | Request | str, place: str) -> None:
         """One line."""
         self.lines += 1
         if isinstance(reply, Request):

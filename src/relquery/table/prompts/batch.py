@@ -124,6 +124,7 @@ def chosen(order: Int64s, wanted: Any, count: int) -> Int64s:
 
 def _lines(sent: Prompts, form: Form, settings: Settings) -> Iterator[bytes]:
     dump = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+    write = form.writer(settings)
     for prompt, custom_id in zip(sent, sent.custom_ids(), strict=True):
-        text = dump(form.request(prompt, custom_id, settings))
+        text = dump(write(prompt, custom_id))
         yield (text if text.isascii() else text.translate(_LINE_ENDS)).encode()

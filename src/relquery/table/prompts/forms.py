@@ -9,19 +9,27 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Literal
 
+from relquery.backends.wires.anthropic import AnthropicMessages
+from relquery.backends.wires.messages import Mark, Message, Messages
+from relquery.backends.wires.openai_chat import OpenAIChat
+from relquery.backends.wires.wire import CacheSettings, Json, Wire
 from relquery.errors import ConfigError, did_you_mean, type_of, unknown
 from relquery.prices.price import Price
 from relquery.prices.table import all_prices
+from relquery.prompt import Sampling
 from relquery.table.prompts.prompts import RowPrompt
 
 FormName = Literal["openai", "anthropic"]
-Json = dict[str, Any]
 Options = Mapping[str, Any]
 
 MB = 1_000_000
 TTLS = ("5m", "1h")
+_SECONDS = {"5m": 300.0, "1h": 3600.0}
+_DROPPED = frozenset({"temperature", "max_tokens"})
+"""What requests say by other names, or not at all."""
 _AROUND = 64  # bytes that a list of requests takes besides its lines
 _CLAUDE = "claude"
 
@@ -101,15 +109,27 @@ class Settings:
 class Form:
     """A provider's form. requests, size: the most requests and bytes of one file.
 
-    api: what a request is called. fields: those that a user may set.
+    wire: writes requests. api: what a request is called. fields: those that a user may set.
     """
 
     name: FormName
     requests: int
     size: int
-    request: Callable[[RowPrompt, str, Settings], Json]
+    wire: type[Wire]
     api: str
     fields: frozenset[str]
+
+    def writer(self, settings: Settings) -> Callable[[RowPrompt, str], Json]:
+        """What makes a line of a file of a prompt and the id of its request."""
+        caching = CacheSettings(marks=settings.explicit)
+        wire = self.wire(settings.model, caching, settings.options)
+        sampling, seconds = Sampling(settings.max_tokens), _SECONDS[settings.ttl]
+
+        def write(prompt: RowPrompt, custom_id: str) -> Json:
+            body = wire.body(row_messages(prompt, seconds), sampling, _DROPPED)
+            return wire.line(custom_id, body)
+
+        return write
 
 
 def find_form(name: object) -> Form:
@@ -197,85 +217,43 @@ def _check_price(form: Form, price: Price | None) -> None:
         )
 
 
-def _openai(prompt: RowPrompt, custom_id: str, settings: Settings) -> Json:
-    system_marked, blocks = _blocks(prompt)
-    mark = {"prompt_cache_breakpoint": {"mode": "explicit"}}
-    messages: list[Json] = []
-    if prompt.system:
-        messages.append(
-            {"role": "system", "content": _content([(prompt.system, system_marked)], mark)}
-        )
-    messages.append({"role": "user", "content": _content(blocks, mark)})
-    body: Json = {
-        "model": settings.model,
-        "messages": messages,
-        "max_completion_tokens": settings.max_tokens,
-    }
-    if settings.explicit:
-        body["prompt_cache_options"] = {"mode": "explicit"}
-    return {
-        "custom_id": custom_id,
-        "method": "POST",
-        "url": "/v1/chat/completions",
-        "body": {**body, **settings.options},
-    }
+def row_messages(prompt: RowPrompt, seconds: float) -> Messages:
+    """A prompt as messages. seconds: for which its prefixes are kept.
 
-
-def _anthropic(prompt: RowPrompt, custom_id: str, settings: Settings) -> Json:
-    system_marked, blocks = _blocks(prompt)
-    control = {"type": "ephemeral"} | ({} if settings.ttl == TTLS[0] else {"ttl": settings.ttl})
-    mark = {"cache_control": control}
-    params: Json = {"model": settings.model, "max_tokens": settings.max_tokens}
-    if prompt.system:
-        params["system"] = _content([(prompt.system, system_marked)], mark)
-    params["messages"] = [{"role": "user", "content": _content(blocks, mark)}]
-    return {"custom_id": custom_id, "params": {**params, **settings.options}}
+    Up to the last breakpoint each part stands apart, so that prompts that share a prefix share its
+    parts, whatever else they mark. The rest is one. A breakpoint behind blank text alone is one
+    behind the system text.
+    """
+    text, breakpoints = prompt.text, prompt.breakpoints
+    last = max(breakpoints, default=0)
+    ends = [*accumulate(map(len, prompt.parts[:last]))]
+    marks: list[Mark] = [
+        (end, seconds if at in breakpoints else None) for at, end in enumerate(ends, start=1)
+    ]
+    if last > len(prompt.columns) and not text[ends[-1] :].strip():
+        marks[-1] = len(text), seconds  # the rest is what all of them end with
+    user: Message = {"role": "user", "content": text}
+    if marks:
+        user["marks"] = marks
+    if not prompt.system:
+        return [user]
+    system: Message = {"role": "system", "content": prompt.system}
+    if any(kept and not text[:end].strip() for end, kept in marks):
+        system["marks"] = [(len(prompt.system), seconds)]
+    return [system, user]
 
 
 FORMS: dict[str, Form] = {
     "openai": Form(
-        "openai", 50_000, 200 * MB, _openai, "OpenAI's chat completions", CHAT_COMPLETIONS
+        "openai", 50_000, 200 * MB, OpenAIChat, "OpenAI's chat completions", CHAT_COMPLETIONS
     ),
     "anthropic": Form(
-        "anthropic", 100_000, 256 * MB - _AROUND, _anthropic, "Anthropic's Messages", MESSAGES
+        "anthropic",
+        100_000,
+        256 * MB - _AROUND,
+        AnthropicMessages,
+        "Anthropic's Messages",
+        MESSAGES,
     ),
 }
 _PROVIDERS = tuple(FORMS)
-
-_Blocks = list[tuple[str, bool]]
-"""Texts, and whether each ends a prefix to be cached."""
-
-
-def _content(blocks: _Blocks, mark: Json) -> str | list[Json]:
-    """Plain text if nothing in it is marked."""
-    if not any(marked for _, marked in blocks):
-        return "".join(text for text, _ in blocks)
-    return [{"type": "text", "text": text, **(mark if marked else {})} for text, marked in blocks]
-
-
-def _blocks(prompt: RowPrompt) -> tuple[bool, _Blocks]:
-    """(whether the system text ends a prefix, the blocks after it).
-
-    Up to the last breakpoint each part is a block, so that prompts that share a prefix share its
-    blocks, whatever else they mark. The rest is one block. Providers refuse blank blocks: a blank
-    part is joined to the next one, and a breakpoint after it is moved before it.
-    """
-    last = max(prompt.breakpoints, default=0)
-    blocks: _Blocks = [(prompt.system, False)] if prompt.system else []
-    begun = ""
-    for at, part in enumerate(prompt.parts[:last], start=1):
-        begun += part
-        marked = at in prompt.breakpoints
-        if begun.strip():
-            blocks.append((begun, marked))
-            begun = ""
-        elif marked and blocks:
-            blocks[-1] = blocks[-1][0], True
-    rest = begun + "".join(prompt.parts[last:])
-    after_system = len(blocks) - bool(prompt.system)
-    if rest.strip() or not after_system:
-        blocks.append((rest, False))
-    elif rest:
-        text, marked = blocks[-1]
-        blocks[-1] = text + rest, marked and last > len(prompt.columns)  # what all of them end with
-    return (blocks[0][1], blocks[1:]) if prompt.system else (False, blocks)

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from relquery.backends.provider.batches import run, tries
+from relquery.backends.provider.batches import run
 from relquery.backends.provider.batches.backend import BatchBackend
-from relquery.backends.provider.batches.store import Store
+from relquery.backends.provider.batches.jobs import Store
 from relquery.backends.provider.config import ProviderConfig
-from relquery.backends.provider.wires.providers import ANTHROPIC, GEMINI, OPENAI, Provider
+from relquery.backends.provider.providers import ANTHROPIC, GEMINI, OPENAI, Provider
 from relquery.errors import BudgetError, ConfigError, ModelError, PendingError
 from relquery.prompt import Answer, Sampling, Span
 from tests.backends.provider.batches.batch_server import (
@@ -42,9 +42,8 @@ def provider(request: pytest.FixtureRequest) -> Provider:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether a batch was taken is looked up at once, and batches are looked at without pause."""
-    monkeypatch.setattr(run, "_POLLS", (0.0,))
+    monkeypatch.setattr(run, "_POLLS", (0.0, 0.0))
     monkeypatch.setattr(run, "_GRACE_SECONDS", 0.0)
-    monkeypatch.setattr(tries, "_PAUSES", (0.0, 0.0))
 
 
 def replied(body: Body, text: str) -> Body:
@@ -279,7 +278,7 @@ def test_equal_prompts_are_drawn_one_by_one_and_anew(provider: Provider, tmp_pat
 
 
 def test_a_batch_stays_within_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from relquery.backends.provider.batches.openai import OpenAIBatches
+    from relquery.backends.provider.batches.apis import OpenAIBatches
 
     original = BatchBackend._api
 

@@ -1,40 +1,38 @@
-"""A provider's batches as a backend."""
+"""A provider's batches as a backend; and how far the batches in a file are, for those who did not
+submit them just now.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from relquery.backends.base import Answers, Backend, Heard, Tally
-from relquery.backends.provider.answers import Mailbox, taken
-from relquery.backends.provider.batches.anthropic import AnthropicBatches
-from relquery.backends.provider.batches.api import BatchApi
-from relquery.backends.provider.batches.openai import OpenAIBatches
-from relquery.backends.provider.batches.run import Batching
-from relquery.backends.provider.batches.store import Store
+from relquery.backends.provider.backend import AnswerQueue, ProviderBackend
+from relquery.backends.provider.batches.apis import AnthropicBatches, BatchApi, OpenAIBatches
+from relquery.backends.provider.batches.jobs import Job, Store
+from relquery.backends.provider.batches.run import BatchRun
+from relquery.backends.provider.budget import Usd, usd_of
+from relquery.backends.provider.client import ProviderClient
 from relquery.backends.provider.config import ProviderConfig
-from relquery.backends.provider.sending.asking import Asking
-from relquery.backends.provider.sending.budget import Purse, usd_of, warn_if_unpriced
-from relquery.backends.provider.sending.counting import Counting
-from relquery.backends.provider.sending.door import Shared
-from relquery.backends.provider.sending.limiter import Limiter
+from relquery.backends.provider.exchange import Exchange
+from relquery.backends.provider.providers import ANTHROPIC, GEMINI, PROVIDERS, Provider
 from relquery.backends.provider.server import Server
-from relquery.backends.provider.wires.providers import ANTHROPIC, GEMINI, Provider, anthropic_client
-from relquery.errors import ConfigError
+from relquery.backends.wires.errors import ProviderError
+from relquery.errors import ConfigError, ModelError
 from relquery.prices.table import known_price
-from relquery.prompt import Answer, Prompt, Sampling
+from relquery.prompt import Prompt, Sampling
 
 _SHARE = 0.5
 """Of the price of live calls, for a model whose own share is not known."""
-_ENDPOINTS = {"chat": "/v1/chat/completions", "responses": "/v1/responses"}
 
 
-class BatchBackend(Backend):
+class BatchBackend(ProviderBackend):
     """Submits prompts as batches, and finds those that were submitted before.
 
     model: the name that the server knows. Raises ModelError without a key, MissingExtraError and
-    ConfigError.
+    ConfigError; and PendingError where batches are not to be waited for.
     """
 
     def __init__(self, model: str, config: ProviderConfig, provider: Provider) -> None:
@@ -45,17 +43,8 @@ class BatchBackend(Backend):
             )
         if config.batches is None:
             raise ConfigError("batches is missing: the file in which batches are written down.")
-        self._server, self._store = Server(model, config, provider), Store.open(config.batches)
-        usd = usd_of(self._server.name, self.price_share)
-        budget = config.budget if not isinstance(config.budget, str) else None
-        self._shared = Shared(
-            Limiter(), Purse(budget, usd, model, file=config.budget_file), Counting(usd)
-        )
-
-    @property
-    def name(self) -> str:
-        """`PROVIDER:MODEL`, and `@SERVER` unless it is the provider's own."""
-        return self._server.name
+        super().__init__(model, replace(config, rpm=None, tpm=None), provider)
+        self._store = Store.open(config.batches)
 
     @property
     def price_share(self) -> float:
@@ -63,53 +52,35 @@ class BatchBackend(Backend):
         price = known_price(self._server.name)
         return _SHARE if price is None or price.batch is None else price.batch
 
-    def known_as(self) -> tuple[str, ...]:
-        """See Backend."""
-        return self._server.known_as()
+    def _usd(self) -> Usd | None:
+        return usd_of(self._server.name, self.price_share)
 
-    def tally(self) -> Tally:
-        """See Backend."""
-        return self._shared.counting.tally(0.0)
+    @property
+    def concurrency(self) -> int | None:
+        """See Backend: all are submitted at once."""
+        return None
 
-    def check(self, sampling: Sampling) -> None:
-        """See Backend."""
-        self._server.check(sampling)
-
-    def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Answers:
-        """See Backend, and `deliver`."""
-        return self.deliver(prompts, sampling, _unheard)
-
-    def deliver(self, prompts: Sequence[Prompt], sampling: Sampling, heard: Heard) -> Answers:
-        """See Backend. Raises ModelError where the provider takes no batch, BudgetError, and
-        PendingError if batches are not to be waited for.
-        """
-        self.check(sampling)
-        warn_if_unpriced(self.name)
-        return taken(Mailbox(heard), lambda box: self._serve(prompts, sampling, box))
-
-    async def _serve(self, prompts: Sequence[Prompt], sampling: Sampling, box: Mailbox) -> None:
-        """Deliver (index, answer) of every prompt, or what ended the work; None comes last."""
-        server = self._server
+    async def _ask(
+        self,
+        client: ProviderClient,
+        prompts: Sequence[Prompt],
+        sampling: Sampling,
+        queue: AnswerQueue,
+    ) -> None:
+        server, api = self._server, self._api()
+        held = replace(sampling, told=False)  # nothing is asked twice in a batch
         try:
-            wire, api = server.wire(), self._api()
-            try:
-                await server.ask(wire)
-                held = replace(sampling, told=False)  # nothing is asked twice in a batch
-                await Batching(
-                    api,
-                    Asking(wire, server, held, box.items.put),
-                    self._store,
-                    self._shared,
-                    box.deliver,
-                    waits=server.config.batch != "submit",
-                    keeps=sampling.temperature == 0 or sampling.seed is not None,
-                ).run(prompts)
-            finally:
-                await asyncio.shield(asyncio.gather(api.close(), wire.close()))
-        except Exception as error:
-            box.items.put(error)
+            await BatchRun(
+                api,
+                Exchange(client, server, held, queue.items.put),
+                self._store,
+                self._shared,
+                queue.deliver,
+                waits=server.config.batch != "submit",
+                keeps=sampling.temperature == 0 or sampling.seed is not None,
+            ).run(prompts)
         finally:
-            box.items.put(None)
+            await asyncio.shield(api.close())
 
     def _api(self) -> BatchApi:
         return batch_api(self._server)
@@ -117,11 +88,72 @@ class BatchBackend(Backend):
 
 def batch_api(server: Server) -> BatchApi:
     """The batch API of a server; to be closed."""
-    if server.provider is ANTHROPIC:
-        client = anthropic_client(server.provider, server.config, server.config.max_retries)
-        return AnthropicBatches(client, server.config.timeout)
-    return OpenAIBatches(server.client(), _ENDPOINTS[server.api], server.config.timeout)
+    kind = AnthropicBatches if server.provider is ANTHROPIC else OpenAIBatches
+    return kind(server.sdk(), server.wire(), server.config.timeout)
 
 
-def _unheard(index: int, answer: Answer) -> None:
-    del index, answer
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One batch. done: requests with a result; None where the provider was not asked.
+
+    not_asked: the server, where its address is needed to ask it. is_cancelled: by this look at it.
+    """
+
+    model: str
+    remote: str | None
+    begun: float
+    size: int
+    state: str
+    done: int | None = None
+    not_asked: str | None = None
+    is_cancelled: bool = False
+
+
+def shown_batches(path: Path, base_url: str | None, *, cancel: bool) -> list[Shown]:
+    """All batches in a file, the oldest first. cancel: those that run.
+
+    base_url: of the server, for batches of another one than the provider's own. Raises ModelError
+    and ConfigError.
+    """
+    return [asyncio.run(_shown(job, base_url, cancel=cancel)) for job in Store.open(path).all()]
+
+
+def forget_batch(path: Path, remote: str) -> int:
+    """Forget a batch by the provider's id, so that its requests may be submitted again.
+
+    Returns how many they are. Raises ConfigError if the file has no such batch.
+    """
+    store = Store.open(path)
+    found = next((job for job in store.all() if job.remote == remote), None)
+    if found is None:
+        raise ConfigError(f"{path} has no batch '{remote}'. `relquery batches {path}` lists them.")
+    store.forget(found)
+    return found.size
+
+
+async def _shown(job: Job, base_url: str | None, *, cancel: bool) -> Shown:
+    name, _, at = job.server.partition("@")
+    provider, _, model = name.partition(":")
+    if job.state == "ended" or job.remote is None:
+        state = "to be found" if job.remote is None else job.state
+        return Shown(job.server, job.remote, job.begun, job.size, state)
+    if at and base_url is None:
+        return Shown(job.server, job.remote, job.begun, job.size, "not asked", not_asked=at)
+    config = ProviderConfig(base_url=base_url if at else None)
+    api = batch_api(Server(model, config, PROVIDERS[provider]))
+    try:
+        standing = await api.standing(job.remote)
+        is_cancelled = cancel and standing.state == "running"
+        if is_cancelled:
+            await api.cancel(job.remote)
+            standing = await api.standing(job.remote)
+    except ProviderError as error:
+        if error.status == 404:
+            return Shown(job.server, job.remote, job.begun, job.size, "unknown there")
+        said = f"The batch {job.remote} cannot be looked at. {error.words}"
+        raise ModelError(said) from error
+    finally:
+        await api.close()
+    state = "cancelled" if is_cancelled else standing.state
+    shown = Shown(job.server, job.remote, job.begun, job.size, state, standing.done)
+    return replace(shown, is_cancelled=is_cancelled)

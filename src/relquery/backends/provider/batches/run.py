@@ -8,29 +8,33 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from threading import Lock
 from typing import Any
 
-from relquery.backends.provider.batches.api import BatchApi, Line, Standing, UndecidedError
-from relquery.backends.provider.batches.store import Job, Store
-from relquery.backends.provider.batches.tries import Sleep, loaded, submitted
-from relquery.backends.provider.form.failures import reason_to_stop
-from relquery.backends.provider.form.messages import Messages, in_form, to_messages
-from relquery.backends.provider.form.refusals import refused
-from relquery.backends.provider.form.reply import no_answer
-from relquery.backends.provider.form.trouble import Kind, TroubleError
-from relquery.backends.provider.sending.asking import Asking
-from relquery.backends.provider.sending.door import Shared
-from relquery.backends.provider.sending.needs import Need
+from relquery.backends.provider.admission import SharedState
+from relquery.backends.provider.batches.apis import BatchApi, Line, Standing, UndecidedError
+from relquery.backends.provider.batches.jobs import Job, Store
+from relquery.backends.provider.errors import reason_to_stop, refused
+from relquery.backends.provider.exchange import Exchange
+from relquery.backends.provider.failure_policy import TOO_LONG, backoff
+from relquery.backends.provider.limiter import Need
+from relquery.backends.wires.errors import ProviderError
+from relquery.backends.wires.messages import Messages, in_form, to_messages
+from relquery.backends.wires.reply import Reply, no_answer
+from relquery.backends.wires.wire import Result
 from relquery.errors import BudgetError, ModelError, PendingError, RequestError
 from relquery.prompt import Answer, Prompt
+
+Sleep = Callable[[float], Awaitable[None]]
 
 _LOG = logging.getLogger(__name__)
 _POLLS = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0)
 """Seconds between looks at a batch; the last one from then on."""
+_LOADS = 3
+"""Times that results which lack answers are loaded again, after the first pauses of these."""
 _GRACE_SECONDS = 60.0
 """After which a batch that was taken is in the provider's list."""
 _SUBMIT_SECONDS = 900.0
@@ -54,16 +58,16 @@ class _Row:
 
 
 @dataclass(slots=True)
-class Batching:
-    """asking: makes bodies and reads replies. deliver: takes answers by index. waits: whether to
+class BatchRun:
+    """exchange: makes bodies and reads replies. deliver: takes answers by index. waits: whether to
     wait for batches, or to raise PendingError while they run. keeps: whether answers are the same
     each time, so that a batch's results may be read again.
     """
 
     api: BatchApi
-    asking: Asking
+    exchange: Exchange
     store: Store
-    shared: Shared
+    shared: SharedState
     deliver: Callable[[int, Answer], None]
     waits: bool
     keeps: bool
@@ -75,8 +79,8 @@ class Batching:
 
     async def run(self, prompts: Sequence[Prompt]) -> None:
         """Deliver an answer for each prompt. Raises PendingError, ModelError and BudgetError."""
-        server = self.asking.server
-        server.learnt.update(self.store.refused(server.name))
+        server = self.exchange.server
+        server.dropped.update(self.store.refused(server.name))
         self._open = {row.custom: row for row in self._rows(prompts)}
         polls = 0
         while self._open:
@@ -107,7 +111,7 @@ class Batching:
     def _digest(self, messages: Messages) -> str:
         """What tells a request from others: not how it is put, which may change."""
         texts = in_form(messages, alternates=False)
-        said = json.dumps([self.asking.server.name, repr(self.asking.sampling), texts])
+        said = json.dumps([self.exchange.server.name, repr(self.exchange.sampling), texts])
         return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:48]
 
     # submitting
@@ -118,7 +122,7 @@ class Batching:
         new = [row for custom, row in self._open.items() if custom not in known]
         for some in self._parts(new):
             job = self.store.begin(
-                self.asking.server.name, [custom for custom, _ in some], self.now()
+                self.exchange.server.name, [custom for custom, _ in some], self.now()
             )
             if job is None:
                 continue
@@ -136,7 +140,7 @@ class Batching:
         part: list[Line] = []
         size = 0
         for row in rows:
-            line = row.custom, self._body(row)
+            line = row.custom, self.exchange.body(row.messages, self.exchange.dropped)
             length = len(json.dumps(line, ensure_ascii=False).encode("utf-8", "surrogatepass")) + 99
             if part and (len(part) == self.api.most or size + length > self.api.most_bytes):
                 yield part
@@ -146,47 +150,55 @@ class Batching:
         if part:
             yield part
 
-    def _body(self, row: _Row) -> dict[str, Any]:
-        """A whole request; the SDKs put in what they do not know only in live ones."""
-        body = self.asking.body(row.messages, self.asking.without)
-        more: dict[str, Any] = body.pop("extra_body", {})
-        return {"model": self.asking.server.model, **body, **more}
-
     async def _submit(self, job: Job, lines: list[Line]) -> None:
         """Submit a batch. Raises ModelError where the provider does not take it."""
         held, is_prepared = self._hold(job, lines), False
-        most = self.asking.server.config.max_retries
         try:
             prepared = await self.api.prepare(job, lines)
             is_prepared = True
-            remote = await submitted(self.api, job, prepared, most, self.sleep, self.chance)
-        except TroubleError as trouble:
-            if not (is_prepared and _may_be_taken(trouble)):
+            remote = await self._submitted(job, prepared)
+        except ProviderError as error:
+            if not (is_prepared and _may_be_taken(error)):
                 self._give_back(held)
                 self.store.forget(job)
-                raise self._not_taken(trouble) from trouble
+                raise self._not_taken(error) from error
             _LOG.warning(
                 "%s Whether %s has taken the batch of %d requests is looked for, which takes a "
                 "minute or two.",
-                trouble.words,
+                error.words,
                 self.api.title,
                 job.size,
             )
         else:
             self.store.sent(job, remote)
-            self.asking.reached = True
+            self.exchange.reached = True
         self._held |= held
+
+    async def _submitted(self, job: Job, prepared: Any) -> str:
+        """The provider's id of a batch. A limit of requests is waited for: what it refuses was not
+        taken. Raises ProviderError.
+        """
+        tries = 0
+        while True:
+            try:
+                return await self.api.submit(job, prepared)
+            except ProviderError as error:
+                tries += 1
+                most, told = self.exchange.server.config.max_retries, error.wait
+                if not error.is_limit or tries > most or (told or 0.0) > TOO_LONG:
+                    raise
+                await self.sleep(backoff(tries, told, self.chance))
 
     def _hold(self, job: Job, lines: list[Line]) -> dict[str, float]:
         """What the requests may cost at most, set aside. Raises BudgetError."""
         held: dict[str, float] = {}
         try:
             for custom, body in lines:
-                part = self.shared.purse.hold(Need.of(body))
+                part = self.shared.budget.hold(Need.of(body))
                 if part is None:
                     raise BudgetError(
-                        f"The budget of {self.shared.purse.budget} has no room for a batch of "
-                        f"{len(lines):,} requests with answers of up to {self.asking.limit:,} "
+                        f"The budget of {self.shared.budget.amount} has no room for a batch of "
+                        f"{len(lines):,} requests with answers of up to {self.exchange.limit:,} "
                         "tokens. Raise the budget, lower max_tokens, or ask about fewer rows."
                     )
                 held[custom] = part
@@ -194,17 +206,17 @@ class Batching:
             self._give_back(held)
             self.store.forget(job)
             raise
-        self.shared.counting.sent_many(len(lines))
+        self.shared.counter.sent_many(len(lines))
         return held
 
     def _give_back(self, held: dict[str, float]) -> None:
         for part in held.values():
-            self.shared.purse.give_back(part)
+            self.shared.budget.give_back(part)
 
-    def _not_taken(self, trouble: TroubleError) -> ModelError:
-        server = self.asking.server
-        reason = reason_to_stop(trouble, self.asking.wire.url, server.provider.key)
-        return ModelError(reason or f"{self.api.title} does not take the batch. {trouble.words}")
+    def _not_taken(self, error: ProviderError) -> ModelError:
+        server = self.exchange.server
+        reason = reason_to_stop(error, self.exchange.client.url, server.provider.key)
+        return ModelError(reason or f"{self.api.title} does not take the batch. {error.words}")
 
     # waiting
 
@@ -219,16 +231,16 @@ class Batching:
             standing = await self.api.standing(known.remote)
             if standing.state == "ended":
                 await self._collect(known, standing)
-        except TroubleError as trouble:
-            if trouble.status == 404:
+        except ProviderError as error:
+            if error.status == 404:
                 if self.now() - known.begun < _KEPT_SECONDS:
-                    raise self._unknown(known) from trouble
+                    raise self._unknown(known) from error
                 self.store.forget(known)
                 return Standing("ended", 0)
-            if trouble.is_passing and self.waits:
-                _LOG.info("%s", trouble.words)
+            if error.is_passing and self.waits:
+                _LOG.info("%s", error.words)
                 return None
-            raise self._lost(trouble) from trouble
+            raise self._lost(error) from error
         if standing.state == "failed":
             self.store.forget(known)
             raise ModelError(f"{self.api.title} refused the batch. {standing.why}")
@@ -249,8 +261,8 @@ class Batching:
             remote = await self.api.find(job, self.store.requests(job), others)
         except UndecidedError:
             return None
-        except TroubleError as trouble:
-            raise self._lost(trouble) from trouble
+        except ProviderError as error:
+            raise self._lost(error) from error
         if remote is None:
             self.store.forget(job)
             return None
@@ -261,10 +273,10 @@ class Batching:
         """Whether a moment tells if a batch was taken."""
         return job.remote is None and self.now() - job.begun < _GRACE_SECONDS + _POLLS[-1]
 
-    def _lost(self, trouble: TroubleError) -> ModelError:
-        reason = reason_to_stop(trouble, self.asking.wire.url, self.asking.server.provider.key)
+    def _lost(self, error: ProviderError) -> ModelError:
+        reason = reason_to_stop(error, self.exchange.client.url, self.exchange.server.provider.key)
         return ModelError(
-            f"{reason or trouble.words} What was submitted goes on; run the same query with the "
+            f"{reason or error.words} What was submitted goes on; run the same query with the "
             "same ledger later."
         )
 
@@ -280,27 +292,26 @@ class Batching:
     async def _collect(self, job: Job, standing: Standing) -> None:
         assert job.remote is not None
         freed: list[str] = []
-        results, are_all = await loaded(self.api, job.remote, standing.answered, self.sleep)
+        results, are_all = await self._loaded(job.remote, standing.answered)
         # Without requests that failed here before and are in another batch now.
         left = dict.fromkeys(self.store.requests(job))
         for result in results:
-            row = self._open.get(result.custom)
-            if row is None or result.custom not in left:
+            row = self._open.get(str(result.custom))
+            if row is None or left.pop(row.custom, 0) == 0:
                 continue
-            del left[result.custom]
-            if result.text is not None:
-                self._take(row, result.text)
+            if result.reply is not None:
+                self._take(row, result.reply)
             else:
-                self._fail(row, result.trouble or TroubleError("odd", standing.why))
+                self._fail(row, result.error or ProviderError("odd", standing.why))
                 freed.append(row.custom)
         why = standing.why or "The batch ended without an answer to this request."
-        kind: Kind = "late" if "expired" in why else "odd"
+        is_late = "expired" in why
         for custom in left:
             row = self._open.get(custom)
             if row is None:
                 continue
             if are_all:
-                self._fail(row, TroubleError(kind, why))
+                self._fail(row, ProviderError("late" if is_late else "odd", why))
                 freed.append(custom)
             else:
                 self._lose(row)
@@ -310,36 +321,48 @@ class Batching:
         else:
             self.store.forget(job)
 
+    async def _loaded(self, remote: str, answered: int) -> tuple[list[Result], bool]:
+        """The results of a batch that has ended, and whether all answers are among them.
+
+        answered: how many the provider counts. Raises ProviderError.
+        """
+        results = await self.api.results(remote)
+        for pause in _POLLS[:_LOADS]:
+            if _have(results, answered):
+                break
+            await self.sleep(pause)  # the download was cut or garbled
+            results = await self.api.results(remote)
+        return results, _have(results, answered)
+
     def _lose(self, row: _Row) -> None:
         """An answer cannot be read. It is paid for, so its request is not submitted again."""
-        self.shared.purse.settle(self._held.pop(row.custom, 0.0), None)
-        self.shared.counting.failed()
-        trouble = TroubleError(
+        self.shared.budget.settle(self._held.pop(row.custom, 0.0), None)
+        self.shared.counter.failed()
+        error = ProviderError(
             "broken",
             f"{self.api.title} has an answer, but its results could not be read. Run the same "
             "query again later.",
         )
-        self._end(row, self.asking.failed(trouble, row.tries + 1)[0])
+        self._end(row, self.exchange.failed(error, row.tries + 1)[0])
 
-    def _take(self, row: _Row, text: str) -> None:
-        found = self.asking.read(text, row.tries + 1, self.asking.without)
-        self.shared.purse.settle(self._held.pop(row.custom, 0.0), found.usage)
-        if found.usage is not None:
-            self.shared.counting.used(found.usage)
+    def _take(self, row: _Row, reply: Reply) -> None:
+        found = self.exchange.read(reply, row.tries + 1, self.exchange.dropped)
+        self.shared.budget.settle(self._held.pop(row.custom, 0.0), reply.usage)
+        self.shared.counter.used(reply.usage)
         self._end(row, found.answer)
 
-    def _fail(self, row: _Row, trouble: TroubleError) -> None:
+    def _fail(self, row: _Row, error: ProviderError) -> None:
         """A request brought no reply. Its row has an error now, or is to be asked again."""
-        self.shared.purse.refused(self._held.pop(row.custom, 0.0))
+        self.shared.budget.refused(self._held.pop(row.custom, 0.0))
         row.tries += 1
-        server, named = self.asking.server, refused(trouble, self.asking.sampling)
+        server, named = self.exchange.server, refused(error, self.exchange.sampling)
         is_last = row.tries > server.config.max_retries
-        if named - server.learnt:
-            server.learnt.update(named)
+        if named - server.dropped:
+            server.dropped.update(named)
             self.store.refuse(server.name, named)
-        if is_last or not (named or trouble.is_passing):
-            self.shared.counting.failed()
-            self._end(row, self.asking.failed(trouble, row.tries)[0])
+        if is_last or not (named or error.is_passing):
+            self.shared.counter.failed()
+            self._end(row, self.exchange.failed(error, row.tries)[0])
 
     def _end(self, row: _Row, answer: Answer) -> None:
         del self._open[row.custom]
@@ -353,6 +376,10 @@ class Batching:
         return PendingError(self.api.title, len(jobs), size, done, hours)
 
 
-def _may_be_taken(trouble: TroubleError) -> bool:
+def _may_be_taken(error: ProviderError) -> bool:
     """Whether a batch may have been taken though no reply says so."""
-    return trouble.kind != "connecting" and (trouble.status is None or trouble.status >= 500)
+    return error.kind != "connecting" and (error.status is None or error.status >= 500)
+
+
+def _have(results: list[Result], answered: int) -> bool:
+    return len({each.custom for each in results if each.reply is not None}) >= answered

@@ -1,1 +1,0 @@
-"""The APIs of providers, each over its official SDK."""

@@ -1,0 +1,139 @@
+"""Chat completions of OpenAI, which most other servers have, too; and batches of OpenAI's APIs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from relquery.backends.wires.answer_text import FEWER, MOST
+from relquery.backends.wires.errors import ProviderError, status_error
+from relquery.backends.wires.messages import Messages, in_form, with_rule
+from relquery.backends.wires.reply import REASONING, Reply, Usage, text_of
+from relquery.backends.wires.response_format import limit_of, rule_of, says_in_words, schema_of
+from relquery.backends.wires.wire import Json, Result, Wire
+from relquery.prompt import Sampling
+
+_DROPPABLE = {"temperature", "top_p", "seed", "stop"}
+_SPOKEN = ("content", *REASONING, "refusal", "tool_calls")
+"""Where a first token may show: in the answer, or in what goes before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAIWire(Wire):
+    """What both APIs of OpenAI have in common: lines of batches."""
+
+    def line(self, custom: str, body: Json) -> Json:
+        """See Wire."""
+        url = f"/v1{self.path}"
+        return {"custom_id": custom, "method": "POST", "url": url, "body": body}
+
+    def result(self, line: Json) -> Result:
+        """See Wire."""
+        custom, response, error = line["custom_id"], line.get("response"), line.get("error")
+        if response and response["status_code"] == 200:
+            return self._replied(custom, response["body"])
+        if response:
+            status = int(response["status_code"])
+            return Result(custom, None, status_error(status, error or response.get("body")))
+        if isinstance(error, dict) and error.get("code") == "batch_expired":
+            return Result(custom, None, ProviderError.expired())
+        return Result(custom, None, status_error(None, error))
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAIChat(OpenAIWire):
+    """See Wire."""
+
+    path: ClassVar[str] = "/chat/completions"
+    what: ClassVar[str] = "a chat completion"
+
+    def body(self, messages: Messages, sampling: Sampling, dropped: frozenset[str]) -> Json:
+        """See Wire."""
+        schema = schema_of(sampling)
+        in_words = schema is not None and says_in_words(sampling, dropped)
+        if in_words:
+            messages = with_rule(messages, rule_of(sampling))
+        limit = "max_completion_tokens" if "max_tokens" in dropped else "max_tokens"
+        body: Json = {
+            "model": self.model,
+            "messages": in_form(
+                messages,
+                alternates="neighbours" in dropped,
+                marked=self.caching.kind("text", dropped),
+            ),
+            "temperature": sampling.temperature,
+            limit: limit_of(sampling),
+            **self.caching.settings(messages, dropped),
+        }
+        if sampling.temperature > 0:
+            body["top_p"] = sampling.top_p
+        if sampling.seed is not None:
+            body["seed"] = sampling.seed
+        if sampling.stop:
+            body["stop"] = list(sampling.stop)
+        for name in dropped & _DROPPABLE:
+            body.pop(name, None)
+        if sampling.top_k:
+            body["top_k"] = sampling.top_k
+        if sampling.scored:
+            body |= {"logprobs": True, "top_logprobs": FEWER if "top_logprobs" in dropped else MOST}
+        if schema is not None and not in_words:
+            named = {"name": "answer", "strict": True, "schema": schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": named}
+        return {**body, **self.more}
+
+    def parse(self, body: Any) -> Reply:
+        """See Wire."""
+        choice = body["choices"][0]
+        message, logprobs = choice["message"], choice.get("logprobs")
+        return Reply(
+            text_of(message.get("content")),
+            choice.get("finish_reason"),
+            message.get("refusal"),
+            any(message.get(name) for name in REASONING),
+            Usage.of(body.get("usage")),
+            logprobs.get("content") if isinstance(logprobs, dict) else None,
+        )
+
+
+@dataclass(slots=True)
+class ChatStream:
+    """A chat completion that comes in parts."""
+
+    began: bool = False
+    """Whether a token of it was heard of."""
+    tells_tokens: bool = False
+    """Whether the server has told how many tokens it took."""
+    tells_cached: bool = False
+    """Whether it has told how many of the prompt's came from the cache."""
+    _message: Json = field(default_factory=dict)
+    _finish: object = None
+    _usage: object = None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the server has said why it ended."""
+        return self._finish is not None
+
+    def add(self, chunk: Any) -> None:
+        """The next part. Raises TypeError or AttributeError if it is of another form."""
+        if isinstance(usage := chunk.get("usage"), dict):
+            details = usage.get("prompt_tokens_details")
+            self._usage, self.tells_tokens = usage, bool(usage)
+            self.tells_cached = (
+                isinstance(details, dict) and details.get("cached_tokens") is not None
+            )
+        for choice in chunk.get("choices") or ():
+            delta = choice.get("delta") or {}
+            for name in ("content", "refusal"):
+                self._message[name] = self._message.get(name, "") + (delta.get(name) or "")
+            self._message |= {name: delta[name] for name in REASONING if delta.get(name)}
+            self._finish = choice.get("finish_reason") or self._finish
+            # The first part may name the role alone, before the prompt is begun.
+            self.began |= bool(self._finish) or any(delta.get(name) for name in _SPOKEN)
+
+    def body(self) -> Json:
+        """All parts as one completion."""
+        message = {"content": "", **self._message}
+        choice = {"message": message, "finish_reason": self._finish}
+        return {"choices": [choice], "usage": self._usage}
