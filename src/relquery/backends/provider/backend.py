@@ -61,45 +61,40 @@ class ProviderBackend(Backend):
 
     @property
     def concurrency(self) -> int | None:
-        """See Backend."""
         return self._server.config.max_concurrency
 
     @property
     def requests_per_minute(self) -> float | None:
-        """See Backend: the limit given, or the one learnt so far."""
+        """The limit given, or the one learnt so far."""
         return self._shared.limiter.requests_per_minute
 
     @property
     def tokens_per_minute(self) -> float | None:
-        """See Backend: the limit given, or the one learnt so far."""
+        """The limit given, or the one learnt so far."""
         return self._shared.limiter.tokens_per_minute
 
     @property
     def price_share(self) -> float:
-        """See Backend: of the slow service tier."""
+        """Of the slow service tier."""
         price = None if self._server.config.service_tier is None else known_price(self.name)
         return 1.0 if price is None or price.flex is None else price.flex
 
     def known_as(self) -> tuple[str, ...]:
-        """See Backend: the server's address counts if `by_server` says so."""
+        """Names of the ledger; the server's address counts if `by_server` says so."""
         return self._server.known_as()
 
     def tally(self) -> Tally:
-        """See Backend."""
         # The event loops that ask measure time by this clock.
         waiting = max(0.0, self._shared.limiter.until - time.monotonic())
         return self._shared.counter.tally(waiting)
 
     def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Answers:
-        """See Backend, and `deliver`."""
         return self.deliver(prompts, sampling, _unheard)
 
     def note_known(self, sampling: Sampling) -> None:
-        """See Backend."""
         self._server.useful.add(sampling)
 
     def check(self, sampling: Sampling) -> None:
-        """See Backend."""
         if sampling.logprobs is not None:
             raise ConfigError(
                 f"logprobs is {sampling.logprobs}; a provider does not tell the token ids that "
@@ -112,8 +107,7 @@ class ProviderBackend(Backend):
         self._server.check(sampling)
 
     def deliver(self, prompts: Sequence[Prompt], sampling: Sampling, heard: Heard) -> Answers:
-        """See Backend. Raises ModelError where the server fails all requests alike, and
-        BudgetError.
+        """Raises ModelError where the server fails all requests alike, and BudgetError.
 
         Issues SamplingWarning if the server does not take the temperature.
         """

@@ -7,14 +7,16 @@ from typing import Self
 
 import openai
 
-from relquery.backends.provider.errors import no_temperature, not_served, refused
+from relquery.backends.provider.client import ProviderClient
+from relquery.backends.provider.errors import not_served
+from relquery.backends.provider.exchange import Exchange
 from relquery.backends.provider.server import Server
 from relquery.backends.wires.errors import ProviderError, sdk_error, short
 from relquery.backends.wires.messages import to_messages
 from relquery.backends.wires.openai_chat import ChatStream, OpenAIChat
 from relquery.backends.wires.reply import no_answer
 from relquery.backends.wires.wire import Json
-from relquery.errors import ModelError, RequestError, SamplingWarning, warn
+from relquery.errors import ModelError, RequestError, warn
 from relquery.prompt import Answer, Finish, Prompt, Sampling
 
 _CHECK_SECONDS = 10.0
@@ -29,22 +31,24 @@ class StreamingClient:
     """
 
     def __init__(self, server: Server) -> None:
-        self.server, self._wire = server, OpenAIChat(server.model)
+        self.server = server
         self.tells_tokens = self.tells_cached = False
         self._answered = False
 
     async def __aenter__(self) -> Self:
         """Open connections. Raises ModelError if no server is there."""
-        self._sdk = self.server.sdk()
+        server = self.server
+        wire = OpenAIChat(server.model)
+        self._client = ProviderClient(server.sdk(), wire, server.config.timeout)
         try:
-            await _check(self._sdk)
+            await _check(self._client.sdk)
         except BaseException:
-            await self._sdk.close()
+            await self._client.close()
             raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._sdk.close()
+        await self._client.close()
 
     async def ask(
         self, prompt: Prompt, max_tokens: int, user: str, heard: Callable[[], None]
@@ -58,9 +62,10 @@ class StreamingClient:
             messages = to_messages(prompt)
         except RequestError as error:
             return no_answer(str(error), 0)
-        sampling, dropped = Sampling(max_tokens), frozenset(self.server.dropped)
+        exchange = Exchange(self._client, self.server, Sampling(max_tokens), warn)
+        dropped = exchange.dropped
         while True:
-            body = self._wire.body(messages, sampling, dropped) | {"stream": True}
+            body = exchange.body(messages, dropped) | {"stream": True}
             if "stream_options" not in dropped:
                 body["stream_options"] = {"include_usage": True}
             if user:
@@ -68,21 +73,19 @@ class StreamingClient:
             try:
                 answer = await self._stream(body, heard)
             except Exception as error:
-                problem = sdk_error(error, self.server.config.timeout)
-                spared = dropped | self.server.dropped | refused(problem, sampling)
+                problem = sdk_error(error, self._client.timeout)
+                spared = exchange.spared(problem, dropped)
                 if spared == dropped:
                     return self._failed(problem)
                 dropped = spared
             else:
-                if "temperature" in dropped - self.server.dropped:
-                    warn(no_temperature(self.server.model), SamplingWarning)
-                self.server.dropped.update(dropped)
+                exchange.learn(dropped)
                 return answer
 
     async def _stream(self, body: Json, heard: Callable[[], None]) -> Answer:
         parts = ChatStream()
-        stream = await self._sdk.post(
-            self._wire.path,
+        stream = await self._client.sdk.post(
+            self._client.wire.path,
             body=body,
             cast_to=object,
             stream=True,
@@ -101,7 +104,7 @@ class StreamingClient:
         self._answered |= parts.has_ended
         self.tells_tokens |= parts.tells_tokens
         self.tells_cached |= parts.tells_cached
-        reply = self._wire.parse(parts.body())
+        reply = self._client.wire.parse(parts.body())
         if not parts.has_ended:
             return reply.usage.counted(Answer(None, Finish.ERROR, _UNENDED))
         text, finish, problem = reply.ending()
@@ -110,10 +113,9 @@ class StreamingClient:
         return reply.usage.counted(Answer(text, finish, problem))
 
     def _failed(self, error: ProviderError) -> Answer:
-        words, url = error.words, self._sdk.base_url
+        words, url = error.words, self._client.url
         if error.kind == "late":
-            timeout = self.server.config.timeout
-            words = f"Nothing was heard for {timeout:g} seconds. Raise the timeout."
+            words = f"Nothing was heard for {self._client.timeout:g} seconds. Raise the timeout."
         if self._answered:
             return no_answer(words, 1)
         if error.status == 401:

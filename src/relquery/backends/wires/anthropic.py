@@ -23,14 +23,13 @@ _STATUS = {
 
 @dataclass(frozen=True, slots=True)
 class AnthropicMessages(Wire):
-    """See Wire."""
+    """Anthropic's Messages API."""
 
     path: ClassVar[str] = "/v1/messages"
     what: ClassVar[str] = "a message"
     never: ClassVar[frozenset[str]] = frozenset({"seed", "scored"})
 
     def body(self, messages: Messages, sampling: Sampling, dropped: frozenset[str]) -> Json:
-        """See Wire."""
         schema = schema_of(sampling)
         in_words = schema is not None and says_in_words(sampling, dropped)
         if in_words:
@@ -60,7 +59,6 @@ class AnthropicMessages(Wire):
         return {**body, **self.more}
 
     def parse(self, body: Any) -> Reply:
-        """See Wire."""
         parts, reason = body["content"], body["stop_reason"]
         texts = [part["text"] for part in parts if part["type"] == "text"]
         return Reply(
@@ -72,11 +70,9 @@ class AnthropicMessages(Wire):
         )
 
     def line(self, custom: str, body: Json) -> Json:
-        """See Wire."""
         return {"custom_id": custom, "params": body}
 
     def result(self, line: Json) -> Result:
-        """See Wire."""
         custom, result = line["custom_id"], line["result"]
         how = result["type"]
         if how == "succeeded":

@@ -23,12 +23,10 @@ class OpenAIWire(Wire):
     """What both APIs of OpenAI have in common: lines of batches."""
 
     def line(self, custom: str, body: Json) -> Json:
-        """See Wire."""
         url = f"/v1{self.path}"
         return {"custom_id": custom, "method": "POST", "url": url, "body": body}
 
     def result(self, line: Json) -> Result:
-        """See Wire."""
         custom, response, error = line["custom_id"], line.get("response"), line.get("error")
         if response and response["status_code"] == 200:
             return self._replied(custom, response["body"])
@@ -42,13 +40,12 @@ class OpenAIWire(Wire):
 
 @dataclass(frozen=True, slots=True)
 class OpenAIChat(OpenAIWire):
-    """See Wire."""
+    """OpenAI's chat completions."""
 
     path: ClassVar[str] = "/chat/completions"
     what: ClassVar[str] = "a chat completion"
 
     def body(self, messages: Messages, sampling: Sampling, dropped: frozenset[str]) -> Json:
-        """See Wire."""
         schema = schema_of(sampling)
         in_words = schema is not None and says_in_words(sampling, dropped)
         if in_words:
@@ -83,7 +80,6 @@ class OpenAIChat(OpenAIWire):
         return {**body, **self.more}
 
     def parse(self, body: Any) -> Reply:
-        """See Wire."""
         choice = body["choices"][0]
         message, logprobs = choice["message"], choice.get("logprobs")
         return Reply(

@@ -19,14 +19,13 @@ _FEWEST = 16
 
 @dataclass(frozen=True, slots=True)
 class OpenAIResponses(OpenAIWire):
-    """See Wire. Nothing is stored at the provider."""
+    """OpenAI's Responses API. Nothing is stored at the provider."""
 
     path: ClassVar[str] = "/responses"
     what: ClassVar[str] = "a response"
     never: ClassVar[frozenset[str]] = frozenset({"seed", "stop", "top_k"})
 
     def body(self, messages: Messages, sampling: Sampling, dropped: frozenset[str]) -> Json:
-        """See Wire."""
         schema = schema_of(sampling)
         in_words = schema is not None and says_in_words(sampling, dropped)
         if in_words:
@@ -55,7 +54,6 @@ class OpenAIResponses(OpenAIWire):
         return {**body, **self.more}
 
     def parse(self, body: Any) -> Reply:
-        """See Wire."""
         items = body["output"]
         messages = [item for item in items if item["type"] == "message"]
         parts = [part for item in messages for part in item.get("content") or ()]

@@ -11,8 +11,10 @@ from math import isfinite
 from typing import Any
 
 Headers = Mapping[str, str]
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_PART = r"\d+(?:\.\d+)? ?(?:ms|milliseconds?|s|secs?|seconds?|m|minutes?|h|hours?|d|days?)(?![a-z])"
+_DURATION = re.compile(rf"(?:{_PART}[ ,]*)+", re.I)
+_NUMBERS = re.compile(r"(\d+(?:\.\d+)?) ?(milli|ms|s|m|h|d)", re.I)
+_SECONDS = {"milli": 0.001, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 # Of OpenAI and most others, and of Anthropic, with the kind of limit and what is told of it.
 _NAMES = {
     "requests": ("x-ratelimit-{}-requests", "anthropic-ratelimit-requests-{}"),
@@ -22,13 +24,7 @@ _NAMES = {
         "anthropic-ratelimit-input-tokens-{}",
     ),
 }
-_WAIT = re.compile(
-    r"(?:try again|retry|wait)(?: again)?(?: after| in| for)?[: ]+"
-    r"((?:\d+(?:\.\d+)? ?(?:ms|milliseconds?|seconds?|secs?|minutes?|hours?|s|m|h)\b[ ,]*)+"
-    r"|(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+)",
-    re.IGNORECASE,
-)
-_WORDY = re.compile(r"(\d+(?:\.\d+)?) ?(milliseconds?|ms|s|m|h|d)[a-z]*", re.IGNORECASE)
+_WAIT = re.compile(rf"(?:try again|retry|wait)(?: after| in| for)? ?((?:{_PART}[ ,]*)+)", re.I)
 _SECONDS_FIELDS = ("retry_after", "retryAfter", "retry_after_seconds", "retryDelay")
 
 
@@ -94,14 +90,12 @@ def wait_in_body(body: Any) -> float | None:
                     if seconds is not None:
                         return seconds
             parts += part.values()
-    for text in words:
-        if found := _WAIT.search(text):
-            return sum(
-                float(number)
-                * _SECONDS["ms" if unit.lower().startswith(("ms", "milli")) else unit[0].lower()]
-                for number, unit in _WORDY.findall(found[1])
-            )
-    return None
+    found = (_WAIT.search(text) for text in words)
+    return next((_sum(each[1]) for each in found if each is not None), None)
+
+
+def _sum(duration: str) -> float:
+    return sum(float(n) * _SECONDS[unit.lower()] for n, unit in _NUMBERS.findall(duration))
 
 
 def utc() -> datetime:
@@ -123,8 +117,8 @@ def _until(text: str | None, now: datetime) -> float | None:
         return None
     if (seconds := _number(text)) is not None:
         return seconds
-    if "".join(part[0] for part in _PART.finditer(text)) == text:
-        return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
+    if _DURATION.fullmatch(text):
+        return _sum(text)
     try:
         moment = datetime.fromisoformat(text)
         return max(0.0, (moment - now).total_seconds())

@@ -111,14 +111,14 @@ class BatchApi(ABC):
 
 @dataclass(slots=True)
 class OpenAIBatches(BatchApi):
-    """See BatchApi."""
+    """OpenAI's Batch API."""
 
     title: ClassVar[str] = "OpenAI"
     most: int = 50_000
     most_bytes: int = 190_000_000
 
     async def prepare(self, job: Job, lines: Sequence[Line]) -> Any:
-        """See BatchApi: the id of the file with the requests."""
+        """The id of the file with the requests."""
         text = "".join(
             json.dumps(self.wire.line(custom, body), ensure_ascii=False) + "\n"
             for custom, body in lines
@@ -129,7 +129,6 @@ class OpenAIBatches(BatchApi):
         return found
 
     async def submit(self, job: Job, prepared: Any) -> str:
-        """See BatchApi."""
         with self._calling():
             batch = await self.once.batches.create(
                 input_file_id=prepared,
@@ -140,7 +139,6 @@ class OpenAIBatches(BatchApi):
         return str(batch.id)
 
     async def find(self, job: Job, customs: Collection[str], known: Collection[str]) -> str | None:
-        """See BatchApi."""
         del customs, known
         with self._calling():
             async for batch in self.sdk.batches.list(limit=_PAGE):
@@ -151,7 +149,6 @@ class OpenAIBatches(BatchApi):
         return None
 
     async def standing(self, remote: str) -> Standing:
-        """See BatchApi."""
         batch = await self._retrieve(remote)
         counts = batch.request_counts
         done = 0 if counts is None else counts.completed + counts.failed
@@ -165,7 +162,6 @@ class OpenAIBatches(BatchApi):
         return Standing("running", done, expires=batch.expires_at)
 
     async def results(self, remote: str) -> list[Result]:
-        """See BatchApi."""
         batch, results = await self._retrieve(remote), list[Result]()
         for file in (batch.output_file_id, batch.error_file_id):
             if file is not None:
@@ -175,7 +171,6 @@ class OpenAIBatches(BatchApi):
         return results
 
     async def cancel(self, remote: str) -> None:
-        """See BatchApi."""
         with self._calling():
             await self.sdk.batches.cancel(remote)
 
@@ -186,25 +181,24 @@ class OpenAIBatches(BatchApi):
 
 @dataclass(slots=True)
 class AnthropicBatches(BatchApi):
-    """See BatchApi."""
+    """Anthropic's Message Batches."""
 
     title: ClassVar[str] = "Anthropic"
     most: int = 100_000
     most_bytes: int = 250_000_000
 
     async def prepare(self, job: Job, lines: Sequence[Line]) -> Any:
-        """See BatchApi: the requests."""
+        """The requests."""
         del job
         return [self.wire.line(custom, body) for custom, body in lines]
 
     async def submit(self, job: Job, prepared: Any) -> str:
-        """See BatchApi."""
         del job
         with self._calling():
             return str((await self.once.messages.batches.create(requests=prepared)).id)
 
     async def find(self, job: Job, customs: Collection[str], known: Collection[str]) -> str | None:
-        """See BatchApi. Anthropic keeps no metadata of a batch: its results tell whose it is."""
+        """Anthropic keeps no metadata of a batch: its results tell whose it is."""
         wanted, others, undecided = set(customs), set(known), False
         with self._calling():
             async for batch in self.sdk.messages.batches.list(limit=_PAGE):
@@ -222,7 +216,6 @@ class AnthropicBatches(BatchApi):
         return None
 
     async def standing(self, remote: str) -> Standing:
-        """See BatchApi."""
         with self._calling():
             batch = await self.sdk.messages.batches.retrieve(remote)
         counts = batch.request_counts
@@ -233,12 +226,10 @@ class AnthropicBatches(BatchApi):
         return Standing("ended", _done(counts), why, answered=counts.succeeded)
 
     async def results(self, remote: str) -> list[Result]:
-        """See BatchApi."""
         with self._calling():
             return await self._results(remote)
 
     async def cancel(self, remote: str) -> None:
-        """See BatchApi."""
         with self._calling():
             await self.sdk.messages.batches.cancel(remote)
 

@@ -48,7 +48,6 @@ class BatchBackend(ProviderBackend):
 
     @property
     def price_share(self) -> float:
-        """See Backend."""
         price = known_price(self._server.name)
         return _SHARE if price is None or price.batch is None else price.batch
 
@@ -57,7 +56,7 @@ class BatchBackend(ProviderBackend):
 
     @property
     def concurrency(self) -> int | None:
-        """See Backend: all are submitted at once."""
+        """None: all are submitted at once."""
         return None
 
     async def _ask(

@@ -163,7 +163,7 @@ class Store:
             )
 
     def refused(self, server: str) -> set[str]:
-        """See `refuse`."""
+        """Settings that a server refuses, as far as is written down."""
         sql = "SELECT setting FROM batch_refusals WHERE server = ?"
         with self._reading() as connection:
             return {setting for (setting,) in connection.execute(sql, (server,))}

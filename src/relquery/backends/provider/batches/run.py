@@ -42,6 +42,8 @@ _SUBMIT_SECONDS = 900.0
 _KEPT_SECONDS = 28 * 86_400.0
 """For which providers know a batch and its results: 29 days at Anthropic, 30 at OpenAI."""
 
+_GOES_ON = " What was submitted goes on; run the same query with the same ledger later."
+
 # Of this process, as they are being submitted: nobody else has to look for them.
 _submitting: set[str] = set()
 _lock = Lock()
@@ -161,7 +163,8 @@ class BatchRun:
             if not (is_prepared and _may_be_taken(error)):
                 self._give_back(held)
                 self.store.forget(job)
-                raise self._not_taken(error) from error
+                before = f"{self.api.title} does not take the batch. "
+                raise self._ended_by(error, before) from error
             _LOG.warning(
                 "%s Whether %s has taken the batch of %d requests is looked for, which takes a "
                 "minute or two.",
@@ -213,10 +216,10 @@ class BatchRun:
         for part in held.values():
             self.shared.budget.give_back(part)
 
-    def _not_taken(self, error: ProviderError) -> ModelError:
+    def _ended_by(self, error: ProviderError, before: str = "", after: str = "") -> ModelError:
         server = self.exchange.server
         reason = reason_to_stop(error, self.exchange.client.url, server.provider.key)
-        return ModelError(reason or f"{self.api.title} does not take the batch. {error.words}")
+        return ModelError((reason or before + error.words) + after)
 
     # waiting
 
@@ -240,7 +243,7 @@ class BatchRun:
             if error.is_passing and self.waits:
                 _LOG.info("%s", error.words)
                 return None
-            raise self._lost(error) from error
+            raise self._ended_by(error, after=_GOES_ON) from error
         if standing.state == "failed":
             self.store.forget(known)
             raise ModelError(f"{self.api.title} refused the batch. {standing.why}")
@@ -262,7 +265,7 @@ class BatchRun:
         except UndecidedError:
             return None
         except ProviderError as error:
-            raise self._lost(error) from error
+            raise self._ended_by(error, after=_GOES_ON) from error
         if remote is None:
             self.store.forget(job)
             return None
@@ -272,13 +275,6 @@ class BatchRun:
     def _is_fresh(self, job: Job) -> bool:
         """Whether a moment tells if a batch was taken."""
         return job.remote is None and self.now() - job.begun < _GRACE_SECONDS + _POLLS[-1]
-
-    def _lost(self, error: ProviderError) -> ModelError:
-        reason = reason_to_stop(error, self.exchange.client.url, self.exchange.server.provider.key)
-        return ModelError(
-            f"{reason or error.words} What was submitted goes on; run the same query with the "
-            "same ledger later."
-        )
 
     def _unknown(self, job: Job) -> ModelError:
         return ModelError(
