@@ -11,7 +11,13 @@ import pytest
 
 from benchmarks.providers.virtual import Outcome, ask, refusal, says
 from relquery.backends.provider.amounts import Amount
-from relquery.backends.provider.budget import Budget, CallCounter, CallPrice, usd_of, warn_if_unpriced
+from relquery.backends.provider.budget import (
+    Budget,
+    CallCounter,
+    CallPrice,
+    usd_of,
+    warn_if_unpriced,
+)
 from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.provider.limiter import Need
 from relquery.backends.wires.errors import ProviderError
