@@ -180,7 +180,11 @@ def test_connections_close_to_the_end_though_the_reader_has_gone(
 
 
 def test_requests_are_spread_over_pools_whose_connections_all_close(serve: Serve) -> None:
-    server = serve(lambda body: (time.sleep(0.05), echo(body))[1])
+    def slowly(body: Body) -> Reply:
+        time.sleep(0.05)
+        return echo(body)
+
+    server = serve(slowly)
 
     async def send_all() -> None:
         client = Server("m", ProviderConfig(base_url=server.url)).client()
