@@ -63,17 +63,20 @@ LAYERS: dict[str, set[str]] = {
     | WHEN
     | RECORDS
     | {"prices", "retrieval", "backends.base", "backends.schemas", "backends.wires", "demo"},
+    "vllm.in_process": BASE
+    | {"engine", "backends.base", "backends.schemas", "backends.wires"},
+    "backends.load": BASE | WHEN | {"backends.base", "backends", "vllm.in_process"},
     "traces": BASE | {"engine"},
     # where both meet
     "demo": {"errors"},
     "connection": BASE
     | WHAT
     | RECORDS
-    | {"progress", "backends.base", "backends", "demo", "spans"},
+    | {"progress", "backends.base", "backends", "backends.load", "demo", "spans"},
     "evaluation": {"errors", "report", "html", "sql", "connection"},
     "notebook": {"errors", "html", "sql", "connection"},
     "frames": BASE | RECORDS | {"progress", "sql", "backends.base", "connection"},
-    "spark": BASE | WHAT | RECORDS | {"progress", "backends.base", "backends", "connection"},
+    "spark": BASE | WHAT | RECORDS | {"progress", "backends.base", "backends", "backends.load", "connection"},
     "vllm": BASE | {"engine"},
     "serve": BASE
     | WHAT
@@ -83,8 +86,8 @@ LAYERS: dict[str, set[str]] = {
     "cli": BASE
     | WHAT
     | RECORDS
-    | {"engine", "traces", "backends.base", "backends", "demo", "connection", "span", "spans"}
-    | {"serve", "progress", "prices"},
+    | {"engine", "traces", "backends.base", "backends", "backends.load", "demo", "connection"}
+    | {"span", "spans", "serve", "progress", "prices"},
 }
 
 # The rooms of a part, from low to high: a room imports only itself and rooms before it. An entry

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 import relquery as rq
-from relquery.backends.base import Answers, Backend
+from relquery.backends.base import Answers, Backend, Limits
 from relquery.config import Order
 from relquery.prompt import Answer, Finish, Prompt, Sampling
 
@@ -35,9 +35,9 @@ class Noting(Backend):
         return self.model
 
     @property
-    def concurrency(self) -> int:
+    def limits(self) -> Limits:
         """See Backend."""
-        return IN_FLIGHT
+        return Limits(concurrency=IN_FLIGHT)
 
     def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Answers:
         """See Backend."""

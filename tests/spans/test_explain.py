@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from relquery import span
-from relquery.backends.base import SpanState
+from relquery.backends.base import Insight, SpanState
 from relquery.errors import ConfigError
 from relquery.prompt import Prompt, Sampling
 from relquery.spans.explain import explain
@@ -16,7 +16,11 @@ from tests.spans.fakes import Fake, read
 QUERY = span.chat("judge", span.plus(span.generate("a"), "b"))
 
 
-class Inspected(Fake):
+class Inspected(Fake, Insight):
+    @property
+    def insight(self) -> Insight:
+        return self
+
     def inspect(self, prompt: Prompt) -> tuple[SpanState, ...]:
         return tuple(SpanState(read((s,)), 7, 3, int(s.reuse.value != "prefix"), 0) for s in prompt)
 

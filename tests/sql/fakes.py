@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from relquery.backends.base import Backend
+from relquery.backends.base import Backend, Insight, Limits
 from relquery.prompt import Answer, Compared, Finish, Nest, Prompt, Role, Sampling, Span
 
 Fields = Mapping[str, Any]
@@ -29,10 +29,10 @@ class Asked:
 
 
 @dataclass(slots=True)
-class FakeBackend(Backend):
+class FakeBackend(Backend, Insight):
     """Records every request; answers in the order given, or in reverse.
 
-    brief: with no more than decides, where answers are only compared. has_modules: see Backend.
+    brief: with no more than decides, where answers are only compared. has_modules: see Limits.
     """
 
     function: Function
@@ -65,6 +65,14 @@ class FakeBackend(Backend):
 
     def close(self) -> None:
         self.closed = True
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(has_modules=self.has_modules)
+
+    @property
+    def insight(self) -> Insight:
+        return self
 
     @property
     def queries(self) -> list[str]:

@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from relquery import connect
-from relquery.backends.in_process import InProcessBackend
 from relquery.config import Order
+from relquery.vllm.in_process import InProcessBackend
 
 FILTER = """
     SELECT movietitle FROM movies WHERE LLM('Given the following fields, answer in one word,

@@ -12,156 +12,53 @@ from relquery.arrays import TokenIds
 from relquery.prompt import Answer, Prompt, Sampling
 
 Answers = Iterator[tuple[int, Answer]]
-Heard = Callable[[int, Answer], None]
+OnAnswer = Callable[[int, Answer], None]
+"""Gets the index of a prompt, and its answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a plan for a backend goes by; None where it is not known."""
+
+    context: int | None = None
+    """Positions that the model has for a prompt and its answer."""
+    cache_tokens: int | None = None
+    """Tokens that the cache of attention states holds."""
+    block_tokens: int | None = None
+    """Tokens of the blocks in which that cache serves what prompts begin with; 0 if it does not."""
+    has_modules: bool = False
+    """Whether independent spans are computed by themselves, and their states reused."""
+    concurrency: int | None = None
+    """Prompts that a server is asked at once; None where the backend is no client of one."""
+    requests_per_minute: float | None = None
+    """Requests that a server takes."""
+    tokens_per_minute: float | None = None
+    """Tokens that a server takes, those of answers too."""
+    price_share: float = 1.0
+    """What calls cost, as a part of the model's price for live ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpanState:
-    """A piece of a prompt: how its text begins, its tokens, and how many the cache would serve.
-
-    depth: in how many independent spans, one in another, it stands; 0 for the prompt's own text.
-    span: number of the independent span, from 1 in the prompt's order, spans in spans included.
-    source: where the cached ones are: "cache"; "memory" or "disk" for a store beside it; "" for
-    none.
-    """
+    """A piece of a prompt, and how much of it the cache would serve."""
 
     preview: str
+    """How its text begins."""
     tokens: int
     cached: int
     depth: int
+    """In how many independent spans, one in another, it stands; 0 for the prompt's own text."""
     span: int = 0
+    """Number of the independent span, from 1 in the prompt's order, spans in spans included."""
     source: str = ""
+    """Where the cached ones are: "cache"; "memory" or "disk" for a store beside it; "" for none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """What a provider has been asked since the backend was opened, and what that took.
+class Insight:
+    """What an engine of ours tells without computing an answer, and no server does.
 
-    calls: requests that were sent. retries: of those, not the first of their prompt. failures:
-    prompts that ended without an answer. prompt_tokens, cached_tokens, written_tokens and
-    output_tokens: see Answer. waiting: seconds until more is sent, because of the provider's
-    limits; 0 for now. usd: None where the price is not known.
+    This one knows nothing: its methods give None.
     """
-
-    calls: int
-    retries: int
-    failures: int
-    prompt_tokens: int
-    cached_tokens: int
-    written_tokens: int
-    output_tokens: int
-    waiting: float
-    usd: float | None
-
-
-class Backend(ABC):
-    """Answers prompts. `name` and `answer` are enough; the rest has a default.
-
-    What a backend can tell before it is asked, without computing an answer, is None where it does
-    not know.
-    """
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """The model's name as a person would write it, for reports."""
-
-    @abstractmethod
-    def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Answers:
-        """Serve all prompts, in the order given where order matters for reuse.
-
-        Yields (index into prompts, answer) as answers finish, each index exactly once. A prompt
-        that cannot be served yields an answer with an error. Closing the iterator cancels what
-        is still open. Requests of one call form one relQuery. Without a seed, prompts that are
-        equal are drawn one by one.
-        """
-
-    def deliver(self, prompts: Sequence[Prompt], sampling: Sampling, heard: Heard) -> Answers:
-        """As `answer`; `heard` is told of each answer once, as soon as it is there.
-
-        That is before the answer is taken, in a thread of the backend, where it has one.
-        """
-        answers = self.answer(prompts, sampling)
-        with cancelling(answers):
-            for index, answer in answers:
-                heard(index, answer)
-                yield index, answer
-
-    def check(self, sampling: Sampling) -> None:
-        """Raise what `answer` would raise for this sampling, whatever the prompts.
-
-        So a query of several calls is refused before the first of them.
-        """
-        del sampling
-
-    def note_known(self, sampling: Sampling) -> None:
-        """Learn that other prompts with this sampling have answers, from a ledger.
-
-        Those that are asked next may all fail: then it is each one's own fault.
-        """
-        del sampling
-
-    def close(self) -> None:
-        """Free what the backend holds. The backend cannot be used afterwards."""
-        return
-
-    def known_as(self) -> tuple[str, ...]:
-        """Names by which the ledger knows the model: the one to store under, then older ones.
-
-        More than `name` where a name does not tell all models apart.
-        """
-        return (self.name,)
-
-    @property
-    def price_share(self) -> float:
-        """What calls cost, as a part of the model's price for live ones."""
-        return 1.0
-
-    def tally(self) -> Tally | None:
-        """What was sent so far; any thread may ask while others wait for answers."""
-        return None
-
-    @property
-    def cache_tokens(self) -> int | None:
-        """Tokens that the cache of attention states holds."""
-        return None
-
-    @property
-    def block_tokens(self) -> int | None:
-        """Tokens of the blocks in which that cache serves what prompts begin with; 0 if it does
-        not.
-        """
-        return None
-
-    @property
-    def has_modules(self) -> bool:
-        """Whether independent spans are computed by themselves, and their states reused."""
-        return False
-
-    @property
-    def context(self) -> int | None:
-        """Positions that the model has for a prompt and its answer."""
-        return None
-
-    @property
-    def token_bytes(self) -> int | None:
-        """Bytes that the states of one token take in that cache."""
-        return None
-
-    @property
-    def concurrency(self) -> int | None:
-        """Prompts that a server is asked at once; None where the backend is no client of one."""
-        return None
-
-    @property
-    def requests_per_minute(self) -> float | None:
-        """Requests that a server takes a minute, as far as is known."""
-        return None
-
-    @property
-    def tokens_per_minute(self) -> float | None:
-        """Tokens that a server takes a minute, those of answers too, as far as is known."""
-        return None
 
     def one_pass(self, sampling: Sampling) -> bool | None:
         """Whether an answer takes no forward pass beside those of its prompt.
@@ -191,9 +88,21 @@ class Backend(ABC):
         """Token ids of a prompt's own text with its template: before, between and after its
         independent spans, so one run more than it has such spans.
 
-        Raises RequestError for a prompt that cannot be rendered. None where spans are not used.
+        Raises RequestError for a prompt that cannot be rendered.
         """
         del prompt
+        return None
+
+    def inspect(self, prompt: Prompt) -> tuple[SpanState, ...] | None:
+        """The pieces of a prompt in order, and how much of each the cache would serve now.
+
+        Raises RequestError for a prompt that cannot be rendered.
+        """
+        del prompt
+        return None
+
+    def token_bytes(self) -> int | None:
+        """Bytes that the states of one token take in the cache."""
         return None
 
     def prepare(self, prompts: Sequence[Prompt]) -> None:
@@ -204,13 +113,112 @@ class Backend(ABC):
         """
         del prompts
 
-    def inspect(self, prompt: Prompt) -> tuple[SpanState, ...] | None:
-        """The pieces of a prompt in order, and how much of each the cache would serve now.
 
-        Raises RequestError for a prompt that cannot be rendered.
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What a provider has been asked since the backend was opened, and what that took.
+
+    For the numbers of tokens see Answer.
+    """
+
+    calls: int
+    """Requests that were sent."""
+    retries: int
+    """Of those, not the first of their prompt."""
+    failures: int
+    """Prompts that ended without an answer."""
+    prompt_tokens: int
+    cached_tokens: int
+    written_tokens: int
+    output_tokens: int
+    waiting: float
+    """Seconds until more is sent, because of the provider's limits; 0 for now."""
+    usd: float | None
+    """None where the price is not known."""
+
+
+class Backend(ABC):
+    """Answers prompts. `name` and `answer` are enough; the rest has a default."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The model's name as a person would write it, for reports."""
+
+    @abstractmethod
+    def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Answers:
+        """Serve all prompts, in the order given where order matters for reuse.
+
+        Yields (index into prompts, answer) as answers finish, each index exactly once. A prompt
+        that cannot be served yields an answer with an error. Closing the iterator cancels what
+        is still open. Requests of one call form one relQuery. Without a seed, prompts that are
+        equal are drawn one by one. A backend with threads of its own gives an AnswerStream.
         """
-        del prompt
+
+    def check(self, sampling: Sampling) -> None:
+        """Raise what `answer` would raise for this sampling, whatever the prompts.
+
+        So a query of several calls is refused before the first of them.
+        """
+        del sampling
+
+    def close(self) -> None:
+        """Free what the backend holds. The backend cannot be used afterwards."""
+        return
+
+    def known_as(self) -> tuple[str, ...]:
+        """Names by which the ledger knows the model: the one to store under, then older ones.
+
+        More than `name` where a name does not tell all models apart.
+        """
+        return (self.name,)
+
+    def tally(self) -> Tally | None:
+        """What was sent so far; any thread may ask while others wait for answers."""
         return None
+
+    @property
+    def limits(self) -> Limits:
+        """What a plan goes by, as far as it is known now."""
+        return Limits()
+
+    @property
+    def insight(self) -> Insight:
+        """What can be told of prompts without asking them."""
+        return Insight()
+
+
+class AnswerStream(Iterator[tuple[int, Answer]]):
+    """Answers of a backend that has them before they are taken."""
+
+    @abstractmethod
+    def listen(self, on_answer: OnAnswer, *, is_settled: bool = False) -> None:
+        """Have each answer told once, as soon as it is there, in a thread of the backend.
+
+        To be called before the first answer is taken. is_settled: whether other prompts with this
+        sampling have answers, from a ledger. Then these may all fail: it is each one's own fault.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Cancel what is open."""
+
+
+def told(answers: Answers, on_answer: OnAnswer, *, is_settled: bool = False) -> Answers:
+    """The same answers, each of which `on_answer` is told of. See AnswerStream.listen.
+
+    Those of a backend without a thread are told of as they are taken.
+    """
+    if isinstance(answers, AnswerStream):
+        answers.listen(on_answer, is_settled=is_settled)
+        return answers
+    return _telling(answers, on_answer)
+
+
+def _telling(answers: Answers, on_answer: OnAnswer) -> Answers:
+    for index, answer in answers:
+        on_answer(index, answer)
+        yield index, answer
 
 
 @runtime_checkable
@@ -222,7 +230,7 @@ class Answering(Protocol):
 
 
 class Adopted(Backend):
-    """An object that is not a Backend and answers like one."""
+    """An object of a user that is no Backend and answers like one: with `name` and `answer`."""
 
     def __init__(self, given: Any) -> None:
         self._given = given
@@ -233,7 +241,7 @@ class Adopted(Backend):
         return str(self._given.name)
 
     def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Answers:
-        """See Backend.answer."""
+        """See Backend."""
         answers: Answers = self._given.answer(prompts, sampling)
         return answers
 

@@ -46,7 +46,7 @@ def load(model: str, /, **options: Any) -> Backend:
         return _load_provider(provider, name, options)
     _check_not_of_provider(model, options)
     if provider == "vllm":
-        from relquery.backends.in_process import InProcessBackend
+        from relquery.vllm.in_process import InProcessBackend
 
         return InProcessBackend(name, **options)
     _check_local(split_adapter(model)[0])
@@ -69,7 +69,7 @@ def default_form(answering: str | Backend | Answering) -> PromptForm:
     """The form of prompts to a model where none is asked for."""
     if isinstance(answering, str):
         return SERVED_FORM if is_served(answering) else LOCAL_FORM
-    is_client = isinstance(answering, Backend) and answering.concurrency is not None
+    is_client = isinstance(answering, Backend) and answering.limits.concurrency is not None
     return SERVED_FORM if is_client else LOCAL_FORM
 
 

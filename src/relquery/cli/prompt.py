@@ -76,7 +76,7 @@ def check(schema: _Schema, model: _Model = "demo", as_json: _Json = False) -> No
         schemas.add(read)
         layout = schemas.layout(read.name)
     rows = _rows(layout)
-    size = backend.token_bytes or 0
+    size = backend.insight.token_bytes() or 0
     if as_json:
         modules = [
             {"module": name, "start": start, "stop": stop, "tokens": own, "bytes": own * size}

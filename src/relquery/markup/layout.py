@@ -106,7 +106,7 @@ def lay_out(schema: Schema, tokens: Tokens) -> Layout:
         own += inside.own
         modules |= inside.modules
         at = inside.stop
-    _check_room(schema, modules.values(), at, tokens.backend.context)
+    _check_room(schema, modules.values(), at, tokens.backend.limits.context)
     return Layout(schema, frame, tuple(own), modules, at)
 
 

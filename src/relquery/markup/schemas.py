@@ -77,10 +77,12 @@ class Schemas:
             )
         self._known[schema.name] = schema
         self._layouts.pop(schema.name, None)
-        if prepare and self.backend.has_modules:
+        if prepare and self.backend.limits.has_modules:
             layout = self.layout(schema.name)
             chosen = [laid for laid in layout.all() if laid.module.is_cached]
-            self.backend.prepare([(span,) for span in module_spans(layout, chosen, self._tokens)])
+            self.backend.insight.prepare(
+                [(span,) for span in module_spans(layout, chosen, self._tokens)]
+            )
 
     def remove(self, name: str) -> None:
         """Forget a schema. Does nothing if it is not known."""
@@ -105,7 +107,7 @@ class Schemas:
                 "No schema is registered. Register one with con.register(rq.Schema.load(FILE))."
             )
         prompt = MarkupPrompt.parse(text, self._known)
-        if not self.backend.has_modules:
+        if not self.backend.limits.has_modules:
             return Lowered(as_text(prompt), ())
         # Plain text is checked against the layout too, so both forms refuse the same prompts.
         modules = as_modules(prompt, self.layout(prompt.schema.name), self._tokens)
@@ -129,7 +131,7 @@ class Schemas:
         """
         if not lowered.names:
             return []
-        states = (backend or self.backend).inspect(lowered.prompt) or ()
+        states = (backend or self.backend).insight.inspect(lowered.prompt) or ()
         used = []
         for number, name in (*enumerate(lowered.names, 1), (0, "prompt")):
             mine = [state for state in states if state.span == number]

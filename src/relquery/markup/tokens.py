@@ -91,7 +91,7 @@ class Tokens:
     def _runs(self, prompt: Prompt) -> list[TokenIds]:
         if not prompt:
             return []
-        runs = self.backend.runs(prompt)
+        runs = self.backend.insight.runs(prompt)
         if runs is None:
             raise MarkupError(
                 f"Modules need the local engine; '{self.backend.name}' is served elsewhere."

@@ -22,7 +22,7 @@ def prepare(node: Node, backend: Backend) -> int:
     """
     spans = [span for part in _parts(node) for span in _spans(part)]
     if spans:
-        backend.prepare([(replace(span, keep=1),) for span in spans])
+        backend.insight.prepare([(replace(span, keep=1),) for span in spans])
     return len(spans)
 
 

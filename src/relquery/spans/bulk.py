@@ -59,7 +59,7 @@ def run_bulk(
     index_of = {id(work): index for index, work in enumerate(works)}
     planned = [work for work in works if isinstance(work, Work)]
     if cache_tokens is None:
-        cache_tokens = backend.cache_tokens
+        cache_tokens = backend.limits.cache_tokens
     order = order_of([shared_parts(work.root) for work in planned], cache_tokens)
     ordered = [planned[place] for place in order]
     for node, work in zip(nodes, works, strict=True):

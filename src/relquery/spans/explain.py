@@ -125,7 +125,7 @@ def _ask(work: Work, task: Generate, backend: Backend | None) -> Ask:
     if waits_for:
         return Ask(work.where(task), (), waits_for)
     prompt = work.prompt(task)
-    states = None if backend is None else backend.inspect(prompt)
+    states = None if backend is None else backend.insight.inspect(prompt)
     if backend is None or states is None:
         parts = tuple(Piece(_short(_text(span)), depth) for span, depth in _parts(prompt, 0))
         return Ask(work.where(task), parts)
@@ -133,7 +133,7 @@ def _ask(work: Work, task: Generate, backend: Backend | None) -> Ask:
         Piece(_short(state.preview), state.depth, state.tokens, state.cached) for state in states
     )
     tokens, cached = (sum(state.tokens for state in states), sum(state.cached for state in states))
-    seconds = backend.predict([tokens], task.sampling, cached)
+    seconds = backend.insight.predict([tokens], task.sampling, cached)
     return Ask(work.where(task), pieces, seconds=seconds)
 
 

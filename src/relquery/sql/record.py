@@ -50,7 +50,7 @@ def _cut(prompt: Prompt, characters: int) -> Prompt:
 
 def _tokens(prompt: Prompt, backend: Backend) -> TokenIds | None:
     try:
-        runs = backend.runs(prompt)
+        runs = backend.insight.runs(prompt)
     except RequestError:
         return None
     return runs[0] if runs is not None and len(runs) == 1 else None

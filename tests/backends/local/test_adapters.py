@@ -96,7 +96,7 @@ def module(text: str) -> Prompt:
 
 def cached(backend: Backend, prompt: Prompt) -> list[str]:
     """Where the states of a prompt's span are."""
-    return [state.source for state in backend.inspect(prompt) or () if state.span]
+    return [state.source for state in backend.insight.inspect(prompt) or () if state.span]
 
 
 def test_modules_are_prepared_for_one_adapter_alone(engine: Engine) -> None:
@@ -105,7 +105,7 @@ def test_modules_are_prepared_for_one_adapter_alone(engine: Engine) -> None:
     found = {name: cached(engine.backend(adapter=name), prompt) for name in ("", "one", "two")}
     assert found == {"": [""], "one": [""], "two": ["cache"]}
     prompt = module("Another text that many prompts read.")
-    engine.backend(adapter="one").prepare([prompt])
+    engine.backend(adapter="one").insight.prepare([prompt])
     found = {name: cached(engine.backend(tenant="t", adapter=name), prompt) for name in found}
     assert found == {"": [""], "one": ["cache"], "two": [""]}
 

@@ -119,7 +119,7 @@ def test_the_limits_and_the_cost_are_the_machines_unless_they_are_given() -> Non
     machine = SERVED["a100-opt13b"]
     with closing(load_backend("simulated:a100-opt13b,speed=4", max_num_seqs=7)) as backend:
         assert backend.config.block_size == machine.limits.block_size
-        assert backend.cache_tokens == backend.context == machine.limits.cache_tokens
+        assert backend.limits.cache_tokens == backend.limits.context == machine.limits.cache_tokens
         assert backend.config.max_num_seqs == 7
         assert backend.cost is not None
         assert backend.cost.decode_intercept == machine.cost.decode_intercept / 4
@@ -127,7 +127,7 @@ def test_the_limits_and_the_cost_are_the_machines_unless_they_are_given() -> Non
             (machine.cost.seconds(100, 0) + 4 * machine.cost.seconds(0, 1, 100)) / 4
         )
         backend.reserve()
-        assert backend.token_bytes is None
+        assert backend.token_bytes() is None
 
 
 def test_a_file_of_calibrate_is_a_machine_with_its_job_time(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_file_of_calibrate_is_a_machine_with_its_job_time(tmp_path: Path) -> N
         limits = other.config
     write_machine(file, "demo", Fit(cost, 1, 4), limits, JobTimeFit(job_time, (), 1.0, 1.0))
     with closing(load_backend(f"simulated:{file},speed=2", policy="srjf")) as backend:
-        assert backend.cache_tokens == 640
+        assert backend.limits.cache_tokens == 640
         assert backend.cost == LinearCost(5e-6, 5e-4, 5e-6, 5e-4)
         assert len(ask(backend, 3, max_tokens=1)) == 3
 

@@ -168,13 +168,13 @@ def test_a_limit_that_is_given_or_learnt_is_known_to_who_plans() -> None:
     with serving(lambda body: reply) as server:
         config = ProviderConfig(base_url=server.url, api_key="k")
         backend = ProviderBackend("m", config)
-        assert backend.requests_per_minute is None
+        assert backend.limits.requests_per_minute is None
         list(backend.answer([PROMPT], Sampling()))
-        assert backend.requests_per_minute == 300
+        assert backend.limits.requests_per_minute == 300
         limited = ProviderBackend("m", replace(config, rpm=200))
-        assert limited.requests_per_minute == 200
+        assert limited.limits.requests_per_minute == 200
         list(limited.answer([PROMPT], Sampling()))
-        assert limited.requests_per_minute == 200
+        assert limited.limits.requests_per_minute == 200
 
 
 def test_prefixes_planned_for_an_hour_are_written_for_an_hour() -> None:

@@ -112,7 +112,7 @@ def test_a_served_backend_is_a_backend(link: Link) -> None:
         sum(state.tokens for state in states) == (backend.prompt_tokens([passage], LONG) or [0])[0]
     )
     taking = backend.answer(prompts(2, "Closed"), LONG)
-    taking.close()  # type: ignore[attr-defined]
+    taking.close()
     until(lambda: link.open == 0)
 
 

@@ -559,5 +559,7 @@ def test_a_tenant_is_told_what_the_cache_would_serve_to_it(engine: Engine) -> No
     backends = {name: engine.backend(tenant=name) for name in ("a", "b")}
     list(backends["a"].answer([prompt], Sampling(max_tokens=2)))
     for name, backend in backends.items():
-        seen[name] = sum(state.cached for state in backend.inspect(prompt) or () if state.span)
+        seen[name] = sum(
+            state.cached for state in backend.insight.inspect(prompt) or () if state.span
+        )
     assert seen["a"] > 0 == seen["b"]

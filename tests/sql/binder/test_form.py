@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import relquery as rq
-from relquery.backends.base import Backend
+from relquery.backends.base import Backend, Limits
 from relquery.backends.load import default_form
 from relquery.config import PromptForm
 from relquery.connection import Connection, connect
@@ -23,7 +23,7 @@ class Heard(Backend):
     """Keeps the texts of prompts; answers with the last line of each."""
 
     name = "heard"
-    has_modules = True
+    limits = Limits(has_modules=True)
 
     def __init__(self) -> None:
         self.texts: list[str] = []

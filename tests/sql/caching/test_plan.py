@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from relquery.backends.base import Limits
 from relquery.prices.table import PRICES
 from relquery.prompt import Prompt, Role, Span
 from relquery.sql.caching.plan import cache_plan, planned
@@ -89,12 +90,8 @@ class Slow(FakeBackend):
     rate = 0.1
 
     @property
-    def concurrency(self) -> int:
-        return 4
-
-    @property
-    def requests_per_minute(self) -> float:
-        return self.rate
+    def limits(self) -> Limits:
+        return Limits(concurrency=4, requests_per_minute=self.rate)
 
 
 def test_the_limit_of_a_backend_decides_how_long_prefixes_are_kept() -> None:

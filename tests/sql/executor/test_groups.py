@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
+from relquery.backends.base import Limits
 from relquery.connection import Connection, connect
 from relquery.errors import PartialResultWarning, RequestError
 from relquery.prompt import Answer, Finish, Prompt, Sampling
@@ -23,8 +24,8 @@ class Narrow(FakeBackend):
     tokens = 120
 
     @property
-    def context(self) -> int:
-        return self.tokens
+    def limits(self) -> Limits:
+        return Limits(context=self.tokens)
 
     def prompt_tokens(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[int]:
         counts = [sum(len(text_of(span)) for span in prompt) // 10 + 1 for prompt in prompts]

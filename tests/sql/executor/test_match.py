@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from relquery.backends.base import Backend
+from relquery.backends.base import Backend, Insight
 from relquery.connection import Connection, connect
 from relquery.errors import PartialResultWarning, QueryError, RequestError
 from relquery.prompt import Answer, Finish, Prompt, Sampling
@@ -20,7 +20,7 @@ AT_ONCE = JOIN.format("AI_FILTER('Divisible?', a.x, b.y, classify := true)")
 
 
 @dataclass
-class Divider(Backend):
+class Divider(Backend, Insight):
     """Whether x is divisible by y, for one pair or for numbered candidates."""
 
     broken: str = ""
@@ -36,6 +36,10 @@ class Divider(Backend):
             text = "".join(map(text_of, prompt[1:]))
             self.asked.append(text)
             yield index, Answer(self._answer(text), Finish.STOP, output_tokens=1)
+
+    @property
+    def insight(self) -> Insight:
+        return self
 
     def prompt_tokens(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[int] | None:
         if self.limit is None:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from relquery.backends.base import Limits
 from relquery.prices.table import known_price
 from relquery.prompt import Answer, Finish, Prompt, Sampling
 from tests.sql.fakes import FakeBackend
@@ -35,8 +36,8 @@ class Provider(FakeBackend):
     sent: list[tuple[list[str], list[tuple[str, ...]]]] = field(default_factory=list)
 
     @property
-    def concurrency(self) -> int:
-        return self.under_way
+    def limits(self) -> Limits:
+        return Limits(concurrency=self.under_way)
 
     def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Iterator[tuple[int, Answer]]:
         self.sent.clear()  # nothing is left of earlier requests

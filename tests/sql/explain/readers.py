@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from relquery.arrays import TokenIds
-from relquery.backends.base import Answers
+from relquery.backends.base import Answers, Limits
 from relquery.prompt import Prompt, Sampling
 from tests.sql.fakes import FakeBackend, text_of
 
@@ -24,12 +24,8 @@ class Reader(FakeBackend):
     cached: OrderedDict[str, None] = field(default_factory=OrderedDict)
 
     @property
-    def cache_tokens(self) -> int:
-        return self.blocks * BLOCK
-
-    @property
-    def block_tokens(self) -> int:
-        return BLOCK
+    def limits(self) -> Limits:
+        return Limits(cache_tokens=self.blocks * BLOCK, block_tokens=BLOCK)
 
     def runs(self, prompt: Prompt) -> list[TokenIds]:
         return [np.array([ord(char) for char in _text(prompt)], np.int32)]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from relquery.arrays import TokenIds
-from relquery.backends.base import Answers, Backend, SpanState
+from relquery.backends.base import Answers, Backend, Insight, Limits, SpanState
 from relquery.backends.local.asking import Asking
 from relquery.backends.local.batches import Batch, Batches
 from relquery.backends.local.preparing import check_prepared, to_prepare
@@ -43,7 +43,7 @@ PREVIEW_TOKENS = 12
 _AT_ONCE = 4096  # prompts that are rendered together, and in memory at one time
 
 
-class EmbeddedBackend(Backend):
+class EmbeddedBackend(Backend, Insight):
     """Answers prompts on this machine. Requests of one call form one relQuery. Not thread-safe.
 
     cost: what steps cost on this machine, measured where the policy asks for it and none is given.
@@ -208,7 +208,7 @@ class EmbeddedBackend(Backend):
         return known[name]
 
     def runs(self, prompt: Prompt) -> list[TokenIds]:
-        """See Backend."""
+        """See Insight."""
         (chain,) = self._render([prompt])
         if isinstance(chain, RequestError):
             raise chain
@@ -226,7 +226,7 @@ class EmbeddedBackend(Backend):
         return self._grammars.spell(tokens)
 
     def prepare(self, prompts: Sequence[Prompt]) -> None:
-        """See Backend. Later prompts find the states as long as the cache keeps them."""
+        """See Insight. Later prompts find the states as long as the cache keeps them."""
         whole, sampling = to_prepare(prompts)
         check_prepared([answer for _, answer in self.answer(whole, sampling)])
 
@@ -237,7 +237,7 @@ class EmbeddedBackend(Backend):
                 self.engine.commons.register(self._unasked(chain, adapter))
 
     def inspect(self, prompt: Prompt, tenant: str = "", adapter: str = "") -> tuple[SpanState, ...]:
-        """See Backend. tenant: who would send it, and may read only some states."""
+        """See Insight. tenant: who would send it, and may read only some states."""
         (chain,) = self._render([prompt])
         if isinstance(chain, RequestError):
             raise chain
@@ -272,12 +272,12 @@ class EmbeddedBackend(Backend):
         return Request(-1, chain, 1, adapter=used, placing=self._placing)
 
     def one_pass(self, sampling: Sampling) -> bool:
-        """See Backend."""
+        """See Insight."""
         example = self._example(sampling)
         return example.prefill_only or example.drafting
 
     def prompt_tokens(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[int]:
-        """See Backend."""
+        """See Insight."""
         asking = self._asking(sampling)
         rendered = self._render(prompts)
         return [self._tokens(asking, each) for each in rendered]
@@ -285,7 +285,7 @@ class EmbeddedBackend(Backend):
     def predict(
         self, prompt_tokens: Sequence[int], sampling: Sampling, cached: int = 0
     ) -> float | None:
-        """See Backend. None where it is not known what steps cost."""
+        """See Insight. None where it is not known what steps cost."""
         if self.cost is None:
             return None
         example, total, count = self._example(sampling), sum(prompt_tokens), len(prompt_tokens)
@@ -409,28 +409,23 @@ class EmbeddedBackend(Backend):
         )
 
     @property
-    def cache_tokens(self) -> int:
+    def limits(self) -> Limits:
         """See Backend."""
-        return self.config.cache_tokens
+        config = self.config
+        return Limits(
+            context=self._model.context,
+            cache_tokens=config.cache_tokens,
+            block_tokens=config.block_size if config.prefix_caching else 0,
+            has_modules=True,
+        )
 
     @property
-    def block_tokens(self) -> int:
+    def insight(self) -> Insight:
         """See Backend."""
-        return self.config.block_size if self.config.prefix_caching else 0
+        return self
 
-    @property
-    def has_modules(self) -> bool:
-        """See Backend."""
-        return True
-
-    @property
-    def context(self) -> int:
-        """See Backend."""
-        return self._model.context
-
-    @property
     def token_bytes(self) -> int | None:
-        """See Backend."""
+        """See Insight."""
         if self._token_bytes is None:
             list(self.answer([(Span("."),)], Sampling(max_tokens=2)))  # it tells when it runs
             self._token_bytes = self._executor.slot_bytes

@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
-from relquery.backends.base import Answers, Backend, Heard, Tally
+from relquery.backends.base import AnswerStream, Backend, Limits, OnAnswer, Tally
 from relquery.backends.provider.admission import SharedState
 from relquery.backends.provider.budget import Budget, CallCounter, Usd, usd_of, warn_if_unpriced
 from relquery.backends.provider.client import ProviderClient
@@ -60,24 +60,16 @@ class ProviderBackend(Backend):
         return self._server.name
 
     @property
-    def concurrency(self) -> int | None:
-        return self._server.config.max_concurrency
-
-    @property
-    def requests_per_minute(self) -> float | None:
-        """The limit given, or the one learnt so far."""
-        return self._shared.limiter.requests_per_minute
-
-    @property
-    def tokens_per_minute(self) -> float | None:
-        """The limit given, or the one learnt so far."""
-        return self._shared.limiter.tokens_per_minute
-
-    @property
-    def price_share(self) -> float:
-        """Of the slow service tier."""
-        price = None if self._server.config.service_tier is None else known_price(self.name)
-        return 1.0 if price is None or price.flex is None else price.flex
+    def limits(self) -> Limits:
+        """Rates as given, or as learnt so far."""
+        config, limiter = self._server.config, self._shared.limiter
+        price = None if config.service_tier is None else known_price(self.name)
+        return Limits(
+            concurrency=config.max_concurrency,
+            requests_per_minute=limiter.requests_per_minute,
+            tokens_per_minute=limiter.tokens_per_minute,
+            price_share=1.0 if price is None or price.flex is None else price.flex,
+        )
 
     def known_as(self) -> tuple[str, ...]:
         """Names of the ledger; the server's address counts if `by_server` says so."""
@@ -87,12 +79,6 @@ class ProviderBackend(Backend):
         # The event loops that ask measure time by this clock.
         waiting = max(0.0, self._shared.limiter.until - time.monotonic())
         return self._shared.counter.tally(waiting)
-
-    def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Answers:
-        return self.deliver(prompts, sampling, _unheard)
-
-    def note_known(self, sampling: Sampling) -> None:
-        self._server.useful.add(sampling)
 
     def check(self, sampling: Sampling) -> None:
         if sampling.logprobs is not None:
@@ -106,19 +92,21 @@ class ProviderBackend(Backend):
             )
         self._server.check(sampling)
 
-    def deliver(self, prompts: Sequence[Prompt], sampling: Sampling, heard: Heard) -> Answers:
+    def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> AnswerStream:
         """Raises ModelError where the server fails all requests alike, and BudgetError.
 
         Issues SamplingWarning if the server does not take the temperature.
         """
         self.check(sampling)
         warn_if_unpriced(self.name)
-        return stream(AnswerQueue(heard), lambda queue: self._serve(prompts, sampling, queue))
+        return ServerAnswers(lambda queue: self._serve(prompts, sampling, queue))
 
     async def _serve(
         self, prompts: Sequence[Prompt], sampling: Sampling, queue: AnswerQueue
     ) -> None:
         """Deliver (index, answer) of every prompt, or what ended the work; None comes last."""
+        if queue.is_settled:
+            self._server.useful.add(sampling)
         try:
             client = self._server.client(len(prompts))
             try:
@@ -171,10 +159,12 @@ Item = tuple[int, Answer] | Exception | None
 class AnswerQueue:
     """What has come: answers, warnings, or what ended the work; None comes last.
 
-    heard: called with each answer, in the thread that talks to the server.
+    heard: called with each answer, in the thread that talks to the server. is_settled: see
+    AnswerStream.listen.
     """
 
-    heard: Heard
+    heard: OnAnswer
+    is_settled: bool = False
     items: SimpleQueue[Item] = field(default_factory=SimpleQueue)
 
     def put(self, index: int, answer: Answer) -> None:
@@ -187,9 +177,39 @@ class AnswerQueue:
         self.put(index, answer)
 
 
-def stream(
-    queue: AnswerQueue, serve: Callable[[AnswerQueue], Coroutine[Any, Any, None]]
-) -> Generator[tuple[int, Answer], None, None]:
+Serve = Callable[[AnswerQueue], Coroutine[Any, Any, None]]
+
+
+class ServerAnswers(AnswerStream):
+    """(index, answer) as they come from a server. Work begins when the first is asked for.
+
+    serve: puts in all answers, and what ended the work.
+    """
+
+    def __init__(self, serve: Serve) -> None:
+        self._serve = serve
+        self._queue = AnswerQueue(_unheard)
+        self._taking: Generator[tuple[int, Answer], None, None] | None = None
+
+    def listen(self, on_answer: OnAnswer, *, is_settled: bool = False) -> None:
+        self._queue = AnswerQueue(on_answer, is_settled)
+
+    def __next__(self) -> tuple[int, Answer]:
+        if self._taking is None:
+            self._taking = stream(self._queue, self._serve)
+        return next(self._taking)
+
+    def close(self) -> None:
+        if self._taking is None:
+            self._taking = _nothing()
+        self._taking.close()
+
+
+def _nothing() -> Generator[tuple[int, Answer], None, None]:
+    yield from ()
+
+
+def stream(queue: AnswerQueue, serve: Serve) -> Generator[tuple[int, Answer], None, None]:
     """(index, answer) as they come. Work begins when the first is asked for.
 
     serve: puts in all answers, and what ended the work. Its thread knows the queue

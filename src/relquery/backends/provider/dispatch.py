@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from relquery.backends.base import Heard
+from relquery.backends.base import OnAnswer
 from relquery.backends.provider.admission import AdmissionController, SharedState, Ticket, now
 from relquery.backends.provider.client import RawReply
 from relquery.backends.provider.config import ProviderConfig
@@ -75,7 +75,7 @@ class CallDispatch:
     policy: FailurePolicy
     shared: SharedState
     config: ProviderConfig
-    heard: Heard
+    heard: OnAnswer
     admission: AdmissionController = field(init=False)
     _slots: asyncio.Semaphore = field(init=False)
     _end: float = inf

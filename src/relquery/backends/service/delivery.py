@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from queue import Empty, SimpleQueue
+from threading import Lock
 from typing import Protocol, TypeVar
 
+from relquery.backends.base import OnAnswer
 from relquery.backends.local.streaming import Piece
 from relquery.engine.executor import Clock
 from relquery.engine.requests.relquery import Latency
@@ -65,14 +67,27 @@ class Delivery:
         self.error: BaseException | None = None
         self._keep = keep
         self._bells: list[Bell] = []
+        self._listeners: list[OnAnswer] = []
+        self._lock = Lock()
 
     def piece(self, index: int, piece: Piece) -> None:
         """Nobody who waits for whole answers reads pieces."""
 
     def add(self, index: int, answer: Answer) -> None:
         """An answer has come."""
-        self.came.append((index, answer))
+        with self._lock:  # told before it can be taken
+            for on_answer in self._listeners:
+                on_answer(index, answer)
+            self.came.append((index, answer))
         self._ring()
+
+    def listen(self, on_answer: OnAnswer) -> None:
+        """Have answers told as they come, and those that have come at once."""
+        with self._lock:
+            self._listeners.append(on_answer)
+            came = list(self.came)
+        for each in came:
+            on_answer(*each)
 
     def end(self, latency: Latency | None, error: BaseException | None = None) -> None:
         """No more answers come. error: what broke the job."""

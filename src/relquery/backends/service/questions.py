@@ -19,9 +19,9 @@ def answer_of(backend: EmbeddedBackend, question: str, given: Sequence[Any]) -> 
 def _facts(backend: EmbeddedBackend) -> Facts:
     return Facts(
         backend.name,
-        backend.context,
-        backend.cache_tokens,
-        backend.block_tokens,
+        backend.limits.context or 0,
+        backend.config.cache_tokens,
+        backend.limits.block_tokens or 0,
         backend.config.policy,
     )
 
@@ -55,6 +55,6 @@ QUESTIONS: dict[str, Callable[..., Any]] = {
     "runs": EmbeddedBackend.runs,
     "share": EmbeddedBackend.share,
     "inspect": EmbeddedBackend.inspect,
-    "token_bytes": EmbeddedBackend.token_bytes.fget,  # type: ignore[attr-defined]
+    "token_bytes": EmbeddedBackend.token_bytes,
     "spell": EmbeddedBackend.spell,
 }

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from weakref import finalize
 
 from relquery.arrays import TokenIds
-from relquery.backends.base import Answers, Backend, Heard, SpanState
+from relquery.backends.base import AnswerStream, Backend, Insight, Limits, OnAnswer, SpanState
 from relquery.backends.local.preparing import check_prepared, to_prepare
 from relquery.backends.service.delivery import Delivery
 from relquery.backends.service.job import Job
@@ -15,7 +16,7 @@ from relquery.errors import CancelledError, ConfigError
 from relquery.prompt import Answer, Prompt, Sampling
 
 
-class ServedBackend(Backend):
+class ServedBackend(Backend, Insight):
     """Each call is a relQuery of the engine, beside those of others. One thread uses it at a time.
 
     tenant: who asks. declared: the relQuery that all calls belong to; None for one each. adapter:
@@ -56,42 +57,28 @@ class ServedBackend(Backend):
             self._known_as = tuple(self._serving.ask("known_as", self._adapter))
         return self._known_as
 
-    def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Answers:
+    def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> AnswerStream:
         """See Backend. The job is submitted at once."""
-        return self._taken(self._submit(prompts, sampling, Delivery(len(prompts), keep=self)))
-
-    def deliver(self, prompts: Sequence[Prompt], sampling: Sampling, heard: Heard) -> Answers:
-        """See Backend."""
-        delivery = _Heard(len(prompts), self, heard)
-        return self._taken(self._submit(prompts, sampling, delivery))
+        delivery = Delivery(len(prompts), keep=self)
+        return _Taken(self, self._submit(prompts, sampling, delivery), delivery)
 
     def check(self, sampling: Sampling) -> None:
         """See Backend."""
         self._serving.ask("check", sampling)
 
     @property
-    def cache_tokens(self) -> int:
+    def limits(self) -> Limits:
         """See Backend."""
-        return self._facts.cache_tokens
+        facts = self._facts
+        return Limits(facts.context, facts.cache_tokens, facts.block_tokens, has_modules=True)
 
     @property
-    def block_tokens(self) -> int:
+    def insight(self) -> Insight:
         """See Backend."""
-        return self._facts.block_tokens
+        return self
 
-    @property
-    def has_modules(self) -> bool:
-        """See Backend."""
-        return True
-
-    @property
-    def context(self) -> int:
-        """See Backend."""
-        return self._facts.context
-
-    @property
     def token_bytes(self) -> int:
-        """See Backend."""
+        """See Insight."""
         if self._token_bytes is None:
             self._token_bytes = int(self._serving.ask("token_bytes"))
         return self._token_bytes
@@ -148,32 +135,37 @@ class ServedBackend(Backend):
         if self._cancelled:
             raise CancelledError("What was asked has been cancelled.")
 
-    def _taken(self, job: Job) -> Iterator[tuple[int, Answer]]:
-        """A job's answers; closing the iterator, begun or not, cancels what is open."""
-        taking = self._take(job)
-        next(taking)
-        return taking  # type: ignore[return-value]
-
-    def _take(self, job: Job) -> Iterator[tuple[int, Answer] | None]:
+    def take(self, job: Job) -> Iterator[tuple[int, Answer]]:
+        """A job's answers, at the end of which it is forgotten."""
         try:
-            yield None
             for each in job:
                 self._check()
                 yield each
             self._check()
         finally:
-            job.cancel()
-            self._jobs.discard(job)
+            self.end(job)
+
+    def end(self, job: Job) -> None:
+        """Cancel what is open of a job."""
+        job.cancel()
+        self._jobs.discard(job)
 
 
-class _Heard(Delivery):
-    """A delivery that tells of each answer as it comes."""
+class _Taken(AnswerStream):
+    """The answers of a job. Dropping it cancels what is open."""
 
-    def __init__(self, size: int, keep: object, heard: Callable[[int, Answer], None]) -> None:
-        super().__init__(size, keep)
-        self._heard = heard
+    def __init__(self, backend: ServedBackend, job: Job, delivery: Delivery) -> None:
+        self._delivery, self._taking = delivery, backend.take(job)
+        self._end = finalize(self, backend.end, job)
 
-    def add(self, index: int, answer: Answer) -> None:
-        """See Sink."""
-        self._heard(index, answer)
-        super().add(index, answer)
+    def listen(self, on_answer: OnAnswer, *, is_settled: bool = False) -> None:
+        """See AnswerStream."""
+        del is_settled
+        self._delivery.listen(on_answer)
+
+    def __next__(self) -> tuple[int, Answer]:
+        return next(self._taking)
+
+    def close(self) -> None:
+        """See AnswerStream."""
+        self._end()

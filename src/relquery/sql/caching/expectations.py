@@ -30,9 +30,9 @@ def expectations(
     if plan is not None and len(prompts) > 1:
         return _of_plan(prompts, plan, is_pinned=is_pinned)
     why: Why
-    if backend.price_share < 1:
+    if backend.limits.price_share < 1:
         why = "batch"
-    elif backend.concurrency is None:
+    elif backend.limits.concurrency is None:
         return None
     else:
         why = "unpriced" if known_price(backend.name) is None else "alone"

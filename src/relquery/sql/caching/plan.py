@@ -180,10 +180,10 @@ class CachePlan:
 
 def planned(prompts: Sequence[Prompt], backend: Backend) -> CachePlan | None:
     """The plan for prompts to a backend; None where nothing is known of its cache."""
-    price, under_way = known_price(backend.name), backend.concurrency
+    price, under_way = known_price(backend.name), backend.limits.concurrency
     if price is None or under_way is None:
         return None
-    rate = backend.requests_per_minute
+    rate = backend.limits.requests_per_minute
     return cache_plan(prompts, price, under_way, requests_per_minute=rate)
 
 

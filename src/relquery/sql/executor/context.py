@@ -81,7 +81,7 @@ def usd_of(backend: Backend) -> Callable[[Answer], float | None]:
     def price() -> Price | None:
         from relquery.prices.table import known_price
 
-        known, part = known_price(backend.name), backend.price_share
+        known, part = known_price(backend.name), backend.limits.price_share
         if known is None or part == 1:
             return known
         return known.in_batch if part == known.batch else known.times(part)

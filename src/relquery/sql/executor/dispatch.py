@@ -20,7 +20,7 @@ from typing import Literal
 import numpy as np
 
 from relquery.arrays import Int64s
-from relquery.backends.base import cancelling
+from relquery.backends.base import cancelling, told
 from relquery.ledger import (
     AnswerStore,
     Call,
@@ -53,26 +53,31 @@ _PINNED = ("original", "fixed")
 class CacheLookup:
     """What the ledger has for some inputs. inputs: their numbers, ascending. known: the answers.
 
-    ledger, keys: where other answers go; None if they are not kept.
+    ledger, keys: where other answers go; None if they are not kept. is_settled: see
+    AnswerStream.listen.
     """
 
     inputs: Int64s
     ledger: AnswerStore | None
     keys: Keys | None
     known: dict[int, Answer]
+    is_settled: bool = False
 
     @classmethod
     def of(
-        cls, prompts: Sequence[Prompt], sampling: Sampling, context: ExecutionContext
+        cls,
+        prompts: Sequence[Prompt],
+        sampling: Sampling,
+        context: ExecutionContext,
+        *,
+        is_settled: bool = False,
     ) -> CacheLookup:
         """The answers to prompts, which are numbered from 0."""
         ledger = context.ledger if has_one_answer(sampling) else None
         keys, known = None, dict[int, Answer]()
         if ledger is not None:
             keys, known = look_up(ledger, context.names, prompts, sampling)
-            if known:
-                context.backend.note_known(sampling)
-        return cls(np.arange(len(prompts)), ledger, keys, known)
+        return cls(np.arange(len(prompts)), ledger, keys, known, is_settled or bool(known))
 
     def marked(self, mark: Marked, inputs: Int64s | None = None) -> CacheLookup:
         """The answers in one order of fields. inputs: in ascending order; None for the same."""
@@ -82,7 +87,7 @@ class CacheLookup:
         keys = (self.keys if inputs is None else self.keys.part(inputs.tolist())).marked(mark)
         found = self.ledger.find(keys)
         known = {int(rows[at]): answer for at, answer in found.items()}
-        return CacheLookup(rows, self.ledger, keys, known)
+        return CacheLookup(rows, self.ledger, keys, known, self.is_settled)
 
     def lacks(self, inputs: Int64s) -> Int64s:
         """The places, among some inputs, of those without an answer."""
@@ -109,19 +114,19 @@ class CacheLookup:
         """
         if not len(prompts):
             return
-        call = Call(context.backend.name, sampling, context.clock, usd_of(context.backend))
+        backend, is_settled = context.backend, self.is_settled
+        call = Call(backend.name, sampling, context.clock, usd_of(backend))
         with turns(prompts, places, self.ledger, self.keys, call, foreseen=expected) as some:
             for turn in some:
-                if turn.known:
-                    context.backend.note_known(sampling)
+                is_settled |= bool(turn.known)
                 for place, answer in turn.known.items():
                     yield int(self.inputs[place]), answer
                 if not len(turn.prompts):
                     continue
                 record = None if context.record is None else context.record.batch(turn.prompts)
-                stream = context.backend.deliver(turn.prompts, sampling, turn.heard)
-                with cancelling(stream):
-                    for index, answer in stream:
+                answers = backend.answer(turn.prompts, sampling)
+                with cancelling(answers):
+                    for index, answer in told(answers, turn.heard, is_settled=is_settled):
                         if record is not None:
                             record(index, answer)
                         if context.on_answer is not None:
@@ -134,13 +139,15 @@ def answer_prompts(
     sampling: Sampling,
     context: ExecutionContext,
     on_answer: Callable[[int, Answer], None] = lambda done, answer: None,
+    *,
+    is_settled: bool = False,
 ) -> list[Answer]:
     """The answers to prompts, in their order.
 
-    on_answer: told of each new one, and how many there are. Passes on whatever the backend raises;
-    answers received before that are in the ledger.
+    on_answer: told of each new one, and how many there are. is_settled: see AnswerStream.listen.
+    Passes on whatever the backend raises; answers received before that are in the ledger.
     """
-    lookup = CacheLookup.of(prompts, sampling, context)
+    lookup = CacheLookup.of(prompts, sampling, context, is_settled=is_settled)
     known, missing = lookup.known, lookup.lacks(lookup.inputs)
     some = [prompts[at] for at in missing]
     with closing(lookup.deliver(some, missing, sampling, context)) as stream:
@@ -166,7 +173,9 @@ def ask_again(
         (*prompts[at], Span(_AGAIN.format(answers[at].text, trouble), Role.USER))
         for at, trouble in troubles.items()
     ]
-    found = dict(zip(troubles, answer_prompts(again, task.sampling, context), strict=True))
+    # An answer that is not valid is one: the server does not fail everything.
+    told_again = answer_prompts(again, task.sampling, context, is_settled=True)
+    found = dict(zip(troubles, told_again, strict=True))
     return {
         at: replace(new.with_cost_of(answers[at]), attempts=answers[at].attempts + new.attempts)
         for at, new in found.items()

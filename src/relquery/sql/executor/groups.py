@@ -212,7 +212,7 @@ class Matches:
             return _prompt(task.prompt, asked_texts[asked], listed)
 
         def fits(asked: int, candidates: tuple[int, ...]) -> bool:
-            counts = backend.prompt_tokens([prompt(asked, candidates)], task.sampling)
+            counts = backend.insight.prompt_tokens([prompt(asked, candidates)], task.sampling)
             return counts is None or counts[0] > 0
 
         by_asked, most = dict[int, list[int]](), MOST_CANDIDATES

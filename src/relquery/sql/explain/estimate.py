@@ -71,12 +71,12 @@ class Estimator:
     @property
     def needs_order(self) -> bool:
         """Whether anything is known that depends on the order of prompts."""
-        return self.backend.block_tokens is not None or self.tells_costs
+        return self.backend.limits.block_tokens is not None or self.tells_costs
 
     def told(self, call: ExplainedCall, stage: Requests) -> ExplainedCall:
         """A call with what the prompts of its stage take if they are sent next."""
         sample, rate, cost = _neighbours(stage.prompts), None, None
-        counts = self.backend.prompt_tokens(sample, stage.sampling)
+        counts = self.backend.insight.prompt_tokens(sample, stage.sampling)
         if self.needs_order:
             rate = self._hit_rate(sample, counts, is_new=not stage.may_come)
         if self.tells_costs:
@@ -103,7 +103,9 @@ class Estimator:
         prompts, most, by = stage.prompts, stage.most, _BY_TOKENIZER
         if counts is not None and len(prompts) > _COUNTED:  # neighbours are about equally long
             places = np.linspace(0, len(prompts) - 1, _COUNTED).astype(int).tolist()
-            counts = self.backend.prompt_tokens([prompts[at] for at in places], stage.sampling)
+            counts = self.backend.insight.prompt_tokens(
+                [prompts[at] for at in places], stage.sampling
+            )
         if counts is None:
             by, counts = "characters", [_characters(one) // _CHARACTERS for one in prompts]
         elif stage.is_guess or len(counts) < most:
@@ -131,7 +133,11 @@ class Estimator:
     ) -> float | None:
         """Seconds on this machine, with answers of a length and a share of cached tokens."""
         answers = replace(stage.sampling, max_tokens=max(1, round(length)))
-        return self.backend.predict(counts, answers, int(rate * sum(counts))) if counts else 0.0
+        return (
+            self.backend.insight.predict(counts, answers, int(rate * sum(counts)))
+            if counts
+            else 0.0
+        )
 
     def _hit_rate(
         self, sample: Sequence[Prompt], counts: Sequence[int] | None, *, is_new: bool
@@ -141,7 +147,7 @@ class Estimator:
         counts: tokens of each, 0 for those that are refused. is_new: whether all are sent. If not,
         those that an earlier stage sends do not come again.
         """
-        size, before = self.backend.block_tokens, self._sent
+        size, before = self.backend.limits.block_tokens, self._sent
         new = None if size is None else self._token_ids(sample)
         if size is None or new is None:
             return None
@@ -155,7 +161,7 @@ class Estimator:
             return 0.0
         # The last token of a prompt is computed in any case.
         tokens = Tokens.of([ids[:-1] for ids in (*before, *new)])
-        hits = lru_hits(tokens, max(1, (self.backend.cache_tokens or 0) // size), size)
+        hits = lru_hits(tokens, max(1, (self.backend.limits.cache_tokens or 0) // size), size)
         return float(hits[len(before) :].sum()) / total
 
     def _token_ids(self, prompts: Sequence[Prompt]) -> list[TokenIds] | None:
@@ -165,7 +171,7 @@ class Estimator:
         found = []
         for prompt in prompts:
             try:
-                runs = self.backend.runs(prompt)
+                runs = self.backend.insight.runs(prompt)
             except RequestError:
                 runs = [np.empty(0, np.int32)]
             if runs is None or len(runs) != 1:
@@ -185,7 +191,7 @@ class Estimator:
     def _length(self, stage: Requests) -> Length:
         """How long answers are: as those that are known, or measured, or as their type says."""
         sampling, measured = stage.sampling, stage.length
-        wraps = self.backend.one_pass(sampling) is None
+        wraps = self.backend.insight.one_pass(sampling) is None
         tokens = [answer.output_tokens for _, answer in stage.learned if answer.output_tokens]
         if not tokens and measured is not None:
             return Length(Range(measured / 2, measured, measured * 2), "answers")
@@ -245,7 +251,7 @@ class Estimator:
         if price is None:
             return told
         each = _FIRST.expected + _PER_TOKEN.expected * length.tokens.expected
-        rate = min(60 * self._under_way / each, self.backend.requests_per_minute or math.inf)
+        rate = min(60 * self._under_way / each, self.backend.limits.requests_per_minute or math.inf)
         bills = self._bills(sample, price, factor, rate, is_ours=True)
         table = self._bills(_neighbours(stage.written), price, factor, rate, is_ours=False)
         best, expected, _ = bills
@@ -302,20 +308,20 @@ class Estimator:
 
     @property
     def _under_way(self) -> int:
-        return self.backend.concurrency or 1
+        return self.backend.limits.concurrency or 1
 
     def _seconds(self, calls: int, tokens: float, length: Range) -> Range | None:
         """Until the last answer of a provider that takes all that are under way, or as many as its
         limits let through. tokens: of all prompts.
         """
         backend = self.backend
-        if backend.concurrency is None:
+        if backend.limits.concurrency is None:
             return None
-        rounds = max(calls / backend.concurrency, 1.0) if calls else 0.0
+        rounds = max(calls / backend.limits.concurrency, 1.0) if calls else 0.0
         took = (_FIRST + _PER_TOKEN * length) * Range(rounds, rounds, math.ceil(rounds))
-        of_requests = 60 * calls / (backend.requests_per_minute or math.inf)
+        of_requests = 60 * calls / (backend.limits.requests_per_minute or math.inf)
         of_tokens = (
-            60 * (tokens + calls * length.expected) / (backend.tokens_per_minute or math.inf)
+            60 * (tokens + calls * length.expected) / (backend.limits.tokens_per_minute or math.inf)
         )
         return took.at_least(max(of_requests, of_tokens))
 

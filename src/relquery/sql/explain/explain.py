@@ -178,7 +178,7 @@ def _shown(field: Field) -> str:
 
 def _answers(sampling: Sampling, backend: Backend) -> str:
     """How an answer is produced, and how long it can get."""
-    labels, in_one_pass = len(set(sampling.labels)), backend.one_pass(sampling)
+    labels, in_one_pass = len(set(sampling.labels)), backend.insight.one_pass(sampling)
     of_labels = f"{labels:,} label{'' if labels == 1 else 's'}"
     tokens = f"{sampling.max_tokens:,} token{'' if sampling.max_tokens == 1 else 's'}"
     how = "decoded"
@@ -195,9 +195,9 @@ def _hint(sampling: Sampling, backend: Backend) -> str | None:
     """Labels that make a decoded call take just one forward pass, if its answers are only compared
     with texts: WHERE LLM('Positive?', review) = 'Yes'  =>  ('Yes', 'No').
     """
-    if not isinstance(sampling, Compared) or backend.one_pass(sampling) is not False:
+    if not isinstance(sampling, Compared) or backend.insight.one_pass(sampling) is not False:
         return None
-    if not backend.one_pass(replace(sampling, labels=sampling.texts)):
+    if not backend.insight.one_pass(replace(sampling, labels=sampling.texts)):
         return None
     shown = ["'" + text.replace("'", "''") + "'" for text in sampling.texts]
     if len(shown) == 1:
@@ -267,5 +267,7 @@ class Analysis(Execution):
         length = max(1, round(stage.output_tokens / stage.calls))
         sampling = replace(self._samplings[stage.name], max_tokens=length)
         counts = [round(call.prompt_tokens / call.calls)] * call.calls
-        seconds = self.context.backend.predict(counts, sampling, int(call.cached_tokens or 0))
+        seconds = self.context.backend.insight.predict(
+            counts, sampling, int(call.cached_tokens or 0)
+        )
         return replace(call, seconds=seconds)

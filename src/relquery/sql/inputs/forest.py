@@ -69,7 +69,7 @@ class Forest:
     _known: dict[Tree, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        limits = [self.backend.context, self.backend.cache_tokens]
+        limits = [self.backend.limits.context, self.backend.limits.cache_tokens]
         longest = min((size for size in limits if size is not None), default=_CONTEXT)
         self._longest = longest - self.sampling.max_tokens
         (self._around,) = self._counted([self._prompt([], _ANSWERS, is_part=True)])
@@ -186,7 +186,7 @@ class Forest:
 
     def _counted(self, prompts: Sequence[Prompt]) -> list[int]:
         """The tokens of prompts; 0 for one that the backend refuses."""
-        counts = self.backend.prompt_tokens(prompts, self.sampling)
+        counts = self.backend.insight.prompt_tokens(prompts, self.sampling)
         if counts is not None:
             return counts
         sizes = (sum(len(str(span.content)) for span in prompt) for prompt in prompts)

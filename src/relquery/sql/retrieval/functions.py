@@ -262,6 +262,6 @@ def _count_tokens(backend: Backend, row: tuple[str | None, ...]) -> int | None:
     for text in row:
         if text is None:
             return None
-        runs = backend.runs((Span(text, Role.NONE),)) if text else []
+        runs = backend.insight.runs((Span(text, Role.NONE),)) if text else []
         total += -(-len(text) // _CHARACTERS) if runs is None else sum(map(len, runs))
     return total

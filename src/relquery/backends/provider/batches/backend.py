@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from relquery.backends.base import Limits
 from relquery.backends.provider.backend import AnswerQueue, ProviderBackend
 from relquery.backends.provider.batches.apis import AnthropicBatches, BatchApi, OpenAIBatches
 from relquery.backends.provider.batches.jobs import Job, Store
@@ -47,17 +48,14 @@ class BatchBackend(ProviderBackend):
         self._store = Store.open(config.batches)
 
     @property
-    def price_share(self) -> float:
+    def limits(self) -> Limits:
+        """No concurrency: all are submitted at once."""
         price = known_price(self._server.name)
-        return _SHARE if price is None or price.batch is None else price.batch
+        share = _SHARE if price is None or price.batch is None else price.batch
+        return Limits(price_share=share)
 
     def _usd(self) -> Usd | None:
-        return usd_of(self._server.name, self.price_share)
-
-    @property
-    def concurrency(self) -> int | None:
-        """None: all are submitted at once."""
-        return None
+        return usd_of(self._server.name, self.limits.price_share)
 
     async def _ask(
         self,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from relquery.arrays import TokenIds
-from relquery.backends.base import Backend
+from collections.abc import Sequence
+
+from relquery.backends.base import Backend, Insight
 from relquery.backends.lazy import LazyBackend
-from relquery.prompt import Prompt
+from relquery.prompt import Prompt, Sampling
 
 
 class Recorded(LazyBackend):
@@ -18,7 +19,28 @@ class Recorded(LazyBackend):
     def __init__(self, backend: Backend) -> None:
         super().__init__(lambda: backend)
 
-    def runs(self, prompt: Prompt) -> list[TokenIds] | None:
+    @property
+    def insight(self) -> Insight:
         """See Backend."""
-        del prompt
-        return None
+        return _Counts(super().insight)
+
+
+class _Counts(Insight):
+    """What is told of many prompts at once."""
+
+    def __init__(self, whole: Insight) -> None:
+        self._whole = whole
+
+    def one_pass(self, sampling: Sampling) -> bool | None:
+        """See Insight."""
+        return self._whole.one_pass(sampling)
+
+    def prompt_tokens(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[int] | None:
+        """See Insight."""
+        return self._whole.prompt_tokens(prompts, sampling)
+
+    def predict(
+        self, prompt_tokens: Sequence[int], sampling: Sampling, cached: int = 0
+    ) -> float | None:
+        """See Insight."""
+        return self._whole.predict(prompt_tokens, sampling, cached)

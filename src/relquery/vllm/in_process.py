@@ -8,7 +8,7 @@ from itertools import count
 from math import exp, log
 from typing import Any
 
-from relquery.backends.base import Answers, Backend
+from relquery.backends.base import Answers, Backend, Limits
 from relquery.backends.schemas.followed import followed
 from relquery.backends.wires.messages import to_messages
 from relquery.engine.requests.labels import LabelTrie
@@ -60,9 +60,9 @@ class InProcessBackend(Backend):
         return self._name
 
     @property
-    def context(self) -> int | None:
+    def limits(self) -> Limits:
         """See Backend."""
-        return int(self._llm.llm_engine.model_config.max_model_len)
+        return Limits(context=int(self._llm.llm_engine.model_config.max_model_len))
 
     def check(self, sampling: Sampling) -> None:
         """See Backend."""
