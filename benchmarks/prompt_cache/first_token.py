@@ -17,7 +17,7 @@ from benchmarks.prompt_cache.sizes import Sizes
 from benchmarks.spans.setup import Writer
 from relquery.backends.base import Adopted
 from relquery.backends.local.embedded import EmbeddedBackend
-from relquery.backends.local.storing import StoreOptions
+from relquery.backends.local.sizing import StoreOptions
 from relquery.config import EngineConfig
 from relquery.connection import Connection, connect
 from relquery.markup.layout import lay_out

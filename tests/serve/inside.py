@@ -14,9 +14,9 @@ from queue import SimpleQueue
 from typing import Any
 from unittest.mock import patch
 
-from relquery.backends.remote import host, link
-from relquery.backends.remote.messages import Command, Event, receive, send, send_events
-from relquery.backends.service.serving import Facts
+from relquery.backends.remote import link, process
+from relquery.backends.remote.process import Command, receive, send
+from relquery.backends.service.client import Facts
 from relquery.serve import run
 from relquery.serve.operation.listening import Listener
 from relquery.serve.operation.logs import QUIET, JsonLines
@@ -25,14 +25,11 @@ from relquery.serve.settings import ServeConfig
 STARTING = 60.0  # seconds that a server has to take requests
 
 
-class _Outbox(host._Outbox):
+class _Outbox(process.Outbox):
     """As the process's own, which ends the process where the asker is gone."""
 
-    def flush(self) -> None:
-        events: list[Event] = self._events
-        self._events = []
-        with suppress(OSError):
-            send_events(self._pipe, events)
+    def abandoned(self) -> None:
+        """Nobody is told."""
 
 
 class EngineThread:
@@ -50,8 +47,8 @@ class EngineThread:
     def _host(pipe: Connection, model: str, options: Mapping[str, Any]) -> None:
         with suppress(EOFError, OSError), pipe:
             outbox = _Outbox(pipe)
-            if (worker := host._open(outbox, model, options)) is not None:
-                host._Desk(worker, outbox).serve(pipe)
+            if (worker := process.opened(outbox, model, options)) is not None:
+                process.Desk(worker, outbox).serve(pipe)
 
     def await_ready(self) -> Facts:
         (event,) = receive(self._pipe)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import relquery as rq
-from relquery.backends.remote.garbage import settle
+from relquery.backends.remote.process import settle
 from relquery.config import PolicyName
 from relquery.prompt import Role, Span
 from relquery.traces.trace import TracedQuery, load

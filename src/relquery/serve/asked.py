@@ -8,7 +8,7 @@ from typing import Any
 from starlette.requests import Request
 
 import relquery.engine.requests.declared as engine
-from relquery.backends.service.served import ServedBackend
+from relquery.backends.service.client import EngineClient
 from relquery.errors import ConfigError
 from relquery.serve.access.declared import HEADER, read_declared
 from relquery.serve.access.gate import Asker
@@ -41,7 +41,7 @@ class Caller:
             more["declared"] = _checked(found)
         return self.server.start(groups, self.asker, streamed=streamed, **more)
 
-    def backend(self, declared: Declared | None = None, adapter: str = "") -> ServedBackend:
+    def backend(self, declared: Declared | None = None, adapter: str = "") -> EngineClient:
         """The engine for one thread. declared: the relQuery that all of its calls belong to.
         adapter: that answers."""
         found = self._agreed(declared)

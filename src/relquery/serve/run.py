@@ -11,8 +11,8 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from relquery.backends.remote.garbage import settle
 from relquery.backends.remote.link import Link
+from relquery.backends.remote.process import settle
 from relquery.serve.access.gate import Gate, KeyGate
 from relquery.serve.access.keys import read_keys, weights_of
 from relquery.serve.access.pages import with_cors

@@ -7,10 +7,9 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from relquery.backends.local.streaming import Piece
+from relquery.backends.local.asking import Piece
 from relquery.backends.remote.link import Link
-from relquery.backends.service.served import ServedBackend
-from relquery.backends.service.serving import Facts, Submission
+from relquery.backends.service.client import EngineClient, Facts, Submission
 from relquery.engine.requests.declared import Declared
 from relquery.engine.requests.relquery import Latency
 from relquery.prompt import Answer, Prompt, Sampling
@@ -121,14 +120,14 @@ class Server:
 
     def backend(
         self, asker: Asker, declared: Declared | None = None, adapter: str = ""
-    ) -> ServedBackend:
+    ) -> EngineClient:
         """The engine for one thread that asks for somebody.
 
         declared: what is known of the relQuery; all of its calls belong to it. adapter: that
         answers, "" for the usual one.
         """
         counted = Counted(self.link, self.measures, asker, self._opened)
-        return ServedBackend(counted, self.facts, asker.tenant, _named(declared), adapter)
+        return EngineClient(counted, self.facts, asker.tenant, _named(declared), adapter)
 
     async def ask(self, question: str, *given: Any) -> Any:
         """See Serving.ask; does not hold up the event loop."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from relquery.backends.local.comparison import Comparison
+from relquery.backends.local.labels import Comparison
 from relquery.model.networks.random import byte_tokenizer
 from relquery.model.text.render import Renderer
 

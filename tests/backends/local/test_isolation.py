@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relquery.backends.local.asking import Asking
+from relquery.backends.local.asking import Asking, TextStream
 from relquery.backends.local.batches import Batch
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.backends.local.open import load_backend
-from relquery.backends.local.streaming import TextStream
 from relquery.engine import loop
 from relquery.engine.requests.request import Request, Rules
 from relquery.engine.step.answer import failed

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relquery.backends.local.asking import Begun, Piece, TextStream
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.backends.local.open import load_backend
-from relquery.backends.local.streaming import Begun, Piece, TextStream
 from relquery.prompt import Answer, Finish, Sampling, Span
 
 SCHEMA = '{"type": "object", "properties": {"a": {"type": "string", "maxLength": 20}}}'

@@ -12,13 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from relquery import errors
-from relquery.backends.local.streaming import Piece
+from relquery.backends.local.asking import Piece
 from relquery.backends.remote.link import Link
-from relquery.backends.service.delivery import Delivery
-from relquery.backends.service.job import Job
-from relquery.backends.service.served import ServedBackend
+from relquery.backends.service.client import EngineClient, Job, Submission
 from relquery.backends.service.service import Engine
-from relquery.backends.service.serving import Submission
 from relquery.errors import ConfigError, EngineEndedError, RelqueryError
 from relquery.prompt import Finish, Prompt, Sampling, Span
 from tests.backends.provider.chat_server import until
@@ -32,14 +29,14 @@ def link() -> Iterator[Link]:
     opened = Link(MODEL, {"policy": "fcfs"})
     yield opened
     opened.stop()
-    assert not opened.submit(Submission(prompts(1), LONG), Heard(1))
+    assert not opened.submit(Submission(prompts(1), LONG), Heard(opened, 1))
 
 
-class Heard(Delivery):
-    """A delivery that remembers pieces."""
+class Heard(Job):
+    """A job that remembers pieces."""
 
-    def __init__(self, size: int) -> None:
-        super().__init__(size, keep=None)
+    def __init__(self, link: Link, size: int) -> None:
+        super().__init__(link, size)
         self.pieces: list[Piece] = []
 
     def piece(self, index: int, piece: Piece) -> None:
@@ -53,7 +50,7 @@ def prompts(count: int, name: str = "Row") -> list[Prompt]:
 def submit(
     link: Link, asked: Sequence[Prompt], sampling: Sampling, *, streamed: bool = False
 ) -> Heard:
-    heard = Heard(len(asked))
+    heard = Heard(link, len(asked))
     assert link.submit(Submission(asked, sampling, streamed=streamed), heard)
     return heard
 
@@ -62,19 +59,19 @@ def test_answers_are_those_of_an_engine_in_this_process(link: Link) -> None:
     with Engine(MODEL, policy="fcfs") as engine:
         expected = [answer.tokens for answer in engine.submit(map(str, range(20))).result()]
     given: list[Prompt] = [(Span(str(at)),) for at in range(20)]
-    found = Job(link, submit(link, given, Sampling())).result(60)
+    found = submit(link, given, Sampling()).result(60)
     assert [answer.tokens for answer in found] == expected
 
 
 def test_pieces_come_before_the_answer(link: Link) -> None:
     heard = submit(link, prompts(1, "Streamed"), Sampling(30), streamed=True)
-    (answer,) = Job(link, heard).result(60)
+    (answer,) = heard.result(60)
     assert "".join(piece.text for piece in heard.pieces) == answer.text
 
 
 def test_many_threads_ask_at_once(link: Link) -> None:
     def ask(at: int) -> int:
-        return len(Job(link, submit(link, prompts(5, f"Thread {at}"), Sampling(5))).result(60))
+        return len(submit(link, prompts(5, f"Thread {at}"), Sampling(5)).result(60))
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(ask, range(16))) == [5] * 16
@@ -82,7 +79,7 @@ def test_many_threads_ask_at_once(link: Link) -> None:
 
 
 def test_cancelling_ends_a_job_and_a_dropped_one_leaves_the_engine_empty(link: Link) -> None:
-    job = Job(link, submit(link, prompts(3, "Cancelled"), LONG))
+    job = submit(link, prompts(3, "Cancelled"), LONG)
     assert job.cancel()
     assert {answer.finish for answer in job.result(60)} == {Finish.CANCELLED}
     assert not job.cancel()
@@ -97,11 +94,11 @@ def test_what_a_question_or_a_job_raises_is_raised_here(link: Link) -> None:
     with pytest.raises(ConfigError, match="nowhere"):
         link.ask("check", wrong)
     with pytest.raises(ConfigError, match="nowhere"):
-        Job(link, submit(link, prompts(1), wrong)).result(60)
+        submit(link, prompts(1), wrong).result(60)
 
 
 def test_a_served_backend_is_a_backend(link: Link) -> None:
-    backend = ServedBackend(link, link.facts)
+    backend = EngineClient(link, link.facts)
     assert backend.name.startswith("random:")
     assert len(list(backend.answer(prompts(4), Sampling(3)))) == 4
     passage = (Span("A passage that is prepared."),)
@@ -124,10 +121,10 @@ def test_what_cannot_be_sent_breaks_alone(link: Link) -> None:
     broken = submit(link, [(Span(Local("x")),)], Sampling(3))
     after = submit(link, prompts(1, "After"), Sampling(3))
     with pytest.raises(AttributeError, match="Local"):
-        Job(link, broken).result(60)
+        broken.result(60)
     with pytest.raises(AttributeError, match="Local"):
         link.ask("check", Local("x"))
-    assert len(Job(link, before).result(60)) == len(Job(link, after).result(60)) == 1
+    assert len(before.result(60)) == len(after.result(60)) == 1
 
 
 def test_a_killed_process_breaks_what_it_was_asked_and_is_started_again(link: Link) -> None:
@@ -137,8 +134,8 @@ def test_a_killed_process_breaks_what_it_was_asked_and_is_started_again(link: Li
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     with pytest.raises(EngineEndedError, match="signal 9"):
-        Job(link, running).result(60)
-    assert len(Job(link, submit(link, prompts(3, "Afterwards"), Sampling(5))).result(60)) == 3
+        running.result(60)
+    assert len(submit(link, prompts(3, "Afterwards"), Sampling(5)).result(60)) == 3
     assert (link.starts, link.open) == (first + 1, 0)
     assert link.pid != pid
 
@@ -150,13 +147,13 @@ def test_jobs_sent_while_it_dies_end_somehow() -> None:
     try:
         jobs = []
         for at in range(60):
-            jobs.append(Job(link, submit(link, prompts(2, f"Storm {at}"), Sampling(5))))
+            jobs.append(submit(link, prompts(2, f"Storm {at}"), Sampling(5)))
             if at == 30:
                 assert link.pid is not None
                 os.kill(link.pid, signal.SIGKILL)
             time.sleep(0.002)
         until(lambda: link.starts == 2)  # its death may be noticed after the last of them
-        jobs.append(Job(link, submit(link, prompts(2, "Later"), Sampling(5))))
+        jobs.append(submit(link, prompts(2, "Later"), Sampling(5)))
         ends = []
         for job in jobs:
             try:

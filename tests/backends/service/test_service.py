@@ -17,7 +17,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from relquery.backends.service.served import ServedBackend
+from relquery.backends.service.client import EngineClient
 from relquery.backends.service.service import Engine
 from relquery.config import POLICIES, PolicyName
 from relquery.engine.cost import LinearCost
@@ -357,7 +357,7 @@ def test_what_breaks_at_submit_is_alone(engine: Engine) -> None:
 
 def test_who_waits_for_a_cancelled_backend_gets_an_error_alone(engine: Engine) -> None:
     backend, other = engine.backend(), engine.backend()
-    assert isinstance(backend, ServedBackend)
+    assert isinstance(backend, EngineClient)
     prompts = [(Span(f"Prompt {at}"),) for at in range(40)]
     found: list[BaseException] = []
 
@@ -437,7 +437,7 @@ def test_ctrl_c_ends_the_wait_and_not_the_engine(gate: Gate) -> None:
         main = threading.get_ident()
 
         def press() -> None:
-            until(lambda: bool(job._delivery._bells))
+            until(lambda: bool(job._bells))
             signal.pthread_kill(main, signal.SIGINT)
 
         presser = threading.Thread(target=press)

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
-from relquery.backends.local.asking import Asking, cancelled, ended
-from relquery.backends.local.streaming import Piece, TextStream
+from relquery.backends.local.asking import Asking, Piece, TextStream, cancelled, ended
 from relquery.engine.loop import Loop
 from relquery.engine.requests.declared import NOTHING, Declared
 from relquery.engine.requests.pieces import Chain

@@ -14,9 +14,8 @@ from relquery.arrays import TokenIds
 from relquery.backends.base import Answers, Backend, Insight, Limits, SpanState
 from relquery.backends.local.asking import Asking
 from relquery.backends.local.batches import Batch, Batches
-from relquery.backends.local.preparing import check_prepared, to_prepare
-from relquery.backends.local.rendering import render_each
-from relquery.backends.local.storing import StoreOptions, open_store
+from relquery.backends.local.rendering import check_prepared, render_each, to_prepare
+from relquery.backends.local.sizing import StoreOptions, open_store
 from relquery.backends.schemas.followed import followed
 from relquery.backends.scoring.scores import Scores
 from relquery.backends.scoring.scoring import Prior, score

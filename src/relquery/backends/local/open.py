@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING, Any
 from relquery.backends.arguments import read_adapters, split_adapter
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.backends.local.simulated import PREFIX, open_simulated
-from relquery.backends.local.sizing import MaxInput, Sizing, read_memory, share_out, shown
-from relquery.backends.local.storing import SIZES, read_store
+from relquery.backends.local.sizing import (
+    SIZES,
+    MaxInput,
+    Sizing,
+    read_memory,
+    read_store,
+    share_out,
+    shown,
+)
 from relquery.config import OF_CONNECT, EngineConfig
 from relquery.engine.cost import JobTime, LinearCost
 from relquery.engine.machines import SERVED, find_machine

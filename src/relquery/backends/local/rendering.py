@@ -1,8 +1,8 @@
-"""Prompts as token ids, where one that cannot be rendered is refused alone."""
+"""Prompts as token ids, where one that cannot be rendered is refused alone; and as states alone."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from relquery.engine.requests.pieces import Chain
 from relquery.engine.step.answer import failed
 from relquery.errors import SHORTEN, RequestError
-from relquery.prompt import Blank, Exchange, Nest, Prompt, Span
+from relquery.prompt import Answer, Blank, Exchange, Finish, Nest, Prompt, Reuse, Sampling, Span
 
 if TYPE_CHECKING:
     from relquery.model.text.render import Renderer
@@ -91,3 +91,22 @@ def _check_ids(ids: tuple[int, ...], vocabulary: int) -> None:
                 f"The prompt contains the token id {token!r}; this model's ids range from 0 to "
                 f"{vocabulary - 1}."
             )
+
+
+def to_prepare(prompts: Sequence[Prompt]) -> tuple[list[Prompt], Sampling]:
+    """What to ask so that the states of prompts are computed."""
+    return [_ended(prompt) for prompt in prompts], Sampling(max_tokens=1)
+
+
+def check_prepared(answers: Iterable[Answer]) -> None:
+    """Raises RequestError if one of the answers says that its prompt cannot be served."""
+    for answer in answers:
+        if answer.finish is Finish.ERROR:
+            raise RequestError(answer.error or "A prompt cannot be prepared.")
+
+
+def _ended(prompt: Prompt) -> Prompt:
+    """The prompt with a line break at its end if it ends with an independent span."""
+    if not prompt or prompt[-1].reuse is Reuse.PREFIX:
+        return prompt
+    return (*prompt, Span("\n", prompt[-1].role))

@@ -8,36 +8,156 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from relquery.backends.remote.messages import (
+from relquery.backends.remote.process import (
     Ask,
-    Cancel,
     Command,
-    Ended,
-    Event,
-    Forecast,
-    Ready,
+    EngineProcess,
     Replied,
     Stop,
     Submit,
+    Told,
 )
-from relquery.backends.remote.open import Bell, OpenJobs
-from relquery.backends.remote.process import EngineProcess
-from relquery.backends.remote.tally import Tally
-from relquery.backends.service.delivery import TICK, Sink, heard
-from relquery.backends.service.serving import Facts, Submission
+from relquery.backends.service.client import CLOSED, TICK, Facts, Sink, Submission, heard
 from relquery.engine.executor import Clock, RealClock
 from relquery.errors import ConfigError, EngineEndedError
+from relquery.prompt import Answer, Finish
 
 _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 TOGETHER = 0.002  # seconds for which commands are collected if they come close together
 STOPPING = 10.0  # seconds that the process has for its last step when it is told to stop
 LONGEST_PAUSE = 60.0  # seconds before a process that cannot load its model is started again
+
+
+class Bell(Protocol):
+    """Where a reply goes; a thread of the link puts it in, and must not be held up."""
+
+    def put(self, reply: Replied, /) -> object:
+        """The reply has come."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What an engine has answered so far. prompt, cached, output: sums of tokens; see Answer."""
+
+    answers: int = 0
+    prompt: int = 0
+    cached: int = 0
+    output: int = 0
+
+    def add(self, answer: Answer) -> None:
+        """Count one more; of a cancelled one the tokens that it took."""
+        self.answers += answer.finish is not Finish.CANCELLED
+        self.prompt += answer.prompt_tokens
+        self.cached += answer.cached_tokens
+        self.output += answer.output_tokens
+
+
+class _Open:
+    """What was asked and is not answered yet: jobs and questions by number. Any thread may use it.
+
+    tally: what jobs were answered.
+    """
+
+    def __init__(self) -> None:
+        self.tally = Tally()
+        self._numbers = count(1)
+        self._sinks: dict[int, Sink] = {}
+        self._number_of: dict[Sink, int] = {}
+        self._bells: dict[int, Bell] = {}
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        """Jobs."""
+        return len(self._sinks)
+
+    def begin(self, sink: Sink) -> int:
+        """A number for a new job."""
+        with self._lock:
+            number = next(self._numbers)
+            self._sinks[number], self._number_of[sink] = sink, number
+        return number
+
+    def number_of(self, sink: Sink) -> int | None:
+        """A job's number; None if it has ended."""
+        return self._number_of.get(sink)
+
+    def forget(self, sink: Sink) -> int | None:
+        """Nobody wants to hear of a job any more: its number, None if it has ended."""
+        with self._lock:
+            number = self._number_of.pop(sink, None)
+            if number is not None:
+                del self._sinks[number]
+        return number
+
+    def expect(self, bell: Bell) -> int:
+        """A number for a new question. bell: gets the reply."""
+        with self._lock:
+            number = next(self._numbers)
+            self._bells[number] = bell
+        return number
+
+    def dismiss(self, number: int) -> None:
+        """Nobody waits for a reply any more."""
+        with self._lock:
+            self._bells.pop(number, None)
+
+    def wants(self, command: Command) -> bool:
+        """Whether a command's job or question has not ended with the process it was meant for."""
+        match command:
+            case Submit(number):
+                return number in self._sinks
+            case Ask(reply):
+                return not reply or reply in self._bells
+        return True
+
+    def reply(self, reply: Replied) -> None:
+        """Hand out a reply."""
+        bell = self._bells.get(reply.reply)
+        if bell is not None:
+            bell.put(reply)
+
+    def hand_out(self, events: Sequence[Told]) -> None:
+        """Tell the sinks what has come of their jobs."""
+        for number, method, given in events:
+            if method == "add":
+                self.tally.add(given[1])
+            sink = self._end(number) if method == "end" else self._sinks.get(number)
+            if sink is not None:
+                getattr(sink, method)(*given)
+
+    def endings(self, error: BaseException) -> list[Told]:
+        """Events that end all jobs that are open now."""
+        with self._lock:
+            return [_ended(number, error) for number in self._sinks]
+
+    def refuse_questions(self, error: BaseException) -> None:
+        """Answer all questions with an error."""
+        with self._lock:
+            bells = list(self._bells.items())
+        for number, bell in bells:
+            bell.put(Replied(number, None, error))
+
+    def _end(self, number: int) -> Sink | None:
+        with self._lock:
+            sink = self._sinks.pop(number, None)
+            if sink is not None:
+                self._number_of.pop(sink, None)
+        return sink
+
+
+def _about(question: str, number: int) -> Callable[[int], Ask]:
+    return lambda reply: Ask(reply, question, (number,))
+
+
+def _ended(number: int, error: BaseException) -> Told:
+    return Told(number, "end", (None, error))
 
 
 class Link:
@@ -65,7 +185,7 @@ class Link:
         self.clock: Clock = RealClock()
         self.closed = False
         self.hop = hop
-        self._jobs = OpenJobs()
+        self._jobs = _Open()
         self._up = threading.Event()
         self._outgoing: SimpleQueue[Command | None] = SimpleQueue()
         self._lock = threading.Lock()
@@ -112,20 +232,20 @@ class Link:
     def cancel(self, sink: Sink) -> bool:
         """See Serving."""
         number = self._jobs.number_of(sink)
-        return number is not None and bool(self._wait(lambda reply: Cancel(number, reply), False))
+        return number is not None and bool(self._wait(_about("cancel", number), False))
 
     def drop(self, sink: Sink) -> None:
         """Cancel a job of which nobody wants to hear any more. Does not wait."""
         number = self._jobs.forget(sink)
         if number is not None:
-            self._outgoing.put(Cancel(number))
+            self._outgoing.put(_about("cancel", number)(0))
 
     def forecast(self, sink: Sink) -> float | None:
         """See Serving."""
         number = self._jobs.number_of(sink)
         if number is None:
             return 0.0
-        found: float | None = self._wait(lambda reply: Forecast(number, reply), 0.0)
+        found: float | None = self._wait(_about("forecast", number), 0.0)
         return found
 
     def ask(self, question: str, *given: Any) -> Any:
@@ -133,7 +253,7 @@ class Link:
         closed = object()
         found = self._wait(lambda reply: Ask(reply, question, given), closed)
         if found is closed:
-            raise ConfigError("The engine is closed. Open another one.")
+            raise ConfigError(CLOSED)
         return found
 
     def hear(self, bell: SimpleQueue[T], until: float | None) -> T:
@@ -155,7 +275,7 @@ class Link:
         """End all jobs with an error; those that come later are served."""
         endings = self._jobs.endings(error)
         for each in endings:
-            self._outgoing.put(Cancel(each.number))
+            self._outgoing.put(_about("cancel", each.number)(0))
         self._pass_on(endings)
 
     def stop(self, patience: float = STOPPING) -> None:
@@ -238,7 +358,7 @@ class Link:
     def _refuse(self, command: Command, error: Exception) -> None:
         match command:
             case Submit(number):
-                self._pass_on([Ended(number, None, error)])
+                self._pass_on([_ended(number, error)])
             case Ask(reply):
                 self._jobs.reply(Replied(reply, None, error))
 
@@ -272,10 +392,10 @@ class Link:
             for each in events:
                 if isinstance(each, Replied):
                     self._jobs.reply(each)
-            if told := [each for each in events if not isinstance(each, Replied | Ready)]:
+            if told := [each for each in events if isinstance(each, Told)]:
                 self._pass_on(told)
 
-    def _pass_on(self, events: Sequence[Event]) -> None:
+    def _pass_on(self, events: Sequence[Told]) -> None:
         if self.hop is None:
             self._jobs.hand_out(events)
         else:

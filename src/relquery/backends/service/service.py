@@ -11,20 +11,16 @@ from weakref import finalize
 from relquery.backends.arguments import prompts_of, texts_of
 from relquery.backends.base import Backend
 from relquery.backends.local.open import load_backend
-from relquery.backends.local.preparing import check_prepared, to_prepare
 from relquery.backends.scoring.scores import Scores
 from relquery.backends.scoring.scoring import Prior, score
-from relquery.backends.service.delivery import Delivery
-from relquery.backends.service.job import Job
-from relquery.backends.service.served import ServedBackend
-from relquery.backends.service.serving import Facts, Serving, Submission
+from relquery.backends.service.client import EngineClient, Facts, Job
 from relquery.backends.service.worker import Worker
 from relquery.config import PolicyName
 from relquery.engine.cost import LinearCost
 from relquery.engine.requests.declared import Declared
 from relquery.engine.requests.labels import Normalization
 from relquery.errors import ConfigError
-from relquery.prompt import Answer, Prompt, Sampling
+from relquery.prompt import Prompt, Sampling
 
 __all__ = ["Engine", "Job"]
 
@@ -76,8 +72,7 @@ class Engine:
             print(self.sizing)
         self._model = model
         self._worker = Worker(backend)
-        self._serving: Serving = self._worker
-        self._facts: Facts = self._serving.ask("facts")
+        self._facts: Facts = self._worker.ask("facts")
         # Also where nobody closes it: when it is dropped, and at the end of the program, which a
         # thread that still computes would crash.
         finalize(self, self._worker.stop)
@@ -134,9 +129,7 @@ class Engine:
             logprobs=logprobs,
         )
         declared = Declared(relquery, rows, deadline)
-        return self._submit(
-            found, sampling, tenant, scored=None, declared=declared, adapter=adapter
-        )
+        return self._client(tenant, adapter, declared).submit(found, sampling, keep=self)
 
     def score(
         self,
@@ -167,10 +160,7 @@ class Engine:
         Raises ConfigError for what cannot be asked, and what breaks the step; a prompt that cannot
         be scored has its `error`.
         """
-
-        def ask(found: Sequence[Prompt], sampling: Sampling, scored: Normalization) -> list[Answer]:
-            return self._ask(found, sampling, tenant, scored=scored, adapter=adapter)
-
+        ask = self._client(tenant, adapter).answers
         return score(ask, prompts, labels, normalization, temperature, prior)
 
     def prepare(
@@ -184,10 +174,7 @@ class Engine:
 
         Waits. Raises RequestError for a prompt that cannot be served, and ConfigError as `submit`.
         """
-        found, sampling = to_prepare(prompts_of(prompts))
-        if tenant == "":
-            self._serving.ask("share", found, adapter)
-        check_prepared(self._ask(found, sampling, tenant, scored=None, adapter=adapter))
+        self._client(tenant, adapter).prepare(prompts_of(prompts))
 
     def backend(self, *, tenant: str = "", adapter: str = "") -> Backend:
         """This engine as one asker's backend, for `relquery.connect` and for span queries.
@@ -195,8 +182,7 @@ class Engine:
         Each of its calls is a job, served beside those of others. Closing it closes nothing. Each
         thread takes its own. adapter: see `submit`.
         """
-        _check_tenant(tenant)
-        return ServedBackend(self._serving, self._facts, tenant, adapter=adapter)
+        return self._client(tenant, adapter)
 
     def close(self) -> None:
         """Cancel what is open and free the model; a second time does nothing.
@@ -205,38 +191,10 @@ class Engine:
         """
         self._worker.stop()
 
-    def _ask(
-        self,
-        prompts: Sequence[Prompt],
-        sampling: Sampling,
-        tenant: str,
-        *,
-        scored: Normalization | None,
-        adapter: str,
-    ) -> list[Answer]:
-        job = self._submit(prompts, sampling, tenant, scored=scored, adapter=adapter)
-        try:
-            return job.result()
-        except BaseException:
-            job.cancel()  # nobody else knows of it
-            raise
-
-    def _submit(
-        self,
-        prompts: Sequence[Prompt],
-        sampling: Sampling,
-        tenant: str,
-        *,
-        scored: Normalization | None,
-        adapter: str,
-        declared: Declared | None = None,
-    ) -> Job:
-        _check_tenant(tenant)
-        delivery = Delivery(len(prompts), keep=self)
-        asked = Submission(prompts, sampling, tenant, scored, declared=declared, adapter=adapter)
-        if not self._serving.submit(asked, delivery):
-            raise ConfigError("The engine is closed. Open another one: relquery.Engine(model).")
-        return Job(self._serving, delivery)
+    def _client(self, tenant: str, adapter: str, declared: Declared | None = None) -> EngineClient:
+        if not isinstance(tenant, str):
+            raise ConfigError(f"tenant is {tenant!r}; it must be a string.")
+        return EngineClient(self._worker, self._facts, tenant, declared, adapter)
 
     def __enter__(self) -> Self:
         return self
@@ -252,8 +210,3 @@ class Engine:
     def __repr__(self) -> str:
         state = "closed" if self._worker.closed else f"{self._worker.count} open jobs"
         return f"<Engine {self._model!r}, policy {self.policy!r}, {state}>"
-
-
-def _check_tenant(tenant: object) -> None:
-    if not isinstance(tenant, str):
-        raise ConfigError(f"tenant is {tenant!r}; it must be a string.")

@@ -13,13 +13,54 @@ from typing import Any, TypeVar
 
 from relquery.backends.local.batches import Batch
 from relquery.backends.local.embedded import EmbeddedBackend
-from relquery.backends.service.delivery import Sink, heard
-from relquery.backends.service.questions import answer_of
-from relquery.backends.service.serving import Submission
+from relquery.backends.service.client import CLOSED, Facts, Sink, Submission, heard
+from relquery.backends.service.state import state_of
 from relquery.errors import ConfigError
+from relquery.prompt import Prompt, Sampling
 
 T = TypeVar("T")
 _LONGEST = 0.1  # seconds in which commands are taken before the next step
+
+
+def _facts(backend: EmbeddedBackend) -> Facts:
+    limits, config = backend.limits, backend.config
+    context, block = limits.context or 0, limits.block_tokens or 0
+    return Facts(backend.name, context, config.cache_tokens, block, config.policy)
+
+
+def _tokens(backend: EmbeddedBackend, prompt: Prompt) -> list[int]:
+    """Token ids of a prompt as the model reads it."""
+    return [int(token) for run in backend.runs(prompt) for token in run]
+
+
+def _length(backend: EmbeddedBackend, prompt: Prompt) -> int:
+    """Tokens of a prompt's own text, however many they are."""
+    return sum(map(len, backend.runs(prompt)))
+
+
+def _count(backend: EmbeddedBackend, prompts: Sequence[Prompt]) -> list[int]:
+    """Tokens of each prompt; 0 for one that cannot be served."""
+    return backend.prompt_tokens(prompts, Sampling(max_tokens=1))
+
+
+QUESTIONS: dict[str, Callable[..., Any]] = {
+    "facts": _facts,
+    "state": state_of,
+    "tokens": _tokens,
+    "count": _count,
+    "length": _length,
+    "known_as": EmbeddedBackend.known_as,
+    "check": EmbeddedBackend.check,
+    "one_pass": EmbeddedBackend.one_pass,
+    "prompt_tokens": EmbeddedBackend.prompt_tokens,
+    "predict": EmbeddedBackend.predict,
+    "runs": EmbeddedBackend.runs,
+    "share": EmbeddedBackend.share,
+    "inspect": EmbeddedBackend.inspect,
+    "token_bytes": EmbeddedBackend.token_bytes,
+    "spell": EmbeddedBackend.spell,
+}
+"""What may be asked of a backend between two steps."""
 
 
 def nothing() -> None:
@@ -77,7 +118,7 @@ class Worker:
         closed = object()
         found = self.call(lambda: self.told(question, given), closed)
         if found is closed:
-            raise ConfigError("The engine is closed. Open another one: relquery.Engine(model).")
+            raise ConfigError(CLOSED)
         return found
 
     def call(self, question: Callable[[], T], otherwise: T) -> T:
@@ -101,11 +142,7 @@ class Worker:
         return value
 
     def hear(self, bell: SimpleQueue[T], until: float | None) -> T:
-        """The next thing that the thread puts in.
-
-        until: on the clock, when to give up with a TimeoutError. Raises ConfigError if the thread
-        has ended without it.
-        """
+        """See Serving."""
         return heard(bell, until, self.clock, self._thread.is_alive)
 
     def stop(self) -> None:
@@ -130,7 +167,7 @@ class Worker:
 
     def told(self, question: str, given: Sequence[Any]) -> Any:
         """What the backend tells; see Serving.ask."""
-        return answer_of(self._backend, question, given)
+        return QUESTIONS[question](self._backend, *given)
 
     def _begin(self, asked: Submission, sink: Sink, arrival: float) -> None:
         """Queue a job's prompts. What breaks on the way breaks this job alone."""

@@ -10,7 +10,7 @@ from math import ceil
 from typing import Any
 
 from relquery.backends.remote.link import Link
-from relquery.backends.remote.messages import Replied
+from relquery.backends.remote.process import Replied
 from relquery.errors import ConfigError
 
 FRESH = 1.0

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from relquery.backends.local.streaming import Piece
-from relquery.backends.service.delivery import Sink
-from relquery.backends.service.serving import Serving, Submission
+from relquery.backends.local.asking import Piece
+from relquery.backends.service.client import Serving, Sink, Submission
 from relquery.engine.requests.relquery import Latency
 from relquery.errors import ConfigError
 from relquery.prompt import Answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from relquery.backends.local.streaming import Begun
+from relquery.backends.local.asking import Begun
 from relquery.prompt import Answer, Finish
 from relquery.serve.errors import HttpError, unanswered
 
