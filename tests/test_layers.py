@@ -145,7 +145,7 @@ ROOMS: dict[str, list[str]] = {
 CONFINED = {
     "torch": {"model", "vllm"},
     "transformers": {"model"},
-    "openai": {"backends"},
+    "openai": {"backends", "backends.load"},
     "anthropic": {"backends"},
     "fastapi": {"serve"},
     "starlette": {"serve"},

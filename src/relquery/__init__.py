@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from relquery import native, span
     from relquery.backends.embedding.load import load_embedder
-    from relquery.backends.scoring.calibration import fit_temperature
-    from relquery.backends.scoring.scores import Scores
+    from relquery.backends.scoring import Scores, fit_temperature
     from relquery.backends.service.service import Engine, Job
     from relquery.connection import Connection, connect
     from relquery.demo.files import table_path as demo_table
@@ -47,8 +46,8 @@ _HOMES = {
     "Connection": "relquery.connection:Connection",
     "Engine": "relquery.backends.service.service:Engine",
     "Job": "relquery.backends.service.service:Job",
-    "Scores": "relquery.backends.scoring.scores:Scores",
-    "fit_temperature": "relquery.backends.scoring.calibration:fit_temperature",
+    "Scores": "relquery.backends.scoring:Scores",
+    "fit_temperature": "relquery.backends.scoring:fit_temperature",
     "evaluate": "relquery.evaluation.evaluate:evaluate",
     "Evaluation": "relquery.evaluation.evaluation:Evaluation",
     "Comparison": "relquery.evaluation.comparison:Comparison",

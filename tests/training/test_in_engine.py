@@ -11,8 +11,7 @@ import pytest
 
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.backends.local.open import load_backend
-from relquery.backends.scoring.calibration import corrected, fit_temperature
-from relquery.backends.scoring.scores import Scores
+from relquery.backends.scoring import Scores, corrected, fit_temperature
 from relquery.connection import connect
 from relquery.demo import model_path, table_path
 from relquery.prompt import Prompt as SpanPrompt

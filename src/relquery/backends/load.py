@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
-from dataclasses import fields
+from contextlib import closing
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from relquery.backends.arguments import split_adapter
 from relquery.backends.base import Adopted, Answering, Backend
 from relquery.config import LOCAL_FORM, OF_CONNECT, SERVED_FORM, PromptForm
-from relquery.errors import ConfigError, did_you_mean, unknown
+from relquery.errors import ConfigError, ModelError, did_you_mean, unknown
+
+if TYPE_CHECKING:
+    from relquery.backends.provider.config import ProviderConfig
 
 _OF_OPENAI = re.compile(
     r"(?:openai/)?(?P<name>(?:chatgpt-|gpt-\d|o\d(?![^-])).*)", re.IGNORECASE | re.DOTALL
@@ -26,6 +31,10 @@ _PROVIDERS = (
     *("openai", "anthropic", "gemini", "azure", "vertex", "bedrock", "groq", "together"),
     *("openrouter", "deepseek", "xai", "ollama", "lmstudio", "llamacpp"),
 )
+_SECONDS = 10.0  # that a server may take to tell its models
+_NO_KEY = "none"
+_OWNERS: dict[str, Literal["vllm", "relquery"]] = {"vllm": "vllm", "relquery": "relquery"}
+"""What a server says of who owns its models, by which it is known."""
 
 
 def load(model: str, /, **options: Any) -> Backend:
@@ -136,13 +145,62 @@ def _load_provider(provider: str, name: str, options: dict[str, Any]) -> Backend
 
 
 def _load_address(url: str, options: dict[str, Any]) -> Backend:
-    from relquery.backends.address import at_address
+    """The backend for a server. `model` is among the options unless the server has one model alone.
+
+    vLLM and `relquery serve` are told which requests are one relQuery, unless `relqueries` says
+    how. Raises ModelError if the server cannot be reached, ConfigError for a model that it lacks.
+    """
+    from relquery.backends.provider.backend import ProviderBackend
     from relquery.backends.provider.config import ProviderConfig
 
     known = [field.name for field in fields(ProviderConfig) if field.name != "base_url"]
     _check_options(options, ["model", *known], "a server")
-    others = {name: value for name, value in options.items() if name != "model"}
-    return at_address(options.get("model"), ProviderConfig(base_url=url, **others))
+    model, others = options.get("model"), {k: v for k, v in options.items() if k != "model"}
+    config = ProviderConfig(base_url=url, **others)
+    if not config.api_key and config.api_key_command is None:
+        config = replace(config, api_key=os.environ.get("OPENAI_API_KEY") or _NO_KEY)
+    owners = _models(config, needed=model is None)
+    if model is None:
+        if len(owners) != 1:
+            raise ConfigError(
+                f"{config.base_url} has {len(owners)} models: {', '.join(owners) or 'none'}. "
+                "Name one: connect(URL, model='NAME')."
+            )
+        (model,) = owners
+    if owners and model not in owners:
+        raise ConfigError(
+            f"{config.base_url} has no model {model!r}. It has: {', '.join(owners)}."
+            + did_you_mean(model, list(owners))
+        )
+    if config.relqueries is None:
+        config = replace(config, relqueries=_OWNERS.get(owners.get(model, "")))
+    return ProviderBackend(model, config)
+
+
+def _models(config: ProviderConfig, needed: bool) -> dict[str, str]:
+    """The models of a server, each with its owner; none if it does not tell, and need not."""
+    import openai
+
+    from relquery.backends.provider.providers import OPENAI, key_of
+
+    try:
+        with closing(
+            openai.OpenAI(
+                base_url=config.base_url,
+                api_key=key_of(OPENAI, config),
+                timeout=_SECONDS,
+                max_retries=1,
+                default_headers=config.headers,
+            )
+        ) as client:
+            return {each.id: each.owned_by or "" for each in client.models.list()}
+    except Exception as error:
+        if not needed and isinstance(error, openai.APIStatusError):
+            return {}
+        raise ModelError(
+            f"{config.base_url} does not tell its models ({error}). Start the server, or check the "
+            "address, which usually ends in /v1."
+        ) from error
 
 
 def _check_not_of_provider(model: str, options: dict[str, Any]) -> None:

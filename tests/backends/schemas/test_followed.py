@@ -13,7 +13,7 @@ import pytest
 
 from relquery.backends.schemas.closed import closed
 from relquery.backends.schemas.followed import followed
-from relquery.backends.schemas.numbers import bounds_of
+from relquery.backends.schemas.keywords import bounds_of
 from relquery.errors import ConfigError
 from relquery.model.grammar import Grammar, Grammars
 from relquery.model.networks.random import byte_tokenizer

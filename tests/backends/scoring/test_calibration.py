@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import relquery
-from relquery.backends.scoring.calibration import corrected, fit_temperature, mean, normalized
-from relquery.backends.scoring.scores import Scores
+from relquery.backends.scoring import Scores, corrected, fit_temperature, mean, normalized
 from relquery.errors import ConfigError
 
 SHARES = st.lists(st.floats(1e-6, 1.0), min_size=2, max_size=5)

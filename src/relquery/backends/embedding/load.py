@@ -1,12 +1,18 @@
-"""Which embedder a name means, and which options it takes."""
+"""Which embedder a name means, and which options it takes; an encoder on this machine."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from relquery.arrays import Float32s
 from relquery.errors import ConfigError, unknown
 from relquery.retrieval.embedder import Embedder
+
+if TYPE_CHECKING:
+    from relquery.model.encoder.encoder import Encoder
 
 WORDS, AUTO = "tfidf", "auto"
 _OF_ENCODERS = ("pooling", "device")
@@ -47,7 +53,6 @@ def load_embedder(name: str, **options: Any) -> Embedder | None:
     if name.startswith("text-embedding-") and not Path(name).exists():
         raise ConfigError(f"'{name}' is an embedder of OpenAI. Write 'openai:{name}'.")
     _check(options, _OF_ENCODERS, "an encoder")
-    from relquery.backends.embedding.local import LocalEmbedder
 
     return LocalEmbedder(name, **options)
 
@@ -99,3 +104,30 @@ def _check(options: dict[str, Any], known: Any, what: str) -> None:
     for option in options:
         if option not in known:
             raise ConfigError(unknown("option", option, list(known), of=what))
+
+
+class LocalEmbedder(Embedder):
+    """A folder or Hugging Face name of an encoder. See Encoder.load."""
+
+    def __init__(self, spec: str, pooling: str | None = None, device: str | None = None) -> None:
+        self.spec, self._pooling, self._device = spec, pooling, device
+
+    @cached_property
+    def name(self) -> str:
+        """See Embedder."""
+        return f"encoder {self._encoder.fingerprint()}"
+
+    @property
+    def label(self) -> str:
+        """See Embedder."""
+        return self.spec
+
+    def embed(self, texts: Sequence[str]) -> Float32s:
+        """See Embedder."""
+        return self._encoder.embed(texts)
+
+    @cached_property
+    def _encoder(self) -> Encoder:
+        from relquery.model.encoder.encoder import Encoder
+
+        return Encoder.load(self.spec, self._pooling, self._device)

@@ -17,8 +17,7 @@ from relquery.backends.local.batches import Batch, Batches
 from relquery.backends.local.rendering import check_prepared, render_each, to_prepare
 from relquery.backends.local.sizing import StoreOptions, open_store
 from relquery.backends.schemas.followed import followed
-from relquery.backends.scoring.scores import Scores
-from relquery.backends.scoring.scoring import Prior, score
+from relquery.backends.scoring import Prior, Scores, score
 from relquery.config import EngineConfig
 from relquery.engine.calibration import LEAST, Progress, calibrate, measure_jct
 from relquery.engine.cost import TRUSTED, Fit, JobTime, JobTimeFit, LinearCost

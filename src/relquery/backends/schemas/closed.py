@@ -3,14 +3,40 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 from relquery.errors import ConfigError
 
-_INSIDE = ("items", "additionalProperties", "contains", "not", "if", "then", "else")
-_LISTS = ("anyOf", "oneOf", "prefixItems")
-_NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+SINGLE = ("items", "additionalProperties", "contains", "not", "if", "then", "else")
+LISTS = ("anyOf", "allOf", "oneOf", "prefixItems")
+NAMED = ("properties", "patternProperties", "dependentSchemas")
+DEFINED = ("$defs", "definitions")
+"""Keywords with a schema inside, with a list of them, and with some by name."""
+
+Schema = Mapping[str, Any]
+
+
+def inside(schema: Any) -> Iterator[Any]:
+    """The schemas inside a schema, one level deeper; its definitions are not."""
+    if isinstance(schema, dict):
+        yield from (each for name in LISTS for each in schema.get(name, ()))
+        yield from (schema[name] for name in SINGLE if name in schema)
+        yield from (each for name in NAMED for each in schema.get(name, {}).values())
+
+
+def rebuilt(schema: Schema, change: Callable[[Any, str], Any]) -> dict[str, Any]:
+    """A schema with those inside changed, its definitions too. change: gets one, and its place:
+    the keyword, and its number or name there."""
+    found = dict(schema)
+    for name, value in schema.items():
+        if name in SINGLE:
+            found[name] = change(value, name)
+        elif name in LISTS and isinstance(value, list):
+            found[name] = [change(each, f"{name}/{at}") for at, each in enumerate(value)]
+        elif name in (*NAMED, *DEFINED) and isinstance(value, dict):
+            found[name] = {key: change(each, f"{name}/{key}") for key, each in value.items()}
+    return found
 
 
 def closed(schema: str) -> dict[str, Any]:
@@ -19,10 +45,17 @@ def closed(schema: str) -> dict[str, Any]:
     Providers ask for this in what they call strict schemas. Parts of `allOf` stay open, because
     each of them would forbid the keys of the others. Raises ConfigError; see close_object.
     """
-    return cast("dict[str, Any]", _close(json.loads(schema)))
+    return cast("dict[str, Any]", _close(json.loads(schema), ""))
 
 
-def close_object(schema: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _close(schema: Any, where: str) -> Any:
+    # true and false are schemas too
+    if not isinstance(schema, dict) or where.startswith("allOf/"):
+        return schema
+    return rebuilt(close_object(schema, "The schema"), _close)
+
+
+def close_object(schema: Schema, where: str) -> dict[str, Any]:
     """A schema that names `properties`, closed: those that are `required` too are among them.
 
     Raises ConfigError for a required name that no key may have.
@@ -42,19 +75,3 @@ def close_object(schema: Mapping[str, Any], where: str) -> dict[str, Any]:
             properties[name] = others
     closing = {"required": list(properties), "additionalProperties": False}
     return found | {"properties": properties} | closing
-
-
-def _close(schema: Any) -> Any:
-    if not isinstance(schema, dict):
-        return schema  # true and false are schemas too
-    found = close_object(schema, "The schema")
-    for name in _INSIDE:
-        if name in found:
-            found[name] = _close(found[name])
-    for name in _LISTS:
-        if isinstance(found.get(name), list):
-            found[name] = [_close(each) for each in found[name]]
-    for name in _NAMED:
-        if isinstance(found.get(name), dict):
-            found[name] = {key: _close(each) for key, each in found[name].items()}
-    return found

@@ -7,19 +7,21 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
-from relquery.backends.schemas.closed import close_object
-from relquery.backends.schemas.exclusive import are_exclusive
-from relquery.backends.schemas.formats import DATES
-from relquery.backends.schemas.keywords import ANNOTATIONS, check_keywords, shown
-from relquery.backends.schemas.numbers import bounds_of, check_constant, check_multiples
-from relquery.backends.schemas.patterns import pattern_of
-from relquery.backends.schemas.recursion import check_recursion
+from relquery.backends.schemas.closed import close_object, rebuilt
+from relquery.backends.schemas.keywords import (
+    ANNOTATIONS,
+    DATES,
+    bounds_of,
+    check_constant,
+    check_keywords,
+    check_multiples,
+    pattern_of,
+    shown,
+)
+from relquery.backends.schemas.structure import are_exclusive, check_recursion
 from relquery.errors import ConfigError
 
 _MOST_SCHEMAS, _MOST_REFERRED = 5_000, 200
-_LISTS = ("anyOf", "allOf", "prefixItems")
-_SINGLE = ("items", "additionalProperties")
-_NAMED = ("properties", "patternProperties")
 _BOUNDS = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf")
 
 
@@ -74,31 +76,17 @@ class _Reader:
 
     def _parts(self, schema: dict[str, Any], where: str, is_open: bool) -> dict[str, Any]:
         """The schema with the schemas inside it."""
-        found = dict(schema)
-        if "$ref" in schema:
-            found["$ref"] = f"#/$defs/{self._name(schema['$ref'], where)}"
-        for name in _LISTS:
-            if name in schema:
-                inside = is_open or name == "allOf"
-                found[name] = [
-                    self._written(each, f"{where}/{name}/{at}", inside)
-                    for at, each in enumerate(schema[name])
-                ]
-        for name in _SINGLE:
-            if name in schema:
-                found[name] = self._written(schema[name], f"{where}/{name}", is_open)
-        for name in _NAMED:
-            if name in schema:
-                found[name] = {
-                    self._key(key, name, where): self._written(
-                        each, f"{where}/{name}/{key}", is_open
-                    )
-                    for key, each in schema[name].items()
-                }
-        return found
 
-    def _key(self, key: str, name: str, where: str) -> str:
-        return pattern_of(key, where) if name == "patternProperties" else key
+        def written(inner: Any, place: str) -> Any:
+            return self._written(inner, f"{where}/{place}", is_open or place.startswith("allOf/"))
+
+        if "$ref" in schema:
+            schema = schema | {"$ref": f"#/$defs/{self._name(schema['$ref'], where)}"}
+        found = rebuilt(schema, written)
+        if "patternProperties" in found:
+            inner = found["patternProperties"]
+            found["patternProperties"] = {pattern_of(key, where): inner[key] for key in inner}
+        return found
 
     def _without_one_of(self, schema: dict[str, Any], where: str, is_open: bool) -> dict[str, Any]:
         """`oneOf` as `anyOf`, if no value can be under two of its schemas."""

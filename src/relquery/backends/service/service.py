@@ -11,8 +11,7 @@ from weakref import finalize
 from relquery.backends.arguments import prompts_of, texts_of
 from relquery.backends.base import Backend
 from relquery.backends.local.open import load_backend
-from relquery.backends.scoring.scores import Scores
-from relquery.backends.scoring.scoring import Prior, score
+from relquery.backends.scoring import Prior, Scores, score
 from relquery.backends.service.client import EngineClient, Facts, Job
 from relquery.backends.service.worker import Worker
 from relquery.config import PolicyName

@@ -10,7 +10,7 @@ from typing import Annotated
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
-from relquery.backends.scoring.calibration import corrected
+from relquery.backends.scoring import corrected
 from relquery.engine.requests.labels import Normalization
 from relquery.errors import ConfigError
 from relquery.prompt import Answer, Prompt, Sampling, Span

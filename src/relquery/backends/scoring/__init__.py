@@ -1,1 +1,0 @@
-"""Probabilities of labels: what scoring gives, and how it is corrected."""
