@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from relquery.backends.local.asking import Piece
-from relquery.backends.service.client import Sink
+from relquery.backends.local.batches import Sink
 from relquery.engine.requests.relquery import Latency
 from relquery.prompt import Answer
 

@@ -263,15 +263,15 @@ def test_what_is_submitted_is_served_by_steps_that_others_take(backend: Embedded
     second = backend.submit([prompt("b")], Sampling(max_tokens=50))
     assert first.relquery is not None
     assert (first.relquery.tenant, first.relquery.arrival) == ("ann", 7.0)
-    assert [index for index, _ in first.ready] == [1]
+    assert [index for index, _ in first.kept.answers] == [1]
     assert len(first.open) == len(second.open) == 1
     for _ in range(3):
         backend.batches.step()
     assert not first.open
-    assert [index for index, _ in first.ready] == [1, 0]
+    assert [index for index, _ in first.kept.answers] == [1, 0]
     backend.batches.cancel(second)
     backend.batches.cancel(first)
-    ((index, answer),) = second.ready
+    ((index, answer),) = second.kept.answers
     assert (index, answer.finish, answer.text) == (0, Finish.CANCELLED, None)
     assert answer.output_tokens == 3
     assert not backend.engine.relqueries

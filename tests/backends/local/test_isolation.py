@@ -75,7 +75,9 @@ def ask(
         backend.batches.step()
     backend.engine.pool.check()
     assert backend.engine.pool.held == 0
-    return {(kind, at): answer for kind, batch in opened.items() for at, answer in batch.ready}
+    return {
+        (kind, at): answer for kind, batch in opened.items() for at, answer in batch.kept.answers
+    }
 
 
 def break_at(
@@ -160,6 +162,6 @@ def test_a_prompt_that_cannot_be_submitted_is_refused_alone(backend: EmbeddedBac
         batch = backend.submit([(Span(text),) for text in ("one", "x" * 60, "three")], Sampling(2))
         while batch.open:
             backend.batches.step()
-    ended = {at: answer.finish for at, answer in batch.ready}
+    ended = {at: answer.finish for at, answer in batch.kept.answers}
     assert ended == {0: Finish.LENGTH, 1: Finish.ERROR, 2: Finish.LENGTH}
-    assert failed(BrokenError()) in (dict(batch.ready)[1].error or "")
+    assert failed(BrokenError()) in (dict(batch.kept.answers)[1].error or "")

@@ -31,10 +31,10 @@ def streamed(
     pieces: dict[int, list[Piece]] = {at: [] for at in range(count)}
     while batch.open:
         backend.batches.step()
-        for at, piece in batch.pieces:
+        for at, piece in batch.kept.pieces:
             pieces[at].append(piece)
-        batch.pieces.clear()
-    return pieces, dict(batch.ready)
+        batch.kept.pieces.clear()
+    return pieces, dict(batch.kept.answers)
 
 
 def check_joined(pieces: dict[int, list[Piece]], answers: dict[int, Answer]) -> None:
@@ -78,7 +78,7 @@ def test_a_cancelled_batch_gives_no_more_pieces(backend: EmbeddedBackend) -> Non
     batch = backend.submit([(Span("Go on: "),)], Sampling(200), streamed=True)
     backend.batches.step()
     backend.batches.cancel(batch)
-    assert [answer.finish for _, answer in batch.ready] == [Finish.CANCELLED]
+    assert [answer.finish for _, answer in batch.kept.answers] == [Finish.CANCELLED]
     assert not batch.streams
 
 

@@ -563,3 +563,23 @@ def test_a_tenant_is_told_what_the_cache_would_serve_to_it(engine: Engine) -> No
             state.cached for state in backend.insight.inspect(prompt) or () if state.span
         )
     assert seen["a"] > 0 == seen["b"]
+
+
+def test_who_listens_hears_each_answer_once_and_its_error_breaks_its_job_alone(gate: Gate) -> None:
+    def full(index: int, answer: Answer) -> None:
+        raise OSError("The disk is full.")
+
+    with opened() as engine:
+        asked: list[Prompt] = [(Span("a"),), (Span("b"),)]
+        heard: list[int] = []
+        first, broken = (engine.backend().answer(asked, Sampling(2)) for _ in range(2))
+        list(told(broken, lambda index, answer: None)) if not gate.open() else None
+        told(first, lambda index, answer: heard.append(index))  # both have come
+        assert sorted(index for index, _ in first) == sorted(heard) == [0, 1]
+        failing = told(engine.backend().answer(asked, Sampling(30)), full)
+        beside = engine.submit(["c"], max_tokens=9)
+        with pytest.raises(OSError, match="disk"):
+            list(failing)
+        assert len(beside.result(PATIENCE)) == 1
+    check = engine._worker.closed
+    assert check

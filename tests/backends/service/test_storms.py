@@ -125,7 +125,7 @@ def test_in_any_storm_each_prompt_has_the_answer_that_it_has_alone(
     backend = opened(policy, rng)
     checked = 0
     for kind, numbers, batch in list(storm(backend, rng)):
-        answers = dict(batch.ready)
+        answers = dict(batch.kept.answers)
         assert sorted(answers) == list(range(len(numbers)))
         for index, number in enumerate(numbers):
             answer, expected = answers[index], alone[kind][number]

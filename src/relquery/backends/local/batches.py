@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Protocol
 
 from relquery.backends.local.asking import Asking, Piece, TextStream, cancelled, ended
 from relquery.engine.loop import Loop
@@ -18,33 +19,61 @@ from relquery.errors import DeadlineError, RequestError
 from relquery.prompt import Answer, Finish
 
 
+class Sink(Protocol):
+    """Where a job's answers go. The engine's thread calls it, in this order; it must not wait, and
+    raises nothing."""
+
+    def piece(self, index: int, piece: Piece) -> None:
+        """A part of an answer has been drawn; only for jobs that are streamed."""
+
+    def add(self, index: int, answer: Answer) -> None:
+        """An answer has come."""
+
+    def end(self, latency: Latency | None, error: BaseException | None = None) -> None:
+        """No more answers come. error: what broke the job."""
+
+
+class Kept:
+    """A Sink from which the one who runs the steps takes answers and pieces out."""
+
+    def __init__(self) -> None:
+        self.answers: deque[tuple[int, Answer]] = deque()
+        self.pieces: deque[tuple[int, Piece]] = deque()
+
+    def piece(self, index: int, piece: Piece) -> None:
+        """See Sink."""
+        self.pieces.append((index, piece))
+
+    def add(self, index: int, answer: Answer) -> None:
+        """See Sink."""
+        self.answers.append((index, answer))
+
+    def end(self, latency: Latency | None, error: BaseException | None = None) -> None:
+        """See Sink."""
+
+
 @dataclass(slots=True, eq=False)
 class Batch:
-    """The prompts of one call on their way to answers.
-
-    relquery: that they belong to, alone or with those of other calls; None if no prompt could be
-    submitted. open: requests that have not ended, and the place of their prompt. ready: (index into
-    prompts, answer) in the order in which they ended; the caller takes them out. arrival, started,
-    prefilled, ended: as of a RelQuery, of its own requests. news: where the batch is noted when
-    there is something to take out, or when it has ended.
-    """
+    """The prompts of one call on their way to answers."""
 
     asking: Asking
+    sink: Sink
     relquery: RelQuery | None = None
+    """That they belong to, alone or with those of other calls; None if none could be submitted."""
     open: dict[Request, int] = field(default_factory=dict)
-    ready: deque[tuple[int, Answer]] = field(default_factory=deque)
+    """Requests that have not ended, and the place of their prompt."""
     streams: dict[Request, TextStream] | None = None
-    pieces: deque[tuple[int, Piece]] = field(default_factory=deque)
     arrival: float = 0.0
+    """This and the next: as of a RelQuery, of its own requests."""
     started: float | None = None
     prefilled: float | None = None
     ended: float | None = None
-    news: dict[Batch, None] | None = None
 
-    def note(self) -> None:
-        """Make known that there is something to take out."""
-        if self.news is not None:
-            self.news[self] = None
+    @property
+    def kept(self) -> Kept:
+        """What came of a batch that was submitted without a sink."""
+        assert isinstance(self.sink, Kept)
+        return self.sink
 
     @property
     def latency(self) -> Latency | None:
@@ -70,6 +99,8 @@ class Batches:
 
     def __init__(self, engine: Loop) -> None:
         self._engine = engine
+        self.jobs: dict[Sink, Batch] = {}
+        """Those that have open requests, by where their answers go."""
         self._open: dict[Request, Batch] = {}
         self._streaming: dict[Batch, None] = {}
         self._groups, self._numbers = count(), count()
@@ -82,16 +113,18 @@ class Batches:
         arrival: float | None = None,
         streamed: bool = False,
         declared: Declared | None = None,
+        sink: Sink | None = None,
     ) -> Batch:
         """Queue all prompts as one relQuery; `step` then serves them. Runs no step itself.
 
-        A prompt that cannot be served has its answer, with an error, in the batch at once.
-        tenant, arrival: see Loop.submit. streamed: give the answers piece by piece, too. declared:
-        what the client says about the relQuery, which may already be known by its id. Raises
-        DeadlineError if the deadline cannot be met.
+        A prompt that cannot be served has its answer, with an error, at once. tenant, arrival: see
+        Loop.submit. streamed: give the answers piece by piece, too. declared: what the client says
+        about the relQuery, which may already be known by its id. sink: where answers go; None to
+        have them kept. It hears nothing if this raises. Raises DeadlineError if the deadline cannot
+        be met.
         """
-        batch, group = Batch(asking), next(self._groups)
-        declared = declared or NOTHING
+        batch, group = Batch(asking, Kept() if sink is None else sink), next(self._groups)
+        declared, refused = declared or NOTHING, list[tuple[int, Answer]]()
         if streamed:
             batch.streams = {}
             self._streaming[batch] = None
@@ -101,20 +134,23 @@ class Batches:
 
         try:
             for index, prompt in enumerate(prompts):
-                self._take_in(batch, index, group, prompt, submit)
+                why = self._take_in(batch, index, group, prompt, submit)
+                if why is not None:
+                    refused.append((index, Answer(None, Finish.ERROR, why)))
             if batch.relquery is not None:
                 self._engine.check_deadline(batch.relquery)
-        except DeadlineError:
+        except BaseException:
             self._withdraw(batch)
             raise
-        except BaseException:
-            self.cancel(batch)
-            raise
-        self._engine.decline(tenant, declared, len(batch.ready))
+        self._engine.decline(tenant, declared, len(refused))
+        self.jobs[batch.sink] = batch
+        for each in refused:
+            batch.sink.add(*each)
+        self._forget_ended(batch)
         return batch
 
     def step(self) -> None:
-        """Run one step of the engine, and put the answers that it gave into their batches.
+        """Run one step of the engine, and give the answers that it gave to their batches' sinks.
 
         May be called only while a request is open.
         """
@@ -130,9 +166,10 @@ class Batches:
         """
         try:
             yield None
-            while batch.open or batch.ready:
-                while batch.ready:
-                    yield batch.ready.popleft()
+            answers = batch.kept.answers
+            while batch.open or answers:
+                while answers:
+                    yield answers.popleft()
                 if batch.open:
                     self.step()
         finally:
@@ -143,15 +180,27 @@ class Batches:
         for request in list(batch.open):
             self._engine.cancel(request)
             del self._open[request]
-            batch.ready.append((batch.end(request), cancelled(request)))
+            batch.sink.add(batch.end(request), cancelled(request))
         if batch.streams is not None:
             batch.streams.clear()
-        batch.note()
         self._forget_ended(batch)
+
+    def fail(self, error: BaseException) -> None:
+        """End all open batches with an error; those that are submitted later are served."""
+        failed, self.jobs, self._open = list(self.jobs.values()), {}, {}
+        self._streaming.clear()
+        try:
+            for batch in failed:
+                for request in list(batch.open):
+                    self._engine.cancel(request)
+                    batch.end(request)
+        finally:
+            for batch in failed:
+                batch.sink.end(batch.latency, error)
 
     def close(self) -> None:
         """Cancel all that is open, and let go of the engine."""
-        for batch in list(dict.fromkeys(self._open.values())):
+        for batch in list(self.jobs.values()):
             self.cancel(batch)
         del self._engine
 
@@ -161,7 +210,7 @@ class Batches:
             self._engine.withdraw(request)
             del self._open[request]
         batch.open.clear()
-        self._forget_ended(batch)
+        self._streaming.pop(batch, None)
 
     def _take_in(
         self,
@@ -170,7 +219,8 @@ class Batches:
         group: int,
         prompt: Chain | RequestError,
         submit: Callable[[Request], RelQuery],
-    ) -> None:
+    ) -> str | None:
+        """Queue a prompt; why it is refused, else None."""
         try:
             if isinstance(prompt, RequestError):
                 raise prompt
@@ -180,17 +230,16 @@ class Batches:
         except DeadlineError:
             raise
         except Exception as error:
-            why = str(error) if isinstance(error, RequestError) else failed(error)
-            batch.ready.append((index, Answer(None, Finish.ERROR, why)))
-            return
+            return str(error) if isinstance(error, RequestError) else failed(error)
         if not batch.open:
             batch.arrival = request.arrival
         batch.open[request], self._open[request] = index, batch
         if batch.streams is not None:
             batch.streams[request] = batch.asking.stream(request)
+        return None
 
     def _hand_out(self, request: Request) -> None:
-        """Put the answer of a request that has ended into its batch."""
+        """Give the answer of a request that has ended to its batch's sink."""
         batch = self._open.pop(request)
         index = batch.end(request)
         stream = None if batch.streams is None else batch.streams.pop(request)
@@ -199,13 +248,13 @@ class Batches:
             rest = None if stream is None else stream.end(answer)
         except Exception as error:
             answer, rest = ended(request, Finish.ERROR, failed(error)), None
-        batch.pieces += () if rest is None else ((index, rest),)
-        batch.ready.append((index, answer))
-        batch.note()
+        if rest is not None:
+            batch.sink.piece(index, rest)
+        batch.sink.add(index, answer)
         self._forget_ended(batch)
 
     def _spell(self, batch: Batch) -> None:
-        """Add what a step has drawn to a batch's pieces."""
+        """Tell a batch's sink what a step has drawn."""
         assert batch.streams is not None
         for request, stream in list(batch.streams.items()):
             try:
@@ -215,9 +264,9 @@ class Batches:
                 self._hand_out(request)
                 continue
             if piece is not None:
-                batch.pieces.append((batch.open[request], piece))
-                batch.note()
+                batch.sink.piece(batch.open[request], piece)
 
     def _forget_ended(self, batch: Batch) -> None:
-        if not batch.open:
+        if not batch.open and self.jobs.pop(batch.sink, None) is not None:
             self._streaming.pop(batch, None)
+            batch.sink.end(batch.latency)

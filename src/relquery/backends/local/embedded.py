@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from math import inf
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
 from relquery.arrays import TokenIds
 from relquery.backends.base import Answers, Backend, Insight, Limits, SpanState
 from relquery.backends.local.asking import Asking
-from relquery.backends.local.batches import Batch, Batches
+from relquery.backends.local.batches import Batch, Batches, Sink
 from relquery.backends.local.rendering import check_prepared, render_each, to_prepare
 from relquery.backends.local.sizing import StoreOptions, open_store
 from relquery.backends.schemas.followed import followed
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from relquery.backends.local.sizing import Sizing
     from relquery.model.served import ServedModel
 
+T = TypeVar("T")
 PREVIEW_TOKENS = 12
 _AT_ONCE = 4096  # prompts that are rendered together, and in memory at one time
 
@@ -150,6 +151,7 @@ class EmbeddedBackend(Backend, Insight):
         streamed: bool = False,
         declared: Declared | None = None,
         adapter: str = "",
+        sink: Sink | None = None,
     ) -> Batch:
         """Queue all prompts as one relQuery; see Batches.submit, and for `scored` Asking.
 
@@ -157,7 +159,7 @@ class EmbeddedBackend(Backend, Insight):
         """
         asking = self._asking(sampling, scored, tenant, adapter)
         rendered = self._rendered(prompts, tenant)
-        return self.batches.submit(asking, rendered, tenant, arrival, streamed, declared)
+        return self.batches.submit(asking, rendered, tenant, arrival, streamed, declared, sink)
 
     def _rendered(self, prompts: Sequence[Prompt], tenant: str) -> Iterator[Chain | RequestError]:
         """See render_each. Prompts that are built when they are read are not all held."""
@@ -330,7 +332,7 @@ class EmbeddedBackend(Backend, Insight):
         ConfigError while requests are open, and where the cache is too small for it.
         """
         self._make_way()
-        return self._measure(seed=seed, progress=progress)
+        return self._timed(calibrate, longest=self._model.context, seed=seed, progress=progress)
 
     def time_prompts(
         self, longest: int, *, seed: int = 0, progress: Progress | None = None
@@ -348,15 +350,9 @@ class EmbeddedBackend(Backend, Insight):
                 f"{LEAST} and at most {most}, the limit of the cache and the model's context."
             )
         self._make_way()
-        return measure_jct(
-            self._executor,
-            replace(self.config, cache_tokens=self._slots),
-            RealClock(),
-            vocabulary=self._model.vocabulary,
-            longest=longest,
-            step_tokens=max(self.config.max_num_batched_tokens, self.config.max_input or 0),
-            seed=seed,
-            progress=progress,
+        step_tokens = max(self.config.max_num_batched_tokens, self.config.max_input or 0)
+        return self._timed(
+            measure_jct, longest=longest, step_tokens=step_tokens, seed=seed, progress=progress
         )
 
     def close(self) -> None:
@@ -387,24 +383,17 @@ class EmbeddedBackend(Backend, Insight):
 
     def _measure_in_haste(self) -> Fit:
         """Once more where the first fit predicts badly: something else ran meanwhile."""
-        fit = self._measure(quick=True)
+        fit = self._timed(calibrate, longest=self._model.context, quick=True)
         if fit.r2 >= TRUSTED:
             return fit
-        return max(fit, self._measure(quick=True), key=lambda each: each.r2)
+        again = self._timed(calibrate, longest=self._model.context, quick=True)
+        return max(fit, again, key=lambda each: each.r2)
 
-    def _measure(
-        self, *, quick: bool = False, seed: int = 0, progress: Progress | None = None
-    ) -> Fit:
-        return calibrate(
-            self._executor,
-            replace(self.config, cache_tokens=self._slots),
-            RealClock(),
-            vocabulary=self._model.vocabulary,
-            longest=self._model.context,
-            quick=quick,
-            seed=seed,
-            progress=progress,
-        )
+    def _timed(self, measure: Callable[..., T], **more: Any) -> T:
+        """What is measured with this model and cache."""
+        config = replace(self.config, cache_tokens=self._slots)
+        vocabulary = self._model.vocabulary
+        return measure(self._executor, config, RealClock(), vocabulary=vocabulary, **more)
 
     @property
     def limits(self) -> Limits:

@@ -14,6 +14,7 @@ from itertools import count
 from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar
 
+from relquery.backends.local.batches import Sink
 from relquery.backends.remote.process import (
     Ask,
     Command,
@@ -23,7 +24,7 @@ from relquery.backends.remote.process import (
     Submit,
     Told,
 )
-from relquery.backends.service.client import CLOSED, TICK, Facts, Sink, Submission, heard
+from relquery.backends.service.client import CLOSED, TICK, Facts, Submission, heard
 from relquery.engine.executor import Clock, RealClock
 from relquery.errors import ConfigError, EngineEndedError
 from relquery.prompt import Answer, Finish

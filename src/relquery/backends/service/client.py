@@ -16,6 +16,7 @@ from weakref import finalize
 from relquery.arrays import TokenIds
 from relquery.backends.base import AnswerStream, Backend, Insight, Limits, OnAnswer, SpanState
 from relquery.backends.local.asking import Piece
+from relquery.backends.local.batches import Sink
 from relquery.backends.local.rendering import check_prepared, to_prepare
 from relquery.engine.executor import Clock
 from relquery.engine.requests.declared import Declared
@@ -55,19 +56,6 @@ class Facts:
     block_tokens: int
     policy: str
     """Its name."""
-
-
-class Sink(Protocol):
-    """Where a job's answers go. The engine's thread calls it, in this order; it must not wait."""
-
-    def piece(self, index: int, piece: Piece) -> None:
-        """A part of an answer has been drawn; only for jobs that are streamed."""
-
-    def add(self, index: int, answer: Answer) -> None:
-        """An answer has come."""
-
-    def end(self, latency: Latency | None, error: BaseException | None = None) -> None:
-        """No more answers come. error: what broke the job."""
 
 
 class Serving(Protocol):
@@ -205,14 +193,18 @@ class Job:
     def add(self, index: int, answer: Answer) -> None:
         """An answer has come."""
         with self._lock:
-            for on_answer in self._listeners:
-                on_answer(index, answer)
-            self._came.append((index, answer))
+            try:
+                for on_answer in self._listeners:
+                    on_answer(index, answer)
+            except Exception as error:  # a ledger that cannot be written: this job's own trouble
+                self._error = self._error or error
+            else:
+                self._came.append((index, answer))
         self._ring()
 
     def end(self, latency: Latency | None, error: BaseException | None = None) -> None:
         """No more answers come."""
-        self._latency, self._error, self._over = latency, error, True
+        self._latency, self._error, self._over = latency, self._error or error, True
         self._ring()
         self._keep = None
 
@@ -227,7 +219,9 @@ class Job:
         seen = 0
         try:
             while True:
-                over = self._over  # read before the answers, none of which comes after it
+                over = (
+                    self._over or self._error is not None
+                )  # read before the answers, none of which comes after it
                 while seen < len(self._came):
                     yield self._came[seen]
                     seen += 1

@@ -11,9 +11,9 @@ from threading import RLock, Thread, current_thread
 from traceback import clear_frames
 from typing import Any, TypeVar
 
-from relquery.backends.local.batches import Batch
+from relquery.backends.local.batches import Sink
 from relquery.backends.local.embedded import EmbeddedBackend
-from relquery.backends.service.client import CLOSED, Facts, Sink, Submission, heard
+from relquery.backends.service.client import CLOSED, Facts, Submission, heard
 from relquery.backends.service.state import state_of
 from relquery.errors import ConfigError
 from relquery.prompt import Prompt, Sampling
@@ -76,11 +76,8 @@ class Worker:
 
     def __init__(self, backend: EmbeddedBackend, turned: Callable[[], None] = nothing) -> None:
         self.clock, self.closed = backend.engine.clock, False
-        self._backend, self._turned = backend, turned
+        self._backend, self._batches, self._turned = backend, backend.batches, turned
         self._inbox: SimpleQueue[Callable[[], object]] = SimpleQueue()
-        self._open: dict[Sink, Batch] = {}
-        self._sinks: dict[Batch, Sink] = {}
-        self._news: dict[Batch, None] = {}
         self._stopping = False
         # A signal's handler may close an engine in the midst of a call that its thread makes.
         self._lock = RLock()
@@ -90,7 +87,7 @@ class Worker:
     @property
     def count(self) -> int:
         """Jobs that are open."""
-        return len(self._open)
+        return len(self._batches.jobs)
 
     def post(self, command: Callable[[], object]) -> bool:
         """Have the thread run a command before its next step; False if it takes none any more."""
@@ -158,11 +155,10 @@ class Worker:
 
     def end(self, sink: Sink) -> bool:
         """End what is open of a job; False if nothing is."""
-        batch = self._open.get(sink)
+        batch = self._batches.jobs.get(sink)
         if batch is None:
             return False
-        self._backend.batches.cancel(batch)
-        self._deliver()
+        self._batches.cancel(batch)
         return True
 
     def told(self, question: str, given: Sequence[Any]) -> Any:
@@ -172,7 +168,7 @@ class Worker:
     def _begin(self, asked: Submission, sink: Sink, arrival: float) -> None:
         """Queue a job's prompts. What breaks on the way breaks this job alone."""
         try:
-            batch = self._backend.submit(
+            self._backend.submit(
                 asked.prompts,
                 asked.sampling,
                 asked.tenant,
@@ -181,20 +177,15 @@ class Worker:
                 asked.streamed,
                 asked.declared,
                 asked.adapter,
+                sink,
             )
         except BaseException as error:
             sink.end(None, error)
-            return
-        self._open[sink], self._sinks[batch] = batch, sink
-        batch.news = self._news
-        if batch.ready or not batch.open:
-            batch.note()
-            self._deliver()
 
     def foresee(self, sink: Sink) -> float | None:
         """Seconds until the last answer of a job's relQuery; 0 if the job is not open. See
         Loop.forecast."""
-        batch = self._open.get(sink)
+        batch = self._batches.jobs.get(sink)
         if batch is None or batch.relquery is None:
             return 0.0
         return self._backend.engine.forecast(batch.relquery.id)
@@ -205,14 +196,12 @@ class Worker:
                 self._turn()
             except BaseException as error:
                 self._fail(error)
-        for sink in list(self._open):
-            self.end(sink)
-        self._backend.close()
+        self._backend.close()  # which cancels what is open
         self._turned()
 
     def _turn(self) -> None:
         """Take in commands, waiting for them if no job is open; then run a step."""
-        while not self._open and not self._stopping:
+        while not self._batches.jobs and not self._stopping:
             self._inbox.get()()
             self._turned()
         # Those that are there, and no more: who asks again and again would hold up the steps. So
@@ -222,40 +211,19 @@ class Worker:
             self._inbox.get()()
             if self.clock.now() > until:
                 break
-        if self._open and not self._stopping:
-            self._backend.batches.step()
-            self._deliver()
+        if self._batches.jobs and not self._stopping:
+            self._batches.step()
         self._turned()
 
     def _quit(self) -> None:
         self._stopping = True
-
-    def _deliver(self) -> None:
-        """Hand out what the batches have ready, and end the jobs that have all their answers."""
-        told = list(self._news)
-        self._news.clear()
-        for batch in told:
-            sink = self._sinks[batch]
-            while batch.pieces:
-                sink.piece(*batch.pieces.popleft())
-            while batch.ready:
-                sink.add(*batch.ready.popleft())
-            if not batch.open:
-                del self._open[sink], self._sinks[batch]
-                sink.end(batch.latency)
 
     def _fail(self, error: BaseException) -> None:
         """End all open jobs with an error; those that come later are served."""
         # The error lives as long as a job that somebody keeps; what its frames hold, all that the
         # step had in memory, would live as long.
         clear_frames(error.__traceback__)
-        failed, self._open = self._open, {}
         try:
-            for batch in failed.values():
-                self._backend.batches.cancel(batch)
+            self._batches.fail(error)
         finally:
-            self._sinks.clear()
-            self._news.clear()
-            for sink, batch in failed.items():
-                sink.end(batch.latency, error)
             self._turned()

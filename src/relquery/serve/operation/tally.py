@@ -8,7 +8,8 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from relquery.backends.local.asking import Piece
-from relquery.backends.service.client import Serving, Sink, Submission
+from relquery.backends.local.batches import Sink
+from relquery.backends.service.client import Serving, Submission
 from relquery.engine.requests.relquery import Latency
 from relquery.errors import ConfigError
 from relquery.prompt import Answer
