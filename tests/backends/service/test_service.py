@@ -17,6 +17,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
+from relquery.backends.base import told
 from relquery.backends.service.client import EngineClient
 from relquery.backends.service.service import Engine
 from relquery.config import POLICIES, PolicyName
@@ -565,21 +566,25 @@ def test_a_tenant_is_told_what_the_cache_would_serve_to_it(engine: Engine) -> No
     assert seen["a"] > 0 == seen["b"]
 
 
-def test_who_listens_hears_each_answer_once_and_its_error_breaks_its_job_alone(gate: Gate) -> None:
+@pytest.mark.parametrize("waits", [False, True])
+def test_who_listens_is_told_of_each_answer_once_however_late(engine: Engine, waits: bool) -> None:
+    heard: list[tuple[int, Answer]] = []
+    answers: Any = engine.backend().answer([(Span("a"),), (Span("b"),)], Sampling(2))
+    if waits:
+        until(lambda: answers._job.done)
+    came = list(told(answers, lambda *each: heard.append(each)))
+    assert heard == came
+    assert len(came) == 2
+
+
+def test_an_error_of_who_listens_breaks_that_job_alone() -> None:
     def full(index: int, answer: Answer) -> None:
         raise OSError("The disk is full.")
 
     with opened() as engine:
-        asked: list[Prompt] = [(Span("a"),), (Span("b"),)]
-        heard: list[int] = []
-        first, broken = (engine.backend().answer(asked, Sampling(2)) for _ in range(2))
-        list(told(broken, lambda index, answer: None)) if not gate.open() else None
-        told(first, lambda index, answer: heard.append(index))  # both have come
-        assert sorted(index for index, _ in first) == sorted(heard) == [0, 1]
-        failing = told(engine.backend().answer(asked, Sampling(30)), full)
-        beside = engine.submit(["c"], max_tokens=9)
+        beside = engine.submit([str(n) for n in range(9)], max_tokens=40)
+        failing = told(engine.backend().answer([(Span("a"),), (Span("b"),)], Sampling(3)), full)
         with pytest.raises(OSError, match="disk"):
             list(failing)
-        assert len(beside.result(PATIENCE)) == 1
-    check = engine._worker.closed
-    assert check
+        assert len(tokens(beside.result(PATIENCE))) == 9
+        check_empty(engine)
