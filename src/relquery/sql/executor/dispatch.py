@@ -173,9 +173,9 @@ def ask_again(
         (*prompts[at], Span(_AGAIN.format(answers[at].text, trouble), Role.USER))
         for at, trouble in troubles.items()
     ]
-    # An answer that is not valid is one: the server does not fail everything.
-    told_again = answer_prompts(again, task.sampling, context, is_settled=True)
-    found = dict(zip(troubles, told_again, strict=True))
+    is_settled = any(map(is_known, answers))
+    new_ones = answer_prompts(again, task.sampling, context, is_settled=is_settled)
+    found = dict(zip(troubles, new_ones, strict=True))
     return {
         at: replace(new.with_cost_of(answers[at]), attempts=answers[at].attempts + new.attempts)
         for at, new in found.items()
