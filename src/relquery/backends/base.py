@@ -204,8 +204,8 @@ class AnswerStream(Iterator[tuple[int, Answer]]):
         """Cancel what is open."""
 
 
-def told(answers: Answers, on_answer: OnAnswer, *, is_settled: bool = False) -> Answers:
-    """The same answers, each of which `on_answer` is told of. See AnswerStream.listen.
+def tell(answers: Answers, on_answer: OnAnswer, *, is_settled: bool = False) -> Answers:
+    """Tell `on_answer` of each answer, and give the same answers. See AnswerStream.listen.
 
     Those of a backend without a thread are told of as they are taken.
     """

@@ -17,7 +17,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from relquery.backends.base import told
+from relquery.backends.base import tell
 from relquery.backends.service.client import EngineClient
 from relquery.backends.service.service import Engine
 from relquery.config import POLICIES, PolicyName
@@ -572,7 +572,7 @@ def test_who_listens_is_told_of_each_answer_once_however_late(engine: Engine, wa
     answers: Any = engine.backend().answer([(Span("a"),), (Span("b"),)], Sampling(2))
     if waits:
         until(lambda: answers._job.done)
-    came = list(told(answers, lambda *each: heard.append(each)))
+    came = list(tell(answers, lambda *each: heard.append(each)))
     assert heard == came
     assert len(came) == 2
 
@@ -583,7 +583,7 @@ def test_an_error_of_who_listens_breaks_that_job_alone() -> None:
 
     with opened() as engine:
         beside = engine.submit([str(n) for n in range(9)], max_tokens=40)
-        failing = told(engine.backend().answer([(Span("a"),), (Span("b"),)], Sampling(3)), full)
+        failing = tell(engine.backend().answer([(Span("a"),), (Span("b"),)], Sampling(3)), full)
         with pytest.raises(OSError, match="disk"):
             list(failing)
         assert len(tokens(beside.result(PATIENCE))) == 9

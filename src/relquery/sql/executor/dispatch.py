@@ -20,7 +20,7 @@ from typing import Literal
 import numpy as np
 
 from relquery.arrays import Int64s
-from relquery.backends.base import cancelling, told
+from relquery.backends.base import cancelling, tell
 from relquery.ledger import (
     AnswerStore,
     Call,
@@ -126,7 +126,7 @@ class CacheLookup:
                 record = None if context.record is None else context.record.batch(turn.prompts)
                 answers = backend.answer(turn.prompts, sampling)
                 with cancelling(answers):
-                    for index, answer in told(answers, turn.heard, is_settled=is_settled):
+                    for index, answer in tell(answers, turn.heard, is_settled=is_settled):
                         if record is not None:
                             record(index, answer)
                         if context.on_answer is not None:
