@@ -61,96 +61,70 @@ class Tally:
 
 
 class _Open:
-    """What was asked and is not answered yet: jobs and questions by number. Any thread may use it.
+    """Who waits for what was asked, by number: sinks of jobs, and bells. Any thread may use it.
 
     tally: what jobs were answered.
     """
 
     def __init__(self) -> None:
         self.tally = Tally()
+        self.jobs: dict[Sink, int] = {}
         self._numbers = count(1)
-        self._sinks: dict[int, Sink] = {}
-        self._number_of: dict[Sink, int] = {}
-        self._bells: dict[int, Bell] = {}
+        self._waiting: dict[int, Any] = {}
         self._lock = threading.Lock()
-
-    def __len__(self) -> int:
-        """Jobs."""
-        return len(self._sinks)
 
     def begin(self, sink: Sink) -> int:
         """A number for a new job."""
         with self._lock:
-            number = next(self._numbers)
-            self._sinks[number], self._number_of[sink] = sink, number
-        return number
-
-    def number_of(self, sink: Sink) -> int | None:
-        """A job's number; None if it has ended."""
-        return self._number_of.get(sink)
-
-    def forget(self, sink: Sink) -> int | None:
-        """Nobody wants to hear of a job any more: its number, None if it has ended."""
-        with self._lock:
-            number = self._number_of.pop(sink, None)
-            if number is not None:
-                del self._sinks[number]
+            self.jobs[sink] = number = next(self._numbers)
+            self._waiting[number] = sink
         return number
 
     def expect(self, bell: Bell) -> int:
         """A number for a new question. bell: gets the reply."""
         with self._lock:
             number = next(self._numbers)
-            self._bells[number] = bell
+            self._waiting[number] = bell
         return number
 
-    def dismiss(self, number: int) -> None:
-        """Nobody waits for a reply any more."""
+    def end(self, number: int | None) -> Any:
+        """Who waited; nothing more comes. None if that is known."""
         with self._lock:
-            self._bells.pop(number, None)
+            found = None if number is None else self._waiting.pop(number, None)
+            if found is not None:
+                self.jobs.pop(found, None)
+        return found
 
     def wants(self, command: Command) -> bool:
         """Whether a command's job or question has not ended with the process it was meant for."""
-        match command:
-            case Submit(number):
-                return number in self._sinks
-            case Ask(reply):
-                return not reply or reply in self._bells
-        return True
-
-    def reply(self, reply: Replied) -> None:
-        """Hand out a reply."""
-        bell = self._bells.get(reply.reply)
-        if bell is not None:
-            bell.put(reply)
+        return isinstance(command, Stop) or not command[0] or command[0] in self._waiting
 
     def hand_out(self, events: Sequence[Told]) -> None:
         """Tell the sinks what has come of their jobs."""
         for number, method, given in events:
             if method == "add":
                 self.tally.add(given[1])
-            sink = self._end(number) if method == "end" else self._sinks.get(number)
+            sink = self.end(number) if method == "end" else self._waiting.get(number)
             if sink is not None:
                 getattr(sink, method)(*given)
+
+    def reply(self, reply: Replied) -> None:
+        """Hand out a reply."""
+        bell = self._waiting.get(reply.reply)
+        if bell is not None:
+            bell.put(reply)
 
     def endings(self, error: BaseException) -> list[Told]:
         """Events that end all jobs that are open now."""
         with self._lock:
-            return [_ended(number, error) for number in self._sinks]
+            return [_ended(number, error) for number in self.jobs.values()]
 
     def refuse_questions(self, error: BaseException) -> None:
         """Answer all questions with an error."""
         with self._lock:
-            bells = list(self._bells.items())
-        for number, bell in bells:
-            bell.put(Replied(number, None, error))
-
-    def _end(self, number: int) -> Sink | None:
-        with self._lock:
-            sink = self._sinks.pop(number, None)
-            if sink is not None:
-                self._number_of.pop(sink, None)
-        return sink
+            numbers = self._waiting.keys() - self.jobs.values()
+        for number in numbers:
+            self.reply(Replied(number, None, error))
 
 
 def _about(question: str, number: int) -> Callable[[int], Ask]:
@@ -186,7 +160,7 @@ class Link:
         self.clock: Clock = RealClock()
         self.closed = False
         self.hop = hop
-        self._jobs = _Open()
+        self._open = _Open()
         self._up = threading.Event()
         self._outgoing: SimpleQueue[Command | None] = SimpleQueue()
         self._lock = threading.Lock()
@@ -214,12 +188,12 @@ class Link:
     @property
     def open(self) -> int:
         """Jobs that have not ended."""
-        return len(self._jobs)
+        return len(self._open.jobs)
 
     @property
     def tally(self) -> Tally:
         """What was answered, over all processes."""
-        return self._jobs.tally
+        return self._open.tally
 
     def submit(self, submission: Submission, sink: Sink) -> bool:
         """See Serving."""
@@ -227,23 +201,23 @@ class Link:
         whole = replace(submission, prompts=list(submission.prompts))
         with self._lock:
             if not self.closed:
-                self._outgoing.put(Submit(self._jobs.begin(sink), whole))
+                self._outgoing.put(Submit(self._open.begin(sink), whole))
             return not self.closed
 
     def cancel(self, sink: Sink) -> bool:
         """See Serving."""
-        number = self._jobs.number_of(sink)
+        number = self._open.jobs.get(sink)
         return number is not None and bool(self._wait(_about("cancel", number), False))
 
     def drop(self, sink: Sink) -> None:
         """Cancel a job of which nobody wants to hear any more. Does not wait."""
-        number = self._jobs.forget(sink)
-        if number is not None:
+        number = self._open.jobs.get(sink)
+        if number is not None and self._open.end(number) is not None:
             self._outgoing.put(_about("cancel", number)(0))
 
     def forecast(self, sink: Sink) -> float | None:
         """See Serving."""
-        number = self._jobs.number_of(sink)
+        number = self._open.jobs.get(sink)
         if number is None:
             return 0.0
         found: float | None = self._wait(_about("forecast", number), 0.0)
@@ -270,11 +244,11 @@ class Link:
 
     def forget(self, number: int) -> None:
         """Nobody waits for a reply any more."""
-        self._jobs.dismiss(number)
+        self._open.end(number)
 
     def abandon(self, error: BaseException) -> None:
         """End all jobs with an error; those that come later are served."""
-        endings = self._jobs.endings(error)
+        endings = self._open.endings(error)
         for each in endings:
             self._outgoing.put(_about("cancel", each.number)(0))
         self._pass_on(endings)
@@ -307,7 +281,7 @@ class Link:
         try:
             told = self.hear(bell, None)
         finally:
-            self._jobs.dismiss(number)
+            self._open.end(number)
         if told.error is not None:
             raise told.error
         return told.value
@@ -316,7 +290,7 @@ class Link:
         with self._lock:
             if self.closed:
                 return None
-            number = self._jobs.expect(bell)
+            number = self._open.expect(bell)
             self._outgoing.put(command(number))
         return number
 
@@ -339,7 +313,7 @@ class Link:
             self._up.wait()
             with suppress(OSError):  # the process has died: the reader sees to what was asked
                 self._send(
-                    [each for each in commands if each is not None and self._jobs.wants(each)]
+                    [each for each in commands if each is not None and self._open.wants(each)]
                 )
 
     def _send(self, commands: Sequence[Command]) -> None:
@@ -361,7 +335,7 @@ class Link:
             case Submit(number):
                 self._pass_on([_ended(number, error)])
             case Ask(reply):
-                self._jobs.reply(Replied(reply, None, error))
+                self._open.reply(Replied(reply, None, error))
 
     def _read(self) -> None:
         """Hand out events; start the process again when it dies, until the link is closed."""
@@ -392,16 +366,16 @@ class Link:
                 return
             for each in events:
                 if isinstance(each, Replied):
-                    self._jobs.reply(each)
+                    self._open.reply(each)
             if told := [each for each in events if isinstance(each, Told)]:
                 self._pass_on(told)
 
     def _pass_on(self, events: Sequence[Told]) -> None:
         if self.hop is None:
-            self._jobs.hand_out(events)
+            self._open.hand_out(events)
         else:
             with suppress(RuntimeError):  # the event loop is closed, so nobody listens
-                self.hop(lambda: self._jobs.hand_out(events))
+                self.hop(lambda: self._open.hand_out(events))
 
     def _end_all(self, how: str) -> EngineEndedError:
         """End what the process was asked. how: it ended."""
@@ -410,8 +384,8 @@ class Link:
             if self.closed
             else f"The engine's process ended{how}. Ask again."
         )
-        self._pass_on(self._jobs.endings(error))
-        self._jobs.refuse_questions(error)
+        self._pass_on(self._open.endings(error))
+        self._open.refuse_questions(error)
         return error
 
     def _restart(self) -> None:
