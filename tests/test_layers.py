@@ -63,8 +63,7 @@ LAYERS: dict[str, set[str]] = {
     | WHEN
     | RECORDS
     | {"prices", "retrieval", "backends.base", "backends.schemas", "backends.wires", "demo"},
-    "vllm.in_process": BASE
-    | {"engine", "backends.base", "backends.schemas", "backends.wires"},
+    "vllm.in_process": BASE | {"engine", "backends.base", "backends.schemas", "backends.wires"},
     "backends.load": BASE | WHEN | {"backends.base", "backends", "vllm.in_process"},
     "traces": BASE | {"engine"},
     # where both meet
@@ -76,7 +75,10 @@ LAYERS: dict[str, set[str]] = {
     "evaluation": {"errors", "report", "html", "sql", "connection"},
     "notebook": {"errors", "html", "sql", "connection"},
     "frames": BASE | RECORDS | {"progress", "sql", "backends.base", "connection"},
-    "spark": BASE | WHAT | RECORDS | {"progress", "backends.base", "backends", "backends.load", "connection"},
+    "spark": BASE
+    | WHAT
+    | RECORDS
+    | {"progress", "backends.base", "backends", "backends.load", "connection"},
     "vllm": BASE | {"engine"},
     "serve": BASE
     | WHAT

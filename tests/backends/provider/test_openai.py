@@ -153,7 +153,7 @@ def test_closing_the_iterator_cancels_what_is_open_at_once(serve: Serve) -> None
     server = serve(hold_all_but_one)
     asked = backend(server, max_concurrency=3)
     before = threading.active_count()
-    with closing(asked.answer([prompt(f"r{n}") for n in range(50)], Sampling())) as answers:  # type: ignore[type-var]
+    with closing(asked.answer([prompt(f"r{n}") for n in range(50)], Sampling())) as answers:
         assert next(answers)[1].text == "R0"
         until(lambda: server.running == 3)
         start = time.perf_counter()
@@ -174,7 +174,7 @@ def test_connections_close_to_the_end_though_the_reader_has_gone(
         closed.set()
 
     monkeypatch.setattr(ProviderClient, "close", slowly)
-    with closing(backend(serve(echo)).answer([prompt("r")], Sampling())) as answers:  # type: ignore[type-var]
+    with closing(backend(serve(echo)).answer([prompt("r")], Sampling())) as answers:
         next(answers)
     assert closed.is_set()
 

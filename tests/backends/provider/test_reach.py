@@ -260,7 +260,7 @@ def test_flex_is_asked_for_and_billed_at_half(service: Opened) -> None:
         dict(backend.answer([(Span("q"),)], Sampling(max_tokens=5)))
         assert server.asked[0].get("service_tier") == tier
         usd[tier] = spent(backend) or 0.0
-        assert backend.price_share == (0.5 if tier else 1.0)
+        assert backend.limits.price_share == (0.5 if tier else 1.0)
     assert usd[None] == pytest.approx((10 * 1.1 + 2 * 4.4) / 1e6)
     assert usd["flex"] == pytest.approx(usd[None] / 2)
     wrong: list[dict[str, Any]] = [

@@ -68,7 +68,7 @@ class ExecutionContext:
 
     def modules(self, call: PlannedCall) -> tuple[int, ...]:
         """Which fields of a call are modules, where the backend has them; opens it if there are."""
-        return call.modules if call.modules and self.backend.has_modules else ()
+        return call.modules if call.modules and self.backend.limits.has_modules else ()
 
 
 def usd_of(backend: Backend) -> Callable[[Answer], float | None]:
