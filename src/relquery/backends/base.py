@@ -241,7 +241,6 @@ class Adopted(Backend):
         return str(self._given.name)
 
     def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Answers:
-        """See Backend."""
         answers: Answers = self._given.answer(prompts, sampling)
         return answers
 

@@ -30,11 +30,9 @@ class LazyBackend(Backend):
         return self._backend.name
 
     def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Answers:
-        """See Backend."""
         return self._backend.answer(prompts, sampling)
 
     def check(self, sampling: Sampling) -> None:
-        """See Backend."""
         self._backend.check(sampling)
 
     def close(self) -> None:
@@ -43,7 +41,6 @@ class LazyBackend(Backend):
             self._opened.close()
 
     def known_as(self) -> tuple[str, ...]:
-        """See Backend."""
         return self._backend.known_as()
 
     def tally(self) -> Tally | None:
@@ -52,12 +49,10 @@ class LazyBackend(Backend):
 
     @property
     def limits(self) -> Limits:
-        """See Backend."""
         return self._backend.limits
 
     @property
     def insight(self) -> Insight:
-        """See Backend."""
         return self._backend.insight
 
     @property

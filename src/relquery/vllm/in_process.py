@@ -61,11 +61,9 @@ class InProcessBackend(Backend):
 
     @property
     def limits(self) -> Limits:
-        """See Backend."""
         return Limits(context=int(self._llm.llm_engine.model_config.max_model_len))
 
     def check(self, sampling: Sampling) -> None:
-        """See Backend."""
         if sampling.logprobs is not None:
             raise ConfigError(
                 "logprobs is given; a vLLM model gives none. Leave it out, or use the engine."

@@ -122,7 +122,6 @@ class Endpoint(Embedder):
 
     @property
     def name(self) -> str:
-        """See Embedder."""
         return self._name
 
     def embed(self, texts: Sequence[str]) -> Float32s:

@@ -114,16 +114,13 @@ class LocalEmbedder(Embedder):
 
     @cached_property
     def name(self) -> str:
-        """See Embedder."""
         return f"encoder {self._encoder.fingerprint()}"
 
     @property
     def label(self) -> str:
-        """See Embedder."""
         return self.spec
 
     def embed(self, texts: Sequence[str]) -> Float32s:
-        """See Embedder."""
         return self._encoder.embed(texts)
 
     @cached_property

@@ -41,11 +41,9 @@ class Kept:
         self.pieces: deque[tuple[int, Piece]] = deque()
 
     def piece(self, index: int, piece: Piece) -> None:
-        """See Sink."""
         self.pieces.append((index, piece))
 
     def add(self, index: int, answer: Answer) -> None:
-        """See Sink."""
         self.answers.append((index, answer))
 
     def end(self, latency: Latency | None, error: BaseException | None = None) -> None:

@@ -180,7 +180,6 @@ class EmbeddedBackend(Backend, Insight):
         return "" if self.config.share_prefixes else tenant
 
     def check(self, sampling: Sampling) -> None:
-        """See Backend."""
         self._asking(sampling)
 
     def _asking(
@@ -208,7 +207,6 @@ class EmbeddedBackend(Backend, Insight):
         return known[name]
 
     def runs(self, prompt: Prompt) -> list[TokenIds]:
-        """See Insight."""
         (chain,) = self._render([prompt])
         if isinstance(chain, RequestError):
             raise chain
@@ -272,12 +270,10 @@ class EmbeddedBackend(Backend, Insight):
         return Request(-1, chain, 1, adapter=used, placing=self._placing)
 
     def one_pass(self, sampling: Sampling) -> bool:
-        """See Insight."""
         example = self._example(sampling)
         return example.prefill_only or example.drafting
 
     def prompt_tokens(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[int]:
-        """See Insight."""
         asking = self._asking(sampling)
         rendered = self._render(prompts)
         return [self._tokens(asking, each) for each in rendered]
@@ -397,7 +393,6 @@ class EmbeddedBackend(Backend, Insight):
 
     @property
     def limits(self) -> Limits:
-        """See Backend."""
         config = self.config
         return Limits(
             context=self._model.context,
@@ -408,11 +403,9 @@ class EmbeddedBackend(Backend, Insight):
 
     @property
     def insight(self) -> Insight:
-        """See Backend."""
         return self
 
     def token_bytes(self) -> int | None:
-        """See Insight."""
         if self._token_bytes is None:
             list(self.answer([(Span("."),)], Sampling(max_tokens=2)))  # it tells when it runs
             self._token_bytes = self._executor.slot_bytes

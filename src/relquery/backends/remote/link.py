@@ -196,7 +196,6 @@ class Link:
         return self._open.tally
 
     def submit(self, submission: Submission, sink: Sink) -> bool:
-        """See Serving."""
         # Prompts that are built when they are read cannot be sent.
         whole = replace(submission, prompts=list(submission.prompts))
         with self._lock:
@@ -205,7 +204,6 @@ class Link:
             return not self.closed
 
     def cancel(self, sink: Sink) -> bool:
-        """See Serving."""
         number = self._open.jobs.get(sink)
         return number is not None and bool(self._wait(_about("cancel", number), False))
 
@@ -216,7 +214,6 @@ class Link:
             self._outgoing.put(_about("cancel", number)(0))
 
     def forecast(self, sink: Sink) -> float | None:
-        """See Serving."""
         number = self._open.jobs.get(sink)
         if number is None:
             return 0.0
@@ -224,7 +221,6 @@ class Link:
         return found
 
     def ask(self, question: str, *given: Any) -> Any:
-        """See Serving."""
         closed = object()
         found = self._wait(lambda reply: Ask(reply, question, given), closed)
         if found is closed:
@@ -232,7 +228,6 @@ class Link:
         return found
 
     def hear(self, bell: SimpleQueue[T], until: float | None) -> T:
-        """See Serving."""
         return heard(bell, until, self.clock, self._reader.is_alive)
 
     def post(self, bell: Bell, question: str, *given: Any) -> int | None:

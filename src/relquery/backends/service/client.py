@@ -316,56 +316,46 @@ class EngineClient(Backend, Insight):
             job.cancel()
 
     def check(self, sampling: Sampling) -> None:
-        """See Backend."""
         self._serving.ask("check", sampling)
 
     def known_as(self) -> tuple[str, ...]:
-        """See Backend."""
         if self._known_as is None:
             self._known_as = tuple(self._serving.ask("known_as", self._adapter))
         return self._known_as
 
     @property
     def limits(self) -> Limits:
-        """See Backend."""
         facts = self._facts
         return Limits(facts.context, facts.cache_tokens, facts.block_tokens, has_modules=True)
 
     @property
     def insight(self) -> Insight:
-        """See Backend."""
         return self
 
     def one_pass(self, sampling: Sampling) -> bool | None:
-        """See Insight."""
         found: bool | None = self._serving.ask("one_pass", sampling)
         return found
 
     def prompt_tokens(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[int] | None:
-        """See Insight."""
         found: list[int] | None = self._serving.ask("prompt_tokens", list(prompts), sampling)
         return found
 
     def predict(
         self, prompt_tokens: Sequence[int], sampling: Sampling, cached: int = 0
     ) -> float | None:
-        """See Insight."""
         found: float | None = self._serving.ask("predict", prompt_tokens, sampling, cached)
         return found
 
     def runs(self, prompt: Prompt) -> list[TokenIds] | None:
-        """See Insight."""
         found: list[TokenIds] | None = self._serving.ask("runs", prompt)
         return found
 
     def inspect(self, prompt: Prompt) -> tuple[SpanState, ...] | None:
-        """See Insight."""
         given = (prompt, self._tenant, self._adapter)
         found: tuple[SpanState, ...] | None = self._serving.ask("inspect", *given)
         return found
 
     def token_bytes(self) -> int:
-        """See Insight."""
         if self._token_bytes is None:
             self._token_bytes = int(self._serving.ask("token_bytes"))
         return self._token_bytes
@@ -409,7 +399,6 @@ class _Taken(AnswerStream):
         self._leave.atexit = False
 
     def listen(self, on_answer: OnAnswer, *, is_settled: bool = False) -> None:
-        """See AnswerStream."""
         del is_settled
         self._job.listen(on_answer)
 
@@ -421,5 +410,4 @@ class _Taken(AnswerStream):
             raise
 
     def close(self) -> None:
-        """See AnswerStream."""
         self._leave()

@@ -97,21 +97,17 @@ class Worker:
             return not self.closed
 
     def submit(self, submission: Submission, sink: Sink) -> bool:
-        """See Serving."""
         arrival = self.clock.now()
         return self.post(lambda: self._begin(submission, sink, arrival))
 
     def cancel(self, sink: Sink) -> bool:
-        """See Serving."""
         return self.call(lambda: self.end(sink), False)
 
     def forecast(self, sink: Sink) -> float | None:
-        """See Serving."""
         over: float | None = 0.0
         return self.call(lambda: self.foresee(sink), over)
 
     def ask(self, question: str, *given: Any) -> Any:
-        """See Serving."""
         closed = object()
         found = self.call(lambda: self.told(question, given), closed)
         if found is closed:
@@ -139,7 +135,6 @@ class Worker:
         return value
 
     def hear(self, bell: SimpleQueue[T], until: float | None) -> T:
-        """See Serving."""
         return heard(bell, until, self.clock, self._thread.is_alive)
 
     def stop(self) -> None:

@@ -21,7 +21,6 @@ class Recorded(LazyBackend):
 
     @property
     def insight(self) -> Insight:
-        """See Backend."""
         return _Counts(super().insight)
 
 
@@ -32,15 +31,12 @@ class _Counts(Insight):
         self._whole = whole
 
     def one_pass(self, sampling: Sampling) -> bool | None:
-        """See Insight."""
         return self._whole.one_pass(sampling)
 
     def prompt_tokens(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[int] | None:
-        """See Insight."""
         return self._whole.prompt_tokens(prompts, sampling)
 
     def predict(
         self, prompt_tokens: Sequence[int], sampling: Sampling, cached: int = 0
     ) -> float | None:
-        """See Insight."""
         return self._whole.predict(prompt_tokens, sampling, cached)
