@@ -21,7 +21,6 @@ from relquery.backends.load import load
 from relquery.backends.provider.backend import ProviderBackend
 from relquery.backends.provider.client import ProviderClient
 from relquery.backends.provider.config import ProviderConfig
-from relquery.backends.provider.server import Server
 from relquery.backends.wires.errors import sdk_error
 from relquery.connection import connect
 from relquery.errors import ConfigError, ModelError
@@ -177,26 +176,6 @@ def test_connections_close_to_the_end_though_the_reader_has_gone(
     with closing(backend(serve(echo)).answer([prompt("r")], Sampling())) as answers:
         next(answers)
     assert closed.is_set()
-
-
-def test_requests_are_spread_over_pools_whose_connections_all_close(serve: Serve) -> None:
-    def slowly(body: Body) -> Reply:
-        time.sleep(0.05)
-        return echo(body)
-
-    server = serve(slowly)
-
-    async def send_all() -> None:
-        client = Server("m", ProviderConfig(base_url=server.url)).client()
-        body = client.wire.body([{"role": "user", "content": "a"}], Sampling(), frozenset())
-        replies = await asyncio.gather(*[client.send(body) for _ in range(40)])
-        assert {reply.read(client.wire).text for reply in replies} == {"A"}
-        assert [pool.under_way for pool in client._pools] == [0, 0, 0]
-        await client.close()
-        assert all(pool.sdk.is_closed() for pool in client._pools)
-        assert len({id(pool.sdk._client) for pool in client._pools}) == 3
-
-    asyncio.run(send_all())
 
 
 def test_a_busy_server_is_asked_again_when_it_says_to(serve: Serve) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import openai
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _RAW: Any = {"headers": {"X-Stainless-Raw-Response": "true"}}
 """An option of both SDKs: the reply as it came, as building their objects takes long."""
-_IN_POOL = 16
-"""Requests under way over the connections of one HTTP client."""
 _ASK_SECONDS = 5.0
 """For which a model's description is waited for."""
 
@@ -52,21 +49,12 @@ class RawReply:
 
 
 @dataclass(slots=True)
-class _Pool:
-    """Connections of one HTTP client. under_way: requests over them."""
-
-    sdk: Any
-    under_way: int = 0
-
-
-@dataclass(slots=True)
 class ProviderClient:
     """Open connections to one server. sdk: of OpenAI or Anthropic. timeout: seconds."""
 
     sdk: Any
     wire: Wire
     timeout: float
-    _pools: list[_Pool] = field(default_factory=list)
 
     @property
     def url(self) -> str:
@@ -75,30 +63,14 @@ class ProviderClient:
 
     async def send(self, body: Json) -> RawReply:
         """Send a request once. Raises ProviderError, and ModelError without a key."""
-        pool = self._pool()
-        pool.under_way += 1
         try:
-            raw = await pool.sdk.post(self.wire.path, cast_to=object, body=body, options=_RAW)
+            raw = await self.sdk.post(self.wire.path, cast_to=object, body=body, options=_RAW)
             text, headers = raw.http_response.text, raw.headers
         except ModelError:  # of what gives the key
             raise
         except Exception as error:
             raise sdk_error(error, self.timeout) from error
-        finally:
-            pool.under_way -= 1
         return RawReply(text, {name.lower(): value for name, value in headers.items()})
-
-    def _pool(self) -> _Pool:
-        """The first that has room, as one looks at all of its connections for each request."""
-        for pool in self._pools:
-            if pool.under_way < _IN_POOL:
-                return pool
-        sdk = self.sdk
-        if self._pools:
-            module = sys.modules[type(sdk).__module__.partition(".")[0]]  # openai or anthropic
-            sdk = sdk.copy(http_client=module.DefaultAsyncHttpxClient())
-        self._pools.append(_Pool(sdk))
-        return self._pools[-1]
 
     async def unsupported(self) -> set[str]:
         """Settings that the API says the model does not take, by the names that they have in chat
@@ -115,8 +87,7 @@ class ProviderClient:
 
     async def close(self) -> None:
         """Close the connections."""
-        for sdk in (self.sdk, *(pool.sdk for pool in self._pools[1:])):
-            await sdk.close()
+        await self.sdk.close()
 
 
 def _unsupported(capabilities: ModelCapabilities | None) -> set[str]:
