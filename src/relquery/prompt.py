@@ -64,6 +64,8 @@ class Span:
     open: whether the answer continues the message that ends with this span, the prompt's last.
     shares: whether prompts that are equal up to its end are best served by one machine, where a
         provider has several.
+    raw: whether a text names special tokens, such as "<s>", and begins with those that a model is
+        trained to read first: a prompt of this span of no role alone, as vLLM reads plain text.
     begins: whether a message begins with it. If False, consecutive spans of one role are parts of
         one message; a span of another role always begins a message.
     """
@@ -77,6 +79,7 @@ class Span:
     # Not in the repr: keys of ledgers are made of it.
     keep_for: float = field(default=inf, repr=False)
     open: bool = field(default=False, repr=False)
+    raw: bool = field(default=False, repr=False)
     shares: bool = field(default=False, repr=False)
 
 
@@ -126,6 +129,68 @@ class Blank:
 
 
 @dataclass(frozen=True, slots=True)
+class Adjustments:
+    """What changes logits before a token is chosen, in vLLM's words and order.
+
+    First `logit_bias` is added, then the penalties apply, then temperature, top_k, top_p and
+    `min_p`.
+    """
+
+    frequency_penalty: float = 0.0
+    """Taken from a token's logit for each time that it is in the answer so far."""
+    presence_penalty: float = 0.0
+    """Taken from a token's logit once it is in the answer."""
+    repetition_penalty: float = 1.0
+    """Divides a positive logit, and multiplies a negative one, of each token that is in the prompt
+    or in the answer."""
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    """(token id, what is added to its logit), each id once."""
+    min_p: float = 0.0
+    """Tokens less likely than this share of the likeliest one are not drawn."""
+    min_tokens: int = 0
+    """Before so many tokens, no answer ends by itself or by a stop string."""
+    ignore_eos: bool = False
+    """Whether answers go on after a token that ends them otherwise."""
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in _ADJUSTED.items():
+            value = getattr(self, name)
+            is_whole = name == "min_tokens"
+            if isinstance(value, bool) or not isinstance(value, int if is_whole else int | float):
+                raise ConfigError(f"{name} is {value!r}; it must be a number.")
+            if not low <= value <= high or (name == "repetition_penalty" and value == 0):
+                raise ConfigError(f"{name} is {value}; it must be from {low:g} to {high:g}.")
+        if not isinstance(self.ignore_eos, bool):
+            raise ConfigError(f"ignore_eos is {self.ignore_eos!r}; it must be True or False.")
+        given = self.logit_bias.items() if isinstance(self.logit_bias, Mapping) else self.logit_bias
+        object.__setattr__(self, "logit_bias", tuple(sorted((int(a), float(b)) for a, b in given)))
+        for token, bias in self.logit_bias:
+            if token < 0 or not -100 <= bias <= 100:
+                raise ConfigError(
+                    f"logit_bias of token {token} is {bias:g}; it must be from -100 to 100, for a "
+                    "token of the model."
+                )
+        if len(dict(self.logit_bias)) < len(self.logit_bias):
+            raise ConfigError("logit_bias has a token twice. Give each once.")
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Those that change anything, by name."""
+        values = {one.name: (getattr(self, one.name), one.default) for one in fields(self)}
+        return {name: value for name, (value, default) in values.items() if value != default}
+
+
+_ADJUSTED = {
+    "frequency_penalty": (-2.0, 2.0),
+    "presence_penalty": (-2.0, 2.0),
+    "repetition_penalty": (0.0, 1000.0),
+    "min_p": (0.0, 1.0),
+    "min_tokens": (0, 1 << 31),
+}
+"""The least and the greatest value."""
+
+
+@dataclass(frozen=True, slots=True)
 class Sampling:
     """How answer tokens are chosen.
 
@@ -139,6 +204,7 @@ class Sampling:
     scored: answers say how likely each label is (`Answer.scores`); needs labels and temperature 0.
     logprobs: answers say how likely each of their tokens was, and as many of the likeliest tokens
     at its place, 0 to 20 (`Answer.logprobs`); None for nothing. It changes no answer.
+    adjustments: what changes logits before that; None for nothing.
     told: whether the prompt itself says what the labels are. Where it takes more tokens to hold the
     model to them, a backend may then ask by the prompt alone, as long as labels come.
     """
@@ -153,14 +219,38 @@ class Sampling:
     schema: str | None = None
     scored: bool = False
     logprobs: int | None = None
+    adjustments: Adjustments | None = None
     told: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
+        self._check_adjustments()
         self._check_numbers()
         self._check_texts()
         self._check_scored()
         if self.schema is not None:
             self._check_schema(self.schema)
+
+    def _check_adjustments(self) -> None:
+        found = self.adjustments
+        if isinstance(found, Mapping):
+            found = Adjustments(**found)
+        if found is None or not found.given:
+            object.__setattr__(self, "adjustments", None)
+            return
+        object.__setattr__(self, "adjustments", found)
+        name = next(iter(found.given))
+        if self.labels:
+            raise ConfigError(f"labels and {name} are both given; give only one of them.")
+        if self.schema is not None and (found.min_tokens or found.ignore_eos):
+            raise ConfigError(
+                "schema is given with min_tokens or ignore_eos; an answer under a schema ends with "
+                "its JSON. Leave them out."
+            )
+        if found.min_tokens > self.max_tokens:
+            raise ConfigError(
+                f"min_tokens is {found.min_tokens}, more than max_tokens, which is "
+                f"{self.max_tokens}. Lower it."
+            )
 
     def _check_texts(self) -> None:
         for name in ("stop", "labels"):

@@ -8,7 +8,7 @@ non-commutative join is `Seq`, + is a `Bag` that is independent, G is `Generate`
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 
 from relquery.errors import QueryError, type_of
 from relquery.ir.tree import Tree
@@ -225,4 +225,4 @@ def _settings(sampling: Sampling) -> str:
 
 
 def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False, default=asdict)

@@ -134,6 +134,7 @@ def _written(span: Span) -> bytes:
     kind = type(span.content).__name__
     data = content.encode("utf-8", "surrogatepass")
     begins = f"{'message ' if span.begins else ''}{'open ' if span.open else ''}"
+    begins += "raw " if span.raw else ""
     # Most spans by far are such; reading the values of enums takes longer than all else here.
     is_usual = span.role is Role.USER and span.reuse is Reuse.PREFIX
     names = "user prefix" if is_usual else f"{span.role.value} {span.reuse.value}"

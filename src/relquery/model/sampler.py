@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from relquery.arrays import Int64s, Words
 from relquery.engine.executor import NOT_FINITE, Drawn, Failure
-from relquery.engine.requests.request import Draw
+from relquery.engine.requests.request import Draw, History
 from relquery.model.grammar import ids_of, masks
 from relquery.prompt import TokenLogprob
 
@@ -61,7 +61,7 @@ def _follow(logits: Logits, row: int, draw: Draw, greedy: Mapping[int, int]) -> 
     if draw.weigh:
         weights = _weigh(logits.row(row), draw)
         return NOT_FINITE if any(map(isnan, weights)) else weights
-    if row in greedy:
+    if row in greedy and draw.history is None:
         token = greedy[row]
     elif _is_restricted(draw):
         token = _draw(logits.row(row), draw)
@@ -93,7 +93,8 @@ def _kinds(draws: Sequence[Draw]) -> Collection[Draw]:
 
 def _is_restricted(draw: Draw) -> bool:
     """Whether a draw is not of the likeliest of all tokens."""
-    return draw.temperature > 0 or bool(draw.allowed) or draw.matcher is not None
+    is_free = draw.matcher is None and draw.history is None
+    return draw.temperature > 0 or bool(draw.allowed) or not is_free
 
 
 def _weigh(row: Rows, draw: Draw) -> tuple[float, ...]:
@@ -139,6 +140,8 @@ def _likeliest(logits: npt.NDArray[np.float64], count: int) -> Int64s:
 def _draw(row: Rows, draw: Draw) -> int:
     """A token, or NOT_FINITE, from a row's own logits."""
     logits = row.astype(np.float32, copy=True)
+    if draw.history is not None:
+        _adjust(logits, draw.history)
     if draw.allowed:
         hidden = np.full_like(logits, -np.inf)
         hidden[list(draw.allowed)] = logits[list(draw.allowed)]
@@ -148,6 +151,25 @@ def _draw(row: Rows, draw: Draw) -> int:
     if draw.temperature > 0:
         logits = _perturbed(logits, draw)
     return _largest(logits)
+
+
+def _adjust(logits: Rows, history: History) -> None:
+    """Change logits by a request's settings and its tokens; see Adjustments."""
+    given, output = history.adjustments, np.array(history.output, np.int64)
+    for token, bias in given.logit_bias:
+        logits[token] += np.float32(bias)
+    if len(output) < given.min_tokens:
+        logits[[token for token in history.end if token < len(logits)]] = -np.inf
+    drawn, counts = np.unique(output, return_counts=True)
+    if given.repetition_penalty != 1:
+        seen = np.union1d(history.prompt, drawn)
+        seen = seen[seen < len(logits)]
+        penalty = np.float32(given.repetition_penalty)
+        known = logits[seen]
+        logits[seen] = np.where(known > 0, known / penalty, known * penalty)
+    if given.frequency_penalty or given.presence_penalty:
+        taken = given.frequency_penalty * counts.astype(np.float32) + given.presence_penalty
+        logits[drawn] -= taken.astype(np.float32)
 
 
 def _largest(row: Rows) -> int:
@@ -164,6 +186,8 @@ def _perturbed(logits: Rows, draw: Draw) -> Rows:
     scaled = (logits - logits.max()) / heat
     if draw.top_k or draw.top_p < 1:
         scaled = _truncated(scaled, draw)
+    if draw.history is not None and draw.history.adjustments.min_p:
+        scaled[np.exp(scaled) < draw.history.adjustments.min_p] = -np.inf
     generator = np.random.Generator(np.random.Philox(draw.seed % 2**63))
     noise = np.clip(generator.random(len(logits), dtype=np.float32), _TINY, _NEARLY_ONE)
     return cast(Rows, scaled - np.log(-np.log(noise)))

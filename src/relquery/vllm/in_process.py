@@ -300,9 +300,16 @@ def _params(sampling: Sampling, schema: str | None = None) -> Any:
         seed=sampling.seed,
         stop=list(sampling.stop),
         max_tokens=sampling.max_tokens,
+        **_adjusted(sampling),
         output_kind=RequestOutputKind.FINAL_ONLY,
         structured_outputs=None if schema is None else StructuredOutputsParams(json=schema),
     )
+
+
+def _adjusted(sampling: Sampling) -> dict[str, Any]:
+    """vLLM has the same names."""
+    found = {} if sampling.adjustments is None else sampling.adjustments.given
+    return found | ({"logit_bias": dict(found["logit_bias"])} if "logit_bias" in found else {})
 
 
 def _normalized(logs: Sequence[float]) -> tuple[float, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,11 @@ from transformers import AutoTokenizer
 
 from relquery.demo.files import model_path
 from relquery.errors import ModelError
+from relquery.model.text.render import Renderer
 from relquery.model.text.tokenizer import read_tokenizer
+from relquery.prompt import Role, Span
+from tests.model.text.test_render import flat_tokens
+from tests.real.conftest import needed
 
 OWN = read_tokenizer(model_path())
 _load: Callable[..., Any] = AutoTokenizer.from_pretrained
@@ -35,6 +40,30 @@ def test_special_tokens_and_the_chat_template_are_the_same() -> None:
     chat = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why? <b>"}]
     expected = STOCK.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
     assert OWN.render(chat) == expected
+
+
+def check_raw(own: Any, stock: Any) -> None:
+    renderer, names = Renderer(own), sorted(own.special_ids)
+    for text in ("Tea", *names, f"a{names[0]} b\n{names[-1]}", f"{names[-1]}{names[0]}é\n\n x"):
+        (raw,) = renderer.render([(Span(text, Role.NONE, raw=True),)])
+        assert flat_tokens(raw) == stock(text)["input_ids"], text
+        (plain,) = renderer.render([(Span(text, Role.NONE),)])
+        ordinary = stock(text, add_special_tokens=False, split_special_tokens=True)
+        assert flat_tokens(plain) == ordinary["input_ids"], text
+
+
+def test_a_raw_text_names_special_tokens_and_no_other_text_does() -> None:
+    check_raw(OWN, STOCK)
+    (said,) = Renderer(OWN).render([(Span(f"a{sorted(OWN.special_ids)[0]}"),)])
+    (like,) = Renderer(OWN).render([(Span("a"),)])
+    assert len(flat_tokens(said)) > len(flat_tokens(like)) + 1
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("name", ["smollm2", "gemma3"])
+def test_raw_texts_of_real_models_have_the_tokens_of_transformers(name: str) -> None:
+    folder = str(needed(name))
+    check_raw(read_tokenizer(Path(folder)), _load(folder))
 
 
 TOOL = {"name": "weather", "description": "Of a <city> & é", "parameters": {"type": "object"}}

@@ -8,12 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from relquery.backends.local.labels import Comparison, Labels
 from relquery.engine.requests.labels import Normalization
 from relquery.engine.requests.pieces import PLAIN, Adapter, Chain, Placing
-from relquery.engine.requests.request import Draw, Request, Rules
-from relquery.errors import PromptTooLongError, RequestError, not_embedded
-from relquery.prompt import Answer, Compared, Finish, Sampling, TokenLogprob
+from relquery.engine.requests.request import Draw, History, Request, Rules
+from relquery.errors import ConfigError, PromptTooLongError, RequestError, not_embedded
+from relquery.prompt import Adjustments, Answer, Compared, Finish, Sampling, TokenLogprob
 
 if TYPE_CHECKING:
     from relquery.model.grammar import Grammar
@@ -143,7 +145,12 @@ class Asking:
         self._sampling = sampling
         self._labels = Labels(renderer, model.end, sampling.labels, model.vocabulary)
         self._stop = () if sampling.labels else sampling.stop
-        self._length = None if sampling.labels or grammar is not None else model.length
+        self._adjusted = sampling.adjustments
+        at_least = 0 if self._adjusted is None else self._adjusted.min_tokens
+        self._goes_on = self._adjusted is not None and self._adjusted.ignore_eos
+        is_fixed = sampling.labels or grammar is not None or self._goes_on or model.length is None
+        self._length = None if is_fixed else max(model.length or 0, at_least)
+        self._check_biased(model.vocabulary)
         # A stop string of n bytes lies within the last n tokens once its last byte is there; a few
         # more let the text before it decode.
         self._tail = 8 + max((len(text.encode()) for text in self._stop), default=0)
@@ -157,11 +164,12 @@ class Asking:
         if isinstance(sampling, Compared) and not sampling.labels and grammar is None:
             self._compared = Comparison(renderer, model.end, sampling.texts, self._stop)
             is_drafted = sampling.max_tokens > 1 and sampling.logprobs is None
+            is_drafted &= self._adjusted is None  # a draft's draws do not know what it has drawn
             if sampling.temperature == 0 and is_drafted:
                 self._drafts = self._compared.drafts(model.vocabulary)
 
         self._rules = Rules(
-            end=model.end,
+            end=frozenset() if self._goes_on else model.end,
             labels=self._labels.tokens,
             stop=self._stopped if self._stop or self._length is not None else None,
             decided=self._compared.is_decided if self._compared is not None else None,
@@ -193,8 +201,23 @@ class Asking:
             seed,
             matcher=matcher,
             logprobs=sampling.logprobs,
+            history=None if self._adjusted is None else self._history(request, self._adjusted),
         )
         return request
+
+    def _history(self, request: Request, adjusted: Adjustments) -> History:
+        counts = adjusted.repetition_penalty != 1
+        prompt = [piece.tokens for piece in request.pieces] if counts else []
+        seen = np.unique(np.concatenate([np.empty(0, np.int64), *prompt]).astype(np.int64))
+        return History(adjusted, seen, request.output, tuple(sorted(self._rules.end)))
+
+    def _check_biased(self, vocabulary: int) -> None:
+        """Raises ConfigError for a token that the model does not have."""
+        for token, _ in () if self._adjusted is None else self._adjusted.logit_bias:
+            if token >= vocabulary:
+                raise ConfigError(
+                    f"logit_bias has token {token}; the model has tokens below {vocabulary:,}."
+                )
 
     def limit(self, request: Request) -> None:
         """Bound a request's answer by the model's context.
@@ -295,6 +318,8 @@ class Asking:
         )
 
     def _stopped(self, output: Sequence[int]) -> bool:
+        if self._adjusted is not None and len(output) < self._adjusted.min_tokens:
+            return False
         if self._length is not None and len(output) >= self._length:
             return True
         tail = self._renderer.tail(output, self._tail)

@@ -21,7 +21,7 @@ from relquery.engine.requests.pieces import (
     find_root,
     lay_out,
 )
-from relquery.prompt import Finish, TokenLogprob
+from relquery.prompt import Adjustments, Finish, TokenLogprob
 
 Tokens = Sequence[int]
 
@@ -111,6 +111,19 @@ class Matcher(Protocol):
         """Why the answer cannot be continued although it is not over, if it cannot."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class History:
+    """What changes the logits of one request's draws: by its settings, and by its tokens."""
+
+    adjustments: Adjustments
+    prompt: Int64s
+    """The prompt's different tokens, where they count; else none."""
+    output: list[int]
+    """The answer's tokens so far: the request's own list, which grows."""
+    end: tuple[int, ...]
+    """Tokens that are not drawn before the answer has its least length."""
+
+
 @dataclass(frozen=True, slots=True)
 class Draw:
     """How the next token is chosen from the logits.
@@ -120,7 +133,8 @@ class Draw:
     the log-probabilities of the allowed tokens at temperature 1, among themselves or, with
     among_all, among all tokens. matcher: only tokens that it allows when they are drawn.
     logprobs: also return the token's log-probability among all tokens, and that of so many of the
-    likeliest; None for neither. Then a matcher must not give several tokens at a time.
+    likeliest; None for neither. Then a matcher must not give several tokens at a time. history:
+    changes the logits first; None for as they are.
     """
 
     temperature: float = 0.0
@@ -132,6 +146,7 @@ class Draw:
     among_all: bool = False
     matcher: Matcher | None = None
     logprobs: int | None = None
+    history: History | None = None
 
 
 _ANY = Rules()
@@ -196,7 +211,7 @@ class Request:
         if self.draw.logprobs is not None:
             self.logprobs = []
         if self.draw.matcher is not None:
-            self.output = self.draw.matcher.begin(self.max_tokens - 1)
+            self.output[:] = self.draw.matcher.begin(self.max_tokens - 1)  # a history has the list
 
     @property
     def length(self) -> int:

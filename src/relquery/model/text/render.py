@@ -241,6 +241,10 @@ class Renderer:
 
     def _runs(self, prompt: Prompt) -> Iterator[_Run]:
         """Special token ids, separate spans, and runs of ordinary text cut into pieces."""
+        if len(prompt) == 1 and prompt[0].raw and isinstance(prompt[0].content, str):
+            yield from self._start
+            yield from self._grouped(self._literal(prompt[0].content))
+            return
         is_plain = any(span.role is Role.NONE for span in prompt)
         yield from () if is_plain or self._tokenizer.chat_template else self._start
         yield from self._grouped(self._parts(prompt))
