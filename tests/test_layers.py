@@ -133,9 +133,9 @@ ROOMS: dict[str, list[str]] = {
         "lotus",
     ],
     "serve": [
-        "settings", "errors", "body", "access", "flow", "operation.measures", "operation.tally",
-        "operation.pressure", "spelling", "server", "answering", "asked", "documented", "wire",
-        "ours", "operation", "console", "middleware", "app", "run",
+        "settings", "values", "errors", "body", "admission", "auth", "metrics", "document",
+        "streaming", "server", "tasks", "openai", "anthropic", "batches", "api", "console",
+        "status", "logs", "tracing", "middleware", "connections", "app", "run",
     ],
     "evaluation": ["labels", "matching", "columns", "comparison", "shown", "evaluation"],
     "cli": [
@@ -147,7 +147,7 @@ ROOMS: dict[str, list[str]] = {
 CONFINED = {
     "torch": {"model", "vllm"},
     "transformers": {"model"},
-    "openai": {"backends", "backends.load"},
+    "openai": {"backends", "backends.load", "serve"},
     "anthropic": {"backends"},
     "fastapi": {"serve"},
     "starlette": {"serve"},

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from relquery.serve.operation.measures import Measures
+from relquery.serve.metrics import Metrics
 from tests.cli.flags import check_flags
 from tests.deploy.dockerfile import DEPLOY, ROOT, read, with_bases
 from tests.programs import needed
@@ -131,7 +131,7 @@ def test_the_commands_in_comments_are_accepted() -> None:
 
 def exposed() -> set[str]:
     """The names of all series on /metrics, once all figures have been counted."""
-    page = Measures("shortest").page(0, 0, None, 1).decode()
+    page = Metrics("shortest").page(0, 0, None, 1).decode()
     found = set(re.findall(r"^# TYPE (\w+) \w+$", page, re.MULTILINE))
     histograms = re.findall(r"^# TYPE (\w+) histogram$", page, re.MULTILINE)
     return found | {name + end for name in histograms for end in ("_bucket", "_sum", "_count")}

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from relquery.serve.access.keys import Key, hash_of, new_key, write_keys
+from relquery.serve.auth import Key, hash_of, new_key, write_keys
 from tests.deploy.dockerfile import DEPLOY
 from tests.programs import needed
 from tests.serve.conftest import free_port, started

@@ -11,7 +11,7 @@ import pytest
 
 from relquery.cli.commands import command
 from relquery.serve.app import make_app
-from relquery.serve.operation.measures import PREFIX, Measures
+from relquery.serve.metrics import PREFIX, Metrics
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -81,7 +81,7 @@ def test_the_table_of_figures_has_all_of_them_and_no_others() -> None:
     text = (DOCS / "operate.md").read_text(encoding="utf-8").partition("## Figures")[2]
     cells = [line.split("|")[1] for line in text.partition("## ")[0].splitlines() if "| `" in line]
     shown = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
-    page = Measures("shortest").page(0, 0, None, 1).decode()
+    page = Metrics("shortest").page(0, 0, None, 1).decode()
     exposed = set(re.findall(rf"^# TYPE {PREFIX}(\w+) \w+$", page, re.MULTILINE))
     assert shown == {name for name in exposed if not name.endswith("_created")}
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import duckdb
 import httpx
+import openai
 import pytest
 
 from relquery.errors import OrderWarning, PartialResultWarning, PromptWarning
@@ -143,4 +144,11 @@ def server(folder: Path) -> Iterator[Running]:
         "shop": str(folder / "shop.duckdb"),
     }
     with inside(tables=tables, schemas=folder / "schemas") as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def client(server: Running) -> Iterator[openai.OpenAI]:
+    """OpenAI's own client, of the server that all tests share."""
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as found:
         yield found

@@ -128,8 +128,8 @@ def test_a_statement_makes_no_huge_value(hostile: Running, name: str) -> None:
 
 def test_a_path_tells_all_methods_that_it_takes_and_what_was_meant(hostile: Running) -> None:
     answer = httpx.options(f"{hostile.url}/v1/files")
-    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")
-    assert httpx.head(f"{hostile.url}/v1/models").headers["allow"] == "GET"
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD, POST")
+    assert httpx.head(f"{hostile.url}/v1/messages").headers["allow"] == "POST"
     for path, meant in (
         ("/v1/v1/messages", "Did you mean /v1/messages?"),
         ("/chat/completions", "Did you mean /v1/chat/completions?"),
@@ -139,6 +139,17 @@ def test_a_path_tells_all_methods_that_it_takes_and_what_was_meant(hostile: Runn
         said = answer.json()["error"]["message"]
         assert (answer.status_code, meant in said) == (404, True)
         assert ("Did you mean" in said) == bool(meant)
+
+
+def test_every_get_has_a_head(hostile: Running) -> None:
+    document = httpx.get(f"{hostile.url}/openapi.json").json()
+    paths = [path for path, found in document["paths"].items() if "get" in found]
+    for path in (*paths, "/", "/openapi.json"):
+        got = httpx.get(hostile.url + path)
+        head = httpx.head(hostile.url + path)
+        assert (head.status_code, head.content) == (got.status_code, b""), path
+        assert head.headers["content-type"] == got.headers["content-type"]
+        assert "content-length" in head.headers
 
 
 def test_a_relquery_in_a_header_is_that_of_its_request_alone(hostile: Running) -> None:
@@ -221,7 +232,7 @@ def test_clients_that_leave_at_any_point_leave_nothing_behind(hostile: Running) 
         with socket.create_connection(("127.0.0.1", hostile.port), 20) as client:
             client.sendall(whole[:at])
     _until_idle(hostile)
-    assert not any("Traceback" in line for line in hostile.lines)
+    assert [line for line in hostile.lines if "Traceback" in line] == []
 
 
 def _until_idle(server: Running) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from importlib.metadata import version
@@ -14,47 +15,30 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 
 from relquery.errors import RelqueryError
-from relquery.serve.body import check_json, invalid
-from relquery.serve.console import page, state
-from relquery.serve.errors import Ascii, HttpError, as_http, response_of
-from relquery.serve.operation import health, metrics
-from relquery.serve.operation.openapi import Documented
-from relquery.serve.ours import scores, tokens
-from relquery.serve.ours.markup import routes as markup
-from relquery.serve.ours.relqueries import routes as relqueries
-from relquery.serve.ours.sql import routes as sql
-from relquery.serve.ours.trees import routes as trees
-from relquery.serve.wire import models
-from relquery.serve.wire.anthropic import messages
-from relquery.serve.wire.openai import chat, completions
-from relquery.serve.wire.openai.batches import batch_routes, file_routes
-from relquery.serve.wire.openai.responses import route as responses
+from relquery.serve import status
+from relquery.serve.anthropic import routes as anthropic
+from relquery.serve.api import prompts, queries, relqueries, scores, tokens
+from relquery.serve.api.sql import routes as sql
+from relquery.serve.batches import routes as batches
+from relquery.serve.body import check_body, invalid
+from relquery.serve.console import routes as console
+from relquery.serve.document import Documented
+from relquery.serve.errors import HttpError, Json, as_http, response_of
+from relquery.serve.openai import chat, completions, models, responses
 
-ROUTERS = (
-    chat.router,
-    completions.router,
-    responses.router,
-    models.router,
-    file_routes.router,
-    batch_routes.router,
-    messages.router,
-    scores.router,
-    tokens.router,
-    sql.router,
-    relqueries.router,
-    trees.router,
-    markup.router,
-    state.router,
-    health.router,
-    metrics.router,
-    page.router,
+ROUTERS = tuple(
+    each.router
+    for each in (
+        *(chat, completions, responses, models, batches, anthropic),
+        *(scores, tokens, sql, relqueries, queries, prompts),
+        *(console, status),
+    )
 )
-
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
 
 
 def make_app(lifespan: Lifespan | None = None, *, needs_keys: bool = False) -> FastAPI:
-    """The routes. Requests reach them through middleware.Front, which says whose they are.
+    """The routes. Requests reach them through RequestMiddleware, which says whose they are.
 
     needs_keys: whether clients must send a key, for the OpenAPI document.
     """
@@ -63,25 +47,26 @@ def make_app(lifespan: Lifespan | None = None, *, needs_keys: bool = False) -> F
         version=version("relquery"),
         summary="LLM queries over relational data, behind the forms that clients speak",
         lifespan=lifespan,
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
-        default_response_class=Ascii,
+        default_response_class=Json,
+        dependencies=[Depends(check_body)],
     )
     app.needs_keys = needs_keys
+
+    async def document() -> Response:
+        return Json(await asyncio.to_thread(app.openapi))  # which reads the SDKs' forms
+
+    app.add_api_route("/openapi.json", document, include_in_schema=False)
     for router in ROUTERS:
-        app.include_router(router, dependencies=[Depends(_check_body)])
+        app.include_router(router)
     app.add_exception_handler(HttpError, _answer)
     app.add_exception_handler(RelqueryError, _answer)
     app.add_exception_handler(RequestValidationError, _answer_invalid)
     app.add_exception_handler(HTTPException, _answer_http)
     app.add_exception_handler(Exception, _answer)
     return app
-
-
-async def _check_body(request: Request) -> None:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind == "application/json" or kind.endswith("+json"):
-        check_json(await request.body())
 
 
 async def _answer(request: Request, error: Exception) -> Response:
@@ -97,12 +82,11 @@ async def _answer_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if isinstance(error.__cause__, HttpError):  # what the body broke with, not how it was read
         return _respond(request, error.__cause__)
-    message = {
-        404: _no_path(request),
-        405: f"{request.url.path} does not take {request.method}.",
-    }.get(error.status_code, str(error.detail))
-    headers = dict(error.headers or {})
+    message, headers = str(error.detail), dict(error.headers or {})
+    if error.status_code == 404:
+        message = _no_path(request)
     if error.status_code == 405:
+        message = f"{request.url.path} does not take {request.method}."
         headers["Allow"] = ", ".join(_methods(request)) or headers["Allow"]
     return _respond(request, HttpError(error.status_code, message, None, None, headers))
 
@@ -124,7 +108,8 @@ def _routes() -> list[Route]:
 def _methods(request: Request) -> list[str]:
     """The methods that a path takes, by all of its routes; Starlette tells those of the first."""
     matching = [each for each in _routes() if each.matches(request.scope)[0] is not Match.NONE]
-    return sorted({method for each in matching for method in each.methods or ()})
+    found = {method for each in matching for method in each.methods or ()}
+    return sorted(found | ({"HEAD"} if "GET" in found else set()))
 
 
 def _respond(request: Request, error: HttpError) -> Response:

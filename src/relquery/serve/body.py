@@ -14,12 +14,15 @@ from pydantic import (
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
+    ValidationError,
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
+from starlette.requests import Request
 
-from relquery.errors import did_you_mean
+import relquery.engine.requests.declared as engine
+from relquery.errors import ConfigError, did_you_mean, unknown
 from relquery.serve.errors import HttpError, not_supported
 
 Neutral = tuple[Any, ...]
@@ -27,7 +30,6 @@ Neutral = tuple[Any, ...]
 NOTHING: Neutral = (None,)
 OFF: Neutral = (None, False)
 NONE_OF: Neutral = (None, [], {})
-ZERO: Neutral = (None, 0)
 ANY = object()
 """In place of Neutral: whatever the value, it changes no answer."""
 ALIKE = 0.8
@@ -131,6 +133,13 @@ def _is_form(part: object) -> bool:
     return text in ("body", "str", "int", "float", "bool") or "[" in text or "-" in text
 
 
+async def check_body(request: Request) -> None:
+    """Raises HttpError for what `check_json` refuses, in the body of any request."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "application/json" or kind.endswith("+json"):
+        check_json(await request.body())
+
+
 def check_json(content: bytes) -> None:
     """Raises HttpError for a body with a number that JSON does not have; Python's reader takes it.
 
@@ -155,12 +164,81 @@ class Inner(BaseModel):
 
 
 class Declared(Inner):
-    """What a client declares about the relQuery that a request belongs to.
-
-    id: the same for all requests of the relQuery. rows: how many they will be. deadline: seconds
-    from the first of them in which all must be answered.
-    """
+    """What a client declares about the relQuery that a request belongs to."""
 
     id: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    """The same for all requests of the relQuery."""
     rows: Annotated[int, Field(ge=1), WHOLE] | None = None
+    """How many they will be."""
     deadline: Annotated[float, Field(gt=0)] | None = None
+    """Seconds from the first of them in which all must be answered."""
+
+
+HEADER = "relquery"
+"""Which declares the same as a body's field of this name."""
+
+
+def declared_by(body: Declared | None, headers: Sequence[str]) -> engine.Declared | None:
+    """What a body and its headers declare; where they say the same, once. Raises HttpError."""
+    fields: dict[str, Any] = {} if body is None else body.model_dump(exclude_none=True)
+    for text in headers:
+        for name, value in read_declared(text).model_dump(exclude_none=True).items():
+            if fields.setdefault(name, value) != value:
+                raise HttpError(
+                    400,
+                    f"The header '{HEADER}' has {name}={value}, but the field 'relquery' of the "
+                    f"body, or another such header, has {name}={fields[name]}. Give one of them.",
+                    "invalid_request",
+                    f"{HEADER}.{name}",
+                )
+    if body is None and not headers:
+        return None
+    try:
+        return engine.Declared(**{"id": None, "rows": None, "deadline": None} | fields)
+    except ConfigError as error:
+        raise HttpError(400, str(error), "invalid_request", HEADER) from error
+
+
+def read_declared(text: str) -> Declared:
+    """What a header declares: `{"id": "q7", "rows": 40}` or `id=q7; rows=40; deadline=2.5`.
+
+    Raises HttpError, which names what is wrong.
+    """
+    fields = _from_json(text) if text.lstrip().startswith("{") else _from_pairs(text)
+    for name in fields:
+        if name not in Declared.model_fields:
+            raise _wrong(unknown("field", name, Declared.model_fields), name)
+    try:
+        return Declared.model_validate(fields, strict=False)  # what stands in pairs is text
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0])
+        raise _wrong(f"{name} is {fields[name]!r}: {first['msg']}.", name) from None
+
+
+def _from_json(text: str) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _wrong(f"It does not parse as JSON: {error}.") from None
+    return found
+
+
+def _from_pairs(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for pair in text.split(";"):
+        name, separator, value = (part.strip() for part in pair.partition("="))
+        if not separator and not name:
+            continue
+        if not separator:
+            raise _wrong(f"'{name}' has no value. Write id=...; rows=...; deadline=...")
+        if name in found:
+            raise _wrong(f"{name} is given twice.", name)
+        quoted = len(value) > 1 and value[0] == value[-1] == '"'
+        found[name] = value[1:-1] if quoted else value
+    return found
+
+
+def _wrong(message: str, name: str = "") -> HttpError:
+    param = f"{HEADER}.{name}" if name else HEADER
+    return HttpError(400, f"The header '{HEADER}' is wrong. {message}", "invalid_header", param)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import errno
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,18 +21,21 @@ from relquery.errors import (
     TableError,
     is_too_long,
 )
+from relquery.serve.values import to_json
 
 ANTHROPIC_PATHS = ("/v1/messages",)
 SHARED_PATHS = ("/v1/models",)
 """Of both APIs."""
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""What the system says when there is no room on a disk, or for a user on it."""
 
 
-class Ascii(JSONResponse):
-    """JSON in ASCII: it can hold the halves of characters that a client may have sent."""
+class Json(JSONResponse):
+    """JSON in ASCII, which can hold the halves of characters that a client may have sent."""
 
     def render(self, content: Any) -> bytes:
-        """The bytes of a value."""
-        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+        """The bytes of a value, which may be of Python or DuckDB."""
+        return to_json(content)
 
 
 @dataclass(eq=False)
@@ -69,6 +72,10 @@ def as_http(error: BaseException) -> HttpError:
         return error
     if isinstance(error, DeadlineError):
         return _too_late(error)
+    if isinstance(error, OSError) and error.errno in FULL:
+        return HttpError(
+            507, "The server's disk is full. Delete files, or ask again later.", "disk_full"
+        )
     for kinds, status, code in _MEANINGS:
         if isinstance(error, kinds):
             headers = {"Retry-After": "1"} if status == 503 else {}
@@ -151,4 +158,4 @@ def is_anthropic(scope: Scope) -> bool:
 def response_of(error: HttpError, scope: Scope, request: str = "") -> Response:
     """An error in the form of the API that a request is for."""
     body = anthropic_body(error, request) if is_anthropic(scope) else openai_body(error)
-    return Ascii(body, error.status, dict(error.headers))
+    return Json(body, error.status, dict(error.headers))

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import warnings
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from functools import partial
 from typing import Any
 
 from fastapi import FastAPI
 
-from relquery.backends.remote.link import Link
 from relquery.backends.remote.process import settle
-from relquery.serve.access.gate import Gate, KeyGate
-from relquery.serve.access.keys import read_keys, weights_of
-from relquery.serve.access.pages import with_cors
+from relquery.backends.remote.link import Link
+from relquery.errors import OrderWarning, PartialResultWarning, PromptWarning
+from relquery.serve.api.prompts import Registry
+from relquery.serve.api.sql.desk import Desk
+from relquery.serve.api.sql.tables import Tables
 from relquery.serve.app import Lifespan, make_app
-from relquery.serve.middleware import Front
-from relquery.serve.operation.listening import Listener, bind
-from relquery.serve.operation.logs import set_up
-from relquery.serve.operation.tracing import Tracing, open_tracing
-from relquery.serve.ours.opening import opened
+from relquery.serve.auth import Authenticator, KeyAuthenticator, read_keys, weights_of
+from relquery.serve.batches.batches import batching
+from relquery.serve.connections import Listener, bind
+from relquery.serve.logs import set_up
+from relquery.serve.middleware import RequestMiddleware, with_cors
 from relquery.serve.server import Server
 from relquery.serve.settings import ServeConfig
-from relquery.serve.wire.openai.batches.batches import batching
+from relquery.serve.tasks import TaskPool
+from relquery.serve.tracing import Tracing
 
 THREADS = 64
 """For what would hold up the event loop; most of them wait for the engine."""
@@ -38,9 +41,9 @@ def serve(config: ServeConfig, told: Callable[[Server, int], None] | None = None
     TableError and MarkupError for files that cannot be read.
     """
     set_up(config.log, config.log_level)
-    gate = Gate() if config.keys is None else KeyGate(config.keys)
+    gate = Authenticator() if config.keys is None else KeyAuthenticator(config.keys)
     with closing(bind(config.host, config.port)) as listening, opened(config) as kept:
-        traces = None if config.otlp is None else open_tracing(config.otlp, _name_of(config))
+        traces = None if config.otlp is None else Tracing(config.otlp, config.called[0])
         logs = partial(set_up, config.log, config.log_level)
         link = Link(config.model, _options(config), prepare=logs)
         try:
@@ -48,18 +51,33 @@ def serve(config: ServeConfig, told: Callable[[Server, int], None] | None = None
             for thing in kept:
                 server.keep(thing)
             app = make_app(_lifespan(server), needs_keys=config.keys is not None)
-            front = with_cors(Front(app, server, traces), config.origins)
-            listener = Listener(front, server, told)
+            front = with_cors(RequestMiddleware(app, server, traces), config.origins)
+            listener = Listener(front if traces is None else traces.traced(front), server, told)
             settle()
             listener.run([listening])
         finally:
             link.stop()
-            _stop(traces)
+            if traces is not None:
+                traces.stop()
     return not listener.force_exit
 
 
-def _name_of(config: ServeConfig) -> str:
-    return config.called[0]
+@contextmanager
+def opened(config: ServeConfig) -> Iterator[Sequence[object]]:
+    """What a server keeps until the end of the block: its tables, schemas and threads.
+
+    Raises TableError for a table that cannot be read, MarkupError for a schema.
+    """
+    # Those who ask are told in their answers.
+    for kind in (PartialResultWarning, OrderWarning, PromptWarning):
+        warnings.simplefilter("ignore", kind)
+    registry = Registry(config.schemas)
+    desk, tasks = Desk(Tables(config.tables, config.sql_memory)), TaskPool()
+    try:
+        yield desk, tasks, registry
+    finally:
+        tasks.close()
+        desk.close()
 
 
 def _options(config: ServeConfig) -> dict[str, Any]:
@@ -83,14 +101,9 @@ def _lifespan(server: Server) -> Lifespan:
         async with batching(server) as batches:
             server.keep(batches)
             yield
-            server.stopping = True
+            server.admission.stopping = True
         watching.cancel()
         with suppress(asyncio.CancelledError):
             await watching
 
     return lifespan
-
-
-def _stop(traces: Tracing | None) -> None:
-    if traces is not None:
-        traces.stop()

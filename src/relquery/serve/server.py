@@ -1,28 +1,41 @@
-"""What the routes of a server have in common: the engine, who asks, and what may be asked."""
+"""What the routes of a server have in common: the engine, and who asks it for what."""
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
-from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Annotated, Any, NamedTuple, Protocol, TypeVar
 
+from fastapi import Depends, Request
+from starlette.responses import Response
+from starlette.types import Receive
+
+import relquery.engine.requests.declared as engine
 from relquery.backends.local.asking import Piece
 from relquery.backends.remote.link import Link
-from relquery.backends.service.client import EngineClient, Facts, Submission
-from relquery.engine.requests.declared import Declared
+from relquery.backends.remote.process import Replied
+from relquery.backends.local.batches import Sink
+from relquery.backends.service.client import EngineClient
+from relquery.backends.service.client import Facts, Submission
 from relquery.engine.requests.relquery import Latency
-from relquery.prompt import Answer, Prompt, Sampling
-from relquery.serve.access.gate import Asker, Gate
-from relquery.serve.errors import HttpError, stopping
-from relquery.serve.flow import Flow
-from relquery.serve.operation.measures import Measures
-from relquery.serve.operation.pressure import Pressure, asked
-from relquery.serve.operation.tally import Counted, Tally
+from relquery.errors import ConfigError
+from relquery.prompt import Answer, Finish, Prompt, Sampling, TokenLogprob
+from relquery.serve.admission import AdmissionController
+from relquery.serve.auth import Authenticator, Identity
+from relquery.serve.body import Declared, declared_by
+from relquery.serve.errors import HttpError, Json, as_http, stopping
+from relquery.serve.metrics import Metrics
 from relquery.serve.settings import ServeConfig
-from relquery.serve.spelling import Spelling
+from relquery.serve.streaming import AnswerStream, EventResponse
 
 T = TypeVar("T")
+LOOKED_AT = 20
+"""RelQueries whose forecasts say when there is room again: the earliest ones."""
 
 
 class Asked(NamedTuple):
@@ -36,19 +49,18 @@ class Asked(NamedTuple):
 class Server:
     """One engine and those who ask it. Made in the event loop that serves.
 
-    link: to the engine's process. gate: who may ask. open: prompts that have no answer yet.
-    serving: HTTP requests that are being served. measures: what is counted and timed. began:
-    seconds since 1970. spelling: of the model's tokens.
+    link: to the engine's process. gate: who may ask. serving: HTTP requests that are being served.
+    began: seconds since 1970. models: names by which clients may call the model or an adapter; the
+    first is the usual one.
     """
 
-    def __init__(self, config: ServeConfig, link: Link, gate: Gate) -> None:
+    def __init__(self, config: ServeConfig, link: Link, gate: Authenticator) -> None:
         self.config, self.link, self.gate = config, link, gate
-        self.open = self.serving = 0
-        self.stopping = False
-        self.began = int(time.time())
-        self.spelling = Spelling(self.ask)
-        self.measures = Measures(link.facts.policy)
-        self._pressure = Pressure(self.ask)
+        self.admission = AdmissionController(config, lambda: self.ask("state", LOOKED_AT))
+        self.metrics = Metrics(link.facts.policy)
+        self.serving, self.began = 0, int(time.time())
+        self.models = (*config.called, *config.adapters)
+        self._spelt: dict[int, bytes] = {}
         self._kept: dict[type, object] = {}
 
     def keep(self, thing: object) -> None:
@@ -66,14 +78,11 @@ class Server:
         """Of the model."""
         return self.link.facts
 
-    @property
-    def models(self) -> tuple[str, ...]:
-        """Names by which clients may call the model or an adapter; the first is the usual one."""
-        return (*self.config.called, *self.config.adapters)
-
-    def check_model(self, name: str) -> str:
-        """The adapter that a name means, "" for the usual one. Raises HttpError for a model that is
-        not served."""
+    def adapter(self, name: str | None) -> str:
+        """The adapter that a model's name means, "" for the usual one. Raises HttpError for a model
+        that is not served."""
+        if name is None:
+            return ""
         if name not in self.models:
             raise HttpError(
                 404,
@@ -83,129 +92,290 @@ class Server:
             )
         return name if name in self.config.adapters else ""
 
+    async def ask(self, question: str, *given: Any) -> Any:
+        """See Serving.ask; no thread waits for the reply."""
+        bell = _Bell()
+        number = self.link.post(bell, question, *given)
+        if number is None:
+            raise ConfigError("The engine is closed.")
+        try:
+            told = await bell.future
+        finally:
+            self.link.forget(number)
+        if told.error is not None:
+            raise told.error
+        return told.value
+
+    async def spell(self, tokens: Iterable[int]) -> Callable[[int], bytes]:
+        """The bytes that tokens stand for, which the engine tells once."""
+        if new := sorted({token for token in tokens if token not in self._spelt}):
+            found: list[bytes] = await self.ask("spell", new)
+            self._spelt.update(zip(new, found, strict=True))
+        return self._spelt.__getitem__
+
+    async def spell_all(self, told: Iterable[TokenLogprob]) -> Callable[[int], bytes]:
+        """The same for all tokens that log-probabilities are about."""
+        return await self.spell(
+            token for each in told for token in (each.token, *(other for other, _ in each.top))
+        )
+
+
+class _Bell:
+    """Takes a reply from another thread into the event loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Replied] = self._loop.create_future()
+
+    def put(self, reply: Replied) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._ring, reply)
+
+    def _ring(self, reply: Replied) -> None:
+        if not self.future.done():
+            self.future.set_result(reply)
+
+
+class RequestScope:
+    """Who sends a request, what its headers declare, and what it has used; it asks the engine.
+
+    headers: those that declare its relQuery. receive: see ASGI. prompts: that were asked.
+    first_token: seconds until the first token of any answer. latency: of the last relQuery that has
+    ended. error: what broke it, as a word. Used in the event loop alone.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        identity: Identity,
+        headers: Sequence[str] = (),
+        receive: Receive | None = None,
+    ) -> None:
+        self.server, self.identity, self._headers = server, identity, headers
+        self.tenant = identity.tenant
+        self._receive = receive
+        self.prompts = self.prompt_tokens = self.cached_tokens = self.output_tokens = 0
+        self.first_token: float | None = None
+        self.latency: Latency | None = None
+        self.error: str | None = None
+
+    @property
+    def receive(self) -> Receive:
+        """What tells that the client has left."""
+        assert self._receive is not None, "no client waits for this"
+        return self._receive
+
     def start(
         self,
         groups: Sequence[Asked],
-        asker: Asker,
-        *,
-        streamed: bool = False,
-        declared: Declared | None = None,
+        declared: Declared | engine.Declared | None = None,
         **more: Any,
-    ) -> Flow:
+    ) -> AnswerStream:
         """Ask prompts as one relQuery; the prompts of all groups are counted through.
 
-        streamed: answers also come piece by piece. more: other fields of Submission.
-
-        Raises HttpError where too many requests are open.
+        declared: the relQuery, if the body has it; the header may have it too. more: other fields
+        of Submission. Raises HttpError, also where too many requests are open.
         """
+        if not isinstance(declared, engine.Declared):
+            declared = declared_by(declared, self._headers)
         size = sum(len(each.prompts) for each in groups)
-        self._admit(size)
-        asker.account.prompts += size
-        flow = Flow(size, self._drop)
-        self.open += size
-        shares, base = [], 0
+        self.server.admission.admit(size)
+        self.prompts += size
+        jobs: list[CountedSink] = []
+        stream = AnswerStream(size, len(groups), lambda: self._drop(jobs))
+        base = 0
         for each in groups:
-            shares.append(Share(self, flow, base, len(each.prompts), asker))
+            jobs.append(CountedSink(self, stream, len(each.prompts), base))
             base += len(each.prompts)
-        flow.shares = shares
         if len(groups) > 1:
             declared = _named(declared, size)
-        more |= {"streamed": streamed, "declared": declared}
-        for share, (prompts, sampling, adapter) in zip(shares, groups, strict=True):
-            asked = Submission(list(prompts), sampling, asker.tenant, adapter=adapter, **more)
-            if not self.link.submit(asked, share):
-                self._drop(flow)
+        for job, (prompts, sampling, adapter) in zip(jobs, groups, strict=True):
+            asked = Submission(
+                list(prompts), sampling, self.tenant, declared=declared, adapter=adapter, **more
+            )
+            if not self.server.link.submit(asked, job):
+                self._drop(jobs)
                 raise stopping()
-        return flow
+        return stream
 
-    def backend(
-        self, asker: Asker, declared: Declared | None = None, adapter: str = ""
-    ) -> EngineClient:
-        """The engine for one thread that asks for somebody.
+    def backend(self, declared: Declared | None = None, adapter: str = "") -> EngineClient:
+        """The engine for one thread. declared: the relQuery that all of its calls belong to.
+        adapter: that answers."""
+        found = _named(declared_by(declared, self._headers))
+        return EngineClient(EngineView(self), self.server.facts, self.tenant, found, adapter)
 
-        declared: what is known of the relQuery; all of its calls belong to it. adapter: that
-        answers, "" for the usual one.
-        """
-        counted = Counted(self.link, self.measures, asker, self._opened)
-        return EngineClient(counted, self.facts, asker.tenant, _named(declared), adapter)
+    def answered(self, answer: Answer, seconds: float) -> None:
+        """Count an answer. What was refused has cost nothing."""
+        self.server.metrics.answered(self.tenant, answer, seconds)
+        if answer.finish is Finish.ERROR:
+            return
+        self.prompt_tokens += answer.prompt_tokens
+        self.cached_tokens += answer.cached_tokens
+        self.output_tokens += answer.output_tokens
+        first = answer.first_token
+        if first is not None and (self.first_token is None or first < self.first_token):
+            self.first_token = first
+        if self.identity.limits is not None:
+            self.identity.limits.charge(answer.prompt_tokens + answer.output_tokens)
 
-    async def ask(self, question: str, *given: Any) -> Any:
-        """See Serving.ask; does not hold up the event loop."""
-        return await asked(self.link, question, *given)
+    def ended(self, latency: Latency | None, error: BaseException | None) -> None:
+        """Note how a relQuery has ended."""
+        self.server.metrics.ended(self.tenant, latency)
+        self.latency = latency or self.latency
+        if error is not None:
+            found = as_http(error)
+            self.error = found.code or str(found.status)
 
-    def check_open(self) -> None:
-        """Raises HttpError if the server takes no more requests."""
-        if self.stopping:
-            raise stopping()
-
-    def _admit(self, size: int) -> None:
-        self.check_open()
-        most = min(self.config.max_rows, self.config.max_waiting)
-        if size > most:
-            raise HttpError(
-                400,
-                f"{size:,} prompts are more than the {most:,} that one request "
-                "may have. Send fewer at once.",
-                "too_many_rows",
-            )
-        self.check_room(size)
-
-    def check_room(self, size: int = 1) -> None:
-        """Raises HttpError if so many more prompts may not be open."""
-        if self.open + size > self.config.max_waiting:
-            raise HttpError(
-                429,
-                f"{self.open:,} requests are open, and at most {self.config.max_waiting:,} may be. "
-                "Ask again later.",
-                "queue_full",
-                headers={"Retry-After": str(self._pressure.retry_after())},
-            )
-
-    def _opened(self, more: int) -> None:
-        """Count prompts of another thread, in the event loop: those of it are counted there."""
-
-        def count() -> None:
-            self.open += more
-
-        if self.link.hop is not None:
-            self.link.hop(count)
-
-    def _drop(self, flow: Flow) -> None:
-        for share in flow.shares:
-            self.link.drop(share)
-            share.leave()
+    def _drop(self, jobs: Sequence[CountedSink]) -> None:
+        for job in jobs:
+            self.server.link.drop(job)
+            job.leave()
 
 
-class Share:
-    """The Sink of one group of a flow's prompts. base: the place of its first prompt."""
+class CountedSink:
+    """A Sink on the way to another one, which counts what comes for a request.
 
-    def __init__(self, server: Server, flow: Flow, base: int, size: int, asker: Asker) -> None:
-        self._server, self._flow, self._base = server, flow, base
-        self._left, self._tally = size, Tally(server.measures, asker)
+    size: prompts. base: the place of the first of them there.
+    """
+
+    def __init__(self, scope: RequestScope, sink: Sink, size: int, base: int = 0) -> None:
+        self._scope, self._sink, self._left, self._base = scope, sink, size, base
+        self._began = time.perf_counter()
 
     def piece(self, index: int, piece: Piece) -> None:
-        self._flow.piece(self._base + index, piece)
+        self._sink.piece(self._base + index, piece)
 
     def add(self, index: int, answer: Answer) -> None:
-        self._left -= 1
-        self._server.open -= 1
-        self._tally.answered(answer)
-        self._flow.add(self._base + index, answer)
+        self._count(1)
+        self._scope.answered(answer, time.perf_counter() - self._began)
+        self._sink.add(self._base + index, answer)
 
     def end(self, latency: Latency | None, error: BaseException | None = None) -> None:
         self.leave()
-        self._tally.ended(latency, error)
-        self._flow.end(latency, error)
+        self._scope.ended(latency, error)
+        self._sink.end(latency, error)
 
     def leave(self) -> None:
         """What has no answer will get none."""
-        self._server.open -= self._left
-        self._left = 0
+        self._count(self._left)
+
+    def _count(self, answered: int) -> None:
+        self._left -= answered
+        self._scope.server.admission.open -= answered
 
 
-def _named(declared: Declared | None, rows: int | None = None) -> Declared:
+class EngineView:
+    """The engine for one request, whose answers are counted. See Serving; any thread may use it."""
+
+    def __init__(self, scope: RequestScope) -> None:
+        self._scope, self._link = scope, scope.server.link
+        self.clock, self.closed = self._link.clock, False
+        self._counting: dict[Sink, CountedSink] = {}
+
+    def submit(self, submission: Submission, sink: Sink) -> bool:
+        """See Serving. Raises HttpError if the engine is closed, and so does `ask`."""
+        size = len(submission.prompts)
+        counting = self._counting[sink] = CountedSink(self._scope, sink, size)
+        self._in_loop(lambda: self._opened(size))
+        if not self._link.submit(submission, counting):
+            self._in_loop(counting.leave)
+            raise stopping()
+        return True
+
+    def cancel(self, sink: Sink) -> bool:
+        """See Serving."""
+        counting = self._counting.pop(sink, None)
+        return counting is not None and self._link.cancel(counting)
+
+    def forecast(self, sink: Sink) -> float | None:
+        """See Serving."""
+        counting = self._counting.get(sink)
+        return 0.0 if counting is None else self._link.forecast(counting)
+
+    def ask(self, question: str, *given: Any) -> Any:
+        """See Serving."""
+        try:
+            return self._link.ask(question, *given)
+        except ConfigError:
+            if self._link.closed:
+                raise stopping() from None
+            raise
+
+    def hear(self, bell: SimpleQueue[T], until: float | None) -> T:
+        """See Serving."""
+        return self._link.hear(bell, until)
+
+    def stop(self) -> None:
+        """The engine is not the asker's own."""
+
+    def _opened(self, size: int) -> None:
+        self._scope.prompts += size
+        self._scope.server.admission.open += size
+
+    def _in_loop(self, count: Callable[[], None]) -> None:
+        """Counting is done where answers are counted: in the event loop."""
+        if self._link.hop is not None:
+            self._link.hop(count)
+
+
+class Form(Protocol):
+    """One request's answers in the form of its API."""
+
+    async def whole(self, answers: list[Answer]) -> Any:
+        """The body of an answer that is sent at once. answers: in the order of the choices.
+
+        Raises HttpError for an answer that could not be served."""
+
+    def events(self, stream: AnswerStream) -> AsyncIterator[bytes]:
+        """The answers as events."""
+
+    def failed(self, error: HttpError) -> bytes:
+        """The event for an error in the midst of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a body asks for, read and checked."""
+
+    groups: list[Asked]
+    form: Form
+    """Of what comes back."""
+    places: Sequence[int] = (0,)
+    """The choice that each answer is, in the order of the groups' prompts."""
+
+    def in_order(self, answers: Sequence[Answer]) -> list[Answer]:
+        """Answers to the groups' prompts, in the order of the choices."""
+        found = dict(zip(self.places, answers, strict=True))
+        return [found[place] for place in range(len(found))]
+
+    async def ask(self, scope: RequestScope, body: Asking) -> Response:
+        """The answers at once, or as events. Raises HttpError, and what breaks the relQuery."""
+        stream = scope.start(self.groups, body.relquery, streamed=bool(body.stream))
+        if body.stream:
+            return EventResponse(self.form.events(stream), stream, self.form.failed)
+        answers = await stream.answers(scope.receive)
+        return Json(await self.form.whole(self.in_order(answers)))
+
+
+class Asking(Protocol):
+    """What all bodies that ask for answers have."""
+
+    stream: bool | None
+    relquery: Declared | None
+
+
+def scope_of(request: Request) -> RequestScope:
+    """Of a request that has reached its route."""
+    found: RequestScope = request.state.scope
+    return found
+
+
+Scope = Annotated[RequestScope, Depends(scope_of)]
+
+
+def _named(declared: engine.Declared | None, rows: int | None = None) -> engine.Declared:
     """What makes several jobs one relQuery: its client's name for it, or one of ours."""
     if declared is not None and declared.id is not None:
         return declared
     name = f"relquery {secrets.token_hex(8)}"
-    return Declared(name, rows, None if declared is None else declared.deadline)
+    return engine.Declared(name, rows, None if declared is None else declared.deadline)

@@ -25,8 +25,8 @@ from relquery.cli.app import app
 from relquery.cli.serve import keys
 from relquery.cli.serve.command import serve
 from relquery.errors import ConfigError
-from relquery.serve.access.keys import hash_of, read_keys, write_keys
-from relquery.serve.operation.logs import QUIET
+from relquery.serve.auth import hash_of, read_keys, write_keys
+from relquery.serve.logs import QUIET
 from relquery.serve.settings import ServeConfig
 from tests.cases import cases
 

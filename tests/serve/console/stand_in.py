@@ -18,7 +18,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
 from relquery.serve import app, run
-from relquery.serve.access.gate import Asker, Gate
+from relquery.serve.auth import Authenticator, Identity
 from relquery.serve.body import Body
 from relquery.serve.errors import HttpError
 from tests.serve.conftest import Running, inside
@@ -40,17 +40,17 @@ class Query(Body):
     order: str | None = None
 
 
-class LockedGate(Gate):
+class LockedGate(Authenticator):
     """Lets in who has the key, once it is locked. left: clients that left a slow query."""
 
     locked = False
     left = 0
 
-    def asker(self, headers: Iterable[tuple[bytes, bytes]]) -> Asker:
+    def identify(self, headers: Iterable[tuple[bytes, bytes]]) -> Identity:
         given = dict(headers).get(b"authorization", b"").decode()
         if self.locked and given != f"Bearer {KEY}":
             raise HttpError(401, "No valid key. Send one as Authorization.", "invalid_key")
-        return Asker("tenant-a" if self.locked else "")
+        return Identity("tenant-a" if self.locked else "")
 
 
 @router.post("/stand-in/lock/{word}")
@@ -150,7 +150,7 @@ def started() -> Iterator[Running]:
     """The server, in this process. Its own routes are asked after those of the stand-in."""
     with ExitStack() as patched:
         patched.enter_context(patch.object(app, "ROUTERS", (router, *app.ROUTERS)))
-        patched.enter_context(patch.object(run, "Gate", LockedGate))
+        patched.enter_context(patch.object(run, "Authenticator", LockedGate))
         # Nothing on the page says what a model answers.
         with inside("simulated:step=0.02,length=200", names=("demo",)) as found:
             patched.close()

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from relquery.serve.access.keys import Key, hash_of, write_keys
+from relquery.serve.auth import Key, hash_of, write_keys
 from tests.serve.conftest import Running, inside
 
 ANN, BOB, OPS = ({"x-api-key": f"rq-{name}"} for name in ("ann", "bob", "ops"))

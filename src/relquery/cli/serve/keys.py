@@ -14,7 +14,7 @@ from rich.text import Text
 
 from relquery.cli.terminal.show import errors_console, say
 from relquery.errors import ConfigError, unknown
-from relquery.serve.access.keys import (
+from relquery.serve.auth import (
     Key,
     hash_of,
     instant,

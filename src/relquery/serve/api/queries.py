@@ -1,0 +1,265 @@
+"""/v1/query/execute and /v1/query/prepare: trees of generations, as the spnl package sends them."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel
+from starlette.responses import Response
+
+from relquery.backends.base import Backend
+from relquery.errors import QueryError
+from relquery.ir.forms.spnl.deep_json import decode
+from relquery.ir.forms.spnl.read import WireQuery, read
+from relquery.ir.nodes import Bag, Node, Seq
+from relquery.ir.paths import children_of
+from relquery.prompt import Finish
+from relquery.serve.api.sql.desk import Desk
+from relquery.serve.document import errors
+from relquery.serve.errors import HttpError, Json
+from relquery.serve.server import RequestScope, Scope
+from relquery.serve.streaming import EVENTS, EventResponse, event, failed_event
+from relquery.serve.tasks import Task, start
+from relquery.spans.ahead import prepare
+from relquery.spans.corpus import passages
+from relquery.spans.result import SpanResult
+
+router = APIRouter(tags=["relquery"])
+
+
+class Said(BaseModel):
+    """What the model says."""
+
+    role: Literal["assistant"]
+    content: str
+
+
+class Answer(BaseModel):
+    """One answer. message: of a chat completion. text: of a text completion."""
+
+    index: int
+    message: Said | None = None
+    text: str | None = None
+    logprobs: None
+    finish_reason: Literal["stop", "length"]
+
+
+class Completed(BaseModel):
+    """The answers to a query."""
+
+    id: str
+    object: Literal["chat.completion", "text_completion"]
+    created: int
+    model: str
+    choices: list[Answer]
+    usage: dict[str, Any]
+
+
+class Prepared(BaseModel):
+    """prepared: texts whose states are computed."""
+
+    object: Literal["query.prepared"]
+    prepared: int
+
+
+MOST_BYTES = 8 << 20
+_EXAMPLES = [
+    '{"g": {"model": "demo", "input": {"user": "Is tea good?"}}}',
+]
+_BODY = {
+    "requestBody": {
+        "required": True,
+        "description": "A query in the wire form of spnl 0.22.1, whatever the content type",
+        "content": {"text/plain": {"schema": {"type": "string", "examples": _EXAMPLES}}},
+    }
+}
+_EVENTS: dict[str, Any] = {EVENTS: {}}
+_ANSWERED: dict[int | str, dict[str, Any]] = {
+    200: {
+        "model": Completed,
+        "description": "A chat completion, of a map a text completion; with stream as events",
+        "content": _EVENTS,
+    }
+}
+_PREPARED: dict[int | str, dict[str, Any]] = {
+    200: {
+        "model": Prepared,
+        "description": "How many texts have states now; with stream as an event",
+        "content": _EVENTS,
+    }
+}
+
+
+@router.post("/v1/query/execute", responses=errors(404, 422, 504) | _ANSWERED, openapi_extra=_BODY)
+async def execute_query(request: Request, scope: Scope, stream: bool = False) -> Response:
+    """Answer a span query: generations, some of which read the answers of others."""
+    sent = await _read(request, scope)
+    backend = scope.backend(adapter=scope.server.adapter(sent.query.model))
+    desk = scope.server.kept(Desk)
+
+    def execute(task: Task[SpanResult]) -> SpanResult:
+        with desk.connection(backend, backend.cancel, task.stopping) as connection:
+            for effect in sent.query.effects:
+                connection.run(effect)
+            return connection.run(sent.query.node, corpora=sent.corpora, progress=checked(task))
+
+    def checked(task: Task[SpanResult]) -> Any:
+        return lambda *_: task.stopping.check()
+
+    task = start(scope, execute)
+    model = sent.query.model or scope.server.models[0]
+    if stream:
+        return EventResponse(_events(task, model, sent.completes), task, failed_event)
+    result = await task.result(scope)
+    return Json(Form(result, model, sent.completes).whole())
+
+
+@router.post("/v1/query/prepare", responses=errors(404, 422, 504) | _PREPARED, openapi_extra=_BODY)
+async def prepare_query(request: Request, scope: Scope, stream: bool = False) -> Response:
+    """Compute the states of what a span query reads in any order, before it is executed."""
+    sent = await _read(request, scope)
+    backend = scope.backend(adapter=scope.server.adapter(sent.query.model))
+
+    def prepare(task: Task[int]) -> int:
+        with task.stopping.stops(backend.cancel):
+            return sent.prepare(backend)
+
+    count = await start(scope, prepare).result(scope)
+    told = {"object": "query.prepared", "prepared": count}
+    if stream:
+        content = f"data: {json.dumps(told)}\n\ndata: [DONE]\n\n"
+        return Response(content, media_type=EVENTS)
+    return Json(told)
+
+
+async def _read(request: Request, scope: RequestScope) -> Sent:
+    """The query. Raises HttpError and QueryError."""
+    body = await request.body()
+    if len(body) > MOST_BYTES:
+        raise HttpError(413, f"The query has more than {MOST_BYTES:,} bytes.", "too_large")
+
+    def read(task: Task[Sent]) -> Sent:
+        del task
+        return Sent.of(body)
+
+    sent = await start(scope, read).result(scope)
+    scope.server.adapter(sent.query.model)
+    return sent
+
+
+async def _events(task: Task[SpanResult], model: str, completes: bool) -> AsyncIterator[bytes]:
+    yield b""  # the answer begins: an error comes as an event
+    await task.some()
+    # One at a time: the package takes what it gets at once for one event.
+    for each in Form(task.value, model, completes).events():
+        yield each
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A query. completes: whether it is a map, which is answered as completions of texts."""
+
+    query: WireQuery
+    completes: bool
+
+    @classmethod
+    def of(cls, body: bytes) -> Sent:
+        """Read the wire form. Raises QueryError."""
+        try:
+            value = decode(body.decode("utf-8-sig"))
+        except UnicodeDecodeError as error:
+            raise QueryError(f"Byte {error.start} of the query is not UTF-8.") from None
+        completes = isinstance(value, dict) and list(value) == ["map"]
+        return cls(read(value, None, is_tree=True), completes)
+
+    @property
+    def corpora(self) -> dict[str, list[str]]:
+        """The documents that came with the query, in passages. Raises QueryError for one that is
+        not text.
+        """
+        found = {}
+        for name, content in self.query.documents.items():
+            if not isinstance(content, str):
+                raise QueryError(f"The document '{name}' must be text.")
+            found[name] = passages(content)
+        return found
+
+    def prepare(self, backend: Backend) -> int:
+        """Compute the states of what stands below plus, as far as it is known; returns of how many
+        texts.
+        """
+        return prepare(Seq(tuple(_bags(self.query.node))), backend)
+
+
+def _bags(node: Node) -> Iterator[Node]:
+    """The outermost parts whose states can be used at any position."""
+    todo = [node]
+    while todo:
+        current = todo.pop()
+        if isinstance(current, Bag) and current.independent:
+            yield current
+        else:
+            todo += reversed(children_of(current))
+
+
+class Form:
+    """One answer. completes: in the form of completions. model: as clients call it."""
+
+    def __init__(self, result: SpanResult, model: str, completes: bool) -> None:
+        self._result, self._completes = result, completes
+        kind = "cmpl" if completes else "chatcmpl"
+        self._head = {
+            "id": f"{kind}-{secrets.token_hex(12)}",
+            "created": int(time.time()),
+            "model": model,
+        }
+
+    def whole(self) -> dict[str, Any]:
+        """The body."""
+        kind = "text_completion" if self._completes else "chat.completion"
+        choices = [
+            self._choice(at, text, self._finish(text)) for at, text in enumerate(self._result.texts)
+        ]
+        return {**self._head, "object": kind, "choices": choices, "usage": self._usage()}
+
+    def events(self) -> Iterator[bytes]:
+        """The same as server-sent events: each choice, its end, and the usage."""
+        kind = "text_completion" if self._completes else "chat.completion.chunk"
+        for at, text in enumerate(self._result.texts):
+            for part, finish in ((text, None), ("", self._finish(text))):
+                choice = self._choice(at, part, finish, is_part=True)
+                yield event({**self._head, "object": kind, "choices": [choice]})
+        yield event({**self._head, "object": kind, "choices": [], "usage": self._usage()})
+        yield b"data: [DONE]\n\n"
+
+    def _choice(
+        self, at: int, text: str, finish: str | None, *, is_part: bool = False
+    ) -> dict[str, Any]:
+        said: dict[str, Any] = {"text": text}
+        if not self._completes:
+            message = {"role": "assistant", "content": text}
+            said = {"delta" if is_part else "message": message}
+        return {"index": at, **said, "logprobs": None, "finish_reason": finish}
+
+    def _finish(self, text: str) -> str:
+        """Why an answer ended."""
+        answers = [one.answer for one in self._result.report.generations]
+        cut = {one.text for one in answers if one.finish is Finish.LENGTH}
+        return "length" if text in cut else "stop"
+
+    def _usage(self) -> dict[str, Any]:
+        """Of all generations, inner ones included."""
+        report = self._result.report
+        prompts, drawn = report.prompt_tokens, report.output_tokens
+        return {
+            "prompt_tokens": prompts,
+            "completion_tokens": drawn,
+            "total_tokens": prompts + drawn,
+            "prompt_tokens_details": {"cached_tokens": report.cached_tokens},
+        }

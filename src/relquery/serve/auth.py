@@ -1,0 +1,294 @@
+"""Who sends a request: API keys, in a file that holds only their hashes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, date, datetime
+from hashlib import sha256
+from hmac import compare_digest
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from relquery.errors import ConfigError, unknown
+from relquery.serve.admission import KeyLimits
+from relquery.serve.errors import HttpError
+
+_LOG = logging.getLogger("relquery.serve.access")
+Headers = Iterable[tuple[bytes, bytes]]
+VERSION = 1
+PREFIX = "rq-"
+WATCHED_EVERY = 0.5
+"""Seconds between two looks at the keys' file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What a server knows of one key."""
+
+    name: str
+    """Different for all keys."""
+    tenant: str
+    """Whose states, files and shares its requests use; several keys may have one."""
+    hash: str
+    """SHA-256 of the key, in hex."""
+    hint: str
+    """How the key begins."""
+    weight: float | None = None
+    """The tenant's share, see EngineConfig."""
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    expires: str | None = None
+    """ISO time from which on it is refused."""
+    operator: bool = False
+    """Whether it may read /metrics, which shows all tenants."""
+
+    def __post_init__(self) -> None:
+        for name in ("name", "tenant", "hash", "hint"):
+            value = getattr(self, name)
+            if not (isinstance(value, str) and value and value.isprintable()):
+                raise ConfigError(f"{name} is {value!r}; it must be a printable text.")
+        for name in ("requests_per_minute", "tokens_per_minute"):
+            value = getattr(self, name)
+            if value is not None and not (type(value) is int and value > 0):
+                raise ConfigError(f"{name} is {value!r}; it must be a positive number, or omitted.")
+        weight = self.weight
+        if weight is not None and not (type(weight) in (int, float) and 0 < weight < inf):
+            raise ConfigError(f"weight is {weight!r}; it must be a finite number above 0.")
+        if self.expires is not None:
+            instant(self.expires)
+
+    def is_valid(self, now: datetime) -> bool:
+        """Whether it has not expired."""
+        return self.expires is None or now < instant(self.expires)
+
+
+def instant(text: str) -> datetime:
+    """The time that a date (its first moment, UTC) or an ISO time says. Raises ConfigError."""
+    try:
+        if len(text) == 10:
+            return datetime.combine(date.fromisoformat(text), datetime.min.time(), UTC)
+        found = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        raise ConfigError(
+            f"expires is {text!r}; it must be a date such as 2031-12-31, or an ISO time."
+        ) from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def hash_of(key: str) -> str:
+    """What is stored of a key.
+
+    A key has 256 random bits. No dictionary has it and nobody can try them all, so that neither a
+    salt nor a slow hash, which passwords need, would make it harder to find; a fast one keeps
+    requests cheap.
+    """
+    return sha256(key.encode(errors="surrogateescape")).hexdigest()
+
+
+def new_key() -> str:
+    """A key that nobody can guess."""
+    return PREFIX + secrets.token_urlsafe(32)
+
+
+def read_keys(path: Path) -> tuple[Key, ...]:
+    """The keys of a file. Raises ConfigError for what is none."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(
+            f"The keys' file {path} does not exist. Make it: relquery keys add NAME --file {path}"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"The keys' file {path} cannot be read: {error}.") from error
+    if not isinstance(found, dict) or found.get("version") != VERSION:
+        raise ConfigError(f"{path} is no keys' file of version {VERSION}.")
+    keys = tuple(_key_of(each, path) for each in found.get("keys", ()))
+    if len({key.name for key in keys}) < len(keys):
+        raise ConfigError(f"{path} has two keys of one name.")
+    return keys
+
+
+def write_keys(path: Path, keys: Iterable[Key]) -> None:
+    """Replace a file at once, so that a server never reads half of it; only its owner reads it."""
+    content = json.dumps({"version": VERSION, "keys": [asdict(key) for key in keys]}, indent=2)
+    target = Path(os.path.realpath(path))
+    beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(content + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, target)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """A block that no other process is in for this file of keys; waits for those that are.
+
+    The lock is a file of its own beside it, as the keys' file is replaced by each change.
+    """
+    import fcntl  # which Windows lacks; all other commands run there
+
+    target = Path(os.path.realpath(path))
+    descriptor = os.open(target.with_name(f".{target.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def weights_of(keys: Iterable[Key]) -> dict[str, float]:
+    """Shares of tenants. Raises ConfigError if two keys of a tenant differ."""
+    found: dict[str, float] = {}
+    for key in keys:
+        if key.weight is not None and found.setdefault(key.tenant, key.weight) != key.weight:
+            raise ConfigError(
+                f"Two keys of the tenant '{key.tenant}' have the weights {found[key.tenant]:g} and "
+                f"{key.weight:g}; give them the same one."
+            )
+    return found
+
+
+def _key_of(found: Any, path: Path) -> Key:
+    if not isinstance(found, Mapping):
+        raise ConfigError(f"{path}: a key is {found!r}; it must be an object.")
+    known = [each.name for each in fields(Key)]
+    for name in found:
+        if name not in known:
+            raise ConfigError(f"{path}: {unknown('field', name, known)}")
+    try:
+        return Key(**found)
+    except TypeError as error:
+        raise ConfigError(f"{path}: a key lacks a field: {error}.") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who sends a request."""
+
+    tenant: str = ""
+    """Whose states, tables and shares are used; "" where all are one."""
+    name: str = ""
+    """Of the key."""
+    operator: bool = True
+    """Whether it may see what concerns all tenants."""
+    limits: KeyLimits | None = None
+
+
+class Authenticator:
+    """Lets everybody in, as one tenant."""
+
+    def identify(self, headers: Headers) -> Identity:
+        """Who sends a request with these headers. Raises HttpError for who may not."""
+        del headers
+        return Identity()
+
+    def of_key(self, name: str, tenant: str) -> Identity | None:
+        """Who goes on with what was begun with a key; None if the key is not valid any more."""
+        return Identity(tenant, name)
+
+    async def watch(self) -> None:
+        """Keep what it knows up to date, until it is cancelled."""
+
+
+class KeyAuthenticator(Authenticator):
+    """Lets in who has a key of a file, which is read again when it changes.
+
+    Raises ConfigError for a file that cannot be read.
+    """
+
+    def __init__(self, path: Path, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._path, self._now = path, now
+        self._limits: dict[str, KeyLimits] = {}
+        self._seen = _version_of(path)
+        self._known = {key.hash: key for key in read_keys(path)}
+
+    def identify(self, headers: Headers) -> Identity:
+        """See Authenticator: `Authorization: Bearer KEY` or `x-api-key: KEY`."""
+        given = _key_in(headers)
+        if given is None:
+            raise _no_entry("No key. Send one as 'Authorization: Bearer KEY' or 'x-api-key: KEY'.")
+        found = hash_of(given)
+        key = self._known.get(found)
+        # How long the lookup takes tells of hashes, from which no key can be computed.
+        if key is None or not compare_digest(key.hash, found):
+            raise _no_entry("The key is not known to this server.")
+        if not key.is_valid(self._now()):
+            raise _no_entry(f"The key '{key.name}' has expired.")
+        return self._identity(key)
+
+    def of_key(self, name: str, tenant: str) -> Identity | None:
+        """See Authenticator. What was begun before there were keys goes on without limits."""
+        if not name:
+            return Identity(tenant, operator=False)
+        for key in self._known.values():
+            if (key.name, key.tenant) == (name, tenant) and key.is_valid(self._now()):
+                return self._identity(key)
+        return None
+
+    async def watch(self) -> None:
+        """See Authenticator. A file that cannot be read leaves the keys as they were."""
+        while True:
+            await asyncio.sleep(WATCHED_EVERY)
+            await asyncio.to_thread(self.refresh)
+
+    def refresh(self) -> None:
+        """Read the file if it has changed."""
+        version = _version_of(self._path)
+        if version == self._seen:
+            return
+        self._seen = version
+        try:
+            keys = read_keys(self._path)
+        except ConfigError as error:
+            _LOG.error("%s The keys stay as they were.", error)
+            return
+        self._known = {key.hash: key for key in keys}
+        _LOG.info("read %d keys from %s", len(keys), self._path)
+
+    def _identity(self, key: Key) -> Identity:
+        """Who has a key, with what it has used of its limits already."""
+        most = key.requests_per_minute, key.tokens_per_minute
+        limits = self._limits.get(key.hash)
+        if limits is None or limits.most != most:
+            limits = self._limits[key.hash] = KeyLimits(*most)
+        return Identity(
+            key.tenant, key.name, key.operator, None if most == (None, None) else limits
+        )
+
+
+def _key_in(headers: Headers) -> str | None:
+    for name, value in headers:
+        if name == b"x-api-key":
+            return value.decode("latin-1").strip()
+        if name == b"authorization":
+            kind, _, key = value.decode("latin-1").partition(" ")
+            if kind.lower() == "bearer" and key.strip():
+                return key.strip()
+    return None
+
+
+def _no_entry(message: str) -> HttpError:
+    return HttpError(401, message, "invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
+
+
+def _version_of(path: Path) -> tuple[int, int, int] | None:
+    """Changes when the file does; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

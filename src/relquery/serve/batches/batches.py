@@ -1,0 +1,310 @@
+"""All batches of a server: they are made, run and cancelled, and outlive the server's process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+from relquery.engine.requests.declared import Declared
+from relquery.serve.auth import Identity
+from relquery.serve.batches.lines import Line, Wrong, portions, validate
+from relquery.serve.batches.running import Portion, Results
+from relquery.serve.batches.store import (
+    Files,
+    Folder,
+    StoredFile,
+    once_there_is_room,
+    to_its_end,
+)
+from relquery.serve.errors import HttpError
+from relquery.serve.server import RequestScope, Server
+
+_LOG = logging.getLogger(__name__)
+Status = Literal[
+    "validating",
+    "failed",
+    "in_progress",
+    "finalizing",
+    "completed",
+    "cancelling",
+    "cancelled",
+]
+ENDED: tuple[Status, ...] = ("failed", "completed", "cancelled")
+_TIMES = (
+    "in_progress",
+    "finalizing",
+    "completed",
+    "failed",
+    "expired",
+    "cancelling",
+    "cancelled",
+)
+
+
+@dataclass(slots=True)
+class Record:
+    """A batch as it is kept on disk. The first three texts after its endpoint are ids of files."""
+
+    tenant: str
+    endpoint: str
+    input: str
+    output: str
+    errors: str
+    metadata: dict[str, str] | None = None
+    id: str = field(default_factory=lambda: f"batch_{secrets.token_hex(12)}")
+    created_at: int = field(default_factory=lambda: int(time.time()))
+    status: Status = "validating"
+    times: dict[str, int] = field(default_factory=dict)
+    """Seconds since 1970, by status."""
+    total: int = 0
+    completed: int = 0
+    failed: int = 0
+    has_output: bool = False
+    has_errors: bool = False
+    """Whether clients know of the output, and of the errors."""
+    wrong: list[dict[str, Any]] = field(default_factory=list)
+    """With the input, in OpenAI's form."""
+    key: str = ""
+    """The name of the key that it was made with, whose limits count; "" where none is needed."""
+
+    def become(self, status: Status) -> None:
+        """Go on to another status, now."""
+        self.status = status
+        self.times[status] = int(time.time())
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more happens to it."""
+        return self.status in ENDED
+
+    def shown(self) -> dict[str, Any]:
+        """As clients see it."""
+        times = {f"{name}_at": self.times.get(name) for name in _TIMES}
+        return {
+            "id": self.id,
+            "object": "batch",
+            "endpoint": self.endpoint,
+            "errors": {"object": "list", "data": self.wrong} if self.wrong else None,
+            "input_file_id": self.input,
+            "completion_window": "24h",
+            "status": self.status,
+            "output_file_id": self.output if self.has_output else None,
+            "error_file_id": self.errors if self.has_errors else None,
+            "created_at": self.created_at,
+            "expires_at": None,
+            **times,
+            "request_counts": {
+                "total": self.total,
+                "completed": self.completed,
+                "failed": self.failed,
+            },
+            "metadata": self.metadata,
+        }
+
+
+USUAL_TOKENS = 500
+"""Of a prompt and its answer, about."""
+LONGEST_SLEEP = 1.0
+"""Seconds after which a batch looks again at its key, which may have been removed."""
+AT_ONCE = 2
+"""Portions of batches that are asked at once; each takes a quarter of the queue."""
+
+
+class LostKeyError(Exception):
+    """The key that a batch was made with is not valid any more."""
+
+
+class Batches:
+    """The batches of a server, and the files. The event loop uses it.
+
+    Its constructor reads the folder, and waits for the disk.
+    """
+
+    def __init__(self, server: Server, folder: Path) -> None:
+        self.files = Files(folder)
+        self._server, self._folder = server, Folder(folder / "batches")
+        found = (Record(**each) for each in self._folder.all())
+        self._known = {each.id: each for each in sorted(found, key=lambda each: each.created_at)}
+        unfinished = [each for each in self._known.values() if not each.is_over]
+        self.files.sweep({name for each in unfinished for name in (each.output, each.errors)})
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._turns, self._saving = asyncio.Semaphore(AT_ONCE), asyncio.Lock()
+
+    def resume(self) -> None:
+        """Go on with all batches that have not ended."""
+        for record in self._known.values():
+            if not record.is_over:
+                self._begin(record)
+
+    async def stop(self) -> None:
+        """Stop running; what is not answered is answered after the next start."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def of(self, tenant: str) -> list[Record]:
+        """A tenant's batches, the latest last."""
+        return [each for each in self._known.values() if each.tenant == tenant]
+
+    def find(self, name: str, tenant: str) -> Record:
+        """A tenant's batch. Raises HttpError if there is none."""
+        found = self._known.get(name)
+        if found is None or found.tenant != tenant:
+            raise HttpError(404, f"No batch found with id '{name}'.", "not_found", "batch_id")
+        return found
+
+    def reads(self, file: StoredFile) -> bool:
+        """Whether a batch that has not ended still reads a file."""
+        return any(each.input == file.id and not each.is_over for each in self._known.values())
+
+    async def create(
+        self, file: StoredFile, endpoint: str, metadata: dict[str, str] | None, key: str = ""
+    ) -> Record:
+        """A new batch, which begins to run. key: the name of that which it is made with."""
+        ids = Files.new_id(), Files.new_id()
+        record = Record(file.tenant, endpoint, file.id, *ids, metadata, key=key)
+        async with self._saving:  # so that the latest is the last
+            await to_its_end(self._folder.save, record.id, asdict(record))
+        self._known[record.id] = record
+        self._begin(record)
+        await asyncio.sleep(0)  # a task that is cancelled before its first step never notices
+        return record
+
+    async def cancel(self, record: Record) -> None:
+        """End a batch; the answers that it has can be read. Raises HttpError if it has ended."""
+        if record.is_over:
+            raise HttpError(
+                409, f"The batch is {record.status} and cannot be cancelled.", "conflict"
+            )
+        if record.status == "cancelling":
+            return
+        record.become("cancelling")
+        if (task := self._tasks.get(record.id)) is not None:
+            task.cancel()  # before anything is awaited, so that it does not become something else
+        with suppress(HttpError):  # a full disk: what ends the batch saves it when there is room
+            async with self._saving:
+                await to_its_end(self._folder.save, record.id, asdict(record))
+
+    def _begin(self, record: Record) -> None:
+        task = asyncio.create_task(self._drive(record), name=record.id)
+        self._tasks[record.id] = task
+        task.add_done_callback(lambda _: self._tasks.pop(record.id, None))
+
+    async def _drive(self, record: Record) -> None:
+        """From where a batch is to its end."""
+        results = Results(self.files.path(record.output), self.files.path(record.errors))
+        try:
+            answered = await to_its_end(results.recover)
+            await self._run(record, results, answered)
+        except asyncio.CancelledError:
+            if record.status != "cancelling":
+                raise
+            await self._finish(record, results, "cancelled")
+        except LostKeyError:
+            message = f"The key '{record.key}' of this batch was removed or has expired."
+            record.wrong = [Wrong("invalid_api_key", message)._asdict()]
+            await self._finish(record, results, "failed")
+        except Exception:
+            if self._server.admission.stopping:
+                return
+            _LOG.exception("batch %s failed", record.id)
+            await self._finish(record, results, "failed")
+
+    async def _run(self, record: Record, results: Results, answered: set[str]) -> None:
+        if record.status == "validating" and not await self._validate(record):
+            return
+        if record.status == "in_progress":
+            await self._answer(record, results, answered)
+        is_cancelled = record.status == "cancelling"
+        await self._finish(record, results, "cancelled" if is_cancelled else "completed")
+
+    async def _validate(self, record: Record) -> bool:
+        path = self.files.path(record.input)
+        count, wrong = await asyncio.to_thread(validate, path, record.endpoint, self._server)
+        record.total = count if not wrong else 0
+        record.wrong = [each._asdict() for each in wrong]
+        record.become("failed" if wrong else "in_progress")
+        await self._save(record)
+        return not wrong
+
+    async def _answer(self, record: Record, results: Results, answered: set[str]) -> None:
+        """Ask all lines that have no answer."""
+
+        def count() -> None:
+            record.completed, record.failed = results.succeeded, results.failed
+
+        count()
+        path, most = self.files.path(record.input), await self._most(record)
+        reading = portions(path, record.endpoint, self._server, answered, most)
+        nothing: list[Line] = []
+        declared = Declared(record.id, max(1, record.total - len(answered)))
+        while lines := await asyncio.to_thread(next, reading, nothing):
+            await self._its_turn(record)  # before it takes a turn from batches that may go on
+            async with self._turns:
+                scope = RequestScope(self._server, await self._its_turn(record))
+                await Portion(lines, scope, declared, results, count).run()
+
+    async def _most(self, record: Record) -> int:
+        """Prompts that a batch asks at once: with a limit, those of about a minute's tokens."""
+        limits = (await self._its_turn(record)).limits
+        limit = None if limits is None else limits.most[1]
+        most = max(1, self._server.config.max_waiting // 4)
+        return most if limit is None else min(most, max(1, limit // USUAL_TOKENS))
+
+    async def _its_turn(self, record: Record) -> Identity:
+        """Who asks for a batch, once its key's tokens are not used up. Raises LostKeyError."""
+        while True:
+            identity = self._server.gate.of_key(record.key, record.tenant)
+            if identity is None:
+                raise LostKeyError
+            wait = 0.0 if identity.limits is None else identity.limits.wait()
+            if not wait:
+                return identity
+            await asyncio.sleep(min(wait, LONGEST_SLEEP))
+
+    async def _finish(self, record: Record, results: Results, status: Status) -> None:
+        """Make known what was written."""
+        if status == "completed":
+            record.become("finalizing")
+            await self._save(record)
+        record.completed, record.failed = results.succeeded, results.failed
+        if results.succeeded:
+            await self.files.adopt(record.output, f"{record.id}_output.jsonl", record.tenant)
+            record.has_output = True
+        if results.failed:
+            await self.files.adopt(record.errors, f"{record.id}_error.jsonl", record.tenant)
+            record.has_errors = True
+        record.become(status)
+        await self._save(record)
+
+    async def _save(self, record: Record) -> None:
+        """Once the disk has room for it."""
+        async with self._saving:
+            await once_there_is_room(self._folder.save, record.id, asdict(record))
+
+
+@asynccontextmanager
+async def batching(server: Server) -> AsyncIterator[Batches]:
+    """The batches of a server that runs, in `config.state` or in a temporary folder."""
+    temporary = None
+    folder = server.config.state
+    if folder is None:
+        temporary = TemporaryDirectory(prefix="relquery-serve-")
+        folder = Path(temporary.name)
+    batches = await asyncio.to_thread(Batches, server, folder)
+    batches.resume()
+    try:
+        yield batches
+    finally:
+        await batches.stop()
+        if temporary is not None:
+            await asyncio.to_thread(temporary.cleanup)

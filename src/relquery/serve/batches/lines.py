@@ -1,0 +1,156 @@
+"""The lines of a batch's input, and the requests that they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ValidationError
+
+import relquery.engine.requests.declared as engine
+from relquery.serve.body import check_json, declared_by, invalid
+from relquery.serve.errors import HttpError, as_http
+from relquery.serve.openai.chat import ChatBody, read_chat
+from relquery.serve.openai.completions import CompletionBody, read_completion
+from relquery.serve.openai.responses import ResponseBody, read_response
+from relquery.serve.server import Question, Server
+
+MOST_ERRORS = 100
+"""That are told of one file."""
+ENDPOINTS: Mapping[str, tuple[type[BaseModel], Callable[[Any, Server], Question]]] = {
+    "/v1/chat/completions": (ChatBody, read_chat),
+    "/v1/completions": (CompletionBody, read_completion),
+    "/v1/responses": (ResponseBody, read_response),
+}
+"""The body that a line may have, and what reads it."""
+_FIELDS: dict[str, tuple[type, str]] = {
+    "custom_id": (str, "text"),
+    "method": (str, "text"),
+    "url": (str, "text"),
+    "body": (dict, "an object"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A request of a batch."""
+
+    custom_id: str
+    question: Question | HttpError
+    """What it asks for, or why it cannot be asked."""
+    declared: engine.Declared | None = None
+    """The relQuery that it says it belongs to; None for the batch's own."""
+
+    @property
+    def prompts(self) -> int:
+        """How many the engine is asked."""
+        return 0 if isinstance(self.question, HttpError) else len(self.question.places)
+
+
+class Wrong(NamedTuple):
+    """What is wrong with a line. line: counted from 1; None for the file."""
+
+    code: str
+    message: str
+    param: str | None = None
+    line: int | None = None
+
+
+def validate(path: Path, endpoint: str, server: Server) -> tuple[int, list[Wrong]]:
+    """(how many requests there are, what is wrong with them). Reads the file."""
+    known: set[str] = set()
+    wrong: list[Wrong] = []
+    count = 0
+    for number, text in _texts(path):
+        count += 1
+        found = _check(text, endpoint, server.models, known)
+        if found is not None:
+            wrong.append(found._replace(line=number))
+        if len(wrong) >= MOST_ERRORS:
+            break
+    if not count:
+        wrong.append(Wrong("empty_file", "The input file has no requests."))
+    most = server.config.max_rows
+    if count > most:
+        message = f"The input file has {count:,} requests; a batch may have {most:,}."
+        wrong.insert(0, Wrong("too_many_tasks", message))
+    return count, wrong
+
+
+def portions(
+    path: Path, endpoint: str, server: Server, answered: set[str], most: int
+) -> Iterator[list[Line]]:
+    """The requests that have no answer, in the order of the file, some at a time.
+
+    most: prompts of a portion; a request that has more is alone.
+    """
+    some: list[Line] = []
+    for _, text in _texts(path):
+        given = json.loads(text)
+        if given["custom_id"] in answered:
+            continue
+        line = _read(given["custom_id"], endpoint, given["body"], server)
+        if some and sum(each.prompts for each in some) + line.prompts > most:
+            yield some
+            some = []
+        some.append(line)
+    if some:
+        yield some
+
+
+def _read(custom_id: str, endpoint: str, given: Any, server: Server) -> Line:
+    kind, read = ENDPOINTS[endpoint]
+    try:
+        body: Any = kind.model_validate(given)
+        if body.stream:
+            raise HttpError(400, "A batch cannot be streamed.", "unsupported", "stream")
+        return Line(custom_id, read(body, server), declared_by(body.relquery, ()))
+    except ValidationError as error:
+        return Line(custom_id, invalid(error.errors()))
+    except Exception as error:
+        return Line(custom_id, as_http(error))
+
+
+def _texts(path: Path) -> Iterator[tuple[int, bytes]]:
+    """(number, text) of each line that is not blank."""
+    with path.open("rb") as file:
+        for number, text in enumerate(file, 1):
+            if text.strip():
+                yield number, text
+
+
+def _check(text: bytes, endpoint: str, models: tuple[str, ...], known: set[str]) -> Wrong | None:
+    try:
+        check_json(text)
+        given: Any = json.loads(text)
+    except (HttpError, ValueError, RecursionError):
+        return Wrong("invalid_json_line", "This line is not parseable as valid JSON.")
+    return next(_faults(given, endpoint, models, known), None)
+
+
+def _faults(given: Any, endpoint: str, models: tuple[str, ...], known: set[str]) -> Iterator[Wrong]:
+    """What is wrong with a request, the first thing first; without a fault, its id is known."""
+    if not isinstance(given, dict):
+        yield Wrong("invalid_json_line", "This line is not a JSON object.")
+    for name, (kind, called) in _FIELDS.items():
+        if name not in given:
+            yield Wrong("missing_required_parameter", f"{name} is required.", name)
+        if not isinstance(given[name], kind):
+            yield Wrong("invalid_type", f"{name} must be {called}.", name)
+    for other in given.keys() - _FIELDS.keys():
+        message = f"The field {other[:100]!r} is not known. A line has {', '.join(_FIELDS)}."
+        yield Wrong("unknown_parameter", message, other[:100])
+    if given["method"] != "POST":
+        yield Wrong("invalid_method", "method must be POST.", "method")
+    if given["url"] != endpoint:
+        yield Wrong("mismatched_endpoint", f"url must be the batch's endpoint, {endpoint}.", "url")
+    if given["custom_id"] in known:
+        message = f"The custom_id {given['custom_id']!r} is not unique."
+        yield Wrong("duplicate_custom_id", message, "custom_id")
+    known.add(given["custom_id"])
+    if given["body"].get("model") not in models:
+        message = f"The model is not served. Served: {', '.join(models)}."
+        yield Wrong("model_not_found", message, "body.model")

@@ -1,0 +1,206 @@
+"""Several answers to each of several prompts, as the choices of a completion or as its events."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from codecs import getincrementaldecoder
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Any
+
+from relquery.prompt import Answer, Finish, Prompt, Sampling, TokenLogprob
+from relquery.serve.errors import HttpError, unanswered
+from relquery.serve.openai.fields import Sampled
+from relquery.serve.server import Asked, Server
+from relquery.serve.streaming import AnswerStream, Part, event, failed_event
+
+LEAST = -9999.0
+"""In place of the logarithm of 0, which JSON cannot tell."""
+Spell = Callable[[int], bytes]
+Told = Sequence[TokenLogprob]
+
+
+def choices_of(
+    prompts: Sequence[Prompt], samplings: Sequence[Sampling], n: int, adapter: str = ""
+) -> tuple[list[Asked], list[int]]:
+    """(groups, places), see Question. samplings: one for all n choices, or one for each."""
+    if len(samplings) == 1:
+        every = [each for each in prompts for _ in range(n)]
+        return [Asked(every, samplings[0], adapter)], [*range(len(every))]
+    groups = [Asked(list(prompts), sampling, adapter) for sampling in samplings]
+    return groups, [at * n + choice for choice in range(n) for at in range(len(prompts))]
+
+
+class CompletionForm:
+    """One request's completions in OpenAI's form. See Form. places: see Question."""
+
+    kind, name, chunk = "cmpl", "text_completion", "text_completion"
+    """How its ids begin, and what it and its events are called."""
+
+    def __init__(self, body: Sampled, server: Server, places: Sequence[int]) -> None:
+        self._body, self._server, self._places = body, server, places
+        self._spell: Spell = lambda _: b""
+        self._id, self._created = f"{self.kind}-{secrets.token_hex(12)}", int(time.time())
+
+    def choice(self, at: int, answer: Answer) -> dict[str, Any]:
+        """What a choice has beside its index and its end."""
+        raise NotImplementedError
+
+    def first(self) -> dict[str, Any] | None:
+        """What the first event of each choice has, if there is one before all others."""
+        return None
+
+    def piece(self, at: int, text: str, told: Told | None) -> dict[str, Any]:
+        """What the event for a part of a choice has; the last part is empty."""
+        raise NotImplementedError
+
+    def head(self, kind: str) -> dict[str, Any]:
+        """The fields of an answer, and of each event."""
+        return {
+            "id": self._id,
+            "object": kind,
+            "created": self._created,
+            "model": self._body.model,
+            "system_fingerprint": None,
+        }
+
+    async def whole(self, answers: list[Answer]) -> dict[str, Any]:
+        self._spell = await self._server.spell_all(
+            each for answer in answers for each in answer.logprobs or ()
+        )
+        choices = [
+            {"index": at, **self.choice(at, answer), "finish_reason": finish_of(answer)}
+            for at, answer in enumerate(answers)
+        ]
+        usage = usage_of(answers, self._body.choices)
+        return self.head(self.name) | {"choices": choices, "usage": usage}
+
+    async def events(self, stream: AnswerStream) -> AsyncIterator[bytes]:
+        options = self._body.stream_options
+        with_usage = bool(options and options.include_usage)
+        opening = json.dumps(self.head(self.chunk), separators=(",", ":"))[:-1]
+        ending = ',"usage":null}' if with_usage else "}"
+
+        def written(at: int, found: dict[str, Any], finish: str | None) -> str:
+            choice = json.dumps(
+                {"index": at, **found, "finish_reason": finish}, separators=(",", ":")
+            )
+            return f'data: {opening},"choices":[{choice}]{ending}\n\n'
+
+        answers: dict[int, Answer] = {}
+        first = self.first()
+        begun = (
+            ""
+            if first is None
+            else "".join(written(at, first, None) for at in range(self._body.choices))
+        )
+        while parts := await stream.some():
+            await self._learn(parts)
+            chunk = [begun]
+            begun = ""
+            for part in parts:
+                place = self._places[part.at]
+                if part.piece is not None:
+                    found = self.piece(place, part.piece.text, part.piece.logprobs)
+                    chunk.append(written(place, found, None))
+                elif part.answer is not None:
+                    answers[place] = part.answer
+                    reason = finish_of(part.answer)
+                    chunk.append(written(place, self.piece(place, "", None), reason))
+            yield "".join(chunk).encode()
+        if with_usage:
+            usage = usage_of([answers[place] for place in sorted(answers)], self._body.choices)
+            yield event(self.head(self.chunk) | {"choices": [], "usage": usage})
+        yield b"data: [DONE]\n\n"
+
+    def failed(self, error: HttpError) -> bytes:
+        return failed_event(error)
+
+    async def _learn(self, parts: Iterable[Part]) -> None:
+        told = [each for part in parts if part.piece for each in part.piece.logprobs or ()]
+        if told:
+            self._spell = await self._server.spell_all(told)
+
+
+def usage_of(answers: Iterable[Answer], choices: int = 1) -> dict[str, Any]:
+    """Tokens of all answers; a prompt that has several choices is counted once.
+
+    answers: those of one prompt follow each other.
+    """
+    return _usage(answers, choices, "prompt", "completion")
+
+
+def response_usage_of(answer: Answer) -> dict[str, Any]:
+    """The same for a response, whose fields have other names."""
+    found = _usage([answer], 1, "input", "output")
+    found["input_tokens_details"]["cache_write_tokens"] = 0
+    return found | {"output_tokens_details": {"reasoning_tokens": 0}}
+
+
+def _usage(answers: Iterable[Answer], choices: int, read: str, drawn: str) -> dict[str, Any]:
+    found = list(answers)
+    prompts = sum(each.prompt_tokens for each in found[::choices])
+    outputs = sum(each.output_tokens for each in found)
+    cached = sum(each.cached_tokens for each in found[::choices])
+    return {
+        f"{read}_tokens": prompts,
+        f"{read}_tokens_details": {"cached_tokens": cached},
+        f"{drawn}_tokens": outputs,
+        "total_tokens": prompts + outputs,
+    }
+
+
+def finish_of(answer: Answer) -> str:
+    """Why an answer ended. Raises HttpError for one that could not be served."""
+    match answer.finish:
+        case Finish.LENGTH:
+            return "length"
+        case Finish.STOP | Finish.DECIDED:
+            return "stop"
+        case Finish.CANCELLED:
+            raise HttpError(504, answer.error or "The request was cancelled.", "cancelled")
+    raise unanswered(answer.error)
+
+
+def chat_logprobs(told: Told, spell: Spell) -> dict[str, Any]:
+    """`logprobs` of a chat completion's choice. All tokens that were drawn are told of, also those
+    of a stop string; those that are no whole characters have a replacement character."""
+
+    def entry(token: int, log: float) -> dict[str, Any]:
+        spelt = spell(token)
+        shown = spelt.decode(errors="replace")
+        return {"token": shown, "logprob": max(log, LEAST), "bytes": list(spelt)}
+
+    content = [
+        entry(each.token, each.logprob) | {"top_logprobs": [entry(*one) for one in each.top]}
+        for each in told
+    ]
+    return {"content": content, "refusal": None}
+
+
+class PlainLogprobs:
+    """`logprobs` of one choice of a plain completion, part by part."""
+
+    def __init__(self) -> None:
+        self._characters = getincrementaldecoder("utf-8")(errors="replace")
+        self._offset = 0
+
+    def shown(self, told: Told, spell: Spell) -> dict[str, Any]:
+        """Of the next tokens. Their offsets are in characters of the choice's text."""
+        offsets = []
+        for each in told:
+            offsets.append(self._offset)
+            self._offset += len(self._characters.decode(spell(each.token)))
+
+        def text(token: int) -> str:
+            return spell(token).decode(errors="replace")
+
+        return {
+            "tokens": [text(each.token) for each in told],
+            "token_logprobs": [max(each.logprob, LEAST) for each in told],
+            "top_logprobs": [
+                {text(token): max(log, LEAST) for token, log in reversed(each.top)} for each in told
+            ],
+            "text_offset": offsets,
+        }

@@ -1,1 +1,0 @@
-"""What those need who run a server: health, metrics, logs and traces."""

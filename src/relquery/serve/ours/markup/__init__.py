@@ -1,1 +1,0 @@
-"""/v1/schemas and /v1/prompts: prompt modules and the prompts over them."""

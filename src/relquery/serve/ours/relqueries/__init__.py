@@ -1,1 +1,0 @@
-"""/v1/relqueries: a table and a template."""

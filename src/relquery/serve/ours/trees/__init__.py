@@ -1,1 +1,0 @@
-"""/v1/query: trees of generations in the wire form of the spnl package."""

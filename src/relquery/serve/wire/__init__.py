@@ -1,1 +1,0 @@
-"""The forms of other APIs, as their clients send and read them."""

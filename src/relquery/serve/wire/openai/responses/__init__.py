@@ -1,1 +1,0 @@
-"""/v1/responses in its text form."""

@@ -1,0 +1,46 @@
+"""What a server counts as open goes when its reader leaves, and when its job breaks."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from relquery.prompt import Answer, Finish
+from relquery.serve.server import CountedSink
+from relquery.serve.streaming import AnswerStream, ClientGoneError
+
+
+def test_a_reader_that_leaves_in_the_midst_cancels_what_is_open_once() -> None:
+    for answered, dropped in ((0, 1), (1, 1), (2, 0)):
+        told: list[str] = []
+        stream = AnswerStream(2, 2, lambda: told.append("left"))  # noqa: B023
+        for at in range(answered):
+            stream.add(at, Answer("a", Finish.STOP))
+            stream.end(None)
+        stream.close()
+        stream.close()
+        assert told == ["left"] * dropped
+        if dropped:
+            with pytest.raises(ClientGoneError):
+                asyncio.run(stream.some())
+
+
+def test_prompts_of_a_job_that_breaks_are_no_longer_open() -> None:
+    admission = SimpleNamespace(open=3)
+    scope: Any = SimpleNamespace(
+        server=SimpleNamespace(admission=admission),
+        answered=lambda *_: None,
+        ended=lambda *_: None,
+    )
+    stream = AnswerStream(3, 1, lambda: None)
+    sink = CountedSink(scope, stream, 3)
+    sink.add(0, Answer("a", Finish.STOP))
+    assert admission.open == 2
+    sink.end(None, RuntimeError("broken"))
+    assert admission.open == 0
+    assert len(asyncio.run(stream.some())) == 1
+    with pytest.raises(RuntimeError, match="broken"):
+        asyncio.run(stream.some())
