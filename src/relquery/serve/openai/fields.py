@@ -133,9 +133,11 @@ class Sampled(Body):
         return self.n or 1
 
     @property
-    def adjustments(self) -> Adjustments:
-        """What changes logits. Raises ConfigError."""
+    def adjustments(self) -> Adjustments | None:
+        """What changes logits; None for nothing. Raises ConfigError."""
         given = {name: getattr(self, name) for name in _ADJUSTED if getattr(self, name) is not None}
+        if not given:
+            return None
         bias = tuple((int(token), each) for token, each in given.pop("logit_bias", {}).items())
         return Adjustments(**given, logit_bias=bias)
 
