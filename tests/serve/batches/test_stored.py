@@ -172,19 +172,17 @@ def test_a_full_disk_refuses_uploads_and_batches_and_keeps_nothing_of_them(
 ) -> None:
     """Files can be deleted then, and batches be cancelled."""
     server: Any = SimpleNamespace(admission=SimpleNamespace(stopping=False))
-    held, save, is_full = Event(), Folder.save, True
+    held, is_full = Event(), False
     monkeypatch.setattr(store, "ROOM_PAUSE", 0.01)
     monkeypatch.setattr(all_batches, "validate", lambda *_: (held.wait(5), []))
 
-    def full(folder: Folder, name: str, value: dict[str, Any]) -> None:
+    def full(file: int) -> None:
         if is_full:
             raise OSError(errno.ENOSPC, "No space left on device")
-        save(folder, name, value)
 
     async def run() -> None:
         nonlocal is_full
         batches = Batches(server, tmp_path)
-        is_full = False
         kept = await batches.files.upload(io.BytesIO(b"{}"), "a.jsonl", "batch", "")
         begun = await batches.create(kept, "/v1/completions", None)
         is_full = True
@@ -212,7 +210,7 @@ def test_a_full_disk_refuses_uploads_and_batches_and_keeps_nothing_of_them(
             await asyncio.sleep(0.01)
         await batches.stop()
 
-    monkeypatch.setattr(Folder, "save", full)
+    monkeypatch.setattr(os, "fsync", full)
     asyncio.run(asyncio.wait_for(run(), 20))
 
 
