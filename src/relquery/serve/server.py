@@ -235,11 +235,19 @@ class RequestScope:
 class CountedSink:
     """A Sink on the way to another one, which counts what comes for a request.
 
-    size: prompts. base: the place of the first of them there.
+    size: prompts. base: the place of the first of them there. ended: called when no more come.
     """
 
-    def __init__(self, scope: RequestScope, sink: Sink, size: int, base: int = 0) -> None:
+    def __init__(
+        self,
+        scope: RequestScope,
+        sink: Sink,
+        size: int,
+        base: int = 0,
+        ended: Callable[[], object] = lambda: None,
+    ) -> None:
         self._scope, self._sink, self._left, self._base = scope, sink, size, base
+        self._ended = ended
         self._began = time.perf_counter()
 
     def piece(self, index: int, piece: Piece) -> None:
@@ -252,6 +260,7 @@ class CountedSink:
 
     def end(self, latency: Latency | None, error: BaseException | None = None) -> None:
         self.leave()
+        self._ended()
         self._scope.ended(latency, error)
         self._sink.end(latency, error)
 
@@ -275,7 +284,10 @@ class EngineView:
     def submit(self, submission: Submission, sink: Sink) -> bool:
         """See Serving. Raises HttpError if the engine is closed, and so does `ask`."""
         size = len(submission.prompts)
-        counting = self._counting[sink] = CountedSink(self._scope, sink, size)
+        counting = CountedSink(
+            self._scope, sink, size, ended=lambda: self._counting.pop(sink, None)
+        )
+        self._counting[sink] = counting
         self._in_loop(lambda: self._opened(size))
         if not self._link.submit(submission, counting):
             self._in_loop(counting.leave)
@@ -284,7 +296,7 @@ class EngineView:
 
     def cancel(self, sink: Sink) -> bool:
         """See Serving."""
-        counting = self._counting.pop(sink, None)
+        counting = self._counting.get(sink)
         return counting is not None and self._link.cancel(counting)
 
     def forecast(self, sink: Sink) -> float | None:
