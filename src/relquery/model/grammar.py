@@ -80,10 +80,11 @@ class Grammars:
         return found
 
     def spell(self, tokens: Sequence[int]) -> list[bytes]:
-        """The bytes that each token stands for in an answer; none for a special token."""
+        """The bytes that each token stands for; of a special token, its name."""
         if self._tokenizer is None:
             self._tokenizer = self._read_tokenizer()
-        return [self._tokenizer.decode_bytes([token]) for token in tokens]
+        names = {number: name.encode() for name, number in self._given.special_ids.items()}
+        return [names.get(each) or self._tokenizer.decode_bytes([each]) for each in tokens]
 
     def _compile(self, schema: str) -> Grammar:
         if self._tokenizer is None:

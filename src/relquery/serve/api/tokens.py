@@ -62,7 +62,7 @@ class DetokenizeBody(Body):
 
 
 class Detokenized(BaseModel):
-    """Their text. Special tokens have none."""
+    """Their text, with the names of special tokens."""
 
     prompt: str
 
