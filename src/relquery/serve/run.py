@@ -12,8 +12,8 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from relquery.backends.remote.process import settle
 from relquery.backends.remote.link import Link
+from relquery.backends.remote.process import settle
 from relquery.errors import OrderWarning, PartialResultWarning, PromptWarning
 from relquery.serve.api.prompts import Registry
 from relquery.serve.api.sql.desk import Desk

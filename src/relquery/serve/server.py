@@ -17,11 +17,10 @@ from starlette.types import Receive
 
 import relquery.engine.requests.declared as engine
 from relquery.backends.local.asking import Piece
+from relquery.backends.local.batches import Sink
 from relquery.backends.remote.link import Link
 from relquery.backends.remote.process import Replied
-from relquery.backends.local.batches import Sink
-from relquery.backends.service.client import EngineClient
-from relquery.backends.service.client import Facts, Submission
+from relquery.backends.service.client import EngineClient, Facts, Submission
 from relquery.engine.requests.relquery import Latency
 from relquery.errors import ConfigError
 from relquery.prompt import Answer, Finish, Prompt, Sampling, TokenLogprob
