@@ -31,6 +31,7 @@ from relquery.sql.retrieval.functions import install as install_search
 from relquery.sql.retrieval.functions import install_count
 from relquery.sql.settings import read_sampling
 from relquery.sql.temp_tables import LentTables
+from relquery.sql.variables import callers_variables, lent
 
 if TYPE_CHECKING:
     import duckdb
@@ -203,6 +204,10 @@ class Connection:
         with self._turn():
             return self.schemas.ask(text, read_sampling(sampling), independent=independent)
 
+    def unregister(self, name: str) -> None:
+        """Take back a registered table. Raises TableError for a name that is none."""
+        hosts.unregister(self.database, name)
+
     def tables(self) -> dict[str, list[str]]:
         """Columns of every table and view, by name."""
         return self.database.tables()
@@ -224,6 +229,7 @@ class Connection:
         """Run one or more statements, which may call LLM, AI_FILTER and the like; see docs/sql.md.
 
         The result has the rows of the last statement; its report and errors cover all of them.
+        Frames, Arrow tables and results can be read by the names of their variables.
         params: a list of values for `?` and `$1`, or a dict for `$name`. A value can also be the
         prompt or an option of a call. order, on_error, guard, guard_rows, form: override the
         connection's; guard=False turns its guard off. sampling: defaults for calls that do not
@@ -239,10 +245,19 @@ class Connection:
         settings = read_sampling(sampling, Connection.sql)
         config = self._config(order, guard, guard_rows, form)
         config = replace(config, on_error=on_error or config.on_error)
-        recording = Recording.of(record)
-        with self._watching(progress) as watch:
+        recording, seen = Recording.of(record), callers_variables()
+        with lent(self.database, query, seen), self._watching(progress) as watch:
             context = self._context(config, watch, recording)
             return run_query(query, self.database, context, settings, params)
+
+    def execute(
+        self,
+        query: str,
+        params: Sequence[Any] | Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Result:
+        """See `sql`, which connections of DuckDB call so too."""
+        return self.sql(query, params, **options)
 
     def run(
         self,
@@ -339,7 +354,8 @@ class Connection:
         from relquery.sql.preview import preview_query
 
         settings = read_sampling(sampling, Connection.preview)
-        with self._watching(progress) as watch:
+        seen = callers_variables()
+        with lent(self.database, query, seen), self._watching(progress) as watch:
             context = self._context(self._config(order, None, None, form), watch)
             return preview_query(query, self.database, context, settings, params, rows)
 
@@ -408,9 +424,10 @@ class Connection:
         config = self._config(order, guard, guard_rows, form)
         context = self._context(config, None)
         settings = read_sampling(sampling, Connection._explain_sql)
-        return explain_query(
-            query, self.database, context, settings, params, selectivity, costs=cost
-        )
+        with lent(self.database, query, callers_variables()):
+            return explain_query(
+                query, self.database, context, settings, params, selectivity, costs=cost
+            )
 
     def _config(
         self,

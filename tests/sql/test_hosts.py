@@ -297,6 +297,35 @@ def test_files_of_every_dialect_are_read(con: Connection, tmp_path: Path) -> Non
         assert (result.columns, result.fetchall()) == (columns, rows)
 
 
+def test_a_pattern_names_the_rows_of_several_files(con: Connection, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.csv").write_text(f"id,name\n1,{name}\n")
+    con.register("two", tmp_path / "*.csv")
+    assert con.sql("SELECT name FROM two ORDER BY ALL").fetchall() == [("a",), ("b",)]
+    (tmp_path / "b.csv").write_text("id,name\n1,b,too many\n")
+    with pytest.raises(TableError, match=r"b\.csv"):
+        con.register("two", str(tmp_path / "*.csv"))
+    (tmp_path / "c.json").write_text("{}")
+    with pytest.raises(TableError, match=r"\.csv, \.json"):
+        con.register("two", tmp_path / "*")
+    with pytest.raises(TableError, match="no file"):
+        con.register("two", tmp_path / "*.parquet")
+
+
+def test_addresses_are_left_to_duckdb(con: Connection) -> None:
+    with pytest.raises(TableError, match=r"https://nowhere\.invalid/a\.csv cannot be read"):
+        con.register("t", "https://nowhere.invalid/a.csv")
+    with pytest.raises(TableError, match="format"):
+        con.register("t", "s3://bucket/a.xlsx")
+
+
+def test_a_table_is_taken_back(con: Connection) -> None:
+    con.register("t", {"a": [1]})
+    con.unregister("t")
+    with pytest.raises(TableError, match="no table 't'"):
+        con.unregister("t")
+
+
 def test_a_directory_is_said_to_be_one(con: Connection, tmp_path: Path) -> None:
     for name in ["folder", "folder.csv", "folder.db"]:
         (tmp_path / name).mkdir()

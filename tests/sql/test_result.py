@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -23,6 +25,26 @@ def result() -> Result:
 def test_a_result_iterates_its_rows_as_tuples(result: Result) -> None:
     assert list(result) == result.fetchall()
     assert [number for number, _ in result] == list(range(12))
+
+
+def test_rows_are_fetched_one_after_the_other(result: Result) -> None:
+    assert result.fetchone() == (0, "<script>")
+    assert result.fetchmany(2) == [(1, None), (2, "a")]
+    assert len(result.fetchmany(100)) == 9
+    assert result.fetchone() is None
+    assert len(result.fetchall()) == 12
+
+
+def test_rows_are_printed_and_written(
+    result: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result.show(2)
+    assert capsys.readouterr().out.endswith("1   | NULL\n[12 rows, first 2 shown]\n")
+    assert len(result.head()) == 5
+    for ending in ("csv", "parquet"):
+        path = tmp_path / f"rows.{ending}"
+        getattr(result, f"write_{ending}")(path)
+        assert duckdb.sql(f"SELECT * FROM '{path}'").fetchall() == result.fetchall()
 
 
 def test_a_notebook_shows_the_first_rows_escaped(result: Result) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 from relquery.connection import Connection, connect
 from relquery.errors import ConfigError, PartialResultWarning, RelqueryError
 from relquery.notebook.arguments import pairs, read_connect, read_query
-from relquery.notebook.variables import parameters, statements, tables
+from relquery.notebook.variables import parameters, statements
+from relquery.sql.variables import lent
 
 _CONNECT = "Connect first: %relquery connect demo"
 
@@ -77,7 +78,7 @@ class Magic:
         texts = statements(con, sql)
         params = parameters(texts, variables)
         given = {"order": options.order, "max_tokens": options.max_tokens}
-        with tables(con, texts, variables):
+        with lent(con.database, sql, variables):
             if options.explain:
                 return con.explain(sql, params, **given)
             return (con.preview if options.preview else con.sql)(sql, params, **given)

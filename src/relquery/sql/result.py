@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -24,7 +25,14 @@ from relquery.errors import (
 from relquery.prompt import Finish
 from relquery.report import Report, StageReport
 from relquery.sql.exchange.arrow import distinct_names
-from relquery.sql.exchange.python import for_polars, to_plain, to_python, to_series
+from relquery.sql.exchange.python import (
+    for_csv,
+    for_parquet,
+    for_polars,
+    to_plain,
+    to_python,
+    to_series,
+)
 from relquery.sql.page import page
 from relquery.sql.record import Recording
 from relquery.sql.render import (
@@ -78,7 +86,8 @@ class Result:
 
     reasons: why a cell is NULL for an error, by (row, column) of this result, from 0. Only where
     each row of the result is a row of the table, not for groups or DISTINCT. query: its text.
-    recording: what was sent, if `Connection.sql` was told to record it.
+    recording: what was sent, if `Connection.sql` was told to record it. unread: rows that
+    `fetchone` and `fetchmany` have not given yet.
     """
 
     table: pa.Table
@@ -87,6 +96,7 @@ class Result:
     reasons: Reasons = field(default_factory=dict)
     query: str = ""
     recording: Recording | None = None
+    unread: list[Iterator[tuple[Any, ...]]] = field(default_factory=list, init=False)
 
     @property
     def columns(self) -> list[str]:
@@ -131,6 +141,19 @@ class Result:
         """As Python tuples, with values as DuckDB's client gives them."""
         return list(zip(*(to_python(*pair) for pair in self._columns()), strict=True))
 
+    def fetchone(self) -> tuple[Any, ...] | None:
+        """The next row, as in `fetchall`; None after the last."""
+        return next(self._next_rows(), None)
+
+    def fetchmany(self, size: int = 1) -> list[tuple[Any, ...]]:
+        """The next rows, as in `fetchall`."""
+        return list(islice(self._next_rows(), size))
+
+    def _next_rows(self) -> Iterator[tuple[Any, ...]]:
+        if not self.unread:
+            self.unread.append(iter(self))
+        return self.unread[0]
+
     def plain(self, rows: int | None = None) -> list[tuple[Any, ...]]:
         """The first rows, or all, with values for tables and JSON.
 
@@ -160,7 +183,23 @@ class Result:
     def _columns(self) -> Iterator[tuple[pa.ChunkedArray, pa.Field]]:
         return zip(self.table.columns, self.table.schema, strict=True)
 
-    def head(self, rows: int | None) -> Result:
+    def show(self, max_rows: int = _SHOWN_ROWS) -> None:
+        """Print the first rows."""
+        print(self._shown(max_rows))
+
+    def write_csv(self, path: str | Path) -> None:
+        """Write all rows to a CSV file, with a line of names."""
+        import pyarrow.csv as pa_csv
+
+        pa_csv.write_csv(for_csv(self.table, distinct_names(self.columns)), path)
+
+    def write_parquet(self, path: str | Path) -> None:
+        """Write all rows to a Parquet file."""
+        import pyarrow.parquet as pq
+
+        pq.write_table(for_parquet(self.table, distinct_names(self.columns)), path)
+
+    def head(self, rows: int | None = 5) -> Result:
         """The first rows, or all, with the errors and report of the whole result."""
         return replace(self, table=self.table.slice(0, rows))
 
@@ -171,15 +210,18 @@ class Result:
         return int(self.table.num_rows)
 
     def __repr__(self) -> str:
+        return self._shown(_SHOWN_ROWS)
+
+    def _shown(self, rows: int) -> str:
         if (view := view_of(self.table, "text")) is not None:
             return view
-        shown = self.plain(_SHOWN_ROWS)
+        shown = self.plain(rows)
         cells = [
             ["NULL" if value is None else printable(str(rounded(value))) for value in row]
             for row in (self.columns, *shown)
         ]
         lines = aligned(cells, terminal_width())
-        return "\n".join([*lines, f"[{self._size_in_words()}]"])
+        return "\n".join([*lines, f"[{self._size_in_words(rows)}]"])
 
     def _repr_html_(self) -> str:
         """For notebooks."""
@@ -189,9 +231,9 @@ class Result:
         view = result_table(self.columns, self.table.schema.types, shown, self.reasons)
         return result_html(view, self._size_in_words(), self.errors, self.report.summary)
 
-    def _size_in_words(self) -> str:
+    def _size_in_words(self, shown: int = _SHOWN_ROWS) -> str:
         missing = f", {missing_values(len(self.errors))} missing" if self.errors else ""
-        more = "" if len(self) <= _SHOWN_ROWS else f", first {_SHOWN_ROWS} shown"
+        more = "" if len(self) <= shown else f", first {shown} shown"
         rows_in_words = "1 row" if len(self) == 1 else f"{len(self)} rows"
         return f"{rows_in_words}{more}{missing}"
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from glob import has_magic
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from relquery.errors import QueryError, RelqueryError, TableError
+from relquery.errors import QueryError, RelqueryError, TableError, did_you_mean
 from relquery.sql.exchange.arrow import distinct_names
 from relquery.sql.host.database import Database
 from relquery.sql.names import quoted, quoted_text
@@ -32,13 +34,32 @@ _DELIMITERS = ",;\t|"
 _HEAD = 1 << 20  # the header of a CSV file must fit in this many bytes
 
 
+_FRAMES = {
+    "pandas": ("DataFrame",),
+    "polars": ("DataFrame", "LazyFrame"),
+    "pyarrow": ("Table", "RecordBatch"),
+    "duckdb": ("DuckDBPyRelation",),
+    "relquery": ("Result",),
+}
+"""Classes whose objects are tables, by package."""
+
+
+def is_frame(value: object) -> bool:
+    """Whether a variable's value can be read as a table. Imports no other library."""
+    kind = type(value)
+    package = kind.__module__.partition(".")[0]
+    return kind.__name__ in _FRAMES.get(package, ())
+
+
 def register(database: Database, name: str, data: object, *, called: str = "") -> None:
     """Make `data` readable as table `name`, which may replace one registered before.
 
     data: the path of a CSV, TSV, Parquet, JSON or JSONL file (a CSV whose lines do not all have
-        as many values as the first is refused); the path of a DuckDB file, which becomes a
-        read-only database `name` whose tables can also be used by their own names; a pandas or
-        polars frame; an Arrow table, batch or reader; a dict of columns; a list of dicts.
+        as many values as the first is refused), a pattern for several such as "logs/*.parquet", or
+        an address that DuckDB reads (https://, s3://, hf://); the path of a DuckDB file, which
+        becomes a read-only database `name` whose tables can also be used by their own names; a
+        pandas or polars frame; an Arrow table, batch or reader; a Result; a DuckDB relation; a
+        dict of columns; a list of dicts.
     Columns whose names differ only in case get a suffix, as SQL cannot tell them apart.
     Raises TableError for anything that cannot be read as a table. called: what it says of the data
         in place of the table's name, which the user may not have given.
@@ -54,7 +75,11 @@ def register(database: Database, name: str, data: object, *, called: str = "") -
         if isinstance(data, str | Path):
             if not str(data).strip():
                 raise TableError(f"Table '{name}': the path is empty. Give the path of a file.")
-            _register_path(database, name, Path(data), called or f"Table '{name}'")
+            called = called or f"Table '{name}'"
+            if "://" in str(data):
+                _register_address(database, name, str(data), called)
+            else:
+                _register_path(database, name, Path(data), called)
         else:
             table = to_arrow(called or f"Table '{name}'", data)
             _check_name(database, name)
@@ -62,19 +87,62 @@ def register(database: Database, name: str, data: object, *, called: str = "") -
             database.register(name, table.rename_columns(distinct_names(table.column_names)))
 
 
+def _register_address(database: Database, name: str, address: str, called: str) -> None:
+    ending = _ending(PurePosixPath(urlsplit(address).path))
+    if ending not in _READERS:
+        raise TableError(
+            f"{called}: the format of '{address}' is unknown. Expected extensions: "
+            f"{', '.join(_READERS)}. Download any other file first."
+        )
+    sample = ", sample_size = -1" if _READERS[ending] == "read_csv" else ""
+    read = f"{_READERS[ending]}({quoted_text(address)}{sample})"
+    _replace_view(database, name, read, address, called)
+
+
+def _register_files(database: Database, name: str, pattern: Path, called: str) -> None:
+    """Several files as one table."""
+    files = database.fetch(f"SELECT file FROM glob({quoted_text(pattern)})").column(0).to_pylist()
+    if not files:
+        raise TableError(f"{called}: no file is named like {pattern}. Check the path.")
+    endings = {_ending(Path(file)) for file in files}
+    if len(endings) > 1 or not endings <= set(_READERS):
+        raise TableError(
+            f"{called}: {pattern} names files that end in {', '.join(sorted(endings))}. All must "
+            f"have one of these endings: {', '.join(_READERS)}."
+        )
+    (ending,) = endings
+    read = f"{_READERS[ending]}({quoted_text(pattern)})"
+    if _READERS[ending] == "read_csv":
+        read = csv_reader(pattern)
+        for file in files:
+            try:
+                _check_csv(database, Path(file))
+            except RelqueryError as error:
+                raise TableError(f"{called}: {file}: {error}") from error
+    _replace_view(database, name, read, pattern, called)
+
+
+def _ending(path: PurePath) -> str:
+    """How a name ends, without what says how the file is compressed."""
+    endings = [ending.lower() for ending in path.suffixes if ending.lower() not in _COMPRESSED]
+    return endings[-1] if endings else ""
+
+
 def _register_path(database: Database, name: str, path: Path, called: str) -> None:
     if not path.exists():
+        if has_magic(str(path)):
+            _register_files(database, name, path, called)
+            return
         remedy = "Check the path."
         if str(path).startswith("demo:"):
             remedy = f"In Python, use rq.demo_table('{str(path)[5:]}') for a demo table."
         raise TableError(f"{called}: the file {path} does not exist. {remedy}")
     if path.is_dir():
         raise TableError(
-            f"{called}: {path} is a directory. Give one file, or read them all in SQL: "
-            f"SELECT * FROM '{path}/*.csv'."
+            f"{called}: {path} is a directory. Give one file, or a pattern for several: "
+            f"'{path}/*.csv'."
         )
-    endings = [ending.lower() for ending in path.suffixes if ending.lower() not in _COMPRESSED]
-    ending = endings[-1] if endings else ""
+    ending = _ending(path)
     if ending in _DATABASES:
         _attach(database, name, path, called)
         return
@@ -94,6 +162,11 @@ def _register_path(database: Database, name: str, path: Path, called: str) -> No
             _check_csv(database, path)
         except RelqueryError as error:
             raise TableError(f"{called}: {error}") from error
+    _replace_view(database, name, read, path, called)
+
+
+def _replace_view(database: Database, name: str, read: str, path: object, called: str) -> None:
+    """Make a table of what `read` reads, in place of one of that name."""
     _check_name(database, name)
     view = f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS SELECT * FROM {read}"
     _define(database, view, path, called)
@@ -187,11 +260,20 @@ def _check_lines(database: Database, path: Path, header: tuple[str, Sequence[str
     )
 
 
-def _define(database: Database, sql: str, path: Path, called: str) -> None:
+def _define(database: Database, sql: str, path: object, called: str) -> None:
     try:
         database.execute(sql)
     except RelqueryError as error:
         raise TableError(f"{called}: {path} cannot be read: {error}") from error
+
+
+def unregister(database: Database, name: str) -> None:
+    """Take back what `register` made. Raises TableError for another name."""
+    with database.held():
+        if name.lower() not in {known.lower() for known in database.tables()}:
+            raise TableError(f"There is no table '{name}'." + did_you_mean(name, database.tables()))
+        _check_name(database, name)
+        _forget(database, name)
 
 
 def _check_name(database: Database, name: str) -> None:
@@ -268,7 +350,7 @@ def to_arrow(called: str, data: object) -> pa.Table:
     if table is None:
         raise TableError(
             f"{called} is of type {type(data).__name__}. Expected a path, a pandas or "
-            "polars frame, an Arrow table, a dict of columns or a list of dicts."
+            "polars frame, an Arrow table, a Result, a dict of columns or a list of dicts."
         )
     if not table.num_columns:
         raise TableError(f"{called} has no columns. Give at least one.")
@@ -297,7 +379,7 @@ def _arrow_of(data: object) -> pa.Table | None:
         return pa.table(dict(data))
     if isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
         return _of_rows(data)
-    convert = _FRAMES.get(type(data).__module__.partition(".")[0])
+    convert = _CONVERTERS.get(type(data).__module__.partition(".")[0])
     return convert(data) if convert else None
 
 
@@ -322,5 +404,22 @@ def _of_polars(data: Any) -> pa.Table | None:
     return table
 
 
+def _of_relation(data: Any) -> pa.Table | None:
+    if not hasattr(data, "to_arrow_table"):
+        return None
+    table: pa.Table = data.to_arrow_table()
+    return table
+
+
+def _of_result(data: Any) -> pa.Table | None:
+    found = getattr(data, "table", None)
+    return found if isinstance(found, pa.Table) else None
+
+
 # Keyed by the class's module, so nothing has to be imported.
-_FRAMES: dict[str, Callable[[Any], pa.Table | None]] = {"pandas": _of_pandas, "polars": _of_polars}
+_CONVERTERS: dict[str, Callable[[Any], pa.Table | None]] = {
+    "pandas": _of_pandas,
+    "polars": _of_polars,
+    "duckdb": _of_relation,
+    "relquery": _of_result,
+}

@@ -11,7 +11,7 @@ import pyarrow as pa
 from relquery.cli.terminal.records import report_view
 from relquery.cli.terminal.show import errors_console, to_json
 from relquery.sql.exchange.arrow import distinct_names
-from relquery.sql.exchange.python import for_csv, for_parquet
+from relquery.sql.exchange.python import for_csv
 from relquery.sql.render import printable
 from relquery.sql.result import Result
 
@@ -87,23 +87,9 @@ def _names(result: Result) -> list[str]:
 
 
 def write_json(result: Result, path: Path) -> None:
-    """Write all rows to a file; likewise below."""
+    """Write all rows to a file."""
     path.write_text(to_json(rows_of(result)), encoding="utf-8")
 
 
-def write_csv(result: Result, path: Path) -> None:
-    """See write_json."""
-    import pyarrow.csv as pa_csv
-
-    pa_csv.write_csv(for_csv(result.table, _names(result)), path)
-
-
-def write_parquet(result: Result, path: Path) -> None:
-    """See write_json."""
-    import pyarrow.parquet as pq
-
-    pq.write_table(for_parquet(result.table, _names(result)), path)
-
-
-WRITERS = {".parquet": write_parquet, ".csv": write_csv, ".json": write_json}
+WRITERS = {".parquet": Result.write_parquet, ".csv": Result.write_csv, ".json": write_json}
 """By the ending of a file's name."""

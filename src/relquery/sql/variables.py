@@ -1,0 +1,76 @@
+"""Python variables that statements read as tables, by their names, as DuckDB's scans do."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from relquery.errors import QueryError, RelqueryError
+from relquery.sql import tables as hosts
+from relquery.sql.host.database import Database
+from relquery.sql.parser.parse import parser
+from relquery.sql.parser.shell import read_shell
+from relquery.sql.parser.statements import split
+from relquery.sql.parser.tokens import tokenize, without_field_names
+from relquery.sql.parser.tree import Query, Table
+
+_OURS = __name__.partition(".")[0]
+
+
+def callers_variables() -> dict[str, Any]:
+    """Variables with frames that the code which called relquery sees: local ones, then global."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__")):
+        frame = frame.f_back
+    seen = {**frame.f_globals, **frame.f_locals}
+    return {name: value for name, value in seen.items() if hosts.is_frame(value)}
+
+
+@contextmanager
+def lent(database: Database, sql: str, variables: Mapping[str, Any]) -> Iterator[None]:
+    """A block in which statements can read variables as tables.
+
+    Only frames that the SQL reads, and only where no table has that name.
+    """
+    named = {name for name, value in variables.items() if name in sql and hosts.is_frame(value)}
+    lending = named and named & _tables_read(sql, database)
+    known = {name.lower() for name in database.tables()} if lending else set()
+    registered = []
+    try:
+        for name in sorted(lending):
+            if name.lower() not in known:
+                hosts.register(database, name, variables[name], called=f"The variable '{name}'")
+                registered.append(name)
+        yield
+    finally:
+        for name in registered:
+            with suppress(RelqueryError):  # such as after `close`
+                database.unregister(name)
+
+
+def _is_ours(module: object) -> bool:
+    return isinstance(module, str) and (module == _OURS or module.startswith(f"{_OURS}."))
+
+
+def _tables_read(sql: str, database: Database) -> set[str]:
+    """Tables that statements read, without those that they write to or define in WITH."""
+    read, others = set[str](), set[str]()
+    try:
+        texts = split(sql, database)
+    except QueryError:  # who runs the statements says why
+        return set()
+    for text in texts:
+        try:
+            shell = read_shell(text.query)
+            if shell.kind == "OTHER":
+                continue
+            tree = parser().query(without_field_names(shell.query, tokenize(shell.query)))
+        except QueryError:  # a statement of DuckDB alone, which reads no frame
+            continue
+        others |= {entry.name.lower() for one in tree.find_all(Query) for entry in one.entries}
+        if shell.path:
+            others.add(shell.path[-1].lower())
+        read |= {one.table for one in tree.find_all(Table) if len(one.path) == 1}
+    return {name for name in read if name.lower() not in others}
