@@ -45,7 +45,9 @@ def run_query(
         backend = stack.enter_context(closing(make(model, config or EngineConfig())))
         backend.reserve()
         stack.enter_context(passing_on(backend.engine, turn, TURN_SECONDS))
-        connection = stack.enter_context(closing(connect(backend, order=order, ledger=None)))
+        connection = stack.enter_context(
+            closing(connect(backend, order=order, form="json", ledger=None))
+        )
         for name, table in tables.items():
             connection.register(name, table)
         begin = turn.now()

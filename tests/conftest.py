@@ -14,11 +14,14 @@ import re
 import shutil
 import signal
 import ssl
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
+
+from relquery.config import DEFAULT_FORM
 
 TESTS = Path(__file__).parent
 LONG_FOLDERS = {"benchmarks", "deploy", "pages", "training"}
@@ -46,6 +49,20 @@ HANDLERS: dict[signal.Signals, Any] = {
 for sent, handler in HANDLERS.items():
     if signal.getsignal(sent) is signal.SIG_IGN:
         signal.signal(sent, handler)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def json_prompts() -> Iterator[None]:
+    """Prompts in JSON where no form is asked for: stand-ins for models read fields from it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("relquery.backends.load.DEFAULT_FORM", "json")
+        yield
+
+
+@pytest.fixture
+def users_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The form of prompts that users get."""
+    monkeypatch.setattr("relquery.backends.load.DEFAULT_FORM", DEFAULT_FORM)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

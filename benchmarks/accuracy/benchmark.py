@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from benchmarks.accuracy.part import Gemma3, SmolLM2
-from benchmarks.accuracy.variants import GUARD
+from benchmarks.accuracy.variants import BASE_FORM, GUARD
 from benchmarks.parts import in_parts
 from benchmarks.templates import template
-from relquery.config import LOCAL_FORM, QueryConfig
+from relquery.config import QueryConfig
 
 BENCHMARK = in_parts(
     "accuracy",
@@ -14,6 +14,6 @@ BENCHMARK = in_parts(
     (SmolLM2, Gemma3),
     file="accuracy.md",
     introduction=template("accuracy").block(
-        "introduction", form=LOCAL_FORM, order=QueryConfig().order, guard=GUARD
+        "introduction", form=BASE_FORM, order=QueryConfig().order, guard=GUARD
     ),
 )

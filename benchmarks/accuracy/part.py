@@ -15,12 +15,11 @@ from benchmarks import stock
 from benchmarks.accuracy.asking import Answers, ask
 from benchmarks.accuracy.comparison import Compared, compare
 from benchmarks.accuracy.datasets import DATASETS, Dataset, read
-from benchmarks.accuracy.variants import DEFAULT, OF_ORDER, VARIANTS, Variant
+from benchmarks.accuracy.variants import BASE_FORM, DEFAULT, OF_ORDER, VARIANTS, Variant
 from benchmarks.harness import Figure, Say, Settings
 from benchmarks.markdown import table
 from benchmarks.parts import Part
 from benchmarks.templates import template
-from relquery.config import LOCAL_FORM
 from relquery.connection import connect
 
 WORDS = template("accuracy")
@@ -65,7 +64,7 @@ class ModelPart(Part):
             options = {"dtype": "float32", **opened}
             say(f"{self.name}: opening with {options}")
             with closing(
-                connect(str(folder), ledger=None, progress=False, **options)
+                connect(str(folder), form=BASE_FORM, ledger=None, progress=False, **options)
             ) as connection:
                 for dataset, sample in samples.items():
                     for variant in some:
@@ -113,7 +112,7 @@ class ModelPart(Part):
             yield Figure(name, ratio, 1.0, at_least=False, note=note, any_size=True)
 
     def _tokens_of_one_field(self, form: str) -> float:
-        found = self.found[DEFAULT.name if form == LOCAL_FORM else form]
+        found = self.found[DEFAULT.name if form == BASE_FORM else form]
         return sum(
             found[one.name].tokens for one in DATASETS if one.name in found and not one.has_order
         )

@@ -67,7 +67,7 @@ def filter_prompts(folder: Path, data: Path, count: int) -> dict[str, list[list[
         backend = EmbeddedBackend(tiny, EngineConfig())
         listed = prompts.setdefault(name, [])
         backend.engine.submit = partial(_record, listed, backend.engine.submit)  # type: ignore
-        connection = connect(backend, order=order, ledger=None)
+        connection = connect(backend, order=order, form="json", ledger=None)
         connection.register("movies", movies)
         with warnings.catch_warnings():  # a random network answers with no label
             warnings.simplefilter("ignore", PartialResultWarning)

@@ -105,7 +105,7 @@ def measure_cases(
         def opened(store: StoreOptions | None, *, plain: bool = False) -> Connection:
             backend = stack.enter_context(closing(EmbeddedBackend(model, config, store=store)))
             asked = Adopted(backend) if plain else backend
-            connection = stack.enter_context(connect(asked, ledger=None))
+            connection = stack.enter_context(connect(asked, form="json", ledger=None))
             for schema in schemas:
                 connection.register(schema, prepare=True)
             return connection
@@ -170,7 +170,7 @@ def large_schema(backend: EmbeddedBackend, sizes: Sizes, seed: int) -> tuple[flo
 
 
 def _ready(backend: EmbeddedBackend, text: str) -> float:
-    with connect(backend, ledger=None) as connection:
+    with connect(backend, form="json", ledger=None) as connection:
         begin = time.perf_counter()
         connection.register(Schema.parse(text))
         connection.schemas.layout("large")

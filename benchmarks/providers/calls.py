@@ -52,7 +52,7 @@ def prompts_of(rows: pa.Table, order: Order, model: str = UNPRICED) -> list[Prom
     model: for whose cache prompts are marked and ordered; UNPRICED for none.
     """
     backend = Noting(model)
-    with rq.connect(backend, order=order) as con:
+    with rq.connect(backend, order=order, form="json") as con:
         con.register("rows", rows)
         con.sql(f"SELECT LLM('{ASK}', rows.*) AS said FROM rows")
     return backend.asked

@@ -115,7 +115,7 @@ def measure(rows: int, query: str = "projection") -> dict[str, float]:
 def timed(file: str, query: str) -> dict[str, float]:
     """See `measure`; in this process, once compiled."""
     backend = AtOnce()
-    with connect(backend) as connection:
+    with connect(backend, form="json") as connection:
         connection.register("few", reviews(1_000))
         connection.sql(QUERIES[query].replace("FROM t", "FROM few"))  # compiles
         backend.asked.clear()

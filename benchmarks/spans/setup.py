@@ -98,7 +98,7 @@ def sides(
     backends = [EmbeddedBackend(model, config) for _ in range(count)]
     for backend in backends:
         backend.reserve()
-    opened = [connect(backend, ledger=None) for backend in backends]
+    opened = [connect(backend, form="json", ledger=None) for backend in backends]
     try:
         yield tuple(opened)
     finally:

@@ -13,11 +13,9 @@ Order = Literal["original", "fixed", "ggr", "ophr", "tree"]
 ORDERS: tuple[Order, ...] = get_args(Order)
 PromptForm = Literal["json", "lines", "text"]
 FORMS: tuple[PromptForm, ...] = get_args(PromptForm)
-LOCAL_FORM: PromptForm = "json"
-"""The form of prompts to a model that runs in this process, where none is asked for. This one and
-the next are decided by what `scripts/bench accuracy` measures; see docs/benchmarks/accuracy.md."""
-SERVED_FORM: PromptForm = "json"
-"""The same for a model that a server or a provider answers for."""
+DEFAULT_FORM: PromptForm = "text"
+"""The form of prompts where none is asked for: right at least as often as JSON in `scripts/bench
+accuracy`, and the shortest."""
 Nulls = Literal["skip", "ask"]
 NULLS: tuple[Nulls, ...] = get_args(Nulls)
 Relocation = Literal["queries", "keys", "cidra"]
@@ -173,8 +171,8 @@ class QueryConfig:
         (paper 000, section 6.4), above 0 and at most 1; below it, all are sent as written. None
         for no comparison.
     guard_rows: for how many distinct inputs of a call answers are compared, at most.
-    form: how fields are written in prompts: "json"; "lines", which takes fewer tokens; or "text",
-        which for a single field is the question, its labels and the value alone.
+    form: how fields are written in prompts: "text", which for a single field is the question, its
+        labels and the value alone; "lines", with all names before all values; or "json".
     nulls: what a call with NULL in all of its fields does: "skip" gives NULL and asks nothing;
         "ask" asks the model about them.
     """
@@ -183,7 +181,7 @@ class QueryConfig:
     on_error: Literal["null", "raise"] = "null"
     guard: float | None = None
     guard_rows: int = 50
-    form: PromptForm = LOCAL_FORM
+    form: PromptForm = DEFAULT_FORM
     nulls: Nulls = "skip"
 
     def __post_init__(self) -> None:

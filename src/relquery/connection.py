@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from relquery.backends.base import Answering, Backend
 from relquery.backends.embedding.load import embedder_of, hint_for
 from relquery.backends.load import backend_of, default_form, is_shared
-from relquery.config import Nulls, Order, PromptForm, QueryConfig
+from relquery.config import DEFAULT_FORM, Nulls, Order, PromptForm, QueryConfig
 from relquery.errors import ConfigError, MarkupError, QueryError
 from relquery.ledger import Ledger
 from relquery.progress.watch import Progress, Watch, check_progress, watching
@@ -75,8 +75,8 @@ def connect(
     database: a DuckDB file whose tables queries can use, ":memory:", or a connection from
         duckdb.connect(...), which is used as is: its tables, views and settings are available,
         registered tables stay in it, and it is not closed.
-    order, on_error, guard, guard_rows, form, nulls: see QueryConfig. form: None for the default of
-        such a model.
+    order, on_error, guard, guard_rows, form, nulls: see QueryConfig. form: None for "text", and for
+        "json" with the demo model, which knows no other.
     ledger: where answers are stored: ":memory:" for the lifetime of the connection, a file to
         reuse them later, None for nowhere (benchmarks). Only calls that would give the same
         answer again are looked up: temperature 0 or a seed.
@@ -94,8 +94,7 @@ def connect(
     """
     check_progress(progress)
     answering, options = answering_of(source, model, options)
-    form = default_form(answering) if form is None else form
-    config = QueryConfig(order, on_error, guard, guard_rows, form, nulls)
+    config = QueryConfig(order, on_error, guard, guard_rows, form or DEFAULT_FORM, nulls)
     if ledger not in (None, ":memory:"):
         if options.get("batch"):
             options = {"batches": ledger} | options
@@ -106,6 +105,8 @@ def connect(
         known = None if ledger is None else opened.enter_context(closing(Ledger.open(ledger)))
         owned = isinstance(answering, str)
         backend = backend_of(answering, options)
+        if form is None:
+            config = replace(config, form=default_form(backend.name))
         install_count(host, backend)
         shelf = Shelf.open(index, embedder_of(embedder), hint_for(embedder))
         corpora = install_search(host, shelf)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import duckdb
 import pandas as pd
 import polars as pl
@@ -37,6 +39,14 @@ def test_results_relations_and_globals_are_read_too(con: Connection) -> None:
     assert con.sql("SELECT word FROM everywhere").fetchall() == [("global",)]
     assert first is not None
     assert relation is not None
+
+
+def test_a_variable_that_is_deleted_is_freed(con: Connection) -> None:
+    words = pd.DataFrame({"word": ["one"]})
+    freed = weakref.ref(words)
+    assert con.sql("SELECT word FROM words").fetchall() == [("one",)]
+    del words
+    assert freed() is None
 
 
 def test_tables_and_names_in_with_come_first(con: Connection) -> None:

@@ -45,7 +45,7 @@ def count(case: Case, world: World) -> Counted:
 
 def opened(backend: Backend, world: World) -> Connection:
     """A connection with the world's tables, and without a ledger."""
-    connection = connect(backend, ledger=None)
+    connection = connect(backend, form="json", ledger=None)
     for name, rows in world.tables():
         connection.register(name, rows)
     return connection

@@ -49,7 +49,7 @@ def in_groups(texts: Sequence[str], groups: int, characters: int) -> list[Row]:
 def aggregate(model: ServedModel, rows: Sequence[Row]) -> Aggregated:
     """Explain the query and run it."""
     backend = Reciting(_praised, model, EngineConfig())
-    with closing(backend), closing(connect(backend, ledger=None)) as connection:
+    with closing(backend), closing(connect(backend, form="json", ledger=None)) as connection:
         connection.register("reviews", list(rows))
         (said,) = connection.explain(QUERY).calls
         result = connection.sql(QUERY)

@@ -72,7 +72,7 @@ def compare(squad: Squad) -> Changed:
     for side, (passages, order) in PLACES.items():
         with (
             closing(Shortened(model)) as backend,
-            closing(connect(backend, ledger=None, order=order)) as connection,
+            closing(connect(backend, ledger=None, order=order, form="json")) as connection,
         ):
             for table, rows in squad.tables().items():
                 connection.register(table, rows)

@@ -83,7 +83,7 @@ def _run(
     """The report, and token ids: of a prompt without fields, and of each prompt sent."""
     with (
         closing(Recording(query.answer, model, EngineConfig())) as backend,
-        closing(connect(backend, ledger=None, order=order)) as connection,
+        closing(connect(backend, ledger=None, order=order, form="json")) as connection,
     ):
         for name, table in squad.tables().items():
             connection.register(name, table)

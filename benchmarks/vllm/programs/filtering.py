@@ -40,7 +40,7 @@ def main(network: str, table: str, rows: int, rounds: int) -> dict[str, Any]:
         for order in ORDERS if number % 2 else ORDERS[::-1]:
             backend._llm.reset_prefix_cache()
             shown = movies if number else movies.slice(0, WARM_UP)
-            with connect(backend, order=order, ledger=None) as connection:
+            with connect(backend, order=order, form="json", ledger=None) as connection:
                 connection.register("movies", shown)
                 result = connection.sql(FILTER)
                 report = result.report

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from relquery.backends.arguments import split_adapter
 from relquery.backends.base import Adopted, Answering, Backend
-from relquery.config import LOCAL_FORM, OF_CONNECT, SERVED_FORM, PromptForm
+from relquery.config import DEFAULT_FORM, OF_CONNECT, PromptForm
 from relquery.errors import ConfigError, ModelError, did_you_mean, unknown
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ _PROVIDERS = (
     *("openai", "anthropic", "gemini", "azure", "vertex", "bedrock", "groq", "together"),
     *("openrouter", "deepseek", "xai", "ollama", "lmstudio", "llamacpp"),
 )
+_OF_DEMO = re.compile(r"(?:^|:)demo(?:[@+]|$)")
+"""The demo model was trained on prompts in JSON alone."""
 _SECONDS = 10.0  # that a server may take to tell its models
 _NO_KEY = "none"
 _OWNERS: dict[str, Literal["vllm", "relquery"]] = {"vllm": "vllm", "relquery": "relquery"}
@@ -74,12 +76,9 @@ def is_shared(budget: object) -> bool:
     return bool(re.search(r"[/\w]\s*(day|month|ledger)\s*$", str(budget), re.IGNORECASE))
 
 
-def default_form(answering: str | Backend | Answering) -> PromptForm:
-    """The form of prompts to a model where none is asked for."""
-    if isinstance(answering, str):
-        return SERVED_FORM if is_served(answering) else LOCAL_FORM
-    is_client = isinstance(answering, Backend) and answering.limits.concurrency is not None
-    return SERVED_FORM if is_client else LOCAL_FORM
+def default_form(model: str) -> PromptForm:
+    """The form of prompts to a model where none is asked for, by the model's name."""
+    return "json" if _OF_DEMO.search(model) else DEFAULT_FORM
 
 
 def backend_of(model: str | Backend | Answering, options: dict[str, Any]) -> Backend:

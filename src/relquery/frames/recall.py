@@ -108,7 +108,7 @@ def with_recall(
     if not recalls:
         return result
     report = Report(tuple(stages), seconds)
-    known = {one.name: getattr(result, one.name) for one in fields(Result)}
+    known = {one.name: getattr(result, one.name) for one in fields(Result) if one.init}
     return FrameResult(**{**known, "report": report}, recalls=tuple(recalls))
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from relquery.backends.load import default_form, is_served, load
-from relquery.config import Nulls, Order, PromptForm, QueryConfig
+from relquery.config import DEFAULT_FORM, Nulls, Order, PromptForm, QueryConfig
 from relquery.connection import answering_of
 from relquery.errors import (
     ConfigError,
@@ -106,13 +106,14 @@ def connect(
     for name, value in (("concurrency", concurrency), ("partitions", partitions)):
         if value is not None and (not isinstance(value, int) or value < 1):
             raise ConfigError(f"{name} is {value!r}; it must be an integer of at least 1.")
-    form = default_form(answering) if form is None else form
-    config = QueryConfig(order, on_error, form=form, nulls=nulls)
+    config = QueryConfig(order, on_error, form=form or DEFAULT_FORM, nulls=nulls)
     per_task = max(1, concurrency // _tasks_of_executor(spark))
     if is_served(answering):
         _check_options(options)
         options = {"max_concurrency": per_task, **_of_driver(answering), **options}
-    load(answering, **options).close()  # what is wrong with it is said here
+    with closing(load(answering, **options)) as opened:  # what is wrong with it is said here
+        if form is None:
+            config = replace(config, form=default_form(opened.name))
     folder, is_temporary = _folder(spark, ledger)
     settings = Settings(
         spark,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from inspect import CO_OPTIMIZED
 from typing import Any
 
 from relquery.errors import QueryError, RelqueryError
@@ -24,7 +25,10 @@ def callers_variables() -> dict[str, Any]:
     frame = sys._getframe(1)
     while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__")):
         frame = frame.f_back
-    seen = {**frame.f_globals, **frame.f_locals}
+    local = frame.f_locals
+    seen = {**frame.f_globals, **local}
+    if frame.f_code.co_flags & CO_OPTIMIZED and isinstance(local, dict):
+        local.clear()  # a copy that Python before 3.13 keeps: it would hold what `del` frees
     return {name: value for name, value in seen.items() if hosts.is_frame(value)}
 
 

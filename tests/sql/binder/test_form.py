@@ -134,25 +134,28 @@ def test_a_group_is_a_line_for_each_item(con: Connection, heard: Heard) -> None:
     assert heard.texts == ['Sum up.\n\none\ntwo\n lines\n""']
 
 
+@pytest.mark.usefixtures("users_form")
 @pytest.mark.parametrize(
-    ("answering", "local", "served"),
-    [("demo", True, False), ("http://127.0.0.1:9/v1", False, True), (Heard(), True, False)],
+    ("model", "form"),
+    [
+        ("demo", "json"),
+        ("demo+adapter", "json"),
+        ("relquery:demo@127.0.0.1:8000", "json"),
+        ("demonstration", "text"),
+        ("openai:gpt-5.4-mini", "text"),
+        ("HuggingFaceTB/SmolLM2-135M-Instruct", "text"),
+    ],
 )
-def test_models_of_this_process_and_of_servers_have_defaults_of_their_own(
-    answering: str | Backend, local: bool, served: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("relquery.backends.load.LOCAL_FORM", "lines")
-    monkeypatch.setattr("relquery.backends.load.SERVED_FORM", "text")
-    found = default_form(answering)
-    assert (found == "lines", found == "text") == (local, served)
+def test_prompts_are_text_but_for_the_model_that_knows_json_alone(model: str, form: str) -> None:
+    assert default_form(model) == form
 
 
-def test_a_connection_takes_the_default_of_its_model(
-    heard: Heard, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("relquery.backends.load.LOCAL_FORM", "lines")
+@pytest.mark.usefixtures("users_form")
+def test_a_connection_takes_the_default_of_its_model(heard: Heard) -> None:
     with connect(heard) as con, connect(heard, form="json") as other:
-        assert (con.config.form, other.config.form) == ("lines", "json")
+        assert (con.config.form, other.config.form) == ("text", "json")
+        con.sql("SELECT AI_FILTER('Loud?', 'BANG')")
+    assert heard.texts == ["Loud?\nYes or No?\n\nBANG"]
 
 
 def test_explain_and_preview_count_the_form_that_is_sent(heard: Heard, con: Connection) -> None:
