@@ -1,4 +1,4 @@
-"""How variants compare with the default, for a table and for all tables together."""
+"""How variants compare with the base, for a table and for all tables together."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from relquery.arrays import Int64s
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What a variant is, and how it differs from the default over the same rows."""
+    """What a variant is, and how it differs from the base over the same rows."""
 
     rows: int
     right: Estimate
     """The share of right answers."""
     right_more: Estimate
-    """How much more that is than by default."""
+    """How much more that is than in the base."""
     auc: Estimate | None
     """How well scores tell rows apart; None without scores. Of several tables, the mean."""
     auc_more: Estimate | None
     same: float
-    """The share of answers that are those of the default."""
+    """The share of answers that are those of the base."""
     tokens: float
     """Tokens of prompts for each row."""
 
 
-def compare(variant: Mapping[str, Answers], default: Mapping[str, Answers], seed: int) -> Compared:
-    """The answers of a variant with those of the default, by table.
+def compare(variant: Mapping[str, Answers], base: Mapping[str, Answers], seed: int) -> Compared:
+    """The answers of a variant with those of the base, by table.
 
     Rows are drawn again table by table, the same for both sides.
     """
-    ours, theirs = list(variant.values()), [default[name] for name in variant]
+    ours, theirs = list(variant.values()), [base[name] for name in variant]
     sizes = np.array([len(one.gold) for one in ours])
     drawn = [draw(size, (seed, place)) for place, size in enumerate(sizes.tolist())]
     right = _right(ours, drawn, sizes)

@@ -15,7 +15,7 @@ from benchmarks import stock
 from benchmarks.accuracy.asking import Answers, ask
 from benchmarks.accuracy.comparison import Compared, compare
 from benchmarks.accuracy.datasets import DATASETS, Dataset, read
-from benchmarks.accuracy.variants import BASE_FORM, DEFAULT, OF_ORDER, VARIANTS, Variant
+from benchmarks.accuracy.variants import BASE, BASE_FORM, OF_ORDER, VARIANTS, Variant
 from benchmarks.harness import Figure, Say, Settings
 from benchmarks.markdown import table
 from benchmarks.parts import Part
@@ -35,7 +35,7 @@ class ModelPart(Part):
     found: dict[str, dict[str, Answers]] = field(default_factory=dict)
     """Of each variant, by table."""
     compared: dict[str, dict[str, Compared]] = field(default_factory=dict)
-    """The same against the default; of all tables together under no name."""
+    """The same against the base; of all tables together under no name."""
 
     def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
         """See Part."""
@@ -58,7 +58,7 @@ class ModelPart(Part):
     def _ask(
         self, folder: Path, samples: Mapping[Dataset, pa.Table], say: Say
     ) -> Iterator[tuple[Variant, Dataset]]:
-        """Each variant over each table, once it is asked; the default first."""
+        """Each variant over each table, once it is asked; the base first."""
         for opened, variants in groupby(VARIANTS, lambda one: one.opened):
             some = list(variants)
             options = {"dtype": "float32", **opened}
@@ -77,12 +77,12 @@ class ModelPart(Part):
     def _figure(self, variant: Variant, dataset: Dataset, seed: int, say: Say) -> Figure:
         answers = self.found[variant.name][dataset.name]
         of_table = {dataset.name: answers}
-        default = {dataset.name: self.found[DEFAULT.name][dataset.name]}
-        compared = compare(of_table, default, seed)
+        base = {dataset.name: self.found[BASE.name][dataset.name]}
+        compared = compare(of_table, base, seed)
         self.compared.setdefault(variant.name, {})[dataset.name] = compared
         note = (
             f"{compared.right.points(is_difference=False)}% right of {compared.rows}, "
-            f"{compared.right_more.points()} more than by default, {compared.same:.0%} the same, "
+            f"{compared.right_more.points()} more than in the base, {compared.same:.0%} the same, "
             f"{compared.tokens:.0f} tokens a row"
         )
         say(f"{self.name}, {dataset.name}, {variant.name}: {note}")
@@ -91,8 +91,8 @@ class ModelPart(Part):
 
     def _pooled(self, variant: Variant, seed: int) -> Figure:
         of_tables = self.found[variant.name]
-        default = {name: self.found[DEFAULT.name][name] for name in of_tables}
-        self.compared[variant.name][""] = compared = compare(of_tables, default, seed)
+        base = {name: self.found[BASE.name][name] for name in of_tables}
+        self.compared[variant.name][""] = compared = compare(of_tables, base, seed)
         note = f"{compared.right_more.points()} points over {compared.rows:,} rows"
         return Figure(f"{self.name}_{variant.name}", compared.right_more.value, None, note=note)
 
@@ -112,7 +112,7 @@ class ModelPart(Part):
             yield Figure(name, ratio, 1.0, at_least=False, note=note, any_size=True)
 
     def _tokens_of_one_field(self, form: str) -> float:
-        found = self.found[DEFAULT.name if form == BASE_FORM else form]
+        found = self.found[BASE.name if form == BASE_FORM else form]
         return sum(
             found[one.name].tokens for one in DATASETS if one.name in found and not one.has_order
         )
@@ -146,20 +146,20 @@ class ModelPart(Part):
             ],
         )
         for dataset in DATASETS:
-            if dataset.name in self.found[DEFAULT.name]:
+            if dataset.name in self.found[BASE.name]:
                 yield from self._of_table(dataset)
 
     def _of_table(self, dataset: Dataset) -> Iterator[str]:
-        default = self.found[DEFAULT.name][dataset.name]
+        base = self.found[BASE.name][dataset.name]
         yield f"### {dataset.name}\n"
         fields = len(dataset.fields)
         yield WORDS.block(
             "table",
             question=dataset.question,
-            rows=len(default.gold),
+            rows=len(base.gold),
             fields="1 field" if fields == 1 else f"{fields} fields",
-            yes=f"{default.gold.mean():.0%}",
-            said=f"{default.said.mean():.0%}",
+            yes=f"{base.gold.mean():.0%}",
+            said=f"{base.said.mean():.0%}",
         )
         yield from table(
             (
@@ -183,14 +183,14 @@ class ModelPart(Part):
 
     def _row(self, variant: Variant, dataset: Dataset) -> tuple[str, ...]:
         one = self.compared[variant.name][dataset.name]
-        is_default = variant is DEFAULT
+        is_base = variant is BASE
         return (
             variant.name,
             one.right.points(is_difference=False),
-            "" if is_default else one.right_more.points(),
+            "" if is_base else one.right_more.points(),
             "-" if one.auc is None else one.auc.points(is_difference=False),
-            "" if is_default else "-" if one.auc_more is None else one.auc_more.points(),
-            "" if is_default else f"{one.same:.0%}",
+            "" if is_base else "-" if one.auc_more is None else one.auc_more.points(),
+            "" if is_base else f"{one.same:.0%}",
             f"{one.tokens:.0f}",
         )
 

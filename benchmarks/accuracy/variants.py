@@ -20,7 +20,7 @@ class Variant:
 
     name: str
     factor: str
-    """What differs from the default."""
+    """What differs from the base."""
     opened: Mapping[str, Any] = field(default_factory=dict)
     """Options of `relquery.connect`."""
     asked: Mapping[str, Any] = field(default_factory=dict)
@@ -32,9 +32,9 @@ class Variant:
         return "guard" in self.asked
 
 
-DEFAULT = Variant("default", "")
+BASE = Variant("base", "")
 VARIANTS = (
-    DEFAULT,
+    BASE,
     Variant("original", "order", asked={"order": "original"}),
     Variant("ggr", "order", asked={"order": "ggr"}),
     Variant("guard", "guard", asked={"guard": GUARD}),

@@ -118,9 +118,7 @@ def sql(
     cache_tokens: CacheTokens = None,
     prompt_form: Annotated[
         str | None,
-        typer.Option(
-            help="How prompts write fields: json (default), lines for fewer tokens, or text."
-        ),
+        typer.Option(help="How prompts write fields: text (default), lines or json."),
     ] = None,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Turn off prefix caching.")] = False,
     ledger: Annotated[
