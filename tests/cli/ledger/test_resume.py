@@ -154,7 +154,9 @@ def test_a_killed_run_is_resumed(relquery: Run, chat: ChatServer, folder: Path) 
 
     chat.answer = reply
     command = [sys.executable, "-m", "relquery", "sql", QUERY, "-t", "t.csv", "-m", "openai:m"]
-    with subprocess.Popen([*command, "--ledger", "run.db", "--order", "original"]) as running:
+    with subprocess.Popen(
+        [*command, "--ledger", "run.db", "--order", "original", "--prompt-form", "json"]
+    ) as running:
         until(lambda: stored(folder / "run.db") == 2)
         _, err = relquery("resume", "run.db", code=1)
         assert f"Run 1 in run.db is still running (process {running.pid})" in err
