@@ -19,6 +19,7 @@ BASE = {
     "errors",
     "config",
     "prompt",
+    "tools",
     "redaction",
     "unicode",
 }
@@ -37,7 +38,8 @@ LAYERS: dict[str, set[str]] = {
     "_native": set(),
     "native": {"_native", "errors"},
     "config": {"errors"},
-    "prompt": {"errors"},
+    "tools": {"errors"},
+    "prompt": {"errors", "tools"},
     "html": set(),
     "progress": BASE | {"html"},
     "report": BASE | {"html"},
@@ -117,8 +119,8 @@ ROOMS: dict[str, list[str]] = {
         "calibration",
     ],
     "model": [
-        "formats", "text", "grammar", "sampler", "networks", "attention_plan", "store",
-        "footprint", "served", "native_runtime", "native_model", "hub", "gguf_store",
+        "formats", "text", "tool_grammar", "grammar", "sampler", "networks", "attention_plan",
+        "store", "footprint", "served", "native_runtime", "native_model", "hub", "gguf_store",
         "installed", "catalogue", "torch_runtime", "load", "simulated",
     ],
     "backends": [

@@ -18,17 +18,20 @@ from sys import float_info
 from typing import Any
 
 from relquery.errors import ConfigError
+from relquery.tools import ToolCall, ToolResult, Tools, ToolUse
 
 
 class Role(Enum):
     """The role of a span in a chat template.
 
-    NONE: nobody's. A prompt of such spans alone is what the model reads, without the template.
+    TOOL: of what a call returned. NONE: nobody's. A prompt of such spans alone is what the model
+    reads, without the template.
     """
 
     SYSTEM = "system"
     USER = "user"
     ASSISTANT = "assistant"
+    TOOL = "tool"
     NONE = "none"
 
 
@@ -36,6 +39,8 @@ MOST_LOGPROBS = 20
 """Likeliest tokens whose log-probabilities can be asked for."""
 MOST_SCHEMA, MOST_NESTED = 120_000, 100
 """Characters of a schema, and levels of brackets in it."""
+_FORMS = ("schema", "grammar", "labels", "tools")
+"""Settings that say what form an answer has, of which one may be given."""
 _NO_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"?|[^][{}"]+', re.DOTALL)
 SPEAKERS = (Role.SYSTEM, Role.USER, Role.ASSISTANT)
 
@@ -55,7 +60,8 @@ class Reuse(Enum):
 class Span:
     """A piece of a prompt.
 
-    content: text; existing token ids; an exchange or a nest, which are independent; or a blank.
+    content: text; existing token ids; an exchange or a nest, which are independent; a blank; or
+        functions that may be called, a call, or what one returned (see relquery.tools).
     position: position id of the first token, in a nest counted from where the nest begins; None
         means directly after what precedes it. What a span attends to does not depend on positions.
     keep: the higher, the longer the states of an independent span, or of a prompt up to the end of
@@ -70,7 +76,7 @@ class Span:
         one message; a span of another role always begins a message.
     """
 
-    content: str | tuple[int, ...] | Exchange | Nest | Blank
+    content: str | tuple[int, ...] | Exchange | Nest | Blank | Tools | ToolCall | ToolResult
     role: Role = Role.USER
     reuse: Reuse = Reuse.PREFIX
     position: int | None = None
@@ -205,6 +211,8 @@ class Sampling:
     logprobs: answers say how likely each of their tokens was, and as many of the likeliest tokens
     at its place, 0 to 20 (`Answer.logprobs`); None for nothing. It changes no answer.
     adjustments: what changes logits before that; None for nothing.
+    grammar: of the answer, in llguidance's Lark syntax.
+    tools: functions that the answer may call, in the form of the model's chat template.
     told: whether the prompt itself says what the labels are. Where it takes more tokens to hold the
     model to them, a backend may then ask by the prompt alone, as long as labels come.
     """
@@ -221,12 +229,15 @@ class Sampling:
     logprobs: int | None = None
     adjustments: Adjustments | None = None
     told: bool = field(default=False, repr=False)
+    grammar: str | None = None
+    tools: ToolUse | None = None
 
     def __post_init__(self) -> None:
         self._check_adjustments()
         self._check_numbers()
         self._check_texts()
         self._check_scored()
+        self._check_forms()
         if self.schema is not None:
             self._check_schema(self.schema)
 
@@ -241,15 +252,36 @@ class Sampling:
         name = next(iter(found.given))
         if self.labels:
             raise ConfigError(f"labels and {name} are both given; give only one of them.")
-        if self.schema is not None and (found.min_tokens or found.ignore_eos):
+        form = next((each for each in _FORMS if getattr(self, each)), None)
+        if form is not None and (found.min_tokens or found.ignore_eos):
             raise ConfigError(
-                "schema is given with min_tokens or ignore_eos; an answer under a schema ends with "
-                "its JSON. Leave them out."
+                f"{form} is given with min_tokens or ignore_eos; an answer of a form ends with it. "
+                "Leave them out."
             )
         if found.min_tokens > self.max_tokens:
             raise ConfigError(
                 f"min_tokens is {found.min_tokens}, more than max_tokens, which is "
                 f"{self.max_tokens}. Lower it."
+            )
+
+    def check_common(self) -> None:
+        """Raises ConfigError for forms of answers that only the engine on this machine follows."""
+        for name in ("grammar", "tools"):
+            if getattr(self, name) is not None:
+                raise ConfigError(
+                    f"{name} is given, which only the engine on this machine follows. Leave it "
+                    "out, or ask a model on this machine."
+                )
+
+    def _check_forms(self) -> None:
+        given = [name for name in _FORMS if getattr(self, name) not in (None, ())]
+        if len(given) > 1:
+            raise ConfigError(f"{' and '.join(given)} are both given; give only one of them.")
+        if self.stop and self.schema is not None:
+            raise ConfigError("schema and stop are both given; give only one of them.")
+        if self.grammar is not None and len(self.grammar) > MOST_SCHEMA:
+            raise ConfigError(
+                f"grammar has {len(self.grammar):,} characters; the most is {MOST_SCHEMA:,}."
             )
 
     def _check_texts(self) -> None:
@@ -289,9 +321,6 @@ class Sampling:
             )
 
     def _check_schema(self, schema: str) -> None:
-        for name in ("labels", "stop"):
-            if getattr(self, name):
-                raise ConfigError(f"schema and {name} are both given; give only one of them.")
         if isinstance(schema, str) and schema.lstrip().startswith("{"):
             _check_size(schema)
         try:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from relquery.errors import ConfigError, type_of
 from relquery.prompt import Blank, Exchange, Nest, Prompt, Reuse, Role, Span
+from relquery.tools import ToolCall, ToolResult, Tools
 
+_CONTENTS = (str, tuple, Exchange, Nest, Blank, Tools, ToolCall, ToolResult)
 _DEEPEST = 200  # spans in spans
 
 
@@ -90,7 +92,7 @@ def _prompt(index: int, given: object) -> Prompt:
 def _is_span(span: object) -> bool:
     return (
         isinstance(span, Span)
-        and isinstance(span.content, (str, tuple, Exchange, Nest, Blank))
+        and isinstance(span.content, _CONTENTS)
         and isinstance(span.role, Role)
         and isinstance(span.reuse, Reuse)
         and isinstance(_spans_in(span), tuple)

@@ -1,4 +1,5 @@
-"""Answers that must be JSON under a schema: which tokens may come next, found by llguidance.
+"""Answers that must have a form, such as JSON under a schema: which tokens may come next, found by
+llguidance.
 
 Where the grammar leaves a single text, such as the key of an object, the library allows a single
 token: the one with which its tokenizer begins that text. So equal texts are equal tokens. See
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 from codecs import getincrementaldecoder
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -22,6 +23,8 @@ from relquery.arrays import Int64s, Words
 from relquery.engine.requests.request import Matcher
 from relquery.errors import ConfigError, ModelError
 from relquery.model.text.tokenizer import Tokenizer
+from relquery.model.tool_grammar import Literals, lark_of
+from relquery.tools import CallForm, ToolUse
 
 _OPTIONS: Any = {
     "item_separator": ",",
@@ -47,7 +50,8 @@ class Grammars:
 
     vocabulary: tokens that the network weighs. end: ids that end an answer; if there are none, an
     answer ends only where nothing can follow. written: gives the schema that the library reads in
-    place of one; raises ConfigError for one that it would not follow exactly.
+    place of one; raises ConfigError for one that it would not follow exactly. arguments: the same
+    for arguments of functions.
     """
 
     def __init__(
@@ -56,13 +60,14 @@ class Grammars:
         vocabulary: int,
         end: Collection[int],
         written: Callable[[str], str] = str,
+        arguments: Callable[[str], str] = str,
     ) -> None:
         self._given = tokenizer
-        self._written = written
+        self._written, self._arguments = written, arguments
         self._vocabulary, self._end = vocabulary, sorted(end)
         self._tokenizer: Any = None
         self._unused: int | None = None
-        self._known: dict[tuple[str, str], Grammar] = {}
+        self._known: dict[tuple[str, object], Grammar] = {}
 
     def of(self, schema: str, owner: str | None = "") -> Grammar:
         """The grammar of a JSON Schema. owner: who shares it; None for nobody.
@@ -70,13 +75,25 @@ class Grammars:
         Raises ConfigError for a schema that it cannot express, and ModelError for a tokenizer that
         it cannot read.
         """
+        return self._kept(owner, ("schema", schema), lambda: self._of_schema(schema))
+
+    def of_lark(self, lark: str, owner: str | None = "") -> Grammar:
+        """The grammar of a text in the library's Lark syntax. Raises ConfigError for one that it
+        cannot read. owner: see `of`."""
+        return self._kept(owner, ("grammar", lark), lambda: self._of_lark(lark))
+
+    def of_tools(self, use: ToolUse, form: CallForm, owner: str | None = "") -> Grammar:
+        """The grammar of answers that may call functions. owner, errors: see `of`."""
+        return self._kept(owner, ("tools", use, form), lambda: self._of_tools(use, form))
+
+    def _kept(self, owner: str | None, key: object, make: Callable[[], Grammar]) -> Grammar:
         if owner is None:
-            return self._compile(schema)
-        found = self._known.get((owner, schema))
+            return make()
+        found = self._known.get((owner, key))
         if found is None:
             if len(self._known) >= _KEPT:
                 self._known.clear()
-            found = self._known[owner, schema] = self._compile(schema)
+            found = self._known[owner, key] = make()
         return found
 
     def spell(self, tokens: Sequence[int]) -> list[bytes]:
@@ -86,9 +103,7 @@ class Grammars:
         names = {number: name.encode() for name, number in self._given.special_ids.items()}
         return [names.get(each) or self._tokenizer.decode_bytes([each]) for each in tokens]
 
-    def _compile(self, schema: str) -> Grammar:
-        if self._tokenizer is None:
-            self._tokenizer = self._read_tokenizer()
+    def _of_schema(self, schema: str) -> Grammar:
         import llguidance
 
         schema = self._written(schema)
@@ -98,14 +113,41 @@ class Grammars:
             raise ConfigError(
                 f"The schema is not JSON: {error}. NaN, Infinity and halves of characters are none."
             ) from error
+        return self._compile(grammar, "schema")
+
+    def _of_tools(self, use: ToolUse, form: CallForm) -> Grammar:
+        every = self._given.backend.get_added_tokens_decoder().items()
+        added = [each for each in every if each[0] < self._vocabulary and _is_named(each[1])]
+        tokens = {token.content: number for number, token in added}
+        free = {number for number, token in added if not token.special and number not in self._end}
+        lark = lark_of(use, form, tokens, free, self._arguments)
+        shown = free | Literals(tokens).ids_in(form)
+        texts = {number: token.content.encode() for number, token in added if number in shown}
+        return self._of_lark(lark, "tools", texts)
+
+    def _of_lark(
+        self, lark: str, name: str = "grammar", shown: Mapping[int, bytes] | None = None
+    ) -> Grammar:
+        import llguidance
+
+        return self._compile(llguidance.LLMatcher.grammar_from_lark(lark), name, shown)
+
+    def _compile(
+        self, grammar: str, name: str, shown: Mapping[int, bytes] | None = None
+    ) -> Grammar:
+        """Raises ConfigError. name: of the setting, for errors."""
+        if self._tokenizer is None:
+            self._tokenizer = self._read_tokenizer()
+        import llguidance
+
         limits = llguidance.LLParserLimits(**_LIMITS)
         matcher = llguidance.LLMatcher(self._tokenizer, grammar, log_level=0, limits=limits)
         if matcher.is_error():
             raise ConfigError(
-                f"The schema cannot be followed: {_said(matcher.get_error())}. Remove this from "
-                "the schema, and check the answers afterwards."
+                f"The {name} cannot be followed: {_said(matcher.get_error())}. Remove this from "
+                f"the {name}, and check the answers afterwards."
             )
-        return Grammar(self._tokenizer, matcher, self._unused)
+        return Grammar(self._tokenizer, matcher, self._unused, shown or {})
 
     def _read_tokenizer(self) -> Any:
         """The model's tokenizer as the library reads it. Takes a second for 128,000 tokens."""
@@ -163,6 +205,11 @@ def _known(tokenizer: Backend, vocabulary: int) -> str:
     return json.dumps(content)
 
 
+def _is_named(token: AddedToken) -> bool:
+    """Whether an added token is a special one to the library."""
+    return token.special or token.content[:1] + token.content[-1:] == "<>"
+
+
 def _words(merge: str | list[str]) -> tuple[str, str, str]:
     """The two words that a merge joins, which older files part by a space, and what they make."""
     left, right = merge.split(" ") if isinstance(merge, str) else merge
@@ -187,11 +234,15 @@ def _said(error: str) -> str:
 class Grammar:
     """A schema for one tokenizer. Never changes: all requests of all calls share it.
 
-    unused: an end token that only the library knows, if the model has none.
+    unused: an end token that only the library knows, if the model has none. shown: the texts of
+    special tokens that an answer shows; others have none.
     """
 
-    def __init__(self, tokenizer: Any, matcher: Any, unused: int | None) -> None:
+    def __init__(
+        self, tokenizer: Any, matcher: Any, unused: int | None, shown: Mapping[int, bytes]
+    ) -> None:
         self._tokenizer, self._matcher, self._unused = tokenizer, matcher, unused
+        self._shown = shown
 
     def matcher(self, stepwise: bool = False) -> SchemaMatcher:
         """The state of a new answer. stepwise: forced tokens are drawn too, and are the same."""
@@ -199,13 +250,20 @@ class Grammar:
 
     def text(self, tokens: Sequence[int]) -> str:
         """The text of an answer; the end of one that was cut may be half a character."""
-        given: bytes = self._tokenizer.decode_bytes(list(tokens))
-        return given.decode(errors="replace")
+        return self._bytes(tokens).decode(errors="replace")
 
     def spelling(self) -> Callable[[list[int]], str]:
         """A function that gives the text of one answer's tokens as they come."""
         characters = getincrementaldecoder("utf-8")(errors="replace")
-        return lambda tokens: characters.decode(self._tokenizer.decode_bytes(tokens))
+        return lambda tokens: characters.decode(self._bytes(tokens))
+
+    def _bytes(self, tokens: Sequence[int]) -> bytes:
+        if self._shown.keys().isdisjoint(tokens):
+            given: bytes = self._tokenizer.decode_bytes(list(tokens))
+            return given
+        return b"".join(
+            self._shown.get(token) or self._tokenizer.decode_bytes([token]) for token in tokens
+        )
 
 
 class SchemaMatcher:

@@ -64,6 +64,7 @@ class InProcessBackend(Backend):
         return Limits(context=int(self._llm.llm_engine.model_config.max_model_len))
 
     def check(self, sampling: Sampling) -> None:
+        sampling.check_common()
         if sampling.logprobs is not None:
             raise ConfigError(
                 "logprobs is given; a vLLM model gives none. Leave it out, or use the engine."

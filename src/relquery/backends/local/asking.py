@@ -290,7 +290,7 @@ class Asking:
         if self._labels.tokens:  # a label is written as it was given, whatever its tokens spell
             return TextStream(begun, None)
         if self._grammar is not None:
-            return TextStream(begun, self._grammar.spelling())
+            return TextStream(begun, self._grammar.spelling(), self._stop)
         return TextStream(begun, self._renderer.spelling(), self._stop)
 
     def _text(self, request: Request) -> tuple[str, str | None]:
@@ -298,9 +298,8 @@ class Asking:
         chosen = self._labels.text(request.output)
         if chosen is not None:
             return chosen, None
-        if self._grammar is not None:
-            return self._grammar.text(request.output), None
-        text = self._renderer.decode(request.output)
+        read = self._renderer.decode if self._grammar is None else self._grammar.text
+        text = read(request.output)
         # Of those that begin at one place, the shortest was there first.
         found = ((text.find(stop), len(stop), stop) for stop in self._stop if stop in text)
         at, _, stop = min(found, default=(len(text), 0, None))

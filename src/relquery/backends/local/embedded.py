@@ -16,7 +16,7 @@ from relquery.backends.local.asking import Asking
 from relquery.backends.local.batches import Batch, Batches, Sink
 from relquery.backends.local.rendering import check_prepared, render_each, to_prepare
 from relquery.backends.local.sizing import StoreOptions, open_store
-from relquery.backends.schemas.followed import followed
+from relquery.backends.schemas.followed import arguments_followed, followed
 from relquery.backends.scoring import Prior, Scores, score
 from relquery.config import EngineConfig
 from relquery.engine.calibration import LEAST, Progress, calibrate, measure_jct
@@ -32,6 +32,7 @@ from relquery.engine.scheduling.reuse import cached_tokens
 from relquery.engine.step.shelf import States
 from relquery.errors import ConfigError, RequestError, unknown
 from relquery.prompt import Answer, Prompt, Sampling, Span
+from relquery.tools import CallForm
 
 if TYPE_CHECKING:
     from relquery.backends.local.sizing import Sizing
@@ -69,7 +70,9 @@ class EmbeddedBackend(Backend, Insight):
         self.config = config = config or EngineConfig()
         self._model, self._renderer = model, Renderer(model.tokenizer)
         self._owns_model, self._adapter = owns_model, adapter
-        self._grammars = Grammars(model.tokenizer, model.vocabulary, model.end, followed)
+        self._grammars = Grammars(
+            model.tokenizer, model.vocabulary, model.end, followed, arguments_followed
+        )
         self._fingerprint: str | None = None
         self._token_bytes: int | None = None
         self._slots = config.cache_tokens // config.block_size * config.block_size
@@ -92,6 +95,11 @@ class EmbeddedBackend(Backend, Insight):
     def runs_in(self) -> str:
         """The forward pass that runs, and why if it is not relquery's own."""
         return self._model.runs_in
+
+    @property
+    def call_form(self) -> CallForm:
+        """How the model writes calls of tools."""
+        return self._renderer.call_form
 
     @property
     def name(self) -> str:
@@ -192,6 +200,11 @@ class EmbeddedBackend(Backend, Insight):
         grammar, used = None, self._find_adapter(adapter)
         if sampling.schema is not None:
             grammar = self._grammars.of(sampling.schema, self._owner(tenant))
+        elif sampling.grammar is not None:
+            grammar = self._grammars.of_lark(sampling.grammar, self._owner(tenant))
+        elif sampling.tools is not None:
+            owner = self._owner(tenant)
+            grammar = self._grammars.of_tools(sampling.tools, self.call_form, owner)
         if sampling.scored and scored is None:
             scored = "branch"
         return Asking(self._model, self._renderer, self._placing, sampling, scored, grammar, used)

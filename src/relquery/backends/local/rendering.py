@@ -11,6 +11,7 @@ from relquery.engine.requests.pieces import Chain
 from relquery.engine.step.answer import failed
 from relquery.errors import SHORTEN, RequestError
 from relquery.prompt import Answer, Blank, Exchange, Finish, Nest, Prompt, Reuse, Sampling, Span
+from relquery.tools import ToolCall, ToolResult, Tools
 
 if TYPE_CHECKING:
     from relquery.model.text.render import Renderer
@@ -57,6 +58,10 @@ def _characters(span: Span) -> int:
             return len(text)
         case Exchange(prompt=inner) | Nest(spans=inner):
             return sum(map(_characters, inner))
+        case ToolCall(arguments=text) | ToolResult(text=text):
+            return len(text)
+        case Tools(functions):
+            return sum(len(each.parameters) for each in functions)
     return 0
 
 
@@ -67,7 +72,7 @@ def _check(prompt: Sequence[Span], vocabulary: int) -> None:
         if at is not None and not (type(at) is int and at >= 0):
             raise RequestError(f"A span has the position {at!r}; it must be an int from 0 on.")
         match span.content:
-            case str(text):
+            case str(text) | ToolResult(text=text):
                 try:
                     text.encode()
                 except UnicodeEncodeError as error:

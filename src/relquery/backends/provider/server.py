@@ -168,6 +168,7 @@ class Server:
 
     def check(self, sampling: Sampling) -> None:
         """Raises ConfigError for what the API cannot be asked."""
+        sampling.check_common()
         never = WIRES[self.api].never
         api = {"responses": "The Responses API", "messages": "Anthropic"}.get(self.api, "")
         if sampling.temperature > 0 and sampling.seed is not None and "seed" in never:

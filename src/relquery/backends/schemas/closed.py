@@ -55,8 +55,10 @@ def _close(schema: Any, where: str) -> Any:
     return rebuilt(close_object(schema, "The schema"), _close)
 
 
-def close_object(schema: Schema, where: str) -> dict[str, Any]:
+def close_object(schema: Schema, where: str, all_keys: bool = True) -> dict[str, Any]:
     """A schema that names `properties`, closed: those that are `required` too are among them.
+
+    all_keys: whether values have all of them, or those that are `required` at least.
 
     Raises ConfigError for a required name that no key may have.
     """
@@ -73,5 +75,6 @@ def close_object(schema: Schema, where: str) -> dict[str, Any]:
                     "which additionalProperties forbids. Add it to the properties."
                 )
             properties[name] = others
-    closing = {"required": list(properties), "additionalProperties": False}
+    required = properties if all_keys else [name for name in properties if name in (given or ())]
+    closing = {"required": list(required), "additionalProperties": False}
     return found | {"properties": properties} | closing

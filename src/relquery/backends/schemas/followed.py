@@ -25,13 +25,13 @@ _MOST_SCHEMAS, _MOST_REFERRED = 5_000, 200
 _BOUNDS = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf")
 
 
-def followed(schema: str) -> str:
+def followed(schema: str, all_keys: bool = True) -> str:
     """The text of a schema that allows what answers are: valid values under the one given.
 
-    Objects that name `properties` have all of them; see `closed`. Raises ConfigError that names
-    what cannot be followed exactly.
+    Objects that name `properties` have all of them, or only those that are required; see
+    `close_object`. Raises ConfigError that names what cannot be followed exactly.
     """
-    reader = _Reader(json.loads(schema))
+    reader = _Reader(json.loads(schema), all_keys)
     found = reader.read()
     check_multiples(reader.multiples)
     check_recursion(found)
@@ -41,8 +41,8 @@ def followed(schema: str) -> str:
 class _Reader:
     """Writes a schema anew: references lead to definitions, each of which is written once."""
 
-    def __init__(self, whole: dict[str, Any]) -> None:
-        self._whole = whole
+    def __init__(self, whole: dict[str, Any], all_keys: bool) -> None:
+        self._whole, self._all_keys = whole, all_keys
         self._names: dict[str, str] = {}
         self._waiting: list[str] = []
         self._count = 0
@@ -71,7 +71,7 @@ class _Reader:
         kept = {name: value for name, value in schema.items() if name not in ANNOTATIONS}
         kept = self._without_one_of(kept, where, is_open)
         if not is_open:
-            kept = close_object(kept, where)
+            kept = close_object(kept, where, self._all_keys)
         return self._parts(_values(self._numbers(_keys(kept, where), where), where), where, is_open)
 
     def _parts(self, schema: dict[str, Any], where: str, is_open: bool) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class _Reader:
         if "oneOf" not in schema:
             return schema
         options = schema["oneOf"]
-        if not are_exclusive(options, self._resolved, is_open):
+        if not are_exclusive(options, self._resolved, is_open or not self._all_keys):
             raise ConfigError(
                 f"{where} has oneOf, and a value could be valid under two of its schemas. Give "
                 "each a key with a const of its own, or use anyOf."
@@ -144,6 +144,23 @@ class _Reader:
                 break
             schema = self._at(schema["$ref"])
         return schema
+
+
+def arguments_followed(schema: str) -> str:
+    """The same for the arguments of a function, where keys that are not required may be left out.
+    Raises ConfigError also for arguments that are no object."""
+    read = json.loads(schema)
+    kind = read.get("type") if isinstance(read, dict) else None
+    if kind is None and isinstance(read, dict):
+        read["type"] = "object"
+    elif kind != "object":
+        raise ConfigError(
+            f"The parameters of a function have the type {json.dumps(kind)}; they must be an "
+            'object: {"type": "object", "properties": {...}}.'
+        )
+    if not read.keys() & {"properties", "$ref", "anyOf", "oneOf", "allOf", "additionalProperties"}:
+        read["properties"] = {}
+    return followed(json.dumps(read), all_keys=False)
 
 
 def _keys(schema: Mapping[str, Any], where: str) -> dict[str, Any]:

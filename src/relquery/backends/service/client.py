@@ -24,6 +24,7 @@ from relquery.engine.requests.labels import Normalization
 from relquery.engine.requests.relquery import Latency
 from relquery.errors import CancelledError, ConfigError
 from relquery.prompt import Answer, Prompt, Sampling
+from relquery.tools import HERMES, CallForm
 
 T = TypeVar("T")
 Bell = SimpleQueue[None]
@@ -56,6 +57,8 @@ class Facts:
     block_tokens: int
     policy: str
     """Its name."""
+    calls: CallForm = HERMES
+    """How the model writes calls of tools."""
 
 
 class Serving(Protocol):

@@ -25,7 +25,8 @@ _LONGEST = 0.1  # seconds in which commands are taken before the next step
 def _facts(backend: EmbeddedBackend) -> Facts:
     limits, config = backend.limits, backend.config
     context, block = limits.context or 0, limits.block_tokens or 0
-    return Facts(backend.name, context, config.cache_tokens, block, config.policy)
+    calls = backend.call_form
+    return Facts(backend.name, context, config.cache_tokens, block, config.policy, calls)
 
 
 def _tokens(backend: EmbeddedBackend, prompt: Prompt) -> list[int]:

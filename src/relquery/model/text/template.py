@@ -8,7 +8,7 @@ probes show, once for each template, what of a text it reads.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -18,11 +18,11 @@ from relquery.errors import RequestError
 from relquery.model.text.tokenizer import Tokenizer
 from relquery.prompt import Message, Prompt, Reuse, Role, Span, messages
 
-_SLOT = "\ue000{}\ue001"  # private-use characters, which no chat template contains
-_ANY_SLOT = re.compile(_SLOT.format(r"(\d+)"))
+SLOT = "\ue000{}\ue001"  # private-use characters, which no chat template contains
+ANY_SLOT = re.compile(SLOT.format(r"(\d+)"))
 _HIDDEN = 0x100000  # where the last private plane begins: text that is no template's own
 _HIDDEN_CHARACTERS = re.compile(f"([{chr(_HIDDEN)}-{chr(_HIDDEN + 0xFFFF)}]+)")
-_SPARE = range(_HIDDEN + 0xD800, _HIDDEN + 0xE000)
+SPARE = range(_HIDDEN + 0xD800, _HIDDEN + 0xE000)
 """Of that plane, where halves of surrogate pairs would go: for texts that have its characters."""
 _LONGEST = 100  # characters of a text that a template may look for
 _MOST = 200
@@ -106,7 +106,7 @@ class ChatTemplate:
         answer would begin without it. Raises RequestError for a prompt that the template refuses.
         """
         if any(span.open for span in prompt):
-            return self._around_open(prompt)
+            return around_open(prompt, self.around)
         if any(span.role is Role.NONE for span in prompt):
             return [(Role.NONE, _without_template(prompt))], ("", "")
         said = messages(prompt)
@@ -125,17 +125,6 @@ class ChatTemplate:
             return self._around_texts(said, readings)
         return [said[turn] for turn in around.order], around.literals
 
-    def _around_open(self, prompt: Prompt) -> tuple[list[Message], tuple[str, ...]]:
-        *head, (role, spans) = messages(prompt)
-        is_last = spans[-1].open and not any(span.open for span in prompt[:-1])
-        if role is not Role.ASSISTANT or not is_last:
-            raise RequestError(
-                "An open span does not end the prompt, or is not the assistant's. Only the last "
-                "span of a prompt may be open, with the role ASSISTANT."
-            )
-        said, literals = self.around(tuple(span for _, spans in head for span in spans))
-        return [*said, (role, spans)], (*literals, "")
-
     def _around(self, roles: tuple[Role, ...]) -> _Around | None:
         """What is around messages; None if the template refuses neighbours of one role."""
         if roles not in self._known:
@@ -150,8 +139,8 @@ class ChatTemplate:
     def _around_slots(self, roles: tuple[Role, ...]) -> _Around:
         text = self._filled(roles, _slots(len(roles)))
         literals, order = (
-            _ANY_SLOT.split(text)[::2],
-            [int(turn) for turn in _ANY_SLOT.findall(text)],
+            ANY_SLOT.split(text)[::2],
+            [int(turn) for turn in ANY_SLOT.findall(text)],
         )
         if sorted(order) != list(range(len(roles))):
             raise RequestError(_CHANGES)
@@ -168,9 +157,9 @@ class ChatTemplate:
         cache is one, too, unless the template would then say something else, as one that trims.
         """
         odd = sorted({ord(each) for _, of_one in said for each in _odd(of_one)})
-        if len(odd) > len(_SPARE):
+        if len(odd) > len(SPARE):
             raise RequestError(f"A prompt has {len(odd):,} different private-use characters.")
-        spare = dict(zip(odd, _SPARE, strict=False))
+        spare = dict(zip(odd, SPARE, strict=False))
         parts = [(role, list(_parts(of_one, spare))) for role, of_one in said]
         bare = [(role, [part for part in some if not _is_end(part)]) for role, some in parts]
         plain = self._filled(_roles_of(said), ["".join(map(_shown, some)) for _, some in bare])
@@ -190,13 +179,13 @@ class ChatTemplate:
                         "Use another template, or another text."
                     )
             said_hidden = self._filled(_roles_of(said), texts)
-            pieces = _ANY_SLOT.split(said_hidden)
+            pieces = ANY_SLOT.split(said_hidden)
             found = list(map(int, pieces[1::2]))
             pieces[1::2] = [_shown(apart[slot]) for slot in found if slot < len(apart)]
             told = "".join(pieces)
-            if sorted(found) == list(range(len(apart))) and _unhidden(told) == plain:
-                own = dict(zip(_SPARE, odd, strict=False))
-                return _taken_apart(said_hidden, apart, whole, own)
+            if sorted(found) == list(range(len(apart))) and unhidden(told) == plain:
+                own = dict(zip(SPARE, odd, strict=False))
+                return taken_apart(said_hidden, apart, whole, own)
         raise RequestError(_CHANGES)
 
     def _readings(self) -> dict[Role, _Reading]:
@@ -272,6 +261,21 @@ class ChatTemplate:
             raise RequestError(f"The model's chat template refuses the prompt: {error}") from error
 
 
+def around_open(
+    prompt: Prompt, around: Callable[[Prompt], tuple[list[Message], tuple[str, ...]]]
+) -> tuple[list[Message], tuple[str, ...]]:
+    """What is around the messages of a prompt whose last one the answer continues."""
+    *head, (role, spans) = messages(prompt)
+    is_last = spans[-1].open and not any(span.open for span in prompt[:-1])
+    if role is not Role.ASSISTANT or not is_last:
+        raise RequestError(
+            "An open span does not end the prompt, or is not the assistant's. Only the last "
+            "span of a prompt may be open, with the role ASSISTANT."
+        )
+    said, literals = around(tuple(span for _, spans in head for span in spans))
+    return [*said, (role, spans)], (*literals, "")
+
+
 def _without_template(prompt: Prompt) -> list[Span]:
     if any(span.role is not Role.NONE for span in prompt):
         raise RequestError("A prompt must not have spans with a role beside spans without one.")
@@ -296,7 +300,7 @@ def _roles_of(said: Iterable[Message]) -> tuple[Role, ...]:
 
 
 def _slots(count: int) -> list[str]:
-    return [_SLOT.format(number) for number in range(count)]
+    return [SLOT.format(number) for number in range(count)]
 
 
 def _words_in(source: str) -> list[str]:
@@ -319,14 +323,19 @@ def _is_text(span: Span) -> bool:
 
 def _text_of(spans: Iterable[Span]) -> str:
     """The text of a message; a character for what is none."""
-    return "".join(str(span.content) if _is_text(span) else _SLOT for span in spans)
+    return "".join(str(span.content) if _is_text(span) else SLOT for span in spans)
 
 
 def _odd(spans: Iterable[Span]) -> Iterator[str]:
     """Characters of texts that are in the plane where texts are hidden."""
     for span in spans:
         if _is_text(span):
-            yield from "".join(_HIDDEN_CHARACTERS.findall(str(span.content)))
+            yield from odd_characters(str(span.content))
+
+
+def odd_characters(text: str) -> str:
+    """Those of a text that are in the plane where texts are hidden."""
+    return "".join(_HIDDEN_CHARACTERS.findall(text))
 
 
 def _parts(spans: Iterable[Span], spare: Mapping[int, int]) -> Iterator[str | Span]:
@@ -351,38 +360,42 @@ def _shown(part: str | Span) -> str:
     """The text of a part; a character for what is none, and nothing for an end."""
     if isinstance(part, str):
         return part
-    return "" if _is_end(part) else _SLOT
+    return "" if _is_end(part) else SLOT
 
 
 def _hidden(part: str | Span, words: Collection[str], numbers: Iterator[int]) -> str:
     """A text in the private plane, but for blanks and these words; a placeholder for a span."""
     if isinstance(part, Span):
-        return _SLOT.format(next(numbers))
+        return SLOT.format(next(numbers))
     longest = sorted(words, key=len, reverse=True)
     pieces = re.split(f"({'|'.join(map(re.escape, longest))})", part) if words else [part]
     pieces[::2] = [piece.translate(_HIDING) for piece in pieces[::2]]
     return "".join(pieces)
 
 
-def _taken_apart(
+def taken_apart(
     text: str, apart: Sequence[Span], whole: Iterable[str], own: Mapping[int, int]
 ) -> tuple[list[Message], tuple[str, ...]]:
     """What is said in the text of a chat, and what is around it. whole: texts that are the
     prompt's, with the words in them. own: the characters that stand for others."""
     longest = sorted(map(re.escape, set(whole)), key=len, reverse=True)
-    of_prompt = re.compile("|".join([_ANY_SLOT.pattern, *longest, _HIDDEN_CHARACTERS.pattern]))
+    of_prompt = re.compile("|".join([ANY_SLOT.pattern, *longest, _HIDDEN_CHARACTERS.pattern]))
     new, literals, end = list[Message](), list[str](), 0
     for match in of_prompt.finditer(text):
         literals.append(text[end : match.start()])
-        span = (
-            Span(_unhidden(match[0]).translate(own)) if match[1] is None else apart[int(match[1])]
-        )
+        span = Span(unhidden(match[0]).translate(own)) if match[1] is None else apart[int(match[1])]
         new.append((span.role, [span]))
         end = match.end()
     return new, (*literals, text[end:])
 
 
-def _unhidden(text: str) -> str:
+def hide(character: str) -> str:
+    """A character in the private plane, where no template looks for it."""
+    return character.translate(_HIDING)
+
+
+def unhidden(text: str) -> str:
+    """A text with the characters that were hidden as they were."""
     return text.translate(_SHOWING)
 
 
@@ -395,7 +408,7 @@ class _Hiding(dict[int, int]):
 
 class _Showing(dict[int, int]):
     def __missing__(self, code: int) -> int:
-        return code - _HIDDEN if code >= _HIDDEN and code not in _SPARE else code
+        return code - _HIDDEN if code >= _HIDDEN and code not in SPARE else code
 
 
 _HIDING, _SHOWING = _Hiding(), _Showing()
