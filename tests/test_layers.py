@@ -135,7 +135,7 @@ ROOMS: dict[str, list[str]] = {
         "lotus",
     ],
     "serve": [
-        "settings", "values", "errors", "body", "admission", "auth", "metrics", "document",
+        "settings", "values", "errors", "tools", "body", "admission", "auth", "metrics", "document",
         "streaming", "server", "tasks", "openai", "anthropic", "batches", "api", "console",
         "status", "logs", "tracing", "middleware", "connections", "app", "run",
     ],

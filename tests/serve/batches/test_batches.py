@@ -55,7 +55,7 @@ def test_a_request_that_fails_is_in_the_error_file(client: openai.OpenAI, run: R
     """The others are answered, also where the engine cannot follow a schema."""
     schema = {"name": "x", "schema": {"type": "object", "not": {}}}
     wrong = [
-        line(1, tools=[{"type": "function"}]),
+        line(1, tools=[{"type": "web_search"}]),
         line(2, response_format={"type": "json_schema", "json_schema": schema}),
         line(3, messages=[{"role": "user", "content": "word " * 5000}]),
         line(4, stream=True),

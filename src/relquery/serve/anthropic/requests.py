@@ -11,8 +11,10 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from relquery.errors import ConfigError
 from relquery.prompt import Prompt, Role, Sampling, Span
-from relquery.serve.body import ANY, NONE_OF, NOTHING, WHOLE, Body, Declared, Inner, example
+from relquery.serve.body import ANY, NONE_OF, NOTHING, OFF, WHOLE, Body, Declared, Inner, example
 from relquery.serve.errors import HttpError, not_supported
+from relquery.serve.tools import function_of, only, use_of
+from relquery.tools import Function, ToolCall, ToolResult, Tools, ToolUse
 
 MOST_BREAKPOINTS = 4
 SECONDS = {"5m": 300.0, "1h": 3600.0}
@@ -29,20 +31,68 @@ class CacheControl(Inner):
 
 
 class TextBlock(Body):
-    """Text, of which several may make up a message. Other kinds of blocks are refused by name."""
+    """Text, of which several may make up a message."""
 
     ACCEPTED: ClassVar[Mapping[str, Any]] = {"citations": NONE_OF}
     type: Literal["text"]
     text: Annotated[str, Field(min_length=1)]
     cache_control: CacheControl | None = None
 
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_others(cls, given: Any) -> Any:
-        kind = given.get("type") if isinstance(given, dict) else None
-        if isinstance(kind, str) and kind != "text":
-            raise not_supported(f"content of type {kind[:40]}", "Send text blocks.")
-        return given
+    _known = model_validator(mode="before")(lambda given: _checked_kind(given, ("text",)))
+
+
+class ToolUseBlock(Body):
+    """A call that the assistant made."""
+
+    ACCEPTED: ClassVar[Mapping[str, Any]] = {
+        "caller": ({"type": "direct"}, None),
+        "toolset_name": NOTHING,
+    }
+    type: Literal["tool_use"]
+    id: str
+    name: str
+    input: dict[str, Any]
+    cache_control: CacheControl | None = None
+
+
+class ToolResultBlock(Inner):
+    """What a call returned. is_error: models are told so by what it says."""
+
+    type: Literal["tool_result"]
+    tool_use_id: str
+    content: str | list[TextBlock] = ""
+    is_error: bool | None = None
+    cache_control: CacheControl | None = None
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        said = self.content
+        return said if isinstance(said, str) else "\n".join(block.text for block in said)
+
+
+def _checked_kind(given: Any, known: tuple[str, ...]) -> Any:
+    """A block; those of another kind are refused by name."""
+    kind = given.get("type") if isinstance(given, dict) else None
+    if isinstance(kind, str) and kind not in known:
+        raise not_supported(f"content of type {kind[:40]}", "Send text blocks.")
+    return given
+
+
+def _block_kind(given: Any) -> str:
+    kind = given.get("type") if isinstance(given, dict) else getattr(given, "type", None)
+    _checked_kind(given, _KINDS)
+    return str(kind) if kind in _KINDS else "text"
+
+
+_KINDS = ("text", "tool_use", "tool_result")
+AnyBlock = TextBlock | ToolUseBlock | ToolResultBlock
+Block = Annotated[
+    Annotated[TextBlock, Tag("text")]
+    | Annotated[ToolUseBlock, Tag("tool_use")]
+    | Annotated[ToolResultBlock, Tag("tool_result")],
+    Discriminator(_block_kind),
+]
 
 
 def _form_of(given: object) -> str:
@@ -51,7 +101,7 @@ def _form_of(given: object) -> str:
 
 # Discriminated so that an error names what is wrong in a block, not that it is no string.
 Content = Annotated[
-    Annotated[str, Tag("text")] | Annotated[list[TextBlock], Field(min_length=1), Tag("blocks")],
+    Annotated[str, Tag("text")] | Annotated[list[Block], Field(min_length=1), Tag("blocks")],
     Discriminator(_form_of),
 ]
 System = Annotated[
@@ -61,15 +111,15 @@ System = Annotated[
 """Content that may be empty."""
 
 
-def blocks_of(content: System) -> list[TextBlock]:
+def blocks_of(content: str | Sequence[AnyBlock]) -> list[AnyBlock]:
     """Content as blocks: a string is one. Those of an empty string are none."""
     if isinstance(content, str):
         return [TextBlock.model_construct(type="text", text=content)] if content else []
-    return content
+    return list(content)
 
 
 def with_automatic(
-    blocks: list[TextBlock], automatic: CacheControl | None
+    blocks: Sequence[AnyBlock], automatic: CacheControl | None
 ) -> list[CacheControl | None]:
     """The breakpoint of each block. automatic: the request's, for its last block.
 
@@ -102,8 +152,6 @@ class InputMessage(Inner):
 
 
 ACCEPTED: dict[str, Any] = {
-    "tools": NONE_OF,
-    "tool_choice": (None, {"type": "none"}, {"type": "auto"}),
     "thinking": (None, {"type": "disabled"}),
     "mcp_servers": NONE_OF,
     "context_management": NOTHING,
@@ -115,6 +163,40 @@ ACCEPTED: dict[str, Any] = {
     "compaction": NOTHING,
     "thread": NOTHING,
 }
+
+
+class CustomTool(Body):
+    """A function that the model may call. A breakpoint on it changes nothing: tools are in front of
+    what the next one keeps."""
+
+    ACCEPTED: ClassVar[Mapping[str, Any]] = {
+        "strict": ANY,
+        "input_examples": NONE_OF,
+        "defer_loading": OFF,
+        "eager_input_streaming": ANY,
+        "allowed_callers": (None, ["direct"]),
+    }
+    name: str
+    type: Literal["custom"] | None = None
+    description: str | None = None
+    input_schema: dict[str, Any]
+    cache_control: CacheControl | None = None
+
+    _refuse_kind = model_validator(mode="before")(only("custom"))
+
+
+class ToolChoice(Inner):
+    """Whether functions are called."""
+
+    type: Literal["auto", "any", "tool", "none"]
+    name: str | None = None
+    disable_parallel_tool_use: bool = False
+
+    @model_validator(mode="after")
+    def _check_name(self) -> ToolChoice:
+        if (self.type == "tool") != (self.name is not None):
+            raise ValueError("a choice of the type tool, and no other, has a name")
+        return self
 
 
 class Metadata(Inner):
@@ -148,8 +230,31 @@ class Counted(Body):
     messages: Annotated[list[InputMessage], Field(min_length=1, max_length=100_000)]
     system: System | None = None
     cache_control: CacheControl | None = None
+    tools: list[CustomTool] | None = None
+    tool_choice: ToolChoice | None = None
     output_config: OutputConfig | None = None
     output_format: JsonFormat | None = None
+
+    @property
+    def functions(self) -> list[Function]:
+        """That may be called. Raises HttpError."""
+        return [
+            function_of(each.name, each.description, each.input_schema) for each in self.tools or ()
+        ]
+
+    @property
+    def tool_use(self) -> ToolUse | None:
+        """Which of them the answer may call. Raises HttpError."""
+        given = self.tool_choice or ToolChoice(type="auto")
+        choice = given.name or {"any": "required"}.get(given.type, given.type)
+        return use_of(self.functions, choice, parallel=not given.disable_parallel_tool_use)
+
+    @property
+    def prompt(self) -> tuple[Prompt, list[str]]:
+        """See prompt_of. Raises HttpError."""
+        prompt, ttls = prompt_of(self.system, self.messages, self.cache_control)
+        tools = (Span(Tools(tuple(self.functions)), Role.SYSTEM),) if self.tools else ()
+        return (*tools, *prompt), ttls
 
     @property
     def schema_text(self) -> str | None:
@@ -203,8 +308,12 @@ def sampling_of(body: MessageBody) -> Sampling:
         raise not_supported(
             "stop_sequences", "Answers under a schema end with their JSON; leave it out."
         )
-    if body.max_tokens == 0 and (body.stream or schema is not None):
-        name = "stream" if body.stream else "output_config.format"
+    use = body.tool_use
+    if use is not None and schema is not None:
+        raise not_supported("output_config.format", "Beside tools, leave it out.")
+    needs = {"stream": body.stream, "output_config.format": schema, "tools": use}
+    if body.max_tokens == 0 and any(needs.values()):
+        name = next(name for name, given in needs.items() if given)
         raise HttpError(
             400, f"'{name}' needs an answer; max_tokens is 0.", "invalid_request", "max_tokens"
         )
@@ -216,6 +325,7 @@ def sampling_of(body: MessageBody) -> Sampling:
             top_k=body.top_k or 0,
             stop=tuple(body.stop_sequences or ()),
             schema=schema,
+            tools=use,
         )
     except ConfigError as error:
         raise HttpError(400, str(error), "invalid_request") from error
@@ -234,7 +344,8 @@ def prompt_of(
         is_prefill = message.role == "assistant" and at == len(messages) - 1
         if not blocks and not is_prefill:
             raise HttpError(400, f"messages.{at} has no text.", "invalid_request", "messages")
-        if is_prefill and blocks and blocks[-1].text[-1].isspace():
+        last = blocks[-1] if blocks else None
+        if is_prefill and isinstance(last, TextBlock) and last.text[-1].isspace():
             raise HttpError(
                 400,
                 "The last message of the assistant ends with white space, from which no answer can "
@@ -243,26 +354,39 @@ def prompt_of(
                 "messages",
             )
         turns.append((Role(message.role), blocks))
-    return _spans(turns, automatic, is_open=bool(turns[-1][1]) and turns[-1][0] is Role.ASSISTANT)
+    role, blocks = turns[-1]
+    is_open = bool(blocks) and role is Role.ASSISTANT and isinstance(blocks[-1], TextBlock)
+    return _spans(turns, automatic, is_open=is_open)
 
 
 def _spans(
-    turns: Sequence[tuple[Role, list[TextBlock]]], automatic: CacheControl | None, is_open: bool
+    turns: Sequence[tuple[Role, list[AnyBlock]]], automatic: CacheControl | None, is_open: bool
 ) -> tuple[Prompt, list[str]]:
     breakpoints = iter(with_automatic([each for _, blocks in turns for each in blocks], automatic))
     spans: list[Span] = []
     ttls: list[str] = []
+    names: dict[str, str] = {}
     for role, blocks in turns:
-        if blocks and spans and spans[-1].role is role:  # one turn: a line break between them
+        if blocks and spans and spans[-1].role is role and isinstance(blocks[0], TextBlock):
+            # one turn: a line break between them
             ends_line = str(spans[-1].content).endswith("\n")
             spans += [] if ends_line else [Span("\n", role)]
         for block in blocks:
+            span = Span("", role)
+            match block:
+                case TextBlock(text=text):
+                    span = Span(text, role)
+                case ToolUseBlock(id=id_, name=name, input=given):
+                    names[id_] = name
+                    span = Span(ToolCall(id_, name, json.dumps(given)), role)
+                case ToolResultBlock(tool_use_id=id_, text=text):
+                    result = ToolResult(id_, names.get(id_, ""), text)
+                    span = Span(result, Role.TOOL, begins=True)
             kept = next(breakpoints)
-            if kept is None:
-                spans.append(Span(block.text, role))
-                continue
-            ttls.append(kept.ttl)
-            spans.append(Span(block.text, role, keep=LEVELS[kept.ttl], keep_for=SECONDS[kept.ttl]))
+            if kept is not None:
+                ttls.append(kept.ttl)
+                span = replace(span, keep=LEVELS[kept.ttl], keep_for=SECONDS[kept.ttl])
+            spans.append(span)
     if is_open:
         spans[-1] = replace(spans[-1], open=True)
     return tuple(spans), ttls

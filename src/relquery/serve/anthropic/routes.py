@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import suppress
+from itertools import groupby
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -11,11 +14,13 @@ from starlette.responses import Response
 
 from relquery.backends.local.asking import Begun
 from relquery.prompt import Answer, Finish
-from relquery.serve.anthropic.requests import Counted, MessageBody, prompt_of, sampling_of
+from relquery.serve.anthropic.requests import Counted, MessageBody, sampling_of
 from relquery.serve.document import answers, errors, streamed
 from relquery.serve.errors import HttpError, Json, anthropic_body, unanswered
 from relquery.serve.server import Asked, Question, Scope, Server
 from relquery.serve.streaming import AnswerStream, event
+from relquery.serve.tools import Reply
+from relquery.tools import Delta, ToolCall
 
 router = APIRouter(tags=["Anthropic"])
 ERRORS = errors(404, 422, 504, form="AnthropicError")
@@ -31,66 +36,102 @@ async def create_message(body: MessageBody, scope: Scope, request: Request) -> R
 def read_message(body: MessageBody, server: Server, request: str = "") -> Question:
     """What messages ask for. request: its id. Raises HttpError."""
     adapter = server.adapter(body.model)
-    prompt, ttls = prompt_of(body.system, body.messages, body.cache_control)
+    prompt, ttls = body.prompt
     asked = Asked([prompt], sampling_of(body), adapter)
-    return Question([asked], _MessageForm(body, ttls, request))
+    reply = Reply(body.tool_use, server.facts.calls, "toolu_")
+    return Question([asked], _MessageForm(body, ttls, request, reply))
 
 
 @router.post("/v1/messages/count_tokens", responses=ERRORS | answers("TokenCount"))
 async def count_tokens(body: Counted, scope: Scope) -> Response:
     """The tokens of messages as the model reads them, however many they are."""
     scope.server.adapter(body.model)
-    prompt, _ = prompt_of(body.system, body.messages, body.cache_control)
+    prompt, _ = body.prompt
     return Json({"input_tokens": await scope.server.ask("length", prompt)})
 
 
 class _MessageForm:
     """One message in Anthropic's form, see Form. ttls: of the prompt's breakpoints. request: its
-    id."""
+    id. reply: reads the answer."""
 
-    def __init__(self, body: MessageBody, ttls: Sequence[str], request: str) -> None:
-        self._body, self._ttls, self._request = body, ttls, request
+    def __init__(self, body: MessageBody, ttls: Sequence[str], request: str, reply: Reply) -> None:
+        self._body, self._ttls, self._request, self._reply = body, ttls, request, reply
+        self._blocks, self._open = 0, ""
 
     async def whole(self, answers: list[Answer]) -> dict[str, Any]:
         (answer,) = answers
-        reason, stopped_by = finish_of(answer, self._body.max_tokens)
-        content = [{"type": "text", "text": answer.text or "", "citations": None}]
+        finish_of(answer, self._body.max_tokens)  # raises for one without an answer
+        reply, content = self._reply.whole(answer), list[dict[str, Any]]()
+        if reply.text or not reply.calls:
+            content.append({"type": "text", "text": reply.text, "citations": None})
+        for call in reply.calls:
+            with suppress(ValueError):  # of a call that was cut there is nothing whole
+                content.append(_block(call, json.loads(call.arguments)))
         if self._body.max_tokens == 0:  # one token was drawn in the step that ended the prompt
-            reason, stopped_by, content = "max_tokens", None, []
-        return self._message(content, self._usage(answer), reason, stopped_by)
+            return self._message([], self._usage(answer), "max_tokens")
+        return self._message(content, self._usage(answer), *self._finish(answer))
 
     async def events(self, stream: AnswerStream) -> AsyncIterator[bytes]:
-        begun, ended = b"", None
+        begun, ended = False, None
         while parts := await stream.some():
-            texts = [part.piece.text for part in parts if part.piece is not None]
+            deltas = list[Delta]()
             for part in parts:
+                if part.piece is not None:
+                    deltas += self._reply.take(part.piece.text)
                 if part.answer is not None:
                     ended = part.answer
-                    finish_of(ended, self._body.max_tokens)  # raises for one without an answer
+                    self._finish(ended)  # raises for one without an answer
+                    deltas += self._reply.end()
             chunk = b"" if begun else self._begun(parts[0].piece.begun if parts[0].piece else ended)
-            begun = begun or chunk
-            if any(texts):
-                delta = {"type": "text_delta", "text": "".join(texts)}
-                chunk += _event("content_block_delta", index=0, delta=delta)
-            yield chunk
+            begun = True
+            yield chunk + b"".join(self._heard(deltas))
         assert ended is not None
-        reason, stopped_by = finish_of(ended, self._body.max_tokens)
+        if not self._blocks:
+            yield self._start("text", {"type": "text", "text": "", "citations": None})
+        reason, stopped_by = self._finish(ended)
         last = {"stop_reason": reason, "stop_sequence": stopped_by}
-        yield _event("content_block_stop", index=0)
+        yield _event("content_block_stop", index=self._blocks - 1)
         yield _event("message_delta", delta=last, usage=self._usage(ended))
         yield _event("message_stop")
+
+    def _heard(self, deltas: Sequence[Delta]) -> Iterator[bytes]:
+        """The events of what is new; text that comes at once is one."""
+        for is_text, some in groupby(deltas, lambda each: each.call is None):
+            if is_text:
+                if self._open != "text":
+                    yield self._start("text", {"type": "text", "text": "", "citations": None})
+                told = {"type": "text_delta", "text": "".join(each.text for each in some)}
+                yield self._delta(told)
+                continue
+            for each in some:
+                if each.name:
+                    assert each.call is not None
+                    yield self._start("tool_use", _block(self._reply.calls[each.call], {}))
+                if each.arguments:
+                    yield self._delta({"type": "input_json_delta", "partial_json": each.arguments})
+
+    def _start(self, kind: str, block: dict[str, Any]) -> bytes:
+        stop = _event("content_block_stop", index=self._blocks - 1) if self._blocks else b""
+        self._blocks, self._open = self._blocks + 1, kind
+        index = self._blocks - 1
+        return stop + _event("content_block_start", index=index, content_block=block)
+
+    def _delta(self, delta: dict[str, Any]) -> bytes:
+        return _event("content_block_delta", index=self._blocks - 1, delta=delta)
+
+    def _finish(self, answer: Answer) -> tuple[str, str | None]:
+        """See finish_of; calls end an answer, too."""
+        if self._reply.calls_end(answer):
+            return "tool_use", None
+        return finish_of(answer, self._body.max_tokens)
 
     def failed(self, error: HttpError) -> bytes:
         return event(anthropic_body(error, self._request), "error")
 
     def _begun(self, begun: Begun | Answer | None) -> bytes:
-        """What comes before the text: the tokens of the prompt, which the first part tells."""
+        """What comes before all else: the tokens of the prompt, which the first part tells."""
         assert begun is not None
-        start = self._message([], usage_of(begun, self._ttls, 0))
-        block = {"type": "text", "text": "", "citations": None}
-        return _event("message_start", message=start) + _event(
-            "content_block_start", index=0, content_block=block
-        )
+        return _event("message_start", message=self._message([], usage_of(begun, self._ttls, 0)))
 
     def _usage(self, answer: Answer) -> dict[str, Any]:
         drawn = answer.output_tokens if self._body.max_tokens else 0
@@ -113,6 +154,12 @@ class _MessageForm:
             "stop_sequence": stopped_by,
             "usage": usage,
         }
+
+
+def _block(call: ToolCall, given: Any) -> dict[str, Any]:
+    """A call as a block. given: its arguments."""
+    about = {"id": call.id, "name": call.name, "input": given}
+    return {"type": "tool_use", **about, "caller": {"type": "direct"}}
 
 
 def _event(kind: str, **fields: Any) -> bytes:

@@ -51,9 +51,17 @@ class CompletionForm:
         """What the first event of each choice has, if there is one before all others."""
         return None
 
-    def piece(self, at: int, text: str, told: Told | None) -> dict[str, Any]:
-        """What the event for a part of a choice has; the last part is empty."""
+    def piece(self, at: int, text: str, told: Told | None) -> dict[str, Any] | None:
+        """What the event for a part of a choice has; None if there is none."""
         raise NotImplementedError
+
+    def last(self, at: int) -> dict[str, Any]:
+        """What the last event of a choice has."""
+        raise NotImplementedError
+
+    def finish(self, at: int, answer: Answer) -> str:
+        """Why a choice has ended. Raises HttpError for one that could not be served."""
+        return finish_of(answer)
 
     def head(self, kind: str) -> dict[str, Any]:
         """The fields of an answer, and of each event."""
@@ -70,7 +78,7 @@ class CompletionForm:
             each for answer in answers for each in answer.logprobs or ()
         )
         choices = [
-            {"index": at, **self.choice(at, answer), "finish_reason": finish_of(answer)}
+            {"index": at, **self.choice(at, answer), "finish_reason": self.finish(at, answer)}
             for at, answer in enumerate(answers)
         ]
         usage = usage_of(answers, self._body.choices)
@@ -103,11 +111,12 @@ class CompletionForm:
                 place = self._places[part.at]
                 if part.piece is not None:
                     found = self.piece(place, part.piece.text, part.piece.logprobs)
-                    chunk.append(written(place, found, None))
+                    if found is not None:
+                        chunk.append(written(place, found, None))
                 elif part.answer is not None:
                     answers[place] = part.answer
-                    reason = finish_of(part.answer)
-                    chunk.append(written(place, self.piece(place, "", None), reason))
+                    reason = self.finish(place, part.answer)
+                    chunk.append(written(place, self.last(place), reason))
             yield "".join(chunk).encode()
         if with_usage:
             usage = usage_of([answers[place] for place in sorted(answers)], self._body.choices)

@@ -47,7 +47,7 @@ def read_completion(body: CompletionBody, server: Server) -> Question:
     adapter = server.adapter(body.model)
     if body.best_of is not None and body.best_of != body.choices:
         raise not_supported("best_of", "Ask for n answers instead.")
-    chosen = samplings(body, body.max_tokens or MAX_TOKENS, None, body.logprobs)
+    chosen = samplings(body, body.max_tokens or MAX_TOKENS, logprobs=body.logprobs)
     groups, places = choices_of(prompts_of(body.prompt), chosen, body.choices, adapter)
     return Question(groups, _TextForm(body, server, places), places)
 
@@ -77,3 +77,6 @@ class _TextForm(CompletionForm):
     def piece(self, at: int, text: str, told: Told | None) -> dict[str, Any]:
         shown = None if told is None else self._plain[at].shown(told, self._spell)
         return {"text": text, "logprobs": shown}
+
+    def last(self, at: int) -> dict[str, Any]:
+        return self.piece(at, "", None)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import fields
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
+from llguidance import regex_to_lark
+from llguidance.gbnf_to_lark import any_to_lark
 from pydantic import Field, model_validator
 
 from relquery.errors import ConfigError
@@ -23,6 +25,8 @@ from relquery.serve.body import (
     Integer,
 )
 from relquery.serve.errors import HttpError, not_supported
+from relquery.serve.tools import arguments_of, only
+from relquery.tools import Function, ToolCall, ToolResult, Tools, ToolUse
 
 MOST_CHOICES = 128
 
@@ -75,7 +79,7 @@ class TextFormat(Inner):
 
 
 class JsonObjectFormat(Inner):
-    """Not supported: any JSON object."""
+    """Answers are JSON objects."""
 
     type: Literal["json_object"]
 
@@ -86,10 +90,26 @@ ResponseFormat = Annotated[
 
 
 class StructuredOutputs(Inner):
-    """vLLM's field: answers among some texts, or under a JSON Schema."""
+    """vLLM's field, of which one is given: answers among some texts, under a JSON Schema, of a
+    regular expression, or of a grammar in Lark's form or llama.cpp's GBNF."""
 
     choice: Annotated[list[str], Field(min_length=1)] | None = None
     json_: dict[str, Any] | str | None = Field(None, alias="json")
+    regex: str | None = None
+    grammar: str | None = None
+    json_object: bool | None = None
+
+
+class AnswerForm(NamedTuple):
+    """What form an answer has; see Sampling for the fields."""
+
+    schema: str | None = None
+    grammar: str | None = None
+    labels: tuple[str, ...] = ()
+    tools: ToolUse | None = None
+
+
+_FREE = AnswerForm()
 
 
 class Padding(Inner):
@@ -151,23 +171,14 @@ _ADJUSTED = [one.name for one in fields(Adjustments)]
 
 
 def samplings(
-    body: Sampled, max_tokens: int, schema: str | None = None, logprobs: int | None = None
+    body: Sampled,
+    max_tokens: int,
+    form: AnswerForm = _FREE,
+    logprobs: int | None = None,
 ) -> list[Sampling]:
     """How the answers of each choice are chosen: one for all of them, or one each if they have
-    seeds. logprobs: see Sampling. Raises HttpError."""
-    labels: tuple[str, ...] = ()
-    given = body.structured_outputs
-    if given is not None and schema is not None and (given.json_ or given.choice):
-        raise HttpError(
-            400,
-            "response_format and structured_outputs both say what answers look like. Give one.",
-            "invalid_request",
-            "structured_outputs",
-        )
-    if given is not None and given.json_ is not None:
-        schema = given.json_ if isinstance(given.json_, str) else json.dumps(given.json_)
-    if given is not None and given.choice is not None:
-        labels = tuple(given.choice)
+    seeds. form: what the body's own API asks for. logprobs: see Sampling. Raises HttpError."""
+    form = _one_form(form, body.structured_outputs)
     temperature = 1.0 if body.temperature is None else body.temperature
     try:
         adjustments = body.adjustments
@@ -178,19 +189,59 @@ def samplings(
                 top_p=1.0 if body.top_p is None else body.top_p,
                 top_k=max(0, body.top_k or 0),
                 seed=seed,
-                stop=body.stops if schema is None and not labels else (),
-                labels=labels,
-                schema=schema,
+                stop=body.stops if form.schema is None and not form.labels else (),
                 logprobs=logprobs,
                 adjustments=adjustments,
+                **form._asdict(),
             )
             for seed in _seeds(body, temperature)
         ]
     except ConfigError as error:
         raise HttpError(400, str(error), "invalid_request") from error
-    if schema is not None and body.stops:
+    if form.schema is not None and body.stops:
         raise not_supported("stop", "Answers under a schema end with their JSON; leave it out.")
     return found
+
+
+def _one_form(form: AnswerForm, given: StructuredOutputs | None) -> AnswerForm:
+    """The form that is asked for in one place of a body. Raises HttpError where it is in two."""
+    found = [form] if form != _FREE else []
+    if given is not None:
+        if given.json_ is not None:
+            text = given.json_ if isinstance(given.json_, str) else json.dumps(given.json_)
+            found.append(AnswerForm(schema=text))
+        if given.choice is not None:
+            found.append(AnswerForm(labels=tuple(given.choice)))
+        if given.regex is not None:
+            found.append(AnswerForm(grammar=f"start: /{regex_to_lark(given.regex)}/"))
+        if given.grammar is not None:
+            found.append(AnswerForm(grammar=_lark(given.grammar)))
+        if given.json_object:
+            found.append(AnswerForm(grammar=_ANY_OBJECT))
+    if len(found) > 1:
+        raise HttpError(
+            400,
+            "The form of the answer is given twice: of response_format, tools and each field of "
+            "structured_outputs, one may be given.",
+            "invalid_request",
+            "structured_outputs",
+        )
+    return found[0] if found else form
+
+
+def _lark(grammar: str) -> str:
+    """A grammar in Lark's form. Raises HttpError for one in no known form."""
+    try:
+        return str(any_to_lark(grammar))
+    except Exception as error:  # the library raises nothing narrower
+        message = f"structured_outputs.grammar cannot be read: {error}"
+        raise HttpError(400, message, "invalid_request", "structured_outputs") from error
+
+
+_ANY_OBJECT = (
+    'start: %json {"type": "object", "x-guidance": {"whitespace_flexible": false, '
+    '"item_separator": ",", "key_separator": ":"}}'
+)
 
 
 def _seeds(body: Sampled, temperature: float) -> list[int | None]:
@@ -200,18 +251,26 @@ def _seeds(body: Sampled, temperature: float) -> list[int | None]:
     return [body.seed + choice for choice in range(body.choices)]
 
 
-def schema_of(
-    form: TextFormat | JsonSchema | JsonSchemaFormat | JsonObjectFormat | None, name: str
-) -> str | None:
-    """The JSON Schema that a format asks for, as text. name: of its field. Raises HttpError."""
-    match form:
+def form_of(
+    given: TextFormat | JsonSchema | JsonSchemaFormat | JsonObjectFormat | None,
+    tools: ToolUse | None = None,
+) -> AnswerForm:
+    """What a format asks for, or tools. Raises HttpError if both ask for something."""
+    found = AnswerForm(tools=tools)
+    match given:
         case JsonSchema():
-            return form.written
-        case JsonSchemaFormat(json_schema=given):
-            return given.written
+            found = found._replace(schema=given.written)
+        case JsonSchemaFormat(json_schema=inner):
+            found = found._replace(schema=inner.written)
         case JsonObjectFormat():
-            raise not_supported(f"{name}.type = json_object", "Give a schema: type = json_schema.")
-    return None
+            found = found._replace(grammar=_ANY_OBJECT)
+    if tools is None or not (found.schema or found.grammar):
+        return found
+    if tools.choice == "auto":
+        raise not_supported(
+            "response_format", "Beside tools that the model may call or not, leave it out."
+        )
+    return found._replace(tools=None) if tools.choice == "none" else AnswerForm(tools=tools)
 
 
 TEXTS = ("text", "input_text", "output_text")
@@ -236,19 +295,84 @@ class TextPart(Inner):
         return given
 
 
+class DescribedFunction(Inner):
+    """A function. strict: arguments follow the schema, whatever it says."""
+
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class FunctionTool(Inner):
+    """A function that the model may call."""
+
+    type: Literal["function"] = "function"
+    function: DescribedFunction
+
+    _refuse = model_validator(mode="before")(only("function"))
+
+
+class NamedFunction(Inner):
+    """A function by its name."""
+
+    name: str
+
+
+class NamedChoice(Inner):
+    """The function that is called."""
+
+    type: Literal["function"]
+    function: NamedFunction
+
+
+class CalledFunction(Inner):
+    """What was called, and with what: the text of a JSON object."""
+
+    name: str
+    arguments: str = "{}"
+
+
+class MadeCall(Body):
+    """A call that the assistant made."""
+
+    ACCEPTED: ClassVar[Mapping[str, Any]] = {"index": ANY}
+    id: str
+    type: Literal["function"] = "function"
+    function: CalledFunction
+
+
 class ChatMessage(Body):
-    """A message of a chat. Its parts are one message."""
+    """A message of a chat. Its parts are one message.
+
+    tool_calls: of the assistant, which then may say nothing. tool_call_id: of a tool's message.
+    """
 
     ACCEPTED: ClassVar[Mapping[str, Any]] = {
         "name": ANY,  # which no model's template reads
-        "tool_calls": NONE_OF,
         "function_call": NOTHING,
         "refusal": NOTHING,
         "audio": NOTHING,
         "annotations": NONE_OF,
     }
-    role: Literal["system", "developer", "user", "assistant"]
-    content: str | Annotated[list[TextPart], Field(min_length=1)] | None
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | Annotated[list[TextPart], Field(min_length=1)] | None = None
+    tool_calls: list[MadeCall] | None = None
+    tool_call_id: str | None = None
+
+    @model_validator(mode="after")
+    def _check_parts(self) -> ChatMessage:
+        if self.tool_calls and self.role != "assistant":
+            raise ValueError("tool_calls are of the assistant")
+        if (self.role == "tool") != (self.tool_call_id is not None):
+            raise ValueError("a message of a tool, and no other, has a tool_call_id")
+        return self
+
+    @property
+    def texts(self) -> list[str]:
+        """The text of each part."""
+        said = self.content or []
+        return [said] if isinstance(said, str) else [part.text for part in said]
 
 
 _ROLES = {
@@ -259,21 +383,35 @@ _ROLES = {
 }
 
 
-def prompt_of(messages: list[ChatMessage]) -> Prompt:
-    """A chat as a prompt: one span for each part. Raises HttpError for a chat without text."""
+def prompt_of(messages: Sequence[ChatMessage], functions: Sequence[Function] = ()) -> Prompt:
+    """A chat as a prompt: one span for each part. functions: that may be called.
+
+    Raises HttpError for a chat without text."""
     spans: list[Span] = []
+    names: dict[str, str] = {}
     for message in messages:
-        said = message.content
-        if said is None and message.role != "assistant":
+        if message.content is None and message.role != "assistant":
             raise HttpError(
                 400,
                 "Only the assistant may say nothing: give content.",
                 "invalid_request",
                 "messages",
             )
-        texts = [said] if isinstance(said, str) else [part.text for part in said or ()]
-        role = _ROLES[message.role]
-        spans += (Span(text, role, begins=at == 0) for at, text in enumerate(texts))
-    if not any(span.content for span in spans):
+        if message.tool_call_id is not None:
+            name = names.get(message.tool_call_id, "")
+            told = ToolResult(message.tool_call_id, name, "".join(message.texts))
+            spans.append(Span(told, Role.TOOL, begins=True))
+            continue
+        role, first = _ROLES[message.role], len(spans)
+        spans += (Span(text, role) for text in message.texts)
+        for call in message.tool_calls or ():
+            names[call.id] = call.function.name
+            given = arguments_of(call.function.arguments, "messages.tool_calls.function.arguments")
+            spans.append(Span(ToolCall(call.id, call.function.name, given), role))
+        if first < len(spans):
+            spans[first] = replace(spans[first], begins=True)
+    if functions:
+        spans.insert(0, Span(Tools(tuple(functions)), Role.SYSTEM))
+    if not any(span.content for span in spans[bool(functions) :]):
         raise HttpError(400, "The messages contain no text.", "invalid_request", "messages")
     return tuple(spans)

@@ -4,33 +4,40 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Annotated, Any, ClassVar, Literal
 
 from fastapi import APIRouter
-from pydantic import Field, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 from starlette.responses import Response
 
 from relquery.prompt import Answer, Prompt, Sampling
-from relquery.serve.body import ANY, NONE_OF, NOTHING, OFF, WHOLE, Body, Declared, example
+from relquery.serve.body import ANY, NONE_OF, NOTHING, OFF, WHOLE, Body, Declared, Inner, example
 from relquery.serve.document import errors, streamed
 from relquery.serve.errors import HttpError, not_supported
 from relquery.serve.openai.choices import finish_of, response_usage_of
 from relquery.serve.openai.fields import (
     SHARED,
+    CalledFunction,
     ChatMessage,
+    DescribedFunction,
     JsonObjectFormat,
     JsonSchema,
+    MadeCall,
+    NamedFunction,
     Padding,
     Sampled,
     TextFormat,
+    TextPart,
+    form_of,
     prompt_of,
     samplings,
-    schema_of,
 )
 from relquery.serve.server import Asked, Question, Scope, Server
 from relquery.serve.streaming import AnswerStream, event
+from relquery.serve.tools import Reply, function_of, only, use_of
+from relquery.tools import Delta, Function, ToolUse
 
 router = APIRouter(tags=["OpenAI"])
 Json = dict[str, Any]
@@ -51,6 +58,20 @@ class TextOptions(Body):
     ) = None
 
 
+class FunctionTool(DescribedFunction):
+    """A function that the model may call."""
+
+    type: Literal["function"] = "function"
+
+    _refuse = model_validator(mode="before")(only("function"))
+
+
+class NamedChoice(NamedFunction):
+    """The function that is called."""
+
+    type: Literal["function"]
+
+
 class InputMessage(ChatMessage):
     """A message of the input, also one that an earlier response gave."""
 
@@ -62,14 +83,39 @@ class InputMessage(ChatMessage):
     }
     type: Literal["message"] = "message"
 
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_item(cls, given: Any) -> Any:
-        """Other items are refused by the name of their type."""
-        kind = given.get("type", "message") if isinstance(given, dict) else "message"
-        if isinstance(kind, str) and kind != "message":
-            raise not_supported(f"input of type {kind}", "Send messages.")
-        return given
+
+class CallItem(CalledFunction):
+    """A call that an earlier response gave."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+    type: Literal["function_call"]
+    call_id: str
+
+
+class ResultItem(Inner):
+    """What a call returned."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+    type: Literal["function_call_output"]
+    call_id: str
+    output: str | list[TextPart]
+
+
+def _kind_of(given: object) -> str:
+    """Other items are refused by the name of their type."""
+    kind = given.get("type", "message") if isinstance(given, dict) else "message"
+    if isinstance(kind, str) and kind not in _ITEMS:
+        raise not_supported(f"input of type {kind[:40]}", "Send messages, calls and their outputs.")
+    return str(kind)
+
+
+_ITEMS = ("message", "function_call", "function_call_output")
+InputItem = Annotated[
+    Annotated[InputMessage, Tag("message")]
+    | Annotated[CallItem, Tag("function_call")]
+    | Annotated[ResultItem, Tag("function_call_output")],
+    Discriminator(_kind_of),
+]
 
 
 class Reasoning(Body):
@@ -92,11 +138,8 @@ class ResponseBody(Body):
     model_config = example({"model": "demo", "input": "Is tea good?"})
     ACCEPTED: ClassVar[Mapping[str, Any]] = {
         **SHARED,
-        "parallel_tool_calls": (None, True, False),
-        "tool_choice": (None, "none", "auto"),
         "truncation": (None, "disabled"),
         "top_logprobs": (None, 0),
-        "tools": NONE_OF,
         "include": NONE_OF,
         "background": OFF,
         "background_options": (None, {}),
@@ -109,7 +152,10 @@ class ResponseBody(Body):
         "context_management": NONE_OF,
     }
     model: str
-    input: str | Annotated[list[InputMessage], Field(min_length=1)]
+    input: str | Annotated[list[InputItem], Field(min_length=1)]
+    tools: list[FunctionTool] | None = None
+    tool_choice: Literal["none", "auto", "required"] | NamedChoice | None = None
+    parallel_tool_calls: bool | None = None
     instructions: str | None = None
     max_output_tokens: Annotated[int, Field(ge=1), WHOLE] | None = None
     metadata: dict[str, str] | None = None
@@ -124,22 +170,57 @@ class ResponseBody(Body):
     @property
     def prompt(self) -> Prompt:
         """Instructions, then the input. Raises HttpError for an input without text."""
-        given: list[ChatMessage] = (
+        given = (
             [ChatMessage(role="user", content=self.input)]
             if isinstance(self.input, str)
-            else list(self.input)
+            else _messages(self.input)
         )
         if self.instructions:
             given = [ChatMessage(role="system", content=self.instructions), *given]
-        return prompt_of(given)
+        return prompt_of(given, self.functions)
+
+    @property
+    def functions(self) -> list[Function]:
+        """That may be called. Raises HttpError."""
+        return [
+            function_of(each.name, each.description, each.parameters) for each in self.tools or ()
+        ]
+
+    @property
+    def tool_use(self) -> ToolUse | None:
+        """Which of them the answer may call. Raises HttpError."""
+        given = self.tool_choice
+        choice = given.name if isinstance(given, NamedChoice) else given or "auto"
+        return use_of(self.functions, choice, parallel=self.parallel_tool_calls is not False)
 
     def sampling(self, server: Server) -> Sampling:
         """How the answer is chosen. Raises HttpError."""
         shared = Sampled(model=self.model, temperature=self.temperature, top_p=self.top_p)
         limit = self.max_output_tokens or server.facts.context
-        schema = schema_of(self.text.format if self.text else None, "text.format")
-        (found,) = samplings(shared, limit, schema)
+        form = form_of(self.text.format if self.text else None, self.tool_use)
+        (found,) = samplings(shared, limit, form)
         return found
+
+
+def _messages(items: Sequence[InputMessage | CallItem | ResultItem]) -> list[ChatMessage]:
+    """Items as a chat. Calls belong to the assistant's message before them."""
+    found: list[ChatMessage] = []
+    for item in items:
+        match item:
+            case CallItem(name=name, arguments=arguments):
+                function = CalledFunction(name=name, arguments=arguments)
+                call = MadeCall(id=item.call_id, function=function)
+                if not found or found[-1].role != "assistant":
+                    found.append(ChatMessage(role="assistant", tool_calls=[call]))
+                else:
+                    calls = [*(found[-1].tool_calls or ()), call]
+                    found[-1] = found[-1].model_copy(update={"tool_calls": calls})
+            case ResultItem(output=output):
+                text = output if isinstance(output, str) else "".join(p.text for p in output)
+                found.append(ChatMessage(role="tool", content=text, tool_call_id=item.call_id))
+            case _:
+                found.append(item)
+    return found
 
 
 @router.post("/v1/responses", responses=errors(404, 422, 504) | streamed("OpenAIResponse"))
@@ -151,40 +232,42 @@ async def respond(body: ResponseBody, scope: Scope) -> Response:
 def read_response(body: ResponseBody, server: Server) -> Question:
     """What an input asks for. Raises HttpError."""
     adapter = server.adapter(body.model)
-    return Question([Asked([body.prompt], body.sampling(server), adapter)], _ResponseForm(body))
+    asked = Asked([body.prompt], body.sampling(server), adapter)
+    return Question([asked], _ResponseForm(body, server))
 
 
 class _ResponseForm:
     """One response in OpenAI's form. See Form."""
 
-    def __init__(self, body: ResponseBody) -> None:
+    def __init__(self, body: ResponseBody, server: Server) -> None:
         self._body, self._numbers = body, count()
-        self._id, self._item = f"resp_{secrets.token_hex(24)}", f"msg_{secrets.token_hex(24)}"
-        self._created = int(time.time())
+        self._id, self._created = f"resp_{secrets.token_hex(24)}", int(time.time())
+        self._reply = Reply(body.tool_use, server.facts.calls, "call_")
+        self._output: list[Json] = []
+        """Items so far; the last one may be open."""
 
     async def whole(self, answers: list[Answer]) -> Json:
-        return self._ended(answers[0])
+        (answer,) = answers
+        deltas = self._reply.take(answer.text or "") + self._reply.end()
+        for _ in self._heard(deltas, answer):
+            pass
+        return self._ended(answer)
 
     async def events(self, stream: AnswerStream) -> AsyncIterator[bytes]:
-        place: Json = {"item_id": self._item, "output_index": 0, "content_index": 0}
-        chunk: list[bytes] | None = None
+        begun = False
         while parts := await stream.some():
-            chunk = self._begun(place) if chunk is None else []
+            chunk: list[bytes] = []
+            if not begun:
+                begun, shown = True, self._shown("in_progress")
+                chunk = [self._event(kind, response=shown) for kind in ("created", "in_progress")]
             for part in parts:
                 if part.piece is not None:
-                    delta = part.piece.text
-                    chunk.append(
-                        self._event("output_text.delta", delta=delta, logprobs=[], **place)
-                    )
+                    chunk += self._heard(self._reply.take(part.piece.text))
                 elif part.answer is not None:
-                    ended, text = self._ended(part.answer), part.answer.text or ""
-                    item = ended["output"][0]
-                    chunk += [
-                        self._event("output_text.done", text=text, logprobs=[], **place),
-                        self._event("content_part.done", part=_text(text), **place),
-                        self._event("output_item.done", item=item, output_index=0),
-                        self._event(ended["status"], response=ended),
-                    ]
+                    finish_of(part.answer)
+                    chunk += self._heard(self._reply.end(), part.answer)
+                    ended = self._ended(part.answer)
+                    chunk.append(self._event(ended["status"], response=ended))
             yield b"".join(chunk)
 
     def failed(self, error: HttpError) -> bytes:
@@ -192,35 +275,87 @@ class _ResponseForm:
         failed = self._shown("failed", error={"code": code, "message": error.message})
         return self._event("failed", response=failed)
 
-    def _begun(self, place: Json) -> list[bytes]:
-        begun, item = self._shown("in_progress"), self._message("in_progress", [])
-        return [
-            self._event("created", response=begun),
-            self._event("in_progress", response=begun),
-            self._event("output_item.added", item=item, output_index=0),
-            self._event("content_part.added", part=_text(""), **place),
-        ]
+    def _heard(self, deltas: Sequence[Delta], answer: Answer | None = None) -> Iterator[bytes]:
+        """The events of what is new. answer: of the last of it."""
+        for delta in deltas:
+            if delta.call is None:
+                if not self._output or self._output[-1]["type"] != "message":
+                    yield from self._close()
+                    yield from self._open(self._message())
+                self._output[-1]["content"][0]["text"] += delta.text
+                place = self._place(content_index=0)
+                yield self._event("output_text.delta", delta=delta.text, logprobs=[], **place)
+                continue
+            if delta.name:
+                yield from self._close()
+                yield from self._open(self._call(delta.call))
+            if delta.arguments:
+                self._output[-1]["arguments"] += delta.arguments
+                yield self._event(
+                    "function_call_arguments.delta", delta=delta.arguments, **self._place()
+                )
+        if answer is not None:
+            if not self._output:
+                yield from self._open(self._message())
+            cut = finish_of(answer) == "length"
+            yield from self._close("incomplete" if cut else "completed")
+
+    def _open(self, item: Json) -> Iterator[bytes]:
+        self._output.append(item)
+        is_text = item["type"] == "message"
+        begun = item | {"content": []} if is_text else item
+        yield self._event("output_item.added", item=begun, output_index=len(self._output) - 1)
+        if is_text:
+            place = self._place(content_index=0)
+            yield self._event("content_part.added", part=_text(""), **place)
+
+    def _close(self, status: str = "completed") -> Iterator[bytes]:
+        """End the last item."""
+        if not self._output:
+            return
+        item, place = self._output[-1], self._place()
+        item["status"] = status
+        if item["type"] == "message":
+            (part,) = item["content"]
+            place["content_index"] = 0
+            yield self._event("output_text.done", text=part["text"], logprobs=[], **place)
+            yield self._event("content_part.done", part=part, **place)
+        else:
+            done = {"name": item["name"], "arguments": item["arguments"]}
+            yield self._event("function_call_arguments.done", **done, **place)
+        yield self._event("output_item.done", item=item, output_index=len(self._output) - 1)
+
+    def _place(self, **more: Any) -> Json:
+        return {
+            "item_id": self._output[-1]["id"],
+            "output_index": len(self._output) - 1,
+        } | more
 
     def _ended(self, answer: Answer) -> Json:
         """The response with its answer. Raises HttpError for one that could not be served."""
         cut = finish_of(answer) == "length"
-        status = "incomplete" if cut else "completed"
         return self._shown(
-            status,
+            "incomplete" if cut else "completed",
             incomplete_details={"reason": "max_output_tokens"} if cut else None,
-            output=[self._message(status, [_text(answer.text or "")])],
+            output=self._output,
             usage=response_usage_of(answer),
             completed_at=None if cut else int(time.time()),
         )
 
+    def _message(self) -> Json:
+        """Text as an item of the output."""
+        about = {"id": f"msg_{secrets.token_hex(24)}", "status": "in_progress"}
+        return {"type": "message", **about, "role": "assistant", "content": [_text("")]}
+
+    def _call(self, number: int) -> Json:
+        """A call as an item of the output."""
+        call = self._reply.calls[number]
+        about = {"id": f"fc_{secrets.token_hex(24)}", "status": "in_progress", "call_id": call.id}
+        return {"type": "function_call", **about, "name": call.name, "arguments": ""}
+
     def _event(self, kind: str, **more: Any) -> bytes:
         name = f"response.{kind}"
         return event({"type": name, "sequence_number": next(self._numbers)} | more, name)
-
-    def _message(self, status: str, content: list[Json]) -> Json:
-        """The answer as an item of the output."""
-        about = {"id": self._item, "status": status, "role": "assistant"}
-        return {"type": "message", **about, "content": content}
 
     def _shown(self, status: str, **more: Any) -> Json:
         body = self._body
@@ -241,15 +376,15 @@ class _ResponseForm:
             "metadata": body.metadata or {},
             "model": body.model,
             "output": [],
-            "parallel_tool_calls": True,
+            "parallel_tool_calls": body.parallel_tool_calls is not False,
             "previous_response_id": None,
             "reasoning": {"effort": None, "summary": None},
             "service_tier": "default",
             "store": False,
             "temperature": 1.0 if body.temperature is None else body.temperature,
             "text": {"format": shown},
-            "tool_choice": "auto",
-            "tools": [],
+            "tool_choice": _plain(body.tool_choice) or "auto",
+            "tools": [_plain(each) for each in body.tools or ()],
             "top_logprobs": 0,
             "top_p": 1.0 if body.top_p is None else body.top_p,
             "truncation": "disabled",
@@ -260,3 +395,8 @@ class _ResponseForm:
 def _text(text: str) -> Json:
     """Text as a part of a message."""
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def _plain(given: Any) -> Any:
+    """A part of the body as it came."""
+    return given.model_dump() if isinstance(given, BaseModel) else given
