@@ -136,8 +136,8 @@ ROOMS: dict[str, list[str]] = {
     ],
     "serve": [
         "settings", "values", "errors", "tools", "body", "admission", "auth", "metrics", "document",
-        "streaming", "server", "tasks", "openai", "anthropic", "batches", "api", "console",
-        "status", "logs", "tracing", "middleware", "connections", "app", "run",
+        "streaming", "server", "tasks", "openai", "anthropic", "batches", "embeddings", "api",
+        "console", "status", "logs", "tracing", "middleware", "connections", "app", "run",
     ],
     "evaluation": ["labels", "matching", "columns", "comparison", "shown", "evaluation"],
     "cli": [

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 
 from relquery.errors import RelqueryError
-from relquery.serve import status
+from relquery.serve import embeddings, status
 from relquery.serve.anthropic import routes as anthropic
 from relquery.serve.api import prompts, queries, relqueries, scores, tokens
 from relquery.serve.api.sql import routes as sql
@@ -30,7 +30,7 @@ ROUTERS = tuple(
     each.router
     for each in (
         *(chat, completions, responses, models, batches, anthropic),
-        *(scores, tokens, sql, relqueries, queries, prompts),
+        *(embeddings, scores, tokens, sql, relqueries, queries, prompts),
         *(console, status),
     )
 )

@@ -146,10 +146,18 @@ class Documented(FastAPI):
 @cache
 def _sdk() -> Json:
     """The forms of OpenAI's SDK, which takes time to import: only the document needs them."""
-    from openai.types import Batch, Completion, FileDeleted, FileObject, Model
+    from openai.types import (
+        Batch,
+        Completion,
+        CreateEmbeddingResponse,
+        FileDeleted,
+        FileObject,
+        Model,
+    )
     from openai.types.chat import ChatCompletion
 
-    kinds: list[Any] = [Batch, Completion, FileDeleted, FileObject, Model, ChatCompletion]
+    kinds: list[Any] = [Batch, Completion, CreateEmbeddingResponse, FileDeleted, FileObject, Model]
+    kinds.append(ChatCompletion)
     given = [(kind, "serialization") for kind in kinds]
     # Its names begin with that of the API: bodies of ours have some of them, too.
     found = models_json_schema(given, ref_template=_PARTS + "OpenAI{model}")[1]["$defs"]  # type: ignore[arg-type]

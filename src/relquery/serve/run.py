@@ -22,6 +22,7 @@ from relquery.serve.app import Lifespan, make_app
 from relquery.serve.auth import Authenticator, KeyAuthenticator, read_keys, weights_of
 from relquery.serve.batches.batches import batching
 from relquery.serve.connections import Listener, bind
+from relquery.serve.embeddings import EmbeddingService
 from relquery.serve.logs import set_up
 from relquery.serve.middleware import RequestMiddleware, with_cors
 from relquery.serve.server import Server
@@ -72,10 +73,12 @@ def opened(config: ServeConfig) -> Iterator[Sequence[object]]:
     for kind in (PartialResultWarning, OrderWarning, PromptWarning):
         warnings.simplefilter("ignore", kind)
     registry = Registry(config.schemas)
+    embeddings = EmbeddingService(config.embedder)
     desk, tasks = Desk(Tables(config.tables, config.sql_memory)), TaskPool()
     try:
-        yield desk, tasks, registry
+        yield desk, tasks, registry, embeddings
     finally:
+        embeddings.close()
         tasks.close()
         desk.close()
 

@@ -23,6 +23,7 @@ class ServeConfig:
         clients may call the model; the first is listed. adapters: by the name by which clients may
         call it, the folder or Hugging Face name of each.
     host, port: where it listens; by default only on this machine.
+    embedder: an encoder for /v1/embeddings, as for relquery.load_embedder; None for none.
     tables: by name, files that /v1/sql may read. schemas: a folder of prompt schemas that are
         registered for all. state: a folder for uploaded files and batches; None for a temporary
         one that is removed at the end.
@@ -45,6 +46,7 @@ class ServeConfig:
     adapters: Mapping[str, str] = field(default_factory=dict)
     host: str = "127.0.0.1"
     port: int = 8000
+    embedder: str | None = None
     tables: Mapping[str, str] = field(default_factory=dict)
     schemas: Path | None = None
     state: Path | None = None

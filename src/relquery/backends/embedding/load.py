@@ -123,6 +123,10 @@ class LocalEmbedder(Embedder):
     def embed(self, texts: Sequence[str]) -> Float32s:
         return self._encoder.embed(texts)
 
+    def count(self, texts: Sequence[str]) -> list[tuple[int, bool]]:
+        """The tokens that are read of each text, and whether more of it is cut off."""
+        return self._encoder.count(texts)
+
     @cached_property
     def _encoder(self) -> Encoder:
         from relquery.model.encoder.encoder import Encoder

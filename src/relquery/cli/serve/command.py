@@ -46,6 +46,13 @@ def serve(
             "which clients call it. May be given several times.",
         ),
     ] = None,
+    embedder: Annotated[
+        str | None,
+        typer.Option(
+            help="An encoder for /v1/embeddings and /v1/rerank: auto for one that is installed, or "
+            "a folder or Hugging Face name."
+        ),
+    ] = None,
     host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0 for any free one.")] = 8000,
     table: Annotated[
@@ -269,6 +276,7 @@ def serve(
         ),
         names=tuple(served_model_name or ()),
         adapters=_adapters(adapter or ()),
+        embedder=embedder,
         host=host,
         port=port,
         tables={name: str(path) for name, path in find_tables(table or ()).items()},

@@ -107,6 +107,11 @@ class Encoder:
             vectors[batch] = [self._pooled(each) for each in states]
         return vectors
 
+    def count(self, texts: Sequence[str]) -> list[tuple[int, bool]]:
+        """The tokens that are read of each text, and whether more of it is cut off."""
+        found = self.network.tokenizer.backend.encode_batch([self._given(text) for text in texts])
+        return [(len(each.ids), bool(each.overflowing)) for each in found]
+
     def _given(self, text: str) -> str:
         text = self.layout.prompt + text
         return text.lower() if self.layout.in_lower_case else text

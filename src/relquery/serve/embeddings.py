@@ -1,0 +1,194 @@
+"""/v1/embeddings and /v1/rerank: vectors of texts by the encoder of `--embedder`."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import secrets
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from fastapi import APIRouter
+from pydantic import Field
+from starlette.responses import Response
+
+from relquery.arrays import Float32s
+from relquery.backends.embedding.load import LocalEmbedder, load_embedder
+from relquery.errors import ConfigError
+from relquery.serve.body import ANY, WHOLE, Body, Inner, example
+from relquery.serve.document import answers, errors
+from relquery.serve.errors import HttpError, Json, not_supported
+from relquery.serve.server import RequestScope, Scope
+
+router = APIRouter(tags=["OpenAI"])
+MOST_TEXTS = 2048
+"""Of one request, as in OpenAI's API."""
+_AT_ONCE = 16
+"""Texts that are computed in one go: other requests come in between."""
+Text = Annotated[str, Field(min_length=1)]
+
+
+class EmbeddingService:
+    """The encoder of a server, in a thread of its own. given: by which name; None for none.
+
+    Raises ConfigError for an embedder that is none of this machine's encoders, and ModelError.
+    """
+
+    def __init__(self, given: str | None) -> None:
+        self.name: str | None = None
+        """By which clients call it."""
+        self._thread = ThreadPoolExecutor(1, "relquery-encoder")
+        if given is None:
+            return
+        found = load_embedder(given)
+        if not isinstance(found, LocalEmbedder):
+            raise ConfigError(
+                f"embedder is {given!r}; it must be an encoder on this machine, by its folder or "
+                "Hugging Face name. `relquery models fetch sentence-transformers/all-MiniLM-L6-v2` "
+                "installs one."
+            )
+        self.name, self._embedder = found.label, found
+        self.dimensions = found.embed(["."]).shape[1]
+
+    async def embed(self, texts: Sequence[str], scope: RequestScope) -> tuple[Float32s, int]:
+        """Vectors of length 1 (texts, dimensions), and the tokens that were read.
+
+        Raises HttpError for a text that is longer than the encoder's context.
+        """
+        loop, parts, tokens = asyncio.get_running_loop(), list[Float32s](), 0
+        for start in range(0, len(texts), _AT_ONCE):
+            some = texts[start : start + _AT_ONCE]
+            counts = await loop.run_in_executor(self._thread, self._embedder.count, some)
+            for at, (count, is_cut) in enumerate(counts):
+                if is_cut:
+                    raise HttpError(
+                        400,
+                        f"Text {start + at} is longer than the {count} tokens that the encoder "
+                        "reads. Cut it into shorter texts.",
+                        "context_length_exceeded",
+                        "input",
+                    )
+            parts.append(await loop.run_in_executor(self._thread, self._embedder.embed, some))
+            tokens += sum(count for count, _ in counts)
+        scope.prompt_tokens += tokens
+        if scope.identity.limits is not None:
+            scope.identity.limits.charge(tokens)
+        vectors = np.concatenate(parts)
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0), tokens
+
+    def close(self) -> None:
+        """End the thread after what it computes."""
+        self._thread.shutdown(cancel_futures=True)
+
+
+class EmbeddingBody(Body):
+    """Texts of which vectors are asked for. dimensions: of the encoder, which has no others."""
+
+    model_config = example({"model": "encoder", "input": ["Tea is good."]})
+    ACCEPTED: ClassVar[dict[str, Any]] = {"user": ANY, "input_type": ANY}
+    model: str
+    input: Text | Annotated[list[Text], Field(min_length=1, max_length=MOST_TEXTS)] | list[Any]
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: Annotated[int, Field(ge=1), WHOLE] | None = None
+
+    @property
+    def texts(self) -> list[str]:
+        """Those of the input. Raises HttpError for token ids, which are those of another model."""
+        given = [self.input] if isinstance(self.input, str) else self.input
+        if not all(isinstance(each, str) and each for each in given):
+            raise not_supported("input", "Send texts, none of them empty, and no token ids.")
+        if not 0 < len(given) <= MOST_TEXTS:
+            message = f"input has {len(given):,} texts; it must have 1 to {MOST_TEXTS:,}."
+            raise HttpError(400, message, "invalid_request", "input")
+        return list(map(str, given))
+
+
+class Document(Inner):
+    """A text to be ranked."""
+
+    text: Text
+
+
+class RerankBody(Body):
+    """Documents to be ranked for a query: all of them, or the best `top_n`."""
+
+    model_config = example({"model": "encoder", "query": "tea", "documents": ["Tea.", "Boats."]})
+    ACCEPTED: ClassVar[dict[str, Any]] = {"user": ANY}
+    model: str
+    query: Text
+    documents: Annotated[list[Text | Document], Field(min_length=1, max_length=MOST_TEXTS)]
+    top_n: Annotated[int, Field(ge=1), WHOLE] | None = None
+    return_documents: bool | None = None
+
+
+@router.post("/v1/embeddings", responses=errors(404) | answers("OpenAICreateEmbeddingResponse"))
+async def embed(body: EmbeddingBody, scope: Scope) -> Response:
+    """Vectors of texts, of length 1."""
+    service = _service(scope, body.model)
+    if body.dimensions not in (None, service.dimensions):
+        raise not_supported(
+            "dimensions", f"The encoder's vectors have {service.dimensions}; leave it out."
+        )
+    vectors, tokens = await service.embed(body.texts, scope)
+    is_packed = body.encoding_format == "base64"
+    data = [
+        {"object": "embedding", "index": at, "embedding": _packed(each) if is_packed else each}
+        for at, each in enumerate(vectors.tolist() if not is_packed else vectors)
+    ]
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    return Json({"object": "list", "data": data, "model": body.model, "usage": usage})
+
+
+class Ranked(Inner):
+    """A document's place in the request, its cosine with the query, and its text if wanted."""
+
+    index: int
+    relevance_score: float
+    document: Document | None = None
+
+
+class Ranking(Inner):
+    """Documents, the nearest first."""
+
+    id: str
+    model: str
+    results: list[Ranked]
+    usage: dict[str, int]
+
+
+@router.post("/v1/rerank", response_model=Ranking, responses=errors(404))
+@router.post("/v2/rerank", response_model=Ranking, responses=errors(404), include_in_schema=False)
+async def rerank(body: RerankBody, scope: Scope) -> Response:
+    """Rank documents by the cosine of their vectors with the query's."""
+    service = _service(scope, body.model)
+    texts = [each if isinstance(each, str) else each.text for each in body.documents]
+    vectors, tokens = await service.embed([body.query, *texts], scope)
+    scores = vectors[1:] @ vectors[0]
+    best = np.argsort(-scores, kind="stable")[: body.top_n].tolist()
+    found = [
+        {"index": at, "relevance_score": float(scores[at])}
+        | ({"document": {"text": texts[at]}} if body.return_documents is not False else {})
+        for at in best
+    ]
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    name = f"rerank-{secrets.token_hex(12)}"
+    return Json({"id": name, "model": body.model, "results": found, "usage": usage})
+
+
+def _service(scope: RequestScope, model: str) -> EmbeddingService:
+    """Raises HttpError where no encoder is served, or not under this name."""
+    found = scope.server.kept(EmbeddingService)
+    if found.name is None:
+        message = "No encoder is served. Start the server with --embedder, e.g. --embedder auto."
+        raise HttpError(404, message, "model_not_found", "model")
+    if model != found.name:
+        message = f"The encoder '{model}' is not served. Served: {found.name}."
+        raise HttpError(404, message, "model_not_found", "model")
+    return found
+
+
+def _packed(vector: Float32s) -> str:
+    return base64.b64encode(vector.astype("<f4").tobytes()).decode()
