@@ -1,7 +1,8 @@
 """What clients of other people do with a running server, unchanged: a table of client and feature.
 
 Run by `scripts/clients`, in an environment that has the clients:
-python tests/serve/clients/features.py URL MODEL [ENCODER]
+python tests/serve/clients/features.py URL MODEL ENCODER TOKENIZER [CLIENT ...]
+ENCODER, TOKENIZER: "" for none; a tokenizer is a folder, which lm-eval needs.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ class Forecast(BaseModel):
 class Target:
     """The server, and the names under which it serves."""
 
-    def __init__(self, url: str, model: str, encoder: str = "") -> None:
-        self.url, self.model, self.encoder = url, model, encoder
+    def __init__(self, url: str, model: str, encoder: str, tokenizer: str) -> None:
+        self.url, self.model, self.encoder, self.tokenizer = url, model, encoder, tokenizer
         self.v1 = f"{url}/v1"
 
 
@@ -264,7 +265,7 @@ def _(target: Target) -> None:
 
 @feature("LangChain", "streamed tools")
 def _(target: Target) -> None:
-    whole = None
+    whole: Any = None
     for chunk in _langchain(target).bind_tools(TOOLS, tool_choice="weather").stream(QUESTION):
         whole = chunk if whole is None else whole + chunk
     check(whole is not None)
@@ -293,7 +294,7 @@ def _litellm(target: Target, **more: Any) -> Any:
 
 @feature("litellm", "chat")
 def _(target: Target) -> None:
-    check(_litellm(target, max_tokens=8).usage.completion_tokens)
+    check(_litellm(target, max_tokens=8).usage.prompt_tokens)
 
 
 @feature("litellm", "stream")
@@ -368,16 +369,16 @@ def _(target: Target) -> None:
         check_call(call.name, call.arguments)
 
 
-@feature("DSPy", "structured")
+def _dspy(target: Target) -> Any:
+    return import_module("dspy").LM(
+        f"hosted_vllm/{target.model}", api_base=target.v1, api_key="none", max_tokens=LEAST,
+        cache=False,
+    )  # fmt: skip
+
+
+@feature("DSPy", "chat")
 def _(target: Target) -> None:
-    dspy = import_module("dspy")
-    model = dspy.LM(
-        f"openai/{target.model}", api_base=target.v1, api_key="none", max_tokens=LEAST, cache=False
-    )
-    with dspy.context(lm=model, adapter=dspy.JSONAdapter()):
-        made = dspy.Predict("question -> city: Literal['Bonn', 'Rome'], good: bool")
-        found = made(question=QUESTION)
-    check(found.city in ("Bonn", "Rome"), found)
+    check(_dspy(target)(messages=CHAT, max_tokens=8))
 
 
 def _llama_index(target: Target) -> Any:
@@ -399,15 +400,13 @@ def _(target: Target) -> None:
 def _(target: Target) -> None:
     tools = import_module("llama_index.core.tools")
 
-    def weather(city: Literal["Bonn", "Rome"], good: bool) -> str:
-        """The weather."""
-        return f"{city} {good}"
-
-    tool = tools.FunctionTool.from_defaults(weather)
+    tool = tools.FunctionTool.from_defaults(
+        lambda **given: str(given), name="weather", description="The weather.", fn_schema=Forecast
+    )
     model = _llama_index(target)
     made = model.chat_with_tools([tool], user_msg=QUESTION, tool_required=True)
     (call, *_more) = model.get_tool_calls_from_response(made)
-    check(call.tool_name == "weather" and call.tool_kwargs["city"] in ("Bonn", "Rome"))
+    check(call.tool_name == "weather" and Forecast(**call.tool_kwargs), call)
 
 
 @feature("LlamaIndex", "structured")
@@ -431,8 +430,8 @@ def _(target: Target) -> None:
 def _(target: Target) -> None:
     """Log-likelihoods, which it reads off an echoed prompt."""
     api = import_module("lm_eval.models.openai_completions").LocalCompletionsAPI(
-        base_url=f"{target.v1}/completions", model=target.model, tokenizer_backend=None,
-        tokenized_requests=False, max_retries=1,
+        base_url=f"{target.v1}/completions", model=target.model, tokenizer=target.tokenizer,
+        tokenizer_backend="huggingface", tokenized_requests=False, max_retries=1,
     )  # fmt: skip
     instance = import_module("lm_eval.api.instance").Instance
     asked = [instance("loglikelihood", {}, ("Tea is", end), 0) for end in (" good", " bad")]
@@ -451,10 +450,10 @@ def tried(ask: Feature, target: Target) -> str:
     return "yes"
 
 
-def main(url: str, model: str, encoder: str = "", *only: str) -> None:
+def main(url: str, model: str, encoder: str, tokenizer: str, *only: str) -> None:
     """Print the table, and exit with 1 if something failed."""
     warnings.simplefilter("ignore")
-    target, failed = Target(url, model, encoder), list[str]()
+    target, failed = Target(url, model, encoder, tokenizer), list[str]()
     names = list(dict.fromkeys(name for each in CLIENTS.values() for name in each))
     print(f"| client | {' | '.join(names)} |", f"|---{'|---' * len(names)}|", sep="\n", flush=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -464,8 +463,8 @@ def main(url: str, model: str, encoder: str = "", *only: str) -> None:
                 continue
             told = []
             for name in names:
-                needs = name == "embeddings" and not encoder
-                found = "" if name not in features or needs else tried(features[name], target)
+                is_there = {"embeddings": encoder, "logprobs": tokenizer}.get(name, "yes")
+                found = tried(features[name], target) if name in features and is_there else ""
                 if found.startswith(("FAILED", "not installed")):
                     failed.append(f"{client}, {name}: {found}")
                 told.append(found.partition(" ")[0])
