@@ -279,6 +279,9 @@ class Sampling:
             raise ConfigError(f"{' and '.join(given)} are both given; give only one of them.")
         if self.stop and self.schema is not None:
             raise ConfigError("schema and stop are both given; give only one of them.")
+        if self.tools is not None:
+            for function in self.tools.functions:
+                _check_size(function.parameters)
         if self.grammar is not None and len(self.grammar) > MOST_SCHEMA:
             raise ConfigError(
                 f"grammar has {len(self.grammar):,} characters; the most is {MOST_SCHEMA:,}."

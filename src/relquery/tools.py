@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from relquery.errors import ConfigError
 
+MOST = 128
+"""Functions that may be called, as in OpenAI's API."""
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """Of a function, as in the APIs of providers. It needs no escape in JSON."""
 _TAG = re.compile(r"<[^<>\s]+>|\[[A-Z_]+\]")
@@ -73,8 +76,10 @@ class ToolUse:
 
     def __post_init__(self) -> None:
         names = [each.name for each in self.functions]
-        for name in names:
-            if names.count(name) > 1:
+        if len(names) > MOST:
+            raise ConfigError(f"{len(names):,} functions are given; the most is {MOST}.")
+        for name, count in Counter(names).most_common(1):
+            if count > 1:
                 raise ConfigError(f"Two functions are named '{name}'. Give each a name of its own.")
         if not names:
             raise ConfigError("No function is given that could be called. Give tools.")

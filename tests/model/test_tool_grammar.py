@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from tokenizers import AddedToken
+from tokenizers import AddedToken, decoders
 from tokenizers import Tokenizer as Backend
 
 from relquery.backends.local.embedded import EmbeddedBackend
@@ -21,7 +21,7 @@ from relquery.model.networks.random import train_tokenizer
 from relquery.model.text.tokenizer import Tokenizer
 from relquery.prompt import Answer, Finish, Prompt, Role, Sampling, Span
 from relquery.tools import HERMES, CallForm, Function, Tools, ToolUse, read_calls
-from tests.model.text.test_render import TEXTS
+from tests.model.text.test_render import TEXTS, metaspace
 from tests.model.text.test_tool_template import FORMS
 from tests.model.text.tool_templates import ENDS, SPECIAL, TEMPLATES
 
@@ -218,6 +218,20 @@ def test_parameters_that_cannot_be_followed_are_refused() -> None:
 
     assert 'have the type "string"; they must be an object' in refused({"type": "string"})
     assert "if" in refused({"type": "object", "properties": {}, "if": {}})
+
+
+def test_a_blank_that_a_tokenizer_puts_before_a_text_is_no_part_of_it() -> None:
+    tokenizer = metaspace()
+    tokenizer.backend.decoder = decoders.Sequence(  # as that of Llama 2 and Mistral
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Strip(" ", 1, 0)]
+    )
+    grammars = Grammars(tokenizer, len(tokenizer), {tokenizer.special_ids["<|end|>"]})
+    grammar = grammars.of_tools(ToolUse(TOOLS), HERMES)
+    (ids,) = tokenizer.encode(["long story"])
+    assert grammars.spell(ids)[0].startswith(b" ")
+    spell = grammar.spelling()
+    assert grammar.text(ids) == "".join(spell([token]) for token in ids) == "long story"
+    assert grammars.of_lark("start: /.*/").text(ids) == " long story"
 
 
 def test_answers_may_follow_a_grammar_and_stop_strings() -> None:

@@ -123,17 +123,31 @@ class Grammars:
         lark = lark_of(use, form, tokens, free, self._arguments)
         shown = free | Literals(tokens).ids_in(form)
         texts = {number: token.content.encode() for number, token in added if number in shown}
-        return self._of_lark(lark, "tools", texts)
+        return self._of_lark(lark, "tools", texts, self._begins_blank())
 
     def _of_lark(
-        self, lark: str, name: str = "grammar", shown: Mapping[int, bytes] | None = None
+        self,
+        lark: str,
+        name: str = "grammar",
+        shown: Mapping[int, bytes] | None = None,
+        begins_blank: bool = False,
     ) -> Grammar:
         import llguidance
 
-        return self._compile(llguidance.LLMatcher.grammar_from_lark(lark), name, shown)
+        grammar = llguidance.LLMatcher.grammar_from_lark(lark)
+        return self._compile(grammar, name, shown, begins_blank)
+
+    def _begins_blank(self) -> bool:
+        """Whether a text's first token has a blank in front, which decoding drops."""
+        (ids,) = self._given.encode(["a"])
+        return self.spell(ids[:1]) == [b" a"] and self._given.decode(ids) == "a"
 
     def _compile(
-        self, grammar: str, name: str, shown: Mapping[int, bytes] | None = None
+        self,
+        grammar: str,
+        name: str,
+        shown: Mapping[int, bytes] | None = None,
+        begins_blank: bool = False,
     ) -> Grammar:
         """Raises ConfigError. name: of the setting, for errors."""
         if self._tokenizer is None:
@@ -147,7 +161,7 @@ class Grammars:
                 f"The {name} cannot be followed: {_said(matcher.get_error())}. Remove this from "
                 f"the {name}, and check the answers afterwards."
             )
-        return Grammar(self._tokenizer, matcher, self._unused, shown or {})
+        return Grammar(self._tokenizer, matcher, self._unused, shown or {}, begins_blank)
 
     def _read_tokenizer(self) -> Any:
         """The model's tokenizer as the library reads it. Takes a second for 128,000 tokens."""
@@ -235,14 +249,20 @@ class Grammar:
     """A schema for one tokenizer. Never changes: all requests of all calls share it.
 
     unused: an end token that only the library knows, if the model has none. shown: the texts of
-    special tokens that an answer shows; others have none.
+    special tokens that an answer shows; others have none. begins_blank: whether a blank at the
+    beginning of an answer is not part of its text.
     """
 
     def __init__(
-        self, tokenizer: Any, matcher: Any, unused: int | None, shown: Mapping[int, bytes]
+        self,
+        tokenizer: Any,
+        matcher: Any,
+        unused: int | None,
+        shown: Mapping[int, bytes],
+        begins_blank: bool,
     ) -> None:
         self._tokenizer, self._matcher, self._unused = tokenizer, matcher, unused
-        self._shown = shown
+        self._shown, self._begins_blank = shown, begins_blank
 
     def matcher(self, stepwise: bool = False) -> SchemaMatcher:
         """The state of a new answer. stepwise: forced tokens are drawn too, and are the same."""
@@ -250,12 +270,22 @@ class Grammar:
 
     def text(self, tokens: Sequence[int]) -> str:
         """The text of an answer; the end of one that was cut may be half a character."""
-        return self._bytes(tokens).decode(errors="replace")
+        found = self._bytes(tokens).decode(errors="replace")
+        return found.removeprefix(" ") if self._begins_blank else found
 
     def spelling(self) -> Callable[[list[int]], str]:
         """A function that gives the text of one answer's tokens as they come."""
         characters = getincrementaldecoder("utf-8")(errors="replace")
-        return lambda tokens: characters.decode(self._bytes(tokens))
+        is_first = self._begins_blank
+
+        def spell(tokens: list[int]) -> str:
+            nonlocal is_first
+            text = characters.decode(self._bytes(tokens))
+            if is_first and text:
+                is_first, text = False, text.removeprefix(" ")
+            return text
+
+        return spell
 
     def _bytes(self, tokens: Sequence[int]) -> bytes:
         if self._shown.keys().isdisjoint(tokens):

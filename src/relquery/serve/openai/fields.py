@@ -12,7 +12,7 @@ from llguidance.gbnf_to_lark import any_to_lark
 from pydantic import Field, model_validator
 
 from relquery.errors import ConfigError
-from relquery.prompt import Adjustments, Prompt, Role, Sampling, Span
+from relquery.prompt import MOST_SCHEMA, Adjustments, Prompt, Role, Sampling, Span
 from relquery.serve.body import (
     ANY,
     NONE_OF,
@@ -231,6 +231,8 @@ def _one_form(form: AnswerForm, given: StructuredOutputs | None) -> AnswerForm:
 
 def _lark(grammar: str) -> str:
     """A grammar in Lark's form. Raises HttpError for one in no known form."""
+    if len(grammar) > MOST_SCHEMA:
+        return grammar  # which is refused
     try:
         return str(any_to_lark(grammar))
     except Exception as error:  # the library raises nothing narrower
