@@ -160,7 +160,7 @@ class Ranking(Inner):
 
 
 @router.post("/v1/rerank", response_model=Ranking, responses=errors(404))
-@router.post("/v2/rerank", response_model=Ranking, responses=errors(404), include_in_schema=False)
+@router.post("/v2/rerank", response_model=Ranking, responses=errors(404))
 async def rerank(body: RerankBody, scope: Scope) -> Response:
     """Rank documents by the cosine of their vectors with the query's."""
     service = _service(scope, body.model)
