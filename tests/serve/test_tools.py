@@ -14,6 +14,9 @@ import anthropic
 import openai
 import pytest
 
+from relquery.serve.openai.fields import ChatMessage, prompt_of
+from relquery.serve.tools import Reply
+from relquery.tools import CallForm, Function, ToolCall, ToolResult, ToolUse
 from tests.serve.conftest import Running, inside
 
 MODEL = "random:layers=1,hidden=32,heads=2"
@@ -278,3 +281,27 @@ def test_forms_that_cannot_be_followed_are_refused(
 ) -> None:
     with pytest.raises(openai.BadRequestError):
         ask(client, tools=None, extra_body=more)
+
+
+def test_results_have_the_names_of_what_was_called() -> None:
+    call = {"id": "7", "type": "function", "function": {"name": "now", "arguments": ""}}
+    chat = [
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "7", "content": [{"type": "text", "text": "noon"}]},
+        {"role": "tool", "tool_call_id": "8", "content": "x"},
+    ]
+    made, first, other = prompt_of([ChatMessage.model_validate(each) for each in chat])
+    assert made.content == ToolCall("7", "now", "{}")
+    assert first.content == ToolResult("7", "now", "noon")
+    assert other.content == ToolResult("8", "", "x")
+
+
+def test_what_looks_like_a_call_is_text_where_none_may_be() -> None:
+    llama = CallForm("", '{"name": "', '", "parameters": ', "}", None)
+    text = '{"name": "now", "parameters": {}}'
+    for choice, calls in (("none", 0), ("auto", 1)):
+        reply = Reply(ToolUse((Function("now"),), choice), llama, "call_")
+        reply.take(text)
+        assert len(reply.calls) == calls
+        assert reply.text == ("" if calls else text)
+    assert len(Reply(None, llama, "call_").take(text)) == 1
