@@ -134,8 +134,8 @@ def test_streamed_pieces_show_the_tags_that_the_whole_answer_has() -> None:
     batch = backend.submit([prompt(0)], sampling, streamed=True)
     while batch.open:
         backend.batches.step()
-    ((_, answer),) = batch.ready
-    assert "".join(piece.text for _, piece in batch.pieces) == answer.text
+    ((_, answer),) = batch.kept.answers
+    assert "".join(piece.text for _, piece in batch.kept.pieces) == answer.text
     assert (answer.text or "").startswith('<tool_call>\n{"name": "')
 
 

@@ -469,7 +469,8 @@ def main(url: str, model: str, encoder: str, tokenizer: str, *only: str) -> None
                     failed.append(f"{client}, {name}: {found}")
                 told.append(found.partition(" ")[0])
             print(f"| {client} | {' | '.join(told)} |", flush=True)
-    print(*failed, sep="\n", flush=True)
+    for each in failed:
+        print(each, flush=True)
     sys.exit(1 if any("FAILED" in each for each in failed) else 0)
 
 
