@@ -286,6 +286,8 @@ class Sampling:
             raise ConfigError(
                 f"grammar has {len(self.grammar):,} characters; the most is {MOST_SCHEMA:,}."
             )
+        if self.grammar is not None and not _is_unicode(self.grammar):
+            raise ConfigError("grammar has halves of characters, which are no Unicode text.")
 
     def _check_texts(self) -> None:
         for name in ("stop", "labels"):
@@ -294,7 +296,7 @@ class Sampling:
             if not (are_many and all(isinstance(text, str) for text in texts)):
                 raise ConfigError(f"{name} is {texts!r}; it must be a list of strings.")
             for text in texts:
-                if not text.isascii() and text.encode(errors="ignore").decode() != text:
+                if not _is_unicode(text):
                     raise ConfigError(f"{name} contains {text!r}, which is not valid Unicode text.")
             object.__setattr__(self, name, tuple(texts))
         if "" in self.stop:
@@ -377,6 +379,11 @@ class Compared(Sampling):
     def whole(self) -> Sampling:
         """The same settings, for answers that are read."""
         return Sampling(**_settings(self))
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether a text has no halves of characters."""
+    return text.isascii() or text.encode(errors="ignore").decode() == text
 
 
 def _check_size(schema: str) -> None:

@@ -179,6 +179,20 @@ def test_a_template_without_tools_is_told_of_them_as_hermes_is() -> None:
         ) in text
 
 
+@pytest.mark.parametrize("template", ["", TEMPLATES["hermes"]])
+def test_halves_of_characters_are_refused(template: str) -> None:
+    half = '{"a": "\\ud800"}'
+    parts: list[Any] = [
+        Tools((Function("f", "\ud800"),)),
+        Tools((Function("f", None, half),)),
+        ToolCall("1", "f", half),
+        ToolResult("1", "f", "\ud800"),
+    ]
+    for part in parts:
+        with pytest.raises(RequestError, match="not Unicode text"):
+            text_of(template, (Span("x"), Span(part, Role.ASSISTANT)))
+
+
 def test_what_the_template_refuses_is_refused() -> None:
     calls = [Span(ToolCall(each, "now", "{}"), Role.ASSISTANT) for each in "12"]
     with pytest.raises(RequestError, match="one call at a time"):

@@ -67,7 +67,9 @@ class ToolTemplate:
         return self._derived or HERMES
 
     def around(self, prompt: Prompt) -> tuple[list[Message], tuple[str, ...]]:
-        """See ChatTemplate.around. Raises RequestError for what the template refuses."""
+        """See ChatTemplate.around. Raises RequestError for what the template refuses, and for what
+        is no Unicode text."""
+        _check_unicode(prompt)
         if any(span.open for span in prompt):
             return around_open(prompt, self.around)
         if self._derived is None:
@@ -258,6 +260,25 @@ def _written(function: Function) -> dict[str, Any]:
     about = {} if function.description is None else {"description": function.description}
     told = {"name": function.name, **about, "parameters": json.loads(function.parameters)}
     return {"type": "function", "function": told}
+
+
+def _check_unicode(prompt: Prompt) -> None:
+    """JSON may write halves of characters with escapes."""
+    for span in prompt:
+        told: Any = ""
+        match span.content:
+            case Tools(functions):
+                told = list(map(_written, functions))
+            case ToolCall() as call:
+                told = _call(call, call.id)
+            case ToolResult(id, name, text):
+                told = [id, name, text]
+        try:
+            json.dumps(told, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise RequestError(
+                f"A function, call or result is not Unicode text: {error}."
+            ) from error
 
 
 def _call(call: ToolCall, name: str) -> dict[str, Any]:

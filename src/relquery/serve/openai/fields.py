@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
@@ -213,9 +213,9 @@ def _one_form(form: AnswerForm, given: StructuredOutputs | None) -> AnswerForm:
         if given.choice is not None:
             found.append(AnswerForm(labels=tuple(given.choice)))
         if given.regex is not None:
-            found.append(AnswerForm(grammar=f"start: /{regex_to_lark(given.regex)}/"))
+            found.append(AnswerForm(grammar=_read("regex", regex_to_lark, given.regex)))
         if given.grammar is not None:
-            found.append(AnswerForm(grammar=_lark(given.grammar)))
+            found.append(AnswerForm(grammar=_read("grammar", any_to_lark, given.grammar)))
         if given.json_object:
             found.append(AnswerForm(grammar=_ANY_OBJECT))
     if len(found) > 1:
@@ -229,15 +229,16 @@ def _one_form(form: AnswerForm, given: StructuredOutputs | None) -> AnswerForm:
     return found[0] if found else form
 
 
-def _lark(grammar: str) -> str:
-    """A grammar in Lark's form. Raises HttpError for one in no known form."""
-    if len(grammar) > MOST_SCHEMA:
-        return grammar  # which is refused
+def _read(name: str, read: Callable[[str], str], text: str) -> str:
+    """A grammar in Lark's form. name: of the field. Raises HttpError for one that is not read."""
+    if len(text) > MOST_SCHEMA:
+        return text  # which is refused
     try:
-        return str(any_to_lark(grammar))
+        found = read(text)
     except Exception as error:  # the library raises nothing narrower
-        message = f"structured_outputs.grammar cannot be read: {error}"
+        message = f"structured_outputs.{name} cannot be read: {error}"
         raise HttpError(400, message, "invalid_request", "structured_outputs") from error
+    return f"start: /{found}/" if name == "regex" else str(found)
 
 
 _ANY_OBJECT = (
