@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import huggingface_hub
@@ -24,8 +26,12 @@ from relquery.backends.local.forecast import Speed
 from tests.cli.conftest import Run
 
 COMMIT = "1" * 40
-WEIGHTS = b"\0\1\2\3" * 6_000_000  # the client writes 10 MiB at a time
+HEADER = json.dumps({"w": {"dtype": "I64", "shape": [3_000_000], "data_offsets": [0, 24_000_000]}})
+WEIGHTS = len(HEADER).to_bytes(8, "little") + HEADER.encode() + b"\0\1\2\3" * 6_000_000
+"""More than the 10 MiB that the client writes at a time."""
 FILES = {"config.json": b"{}", "tokenizer.json": b"{}", "model.safetensors": WEIGHTS}
+WHOLE = "\2\0\0\0\0\0\0\0{}"
+"""A file of no weights."""
 COMMAND = [sys.executable, "-c", "from relquery.cli import main; main()", "models", "fetch", "o/n"]
 
 
@@ -43,7 +49,7 @@ class Hub:
 
 
 @contextmanager
-def serving(hub: Hub) -> Iterator[None]:
+def serving(hub: Hub) -> Iterator[Hub]:
     class Handler(BaseHTTPRequestHandler):
         def do_HEAD(self) -> None:
             self._answer(is_head=True)
@@ -57,7 +63,8 @@ def serving(hub: Hub) -> Iterator[None]:
                     {"type": "file", "path": name, "size": len(content), "oid": name}
                     for name, content in FILES.items()
                 ]
-                known = {"id": "o/n", "sha": COMMIT, "siblings": [{"rfilename": n} for n in FILES]}
+                siblings = [{"rfilename": n, "size": len(c)} for n, c in FILES.items()]
+                known = {"id": "o/n", "sha": COMMIT, "siblings": siblings}
                 self._send(json.dumps(listed if "/tree/" in self.path else known).encode())
                 return
             name = self.path.partition("?")[0].rpartition("/")[2]
@@ -100,7 +107,7 @@ def serving(hub: Hub) -> Iterator[None]:
     hub.address = f"http://127.0.0.1:{server.server_port}"
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        yield
+        yield hub
     finally:
         hub.released.set()
         server.shutdown()
@@ -127,7 +134,8 @@ def cached(home: Path, repository: str, *names: str) -> None:
     folder = home / "hf" / "hub" / f"models--{repository.replace('/', '--')}"
     placed(folder / "refs" / "main", COMMIT)
     for name in names:
-        placed(folder / "snapshots" / COMMIT / name)
+        content = WHOLE if name.endswith(".safetensors") else "GGUF"
+        placed(folder / "snapshots" / COMMIT / name, content)
 
 
 def told(hub: Hub) -> dict[str, str]:
@@ -177,6 +185,52 @@ def test_a_file_that_was_damaged_on_its_way_is_refused(home: Path) -> None:
     assert not part.exists()
 
 
+def test_files_that_are_not_as_long_as_the_hub_says_are_fetched_again(home: Path) -> None:
+    cached(home, "o/n", "config.json", "tokenizer.json", "model.safetensors")
+    folder = home / "hf" / "hub" / "models--o--n" / "snapshots" / COMMIT
+    with serving(Hub()) as hub:
+        ran = fetch_from(hub)
+        assert ran.returncode == 0, ran.stderr
+    assert {name: (folder / name).read_bytes() for name in FILES} == FILES
+
+
+@pytest.mark.parametrize("cut", ["model.safetensors", "x-Q8_0.gguf"])
+def test_what_is_not_whole_is_not_said_to_be_here(home: Path, relquery: Run, cut: str) -> None:
+    cached(home, "o/n", "config.json", cut)
+    file = home / "hf" / "hub" / "models--o--n" / "snapshots" / COMMIT / cut
+    file.write_bytes(file.read_bytes()[:-1] if cut == "model.safetensors" else b"GGUF\3")
+    name = "o/n" if cut == "model.safetensors" else "o/n:Q8_0"
+    said = " ".join(relquery("models", "fetch", name, code=1)[1].split())
+    assert "not whole, and cannot be downloaded again" in said or "may be cut short" in said
+
+
+def test_a_disk_that_cannot_be_written_to_is_named(
+    monkeypatch: pytest.MonkeyPatch, home: Path, relquery: Run
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(
+        huggingface_hub, "model_info", lambda *_, **__: SimpleNamespace(siblings=())
+    )
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", full)
+    said = " ".join(relquery("models", "fetch", "o/n", code=1)[1].split())
+    assert said.endswith("or set HF_HOME to a folder on another one.")
+    assert "found on the hub" not in said
+
+
+def test_what_cannot_be_fetched_says_what_can(
+    relquery: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    for name in ("demo", "smollm2:135m", "Qwen/Qwen3-0.6"):
+        said = " ".join(relquery("models", "fetch", name, code=1)[1].split())
+        assert "Did you mean 'demo'" not in said
+        assert "ollama pull" in said
+        assert ".." not in said.replace("random:...", "")
+    assert "Did you mean 'Qwen/Qwen3-0.6B'?" in said
+
+
 def test_a_hub_that_cannot_be_reached_is_an_error_with_a_remedy(
     relquery: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,7 +265,7 @@ def test_the_list_tells_what_is_here_and_what_to_begin_with(home: Path, relquery
     document = json.loads(relquery("models", "--json")[0])
     assert {(each["name"], each["where"], each["size"]) for each in document["here"]} == {
         ("Qwen/Qwen2.5-0.5B-Instruct-GGUF:Q4_K_M", "hub cache", 4),
-        ("BAAI/bge-small-en-v1.5", "hub cache", 4),
+        ("BAAI/bge-small-en-v1.5", "hub cache", len(WHOLE)),
         ("owner/x-GGUF:Q8_0", "LM Studio", 4),
         ("smol:1b", "Ollama", 4),
     }

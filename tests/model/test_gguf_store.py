@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 
-import huggingface_hub
 import pytest
 
 from relquery.backends import load as backends
@@ -124,8 +123,7 @@ def test_the_hub_has_what_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) 
         fetched.extend(f"{repository}/{name}" for name in names)
         return home
 
-    monkeypatch.setattr(gguf_store, "ask_hub", lambda repository: None)
-    monkeypatch.setattr(huggingface_hub, "model_info", lambda repository: listed)
+    monkeypatch.setattr(gguf_store, "ask_hub", lambda repository: listed)
     monkeypatch.setattr(gguf_store, "download", fetch)
     assert find_gguf("o/n:Q8_0") == home / names[0]
     assert fetched == [f"o/n/{each}" for each in names[:2]]

@@ -11,6 +11,8 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 from relquery.model.hub import cached_repositories, find_folder, in_cache, whole_in_cache
 
 COMMIT = "2" * 40
+NOTHING = (2).to_bytes(8, "little") + b"{}"
+"""A file of no weights."""
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +25,7 @@ def placed(cache: Path, repository: str, *names: str) -> None:
     home = cache / f"models--{repository.replace('/', '--')}"
     for path in (home / "refs" / "main", *(home / "snapshots" / COMMIT / name for name in names)):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(COMMIT)
+        path.write_bytes(NOTHING if path.suffix == ".safetensors" else COMMIT.encode())
 
 
 def stock(cache: Path, repository: str) -> Path | None:
@@ -41,6 +43,10 @@ def test_a_repository_is_found_where_the_client_finds_it(cache: Path) -> None:
         assert in_cache(name) == stock(cache, name), name
     assert whole_in_cache("owner/whole-model") == find_folder("owner/whole-model")
     assert whole_in_cache("owner/part") is None
+    weights = stock(cache, "owner/whole-model") / "model.safetensors"  # type: ignore[operator]
+    for damaged in (b"", NOTHING[:-1], NOTHING + b"0"):
+        weights.write_bytes(damaged)
+        assert whole_in_cache("owner/whole-model") is None
     assert list(cached_repositories()) == ["bare", "owner/part", "owner/whole-model"]
     for name in ("../owner", "owner/../whole-model", "a/b/c", ""):
         assert in_cache(name) is None

@@ -144,6 +144,24 @@ def test_experts_whose_matrices_are_one_in_the_file_are_the_same(tmp_path: Path)
     assert answered(joined) == case.expected
 
 
+def test_weights_that_are_written_into_while_they_are_open_are_an_error(tmp_path: Path) -> None:
+    case, network = case_of("llama"), build("llama")
+    network.save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    whole = file.read_bytes()
+    opened = Case(open_folder(tmp_path, "", "float32", NO_TOKENIZER), *case[1:])
+    (tmp_path / "other").write_bytes(whole[:-4] + b"0000")
+    (tmp_path / "other").replace(file)  # the one that is open has no name any more
+    assert answered(opened) == case.expected
+    for written in (whole, whole[:9_000]):
+        model = open_folder(tmp_path, "", "float32", NO_TOKENIZER)
+        file.write_bytes(written)
+        with pytest.raises(ModelError, match="changed on disk since they were opened"):
+            answered(Case(model, *case[1:]))
+        with pytest.raises(ModelError, match="changed on disk since they were opened"):
+            model.fingerprint()
+
+
 def _changed(**keys: Any) -> Callable[[dict[str, Any]], object]:
     """Keys with other values, or without one, in a configuration."""
 

@@ -97,13 +97,12 @@ def _downloaded(repository: str, wanted: str) -> Path:
             if found and all((folder / each).is_file() for each in _beside(found)):
                 return folder / found
     try:
-        from huggingface_hub import model_info
-
-        ask_hub(repository)
-        names = [each.rfilename for each in model_info(repository).siblings or []]
+        names = [each.rfilename for each in ask_hub(repository).siblings or []]
         found = _of(names, wanted)
         if found is not None:
             return download(repository, _beside(found)) / found
+    except ModelError:
+        raise
     except Exception as error:  # anything the hub's client raises, including network errors
         raise ModelError(
             f"Model '{repository}:{wanted}' is neither downloaded nor found on the hub: {error}"

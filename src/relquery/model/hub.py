@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from relquery.errors import ModelError, did_you_mean
 from relquery.model.formats.adapter import CONFIG, WEIGHTS
-from relquery.model.formats.safetensors import weight_files
+from relquery.model.formats.safetensors import is_whole, weight_files
+
+if TYPE_CHECKING:
+    from huggingface_hub import ModelInfo
 
 _TEXTS = ["*.json", "*.jinja", "*.model", "*.txt"]
 _REPOSITORY = re.compile(r"\w[\w.-]*(?:/\w[\w.-]*)?")
 _FOLDER_OF = "models--"
 _LARGE = 1 << 20  # bytes from which a file is worth resuming
+_OF_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
+"""Errors of a disk that is full, or may not be written to."""
 _SHA256 = 64  # digits of an etag that is a digest of the file
 
 
@@ -76,7 +84,14 @@ def find_folder(spec: str, kind: Kind = MODEL) -> Path:
         raise ModelError(f"The {kind.noun} folder {spec} does not exist. Check the path.")
     try:
         return whole_in_cache(spec, kind) or _from_hub(spec, kind)
+    except ModelError:
+        raise
     except Exception as error:  # anything the hub's client raises, including network errors
+        if (cached := in_cache(spec)) and (cached / kind.config).is_file():
+            raise ModelError(
+                f"The files of {kind.noun} '{spec}' in {cached} are not whole, and cannot be "
+                f"downloaded again: {error}"
+            ) from error
         why = " ".join((str(error).strip().splitlines() or [type(error).__name__])[:2])
         raise ModelError(
             f"{kind.noun.title()} '{spec}' is neither a folder nor found on the hub: {why} Give "
@@ -111,11 +126,12 @@ def in_cache(repository: str) -> Path | None:
 def whole_in_cache(repository: str, kind: Kind = MODEL) -> Path | None:
     """The folder of a model that was downloaded before, if it has all of its weights."""
     folder = in_cache(repository)
-    is_whole = folder is not None and (
-        (folder / kind.config).is_file()
-        and all((folder / name).is_file() for name in kind.files(folder))
-    )
-    return folder if is_whole else None
+    if folder is None or not (folder / kind.config).is_file():
+        return None
+    try:
+        return folder if is_whole(folder, kind.files(folder)) else None
+    except ModelError:  # of an index that cannot be read
+        return None
 
 
 def cached_repositories() -> Iterator[str]:
@@ -129,13 +145,21 @@ def download(repository: str, names: Sequence[str], beside: Sequence[str] = ()) 
 
     beside: patterns of small files that come with them. Of a file that was interrupted, also by
     Ctrl-C, only the rest is downloaded; the hub's client would begin it anew. Raises what the
-    client raises, and OSError.
+    client raises, and ModelError for a disk that cannot be written to and for damage on the way.
     """
     from huggingface_hub import snapshot_download
 
-    for name in names:
-        _complete(repository, name)
-    return Path(snapshot_download(repository, allow_patterns=[*beside, *names]))
+    try:
+        for name in names:
+            _complete(repository, name)
+        return Path(snapshot_download(repository, allow_patterns=[*beside, *names]))
+    except OSError as error:
+        if error.errno not in _OF_DISK:
+            raise
+        raise ModelError(
+            f"What is downloaded cannot be written to {cache_folder()}: {error}. Make room on its "
+            "disk, or set HF_HOME to a folder on another one."
+        ) from error
 
 
 def _folder_name(repository: str) -> str:
@@ -143,10 +167,8 @@ def _folder_name(repository: str) -> str:
 
 
 def _from_hub(spec: str, kind: Kind) -> Path:
-    from huggingface_hub import snapshot_download
-
     ask_hub(spec)
-    folder = Path(snapshot_download(spec, allow_patterns=_TEXTS))
+    folder = download(spec, (), _TEXTS)
     return download(spec, kind.files(folder), _TEXTS)
 
 
@@ -187,7 +209,7 @@ def _complete(repository: str, name: str) -> None:
             )
         if len(told.etag) == _SHA256 and _digest(part) != told.etag:
             part.unlink()
-            raise OSError(f"{name} was damaged on its way, and is deleted. Download it again.")
+            raise ModelError(f"{name} was damaged on its way, and is deleted. Download it again.")
         part.replace(blob)
 
 
@@ -196,13 +218,16 @@ def _digest(file: Path) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
-def ask_hub(spec: str) -> None:
-    """Fail at once if the hub does not have a model; a download would keep retrying."""
+def ask_hub(spec: str) -> ModelInfo:
+    """What the hub has of a model. Its files in the cache that have other sizes are deleted.
+
+    Fails at once if the hub does not have it; a download would keep retrying.
+    """
     from huggingface_hub import model_info
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     try:
-        model_info(spec, timeout=10)
+        told = model_info(spec, timeout=10, files_metadata=True)
     except HFValidationError:
         raise
     except HfHubHTTPError as error:
@@ -212,6 +237,20 @@ def ask_hub(spec: str) -> None:
         ) from error
     except Exception as error:  # anything the hub's client raises, including network errors
         raise OSError(
-            f"The hub cannot be reached: {str(error).strip()}. Check the network, or copy the "
-            "model's folder from another machine and give its path."
+            f"The hub cannot be reached: {str(error).strip().rstrip('.')}. Check the network, or "
+            "copy the model's folder from another machine and give its path."
         ) from error
+    for each in told.siblings or ():
+        held = cache_folder() / _folder_name(spec) / "snapshots" / str(told.sha) / each.rfilename
+        if each.size is not None and held.is_file() and held.stat().st_size != each.size:
+            held.resolve().unlink()
+            held.unlink(missing_ok=True)
+    return told
+
+
+def repair(repository: str) -> None:
+    """Delete files of a repository in the cache that are not as long as the hub says, if it can be
+    reached."""
+    if in_cache(repository):
+        with suppress(OSError):
+            ask_hub(repository)

@@ -31,10 +31,7 @@ def installed() -> list[Installed]:
 
 def _of_hub() -> Iterator[Installed]:
     for repository in cached_repositories():
-        try:
-            whole = whole_in_cache(repository)
-        except ModelError:  # of an index that cannot be read
-            continue
+        whole = whole_in_cache(repository)
         if whole is not None:
             files = [whole / name for name in weight_files(whole)]
             yield Installed(repository, "hub cache", _size(files))

@@ -158,6 +158,7 @@ class NativeModel:
             slots,
             adapters=len(self.adapters),
             cached=self.cached,
+            check=self._weights.check,
             **settings,
         )
 

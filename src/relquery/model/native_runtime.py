@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,7 +55,8 @@ class NativeExecutor:
     slots: capacity of the KV cache in tokens. share, relocation, slice_tokens: see EngineConfig.
     host_slots: capacity of the cache in host memory. adapters: how many the network has. cached:
     the kind of keys and values, that of the network or INT8. All stores have it: an answer is the
-    same wherever its states come from.
+    same wherever its states come from. check: called around each step; raises what fails it, where
+    the network's numbers are no longer those that it was opened with.
     """
 
     def __init__(
@@ -72,8 +73,9 @@ class NativeExecutor:
         threads: int | None = None,
         adapters: int = 0,
         cached: int | None = None,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
-        self._adapters = adapters
+        self._adapters, self._check = adapters, check
         self._net, self._decoder, self._kind = network, decoder, kind
         self._cached = kind if cached is None else cached
         self._turn_keys = relocation == "keys"
@@ -181,6 +183,7 @@ class NativeExecutor:
 
     def _run(self, slices: Sequence[_StepSlice], scratch: Store) -> None:
         native = [each.native for each in slices]
+        self._check()
         self._rows = self._net.run(
             native, self._store, scratch, self._host, self._turn_keys, self._threads
         )
@@ -234,6 +237,7 @@ class NativeExecutor:
         while len(found) < len(draws):
             rows = self._net.next_logits(self._threads) if found else self._rows
             found += follow_draws(self._logits(rows), draws[len(found) : len(found) + rows])
+        self._check()
         return drawn_by_chunk(found, chunks)
 
     def _logits(self, count: int) -> Logits:

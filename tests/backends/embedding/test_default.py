@@ -19,6 +19,8 @@ from tests.sql.conftest import upper_or_length
 from tests.sql.fakes import FakeBackend
 
 COMMIT = "3" * 40
+NOTHING = (2).to_bytes(8, "little") + b"{}"
+"""A file of no weights."""
 FIRST, *_ = ENCODERS
 
 
@@ -32,7 +34,7 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
 
 
 def placed(cache: Path, name: str, *files: str, model: Path | None = None) -> None:
-    """A repository in the cache, of empty files or those of a folder."""
+    """A repository in the cache, of files without weights or those of a folder."""
     home = cache / f"models--{name.replace('/', '--')}"
     (home / "refs").mkdir(parents=True)
     (home / "refs" / "main").write_text(COMMIT)
@@ -43,7 +45,7 @@ def placed(cache: Path, name: str, *files: str, model: Path | None = None) -> No
         return
     snapshot.mkdir()
     for file in files:
-        (snapshot / file).write_bytes(b"0")
+        (snapshot / file).write_bytes(NOTHING)
 
 
 def test_it_is_the_first_known_encoder_that_is_whole_and_needs_no_prefix(cache: Path) -> None:
@@ -57,6 +59,8 @@ def test_it_is_the_first_known_encoder_that_is_whole_and_needs_no_prefix(cache: 
     assert default_embedder() == "BAAI/bge-base-en-v1.5"
     placed(cache, FIRST.name, *whole)
     assert default_embedder() == FIRST.name
+    next(cache.glob(f"*{FIRST.name.partition('/')[2]}/*/*/model.safetensors")).write_bytes(b"")
+    assert default_embedder() == "BAAI/bge-base-en-v1.5"
 
 
 def test_to_look_for_it_imports_no_client_of_the_hub() -> None:

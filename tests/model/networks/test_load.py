@@ -120,7 +120,7 @@ DAMAGES: list[tuple[Callable[[Path], object], str]] = [
     (lambda it: written(it, lambda header: []), r"cannot be read"),
     (
         lambda it: written(it, lambda header: header["lm_head.weight"].update(dtype="F64")),
-        r"kind F64 are not computed",
+        r"kind 'F64', which are not computed\. Save the model in one of F32",
     ),
     (lambda it: configured(it, vocab_size=300), r"do not have the sizes.*config\.json"),
     (

@@ -8,7 +8,7 @@ measured on a network with random weights, too large for most processors' caches
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from relquery.config import EngineConfig
@@ -24,8 +24,9 @@ from relquery.model.catalogue import (
     find_listed,
 )
 from relquery.model.footprint import host_bytes
+from relquery.model.formats.gguf import read_gguf
 from relquery.model.gguf_store import find_gguf
-from relquery.model.hub import ENCODER, MODEL, find_folder
+from relquery.model.hub import ENCODER, MODEL, find_folder, repair
 from relquery.model.installed import Installed, installed
 from relquery.model.native_model import open_random
 from relquery.model.networks.random import byte_tokenizer
@@ -39,6 +40,10 @@ _LAYERS, _HIDDEN, _FFN = 3, 1024, 4096
 _NETWORK = f"random:layers={_LAYERS},hidden={_HIDDEN},ffn={_FFN}"
 _WEIGHTS = _LAYERS * (4 * _HIDDEN**2 + 3 * _HIDDEN * _FFN)
 _LIMITS = EngineConfig(max_num_batched_tokens=256, max_num_seqs=1, cache_tokens=1024)
+_FETCHED = (
+    "a name on the hub, also with a format: OWNER/NAME:Q4_K_M. Models of Ollama are fetched by "
+    "`ollama pull`; 'demo' and 'random:...' need no file"
+)
 _OPENED = {FLOAT32: ("float32", 0), BFLOAT16: ("bfloat16", 0), FOUR_BITS: ("bfloat16", 4)}
 
 
@@ -151,12 +156,19 @@ def fetch(name: str) -> str:
     """Download a model that is not here yet; its name as `-m` or `embedder=` takes it.
 
     name: of the hub, also with a format behind it: "NAME:Q4_K_M". Of a model of the catalogue, that
-    is in another repository. Raises ModelError.
+    is in another repository. Files that are not as long as the hub says are downloaded again.
+    Raises ModelError.
     """
     base, _, form = name.partition(":")
     listed = find_listed(base)
     if listed is not None and form and listed.gguf:
         name = f"{listed.gguf}:{form}"
-    if find_gguf(name) is None:
-        find_folder(name, ENCODER if listed is not None and listed.is_encoder else MODEL)
+    repair(name.partition(":")[0])
+    file = find_gguf(name)
+    if file is not None:
+        read_gguf(file)  # which says what is not whole
+    else:
+        kind = ENCODER if listed is not None and listed.is_encoder else MODEL
+        names = tuple(each.name for each in catalogue() if each.is_encoder is (kind is ENCODER))
+        find_folder(name, replace(kind, known=_FETCHED, names=names))
     return name

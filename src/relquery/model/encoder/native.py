@@ -72,7 +72,8 @@ class NativeEncoder:
         return whole.hexdigest()
 
     def states(self, texts: Sequence[Sequence[int]]) -> list[Float32s]:
-        """See EncoderNetwork."""
+        """See EncoderNetwork. Raises ModelError if a file of weights was written into."""
+        self._weights.check()
         ends = list(accumulate(map(len, texts), initial=0))
         tokens = np.concatenate([np.array(each, dtype=np.int64) for each in texts])
         positions = np.concatenate([np.arange(len(each)) for each in texts])
@@ -84,6 +85,7 @@ class NativeEncoder:
         with self._turn:
             self._net.run([step], self._none, own, self._none, False, cores())
             found = self._net.logits(len(tokens)).view(np.float32).copy()
+        self._weights.check()
         return [found[first:last] for first, last in pairwise(ends)]
 
 

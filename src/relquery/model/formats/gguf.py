@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from relquery._native import formats
 from relquery.errors import ModelError, UnsupportedNetworkError
-from relquery.model.formats.safetensors import Weight
+from relquery.model.formats.safetensors import MappedFile, Weight
 
 FORMATS = formats()
 """(name, numbers of a block, its bytes) by the number that kernels know a format by."""
@@ -85,7 +85,7 @@ class GgufFile:
     path: Path
     metadata: dict[str, Any]
     weights: dict[str, Weight]
-    mapped: list[mmap.mmap]
+    mapped: list[MappedFile]
 
 
 def is_gguf(path: Path) -> bool:
@@ -110,14 +110,13 @@ def read_gguf(path: Path) -> GgufFile:
     """A file, with those that it is split into. Raises ModelError."""
     metadata: dict[str, Any] = {}
     weights: dict[str, Weight] = {}
-    mapped: list[mmap.mmap] = []
+    mapped: list[MappedFile] = []
     parts = parts_of(path.name)
     for number, name in enumerate(parts):
         file = path.with_name(name)
         try:
-            with file.open("rb") as opened:
-                mapped.append(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
-            said, found = _Reader(mapped[-1]).read()
+            mapped.append(MappedFile(file))
+            said, found = _Reader(mapped[-1].map).read()
             if len(parts) > 1 and (said.get("split.no"), said.get("split.count")) != (
                 number,
                 len(parts),

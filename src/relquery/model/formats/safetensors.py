@@ -7,6 +7,8 @@ import json
 import math
 import mmap
 import operator
+import os
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -88,13 +90,36 @@ def narrow(numbers: npt.NDArray[np.float32], kind: int) -> npt.NDArray[np.uint8]
     return quiet.astype(np.uint16).view(np.uint8).reshape(-1)
 
 
+class MappedFile:
+    """A file that is read where it is needed. Another file may take its name; nobody may write into
+    it. Raises OSError, and ValueError for an empty one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self._number = path, os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        weakref.finalize(self, os.close, self._number)
+        self._was = self._state()
+        self.map = mmap.mmap(self._number, 0, access=mmap.ACCESS_READ)
+
+    def check(self) -> None:
+        """Raise ModelError if it was written into since it was opened."""
+        if self._state() != self._was:
+            raise ModelError(
+                f"The weights in {self.path} have changed on disk since they were opened. Open the "
+                "model again."
+            )
+
+    def _state(self) -> tuple[int, int]:
+        told = os.fstat(self._number)
+        return told.st_size, told.st_mtime_ns
+
+
 class Weights(Mapping[str, Weight]):
     """The weights of a network by name.
 
     mapped: the files that they are in, whose pages need not stay in memory.
     """
 
-    def __init__(self, weights: Mapping[str, Weight], mapped: Sequence[mmap.mmap] = ()) -> None:
+    def __init__(self, weights: Mapping[str, Weight], mapped: Sequence[MappedFile] = ()) -> None:
         self._weights, self._mapped = weights, mapped
         self._read: set[str] = set()
 
@@ -117,16 +142,23 @@ class Weights(Mapping[str, Weight]):
         """Let the system take back the memory of what was read. It is read again where needed."""
         for each in self._mapped:
             if hasattr(mmap, "MADV_DONTNEED"):
-                each.madvise(mmap.MADV_DONTNEED)
+                each.map.madvise(mmap.MADV_DONTNEED)
+
+    def check(self) -> None:
+        """Raise ModelError if a file was written into since it was opened."""
+        for each in self._mapped:
+            each.check()
 
     def digest(self) -> bytes:
-        """Of all weights, by all of their bytes."""
+        """Of all weights, by all of their bytes. Raises ModelError as `check` does."""
+        self.check()
         whole = hashlib.sha256()
         with ThreadPoolExecutor() as pool:  # hashing large pieces lets other threads run
             for name in sorted(self._weights):
                 for hashed in pool.map(_hash, _pieces(name, self._weights[name])):
                     whole.update(hashed)
                 self.release()
+        self.check()
         return whole.digest()
 
     def beginnings(self) -> bytes:
@@ -170,15 +202,14 @@ def read_weights(folder: Path, names: Sequence[str] | None = None) -> Weights:
 
 def read_files(
     folder: Path, kinds: Mapping[str, int] = KINDS, names: Sequence[str] | None = None
-) -> tuple[dict[str, Weight], list[mmap.mmap]]:
+) -> tuple[dict[str, Weight], list[MappedFile]]:
     """The weights of a folder, of these kinds alone, and its mapped files. Raises ModelError."""
     weights: dict[str, Weight] = {}
     mapped = []
     for name in weight_files(folder) if names is None else names:
         file = folder / name
         try:
-            with file.open("rb") as opened:
-                mapped.append(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
+            mapped.append(MappedFile(file))
             weights |= _read(mapped[-1], kinds)
         except FileNotFoundError:
             raise ModelError(
@@ -188,6 +219,10 @@ def read_files(
         except _DAMAGE as error:
             raise _unreadable(file, error) from error
     return weights, mapped
+
+
+class _OtherNumbersError(ModelError):
+    """A file is whole, and has numbers that are not computed."""
 
 
 _DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
@@ -201,9 +236,20 @@ def _unreadable(file: Path, error: Exception) -> ModelError:
     )
 
 
-def _read(mapped: mmap.mmap, kinds: Mapping[str, int]) -> dict[str, Weight]:
+def is_whole(folder: Path, names: Sequence[str]) -> bool:
+    """Whether files of weights are in a folder, as long as they say."""
+    try:
+        read_files(folder, names=names)
+    except _OtherNumbersError:
+        return True
+    except ModelError:
+        return False
+    return True
+
+
+def _read(mapped: MappedFile, kinds: Mapping[str, int]) -> dict[str, Weight]:
     """The weights of one file."""
-    whole = np.frombuffer(mapped, dtype=np.uint8)
+    whole = np.frombuffer(mapped.map, dtype=np.uint8)
     begin = _LENGTH + int.from_bytes(whole[:_LENGTH].tobytes(), "little")
     header = json.loads(whole[_LENGTH:begin].tobytes())
     header.pop("__metadata__", None)
@@ -212,6 +258,14 @@ def _read(mapped: mmap.mmap, kinds: Mapping[str, int]) -> dict[str, Weight]:
         if first != end or last < first:
             raise ValueError("its weights do not follow one another")
         end = last
+    if begin + end != len(whole):
+        raise ValueError(f"it has {len(whole):,} bytes, and says that it has {begin + end:,}")
+    for name, told in header.items():
+        if told["dtype"] not in (*kinds, "I64"):
+            raise _OtherNumbersError(
+                f"{name} in {mapped.path} has numbers of the kind {told['dtype']!r:.60}, which "
+                f"are not computed. Save the model in one of {', '.join(KINDS)}."
+            )
     return {
         name: _weight(whole, begin, told, kinds)
         for name, told in header.items()
@@ -236,8 +290,6 @@ def _hash(piece: tuple[str, npt.NDArray[np.uint8]]) -> bytes:
 def _weight(
     whole: npt.NDArray[np.uint8], begin: int, told: dict[str, Any], kinds: Mapping[str, int]
 ) -> Weight:
-    if told["dtype"] not in kinds:
-        raise ValueError(f"numbers of the kind {told['dtype']} are not computed")
     kind, (first, last) = kinds[told["dtype"]], told["data_offsets"]
     size = SIZES[kind] if kind >= 0 else -kind
     shape: tuple[int, ...] = tuple(map(operator.index, told["shape"]))
