@@ -189,7 +189,12 @@ class EngineEndedError(ModelError):
 
 
 class UnsupportedNetworkError(ModelError):
-    """A network that the local engine cannot compute; the message is why, as part of a sentence."""
+    """A network that the local engine cannot compute. why: as part of a sentence, by default the
+    message."""
+
+    def __init__(self, message: str, why: str = "") -> None:
+        self.why = why or message
+        super().__init__(message)
 
 
 class MissingExtraError(ModelError, ImportError):

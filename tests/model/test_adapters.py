@@ -258,7 +258,11 @@ def test_folders_that_are_damaged_are_refused(tmp_path: Path) -> None:
     folder = write_adapter(tmp_path, {"model.layers.0.mlp.up_proj.weight": (64, 32)})
     with pytest.raises(ModelError, match=r"Use it with the model that it was trained for\."):
         load(spec, adapters={"mine": str(folder)})
-    (folder / "adapter_model.safetensors").unlink()
+    file = folder / "adapter_model.safetensors"
+    save_file({name: each for name, each in load_file(file).items() if "_B" not in name}, file)
+    with pytest.raises(ModelError, match=r"up_proj has no lora_B\)\. Download it again"):
+        load(spec, adapters={"mine": str(folder)})
+    file.unlink()
     with pytest.raises(ModelError, match=r"has no adapter_model\.safetensors"):
         load(spec, adapters={"mine": str(folder)})
     (folder / "adapter_config.json").write_text("[]")

@@ -19,6 +19,7 @@ from relquery.errors import ConfigError, ModelError
 from relquery.markup.read.schema import Schema
 from relquery.model.load import load
 from relquery.model.native_model import NativeModel
+from relquery.model.networks.random import byte_tokenizer
 from relquery.model.store import StateFiles, States
 from tests.model import test_spans as spans
 from tests.model.oracle.architectures import (
@@ -189,7 +190,7 @@ def test_a_token_takes_less_memory_and_the_model_has_another_name() -> None:
     assert few.fingerprint() != whole.fingerprint()
 
 
-def test_what_cannot_be_in_8_bits_says_so() -> None:
+def test_what_cannot_be_in_8_bits_says_so(tmp_path: Path) -> None:
     model, _ = model_of("narrow")
     with pytest.raises(ConfigError, match="relocation='queries'"):
         engine_of(model, relocation="cidra")
@@ -197,5 +198,14 @@ def test_what_cannot_be_in_8_bits_says_so() -> None:
         load("random:layers=1,hidden=64", device="cpu", kv_cache_dtype="int4")
     with pytest.raises(ModelError, match="kv_cache_dtype rounds numbers"):
         load("random:layers=1,hidden=64", device="cuda", kv_cache_dtype="int8")
+    larger(made("Llama", LLAMA_LIKE, {"intermediate_size": 33})).save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match=r"down_proj has an odd width.*Leave kv_cache_dtype out"):
+        load(
+            str(tmp_path),
+            device="cpu",
+            dtype="bfloat16",
+            kv_cache_dtype="int8",
+            tokenizer=byte_tokenizer().backend,
+        )
     with pytest.raises(ConfigError, match="does not take kv_cache_dtype"):
         rq.Engine("simulated:step=0.1", kv_cache_dtype="int8")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from transformers import Qwen3MoeForCausalLM
 
 from relquery import native as native_target
 from relquery.errors import ModelError
@@ -124,6 +125,13 @@ def test_what_cannot_be_rounded_says_so(tmp_path: Path) -> None:
     network = made("Llama", LLAMA_LIKE, {"hidden_size": 48, "num_attention_heads": 6})()
     network.save_pretrained(tmp_path)
     with pytest.raises(ModelError, match="multiple of 32"):
+        open_folder(tmp_path, "", "float32", NO_TOKENIZER, bits=4)
+    config = build("qwen3_moe of whole panels").config
+    config.moe_intermediate_size = 48
+    Qwen3MoeForCausalLM(config).save_pretrained(tmp_path)
+    with pytest.raises(
+        ModelError, match=r"down_proj has rows of 48 numbers.* of 32\. Leave quantize"
+    ):
         open_folder(tmp_path, "", "float32", NO_TOKENIZER, bits=4)
     with pytest.raises(ModelError, match="quantize 'int3'"):
         load("random:layers=1,hidden=64", device="cpu", quantize="int3")

@@ -100,9 +100,17 @@ def load(
     except UnsupportedNetworkError as refused:
         if find_spec("torch") is None:
             raise
-        _check_torch(rounded, loras, "of this family")
+        _check_torch(rounded, loras, f"for model '{spec}': {refused.why}")
         _LOG.info("%s", refused)
-        return _load_torch(spec, wanted, device, tokenizer)
+        try:
+            return _load_torch(spec, wanted, device, tokenizer)
+        except MissingExtraError:
+            raise
+        except ModelError as error:
+            raise ModelError(
+                f"Model '{spec}' cannot run in relquery's own runtime: {refused.why}. Nor in "
+                f"torch's: {error}"
+            ) from error
 
 
 def _cached(model: NativeModel, kv_cache_dtype: str | None) -> NativeModel:
@@ -120,7 +128,8 @@ def _check_torch(rounded: Mapping[str, bool], loras: Sequence[Lora], where: str)
     for option, is_given in rounded.items():
         if is_given:
             raise ModelError(
-                f"{option} rounds numbers in relquery's own runtime, and not {where}. Leave it out."
+                f"{option} rounds numbers in relquery's own runtime, and not {where}. Leave "
+                f"{option.partition('=')[0]} out."
             )
 
 

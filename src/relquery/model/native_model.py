@@ -244,7 +244,7 @@ def _open(
     except (ValueError, IndexError) as error:
         raise ModelError(
             f"The weights of model '{name}' do not have the sizes that its {settings.file} says: "
-            f"{error}. Use the {settings.file} that belongs to them."
+            f"{str(error).rstrip('.')}. Use the {settings.file} that belongs to them."
         ) from error
     if left := [each for each in weights.unread if not each.endswith(".inv_freq")]:
         raise ModelError(
@@ -252,9 +252,13 @@ def _open(
             f"Use the {settings.file} that belongs to them."
         )
     if in_int8 and not network.has_few_bits:
+        remedy = "Add quantize='int8' or 'int4', or give a GGUF file in few bits."
+        if isinstance(weights, CodedWeights):
+            remedy = "Its groups are not of 32 inputs in a row, so it has floats. Leave dtype out."
+        elif settings.file != "config.json":
+            remedy = "Leave dtype out, or give a GGUF file in few bits."
         raise ModelError(
-            f"Model '{name}' has no weights in 4 or 8 bits, which dtype='int8' multiplies. Add "
-            "quantize='int8' or 'int4', or give a GGUF file in few bits."
+            f"Model '{name}' has no weights in 4 or 8 bits, which dtype='int8' multiplies. {remedy}"
         )
     kept = {key: settings[key] for key in settings if key not in COPIED}
     kept |= {"bits": bits} if bits else {}
@@ -282,15 +286,17 @@ def _open(
 
 
 def _check_finite(model: NativeModel) -> None:
-    """Raise ModelError unless a token's logits are finite numbers, with each adapter, too."""
+    """Raise ModelError unless all logits of a token are finite numbers, with each adapter, too."""
     executor = model._executor(0)
-    plain = Chunk(0, np.zeros(1, dtype=np.int32), 0, (), np.array([SCRATCH]), Draw())
+    every = Draw(logprobs=0)  # which reads all of them
+    plain = Chunk(0, np.zeros(1, dtype=np.int32), 0, (), np.array([SCRATCH]), every)
     named = {f"Adapter '{name}'": adapter.number for name, adapter in model.adapters.items()}
     for what, number in {f"Model '{model.name}'": 0, **named}.items():
         if executor.execute([plain._replace(adapter=number)]) == [NOT_FINITE]:
+            remedy = "Download" if model.kind == 0 else "Try dtype='float32', or download"
             raise ModelError(
                 f"{what} computes no finite numbers: its weights are damaged, or exceed "
-                f"the range of {model.dtype}. Try dtype='float32', or download it again."
+                f"the range of {model.dtype}. {remedy} it again."
             )
 
 

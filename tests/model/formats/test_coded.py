@@ -130,6 +130,10 @@ def test_weights_in_few_bits_are_not_rounded_again(tmp_path: Path) -> None:
     few, _ = write_folders(build("llama"), tmp_path, Form("gptq"))
     with pytest.raises(ModelError, match=r"in few bits already\. Leave quantize out"):
         open_folder(few, "tiny", "float32", NO_TOKENIZER, bits=8)
+    (tmp_path / "small").mkdir()
+    few, _ = write_folders(build("llama"), tmp_path / "small", FORMS["packed, in small groups"])
+    with pytest.raises(ModelError, match=r"no weights in 4 or 8 bits.*Leave dtype out\.$"):
+        opened(few, "int8")
 
 
 def told(layout: str, **changes: Any) -> dict[str, Any]:

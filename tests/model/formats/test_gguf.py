@@ -139,6 +139,13 @@ def test_what_cannot_be_is_told(said: dict[str, Any], message: str, tmp_path: Pa
         open_gguf(path, "tiny", "float32")
 
 
+def test_what_has_no_few_bits_is_not_told_to_be_rounded(tmp_path: Path) -> None:
+    path = tmp_path / "tiny.gguf"
+    write_gguf(build("llama"), path, formats=["F16"])
+    with pytest.raises(ModelError, match=r"Leave dtype out, or give a GGUF file in few bits\.$"):
+        open_gguf(path, "tiny", "int8", NO_TOKENIZER)
+
+
 _pack = GGUFWriter._pack_val
 
 

@@ -120,7 +120,7 @@ DAMAGES: list[tuple[Callable[[Path], object], str]] = [
     (lambda it: written(it, lambda header: []), r"cannot be read"),
     (
         lambda it: written(it, lambda header: header["lm_head.weight"].update(dtype="F64")),
-        r"kind 'F64', which are not computed\. Save the model in one of F32",
+        r"kind 'F64', which are not computed\. Save them as one of F32",
     ),
     (lambda it: configured(it, vocab_size=300), r"do not have the sizes.*config\.json"),
     (
@@ -203,8 +203,24 @@ def test_end_tokens_must_be_token_ids(folder: Path, end: object) -> None:
 @pytest.mark.parametrize("name", ["mlp.up_proj", "self_attn.q_proj"])
 def test_weights_that_are_not_finite_are_told(folder: Path, name: str, value: float) -> None:
     weighted(folder, lambda weights: weights[f"model.layers.0.{name}.weight"].fill_(value))
-    with pytest.raises(ModelError, match="computes no finite numbers"):
+    with pytest.raises(
+        ModelError, match=r"computes no finite numbers.* float32\. Download it again"
+    ):
         load(str(folder))
+
+
+def test_one_logit_that_is_not_finite_is_told(folder: Path) -> None:
+    weighted(folder, lambda weights: weights["lm_head.weight"][7].fill_(torch.nan))
+    for dtype, remedy in (("float32", "Download it again"), ("bfloat16", "Try dtype='float32'")):
+        with pytest.raises(ModelError, match=f"computes no finite numbers.*{remedy}"):
+            load(str(folder), device="cpu", dtype=dtype)
+
+
+def test_what_neither_runtime_computes_is_told_with_both_reasons(folder: Path) -> None:
+    configured(folder, quantization_config={"quant_method": "fp8"})
+    weighted(folder, lambda weights: weights.pop("model.norm.weight"))
+    with pytest.raises(ModelError, match=r"quantized by 'fp8'.*Nor in torch's: .*lacks weights"):
+        load(str(folder), device="cpu")
 
 
 def test_a_device_that_computes_nothing_is_refused(good: Path) -> None:

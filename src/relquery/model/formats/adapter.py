@@ -117,6 +117,8 @@ def _matrix(weights: Weights, name: str) -> Floats:
 
 def _low_rank(path: str, sides: Mapping[str, Floats], told: Mapping[str, Any]) -> LowRank:
     """Raises ValueError and others for what cannot be."""
+    if alone := {"A", "B"} - sides.keys():
+        raise ValueError(f"{path} has no lora_{alone.pop()}")
     first, second = sides["A"], sides["B"]
     rank = _of_pattern(told.get("rank_pattern"), path, told["r"])
     alpha = float(_of_pattern(told.get("alpha_pattern"), path, told["lora_alpha"]))

@@ -133,7 +133,7 @@ class Settings(Mapping[str, object]):
             else "Use another file of it, or run it on a server such as llama.cpp's."
         )
         return UnsupportedNetworkError(
-            f"Model '{self.name}' cannot run in relquery's own runtime: {why}. {remedy}"
+            f"Model '{self.name}' cannot run in relquery's own runtime: {why}. {remedy}", why
         )
 
     def _of(self, key: str, default: T | None, fits: Callable[[object], bool], what: str) -> T:

@@ -264,7 +264,7 @@ def _read(mapped: MappedFile, kinds: Mapping[str, int]) -> dict[str, Weight]:
         if told["dtype"] not in (*kinds, "I64"):
             raise _OtherNumbersError(
                 f"{name} in {mapped.path} has numbers of the kind {told['dtype']!r:.60}, which "
-                f"are not computed. Save the model in one of {', '.join(KINDS)}."
+                f"are not computed. Save them as one of {', '.join(KINDS)}."
             )
     return {
         name: _weight(whole, begin, told, kinds)

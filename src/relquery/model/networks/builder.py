@@ -99,13 +99,7 @@ class NetworkBuilder:
         bits = self._bits if bits is None else bits
         paths = [f"{within}.{each}" if within else each for each in names]
         weights = [self._weights[f"{each}.weight"] for each in paths]
-        if self._kind != 0 and weights[0].shape[-1] % 2:
-            raise _cannot_run(f"{paths[0]} has an odd width, which needs dtype='float32'")
-        if bits and weights[0].shape[-1] % GROUP:
-            raise ModelError(
-                f"{paths[0]} has rows of {weights[0].shape[-1]} numbers; quantize needs a multiple "
-                f"of {GROUP}. Leave quantize out."
-            )
+        self._check_width(paths[0], weights[0].shape[-1], bits)
         parts = [each.rows for each in weights]
         biases = [self._weights.take(f"{each}.bias") for each in paths]
         bias = None
@@ -116,9 +110,20 @@ class NetworkBuilder:
         packed = None if bias is None else narrow(bias, self._kind)
         return self._net.add_weight(parts, packed, self._threads, 1, bits)
 
+    def _check_width(self, name: str, width: int, bits: int) -> None:
+        """Raise UnsupportedNetworkError or ModelError for rows that cannot be packed."""
+        if self._kind != 0 and width % 2:
+            raise _cannot_run(f"{name} has an odd width, which needs dtype='float32'")
+        if bits and width % GROUP:
+            raise ModelError(
+                f"{name} has rows of {width} numbers; quantize needs a multiple of {GROUP}. Leave "
+                "quantize out."
+            )
+
 
 def _cannot_run(why: str) -> UnsupportedNetworkError:
     return UnsupportedNetworkError(
         f"The network cannot run in relquery's own runtime: {why}. Install relquery[torch], which "
-        "computes more networks, or run it on a server such as vLLM."
+        "computes more networks, or run it on a server such as vLLM.",
+        why,
     )

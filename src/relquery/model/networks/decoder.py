@@ -249,6 +249,8 @@ class DecoderBuilder(NetworkBuilder):
     def _mix(self, experts: Experts, name: str) -> None:
         """The perceptrons that a router chooses for each token."""
         net, some = self._net, experts.chosen
+        self._check_width(f"{name}.experts.0.up_proj", self._decoder.hidden, self._bits)
+        self._check_width(f"{name}.experts.0.down_proj", experts.inner, self._bits)
         routed = self._place("experts' logits", experts.count)
         net.multiply(self._normed, self._pack(["gate"], name, bits=0), routed)
         up, down = (
