@@ -16,12 +16,14 @@ _DEEPEST = 200  # spans in spans
 def split_adapter(model: str) -> tuple[str, str]:
     """The names of a model and of the adapter that it is used with, "" for none: BASE+ADAPTER.
 
-    A file or folder that is there may have a plus in its own name.
+    A file or folder that is there may have a plus in its own name, and so may an adapter's folder.
     """
-    base, _, adapter = model.rpartition("+")
-    if not (base and adapter) or Path(model).exists():
+    if Path(model).exists():
         return model, ""
-    return base, adapter
+    parts = model.split("+")
+    pairs = [("+".join(parts[:at]), "+".join(parts[at:])) for at in range(len(parts) - 1, 0, -1)]
+    named = [pair for pair in pairs if all(pair)]
+    return max(named, key=lambda pair: Path(pair[1]).is_dir(), default=(model, ""))
 
 
 def read_adapters(given: object, used: str = "") -> dict[str, str]:

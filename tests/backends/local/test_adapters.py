@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from relquery.backends.arguments import split_adapter
 from relquery.backends.base import Backend
 from relquery.backends.local.open import load_backend
 from relquery.backends.service.service import Engine
@@ -122,8 +125,11 @@ def test_states_on_disk_are_those_of_one_adapter(folders: dict[str, str], tmp_pa
 
 
 def test_an_adapter_that_is_not_there_is_named(engine: Engine) -> None:
-    with pytest.raises(ConfigError, match=r"'thre' .*Known: one, two"):
-        engine.submit(TEXTS, adapter="thre").result()
+    asks: list[Any] = [partial(engine.submit, TEXTS), engine.backend]
+    for name in ("thre", ["thre"]):
+        for ask in asks:
+            with pytest.raises(ConfigError, match=r"thre.* Known: one, two"):
+                ask(adapter=name)
     with pytest.raises(ModelError, match=r"Adapter './nowhere' .*|adapter folder ./nowhere"):
         load_backend(f"{MODEL}+./nowhere")
     with pytest.raises(ConfigError, match="adapters is 'one'"):
@@ -134,3 +140,8 @@ def test_a_folder_may_have_a_plus_in_its_name(tmp_path: Path) -> None:
     (tmp_path / "a+b").mkdir()
     with pytest.raises(ModelError, match=r"no config\.json"):
         load_backend(str(tmp_path / "a+b"))
+    adapter = f"{tmp_path}/a+b"
+    assert split_adapter(f"owner/name+{adapter}") == ("owner/name", adapter)
+    assert split_adapter("name+") == ("name+", "")
+    assert split_adapter(f"{tmp_path}/a+c+{adapter}") == (f"{tmp_path}/a+c", adapter)
+    assert split_adapter("owner/name+other/a+b") == ("owner/name+other/a", "b")

@@ -102,6 +102,11 @@ class EmbeddedBackend(Backend, Insight):
         return self._renderer.call_form
 
     @property
+    def adapters(self) -> tuple[str, ...]:
+        """Names of those that a call can choose."""
+        return tuple(self._model.adapters)
+
+    @property
     def name(self) -> str:
         """The model's name and version, in short."""
         used = self._find_adapter("")

@@ -18,7 +18,7 @@ from relquery.config import PolicyName
 from relquery.engine.cost import LinearCost
 from relquery.engine.requests.declared import Declared
 from relquery.engine.requests.labels import Normalization
-from relquery.errors import ConfigError
+from relquery.errors import ConfigError, unknown
 from relquery.prompt import Prompt, Sampling
 
 __all__ = ["Engine", "Job"]
@@ -69,7 +69,7 @@ class Engine:
         self.runs_in, self.sizing = backend.runs_in, backend.sizing
         if self.sizing is not None:
             print(self.sizing)
-        self._model = model
+        self._model, self._adapters = model, backend.adapters
         self._worker = Worker(backend)
         self._facts: Facts = self._worker.ask("facts")
         # Also where nobody closes it: when it is dropped, and at the end of the program, which a
@@ -109,8 +109,8 @@ class Engine:
         name, if it has one. For the rest see Sampling.
 
         Raises ConfigError for what cannot be asked and where the engine is closed; a schema that
-        the engine cannot follow breaks the job, and so does an adapter that it does not have and
-        a deadline that cannot be met (DeadlineError).
+        the engine cannot follow breaks the job, and so does a deadline that cannot be met
+        (DeadlineError).
         """
         found = prompts_of(prompts)
         given = () if labels is None else texts_of("labels", labels)
@@ -193,6 +193,9 @@ class Engine:
     def _client(self, tenant: str, adapter: str, declared: Declared | None = None) -> EngineClient:
         if not isinstance(tenant, str):
             raise ConfigError(f"tenant is {tenant!r}; it must be a string.")
+        if adapter not in ("", *self._adapters):
+            model = f"model '{self._model}'"
+            raise ConfigError(unknown("adapter", adapter, self._adapters, of=model))
         return EngineClient(self._worker, self._facts, tenant, declared, adapter)
 
     def __enter__(self) -> Self:
