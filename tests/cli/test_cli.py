@@ -142,6 +142,14 @@ def test_explain_shows_calls_before_they_are_made_and_how_they_would_be_cheaper(
     assert json.loads(out)["rows"][0]["seconds"] > 0
 
 
+def test_the_engine_is_opened_as_the_options_say(sql: Run) -> None:
+    given = ("-m", "random:layers=1,hidden=64", "--max-tokens", "1", "-f", "json")
+    query = "SELECT LLM('Good?', a) AS x FROM t LIMIT 1"
+    rounded = ("--dtype", "int8", "--quantize", "int8", "--kv-cache-dtype", "int8")
+    assert len(json.loads(sql(query, *given, *rounded, "--allow-errors")[0])["rows"]) == 1
+    assert "no weights in 4 or 8 bits" in sql(query, *given, "--dtype", "int8", code=1)[1]
+
+
 def test_parameters_are_json_or_text(relquery: Run) -> None:
     query = "SELECT $n + 1 AS n, $d AS d, $t AS t, $q AS q, $s AS s, $l AS l, $x AS x, $i AS i"
     given = ["n=5", "d=1.10", "t=it's 5; --", 'q="5"', "$s=a=b", "l=[1, null]", "x=null", "i=NaN"]

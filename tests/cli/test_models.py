@@ -253,7 +253,10 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("measured")
-def test_the_list_tells_what_is_here_and_what_to_begin_with(home: Path, relquery: Run) -> None:
+def test_the_list_tells_what_is_here_and_what_to_begin_with(
+    home: Path, relquery: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     cached(home, "Qwen/Qwen2.5-0.5B-Instruct-GGUF", "qwen2.5-0.5b-instruct-q4_k_m.gguf")
     cached(home, "sentence-transformers/all-MiniLM-L6-v2", "config.json")  # without weights
     cached(home, "BAAI/bge-small-en-v1.5", "config.json", "model.safetensors")
@@ -282,5 +285,11 @@ def test_the_list_tells_what_is_here_and_what_to_begin_with(home: Path, relquery
         "sentence-transformers/all-MiniLM-L6-v2",
     ]
     out, _ = relquery("models")
+    assert "HuggingFaceTB/SmolLM2-135M-Instruct" in out
+    shown = [
+        line for line in out.splitlines() if not line.startswith(("Text", "Enc", "Rec", "Also"))
+    ]
+    assert [line for line in shown if len(line) > 80] == []
+    assert len(shown) < 45
     assert "Also here: owner/x-GGUF:Q8_0 (0.00 GB, LM Studio)" in out
     assert "relquery models fetch sentence-transformers/all-MiniLM-L6-v2" in out

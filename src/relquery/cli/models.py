@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
@@ -16,7 +16,6 @@ from relquery.backends.local import forecast
 from relquery.backends.local.forecast import QUICK, Forecast, Here, Speed
 from relquery.cli.terminal.exits import INTERRUPTED
 from relquery.cli.terminal.interrupt import interruptible
-from relquery.cli.terminal.records import are_readable, in_lines
 from relquery.cli.terminal.show import errors_console, say, to_json
 
 models = typer.Typer(
@@ -106,17 +105,25 @@ def _print(
     here: Sequence[Here],
 ) -> None:
     """The models of text and the encoders, what else is here, and why some are recommended."""
-    console, names = Console(soft_wrap=True), {each.name for each in here}
+    console, names = Console(), {each.name for each in here}
     for title, is_encoder in zip(titles, (False, True), strict=True):
         rows = [each for each in listed if each.model.is_encoder is is_encoder]
-        console.print(_table(title, rows, chosen, names, console.width))
+        console.print(title, style="italic", highlight=False, soft_wrap=True)
+        tables = [_table(rows, chosen, names, left_out) for left_out in ((), _LEFT_OUT)]
+        wide = console.options.update(max_width=_WIDEST)
+        fits = console.measure(tables[0], options=wide).maximum <= console.width
+        console.print(tables[0] if fits else tables[1])
         console.print()
     known = {name_of(each) for each in listed}
     for one in here:
         if one.name not in known:
-            console.print(f"Also here: {one.name} ({_gb(one.size)} GB, {one.where})", markup=False)
+            _say(console, f"Also here: {one.name} ({_gb(one.size)} GB, {one.where})")
     for each in chosen:
-        console.print(_reason(each, name_of(each) in names), highlight=False, markup=False)
+        _say(console, _reason(each, name_of(each) in names))
+
+
+def _say(console: Console, line: str) -> None:
+    console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def name_of(one: Forecast) -> str:
@@ -126,20 +133,26 @@ def name_of(one: Forecast) -> str:
     return f"{model.gguf}:{one.form}" if is_packed else model.name
 
 
+_WIDEST = 1_000
+_LEFT_OUT = ("parameters", "context", "file, GB", "licence")
+"""Columns that a terminal of 80 has no room for."""
+
+
 def _table(
-    title: str, rows: list[Forecast], chosen: Sequence[Forecast], here: set[str], width: int
-) -> RenderableType:
-    """A row per model; where the terminal is too narrow, each figure has a line of its own."""
+    rows: list[Forecast], chosen: Sequence[Forecast], here: set[str], left_out: Sequence[str]
+) -> Table:
+    """A row per model."""
     cells = [_cells(each, each in chosen, name_of(each) in here) for each in rows]
-    columns = {heading: [row[heading] for row in cells] for heading in cells[0]}
-    if not are_readable(columns, width):
-        return in_lines(columns, title)
-    view = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    for heading in columns:
-        is_text = heading in ("model", "licence", "")
-        view.add_column(heading, justify="left" if is_text else "right", overflow="fold")
-    for row in zip(*columns.values(), strict=True):
-        view.add_row(*map(Text, row))
+    headings = [each for each in cells[0] if each not in left_out]
+    view = Table(box=None, pad_edge=False)
+    for heading in headings:
+        is_text, shown = heading in ("model", "licence", ""), heading
+        if left_out:
+            shown = heading.replace(", ", ",\n")
+        justify: JustifyMethod = "left" if is_text else "right"
+        view.add_column(shown, justify=justify, no_wrap=heading == "model")
+    for row in cells:
+        view.add_row(*(Text(row[heading]) for heading in headings))
     return view
 
 

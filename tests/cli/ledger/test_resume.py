@@ -85,7 +85,7 @@ def test_a_run_with_failed_rows_is_resumed_and_asks_only_these(
 
 def test_added_options_win_or_are_refused(relquery: Run, chat: ChatServer, folder: Path) -> None:
     start(relquery, "-f", "csv")
-    for option in (("-m", "openai:n"), ("--seed", "3"), ("SELECT 1",), ("-t", "x=t.csv")):
+    for option in (("-m", "openai:n"), ("--seed", "3"), ("SELECT 1",), ("--dtype", "int8")):
         _, err = relquery("resume", "run.db", *option, code=1)
         assert "cannot be given to `relquery resume`" in err
     assert "--no-such" in relquery("resume", "run.db", "--no-such", "3", code=2)[1]

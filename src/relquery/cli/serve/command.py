@@ -10,7 +10,8 @@ import typer
 
 from relquery.cli.serve.banner import Banner
 from relquery.cli.terminal.exits import INTERRUPTED
-from relquery.cli.terminal.options import CacheTokens, Cost
+from relquery.cli.terminal.options import ENGINE_PANEL as _ENGINE
+from relquery.cli.terminal.options import CacheTokens, Cost, Dtype, KvCacheDtype, Quantize
 from relquery.cli.terminal.show import errors_console
 from relquery.cli.terminal.tables import find_tables
 from relquery.errors import ConfigError, MissingExtraError
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from relquery.serve.settings import ServeConfig
 
 MIB = 1 << 20
-_ENGINE = "Engine"
 _ACCESS = "Access"
 _LIMITS = "Limits"
 _OPERATION = "Operation"
@@ -128,28 +128,9 @@ def serve(
     device: Annotated[
         str | None, typer.Option(help="cpu, cuda, cuda:1, ...", rich_help_panel=_ENGINE)
     ] = None,
-    dtype: Annotated[
-        str | None,
-        typer.Option(
-            help="What is computed in: float32, bfloat16, float16, or int8 for weights in 4 or 8 "
-            "bits.",
-            rich_help_panel=_ENGINE,
-        ),
-    ] = None,
-    quantize: Annotated[
-        str | None,
-        typer.Option(
-            help="int8 or int4: round weights to so many bits when they are loaded.",
-            rich_help_panel=_ENGINE,
-        ),
-    ] = None,
-    kv_cache_dtype: Annotated[
-        str | None,
-        typer.Option(
-            help="int8: keep keys and values in 8 bits, so that the cache holds more tokens.",
-            rich_help_panel=_ENGINE,
-        ),
-    ] = None,
+    dtype: Dtype = None,
+    quantize: Quantize = None,
+    kv_cache_dtype: KvCacheDtype = None,
     cost: Cost = None,
     keys: Annotated[
         Path | None,

@@ -41,7 +41,7 @@ from relquery.cli.sql.running import outcome_of
 from relquery.cli.sql.setup import Setup
 from relquery.cli.sql.wanted import Wanted
 from relquery.cli.terminal.exits import ROWS_LOST
-from relquery.cli.terminal.options import CacheTokens, Cost
+from relquery.cli.terminal.options import CacheTokens, Cost, Dtype, KvCacheDtype, Quantize
 from relquery.cli.terminal.show import say
 from relquery.cli.terminal.tables import find_tables
 from relquery.errors import ConfigError
@@ -184,6 +184,9 @@ def sql(
         ),
     ] = None,
     cost: Cost = None,
+    dtype: Dtype = None,
+    quantize: Quantize = None,
+    kv_cache_dtype: KvCacheDtype = None,
     base_url: BaseUrl = None,
     concurrency: Concurrency = None,
     timeout: Timeout = None,
@@ -223,10 +226,9 @@ def sql(
     relquery sql --table movies=demo:movies
     """
     options: dict[str, Any] = {"prefix_caching": False} if no_cache else {}
-    if cache_tokens is not None:
-        options["cache_tokens"] = cache_tokens
-    if cost is not None:
-        options["cost"] = cost
+    of_engine = {"cache_tokens": cache_tokens, "cost": cost, "dtype": dtype}
+    of_engine |= {"quantize": quantize, "kv_cache_dtype": kv_cache_dtype}
+    options |= {name: value for name, value in of_engine.items() if value is not None}
     asked = {"--base-url": base_url, "--concurrency": concurrency, "--timeout": timeout}
     asked |= {"--deadline": deadline, "--total-timeout": total_timeout}
     asked |= {"--retries": retries, "--rpm": rpm, "--tpm": tpm, "--budget": budget}
