@@ -55,8 +55,8 @@ class NativeExecutor:
     slots: capacity of the KV cache in tokens. share, relocation, slice_tokens: see EngineConfig.
     host_slots: capacity of the cache in host memory. adapters: how many the network has. cached:
     the kind of keys and values, that of the network or INT8. All stores have it: an answer is the
-    same wherever its states come from. check: called around each step; raises what fails it, where
-    the network's numbers are no longer those that it was opened with.
+    same wherever its states come from, up to rounding. check: called around each step; raises
+    where the network's numbers are no longer those that it was opened with.
     """
 
     def __init__(
