@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from relquery.config import FORMS
+from relquery.config import FORMS, PromptForm
 
-BASE_FORM = "json"
+BASE_FORM: PromptForm = "json"
 """As the paper writes rows; the default form is decided by what the others change."""
 GUARD = 0.95
 """The least agreement that the guard asks for."""

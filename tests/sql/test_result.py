@@ -44,7 +44,8 @@ def test_rows_are_printed_and_written(
     for ending in ("csv", "parquet"):
         path = tmp_path / f"rows.{ending}"
         getattr(result, f"write_{ending}")(path)
-        assert duckdb.sql(f"SELECT * FROM '{path}'").fetchall() == result.fetchall()
+        written = duckdb.execute(f"SELECT * FROM '{path}'").fetchall()
+        assert written == result.fetchall()
 
 
 def test_a_notebook_shows_the_first_rows_escaped(result: Result) -> None:
