@@ -49,6 +49,7 @@ class EngineThread:
             outbox = _Outbox(pipe)
             if (worker := process.opened(outbox, model, options)) is not None:
                 process.Desk(worker, outbox).serve(pipe)
+                worker.stop()
 
     def await_ready(self) -> Facts:
         (event,) = receive(self._pipe)

@@ -150,10 +150,11 @@ class Link:
         *,
         hop: Callable[[Callable[[], None]], object] | None = None,
         prepare: Callable[[], None] | None = None,
+        process: EngineProcess | None = None,
     ) -> None:
         """Start the process and wait until it has the model. Raises what loading it raises.
 
-        prepare: see EngineProcess.
+        prepare: see EngineProcess. process: the first one, if it runs already.
         hop: has an event loop call a function. Sinks then hear of events there; otherwise on a
         thread of the link.
         """
@@ -165,7 +166,7 @@ class Link:
         self._outgoing: SimpleQueue[Command | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._start = partial(EngineProcess, model, dict(options), prepare)
-        self._process, self.starts = self._start(), 1
+        self._process, self.starts = process or self._start(), 1
         self.facts: Facts = self._process.await_ready()
         self._up.set()
         self._writer = threading.Thread(target=self._write, name="relquery-link-out", daemon=True)

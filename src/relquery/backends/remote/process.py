@@ -15,9 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from multiprocessing.connection import Connection
 from threading import Thread
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from relquery.backends.local.asking import Piece
+from relquery.backends.local.batches import Sink
 from relquery.backends.service.client import Facts, Submission
 from relquery.backends.service.worker import QUESTIONS, Worker
 from relquery.engine.requests.relquery import Latency
@@ -70,7 +71,7 @@ class Replied(NamedTuple):
 Event = Told | Replied
 
 
-def send(pipe: Connection, messages: Sequence[Command] | Sequence[Event]) -> None:
+def send(pipe: Connection, messages: Sequence[Any]) -> None:
     """Put messages into a pipe. Raises OSError, and what cannot be pickled raises."""
     pipe.send_bytes(pickle.dumps(messages, pickle.HIGHEST_PROTOCOL))
 
@@ -198,6 +199,7 @@ def host(
         if worker is not None:
             settle()
             Desk(worker, outbox).serve(pipe)
+            worker.stop()
     except (EOFError, OSError):
         pass  # nobody is left to be told
     os._exit(0)  # other threads may still compute
@@ -262,6 +264,32 @@ class Outbox:
         os._exit(0)
 
 
+class Hosting(Protocol):
+    """What answers commands: an engine's Worker, or who stands between it and an asker."""
+
+    def submit(self, submission: Submission, sink: Sink) -> object:
+        """See Serving."""
+
+    def post(self, command: Callable[[], object]) -> object:
+        """Have the thread that answers what follows run a command."""
+
+    def end(self, sink: Sink) -> bool:
+        """See Serving.cancel."""
+
+    def foresee(self, sink: Sink) -> float | None:
+        """See Serving.forecast."""
+
+    def told(self, question: str, given: Sequence[Any]) -> Any:
+        """See Serving.ask."""
+
+
+class Outgoing(Protocol):
+    """Where events go."""
+
+    def put(self, event: Event) -> None:
+        """Have an event sent soon."""
+
+
 class _Sent:
     """A Sink whose calls go through the pipe."""
 
@@ -280,26 +308,29 @@ class _Sent:
 
 
 class Desk:
-    """Passes commands to the engine's thread."""
+    """Passes commands on to who answers them. jobs: those that are open, by number."""
 
-    def __init__(self, worker: Worker, outbox: Outbox) -> None:
+    def __init__(self, worker: Hosting, outbox: Outgoing) -> None:
         self.outbox = outbox
-        self.jobs: dict[int, _Sent] = {}
+        self.jobs: dict[int, Sink] = {}
         self._worker = worker
 
     def serve(self, pipe: Connection) -> None:
         """Take commands until one says to stop. Raises EOFError when the asker is gone."""
         while True:
             for command in receive(pipe):
-                match command:
-                    case Stop():
-                        self._worker.stop()
-                        return
-                    case Submit(number, submission):
-                        sink = self.jobs[number] = _Sent(self, number)
-                        self._worker.submit(submission, sink)
-                    case Ask():
-                        self._worker.post(partial(self._reply, command))
+                if isinstance(command, Stop):
+                    return
+                self.take(command)
+
+    def take(self, command: Submit | Ask) -> None:
+        """Pass a command on."""
+        match command:
+            case Submit(number, submission):
+                sink = self.jobs[number] = _Sent(self, number)
+                self._worker.submit(submission, sink)
+            case Ask():
+                self._worker.post(partial(self._reply, command))
 
     def _reply(self, asked: Ask) -> None:
         try:

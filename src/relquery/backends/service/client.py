@@ -250,8 +250,9 @@ class EngineClient(Backend, Insight):
     """One asker's backend. Each call is a relQuery of the engine, beside those of others. One
     thread uses it at a time.
 
-    tenant: who asks. declared: the relQuery that all calls belong to; None for one each. adapter:
-    that answers, by name. It does not own the engine: closing it closes nothing.
+    serving, facts: the engine. tenant: who asks. declared: the relQuery that all calls belong to;
+    None for one each. adapter: that answers, by name. It does not own the engine: closing it closes
+    nothing.
     """
 
     def __init__(
@@ -262,8 +263,8 @@ class EngineClient(Backend, Insight):
         declared: Declared | None = None,
         adapter: str = "",
     ) -> None:
-        self._serving, self._facts, self._tenant = serving, facts, tenant
-        self._declared, self._adapter = declared, adapter
+        self.serving, self.facts, self.tenant = serving, facts, tenant
+        self.declared, self.adapter = declared, adapter
         self._token_bytes: int | None = None
         self._known_as: tuple[str, ...] | None = None
         self._jobs: set[Job] = set()
@@ -272,7 +273,7 @@ class EngineClient(Backend, Insight):
     @property
     def name(self) -> str:
         """The model's name and version, and the adapter's name."""
-        return f"{self._facts.name}+{self._adapter}" if self._adapter else self._facts.name
+        return f"{self.facts.name}+{self.adapter}" if self.adapter else self.facts.name
 
     def submit(
         self,
@@ -286,12 +287,12 @@ class EngineClient(Backend, Insight):
         Raises CancelledError after `cancel`, and ConfigError where the engine is closed.
         """
         self._check()
-        job = Job(self._serving, len(prompts), self if keep is None else keep)
-        declared, adapter = self._declared, self._adapter
+        job = Job(self.serving, len(prompts), self if keep is None else keep)
+        declared, adapter = self.declared, self.adapter
         asked = Submission(
-            prompts, sampling, self._tenant, scored, declared=declared, adapter=adapter
+            prompts, sampling, self.tenant, scored, declared=declared, adapter=adapter
         )
-        if not self._serving.submit(asked, job):
+        if not self.serving.submit(asked, job):
             raise ConfigError(CLOSED)
         return job
 
@@ -319,16 +320,16 @@ class EngineClient(Backend, Insight):
             job.cancel()
 
     def check(self, sampling: Sampling) -> None:
-        self._serving.ask("check", sampling)
+        self.serving.ask("check", sampling)
 
     def known_as(self) -> tuple[str, ...]:
         if self._known_as is None:
-            self._known_as = tuple(self._serving.ask("known_as", self._adapter))
+            self._known_as = tuple(self.serving.ask("known_as", self.adapter))
         return self._known_as
 
     @property
     def limits(self) -> Limits:
-        facts = self._facts
+        facts = self.facts
         return Limits(facts.context, facts.cache_tokens, facts.block_tokens, has_modules=True)
 
     @property
@@ -336,38 +337,38 @@ class EngineClient(Backend, Insight):
         return self
 
     def one_pass(self, sampling: Sampling) -> bool | None:
-        found: bool | None = self._serving.ask("one_pass", sampling)
+        found: bool | None = self.serving.ask("one_pass", sampling)
         return found
 
     def prompt_tokens(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[int] | None:
-        found: list[int] | None = self._serving.ask("prompt_tokens", list(prompts), sampling)
+        found: list[int] | None = self.serving.ask("prompt_tokens", list(prompts), sampling)
         return found
 
     def predict(
         self, prompt_tokens: Sequence[int], sampling: Sampling, cached: int = 0
     ) -> float | None:
-        found: float | None = self._serving.ask("predict", prompt_tokens, sampling, cached)
+        found: float | None = self.serving.ask("predict", prompt_tokens, sampling, cached)
         return found
 
     def runs(self, prompt: Prompt) -> list[TokenIds] | None:
-        found: list[TokenIds] | None = self._serving.ask("runs", prompt)
+        found: list[TokenIds] | None = self.serving.ask("runs", prompt)
         return found
 
     def inspect(self, prompt: Prompt) -> tuple[SpanState, ...] | None:
-        given = (prompt, self._tenant, self._adapter)
-        found: tuple[SpanState, ...] | None = self._serving.ask("inspect", *given)
+        given = (prompt, self.tenant, self.adapter)
+        found: tuple[SpanState, ...] | None = self.serving.ask("inspect", *given)
         return found
 
     def token_bytes(self) -> int:
         if self._token_bytes is None:
-            self._token_bytes = int(self._serving.ask("token_bytes"))
+            self._token_bytes = int(self.serving.ask("token_bytes"))
         return self._token_bytes
 
     def prepare(self, prompts: Sequence[Prompt]) -> None:
         """See Insight. The states are the tenant's own; all may read them where there is none."""
         whole, sampling = to_prepare(prompts)
-        if not self._tenant:
-            self._serving.ask("share", list(prompts), self._adapter)
+        if not self.tenant:
+            self.serving.ask("share", list(prompts), self.adapter)
         check_prepared(self.answers(whole, sampling))
 
     def _taken(self, job: Job) -> _Taken:
