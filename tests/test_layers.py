@@ -85,7 +85,8 @@ LAYERS: dict[str, set[str]] = {
     "serve": BASE
     | WHAT
     | RECORDS
-    | {"engine", "html", "backends.base", "backends", "demo", "connection", "span", "spans"},
+    | {"engine", "html", "backends.base", "backends", "backends.load", "demo", "connection"}
+    | {"span", "spans"},
     "__main__": {"cli"},
     "cli": BASE
     | WHAT
@@ -136,8 +137,8 @@ ROOMS: dict[str, list[str]] = {
     ],
     "serve": [
         "settings", "values", "errors", "tools", "body", "admission", "auth", "metrics", "document",
-        "streaming", "server", "tasks", "openai", "anthropic", "batches", "embeddings", "api",
-        "console", "status", "logs", "tracing", "middleware", "connections", "app", "run",
+        "streaming", "server", "tasks", "logs", "sql_workers", "openai", "anthropic", "batches",
+        "embeddings", "api", "console", "status", "tracing", "middleware", "connections", "app", "run",
     ],
     "evaluation": ["labels", "matching", "columns", "comparison", "shown", "evaluation"],
     "cli": [

@@ -110,7 +110,7 @@ def test_lines_of_a_batch_name_different_adapters(
 
 def bodies(name: str) -> dict[str, dict[str, Any]]:
     """What is sent to each of the other routes, by its path."""
-    classify = f"SELECT AI_CLASSIFY('text ' || i, {LABELS}) FROM range(16) AS t(i)"
+    classify = f"SELECT AI_CLASSIFY(repeat(chr(97 + i::INT), 9), {LABELS}) FROM range(16) AS t(i)"
     generate = {"model": name, "input": {"user": TEXTS[0]}, "max_tokens": 8, "temperature": 0}
     greedy = {"model": name, "max_tokens": 8, "temperature": 0}
     rows = [{"t": text} for text in TEXTS]

@@ -118,14 +118,6 @@ def test_values_have_the_type_that_the_document_says(hostile: Running) -> None:
         assert answer.status_code == status, given
 
 
-@pytest.mark.parametrize(
-    "name", ["403", "400", "200", pytest.param("400, long", marks=pytest.mark.long)]
-)
-def test_a_statement_makes_no_huge_value(hostile: Running, name: str) -> None:
-    for (query,) in cases(__file__, f"statements {name}"):
-        assert post(hostile, "/v1/sql", {"query": query}).status_code == int(name[:3]), query
-
-
 def test_a_path_tells_all_methods_that_it_takes_and_what_was_meant(hostile: Running) -> None:
     answer = httpx.options(f"{hostile.url}/v1/files")
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD, POST")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from relquery.prompt import Answer, Finish
 from relquery.serve.server import CountedSink, EngineView
-from relquery.serve.streaming import AnswerStream, ClientGoneError
+from relquery.serve.streaming import AnswerStream, ClientGoneError, EventResponse, failed_line
 
 
 def test_a_reader_that_leaves_in_the_midst_cancels_what_is_open_once() -> None:
@@ -70,3 +71,30 @@ def test_prompts_of_a_job_that_breaks_are_no_longer_open() -> None:
     assert len(asyncio.run(stream.some())) == 1
     with pytest.raises(RuntimeError, match="broken"):
         asyncio.run(stream.some())
+
+
+def test_what_breaks_in_the_midst_is_told_or_leaves_the_answer_without_an_end() -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        yield b"first"
+        raise RuntimeError("broken")
+
+    async def respond(failed: Any) -> list[Any]:
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        async def receive() -> Any:
+            await asyncio.sleep(10)
+
+        response = EventResponse(chunks(), AnswerStream(1, 1, lambda: None), failed)
+        try:
+            await response({"type": "http"}, receive, send)
+        except RuntimeError as error:
+            sent.append(error)
+        return sent
+
+    told = asyncio.run(respond(failed_line))
+    assert (told[-1]["more_body"], b"error" in told[-1]["body"]) == (False, True)
+    head, first, error = asyncio.run(respond(None))
+    assert (head["status"], first["more_body"], str(error)) == (200, True, "broken")

@@ -14,7 +14,7 @@ from relquery.errors import CancelledError
 from relquery.serve.errors import HttpError
 from relquery.serve.server import RequestScope
 from relquery.serve.streaming import ClientGoneError
-from relquery.serve.tasks import Task, TaskPool
+from relquery.serve.tasks import MOST_TOLD, Task, TaskPool
 
 
 class Asked:
@@ -32,8 +32,10 @@ def stays() -> RequestScope:
     return cast(RequestScope, Asked())
 
 
-def in_loop(test: Callable[[TaskPool], Coroutine[Any, Any, None]], **sizes: int) -> None:
-    pool = TaskPool(**sizes)
+def in_loop(
+    test: Callable[[TaskPool], Coroutine[Any, Any, None]], at_once: int = 8, most_waiting: int = 64
+) -> None:
+    pool = TaskPool(lambda tenant: at_once, most_waiting)
     try:
         asyncio.run(asyncio.wait_for(test(pool), 20))
     finally:
@@ -103,6 +105,61 @@ def test_tasks_beyond_those_that_may_wait_are_refused() -> None:
         assert await _soon(lambda: pool.start(lambda _: 7)).result(stays()) == 7
 
     in_loop(test, at_once=1, most_waiting=2)
+
+
+def test_a_tenant_that_fills_its_places_holds_up_no_other() -> None:
+    async def test(pool: TaskPool) -> None:
+        open_ = [pool.start(wait_for_stop, tenant="many") for _ in range(3)]
+        with pytest.raises(HttpError):
+            pool.start(wait_for_stop, tenant="many")
+        assert await pool.start(lambda _: 7, tenant="one").result(stays()) == 7
+        for task in open_:
+            task.close()
+
+    in_loop(test, at_once=1, most_waiting=2)
+
+
+def test_a_task_waits_for_a_slow_reader_and_ends_with_it() -> None:
+    told = 0
+
+    def tell(task: Task[int]) -> int:
+        nonlocal told
+        for at in range(1_000):
+            task.tell(at)
+            told += 1
+        return told
+
+    async def test(pool: TaskPool) -> None:
+        task = pool.start(tell)
+        await asyncio.sleep(0.3)
+        assert told <= MOST_TOLD
+        found = []
+        while parts := await task.some():
+            found += parts
+        assert (found, task.value) == (list(range(1_000)), 1_000)
+        left = pool.start(tell)
+        left.close()
+        assert await asyncio.to_thread(left.stopping.ended.wait, 10)
+
+    in_loop(test)
+
+
+def test_a_result_that_is_read_slowly_is_not_cut() -> None:
+    def tell(task: Task[int]) -> int:
+        for at in range(3):
+            task.tell(at)
+            time.sleep(0.1)
+        return 3
+
+    async def test(pool: TaskPool) -> None:
+        task = pool.start(tell, seconds=0.15)
+        found = await task.some()
+        task.is_delivered = True
+        while parts := await task.some():
+            found += parts
+        assert (found, task.value) == ([0, 1, 2], 3)
+
+    in_loop(test)
 
 
 def test_no_more_tasks_run_at_once_than_may() -> None:

@@ -17,8 +17,7 @@ from starlette.routing import Match, Route
 from relquery.errors import RelqueryError
 from relquery.serve import embeddings, status
 from relquery.serve.anthropic import routes as anthropic
-from relquery.serve.api import prompts, queries, relqueries, scores, tokens
-from relquery.serve.api.sql import routes as sql
+from relquery.serve.api import prompts, queries, relqueries, scores, sql, tokens
 from relquery.serve.batches import routes as batches
 from relquery.serve.body import check_body, invalid
 from relquery.serve.console import routes as console

@@ -200,6 +200,11 @@ class Authenticator:
         """Who goes on with what was begun with a key; None if the key is not valid any more."""
         return Identity(tenant, name)
 
+    def share(self, whole: int, tenant: str) -> int:
+        """A tenant's share of some places, by its weight among all tenants; at least one."""
+        del tenant
+        return whole
+
     async def watch(self) -> None:
         """Keep what it knows up to date, until it is cancelled."""
 
@@ -238,6 +243,12 @@ class KeyAuthenticator(Authenticator):
             if (key.name, key.tenant) == (name, tenant) and key.is_valid(self._now()):
                 return self._identity(key)
         return None
+
+    def share(self, whole: int, tenant: str) -> int:
+        """See Authenticator. A tenant without a weight has that of 1."""
+        weights = {key.tenant: key.weight or 1.0 for key in self._known.values()}
+        mine = weights.setdefault(tenant, 1.0)
+        return max(1, int(whole * mine / sum(weights.values())))
 
     async def watch(self) -> None:
         """See Authenticator. A file that cannot be read leaves the keys as they were."""

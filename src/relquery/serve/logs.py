@@ -7,12 +7,14 @@ import logging
 import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from relquery.errors import ConfigError, unknown
-from relquery.serve.server import RequestScope
 
-QUIET = ("uvicorn", "asyncio", "httpx", "httpcore")
+if TYPE_CHECKING:
+    from relquery.serve.server import RequestScope
+
+QUIET = ("uvicorn", "asyncio", "httpx", "httpcore", "mcp")
 """Loggers whose lines below warnings, such as those on each connection, say nothing of requests."""
 LEVELS = ("debug", "info", "warning", "error")
 

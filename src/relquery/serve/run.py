@@ -16,8 +16,6 @@ from relquery.backends.remote.link import Link
 from relquery.backends.remote.process import settle
 from relquery.errors import OrderWarning, PartialResultWarning, PromptWarning
 from relquery.serve.api.prompts import Registry
-from relquery.serve.api.sql.desk import Desk
-from relquery.serve.api.sql.tables import Tables
 from relquery.serve.app import Lifespan, make_app
 from relquery.serve.auth import Authenticator, KeyAuthenticator, read_keys, weights_of
 from relquery.serve.batches.batches import batching
@@ -27,7 +25,9 @@ from relquery.serve.logs import set_up
 from relquery.serve.middleware import RequestMiddleware, with_cors
 from relquery.serve.server import Server
 from relquery.serve.settings import ServeConfig
-from relquery.serve.tasks import TaskPool
+from relquery.serve.sql_workers.hosting import Statements
+from relquery.serve.sql_workers.pool import Pool
+from relquery.serve.tasks import AT_ONCE, TaskPool
 from relquery.serve.tracing import Tracing
 
 THREADS = 64
@@ -43,7 +43,7 @@ def serve(config: ServeConfig, told: Callable[[Server, int], None] | None = None
     """
     set_up(config.log, config.log_level)
     gate = Authenticator() if config.keys is None else KeyAuthenticator(config.keys)
-    with closing(bind(config.host, config.port)) as listening, opened(config) as kept:
+    with closing(bind(config.host, config.port)) as listening, opened(config, gate) as kept:
         traces = None if config.otlp is None else Tracing(config.otlp, config.called[0])
         logs = partial(set_up, config.log, config.log_level)
         link = Link(config.model, _options(config), prepare=logs)
@@ -64,8 +64,10 @@ def serve(config: ServeConfig, told: Callable[[Server, int], None] | None = None
 
 
 @contextmanager
-def opened(config: ServeConfig) -> Iterator[Sequence[object]]:
+def opened(config: ServeConfig, gate: Authenticator) -> Iterator[Sequence[object]]:
     """What a server keeps until the end of the block: its tables, schemas and threads.
+
+    gate: knows the tenants.
 
     Raises TableError for a table that cannot be read, MarkupError for a schema.
     """
@@ -74,13 +76,16 @@ def opened(config: ServeConfig) -> Iterator[Sequence[object]]:
         warnings.simplefilter("ignore", kind)
     registry = Registry(config.schemas)
     embeddings = EmbeddingService(config.embedder)
-    desk, tasks = Desk(Tables(config.tables, config.sql_memory)), TaskPool()
+    tasks = TaskPool(partial(gate.share, AT_ONCE))
+    statements = Statements(Pool(config))
     try:
-        yield desk, tasks, registry, embeddings
+        if config.tables:
+            statements.pool.refill()  # what is wrong with them should be said now
+        yield statements, tasks, registry, embeddings
     finally:
         embeddings.close()
         tasks.close()
-        desk.close()
+        statements.close()
 
 
 def _options(config: ServeConfig) -> dict[str, Any]:

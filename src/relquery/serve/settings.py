@@ -33,8 +33,8 @@ class ServeConfig:
     origins: web pages that may call the server from a browser (CORS).
     max_waiting: requests that may be open at once; more are answered 429. max_body: bytes of a
         request's body. max_rows: prompts of one relQuery or batch.
-    sql_memory: what DuckDB may take for the tables and all statements, such as "2GB". sql_seconds:
-        how long a statement may run.
+    sql_memory: what the tables and one statement may take, such as "2GB". sql_seconds: how long a
+        statement may run.
     grace: seconds that running requests have to end when the server is stopped.
     log, log_level: form ("text" or "json") and least level of the log, on standard error.
     otlp: address of an OpenTelemetry collector that gets a trace of each request.

@@ -153,14 +153,14 @@ class EventResponse(Response):
     """Bytes as they come, until their client leaves.
 
     What fails before the first of them is answered with the status of the error. failed: the bytes
-    for an error in the midst of them.
+    for an error in the midst of them; None to raise it, which closes the connection.
     """
 
     def __init__(
         self,
         chunks: AsyncIterator[bytes],
         stream: ResponseStream[Any],
-        failed: Callable[[HttpError], bytes],
+        failed: Callable[[HttpError], bytes] | None,
         media_type: str = EVENTS,
     ) -> None:
         super().__init__(media_type=media_type)
@@ -191,6 +191,8 @@ class EventResponse(Response):
                     refusal = response_of(found, scope, scope["state"]["request_id"])
                     await refusal(scope, receive, send)
                     return
+                if self._failed is None:
+                    raise
                 last = self._failed(found)
         await send(_body(last, more=False))
 

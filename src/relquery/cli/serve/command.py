@@ -184,7 +184,7 @@ def serve(
         str,
         typer.Option(
             metavar="SIZE",
-            help="What tables and all statements of /v1/sql may take together, e.g. 2GB.",
+            help="What the tables and one statement of /v1/sql may take, e.g. 2GB.",
             rich_help_panel=_LIMITS,
         ),
     ] = "2GB",

@@ -7,6 +7,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from fastapi import APIRouter, Request
@@ -20,14 +21,14 @@ from relquery.ir.forms.spnl.read import WireQuery, read
 from relquery.ir.nodes import Bag, Node, Seq
 from relquery.ir.paths import children_of
 from relquery.prompt import Finish
-from relquery.serve.api.sql.desk import Desk
 from relquery.serve.document import errors
 from relquery.serve.errors import HttpError, Json
 from relquery.serve.server import RequestScope, Scope
+from relquery.serve.sql_workers.hosting import Statements
+from relquery.serve.sql_workers.jobs import Execute
 from relquery.serve.streaming import EVENTS, EventResponse, event, failed_event
 from relquery.serve.tasks import Task, start
 from relquery.spans.ahead import prepare
-from relquery.spans.corpus import passages
 from relquery.spans.result import SpanResult
 
 router = APIRouter(tags=["relquery"])
@@ -101,18 +102,8 @@ async def execute_query(request: Request, scope: Scope, stream: bool = False) ->
     """Answer a span query: generations, some of which read the answers of others."""
     sent = await _read(request, scope)
     backend = scope.backend(adapter=scope.server.adapter(sent.query.model))
-    desk = scope.server.kept(Desk)
-
-    def execute(task: Task[SpanResult]) -> SpanResult:
-        with desk.connection(backend, backend.cancel, task.stopping) as connection:
-            for effect in sent.query.effects:
-                connection.run(effect)
-            return connection.run(sent.query.node, corpora=sent.corpora, progress=checked(task))
-
-    def checked(task: Task[SpanResult]) -> Any:
-        return lambda *_: task.stopping.check()
-
-    task = start(scope, execute)
+    statements = scope.server.kept(Statements)
+    task = start(scope, partial(statements.run, Execute(sent.query), backend))
     model = sent.query.model or scope.server.models[0]
     if stream:
         return EventResponse(_events(task, model, sent.completes), task, failed_event)
@@ -177,18 +168,6 @@ class Sent:
             raise QueryError(f"Byte {error.start} of the query is not UTF-8.") from None
         completes = isinstance(value, dict) and list(value) == ["map"]
         return cls(read(value, None, is_tree=True), completes)
-
-    @property
-    def corpora(self) -> dict[str, list[str]]:
-        """The documents that came with the query, in passages. Raises QueryError for one that is
-        not text.
-        """
-        found = {}
-        for name, content in self.query.documents.items():
-            if not isinstance(content, str):
-                raise QueryError(f"The document '{name}' must be text.")
-            found[name] = passages(content)
-        return found
 
     def prepare(self, backend: Backend) -> int:
         """Compute the states of what stands below plus, as far as it is known; returns of how many

@@ -191,7 +191,9 @@ class ListedFunctions:
         if self._functions is not None and self._is_checked:
             return self._functions
         loaded = _loaded(connection) if self.is_private else None
-        if self._functions is None or loaded is None or loaded != self._loaded:
+        # Where it cannot be told what is loaded, a database of ours loads nothing more either.
+        is_same = loaded == self._loaded if loaded is not None else self.is_private
+        if self._functions is None or not is_same:
             key = loaded if self._is_new else None
             self._functions = _OF_NEW.get(key) or _by_name(_listed(connection))
             self._loaded = loaded

@@ -102,7 +102,7 @@ _EMPTY: dict[str, Any] = {
 @cache
 def parser() -> Parser:
     """The parser. It is a function of its texts, so one serves all."""
-    return Parser(duckdb.connect(":memory:", config={"threads": 1}))
+    return Parser(duckdb.connect(":memory:", config={"threads": 1, "async_threads": 0}))
 
 
 def _query(found: dict[str, Any], sql: str) -> Query:

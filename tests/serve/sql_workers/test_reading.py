@@ -9,9 +9,9 @@ import pytest
 
 from relquery.connection import Connection, connect
 from relquery.errors import ConfigError, SqlSyntaxError, TableError
-from relquery.serve.api.sql.reading import MOST_CHARACTERS, check_reads
-from relquery.serve.api.sql.tables import Tables
 from relquery.serve.errors import HttpError
+from relquery.serve.sql_workers.reading import MOST_CHARACTERS, check_reads
+from relquery.serve.sql_workers.tables import Tables
 from tests.sql.fakes import FakeBackend
 
 
@@ -27,6 +27,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tables]:
     file = tmp_path_factory.mktemp("tables") / "notes.csv"
     file.write_text("id,note\n1,A boat.\n2,A lake.\n")
     found = Tables({"notes": str(file)}, "1GB")
+    found.begin(threads=2)
     yield found
     found.close()
 

@@ -19,20 +19,25 @@ _AT_ONCE = 1_000  # rows of a line
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The result of a statement. types: of its columns, as DuckDB calls them."""
+    """The result of a statement. types: of its columns, as DuckDB calls them. total: its rows,
+    where only the first are answered.
+    """
 
     result: Result
     types: tuple[str, ...]
+    total: int | None = None
 
     @classmethod
-    def of(cls, result: Result, connection: Connection) -> Answered:
-        """The types are read from the result's Arrow table."""
+    def of(cls, result: Result, connection: Connection, rows: int | None = None) -> Answered:
+        """The types are read from the result's Arrow table. rows: that are answered at most."""
+        total = None if rows is None else len(result)
+        result = result.head(rows)
         empty = result.table.slice(0, 0)
         numbered = empty.rename_columns([f"c{at}" for at in range(empty.num_columns)])
         if not numbered.num_columns:
-            return cls(result, ())
+            return cls(result, (), total)
         types = connection.database.connection.from_arrow(numbered).types
-        return cls(result, tuple(map(str, types)))
+        return cls(result, tuple(map(str, types)), total)
 
     @property
     def columns(self) -> list[dict[str, str]]:
@@ -90,9 +95,10 @@ class Answered:
 
     @property
     def recorded(self) -> dict[str, Any]:
-        """What was sent, if that was wanted."""
+        """What was sent, and how many rows there are, if that was wanted."""
         recording = self.result.recording
-        return {} if recording is None else {"recording": list(_stages(recording))}
+        total = {} if self.total is None else {"total_rows": self.total}
+        return total if recording is None else {"recording": list(_stages(recording))} | total
 
 
 def _error(error: RowError) -> dict[str, Any]:

@@ -11,13 +11,10 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from relquery.connection import Connection
+from relquery.connection import Connection, connect
 from relquery.errors import QueryError
-from relquery.serve.api.sql.desk import Desk
-from relquery.serve.api.sql.results import Answered
-from relquery.serve.api.sql.tables import Tables
 from relquery.serve.errors import as_http
-from relquery.serve.tasks import Stopping
+from relquery.serve.sql_workers.results import Answered
 from relquery.sql.result import Result
 from tests.cases import cases
 from tests.sql.fakes import FakeBackend
@@ -37,10 +34,8 @@ ALL = [(kind, value) for kind, values in VALUES.items() for value in values]
 
 @pytest.fixture(scope="module")
 def con() -> Iterator[Connection]:
-    desk, backend = Desk(Tables({}, "1GB")), FakeBackend(lambda query, fields: "7")
-    with desk.connection(backend, lambda: None, Stopping()) as connection:
+    with connect(FakeBackend(lambda query, fields: "7"), ledger=None) as connection:
         yield connection
-    desk.close()
 
 
 def answered(con: Connection, *values: str) -> Answered:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from threading import Lock
 from typing import Any
 
 import duckdb
@@ -34,42 +33,58 @@ class Table:
 
 
 class Tables:
-    """One DuckDB database in memory. Its cursors can be used by a thread each.
+    """One DuckDB database in memory, which a fork has as well.
 
-    memory: what it may take, such as "2GB".
+    connection: to it. size: what it may take, such as "2GB". memory: the same in bytes. all: the
+    tables.
     """
 
-    def __init__(self, files: Mapping[str, str], memory: str) -> None:
+    def __init__(
+        self, files: Mapping[str, str], memory: str, database: Database | None = None
+    ) -> None:
         """Read files, or bundled tables as "demo:movies", by the names of the tables.
+
+        database: that they become tables of; None for a new one.
 
         Raises TableError for what cannot be read, and ConfigError for a wrong memory.
         """
-        self._connection: Any = duckdb.connect()
-        self._lock = Lock()
+        database = database or Database.open()
+        self.connection: Any = database.connection
+        self.size = memory
         try:
-            self._connection.execute(f"SET memory_limit = {quoted_text(memory)}")
+            self.connection.execute(f"SET memory_limit = {quoted_text(memory)}")
+            parsed = f"SELECT parse_formatted_bytes({quoted_text(memory)})"
+            ((self.memory,),) = self.connection.execute(parsed).fetchall()
         except duckdb.Error as error:
             raise ConfigError(
                 f"sql_memory is {memory!r}; it must be a size such as '2GB'."
             ) from error
-        database = Database(self._connection)
         for name, file in files.items():
             is_demo = file.startswith(_DEMO)
             path = table_path(file.removeprefix(_DEMO)) if is_demo else file
             hosts.register(database, _FILE, path, called=f"Table '{name}'")
-            _take_in(self._connection, name)
-        self.all = tuple(_tables(self._connection))
-        for setting in _LOCKED:
-            self._connection.execute(f"SET {setting}")
+            _take_in(self.connection, name)
+        self.all = tuple(_tables(self.connection))
+
+    def rest(self) -> None:
+        """End all threads of the database, so that this process can be forked."""
+        for each in (self.connection, duckdb.default_connection()):
+            each.execute("SET threads = 1")
+            each.execute("SET async_threads = 0")
+
+    def begin(self, threads: int) -> None:
+        """Be ready for statements of strangers: with so many threads, and out of reach of all but
+        the tables."""
+        for setting in (f"threads = {threads}", *_LOCKED):
+            self.connection.execute(f"SET {setting}")
 
     def cursor(self) -> Any:
-        """A connection of its own to the database."""
-        with self._lock:
-            return self._connection.cursor()
+        """Another connection to the database."""
+        return self.connection.cursor()
 
     def close(self) -> None:
         """Free the tables."""
-        self._connection.close()
+        self.connection.close()
 
 
 _LOCKED = (

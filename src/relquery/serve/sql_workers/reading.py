@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from relquery.errors import did_you_mean
-from relquery.serve.api.sql.amounts import too_much
-from relquery.serve.api.sql.tables import Table
 from relquery.serve.errors import HttpError
+from relquery.serve.sql_workers.tables import Table
 from relquery.sql import names as ours
 from relquery.sql.host.database import Database
 from relquery.sql.parser.statements import Text, split
@@ -80,8 +79,6 @@ class _Checking:
             raise _refused(f"WITH defines '{min(own)}', which is a name of DuckDB's own")
         for part in parts:
             self._check_part(part, named)
-        if why := too_much(parts):
-            raise _refused(why)
 
     def _check_part(self, part: dict[str, Any], named: set[str]) -> None:
         match part:

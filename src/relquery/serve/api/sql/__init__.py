@@ -1,1 +1,0 @@
-"""/v1/sql: statements that read the registered tables."""

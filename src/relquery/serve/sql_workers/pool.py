@@ -1,0 +1,156 @@
+"""Workers that are ready, and the process that makes them."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import multiprocessing
+import os
+import signal
+from collections import deque
+from contextlib import suppress
+from multiprocessing.connection import Connection, Pipe
+from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import send_handle
+from tempfile import TemporaryDirectory
+from threading import Lock
+
+from relquery.backends.remote.process import receive
+from relquery.errors import ConfigError
+from relquery.serve.settings import ServeConfig
+from relquery.serve.sql_workers.tables import Table
+from relquery.serve.sql_workers.zygote import FORK, zygote
+
+_LOG = logging.getLogger(__name__)
+WARM = 4
+"""Workers that wait for work."""
+
+
+class Worker:
+    """A process that does one job. pipe: to it."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self.pipe = pipe
+        self.number = 0
+
+    def kill(self) -> None:
+        """End it."""
+        if self.number:
+            with suppress(ProcessLookupError):
+                os.kill(self.number, signal.SIGKILL)
+
+
+class Pool:
+    """Makes workers, and has some ready. Any thread may use it.
+
+    memory: what the tables and one statement may take.
+    """
+
+    def __init__(self, config: ServeConfig) -> None:
+        """Begin to read the tables. Raises ConfigError where there are no forks."""
+        if not hasattr(os, "fork"):
+            raise ConfigError(
+                "A server runs statements in processes that are forked, which this system cannot. "
+                "Run it on Linux or macOS."
+            )
+        self.memory = config.sql_memory
+        self._config = config
+        # Of searched tables, which are the same for all.
+        self._indexes = TemporaryDirectory(prefix="relquery-indexes-")
+        self._lock, self._warm = Lock(), deque[Worker]()
+        self._tables: tuple[Table, ...] | None = None
+        self._closed = False
+        self._start()
+        atexit.register(self.close)  # before multiprocessing's own handler, which would wait
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._control, theirs = context.Pipe()
+        self._process = context.Process(
+            target=zygote,
+            args=(theirs, self._config, self._indexes.name),
+            name="relquery-sql",
+            daemon=True,
+        )
+        self._process.start()
+        theirs.close()
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """What statements can read. Waits until they are read. Raises TableError for what cannot
+        be read, and ConfigError for a wrong memory."""
+        with self._lock:
+            return self._await_tables()
+
+    def take(self) -> Worker:
+        """A worker, of which the caller says when it is not needed any more. Raises EOFError or
+        OSError once the pool is closed."""
+        with self._lock:
+            worker = self._warm.popleft() if self._warm else self._forked()
+            process = self._process
+        try:  # others need not wait until it is forked
+            (worker.number,) = receive(worker.pipe)
+        except (EOFError, OSError):
+            self._restart(process)
+            with self._lock:
+                worker = self._forked()
+            (worker.number,) = receive(worker.pipe)
+        return worker
+
+    def refill(self) -> None:
+        """Have as many ready as should be. Raises what `tables` raises."""
+        with self._lock:
+            while len(self._warm) < WARM and not self._closed:
+                self._warm.append(self._forked())
+
+    def leave(self, worker: Worker) -> None:
+        """End a worker."""
+        worker.kill()
+        worker.pipe.close()
+        with self._lock, suppress(OSError):
+            self._control.send(worker.number)
+
+    def close(self) -> None:
+        """End all workers."""
+        atexit.unregister(self.close)
+        with self._lock:
+            self._closed = True
+            self._control.close()
+        for worker in self._warm:
+            worker.pipe.close()
+        self._process.join()
+        self._indexes.cleanup()
+
+    def _restart(self, process: BaseProcess) -> None:
+        """Start another process in place of one that has ended, unless somebody has."""
+        with self._lock:
+            if self._closed or self._process is not process:
+                return
+            _LOG.error("the process that makes SQL workers has ended. Starting it again.")
+            self._warm.clear()
+            self._control.close()
+            process.join()
+            self._tables = None
+            self._start()
+
+    def _await_tables(self) -> tuple[Table, ...]:
+        if self._tables is None:
+            try:
+                (told,) = receive(self._control)
+            except (EOFError, OSError):
+                raise ConfigError(
+                    "The process that reads the tables has ended. See its log."
+                ) from None
+            if told.error is not None:
+                raise told.error
+            self._tables = tuple(told.value)
+        return self._tables
+
+    def _forked(self) -> Worker:
+        self._await_tables()
+        ours, theirs = Pipe()
+        with suppress(OSError):  # its end is seen at the pipe
+            self._control.send(FORK)
+            send_handle(self._control, theirs.fileno(), self._process.pid)
+        theirs.close()
+        return Worker(ours)

@@ -1,0 +1,233 @@
+"""The process of one statement: it asks the server for answers of the model, and ends with it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection as Pipe
+from pathlib import Path
+from threading import Lock, Timer
+from typing import Any, NamedTuple, NoReturn
+
+import duckdb
+
+from relquery.backends.base import Backend
+from relquery.backends.load import default_form
+from relquery.backends.remote.link import Link
+from relquery.backends.remote.process import (
+    EngineProcess,
+    Replied,
+    Told,
+    receive,
+    send,
+    send_events,
+)
+from relquery.backends.service.client import EngineClient, Facts
+from relquery.connection import Connection, connect
+from relquery.engine.requests.declared import Declared
+from relquery.errors import QueryError
+from relquery.ledger import AnswerStore
+from relquery.ledger.claims import Held
+from relquery.ledger.facts import Fact
+from relquery.ledger.keys import Keys
+from relquery.prompt import Answer
+from relquery.serve.errors import HttpError
+from relquery.serve.sql_workers.tables import Tables
+from relquery.sql.exchange.arrow import Most
+from relquery.sql.retrieval.functions import install_count
+
+MOST_READ = Most(cells=5_000_000, bytes=256 << 20)
+"""Of one result, and of what a statement asks the model about."""
+MOST_THREADS = 4
+"""Of DuckDB, for one statement."""
+_LONG = 0.2  # seconds after which a statement lets all others go first
+_NICE = 10
+_ARENAS = -8  # M_ARENA_MAX of malloc: each arena takes 64 MiB of the address space
+_FIRST_TO_END = "1000"  # when the machine has no memory left
+_NO_MEMORY = ("Out of Memory", "bad allocation", "bad_alloc", "Allocation failure", "allocate")
+
+
+class Work(NamedTuple):
+    """What a worker is to do, once. Sent to it first; it says what comes of it by a Replied."""
+
+    job: Job
+    facts: Facts
+    tenant: str
+    declared: Declared | None
+    adapter: str
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What a job has."""
+
+    connection: Connection
+    """Over the tables, with the tenant's answers."""
+    tables: Tables
+    tell: Callable[[Any], None]
+    """Says something to whoever reads; waits while they are behind."""
+
+
+Job = Callable[[Desk], Any]
+"""What a worker does. It is pickled."""
+
+
+def prepared(files: Mapping[str, str], memory: str, indexes: str) -> Desk:
+    """What workers begin with: a connection to the tables.
+
+    files, memory: see Tables. indexes: folder for those of searched tables.
+    """
+    connection = connect(_Nobody(), ledger=None, index=indexes, progress=False)
+    tables = Tables(files, memory, connection.database)
+    database = replace(connection.database, most=MOST_READ)
+    connection = replace(connection, database=database)
+    return Desk(connection, tables, lambda event: None)
+
+
+def serve_one(pipe: Pipe, desk: Desk) -> NoReturn:
+    """Do one job for the server at the other end of the pipe, and end the process."""
+    tables = desk.tables
+    try:
+        tables.begin(min(MOST_THREADS, os.cpu_count() or 1))
+        _limit(tables.memory)
+        send(pipe, [os.getpid()])
+        (work,) = receive(pipe)
+        os.setpgid(0, 0)
+        waiting = Timer(_LONG, _give_way)
+        waiting.daemon = True
+        waiting.start()
+        send_events(pipe, [_done(work, pipe, desk)])
+    except (EOFError, OSError):
+        pass  # nobody is left to be told
+    finally:
+        os._exit(0)  # other threads may still compute
+
+
+def _limit(memory: int) -> None:
+    """Limits of this process. memory: bytes that it may take beside what it has now."""
+    with suppress(OSError, AttributeError):  # other systems than Linux
+        ctypes.CDLL(None).mallopt(_ARENAS, 2)
+        Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_END)
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        most = pages * resource.getpagesize() + memory
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _give_way() -> None:
+    """Let other processes go first. All threads of the process group do."""
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    os.setpriority(os.PRIO_PGRP, 0, before + _NICE)
+
+
+def _done(work: Work, pipe: Pipe, desk: Desk) -> Replied:
+    server = _Server(pipe, work.facts)
+    link = Link(work.facts.name, {}, process=server)
+    try:
+        backend = EngineClient(link, work.facts, work.tenant, work.declared, work.adapter)
+        answers: Any = _Answers(link)
+        config = replace(desk.connection.config, form=default_form(backend.name))
+        connection = replace(desk.connection, backend=backend, config=config, ledger=answers)
+        install_count(connection.database, backend)
+        return Replied(0, work.job(Desk(connection, desk.tables, server.tell)))
+    except BaseException as error:
+        return Replied(0, None, _meaning(error, desk.tables))
+
+
+def _meaning(error: BaseException, tables: Tables) -> BaseException:
+    lacks = isinstance(error, MemoryError | duckdb.OutOfMemoryException)
+    if lacks or (isinstance(error, QueryError) and any(each in str(error) for each in _NO_MEMORY)):
+        return HttpError(
+            400,
+            f"The statement needs more memory than the {tables.size} that the tables and one "
+            "statement may take. Read fewer rows or columns, or make smaller values. Whoever runs "
+            "the server can allow more: --sql-memory.",
+            "memory_exceeded",
+            "query",
+        )
+    if isinstance(error, RecursionError):
+        deep = "The statement is nested too deeply. Write it with fewer parts in one another."
+        return HttpError(400, deep, "too_deep", "query")
+    return error
+
+
+class _Nobody(Backend):
+    """A model that is not asked."""
+
+    @property
+    def name(self) -> str:
+        return "nobody"
+
+    def answer(self, prompts: Sequence[Any], sampling: Any) -> Any:
+        return iter(())
+
+
+class _Server(EngineProcess):
+    """The server, in the place of an engine's process."""
+
+    def __init__(self, pipe: Pipe, facts: Facts) -> None:
+        self._pipe, self._facts, self._lock = pipe, facts, Lock()
+
+    def await_ready(self) -> Facts:
+        return self._facts
+
+    def send(self, commands: Sequence[Any]) -> None:
+        with self._lock:
+            send(self._pipe, commands)
+
+    def tell(self, event: Any) -> None:
+        """Send what the job says."""
+        self.send([Told(0, "tell", (event,))])
+
+    def receive(self) -> list[Any]:
+        """See EngineProcess; without the server, the process ends."""
+        try:
+            return receive(self._pipe)
+        except (EOFError, OSError):
+            os.kill(os.getpid(), signal.SIGKILL)
+            raise
+
+    def join(self) -> str:
+        return ""
+
+    def kill(self) -> None:
+        """The server goes on."""
+
+    def close(self) -> None:
+        """The server goes on."""
+
+
+class _Answers(AnswerStore):
+    """The answers that the server keeps of the tenant; see Ledger."""
+
+    may_be_older = False
+    path = None
+    claims = None
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    @property
+    def has_answers(self) -> bool:
+        return bool(self._link.ask("ledger.has_answers"))
+
+    def find(self, keys: Keys) -> dict[int, Answer]:
+        found: dict[int, Answer] = self._link.ask("ledger.find", keys)
+        return found
+
+    def put(
+        self,
+        answers: Iterable[tuple[bytes, Answer]],
+        *,
+        are_new: bool = True,
+        facts: Sequence[Fact] = (),
+        claims: Sequence[Held] = (),
+    ) -> None:
+        self._link.ask("ledger.put", list(answers), are_new)
