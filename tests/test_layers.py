@@ -138,7 +138,8 @@ ROOMS: dict[str, list[str]] = {
     "serve": [
         "settings", "values", "errors", "tools", "body", "admission", "auth", "metrics", "document",
         "streaming", "server", "tasks", "logs", "sql_workers", "openai", "anthropic", "batches",
-        "embeddings", "api", "console", "status", "tracing", "middleware", "connections", "app", "run",
+        "embeddings", "api", "console", "status", "tracing", "middleware", "connections", "mcp",
+        "app", "run",
     ],
     "evaluation": ["labels", "matching", "columns", "comparison", "shown", "evaluation"],
     "cli": [
@@ -155,6 +156,7 @@ CONFINED = {
     "fastapi": {"serve"},
     "starlette": {"serve"},
     "uvicorn": {"serve"},
+    "mcp": {"serve"},
     "IPython": {"notebook", "progress"},
 }
 

@@ -74,7 +74,7 @@ def test_the_table_of_routes_has_all_of_them_and_no_others() -> None:
     table = "\n".join(line for line in text.splitlines() if line.startswith("| `"))
     shown = {without_names(path) for path in _ROUTE.findall(table)}
     known = {without_names(path) for path in make_app().openapi()["paths"]}
-    assert shown == known | {"/", "/openapi.json"}
+    assert shown == known | {"/", "/openapi.json", "/mcp"}
 
 
 def test_the_table_of_figures_has_all_of_them_and_no_others() -> None:

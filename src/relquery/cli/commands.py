@@ -65,6 +65,10 @@ COMMANDS = {
         "Span queries: generations that read other generations and reuse their states.",
     ),
     "prompt": ("prompt", "Prompt markup: schemas of modules, and prompts that import them."),
+    "mcp": (
+        "serve.mcp",
+        "Tools of a server for agents, in the Model Context Protocol on standard input and output.",
+    ),
     "keys": ("serve.keys", "Keys of those who may ask a server."),
 }
 """The module of each command, in which it has the command's name, and its line of help."""

@@ -23,6 +23,7 @@ from relquery.serve.body import check_body, invalid
 from relquery.serve.console import routes as console
 from relquery.serve.document import Documented
 from relquery.serve.errors import HttpError, Json, as_http, response_of
+from relquery.serve.mcp.endpoint import add_tools
 from relquery.serve.openai import chat, completions, models, responses
 
 ROUTERS = tuple(
@@ -60,6 +61,7 @@ def make_app(lifespan: Lifespan | None = None, *, needs_keys: bool = False) -> F
     app.add_api_route("/openapi.json", document, include_in_schema=False)
     for router in ROUTERS:
         app.include_router(router)
+    add_tools(app)
     app.add_exception_handler(HttpError, _answer)
     app.add_exception_handler(RelqueryError, _answer)
     app.add_exception_handler(RequestValidationError, _answer_invalid)

@@ -1,0 +1,1 @@
+"""Tools for agents, in the Model Context Protocol."""
