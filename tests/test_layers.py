@@ -143,8 +143,8 @@ ROOMS: dict[str, list[str]] = {
     ],
     "evaluation": ["labels", "matching", "columns", "comparison", "shown", "evaluation"],
     "cli": [
-        "terminal", "commands", "installation", "reorder", "sql.explained", "sql.formats",
-        "sql.kept", "sql.params", "sql.setup", "shell", "sql", "ledger", "span", "traces", "serve",
+        "terminal", "app", "reorder", "sql.running", "sql.options", "sql.output", "shell", "sql",
+        "ledger", "doctor", "span", "simulate", "replay", "serve",
     ],
 }  # fmt: skip
 # Third-party packages that stay inside some parts.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from relquery.cli.commands import command as command_of
+from relquery.cli.app import command as command_of
 
 
 def check_flags(words: Sequence[str]) -> None:

@@ -13,8 +13,8 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from relquery.cli.commands import COMMANDS, command
-from relquery.cli.sql.kept import Came, what_is_kept
+from relquery.cli.app import COMMANDS, command
+from relquery.cli.sql.running import Came, what_is_kept
 from relquery.cli.terminal.show import Lines
 from relquery.ledger import Ledger
 from relquery.progress.watch import Watch

@@ -169,7 +169,7 @@ def test_held_or_late_requests_are_told(run: Run, monkeypatch: pytest.MonkeyPatc
         _, told = run("-s", server.url, "--concurrency", 1)
         assert server.peak == 1
         assert "waited for --concurrency 1" in told
-        monkeypatch.setattr("relquery.cli.traces.replay._LATE", -1.0)
+        monkeypatch.setattr("relquery.cli.replay._LATE", -1.0)
         assert "s late" in run("-s", server.url)[1]
 
 

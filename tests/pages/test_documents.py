@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from relquery.cli.commands import command
+from relquery.cli.app import command
 from relquery.serve.app import make_app
 from relquery.serve.metrics import PREFIX, Metrics
 

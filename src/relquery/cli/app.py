@@ -1,16 +1,99 @@
-"""`relquery`: how its commands are found, and how errors become messages and exit codes."""
+"""`relquery`: its commands, and how errors become messages and exit codes."""
 
 from __future__ import annotations
 
 import sys
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command, get_group
 
-from relquery.cli.commands import COMMANDS, command
 from relquery.cli.terminal.exits import ERROR
 from relquery.errors import RelqueryError
+
+COMMANDS = {
+    "sql": ("sql.command", "Run a query whose SQL calls a model, or open a shell for several."),
+    "ledger": (
+        "ledger",
+        "Show the runs and models of a ledger: answers, failures, tokens, USD and times.",
+    ),
+    "doctor": (
+        "doctor",
+        "Say which tokens a provider's cache was to serve and did not, what that cost, and why.",
+    ),
+    "batches": (
+        "ledger",
+        "Show the batches of a ledger, cancel them, or forget one that the provider has lost.",
+    ),
+    "resume": (
+        "sql.resume",
+        "Run the last unfinished `relquery sql --ledger LEDGER` again. What is known is not asked.",
+    ),
+    "reorder": (
+        "reorder.command",
+        "Order a table so that prompts share prefixes, and show what each method achieves.",
+    ),
+    "demo": (
+        "demo",
+        "Ask one question about 1,000 rows in three ways, and compare times, tokens and answers.",
+    ),
+    "trace": (
+        "simulate",
+        "Write a trace: which relQueries arrive when, what each row asks, how long answers are.",
+    ),
+    "simulate": (
+        "simulate",
+        "Predict the latencies of relQueries under each policy, without a model.",
+    ),
+    "replay": (
+        "replay",
+        "Measure the latencies of relQueries on an OpenAI-compatible chat-completions server.",
+    ),
+    "calibrate": (
+        "calibrate",
+        "Measure batches of many sizes and fit the linear cost model that predicts their seconds.",
+    ),
+    "models": ("models", "List models that run here, how fast they would be, and fetch them."),
+    "prices": (
+        "prices",
+        "List the known prices of providers' models, with the date and page they were read from.",
+    ),
+    "serve": (
+        "serve.command",
+        "Serve a model over HTTP: the APIs of OpenAI and Anthropic, SQL, trees and prompt markup.",
+    ),
+    "span": (
+        "span",
+        "Span queries: generations that read other generations and reuse their states.",
+    ),
+    "prompt": ("prompt", "Prompt markup: schemas of modules, and prompts that import them."),
+    "mcp": (
+        "serve.mcp",
+        "Tools of a server for agents, in the Model Context Protocol on standard input and output.",
+    ),
+    "keys": ("serve.keys", "Keys of those who may ask a server."),
+}
+"""The module of each command, in which it has the command's name, and its line of help."""
+
+_SETTINGS = {"resume": {"allow_extra_args": True, "ignore_unknown_options": True}}
+
+
+@cache
+def command(name: str) -> Any:
+    """A command by its name, ready to run."""
+    module, _ = COMMANDS[name]
+    found = getattr(import_module(f"relquery.cli.{module}"), name)
+    if isinstance(found, typer.Typer):
+        made: Any = get_group(found)
+    else:
+        alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
+        alone.command(name, context_settings=_SETTINGS.get(name))(found)
+        made = get_command(alone)
+    made.name = name
+    return made
 
 
 class _Commands(TyperGroup):

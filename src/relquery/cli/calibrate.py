@@ -10,9 +10,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from relquery.cli.terminal.exits import INTERRUPTED
-from relquery.cli.terminal.interrupt import interruptible
-from relquery.cli.terminal.options import CacheTokens
+from relquery.cli.terminal.interrupt import exits_when_interrupted
+from relquery.cli.terminal.options import CacheTokens, Json
 from relquery.cli.terminal.show import progress, to_json
 from relquery.cli.terminal.tables import check_output
 from relquery.engine.cost import TRUSTED, Fit, JobTime, JobTimeFit, LinearCost
@@ -48,7 +47,7 @@ def calibrate(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the batches' random tokens.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the cost model as JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Measure batches of many sizes and fit the linear cost model that predicts their seconds.
 
@@ -70,15 +69,11 @@ def calibrate(
         raise ConfigError("A provider's steps cannot be measured; calibrate a local model.")
     limits = {} if cache_tokens is None else {"cache_tokens": cache_tokens}
     backend = load_backend(model, **limits)
-    try:
-        with interruptible(), progress() as advance:
-            jct = None  # first, as it may be refused
-            if longest_prompt is not None:
-                jct = backend.time_prompts(longest_prompt, seed=seed, progress=advance)
-            fit = backend.calibrate(seed=seed, progress=advance)
-    except KeyboardInterrupt:
-        typer.echo("Interrupted.", err=True)
-        raise typer.Exit(INTERRUPTED) from None
+    with exits_when_interrupted(), progress() as advance:
+        jct = None  # first, as it may be refused
+        if longest_prompt is not None:
+            jct = backend.time_prompts(longest_prompt, seed=seed, progress=advance)
+        fit = backend.calibrate(seed=seed, progress=advance)
     if output is not None:
         write_machine(output, model, fit, backend.config, jct)
     if as_json:

@@ -14,8 +14,8 @@ from rich.text import Text
 
 from relquery.backends.local import forecast
 from relquery.backends.local.forecast import QUICK, Forecast, Here, Speed
-from relquery.cli.terminal.exits import INTERRUPTED
-from relquery.cli.terminal.interrupt import interruptible
+from relquery.cli.terminal.interrupt import exits_when_interrupted, interruptible
+from relquery.cli.terminal.options import Json
 from relquery.cli.terminal.show import errors_console, say, to_json
 
 models = typer.Typer(
@@ -51,7 +51,7 @@ def list_(
     weights: Annotated[
         Weights, typer.Option(help="In which format models of text would be.")
     ] = Weights.FOUR_BITS,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     if ctx.invoked_subcommand is not None:
         return
@@ -87,12 +87,10 @@ def fetch(
 
     relquery models fetch sentence-transformers/all-MiniLM-L6-v2
     """
-    try:
-        with interruptible():
-            found = forecast.fetch(name)
-    except KeyboardInterrupt:
-        say("Interrupted. What has come is kept; run the same command for the rest.")
-        raise typer.Exit(INTERRUPTED) from None
+    with exits_when_interrupted(
+        "Interrupted. What has come is kept; run the same command for the rest."
+    ):
+        found = forecast.fetch(name)
     is_encoder = any(each.name == found and each.is_encoder for each in forecast.catalogue())
     option = "--embedder" if is_encoder else "-m"
     say(f"{found} is here. Use it: relquery sql {option} {found} ...")

@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from rich.console import Console, RenderableType
-from rich.table import Table
-from rich.text import Text
 
-from relquery.cli.terminal.records import are_readable, in_lines
-from relquery.cli.terminal.show import say
+from relquery.cli.terminal.show import are_readable, figures, in_lines, say
 from relquery.errors import ConfigError
 from relquery.prices.files import as_json, read_file
 from relquery.prices.own import own_prices, store_prices
@@ -21,6 +18,7 @@ from relquery.prices.price import Price
 from relquery.prices.table import all_prices, known_price, no_price
 
 _TITLE = "USD per million tokens"
+_WORDS = ("model", "longer prompts", "caching", "as of", "until")
 
 
 class PriceFormat(Enum):
@@ -86,17 +84,10 @@ def _shown(known: dict[str, Price], width: int) -> RenderableType:
     own = own_prices()
     rows = [_cells(price, is_own=name in own) for name, price in known.items()]
     columns = {title: [row[title] for row in rows] for title in rows[0]}
-    figures = {title: cells for title, cells in columns.items() if title != "source"}
-    if not are_readable(figures, width):
+    known_figures = {title: cells for title, cells in columns.items() if title != "source"}
+    if not are_readable(known_figures, width):
         return in_lines(columns, _TITLE)
-    view = Table(title=_TITLE, title_justify="left", box=None, pad_edge=False)
-    for title in figures:
-        is_text = title in ("model", "longer prompts", "caching", "as of", "until")
-        side: Literal["left", "right"] = "left" if is_text else "right"
-        view.add_column(title, justify=side, overflow="fold", no_wrap=title == "model")
-    for row in zip(*figures.values(), strict=True):
-        view.add_row(*map(Text, row))
-    return view
+    return figures(known_figures, _TITLE, width, _WORDS, whole="model")
 
 
 def _cells(price: Price, *, is_own: bool) -> dict[str, str]:

@@ -12,9 +12,8 @@ from rich.table import Table
 
 from relquery.backends.lazy import LazyBackend
 from relquery.backends.load import load
-from relquery.cli.terminal.exits import INTERRUPTED
-from relquery.cli.terminal.interrupt import interruptible
-from relquery.cli.terminal.options import CacheTokens
+from relquery.cli.terminal.interrupt import exits_when_interrupted, interruptible
+from relquery.cli.terminal.options import CacheTokens, Json
 from relquery.cli.terminal.show import errors_console, to_json
 from relquery.markup.layout import Layout
 from relquery.markup.read.draw import draw as drawn
@@ -38,7 +37,6 @@ _Schema = Annotated[Path, typer.Argument(metavar="SCHEMA", help="A file with <sc
 _Model = Annotated[
     str, typer.Option("--model", "-m", help="A model of the local engine, as in `relquery sql`.")
 ]
-_Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 @prompt.command()
@@ -62,7 +60,7 @@ def draw(
 
 
 @prompt.command()
-def check(schema: _Schema, model: _Model = "demo", as_json: _Json = False) -> None:
+def check(schema: _Schema, model: _Model = "demo", as_json: Json = False) -> None:
     """Show the layout of a schema: every module with its positions, tokens and bytes.
 
     [bold]Example[/bold]
@@ -113,7 +111,7 @@ def run_prompt(
     independent: Annotated[
         bool, typer.Option(help="Use modules; --no-independent sends the same text without them.")
     ] = True,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Answer a prompt; show the time to its first token, and what came from the cache.
 
@@ -131,15 +129,11 @@ def run_prompt(
     given = {"cache_tokens": cache_tokens, "store": store}
     options = {name: value for name, value in given.items() if value is not None}
     backend = LazyBackend(lambda: load(model, **options))
-    try:
-        with interruptible():
-            schemas = Schemas(backend)
-            schemas.add(read, prepare=prepare)
-            sampling = Sampling(max_tokens=max_tokens)
-            result = schemas.ask(text, sampling, independent=independent)
-    except KeyboardInterrupt:
-        errors_console().print("Interrupted.")
-        raise typer.Exit(INTERRUPTED) from None
+    with exits_when_interrupted():
+        schemas = Schemas(backend)
+        schemas.add(read, prepare=prepare)
+        sampling = Sampling(max_tokens=max_tokens)
+        result = schemas.ask(text, sampling, independent=independent)
     if as_json:
         typer.echo(to_json(_document(result)))
     else:

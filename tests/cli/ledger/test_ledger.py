@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from relquery.cli.ledger.times import read_time
+from relquery.cli.ledger import read_time
 from relquery.errors import ConfigError
 from relquery.ledger import Call, Keys, Ledger, turns
 from relquery.ledger.folder import FolderLedger

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from relquery.cli.sql import noted
-from relquery.cli.sql.noted import noted_text
+from relquery.cli.sql import resume as noted
+from relquery.cli.sql.resume import noted_text
 from relquery.ledger import Ledger
 from relquery.ledger.records.runs import Run as Noted
 from relquery.ledger.records.runs import State, begin_run, end_run, runs_of

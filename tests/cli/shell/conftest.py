@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from relquery.cli.shell.screen import Screen
-from relquery.cli.shell.session import Session
+from relquery.cli.shell.session import Screen, Session
 from relquery.cli.shell.start import run_entries
-from relquery.cli.sql.setup import Setup
+from relquery.cli.sql.options import Setup
 from relquery.prompt import Answer, Finish
 from tests.sql.fakes import FakeBackend, Fields
 

@@ -11,10 +11,9 @@ import duckdb
 import pytest
 
 from relquery.cli.shell.commands import COMMANDS
-from relquery.cli.shell.screen import Screen
-from relquery.cli.shell.session import Session
+from relquery.cli.shell.session import Screen, Session
 from relquery.cli.shell.start import is_yes, run_entries
-from relquery.cli.sql.setup import Setup
+from relquery.cli.sql.options import Setup
 from relquery.demo.files import table_path
 from tests.cases import cases
 from tests.cli.shell.conftest import Say

@@ -12,11 +12,8 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import to_plain_text
 
-from relquery.cli.shell.colours import SqlLexer
-from relquery.cli.shell.completion import ShellCompleter
-from relquery.cli.shell.scope import named
-from relquery.cli.shell.split import entries, is_whole, pieces
-from relquery.cli.shell.vocabulary import FUNCTIONS
+from relquery.cli.shell.split import FUNCTIONS, entries, is_whole, named, pieces
+from relquery.cli.shell.typing import ShellCompleter, SqlLexer
 from relquery.sql import names
 from tests.cases import cases
 

@@ -15,13 +15,17 @@ from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from relquery.cli.shell.history import history_file, open_history
-from relquery.cli.shell.reader import LineReader, PromptReader, open_reader
-from relquery.cli.shell.screen import Screen
-from relquery.cli.shell.session import Session
+from relquery.cli.shell.reader import (
+    LineReader,
+    PromptReader,
+    history_file,
+    open_history,
+    open_reader,
+)
+from relquery.cli.shell.session import Screen, Session
 from relquery.cli.shell.start import completer, converse, is_yes, run_entries
-from relquery.cli.sql.formats import Format
-from relquery.cli.sql.setup import Setup
+from relquery.cli.sql.options import Setup
+from relquery.cli.sql.output import Format
 from relquery.cli.terminal.interrupt import deferred, interruptible
 from tests.cli.shell.conftest import Say
 from tests.sql.fakes import FakeBackend, Fields

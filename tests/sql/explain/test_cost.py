@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from relquery.cli.sql.explained import shown
+from relquery.cli.sql.output import explanation_view
 from relquery.connection import Connection, connect
 from relquery.errors import QueryError
 from relquery.prices.table import PRICES
@@ -184,7 +184,7 @@ def test_the_statement_returns_a_row_per_stage_and_one_for_all(mini: Connection)
 def test_a_terminal_of_80_columns_shows_every_figure_whole(mini: Connection) -> None:
     told = mini.explain(QUERY, cost=True)
     console = Console(width=80, record=True, file=StringIO())
-    console.print(shown(told, console.width))
+    console.print(explanation_view(told, console.width))
     text = console.export_text()
     assert max(map(len, text.splitlines())) <= 80
     for title, cells in told.columns().items():

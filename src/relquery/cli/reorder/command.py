@@ -10,14 +10,13 @@ import typer
 from rich.console import Console
 
 from relquery.cli.reorder import figures
-from relquery.cli.reorder.batch import BatchOptions, document, reading, said
-from relquery.cli.reorder.compare import ALL, Comparison, compare, methods_of
+from relquery.cli.reorder.figures import ALL, Comparison, compare, methods_of
+from relquery.cli.reorder.files import BatchOptions, document, reading, said, write_order
 from relquery.cli.reorder.names import read_dependency, split_names
-from relquery.cli.reorder.orders import WRITERS, order_table
-from relquery.cli.terminal.exits import INTERRUPTED, ROWS_LOST
-from relquery.cli.terminal.interrupt import interruptible
+from relquery.cli.terminal.exits import ROWS_LOST
+from relquery.cli.terminal.interrupt import exits_when_interrupted
 from relquery.cli.terminal.show import errors_console, say, to_json
-from relquery.cli.terminal.tables import check_output, find_file, read_text
+from relquery.cli.terminal.tables import check_rows, find_file, read_text
 from relquery.errors import ConfigError
 from relquery.table.cost.meter import WEIGHTS
 from relquery.table.prompts.template import Template
@@ -177,7 +176,7 @@ def reorder(
     relquery reorder reviews.csv --answers results.jsonl --answered answered.csv
     """
     if output is not None:
-        check_output(output, list(WRITERS), any_case=True)
+        check_rows(output)
     asked = _template(template, system, prefix)
     told = BatchOptions(
         weight, asked, batch, form, model, max_tokens, waves, answers or (), answered
@@ -188,23 +187,18 @@ def reorder(
     settings["bags"] = [split_names(names) for names in bag or ()]
     given = [each for text in fd or () for each in read_dependency(text)]
     methods = methods_of(method)
-    try:
-        with interruptible(), errors_console().status("reading") as status:
-            kept = None if columns is None else split_names(columns)
-            data = read_text(find_file(file), table=table, columns=kept, rows=rows)
-            came = told.put_back(data, settings["bags"])
-            comparison, written = None, None
-            if came is None or batch is not None or output is not None:
-                found = [*given, DISCOVER] if discover else given
-                comparison = compare(data, methods, found, seconds, status.update, **settings)
-                best = comparison.schedules[comparison.best]
-                written = told.write(best, came)
-                if output is not None:
-                    order = order_table(best, comparison.names)
-                    WRITERS[output.suffix.lower()](order, output)
-    except KeyboardInterrupt:
-        errors_console().print("Interrupted.")
-        raise typer.Exit(INTERRUPTED) from None
+    with exits_when_interrupted(), errors_console().status("reading") as status:
+        kept = None if columns is None else split_names(columns)
+        data = read_text(find_file(file), table=table, columns=kept, rows=rows)
+        came = told.put_back(data, settings["bags"])
+        comparison, written = None, None
+        if came is None or batch is not None or output is not None:
+            found = [*given, DISCOVER] if discover else given
+            comparison = compare(data, methods, found, seconds, status.update, **settings)
+            best = comparison.schedules[comparison.best]
+            written = told.write(best, came)
+            if output is not None:
+                write_order(best, comparison.names, output)
     if as_json:
         figured = {} if comparison is None else figures.document(comparison)
         typer.echo(to_json({"file": file, **figured, **document(written, came)}))

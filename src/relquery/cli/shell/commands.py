@@ -12,10 +12,9 @@ from rich.text import Text
 
 from relquery.cli.shell.session import Session
 from relquery.cli.shell.split import entries
-from relquery.cli.sql.formats import Format
-from relquery.cli.terminal.records import report_view
-from relquery.cli.terminal.show import to_json
-from relquery.cli.terminal.tables import find_table
+from relquery.cli.sql.output import Format
+from relquery.cli.terminal.show import report_view, to_json
+from relquery.cli.terminal.tables import find_table, is_same
 from relquery.errors import ConfigError, UnknownTableError, unknown
 from relquery.report import Report
 from relquery.sql.names import quoted
@@ -165,7 +164,7 @@ def _rows(session: Session, argument: str) -> None:
 def _output(session: Session, argument: str) -> None:
     path = Path(argument).expanduser() if argument else None
     for name, source in session.setup.tables.items():
-        if path is not None and path.exists() and source.exists() and path.samefile(source):
+        if path is not None and is_same(path, source):
             raise ConfigError(f"{path} is the table '{name}'. Give another file name.")
     session.screen.redirect(path)
     where = "this terminal" if path is None else str(path)

@@ -1,11 +1,54 @@
-"""Splits typed text into entries: statements that end with `;`, and dot-commands of one line."""
+"""Splits typed text into entries, and names the tables that a statement reads."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
+
+FUNCTIONS = {
+    "LLM": "'prompt', column, ...",
+    "AI_COMPLETE": "'prompt', column, ...",
+    "AI_FILTER": "'question', column, ...",
+    "AI_CLASSIFY": "column, ['label', ...]",
+    "AI_EXTRACT": "column, 'name TYPE, ...'",
+    "AI_SCORE": "'question', column, ...",
+    "AI_RANK": "'criterion', column, ...",
+    "AI_AGG": "'question', column",
+    "AI_SUMMARIZE_AGG": "column",
+    "AI_COUNT_TOKENS": "text",
+    "passages": "'table', question, k",
+    "AI_SEARCH": "'table', question, k",
+    "AI_DEDUP": "'table', text, threshold",
+    "AI_SIMILARITY": "text, text",
+    "AI_EMBED": "text",
+    "AI_NEAREST": "texts, others, k",
+    "AI_DUPLICATES": "texts, threshold",
+    "BAG": "list",
+    "MODULE": "column",
+}
+"""The functions of relquery, and the arguments of each."""
+
+SEARCHING = frozenset({"passages", "ai_search", "ai_dedup"})
+"""Functions whose first argument names a table in quotes."""
+
+BEFORE_A_TABLE = frozenset({"DESCRIBE", "FROM", "INTO", "JOIN", "SUMMARIZE", "TABLE", "UPDATE"})
+"""Keywords that a table follows."""
+
+KEYWORDS = (
+    "ALL", "ALTER", "ANALYZE", "AND", "ANTI", "AS", "ASC", "ASOF", "ATTACH", "BEGIN", "BETWEEN",
+    "BY", "CASE", "CAST", "CHECKPOINT", "COLUMNS", "COMMIT", "COPY", "CREATE", "CROSS", "DELETE",
+    "DESC", "DESCRIBE", "DETACH", "DISTINCT", "DROP", "ELSE", "END", "EXCEPT", "EXCLUDE", "EXECUTE",
+    "EXISTS", "EXPLAIN", "FALSE", "FILTER", "FIRST", "FROM", "FULL", "GROUP", "HAVING", "ILIKE",
+    "IN", "INNER", "INSERT", "INTERSECT", "INTO", "IS", "JOIN", "LAST", "LEFT", "LIKE", "LIMIT",
+    "MACRO", "NATURAL", "NOT", "NULL", "NULLS", "OFFSET", "ON", "OR", "ORDER", "OUTER", "OVER",
+    "PARTITION", "PIVOT", "PREPARE", "QUALIFY", "REPLACE", "RETURNING", "RIGHT", "ROLLBACK",
+    "SELECT", "SEMI", "SET", "SHOW", "SUMMARIZE", "TABLE", "TABLES", "TEMP", "THEN", "TO", "TRUE",
+    "TRY_CAST", "UNION", "UNPIVOT", "UPDATE", "USING", "VALUES", "VIEW", "WHEN", "WHERE", "WINDOW",
+    "WITH",
+)  # fmt: skip
+
 
 _MARK = re.compile(
     r"""--[^\n]* | /\* | (?<!\w)[eE]' | ' | " | (?<![\w$])\$(?:[^\W\d]\w*)?\$ | ;""", re.VERBOSE
@@ -120,3 +163,39 @@ def _line_end(text: str, at: int) -> int:
 
 def _statement_end(text: str, at: int) -> int | None:
     return next((piece.stop for piece in pieces(text, at) if piece.kind == "end"), None)
+
+
+Tables = Mapping[str, Sequence[str]]
+"""Columns by table."""
+
+_NAME = r'(?:"(?:[^"]|"")+"|[^\W\d]\w*)'
+_TABLE = re.compile(
+    rf"({_NAME}(?:\.{_NAME})*)(?=(?:\s+(?:AS\s+)?({_NAME}))?)", re.IGNORECASE | re.DOTALL
+)
+_RESERVED = frozenset(KEYWORDS)
+
+
+def named(statement: str, tables: Tables) -> dict[str, Sequence[str]]:
+    """Columns of the tables that a statement names, by lower-case name and alias."""
+    by_name = {name.lower(): columns for name, columns in tables.items()}
+    found: dict[str, Sequence[str]] = {}
+    for match in _TABLE.finditer(_code(statement)):
+        name, alias = unquoted(match[1]), match[2] or ""
+        if name in by_name:
+            found[name] = by_name[name]
+            if alias and alias.upper() not in _RESERVED:
+                found[unquoted(alias)] = by_name[name]
+    return found
+
+
+def unquoted(name: str) -> str:
+    """A name as it is compared: in lower case, without quotes."""
+    return name.replace('""', "\0").replace('"', "").replace("\0", '"').lower()
+
+
+def _code(statement: str) -> str:
+    """A statement with a blank in place of each text and comment."""
+    return "".join(
+        statement[piece.start : piece.stop] if piece.kind in ("code", "name") else " "
+        for piece in pieces(statement)
+    )

@@ -11,6 +11,11 @@ from contextlib import contextmanager
 from time import monotonic
 from types import FrameType
 
+import typer
+
+from relquery.cli.terminal.exits import INTERRUPTED
+from relquery.cli.terminal.show import say
+
 _ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 LOST = 1.0
 """Seconds after which what Ctrl-C raised is taken for lost, if nothing is handling it."""
@@ -62,6 +67,17 @@ def interruptible(patience: float = 0.0) -> Iterator[None]:
             signal.signal(signal.SIGINT, before)
             for number in ending:
                 signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def exits_when_interrupted(said: str = "Interrupted.") -> Iterator[None]:
+    """The same for a whole command: it says so, and ends with the exit code for it."""
+    try:
+        with interruptible():
+            yield
+    except KeyboardInterrupt:
+        say(said)
+        raise typer.Exit(INTERRUPTED) from None
 
 
 class _Again(threading.Thread):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -36,3 +38,17 @@ KvCacheDtype = Annotated[
         rich_help_panel=ENGINE_PANEL,
     ),
 ]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+def command_of(options: type[Any]) -> Callable[..., None]:
+    """A command whose arguments and options are the fields of a dataclass, which it then calls."""
+
+    def run(**given: Any) -> None:
+        options(**given)()
+
+    hints, shape = get_type_hints(options, include_extras=True), inspect.signature(options)
+    parameters = [one.replace(annotation=hints[one.name]) for one in shape.parameters.values()]
+    run.__signature__ = shape.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__doc__ = options.__doc__
+    return run

@@ -1,4 +1,4 @@
-"""Showing results, figures and progress in a terminal."""
+"""Shows results, figures and progress in a terminal."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import base64
 import json
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from time import monotonic
 
 import pyarrow as pa
-from rich.console import Console, Group, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from relquery.progress.tally import Usd, Waiting
 from relquery.progress.watch import Watch, is_terminal, watching
+from relquery.report import Report
 from relquery.sql.render import printable, rounded, short
 from relquery.sql.result import Result
 
@@ -128,3 +130,88 @@ def cell(value: object) -> Text:
     if value is None:
         return Text("NULL", style="dim")
     return Text(printable(short(value) if isinstance(value, float) else str(rounded(value))))
+
+
+_READABLE = 12
+"""Columns of a terminal in which a wrapped value can be read."""
+_FIGURE = 8
+"""Columns in which a heading or a figure can."""
+_WIDEST_NAME = 24
+_GAP = 3
+
+
+def fits(result: Result, rows: int, width: int) -> bool:
+    """Whether a terminal has room for all columns of the first rows, each wide enough to read."""
+    columns = zip(result.columns, *result.plain(rows), strict=True)
+    return _fit([[cell(one).plain for one in column] for column in columns], width, _READABLE)
+
+
+def records(result: Result, rows: int) -> RenderableType:
+    """The first rows."""
+    shown: list[RenderableType] = []
+    for number, row in enumerate(result.plain(rows), 1):
+        shown.append(Text(f"row {number}", style="dim"))
+        shown.append(_lines(result.columns, map(cell, row)))
+    if len(result) > rows:
+        shown.append(Text(f"first {rows} of {len(result)} rows", style="dim"))
+    return Group(*shown)
+
+
+def figures(
+    columns: Mapping[str, Sequence[str]],
+    title: str,
+    width: int | None,
+    words: Collection[str] = (),
+    readable: int = _FIGURE,
+    whole: str | None = None,
+    lines: bool = False,
+) -> RenderableType:
+    """A row for each thing; where the terminal is too narrow, a line for each of its figures.
+
+    width: of the terminal; None for as wide as it needs. words: the columns that are no figures.
+    readable: the columns of a terminal in which a heading or a figure can be read. whole: the
+    column that is not wrapped. lines: whether there are lines between columns.
+    """
+    if width is not None and not are_readable(columns, width, readable):
+        return in_lines(columns, title)
+    view = Table(show_edge=False, pad_edge=False) if lines else Table(box=None, pad_edge=False)
+    for name in columns:
+        side: JustifyMethod = "left" if name in words else "right"
+        view.add_column(name, justify=side, overflow="fold", no_wrap=name == whole)
+    for row in zip(*columns.values(), strict=True):
+        view.add_row(*map(Text, row))
+    return Group(Text(title, style="italic"), view)  # a title of the table is wrapped at its width
+
+
+def are_readable(columns: Mapping[str, Sequence[str]], width: int, readable: int = _FIGURE) -> bool:
+    """Whether a terminal has room for columns of figures."""
+    return _fit([[name, *cells] for name, cells in columns.items()], width, readable)
+
+
+def in_lines(columns: Mapping[str, Sequence[str]], title: str) -> Group:
+    """The rows of such columns, without the cells that are empty."""
+    shown: list[RenderableType] = [Text(title, style="italic")]
+    for row in zip(*columns.values(), strict=True):
+        known = {name: Text(value) for name, value in zip(columns, row, strict=True) if value}
+        shown.append(_lines(known, known.values()))
+    return Group(*shown)
+
+
+def report_view(report: Report, width: int) -> RenderableType:
+    """What a query cost."""
+    columns = report.columns()
+    return report if are_readable(columns, width) else in_lines(columns, report.title)
+
+
+def _fit(columns: Iterable[Sequence[str]], width: int, readable: int) -> bool:
+    needed = [min(readable, max(map(cell_len, column))) for column in columns]
+    return sum(needed) + _GAP * (len(needed) - 1) <= width
+
+
+def _lines(names: Iterable[str], values: Iterable[Text]) -> Table:
+    view = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    view.add_column(style="bold", max_width=_WIDEST_NAME, overflow="fold")
+    view.add_column(overflow="fold")
+    for name, value in zip(names, values, strict=True):
+        view.add_row(Text(printable(name)), value)
+    return view

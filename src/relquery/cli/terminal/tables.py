@@ -6,13 +6,18 @@ from collections.abc import Sequence
 from contextlib import closing
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
+from relquery.cli.terminal.show import say, to_json
 from relquery.demo.files import table_path
 from relquery.errors import ConfigError, TableError, UnknownColumnError, did_you_mean
+from relquery.report import Report
+from relquery.sql.exchange.arrow import distinct_names
 from relquery.sql.host.database import Database
 from relquery.sql.names import quoted, quoted_text
+from relquery.sql.result import Result
 from relquery.sql.tables import csv_reader, register
 
 _DEMO = "demo:"
@@ -133,3 +138,40 @@ def _source_in_database(database: Database, path: Path, table: str | None) -> st
     if table is None:
         raise TableError(f"{path} has {len(places)} tables. Name one with --table. {listing}")
     raise TableError(f"{path} has no table '{table}'. {listing}" + did_you_mean(table, places))
+
+
+def rows_of(result: Result) -> list[dict[str, Any]]:
+    """A dict per row; names that repeat get a suffix."""
+    names = distinct_names(result.columns)
+    return [dict(zip(names, row, strict=True)) for row in result.plain()]
+
+
+def write_json(result: Result, path: Path) -> None:
+    """Write all rows to a file."""
+    path.write_text(to_json(rows_of(result)), encoding="utf-8")
+
+
+WRITERS = {".parquet": Result.write_parquet, ".csv": Result.write_csv, ".json": write_json}
+"""By the ending of a file's name."""
+
+
+def check_rows(path: Path, option: str = "--output") -> None:
+    """Whether rows can be written there. Raises ConfigError."""
+    check_output(path, list(WRITERS), option, any_case=True)
+
+
+def write_rows(rows: Result | pa.Table, path: Path) -> None:
+    """Write rows to a file of one of these kinds."""
+    result = rows if isinstance(rows, Result) else Result(rows, (), Report())
+    WRITERS[path.suffix.lower()](result, path)
+
+
+def export(rows: Result | pa.Table, path: Path) -> None:
+    """Write rows to a file, and say so."""
+    write_rows(rows, path)
+    say(f"Wrote {len(rows):,} {'row' if len(rows) == 1 else 'rows'} to {path}.")
+
+
+def is_same(path: Path, other: Path) -> bool:
+    """Whether two paths are of one file."""
+    return path.exists() and other.exists() and path.samefile(other)

@@ -1,4 +1,4 @@
-"""Completion of typed text: keywords, functions, tables, columns, dot-commands."""
+"""What is typed: completed and coloured."""
 
 from __future__ import annotations
 
@@ -8,10 +8,22 @@ from pathlib import Path
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.formatted_text.utils import split_lines
+from prompt_toolkit.lexers import Lexer
+from prompt_toolkit.styles import Style
 
-from relquery.cli.shell.scope import Tables, named, unquoted
-from relquery.cli.shell.split import entries, pieces
-from relquery.cli.shell.vocabulary import BEFORE_A_TABLE, FUNCTIONS, KEYWORDS, SEARCHING
+from relquery.cli.shell.split import (
+    BEFORE_A_TABLE,
+    FUNCTIONS,
+    KEYWORDS,
+    SEARCHING,
+    Tables,
+    entries,
+    named,
+    pieces,
+    unquoted,
+)
 from relquery.sql.names import quoted
 
 Words = Callable[[], Iterable[str]]
@@ -140,3 +152,53 @@ def _as_sql(name: str) -> str:
     if not all(map(_PLAIN_NAME.fullmatch, parts)):
         return quoted(name)
     return ".".join(quoted(part) if part.upper() in KEYWORDS else part for part in parts)
+
+
+STYLE = Style.from_dict(
+    {
+        "prompt": "bold",
+        "continued": "ansibrightblack",
+        "sql.keyword": "ansiblue bold",
+        "sql.function": "ansimagenta bold",
+        "sql.text": "ansigreen",
+        "sql.number": "ansicyan",
+        "sql.comment": "ansibrightblack",
+        "sql.name": "",
+        "sql.end": "",
+        "sql.code": "",
+        "command": "ansiyellow",
+    }
+)
+_WORD = re.compile(r"[^\W\d]\w*|\d[\w.]*|[^\w]+")
+_KEYWORDS = frozenset(KEYWORDS)
+
+
+class SqlLexer(Lexer):
+    """Colours keywords, functions of relquery, texts, numbers and comments."""
+
+    def lex_document(self, document: Document) -> Callable[[int], StyleAndTextTuples]:
+        """See Lexer."""
+        lines = list(split_lines(list(_styled(document.text))))
+        return lambda number: lines[number] if number < len(lines) else []
+
+
+def _styled(text: str) -> Iterator[tuple[str, str]]:
+    first = next(iter(entries(text).whole), "")
+    if text.lstrip().startswith(".") or (first.startswith(".") and ";" not in text):
+        yield "class:command", text
+        return
+    for piece in pieces(text):
+        part = text[piece.start : piece.stop]
+        if piece.kind != "code":
+            yield f"class:sql.{piece.kind}", part
+        else:
+            for word in _WORD.findall(part):
+                yield _style_of(word), word
+
+
+def _style_of(word: str) -> str:
+    if word.upper() in FUNCTIONS:
+        return "class:sql.function"
+    if word.upper() in _KEYWORDS:
+        return "class:sql.keyword"
+    return "class:sql.number" if word[0].isdigit() else "class:sql.code"

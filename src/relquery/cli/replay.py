@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from relquery.cli.simulate import Faster, Plot, Trace, draw, latency_table, read_trace
 from relquery.cli.terminal.exits import INTERRUPTED, ROWS_LOST
+from relquery.cli.terminal.options import Json
 from relquery.cli.terminal.show import progress, say, to_json
 from relquery.cli.terminal.tables import check_output, check_rate
-from relquery.cli.traces.latencies import draw, latency_table
 from relquery.engine.executor import RealClock
 from relquery.errors import ConfigError
 from relquery.prompt import Answer, Span
 from relquery.traces.replay import Asked, Replay
 from relquery.traces.summary import summarize
-from relquery.traces.trace import TracedQuery, load
-from relquery.traces.workload import at_rate
+from relquery.traces.trace import TracedQuery
 
 if TYPE_CHECKING:
     from relquery.backends.provider.streaming import StreamingClient
@@ -33,9 +33,7 @@ _NO_KEY = "none"  # for servers that ask for none; the SDK wants a word
 
 
 def replay(
-    trace: Annotated[
-        Path, typer.Option("--trace", "-t", help="JSON Lines, as `relquery trace` writes them.")
-    ],
+    trace: Trace,
     server: Annotated[
         str, typer.Option("--server", "-s", help="Server address, usually ending in /v1.")
     ],
@@ -44,7 +42,7 @@ def replay(
         str | None,
         typer.Option(metavar="NAME", help="The environment variable with the API key."),
     ] = None,
-    faster: Annotated[float, typer.Option(help="Speed up the arrivals by this factor.")] = 1.0,
+    faster: Faster = 1.0,
     concurrency: Annotated[
         int,
         typer.Option(min=1, max=1000, help="Maximum concurrent requests; more wait in the client."),
@@ -56,10 +54,8 @@ def replay(
         Path | None,
         typer.Option("--output", "-o", metavar="ANSWERS.jsonl", help="Write every answer."),
     ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE.png", help="Draw when each relQuery ran.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
+    plot: Plot = None,
+    as_json: Json = False,
 ) -> None:
     """Measure the latencies of relQueries on an OpenAI-compatible chat-completions server.
 
@@ -79,9 +75,7 @@ def replay(
     for option, file, ending in (("--output", output, ".jsonl"), ("--plot", plot, ".png")):
         if file is not None:
             check_output(file, [ending], option)
-    queries = list(at_rate(load(trace), faster))
-    if not any(query.rows for query in queries):
-        raise ConfigError(f"The trace {trace} has no requests.")
+    queries = read_trace(trace, faster)
     streaming = _streaming(model, server, _key(api_key_env), timeout)
     replayed, is_interrupted = _send(queries, streaming, concurrency)
     if output is not None:

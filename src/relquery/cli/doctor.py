@@ -1,22 +1,91 @@
-"""What `relquery doctor` finds, as tables, as JSON, and as rows to export."""
+"""`relquery doctor`: what a provider's cache missed and why, and what is installed here."""
 
 from __future__ import annotations
 
+import os
+import platform
 from collections.abc import Mapping, Sequence
-from typing import Any
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated, Any
 
 import pyarrow as pa
+import typer
+from rich.console import Console, RenderableType
 from rich.console import Group as Together
-from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from relquery.cli.ledger.times import instant
-from relquery.cli.terminal.records import are_readable, in_lines
+from relquery import native
+from relquery.backends.local.open import compare_with_stock
+from relquery.cli.ledger import Before, Shown, Since, check_output, instant, read_times
+from relquery.cli.terminal.show import figures, to_json
+from relquery.cli.terminal.tables import export
+from relquery.errors import ModelError
 from relquery.ledger.caching.causes import Cause
 from relquery.ledger.caching.diagnosis import Finding
-from relquery.ledger.caching.summary import Group
+from relquery.ledger.caching.summary import Group, examine
+from relquery.ledger.records.reading import Filter
 from relquery.sql.render import printable
+
+
+def doctor(
+    path: Annotated[
+        Path | None,
+        typer.Argument(metavar="[LEDGER]", help="The file given to --ledger."),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            help="Of a ledger only this model; without one, a model of this machine to check.",
+        ),
+    ] = None,
+    since: Since = None,
+    before: Before = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Write what is found of each answer to .parquet, .csv or .json."
+        ),
+    ] = None,
+    form: Annotated[
+        Shown, typer.Option("--format", "-f", help="How the findings are printed.")
+    ] = Shown.TABLE,
+) -> None:
+    """Say which tokens a provider's cache was to serve and did not, what that cost, and why.
+
+    Without a ledger, say what is installed here, and what the processor can do; with a model, also
+    how far its logits are from those of transformers, where that is installed.
+
+    [bold]Example[/bold]
+
+    relquery doctor
+
+    relquery doctor -m Qwen/Qwen3-0.6B
+
+    relquery doctor run.db
+
+    relquery doctor run.db --since 7d --output misses.csv
+    """
+    if path is None:
+        for name, found in installation().items():
+            typer.echo(f"{name:<13} {found}")
+        if model is not None:
+            check_model(model)
+        return
+    if output is not None:
+        check_output(output, path)
+    wanted = Filter(model, *read_times(since, before))
+    findings, groups = examine(path, wanted)
+    if form is Shown.JSON:
+        typer.echo(to_json(as_json(str(path), groups)))
+    else:
+        console = Console()
+        console.print(as_view(str(path), groups, console.width))
+    if output is not None:
+        export(as_rows(findings), output)
+
 
 _LEFT = ("model", "cause")
 _ROWS: Mapping[str, pa.DataType] = {
@@ -38,11 +107,13 @@ _ROWS: Mapping[str, pa.DataType] = {
 def as_view(path: str, groups: Sequence[Group], width: int) -> RenderableType:
     """A row for each run and model, then one for each cause, then what the causes mean."""
     shown: list[RenderableType] = [
-        _table(_of_groups(groups), printable(f"{path}: {_summary(groups)}"), width)
+        figures(
+            _of_groups(groups), printable(f"{path}: {_summary(groups)}"), width, _LEFT, lines=True
+        )
     ]
     found = list(dict.fromkeys(cause for group in groups for cause in group.causes))
     if found:
-        shown += [Text(), _table(_of_causes(groups), "misses by cause", width)]
+        shown += [Text(), figures(_of_causes(groups), "misses by cause", width, _LEFT, lines=True)]
     for cause in sorted(found, key=list(Cause).index):
         said = Text(f"{cause.title}: ", style="bold")
         shown += [Text(), said.append(f"{cause.meaning} {cause.remedy}", style="not bold")]
@@ -97,17 +168,6 @@ def _of_causes(groups: Sequence[Group]) -> dict[str, list[str]]:
         "tokens": [f"{one.tokens:,}" for _, _, one in rows],
         "USD": [_usd(one.usd) for _, _, one in rows],
     }
-
-
-def _table(columns: Mapping[str, Sequence[str]], title: str, width: int) -> RenderableType:
-    if not are_readable(columns, width):
-        return in_lines(columns, title)
-    view = Table(show_edge=False, pad_edge=False)
-    for name in columns:
-        view.add_column(name, justify="left" if name in _LEFT else "right", overflow="fold")
-    for row in zip(*columns.values(), strict=True):
-        view.add_row(*map(Text, row))
-    return Together(Text(title, style="italic"), view)
 
 
 def as_json(path: str, groups: Sequence[Group]) -> dict[str, Any]:
@@ -174,3 +234,40 @@ def _number(run: int | None) -> str:
 
 def _usd(usd: float | None) -> str:
     return "" if usd is None else f"{usd:.4f}"
+
+
+MOST_APART = 1e-3
+"""Relative distance of log-probabilities in float32 that rounding explains."""
+_PACKAGES = "duckdb", "torch", "transformers", "vllm"
+
+
+def installation() -> Mapping[str, str]:
+    """By name. Raises ConfigError if RELQUERY_TARGET names a target that is not here."""
+    found = {
+        "relquery": version("relquery"),
+        "Python": f"{platform.python_version()}, {platform.platform()}",
+        "processor": f"{os.cpu_count()} cores",
+        "target": f"{native.target()} of {', '.join(native.targets())}",
+    }
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def check_model(name: str) -> None:
+    """Print how far a model's logits are from those of transformers. Raises ModelError where they
+    are further apart than rounding explains."""
+    furthest = 0.0
+    for each in compare_with_stock(name):
+        told = f"off by {each.off:.0e}, {each.same} of {each.tokens} greedy tokens the same"
+        typer.echo(f"{'compared':<13} {told}: {each.text}")
+        furthest = max(furthest, each.off)
+    if furthest > MOST_APART:
+        raise ModelError(
+            f"'{name}' computes something else here than in transformers: its log-probabilities "
+            f"are off by {furthest:.0e}, and rounding explains {MOST_APART:.0e}. Report it with "
+            "its config.json, and run the model on a server such as vLLM meanwhile."
+        )

@@ -1,20 +1,19 @@
-"""The prompts of an order as a batch file, and a table with the answers to it."""
+"""Files that `relquery reorder` writes and reads: orders, batches, tables with answers."""
 
 from __future__ import annotations
 
+import json
 import shlex
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 
-from relquery.cli.terminal.show import to_json
-from relquery.cli.terminal.tables import check_output
+from relquery.cli.terminal.tables import check_output, check_rows, write_rows
 from relquery.errors import ConfigError, PartialResultWarning
 from relquery.table.cost.meter import WEIGHTS
 from relquery.table.prompts.answers import Answers
@@ -23,6 +22,24 @@ from relquery.table.prompts.forms import FormName, find_form
 from relquery.table.prompts.template import Template
 from relquery.table.reorder import reorder
 from relquery.table.schedule import Schedule
+
+
+def order_table(schedule: Schedule, names: Sequence[str]) -> pa.Table:
+    """`row`: numbers from 0, in the order to send. `fields`: each row's columns, in order."""
+    rows, fields = schedule.fields.shape
+    flat = pa.array(names, pa.string()).take(pa.array(schedule.fields.reshape(-1)))
+    starts = pa.array(np.arange(rows + 1, dtype=np.int64) * fields)
+    return pa.table({"row": schedule.rows, "fields": pa.LargeListArray.from_arrays(starts, flat)})
+
+
+def write_order(schedule: Schedule, names: Sequence[str], path: Path) -> None:
+    """Write an order; in CSV, which has no lists, fields are a JSON list."""
+    order = order_table(schedule, names)
+    if path.suffix.lower() == ".csv":
+        fields = [json.dumps(names, ensure_ascii=False) for names in order["fields"].to_pylist()]
+        order = order.set_column(1, "fields", pa.array(fields, pa.string()))
+    write_rows(order, path)
+
 
 _CLAUDE = "claude"
 JSON_LINES = ".jsonl"
@@ -67,7 +84,7 @@ class BatchOptions:
         if self.batch is not None:
             check_output(self.batch, [JSON_LINES], "--batch")
         if self.answered is not None:
-            check_output(self.answered, list(_WRITERS), "--answered", any_case=True)
+            check_rows(self.answered, "--answered")
 
     def write(self, schedule: Schedule, came: Answers | None) -> Batch | None:
         """Write the batch file if there is to be one.
@@ -99,7 +116,7 @@ class BatchOptions:
         errors = pa.array([answers.errors.get(row) for row in range(len(answers))], pa.string())
         for name, column in (("answer", answers.values), ("error", errors)):
             table = table.append_column(_free(name, table.column_names), column)
-        _WRITERS[self.answered.suffix.lower()](table, self.answered)
+        write_rows(table, self.answered)
         return answers
 
 
@@ -107,17 +124,6 @@ def _free(name: str, taken: Sequence[str]) -> str:
     """A name that no column has: answer, answer_2, ..."""
     names = (name if number == 1 else f"{name}_{number}" for number in range(1, len(taken) + 2))
     return next(each for each in names if each not in taken)
-
-
-def _write_json(table: pa.Table, path: Path) -> None:
-    path.write_text(to_json(table.to_pylist()), encoding="utf-8")
-
-
-_WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
-    ".parquet": pq.write_table,
-    ".csv": pa_csv.write_csv,
-    ".json": _write_json,
-}
 
 
 def document(written: Batch | None, came: Answers | None) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,21 +14,105 @@ import typer
 from relquery.backends.base import Backend
 from relquery.backends.load import load
 from relquery.backends.tokenizer import load_tokenizer
-from relquery.cli.span.files import capped, read_corpora, read_query
-from relquery.cli.terminal.exits import INTERRUPTED
-from relquery.cli.terminal.interrupt import interruptible
-from relquery.cli.terminal.options import CacheTokens, Cost
+from relquery.cli.terminal.interrupt import exits_when_interrupted
+from relquery.cli.terminal.options import CacheTokens, Cost, Json
 from relquery.cli.terminal.show import errors_console, progress, say, to_json
+from relquery.errors import QueryError
 from relquery.ir.forms.draw import draw, mermaid, svg
+from relquery.ir.forms.spnl.wire import WireQuery, from_wire
+from relquery.ir.forms.text import parse_tree
 from relquery.ir.forms.tokens.form import End, Item, Mark, align, tokenize
 from relquery.ir.forms.tokens.tree import span_tree
-from relquery.ir.nodes import Node
+from relquery.ir.nodes import Chat, Generate, Node
 from relquery.ir.optimize import Goal, optimize
+from relquery.ir.rewrite import rewrite
 from relquery.prompt import Role
-from relquery.spans.corpus import lookup
+from relquery.spans.corpus import lookup, passages
 from relquery.spans.explain import explain
 from relquery.spans.result import SpanResult
 from relquery.spans.run import run
+
+_TEXT_FORMS = (".txt", ".span")
+_JSON = ("{", "[", '"', "null", "true", "false")  # how JSON, and no tree as text, begins
+
+
+def read_query(
+    file: str, variables: Sequence[str], model: str, max_tokens: int | None = None
+) -> WireQuery:
+    """A query from a file, or from standard input for "-".
+
+    variables: "NAME=VALUE" each, for placeholders. model, max_tokens: fill the placeholders
+        {model} and {max_tokens} unless a variable does; without a limit ours holds.
+    Raises QueryError, and OSError for a file that cannot be read.
+    """
+    text = _standard_input() if file == "-" else _read(Path(file))
+    given = dict(_named(item, "--var", "n=4") for item in variables)
+    if file.endswith(_TEXT_FORMS) or (file == "-" and not text.lstrip().startswith(_JSON)):
+        if given:
+            raise QueryError(
+                "--var only fills placeholders in the JSON form. This is the text form: "
+                "write the values into the text."
+            )
+        return WireQuery(parse_tree(text))
+    for name, value in (("model", model), ("max_tokens", str(max_tokens or 0))):
+        if f"{{{name}}}" in text:
+            given.setdefault(name, value)
+    try:
+        return from_wire(text, given or None)
+    except QueryError as error:
+        hint = " Here: --var NAME=VALUE." if "placeholder" in str(error) else ""
+        raise QueryError(f"{error}{hint}") from error
+
+
+def read_corpora(query: WireQuery, files: Sequence[str]) -> dict[str, list[str]]:
+    """What the query retrieves from: documents that came with it, and "NAME=FILE" each."""
+    corpora = {name: passages(_decoded(name, text)) for name, text in query.documents.items()}
+    for item in files:
+        name, file = _named(item, "--corpus", "docs=notes.txt")
+        corpora[name] = passages(_read(Path(file)))
+    return corpora
+
+
+def capped(node: Node, max_tokens: int | None) -> Node:
+    """The query with no generation longer than `max_tokens`."""
+    if max_tokens is None:
+        return node
+
+    def cap(node: Node) -> Node | None:
+        if not isinstance(node, Generate | Chat) or node.sampling.max_tokens <= max_tokens:
+            return None
+        sampling = replace(node.sampling, max_tokens=max_tokens)
+        if isinstance(node, Chat):
+            return Chat(node.children, sampling)
+        return Generate(node.input, sampling)
+
+    return rewrite(node, [cap])
+
+
+def _named(item: str, option: str, example: str) -> tuple[str, str]:
+    name, equals, value = item.partition("=")
+    if not equals or not name:
+        raise QueryError(f"{option} is {item!r}; write it as NAME=..., e.g. {option} {example}.")
+    return name, value
+
+
+def _standard_input() -> str:
+    # As bytes where there are any: what the terminal's encoding makes of them is not asked.
+    return _decoded("standard input", getattr(sys.stdin, "buffer", sys.stdin).read())
+
+
+def _read(path: Path) -> str:
+    return _decoded(str(path), path.read_bytes())
+
+
+def _decoded(name: str, content: str | bytes) -> str:
+    if isinstance(content, str):
+        return content
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise QueryError(f"Byte {error.start} of {name} is not UTF-8; save it as UTF-8.") from None
+
 
 span = typer.Typer(
     help="""Span queries: generations that read other generations and reuse their states.
@@ -128,7 +213,7 @@ def run_file(
             help="Children of plus attend only to themselves. Use --no-independent for providers."
         ),
     ] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Answer the query in a file.
 
@@ -140,15 +225,12 @@ def run_file(
     """
     query = _query(file, model, var, corpus, for_, arity, max_tokens)
     settings = {**query.settings, "independent": independent}
-    try:
-        with interruptible():
-            backend = _load(query.model, cache_tokens)
-            with progress() as advance:
-                for effect in query.effects:
-                    run(effect, backend, **settings)
-                result = run(query.node, backend, progress=advance, **settings)
-    except KeyboardInterrupt:
-        raise _interrupted() from None
+    with exits_when_interrupted():
+        backend = _load(query.model, cache_tokens)
+        with progress() as advance:
+            for effect in query.effects:
+                run(effect, backend, **settings)
+            result = run(query.node, backend, progress=advance, **settings)
     if as_json:
         typer.echo(to_json(_document(result)))
     else:
@@ -182,15 +264,12 @@ def explain_file(
     relquery span explain email.json --var n=4 --warm --max-tokens 32
     """
     query = _query(file, model, var, corpus, for_, arity, max_tokens)
-    try:
-        with interruptible():
-            backend = _load(query.model, cache_tokens, cost)
-            with progress() as advance:
-                explanation = explain(
-                    query.node, backend, warm=warm, progress=advance, **query.settings
-                )
-    except KeyboardInterrupt:
-        raise _interrupted() from None
+    with exits_when_interrupted():
+        backend = _load(query.model, cache_tokens, cost)
+        with progress() as advance:
+            explanation = explain(
+                query.node, backend, warm=warm, progress=advance, **query.settings
+            )
     typer.echo(str(explanation))
 
 
@@ -281,11 +360,6 @@ def _load(model: str, cache_tokens: int | None, cost: str | None = None) -> Back
     options = {name: value for name, value in given.items() if value is not None}
     with errors_console().status(f"loading {model}"):
         return load(model, **options)
-
-
-def _interrupted() -> typer.Exit:
-    errors_console().print("Interrupted.")
-    return typer.Exit(INTERRUPTED)
 
 
 def _document(result: SpanResult) -> dict[str, object]:

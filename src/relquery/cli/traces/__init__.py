@@ -1,1 +1,0 @@
-"""`relquery trace`, `replay` and `simulate`."""
