@@ -12,7 +12,7 @@ from rich.table import Table
 
 from relquery.cli.terminal.interrupt import exits_when_interrupted
 from relquery.cli.terminal.options import CacheTokens, Json
-from relquery.cli.terminal.show import progress, to_json
+from relquery.cli.terminal.show import progress, say, to_json
 from relquery.cli.terminal.tables import check_output
 from relquery.engine.cost import TRUSTED, Fit, JobTime, JobTimeFit, LinearCost
 from relquery.engine.machines import write_machine
@@ -84,19 +84,22 @@ def calibrate(
         console.print(_table(model, fit))
         if jct is not None:
             console.print(_prompts(model, jct))
+    _warn(fit, jct)
+
+
+def _warn(fit: Fit, jct: JobTimeFit | None) -> None:
+    """Say where times are predicted badly."""
     if jct is not None and jct.fitted < TRUSTED:
-        typer.echo(
+        say(
             f"Prompt times are predicted badly (Pearson's r {jct.fitted:.2f}): something else was "
             "running, or the prompts are too short to time. Measure again on an idle machine, or "
-            "without --longest-prompt.",
-            err=True,
+            "without --longest-prompt."
         )
     told = fit.r2 if fit.held_out is None else min(fit.r2, fit.held_out)
     if told < TRUSTED:
-        typer.echo(
+        say(
             f"This cost model predicts badly (R² {told:.2f}): something else was running, or the "
-            "steps are too short to time. Measure again on an idle machine.",
-            err=True,
+            "steps are too short to time. Measure again on an idle machine."
         )
 
 

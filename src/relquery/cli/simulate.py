@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +18,7 @@ from relquery.cli.reorder.names import split_names
 from relquery.cli.terminal.exits import ROWS_LOST
 from relquery.cli.terminal.interrupt import exits_when_interrupted
 from relquery.cli.terminal.options import Json
-from relquery.cli.terminal.show import progress, to_json
+from relquery.cli.terminal.show import progress, say, to_json
 from relquery.cli.terminal.tables import check_output, check_rate, find_table, read_text
 from relquery.config import POLICIES, PolicyName
 from relquery.engine.machines import SERVED, find_machine, with_cache
@@ -94,14 +94,7 @@ def trace(
     check_output(output, [".jsonl"])
     check_rate("--rate", rate)
     kept = [name for given in columns or () for name in split_names(given)] or None
-    read: dict[str, list[Row]] = {}
-    for given in tables:
-        name, file = find_table(given)
-        if name in read:
-            raise ConfigError(f"Two tables are named '{name}'. Rename one: other={file}.")
-        read[name] = read_text(file, columns=kept, rows=first).to_pylist()
-        if not read[name]:
-            raise ConfigError(f"Table '{name}' has no rows.")
+    read = _read_rows(tables, kept, first)
     queries = workload(
         read, rate, count=count, rows=_range(rows), seed=seed, sampling=_sampling(sampling)
     )
@@ -112,6 +105,21 @@ def trace(
         f"{queries[-1].arrival:.0f} s: {output}",
         err=True,
     )
+
+
+def _read_rows(
+    tables: Sequence[str], columns: list[str] | None, first: int | None
+) -> dict[str, list[Row]]:
+    """The first rows of each table. Raises ConfigError for one without rows, or two of a name."""
+    read: dict[str, list[Row]] = {}
+    for given in tables:
+        name, file = find_table(given)
+        if name in read:
+            raise ConfigError(f"Two tables are named '{name}'. Rename one: other={file}.")
+        read[name] = read_text(file, columns=columns, rows=first).to_pylist()
+        if not read[name]:
+            raise ConfigError(f"Table '{name}' has no rows.")
+    return read
 
 
 def _sampling(given: str) -> Sampling:
@@ -248,19 +256,21 @@ def simulate(
         for name in names:
             runs[name] = run_simulation(queries, make_policy(name, settings), served)
             advance("policies", len(runs), len(names))
+    _show(runs, cost, as_json)
+    if plot is not None:
+        draw(runs, plot)
+    refused = summarize(next(iter(runs.values()))).failed
+    if refused:
+        say(f"{refused:,} requests got no answer: too long for the cache, or empty.")
+        raise typer.Exit(ROWS_LOST)
+
+
+def _show(runs: Mapping[str, Run], where: str, as_json: bool) -> None:
     summaries = {name: summarize(run) for name, run in runs.items()}
     if as_json:
         typer.echo(to_json({name: asdict(summary) for name, summary in summaries.items()}))
     else:
-        Console(soft_wrap=True).print(latency_table(summaries, "policy", cost))
-    if plot is not None:
-        draw(runs, plot)
-    refused = next(iter(summaries.values())).failed
-    if refused:
-        typer.echo(
-            f"{refused:,} requests got no answer: too long for the cache, or empty.", err=True
-        )
-        raise typer.Exit(ROWS_LOST)
+        Console(soft_wrap=True).print(latency_table(summaries, "policy", where))
 
 
 def _weights(given: list[str] | None) -> dict[str, float]:

@@ -8,10 +8,11 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
+import typer
 
 from relquery.cli.terminal.tables import check_output, check_rows, write_rows
 from relquery.errors import ConfigError, PartialResultWarning
@@ -45,33 +46,93 @@ _CLAUDE = "claude"
 JSON_LINES = ".jsonl"
 
 
-@dataclass(frozen=True, slots=True)
+_BATCH = "Batches: prompts out, answers back"
+
+
+@dataclass(frozen=True, kw_only=True)
 class BatchOptions:
-    """The options of `relquery reorder` about prompts and answers. Raises ConfigError.
+    """The options of `relquery reorder` about prompts and answers."""
 
-    weight: of the order. template: None if there are no prompts to write. batch: the file for the
-    prompts. form, model: None for those of the price. results: files with answers. answered: the
-    file for the table with its answers.
-    """
+    weight: Annotated[
+        str,
+        typer.Option(
+            "--weight",
+            "-w",
+            help="What a hit is worth: tokens (characters without --tokenizer), squared (length), "
+            "or a provider's price such as claude-sonnet-5.",
+        ),
+    ] = "tokens"
+    template: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT|@FILE",
+            rich_help_panel=_BATCH,
+            help="The question. {fields} stands for the fields of a row; without it they follow.",
+        ),
+    ] = None
+    system: Annotated[
+        str,
+        typer.Option(metavar="TEXT|@FILE", rich_help_panel=_BATCH, help="The system text."),
+    ] = ""
+    batch: Annotated[
+        Path | None,
+        typer.Option(
+            rich_help_panel=_BATCH,
+            help="Write the prompts in the best order to a .jsonl file for a provider's batch API. "
+            "With --answers: only the rows without an answer.",
+        ),
+    ] = None
+    form: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel=_BATCH,
+            help="openai or anthropic. Default: anthropic for names that begin with claude.",
+        ),
+    ] = None
+    model: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel=_BATCH,
+            help="The model's name at the provider. Default: the name of the price.",
+        ),
+    ] = None
+    max_tokens: Annotated[
+        int, typer.Option(rich_help_panel=_BATCH, help="The most tokens of an answer.")
+    ] = 1024
+    waves: Annotated[
+        int,
+        typer.Option(
+            rich_help_panel=_BATCH,
+            help="Write at most N waves, each to its own file: first one row of each group that "
+            "shares a prefix, then the others.",
+        ),
+    ] = 1
+    answers: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            rich_help_panel=_BATCH,
+            help="A result file of the batch, in any order. May be repeated. With --answered.",
+        ),
+    ] = None
+    answered: Annotated[
+        Path | None,
+        typer.Option(
+            rich_help_panel=_BATCH,
+            help="Write the table with the columns answer and error to a .parquet, .csv or .json "
+            "file.",
+        ),
+    ] = None
 
-    weight: str
-    template: Template | None
-    batch: Path | None
-    form: str | None
-    model: str | None
-    max_tokens: int
-    waves: int
-    results: Sequence[Path]
-    answered: Path | None
-
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Whether they go together, and files can be written. Raises ConfigError."""
         if self.form is not None:
             find_form(self.form)
         if (self.batch is None) != (self.template is None):
             raise ConfigError(
                 "--batch and --template belong together: give the file to write, and the question."
             )
-        if bool(self.results) != (self.answered is not None):
+        if bool(self.answers) != (self.answered is not None):
             raise ConfigError(
                 "--answers and --answered belong together: give the result files, and the file to "
                 "write the table with its answers to."
@@ -86,18 +147,20 @@ class BatchOptions:
         if self.answered is not None:
             check_rows(self.answered, "--answered")
 
-    def write(self, schedule: Schedule, came: Answers | None) -> Batch | None:
+    def write(
+        self, schedule: Schedule, template: Template | None, came: Answers | None
+    ) -> Batch | None:
         """Write the batch file if there is to be one.
 
         came: answers that are known; only the rows without one are written.
         """
-        if self.batch is None or self.template is None:
+        if self.batch is None or template is None:
             return None
         of_claude = (self.model or self.weight).startswith(_CLAUDE)
         default: FormName = "anthropic" if of_claude else "openai"
         return schedule.write_batch(
             self.batch,
-            self.template,
+            template,
             default if self.form is None else find_form(self.form).name,
             model=self.model,
             max_tokens=self.max_tokens,
@@ -112,7 +175,7 @@ class BatchOptions:
         schedule = reorder(table, "original", bags=bags)  # answers do not depend on the order
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PartialResultWarning)  # the caller shows the answers
-            answers = schedule.read_answers(self.results)
+            answers = schedule.read_answers(self.answers or ())
         errors = pa.array([answers.errors.get(row) for row in range(len(answers))], pa.string())
         for name, column in (("answer", answers.values), ("error", errors)):
             table = table.append_column(_free(name, table.column_names), column)
