@@ -210,6 +210,8 @@ class Sampling:
     scored: answers say how likely each label is (`Answer.scores`); needs labels and temperature 0.
     logprobs: answers say how likely each of their tokens was, and as many of the likeliest tokens
     at its place, 0 to 20 (`Answer.logprobs`); None for nothing. It changes no answer.
+    prompt_logprobs: the same of the prompt's tokens (`Answer.prompt_logprobs`), all of which are
+    then computed: nothing comes from the cache, and no span of the prompt is independent.
     adjustments: what changes logits before that; None for nothing.
     grammar: of the answer, in llguidance's Lark syntax.
     tools: functions that the answer may call, in the form of the model's chat template.
@@ -231,6 +233,7 @@ class Sampling:
     told: bool = field(default=False, repr=False)
     grammar: str | None = None
     tools: ToolUse | None = None
+    prompt_logprobs: int | None = None
 
     def __post_init__(self) -> None:
         self._check_adjustments()
@@ -266,7 +269,7 @@ class Sampling:
 
     def check_common(self) -> None:
         """Raises ConfigError for forms of answers that only the engine on this machine follows."""
-        for name in ("grammar", "tools"):
+        for name in ("grammar", "tools", "prompt_logprobs"):
             if getattr(self, name) is not None:
                 raise ConfigError(
                     f"{name} is given, which only the engine on this machine follows. Leave it "
@@ -319,9 +322,10 @@ class Sampling:
                 f"scored is given with temperature {self.temperature}; labels are weighed, not "
                 "drawn. Leave the temperature at 0."
             )
-        if self.scored and self.logprobs is not None:
+        told = next((one for one in _LOGPROBS if getattr(self, one) is not None), None)
+        if self.scored and told is not None:
             raise ConfigError(
-                "scored and logprobs are both given; labels that are weighed are not drawn token "
+                f"scored and {told} are both given; labels that are weighed are not drawn token "
                 "by token. Give only one of them."
             )
 
@@ -353,11 +357,13 @@ class Sampling:
             raise ConfigError(f"top_p is {self.top_p}; it must be in (0, 1].")
         if self.top_k < 0:
             raise ConfigError(f"top_k is {self.top_k}; it must not be negative (0 keeps all).")
-        if self.logprobs is not None and not 0 <= self.logprobs <= MOST_LOGPROBS:
-            raise ConfigError(
-                f"logprobs is {self.logprobs}; it must be from 0 to {MOST_LOGPROBS}, or None for "
-                "no log-probabilities."
-            )
+        for name in _LOGPROBS:
+            count = getattr(self, name)
+            if count is not None and not 0 <= count <= MOST_LOGPROBS:
+                raise ConfigError(
+                    f"{name} is {count}; it must be from 0 to {MOST_LOGPROBS}, or None for no "
+                    "log-probabilities."
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,7 +423,9 @@ _NUMBERS: dict[str, tuple[type, ...]] = {
     "top_p": (int, float),
     "seed": (int, type(None)),
     "logprobs": (int, type(None)),
+    "prompt_logprobs": (int, type(None)),
 }
+_LOGPROBS = ("logprobs", "prompt_logprobs")
 
 
 class Finish(Enum):
@@ -432,19 +440,21 @@ class Finish(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """How likely the model found a token of an answer, given all before it.
+    """How likely the model found a token of an answer or a prompt, given all before it.
 
     The distribution is the model's own: the log-softmax of its logits over the whole vocabulary, in
     float64, before temperature, top_p and top_k, and before labels or a schema restrict it. So a
     token that these allow may have a small log-probability, and need not be in `top`.
 
     token: its id. logprob: its natural log-probability. top: (id, log-probability) of the likeliest
-    tokens at its place, likeliest first, of equally likely ones the smaller id first.
+    tokens at its place, likeliest first, of equally likely ones the smaller id first. rank: 1 for a
+    token that none is likelier than, and one more for each that is.
     """
 
     token: int
     logprob: float
     top: tuple[tuple[int, float], ...] = ()
+    rank: int = field(default=1, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -468,6 +478,8 @@ class Answer:
         by default as drawn by decoding restricted to the labels at temperature 1. None if labels
         were not weighed.
     logprobs: of each of `tokens`, as `Sampling.logprobs` asks for; None if it asks for none.
+    prompt_logprobs: of each token of the prompt, as `Sampling.prompt_logprobs` asks for. The first,
+        which nothing comes before, has the log-probability 0 and no others.
     """
 
     text: str | None
@@ -487,6 +499,7 @@ class Answer:
     written_1h_tokens: int = 0
     took: float | None = field(default=None, compare=False)
     tells_cached: bool = field(default=True, compare=False)
+    prompt_logprobs: tuple[TokenLogprob, ...] | None = None
 
     def with_cost_of(self, first: Answer) -> Answer:
         """This answer, with the tokens that another one to its prompt took before it."""

@@ -92,9 +92,17 @@ class Failure:
     error: Exception
 
 
-Drawn = int | TokenLogprob | tuple[float, ...] | Failure
+@dataclass(frozen=True, slots=True)
+class DrawnTokens:
+    """What several draws of a chunk with log-probabilities gave."""
+
+    tokens: tuple[TokenLogprob, ...]
+    """Of each, in order."""
+
+
+Drawn = int | TokenLogprob | tuple[float, ...] | DrawnTokens | Failure
 """The result of a chunk's draws: a token id, for a draw with `logprobs` with its log-probabilities;
-or the log-probabilities of the allowed tokens, draw by draw."""
+or the log-probabilities of the allowed tokens, or of the tokens drawn, draw by draw."""
 
 NOT_FINITE = -1
 """What is drawn from logits that are not finite numbers."""
@@ -176,7 +184,8 @@ def seconds_of(chunks: Sequence[Chunk], cost: LinearCost) -> float:
 
 
 def join_drawn(drawn: Sequence[Drawn]) -> Drawn:
-    """The joined result of one chunk's draws; if there are several, all of them weigh tokens."""
+    """The joined result of one chunk's draws; if there are several, all of them weigh tokens, or
+    all have log-probabilities."""
     if len(drawn) == 1:
         return drawn[0]
     failed = [each for each in drawn if isinstance(each, Failure)]
@@ -184,6 +193,8 @@ def join_drawn(drawn: Sequence[Drawn]) -> Drawn:
         return failed[0]
     if NOT_FINITE in drawn:
         return NOT_FINITE
+    if told := tuple(each for each in drawn if isinstance(each, TokenLogprob)):
+        return DrawnTokens(told)
     return tuple(log for each in drawn if isinstance(each, tuple) for log in each)
 
 

@@ -26,7 +26,7 @@ from relquery.engine.scheduling.plan import (
 from relquery.engine.scheduling.policies.sarathi import sarathi
 from relquery.engine.step.admission import check_deadline, order_of, room_for
 from relquery.engine.step.allocation import DecodeRun, Holdings, Offload, can_begin
-from relquery.engine.step.answer import NO_NUMBERS, failed, take_in
+from relquery.engine.step.answer import NO_NUMBERS, failed, take_in, take_prompt
 from relquery.engine.step.shelf import Shelf, States
 from relquery.errors import RequestError
 from relquery.interrupts import postponed
@@ -371,6 +371,10 @@ class Loop:
                 return True
         if NOT_FINITE in given:
             return self._lose(request, now)
+        if request.prompt_logprobs is not None:
+            given = take_prompt(request, given)
+            if not given:
+                return False
         if request.first_at is None:
             relquery.prefilled = request.first_at = now
         relquery.computed_prompts += request.beside

@@ -79,7 +79,7 @@ def has_one_answer(sampling: Sampling) -> bool:
     """Whether an answer can be kept: asking again would give the same, and nothing but its text and
     its scores is asked for. A ledger keeps no log-probabilities of tokens."""
     is_same = sampling.temperature == 0 or sampling.seed is not None
-    return is_same and sampling.logprobs is None
+    return is_same and sampling.logprobs is None and sampling.prompt_logprobs is None
 
 
 def kept_text(answer: Answer) -> str | None:

@@ -125,7 +125,8 @@ def _told(row: Rows, token: int, count: int) -> Drawn:
     top = _likeliest(logits, min(count, len(row)))
     logs = (logits[top] - total).tolist()
     told = tuple(zip(top.tolist(), logs, strict=True))
-    return TokenLogprob(token, float(logits[token] - total), told)
+    rank = 1 + int(np.count_nonzero(logits > logits[token]))
+    return TokenLogprob(token, float(logits[token] - total), told, rank)
 
 
 def _likeliest(logits: npt.NDArray[np.float64], count: int) -> Int64s:

@@ -161,6 +161,10 @@ def _sdk() -> Json:
     given = [(kind, "serialization") for kind in kinds]
     # Its names begin with that of the API: bodies of ours have some of them, too.
     found = models_json_schema(given, ref_template=_PARTS + "OpenAI{model}")[1]["$defs"]  # type: ignore[arg-type]
+    for name in ("token_logprobs", "top_logprobs"):  # the first token of an echo has none
+        for listed in found["Logprobs"]["properties"][name]["anyOf"]:
+            if "items" in listed:
+                listed["items"] = {"anyOf": [listed["items"], {"type": "null"}]}
     return {f"OpenAI{name}": each for name, each in found.items()}
 
 

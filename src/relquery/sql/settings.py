@@ -10,7 +10,7 @@ from typing import Any
 from relquery.errors import ConfigError, unknown
 from relquery.prompt import Sampling
 
-_NOT_FOR_QUERIES = {"scored", "logprobs", "adjustments", "told"}
+_NOT_FOR_QUERIES = {"scored", "logprobs", "prompt_logprobs", "adjustments", "told"}
 SETTINGS = [each.name for each in fields(Sampling) if each.name not in _NOT_FOR_QUERIES]
 
 

@@ -142,7 +142,9 @@ class Asking:
     ) -> None:
         self._grammar, self._adapter = grammar, adapter
         self._model, self._renderer, self._placing = model, renderer, placing
-        self._sampling = sampling
+        self._sampling, self._logprobs = sampling, sampling.logprobs
+        if self._logprobs is None and sampling.prompt_logprobs is not None:
+            self._logprobs = 0  # what tells of the prompt is drawn with the answer's first token
         self._labels = Labels(renderer, model.end, sampling.labels, model.vocabulary)
         self._stop = () if sampling.labels else sampling.stop
         self._adjusted = sampling.adjustments
@@ -158,12 +160,12 @@ class Asking:
         self._must_score, self._trie = scored is not None, None
         if scored is not None:
             self._trie = self._labels.to_score(scored)
-        elif sampling.temperature == 0 and sampling.logprobs is None:
+        elif sampling.temperature == 0 and self._logprobs is None:
             self._trie = self._labels.to_score_unasked()
         self._compared, self._drafts = None, None
         if isinstance(sampling, Compared) and not sampling.labels and grammar is None:
             self._compared = Comparison(renderer, model.end, sampling.texts, self._stop)
-            is_drafted = sampling.max_tokens > 1 and sampling.logprobs is None
+            is_drafted = sampling.max_tokens > 1 and self._logprobs is None
             is_drafted &= self._adjusted is None  # a draft's draws do not know what it has drawn
             if sampling.temperature == 0 and is_drafted:
                 self._drafts = self._compared.drafts(model.vocabulary)
@@ -188,19 +190,21 @@ class Asking:
             trie=self._trie,
             adapter=self._adapter,
             placing=self._placing,
+            prompt_logprobs=self._sampling.prompt_logprobs,
         )
         sampling = self._sampling
+        request.alone = sampling.prompt_logprobs is not None
         seed = _seed_of(request, sampling.seed)
         matcher = None
         if self._grammar is not None:
-            matcher = self._grammar.matcher(stepwise=sampling.logprobs is not None)
+            matcher = self._grammar.matcher(stepwise=self._logprobs is not None)
         request.draw = Draw(
             sampling.temperature,
             sampling.top_p,
             sampling.top_k,
             seed,
             matcher=matcher,
-            logprobs=sampling.logprobs,
+            logprobs=self._logprobs,
             history=None if self._adjusted is None else self._history(request, self._adjusted),
         )
         return request
@@ -226,6 +230,10 @@ class Asking:
         none for labels that must be weighed.
         """
         self._check_known(request)
+        if request.prompt_logprobs is not None and len(request.pieces) > 1:
+            raise RequestError(
+                "A prompt with independent spans has no prompt_logprobs. Leave one of them out."
+            )
         size, context = request.end, self._model.context
         if size >= context and size > request.prompt_tokens:
             raise RequestError(
@@ -276,7 +284,8 @@ class Asking:
             tokens=tuple(request.output),
             scores=self._labels.scores(request.scores),
             first_token=None if request.first_at is None else request.first_at - request.arrival,
-            logprobs=None if request.logprobs is None else tuple(request.logprobs),
+            logprobs=None if self._sampling.logprobs is None else tuple(request.logprobs or ()),
+            prompt_logprobs=None if request.prompt_logprobs is None else tuple(request.prompt_told),
             stopped_by=stopped_by,
             kept=request.kept_tokens,
         )

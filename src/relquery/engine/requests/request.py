@@ -161,7 +161,9 @@ class Request:
     drafts: likely answers, computed with the prompt; for greedy draws. group: id of the
     relQuery that the request belongs to. scored: weigh all labels in the step that ends the prompt,
     and decode nothing (paper 004). trie: the labels of a scored request, built here if None;
-    requests of one call share one. adapter: that it is computed with.
+    requests of one call share one. adapter: that it is computed with. prompt_logprobs: also tell
+    how likely each token of the prompt is, and so many of the likeliest at its place; the prompt is
+    one piece, and the request alone.
     """
 
     id: int
@@ -176,6 +178,7 @@ class Request:
     arrival: float = 0.0
     adapter: Adapter = PLAIN
     placing: InitVar[Placing] = "chain"
+    prompt_logprobs: int | None = None
 
     pieces: list[Piece] = field(init=False)
     prompt_tokens: int = field(init=False)
@@ -195,6 +198,8 @@ class Request:
     """Log-probability of each label, once a scored request has ended."""
     logprobs: list[TokenLogprob] | None = None
     """Of each token of the output, where its draws return them."""
+    prompt_told: list[TokenLogprob] = field(default_factory=list)
+    """Of the tokens of the prompt so far, where they are asked for."""
 
     def __post_init__(self, source: TokenIds | Chain, placing: Placing) -> None:
         chain = source if isinstance(source, Chain) else Chain((source,))
@@ -205,6 +210,16 @@ class Request:
         self.prompt_tokens = sum(len(piece.tokens) for piece in self.pieces)
         if self.scored and self.trie is None:
             self.trie = LabelTrie(self.rules.labels, self.rules.end)
+
+    def prompt_draws(self, start: int, stop: int) -> tuple[Draw, ...]:
+        """Draws of the prompt's own tokens after start..stop, which are computed next."""
+        if self.prompt_logprobs is None or len(self.prompt_told) == self.prompt_tokens:
+            return ()
+        tokens = self.pieces[0].tokens
+        if start == 0:
+            self.prompt_told[:] = [TokenLogprob(int(tokens[0]), 0.0)]
+        following = tokens[start + 1 : stop + 1].tolist()
+        return tuple(Draw(allowed=(each,), logprobs=self.prompt_logprobs) for each in following)
 
     def begin(self) -> None:
         """Begin the answer with the tokens that its grammar forces; for a new request."""

@@ -171,6 +171,7 @@ class Holdings:
             piece = request.pieces[index]
             own = (Segment(piece.slots[:start], piece.start),) if start else ()
             ends = index == len(request.pieces) - 1 and stop == request.size(index)
+            draws = request.prompt_draws(start, stop) + ((_next_draw(request),) if ends else ())
             chunks.append(
                 Chunk(
                     request=request.id,
@@ -178,7 +179,8 @@ class Holdings:
                     position=piece.start + start,
                     context=(*self._before(request, index), *own),
                     writes=piece.slots[start:stop],
-                    draw=_next_draw(request) if ends else None,
+                    draw=draws[-1] if draws else None,
+                    inner=draws[:-1],
                     # The first chunk loads for all: none before it reads what is loaded.
                     loads=None if chunks else self._offload.loads(work),
                     saves=self._offload.saves(work, index, start, stop),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from relquery.arrays import Slots
-from relquery.engine.executor import Chunk, Drawn, Segment
+from relquery.engine.executor import Chunk, Drawn, DrawnTokens, Segment
 from relquery.engine.requests.labels import Drafts, LabelTrie
 from relquery.engine.requests.request import Draw, Matcher, Request
 from relquery.prompt import Finish, TokenLogprob
@@ -100,6 +100,16 @@ def failed(error: Exception) -> str:
         f"relquery failed on this prompt ({type(error).__name__}: {error}). Other prompts are not "
         "affected. Please report it, with the prompt and the model."
     )
+
+
+def take_prompt(request: Request, drawn: Sequence[Drawn]) -> list[Drawn]:
+    """Keep what a step's results tell of the prompt's tokens; returns those of the answer's."""
+    told: list[Drawn] = []
+    for each in drawn:
+        told += each.tokens if isinstance(each, DrawnTokens) else [each]
+    room = request.prompt_tokens - len(request.prompt_told)
+    request.prompt_told += [one for one in told[:room] if isinstance(one, TokenLogprob)]
+    return told[room:]
 
 
 def take_in(request: Request, drawn: Sequence[Drawn]) -> Finish | None:

@@ -75,7 +75,9 @@ class CompletionForm:
 
     async def whole(self, answers: list[Answer]) -> dict[str, Any]:
         self._spell = await self._server.spell_all(
-            each for answer in answers for each in answer.logprobs or ()
+            each
+            for answer in answers
+            for each in (*(answer.prompt_logprobs or ()), *(answer.logprobs or ()))
         )
         choices = [
             {"index": at, **self.choice(at, answer), "finish_reason": self.finish(at, answer)}
@@ -195,8 +197,9 @@ class PlainLogprobs:
         self._characters = getincrementaldecoder("utf-8")(errors="replace")
         self._offset = 0
 
-    def shown(self, told: Told, spell: Spell) -> dict[str, Any]:
-        """Of the next tokens. Their offsets are in characters of the choice's text."""
+    def shown(self, told: Told, spell: Spell, *, opens: bool = False) -> dict[str, Any]:
+        """Of the next tokens. Their offsets are in characters of the choice's text. opens: whether
+        the first has nothing before it, and thus no log-probability."""
         offsets = []
         for each in told:
             offsets.append(self._offset)
@@ -205,11 +208,32 @@ class PlainLogprobs:
         def text(token: int) -> str:
             return spell(token).decode(errors="replace")
 
+        logs: list[float | None] = [max(each.logprob, LEAST) for each in told]
+        tops: list[dict[str, float] | None] = [
+            {text(token): max(log, LEAST) for token, log in reversed(each.top)} for each in told
+        ]
+        if opens:
+            logs[0] = tops[0] = None
         return {
             "tokens": [text(each.token) for each in told],
-            "token_logprobs": [max(each.logprob, LEAST) for each in told],
-            "top_logprobs": [
-                {text(token): max(log, LEAST) for token, log in reversed(each.top)} for each in told
-            ],
+            "token_logprobs": logs,
+            "top_logprobs": tops,
             "text_offset": offsets,
         }
+
+
+def prompt_logprobs(told: Told, spell: Spell) -> list[dict[str, Any] | None]:
+    """`prompt_logprobs` of a choice, vLLM's field: by token id, the prompt's own and the likeliest
+    at its place; None for the first."""
+
+    def entry(token: int, log: float, rank: int) -> dict[str, Any]:
+        shown = spell(token).decode(errors="replace")
+        return {"logprob": max(log, LEAST), "rank": rank, "decoded_token": shown}
+
+    found: list[dict[str, Any] | None] = [None]
+    for each in told[1:]:
+        at = {str(each.token): entry(each.token, each.logprob, each.rank)}
+        for rank, (token, log) in enumerate(each.top, 1):
+            at.setdefault(str(token), entry(token, log, rank))
+        found.append(at)
+    return found
