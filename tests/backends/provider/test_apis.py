@@ -15,7 +15,7 @@ from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.provider.providers import ANTHROPIC, OPENAI, PROVIDERS
 from relquery.backends.provider.server import facts_of
 from relquery.errors import ConfigError, MissingExtraError, ModelError, SamplingWarning
-from relquery.prompt import Answer, Finish, Role, Sampling, Span
+from relquery.prompt import Adjustments, Answer, Finish, Role, Sampling, Span
 from tests.backends.provider.chat_server import (
     CHAT,
     MESSAGES,
@@ -141,6 +141,8 @@ def test_stop_strings_that_an_api_lacks_are_found_here(opened: Open) -> None:
         ("responses", Sampling(temperature=1, seed=3), "no seed"),
         ("messages", Sampling(temperature=1, seed=3), "no seed"),
         ("responses", Sampling(top_k=3), "no top_k"),
+        ("messages", Sampling(adjustments=Adjustments(presence_penalty=1)), "presence_penalty"),
+        ("responses", Sampling(adjustments=Adjustments(presence_penalty=1)), "presence_penalty"),
         ("messages", Sampling(labels=("a", "b"), scored=True), "no token probabilities"),
     ],
 )

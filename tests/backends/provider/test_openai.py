@@ -24,7 +24,7 @@ from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.wires.errors import sdk_error
 from relquery.connection import connect
 from relquery.errors import ConfigError, ModelError
-from relquery.prompt import Answer, Finish, Nest, Prompt, Reuse, Role, Sampling, Span
+from relquery.prompt import Adjustments, Answer, Finish, Nest, Prompt, Reuse, Role, Sampling, Span
 from tests.backends.provider.chat_server import (
     MESSAGES,
     RESPONSES,
@@ -97,6 +97,19 @@ def test_spans_become_one_message_per_role_and_sampling_its_parameters(serve: Se
     list(backend(server, "some-model", api_key="secret").answer([spoken], sampling))
     assert server.asked == cases(__file__, "sent")
     assert server.keys == {"secret"}
+
+
+def test_adjustments_that_the_api_knows_are_sent_and_others_refused_by_name(serve: Serve) -> None:
+    server = serve(echo)
+    given: dict[str, Any] = {"frequency_penalty": 0.5, "presence_penalty": -1.0}
+    adjusted = Adjustments(**given, logit_bias=((50256, -100.0), (7, 3.0)))
+    ask(backend(server), ["a"], Sampling(adjustments=adjusted))
+    (sent,) = server.asked
+    assert {name: sent[name] for name in given} == given
+    assert sent["logit_bias"] == {"7": 3.0, "50256": -100.0}
+    other = Adjustments(frequency_penalty=0.5, min_p=0.1, ignore_eos=True)
+    with pytest.raises(ConfigError, match=r"^min_p, ignore_eos cannot be sent"):
+        backend(server).check(Sampling(adjustments=other))
 
 
 def test_an_answer_says_what_it_cost_and_greedy_sampling_sends_little(serve: Serve) -> None:

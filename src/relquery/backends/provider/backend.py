@@ -86,11 +86,6 @@ class ProviderBackend(Backend):
                 f"logprobs is {sampling.logprobs}; a provider does not tell the token ids that "
                 "log-probabilities are given for. Leave it out, or use the embedded engine."
             )
-        if sampling.adjustments is not None:
-            names = ", ".join(sampling.adjustments.given)
-            raise ConfigError(
-                f"{names} cannot be sent to a provider. Leave it out, or use the embedded engine."
-            )
         if len(sampling.stop) > _MOST_STOPS:
             raise ConfigError(
                 f"stop has {len(sampling.stop)} strings; a provider accepts at most {_MOST_STOPS}."

@@ -170,6 +170,12 @@ class Server:
         """Raises ConfigError for what the API cannot be asked."""
         sampling.check_common()
         never = WIRES[self.api].never
+        given = () if sampling.adjustments is None else sampling.adjustments.given
+        if names := [name for name in given if name not in WIRES[self.api].adjusts]:
+            raise ConfigError(
+                f"{', '.join(names)} cannot be sent to this API. Leave it out, or use the embedded "
+                "engine."
+            )
         api = {"responses": "The Responses API", "messages": "Anthropic"}.get(self.api, "")
         if sampling.temperature > 0 and sampling.seed is not None and "seed" in never:
             raise ConfigError(

@@ -44,6 +44,9 @@ class OpenAIChat(OpenAIWire):
 
     path: ClassVar[str] = "/chat/completions"
     what: ClassVar[str] = "a chat completion"
+    adjusts: ClassVar[frozenset[str]] = frozenset(
+        {"frequency_penalty", "presence_penalty", "logit_bias"}
+    )
 
     def body(self, messages: Messages, sampling: Sampling, dropped: frozenset[str]) -> Json:
         schema = schema_of(sampling)
@@ -72,6 +75,11 @@ class OpenAIChat(OpenAIWire):
             body.pop(name, None)
         if sampling.top_k:
             body["top_k"] = sampling.top_k
+        if sampling.adjustments is not None:
+            given = sampling.adjustments.given
+            if "logit_bias" in given:
+                given["logit_bias"] = {str(token): bias for token, bias in given["logit_bias"]}
+            body |= given
         if sampling.scored:
             body |= {"logprobs": True, "top_logprobs": FEWER if "top_logprobs" in dropped else MOST}
         if schema is not None and not in_words:

@@ -70,6 +70,8 @@ class Wire(ABC):
     """How a reply is called, for messages."""
     never: ClassVar[frozenset[str]] = frozenset()
     """What the API has no parameter for."""
+    adjusts: ClassVar[frozenset[str]] = frozenset()
+    """What of `Sampling.adjustments` it can be asked."""
 
     model: str
     caching: CacheSettings = CacheSettings()
