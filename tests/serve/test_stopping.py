@@ -86,4 +86,4 @@ def _engine(server: psutil.Process) -> psutil.Process:
     """The last process that a server has started; the first is that of the tables."""
     spawned = [each for each in server.children() if "spawn_main" in " ".join(each.cmdline())]
     assert len(spawned) == 2
-    return max(spawned, key=psutil.Process.create_time)
+    return max(spawned, key=lambda each: (each.create_time(), each.pid))

@@ -72,7 +72,7 @@ COMMANDS = {
     "prompt": ("prompt", "Prompt markup: schemas of modules, and prompts that import them."),
     "mcp": (
         "serve.mcp",
-        "Tools of a server for agents, in the Model Context Protocol on standard input and output.",
+        "Offer the tools of a server to an agent, in the Model Context Protocol on standard input.",
     ),
     "keys": ("serve.keys", "Keys of those who may ask a server."),
 }

@@ -19,7 +19,7 @@ def mcp(
         typer.Option(envvar="RELQUERY_KEY", help="A key of `relquery keys`, if it needs one."),
     ] = None,
 ) -> None:
-    """Offer the tools of a server to an agent that starts this command.
+    """Offer the tools of a server to an agent, in the Model Context Protocol on standard input.
 
     An agent that speaks HTTP needs no command: the server has the same tools at /mcp.
 
