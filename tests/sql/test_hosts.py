@@ -322,7 +322,7 @@ def test_addresses_are_left_to_duckdb(con: Connection) -> None:
 def test_a_table_is_taken_back(con: Connection) -> None:
     con.register("t", {"a": [1]})
     con.unregister("t")
-    with pytest.raises(TableError, match="no table 't'"):
+    with pytest.raises(TableError, match="table 't' is not known"):
         con.unregister("t")
 
 

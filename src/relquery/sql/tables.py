@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from relquery.errors import QueryError, RelqueryError, TableError, did_you_mean
+from relquery.errors import QueryError, RelqueryError, TableError, unknown
 from relquery.sql.exchange.arrow import distinct_names
 from relquery.sql.host.database import Database
 from relquery.sql.names import quoted, quoted_text
@@ -270,8 +270,9 @@ def _define(database: Database, sql: str, path: object, called: str) -> None:
 def unregister(database: Database, name: str) -> None:
     """Take back what `register` made. Raises TableError for another name."""
     with database.held():
-        if name.lower() not in {known.lower() for known in database.tables()}:
-            raise TableError(f"There is no table '{name}'." + did_you_mean(name, database.tables()))
+        tables = database.tables()
+        if name.lower() not in {known.lower() for known in tables}:
+            raise TableError(unknown("table", name, tables))
         _check_name(database, name)
         _forget(database, name)
 

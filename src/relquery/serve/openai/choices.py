@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from abc import ABC, abstractmethod
 from codecs import getincrementaldecoder
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any
@@ -32,7 +33,7 @@ def choices_of(
     return groups, [at * n + choice for choice in range(n) for at in range(len(prompts))]
 
 
-class CompletionForm:
+class CompletionForm(ABC):
     """One request's completions in OpenAI's form. See Form. places: see Question."""
 
     kind, name, chunk = "cmpl", "text_completion", "text_completion"
@@ -43,21 +44,21 @@ class CompletionForm:
         self._spell: Spell = lambda _: b""
         self._id, self._created = f"{self.kind}-{secrets.token_hex(12)}", int(time.time())
 
+    @abstractmethod
     def choice(self, at: int, answer: Answer) -> dict[str, Any]:
         """What a choice has beside its index and its end."""
-        raise NotImplementedError
 
     def first(self) -> dict[str, Any] | None:
         """What the first event of each choice has, if there is one before all others."""
         return None
 
+    @abstractmethod
     def piece(self, at: int, text: str, told: Told | None) -> dict[str, Any] | None:
         """What the event for a part of a choice has; None if there is none."""
-        raise NotImplementedError
 
+    @abstractmethod
     def last(self, at: int) -> dict[str, Any]:
         """What the last event of a choice has."""
-        raise NotImplementedError
 
     def finish(self, at: int, answer: Answer) -> str:
         """Why a choice has ended. Raises HttpError for one that could not be served."""
