@@ -23,7 +23,7 @@ BASE = {
     "redaction",
     "unicode",
 }
-WHAT = {"ir", "table", "markup", "retrieval", "sql"}
+WHAT = {"ir", "reordering", "markup", "retrieval", "sql"}
 WHEN = {"engine", "model"}
 RECORDS = {"report", "ledger"}
 
@@ -50,14 +50,14 @@ LAYERS: dict[str, set[str]] = {
     "backends.wires": BASE | {"prices", "backends.schemas"},
     # what to compute
     "ir": BASE,
-    "table": BASE | {"prices", "backends.wires"},
+    "reordering": BASE | {"prices", "backends.wires"},
     "retrieval": BASE,
     "span": BASE | {"ir"},
-    "spans": BASE | RECORDS | {"ir", "table", "backends.base"},
+    "spans": BASE | RECORDS | {"ir", "reordering", "backends.base"},
     "markup": BASE | {"backends.base"},
     "sql": BASE
     | RECORDS
-    | {"prices", "html", "ir", "table", "markup", "retrieval", "backends.base"},
+    | {"prices", "html", "ir", "reordering", "markup", "retrieval", "backends.base"},
     # when and where
     "engine": BASE,
     "model": BASE | {"engine"},
@@ -103,10 +103,9 @@ ROOMS: dict[str, list[str]] = {
         "planner", "inputs", "caching", "record", "render", "page", "result", "executor",
         "explain",
     ],
-    "table": [
-        "columns", "side_by_side", "items", "measure", "dependencies",
-        "solvers.problem", "solvers.ggr", "solvers.tree", "solvers.exact", "cost", "prompts",
-        "schedule",
+    "reordering": [
+        "encode", "items", "dependencies", "discover", "solvers.side_by_side", "solvers.problem",
+        "solvers.ggr", "solvers", "cost", "prompts", "schedule",
     ],
     "ir": ["tree", "nodes", "paths", "rebuild", "verify", "rewrite", "rules", "optimize", "forms"],
     "markup": [

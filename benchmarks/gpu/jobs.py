@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.engine.jobs import Job, Prompts, draw
 from benchmarks.gpu.sizes import Sizes
 from relquery.engine.requests.pieces import Chain
-from relquery.table.reorder import reorder
+from relquery.reordering.reorder import reorder
 
 FIELDS = {
     "title": 1.0,

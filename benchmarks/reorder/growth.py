@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from relquery.table.columns import Columns, encode
-from relquery.table.reorder import reorder
+from relquery.reordering.encode import Columns, encode
+from relquery.reordering.reorder import reorder
 
 NO_SEARCH = 1e-6  # seconds
 Codes = npt.NDArray[np.int64]

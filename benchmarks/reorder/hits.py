@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from benchmarks.reorder.tables import RealTable
 from relquery.config import Order
-from relquery.table.columns import encode
-from relquery.table.reorder import reorder
-from relquery.table.schedule import Schedule
+from relquery.reordering.encode import encode
+from relquery.reordering.reorder import reorder
+from relquery.reordering.schedule import Schedule
 
 METHODS: tuple[Order, ...] = ("original", "fixed", "ggr", "tree")
 

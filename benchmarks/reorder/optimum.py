@@ -14,13 +14,13 @@ import pyarrow as pa
 from benchmarks.reorder.tables import RealTable
 from relquery.config import Order
 from relquery.errors import ConfigError
-from relquery.table.columns import encode
-from relquery.table.items import Items, itemize
-from relquery.table.measure import hits
-from relquery.table.reorder import reorder
-from relquery.table.schedule import Report
-from relquery.table.solvers.exact.lattice import build_lattice
-from relquery.table.solvers.exact.search import cheapest_tree
+from relquery.reordering.cost.measure import hits
+from relquery.reordering.encode import encode
+from relquery.reordering.items import Items, itemize
+from relquery.reordering.reorder import reorder
+from relquery.reordering.schedule import Report
+from relquery.reordering.solvers.lattice import build_lattice
+from relquery.reordering.solvers.search import cheapest_tree
 
 LONG_SECONDS = 10.0
 MOST_ARCS = 2_000_000  # limit of the exact search: a few seconds

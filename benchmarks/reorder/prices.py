@@ -15,9 +15,9 @@ from benchmarks.reorder.tables import RealTable
 from relquery.config import Order
 from relquery.prices.price import Price
 from relquery.prices.table import PRICES
-from relquery.table.cost.billing import Bill, Blocks, bill
-from relquery.table.cost.tokens import Encode, EstimatedTokens, Tokens, tokenize
-from relquery.table.reorder import reorder
+from relquery.reordering.cost.billing import Bill, Blocks, bill
+from relquery.reordering.cost.tokens import Encode, EstimatedTokens, Tokens, tokenize
+from relquery.reordering.reorder import reorder
 
 BILLED = (
     "gpt-6.1-sol",

@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from relquery.arrays import Int32s
-from relquery.table.cost.tokens import Encode
+from relquery.reordering.cost.tokens import Encode
 
 LINE = re.compile(r"(?<=\n)(?=[A-Za-z])")
 # The pieces that the model's pre-tokenizer cuts a text into; bytes then merge inside each piece.

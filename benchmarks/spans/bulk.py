@@ -16,11 +16,11 @@ from relquery.config import EngineConfig
 from relquery.connection import Connection
 from relquery.ir.nodes import Generate, Node
 from relquery.ir.optimize import optimize
+from relquery.reordering.reorder import reorder
 from relquery.spans.execute import execute
 from relquery.spans.orders import Orders, as_table
 from relquery.spans.run import result_of
 from relquery.spans.work import Work
-from relquery.table.reorder import reorder
 
 if TYPE_CHECKING:
     from relquery.model.served import ServedModel

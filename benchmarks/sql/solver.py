@@ -9,8 +9,8 @@ import pyarrow.csv as pa_csv
 from benchmarks.harness import Figure, Say, Settings
 from benchmarks.parts import Part
 from benchmarks.templates import template
-from relquery.table.columns import encode
-from relquery.table.reorder import reorder
+from relquery.reordering.encode import encode
+from relquery.reordering.reorder import reorder
 
 WORDS = template("sql")
 

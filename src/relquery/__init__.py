@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from relquery.markup.schemas import PromptResult
     from relquery.prices.price import Price
     from relquery.prompt import Sampling
+    from relquery.reordering.dependencies import Dependency
+    from relquery.reordering.prompts.answers import Answers
+    from relquery.reordering.prompts.batch import Batch
+    from relquery.reordering.prompts.template import Template
+    from relquery.reordering.reorder import reorder
+    from relquery.reordering.schedule import Schedule
     from relquery.report import Report
     from relquery.retrieval.embedder import Embedder
     from relquery.sql.preview import Preview
     from relquery.sql.result import Result, RowError
-    from relquery.table.dependencies.dependencies import Dependency
-    from relquery.table.prompts.answers import Answers
-    from relquery.table.prompts.batch import Batch
-    from relquery.table.prompts.template import Template
-    from relquery.table.reorder import reorder
-    from relquery.table.schedule import Schedule
 
 _HOMES = {
     "connect": "relquery.connection:connect",
@@ -57,13 +57,13 @@ _HOMES = {
     "Result": "relquery.sql.result:Result",
     "RowError": "relquery.sql.result:RowError",
     "Report": "relquery.report:Report",
-    "Schedule": "relquery.table.schedule:Schedule",
-    "Template": "relquery.table.prompts.template:Template",
-    "Batch": "relquery.table.prompts.batch:Batch",
-    "Answers": "relquery.table.prompts.answers:Answers",
-    "Dependency": "relquery.table.dependencies.dependencies:Dependency",
+    "Schedule": "relquery.reordering.schedule:Schedule",
+    "Template": "relquery.reordering.prompts.template:Template",
+    "Batch": "relquery.reordering.prompts.batch:Batch",
+    "Answers": "relquery.reordering.prompts.answers:Answers",
+    "Dependency": "relquery.reordering.dependencies:Dependency",
     "Price": "relquery.prices.price:Price",
-    "reorder": "relquery.table.reorder:reorder",
+    "reorder": "relquery.reordering.reorder:reorder",
     "optimize": "relquery.ir.optimize:optimize",
     "Schema": "relquery.markup.read.schema:Schema",
     "schema": "relquery.markup.program:schema",

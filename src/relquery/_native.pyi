@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from relquery.arrays import Bools, Int32s, Int64s
-from relquery.table.solvers.problem import Objective, Problem
+from relquery.reordering.solvers.problem import Objective, Problem
 
 Bits = npt.NDArray[np.uint64]
 Lattice = tuple[Int64s, Int64s, Int64s, Int64s, Int64s, Bools, Int64s]

@@ -164,7 +164,7 @@ def _is_number(value: object) -> bool:
 class QueryConfig:
     """How SQL queries with LLM calls are run.
 
-    order: the reordering method (see relquery.table).
+    order: the reordering method (see relquery.reordering).
     on_error: what a row's error does to the query: "null" leaves NULL in the row, lists it in
         `result.errors` and warns; "raise" stops the query.
     guard: the least share of answers that must stay the same when fields are sent as written

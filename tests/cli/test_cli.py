@@ -249,7 +249,7 @@ def test_the_list_of_commands_says_what_each_says_itself(name: str) -> None:
 _HEAVY = {"duckdb", "numpy", "pyarrow"}
 _FOR_CALLS = {
     f"relquery.{room}"
-    for room in ("sql.planner", "sql.run", "sql.explain", "table", "markup", "prices")
+    for room in ("sql.planner", "sql.run", "sql.explain", "reordering", "markup", "prices")
 } | {"pyarrow.compute", "pyarrow.parquet"}
 
 

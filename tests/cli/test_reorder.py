@@ -24,8 +24,8 @@ from hypothesis import strategies as st
 from relquery.cli.reorder.names import read_dependency, split_names
 from relquery.cli.terminal.tables import read_text
 from relquery.errors import ConfigError, TableError, UnknownColumnError
-from relquery.table.dependencies.dependencies import Dependency
-from relquery.table.reorder import reorder
+from relquery.reordering.dependencies import Dependency
+from relquery.reordering.reorder import reorder
 from tests.cases import cases
 from tests.cli.conftest import Run
 

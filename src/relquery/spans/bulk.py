@@ -15,6 +15,7 @@ from relquery.ir.paths import children_of, distinct
 from relquery.ir.rules.desugar_retrieve import Lookup
 from relquery.ir.tree import Tree
 from relquery.ir.verify import verify
+from relquery.reordering.reorder import reorder
 from relquery.spans.ahead import prepare
 from relquery.spans.bags import beginnings, order_bags
 from relquery.spans.corpus import Corpora, lookup
@@ -23,7 +24,6 @@ from relquery.spans.orders import Orders, as_table
 from relquery.spans.result import SpanReport, SpanResult
 from relquery.spans.run import result_of
 from relquery.spans.work import Work
-from relquery.table.reorder import reorder
 
 _MOST_PASSAGES = 48  # per query; the most widely shared ones
 _CHARACTERS_PER_TOKEN = 4

@@ -127,7 +127,7 @@ def _longest(held: Counter[bytes], items: dict[bytes, str], trie: _Trie) -> Row:
 
 def _all_at_once(rows: Sequence[Row]) -> list[Row]:
     """Order the items that several rows share with `table.reorder`; put the others after them."""
-    from relquery.table.reorder import reorder  # a slow import, and most queries have no bag
+    from relquery.reordering.reorder import reorder  # a slow import, and most queries have no bag
 
     count = Counter(item for row in rows for item in set(row))
     shared = [

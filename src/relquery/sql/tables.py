@@ -363,7 +363,7 @@ def to_arrow(called: str, data: object) -> pa.Table:
 
 def _as_single(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Half floats as single ones of the same digits."""
-    from relquery.table.columns import shortest
+    from relquery.reordering.encode import shortest
 
     numbers = [shortest(number) for number in column.to_pylist()]
     return pa.chunked_array([pa.array(numbers, pa.float32())])

@@ -16,8 +16,8 @@ from benchmarks.reorder import benchmark as bench
 from benchmarks.reorder.growth import exponent, last_step, peak_bytes, synthetic
 from benchmarks.reorder.prices import ASKS, bills, estimate, repeat
 from benchmarks.reorder.tables import TABLES
-from relquery.table.cost.tokens import EstimatedTokens
-from relquery.table.reorder import reorder
+from relquery.reordering.cost.tokens import EstimatedTokens
+from relquery.reordering.reorder import reorder
 from tests.benchmarks.reorder.test_hits import PAIRS, passages
 
 

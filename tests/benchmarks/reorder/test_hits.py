@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from benchmarks.reorder.hits import hit_rate, measure, prompts
 from benchmarks.reorder.optimum import Small, compare
 from benchmarks.reorder.tables import RealTable
-from relquery.table.reorder import reorder
+from relquery.reordering.reorder import reorder
 
 PAIRS = RealTable("squad", "nowhere.csv", 0.5, None, 0.5, bags=(("first", "second"),))
 

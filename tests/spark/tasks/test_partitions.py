@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.arrays import Int64s
+from relquery.reordering.reorder import reorder
 from relquery.spark.tasks.partitions import Partitions, Sample
-from relquery.table.reorder import reorder
 
 Table = dict[str, list[str]]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from relquery.reordering.cost.billing import Blocks
 from relquery.sql.caching.plan import alike, together
-from relquery.table.cost.billing import Blocks
 
 # Tokens of the blocks: rules, films, rows.
 RULES, FILM, ROW = 1100, 2000, 10

@@ -10,12 +10,12 @@ import numpy.typing as npt
 import pytest
 
 from relquery.prompt import Answer, Compared, Finish, Sampling
+from relquery.reordering.schedule import Report, Schedule
 from relquery.sql.binder.call import Task
 from relquery.sql.executor.dispatch import CacheLookup
 from relquery.sql.executor.guard import Comparison, agree, sample
 from relquery.sql.types.leaves import Leaf
 from relquery.sql.types.shape import ListOf, Output, Part, Shape, StructOf
-from relquery.table.schedule import Report, Schedule
 from tests.cases import values
 
 TEXT = Task(("ask",))

@@ -9,9 +9,9 @@ import pytest
 
 from relquery.config import Order
 from relquery.connection import Connection, connect
+from relquery.reordering.dependencies import Dependency
+from relquery.reordering.reorder import reorder
 from relquery.sql.inputs import inputs
-from relquery.table.dependencies.dependencies import Dependency
-from relquery.table.reorder import reorder
 from tests.cases import values
 from tests.sql.fakes import FakeBackend
 

@@ -20,11 +20,11 @@ from relquery.cli.terminal.options import command_of
 from relquery.cli.terminal.show import errors_console, say, to_json
 from relquery.cli.terminal.tables import check_rows, find_file, read_text
 from relquery.errors import ConfigError
-from relquery.table.cost.meter import WEIGHTS
-from relquery.table.prompts.answers import Answers
-from relquery.table.prompts.batch import Batch
-from relquery.table.prompts.template import Template
-from relquery.table.reorder import DISCOVER
+from relquery.reordering.cost.meter import WEIGHTS
+from relquery.reordering.prompts.answers import Answers
+from relquery.reordering.prompts.batch import Batch
+from relquery.reordering.prompts.template import Template
+from relquery.reordering.reorder import DISCOVER
 
 
 @dataclass(frozen=True, kw_only=True)

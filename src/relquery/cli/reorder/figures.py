@@ -11,13 +11,13 @@ from rich.table import Table
 
 from relquery.config import ORDERS, Order
 from relquery.errors import ConfigError, unknown
-from relquery.table.columns import Columns, encode
-from relquery.table.cost.billing import Bill
-from relquery.table.cost.hits import HitReport
-from relquery.table.dependencies.dependencies import Dependency
-from relquery.table.measure import Depth
-from relquery.table.reorder import DISCOVER, reorder
-from relquery.table.schedule import Report, Schedule
+from relquery.reordering.cost.billing import Bill
+from relquery.reordering.cost.hits import HitReport
+from relquery.reordering.cost.measure import Depth
+from relquery.reordering.dependencies import Dependency
+from relquery.reordering.encode import Columns, encode
+from relquery.reordering.reorder import DISCOVER, reorder
+from relquery.reordering.schedule import Report, Schedule
 
 ALL = "all"
 METHODS: tuple[Order, ...] = ("original", "fixed", "ggr", "tree", "ophr")

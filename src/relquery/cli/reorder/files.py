@@ -16,13 +16,13 @@ import typer
 
 from relquery.cli.terminal.tables import check_output, check_rows, write_rows
 from relquery.errors import ConfigError, PartialResultWarning
-from relquery.table.cost.meter import WEIGHTS
-from relquery.table.prompts.answers import Answers
-from relquery.table.prompts.batch import Batch
-from relquery.table.prompts.forms import FormName, find_form
-from relquery.table.prompts.template import Template
-from relquery.table.reorder import reorder
-from relquery.table.schedule import Schedule
+from relquery.reordering.cost.meter import WEIGHTS
+from relquery.reordering.prompts.answers import Answers
+from relquery.reordering.prompts.batch import Batch
+from relquery.reordering.prompts.forms import FormName, find_form
+from relquery.reordering.prompts.template import Template
+from relquery.reordering.reorder import reorder
+from relquery.reordering.schedule import Schedule
 
 
 def order_table(schedule: Schedule, names: Sequence[str]) -> pa.Table:

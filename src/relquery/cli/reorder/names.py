@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from relquery.table.dependencies.dependencies import TWO_WAY, Dependency
+from relquery.reordering.dependencies import TWO_WAY, Dependency
 
 _NAME = re.compile(r'\s*(?:"((?:[^"]|"")*)"|([^,]*?))\s*(,|\Z)')
 _ARROW = re.compile(r'(<->|->)(?=(?:[^"]*"[^"]*")*[^"]*\Z)')  # outside quotes

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double NOTHING = 1e-9;  // USD per million tokens; a smaller gain is a rounding error
 
-/// The prefixes of prompts: relquery.table.cost.tokens.PrefixTree.
+/// The prefixes of prompts: relquery.reordering.cost.tokens.PrefixTree.
 struct Tree {
     std::span<const int64_t> parent, depth, leaf;
 

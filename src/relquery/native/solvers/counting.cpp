@@ -117,7 +117,7 @@ private:
     }
 };
 
-/// The arrays of relquery.table.cost.tokens.PrefixTree: parent, depth, leaf, hits.
+/// The arrays of relquery.reordering.cost.tokens.PrefixTree: parent, depth, leaf, hits.
 using PrefixTree = std::tuple<std::vector<int64_t>, std::vector<int64_t>, std::vector<int64_t>,
                               std::vector<int64_t>>;
 
@@ -311,7 +311,7 @@ int64_t prefix_hit_count(Matrix<const int32_t> items, Numbers weights, Numbers r
     return total;
 }
 
-/// Per position, distinct prefixes, rows that hit and characters hit: relquery.table.measure.Depth.
+/// Per position, distinct prefixes, rows that hit and characters hit: relquery.reordering.cost.measure.Depth.
 ///
 /// Hits in an unlimited cache are all characters minus those in the trie of the rows, in any order
 /// of rows. Sorting the rows, position by position, gives the trie. sequences: ranks of items.

@@ -23,7 +23,7 @@ namespace relquery {
 
 namespace {
 
-/// Early stopping; see relquery.table.solvers.ggr.
+/// Early stopping; see relquery.reordering.solvers.ggr.
 struct Limits {
     int64_t row_depth, column_depth, threshold;
 };

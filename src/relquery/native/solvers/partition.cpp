@@ -1,4 +1,4 @@
-/// Rows grouped by equal values; see relquery.table.dependencies.discover.
+/// Rows grouped by equal values; see relquery.reordering.discover.
 #include <algorithm>
 #include <numeric>
 

@@ -10,7 +10,7 @@
 
 namespace relquery {
 
-/// Values whose minimum is in the table; as in relquery.table.items.
+/// Values whose minimum is in the table; as in relquery.reordering.items.
 constexpr int64_t PREFIX_BLOCK = 16;
 
 /// Length of the prefix shared by ranks a < b: the minimum of `shared[a + 1 : b + 1]`. least: the

@@ -1,4 +1,4 @@
-/// What the solvers order: rows as sets of items; see relquery.table.solvers.problem.
+/// What the solvers order: rows as sets of items; see relquery.reordering.solvers.problem.
 #pragma once
 
 #include <cmath>
@@ -45,7 +45,7 @@ struct OwnedProblem : Problem {
     explicit OwnedProblem(nb::handle problem);
 };
 
-/// What sharing a prefix is worth; see relquery.table.solvers.problem.
+/// What sharing a prefix is worth; see relquery.reordering.solvers.problem.
 struct Objective {
     int64_t start = 0, minimum = 0, granularity = 1;
     double read = 1.0, write = 0.0;

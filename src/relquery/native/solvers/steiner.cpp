@@ -19,7 +19,7 @@ auto view_of(nb::handle array) {
     return view(nb::cast<A>(array, false));  // a converted copy would not live long enough
 }
 
-/// The arrays of relquery.table.solvers.exact.lattice.Lattice.
+/// The arrays of relquery.reordering.solvers.lattice.Lattice.
 struct Lattice {
     Numbers weight, source, begin, low, high;
     Matrix<const bool> above;

@@ -130,7 +130,7 @@ private:
     bool is_group(int64_t node, std::span<const int64_t> rows) const;
 };
 
-/// What is known of the texts of items; see relquery.table.solvers.tree.
+/// What is known of the texts of items; see relquery.reordering.solvers.tree.
 struct Texts {
     std::span<const int32_t> rank;
     std::span<const int64_t> shared;

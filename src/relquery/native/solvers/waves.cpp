@@ -8,7 +8,7 @@ namespace {
 
 constexpr double ENOUGH = 0.99;  // of the tokens that are read if requests are sent one by one
 
-/// Which prefixes of blocks the requests share: relquery.table.prompts.waves.Sharing.
+/// Which prefixes of blocks the requests share: relquery.reordering.prompts.waves.Sharing.
 struct Sharing {
     Matrix<const int64_t> first;
     Matrix<const bool> cached;

@@ -17,14 +17,14 @@ from relquery.arrays import Int64s
 from relquery.config import Order
 from relquery.errors import ConfigError, TableError, unknown
 from relquery.prompt import Prompt, Role, Span
+from relquery.reordering.encode import encode
+from relquery.reordering.prompts.prompts import RowPrompt
+from relquery.reordering.prompts.template import Template
+from relquery.reordering.reorder import reorder
+from relquery.reordering.schedule import Report
 from relquery.serve.api.fields import Sampled
 from relquery.serve.body import Inner, check_json, example, invalid
 from relquery.serve.errors import HttpError
-from relquery.table.columns import encode
-from relquery.table.prompts.prompts import RowPrompt
-from relquery.table.prompts.template import Template
-from relquery.table.reorder import reorder
-from relquery.table.schedule import Report
 
 Rows = list[dict[str, JsonValue]]
 Columns = dict[str, list[JsonValue]]

@@ -14,9 +14,9 @@ from relquery.ledger.caching.expected import Expected, Foreseen, Plan, Why
 from relquery.ledger.keys import prompt_hash
 from relquery.prices.table import known_price
 from relquery.prompt import Prompt
+from relquery.reordering.cost.billing import Blocks
+from relquery.reordering.prompts.waves import Sharing
 from relquery.sql.caching.plan import CachePlan, alike
-from relquery.table.cost.billing import Blocks
-from relquery.table.prompts.waves import Sharing
 
 
 def expectations(

@@ -22,11 +22,11 @@ from relquery.lazy import LazySequence
 from relquery.prices.price import Price
 from relquery.prices.table import known_price
 from relquery.prompt import Prompt
+from relquery.reordering.cost.billing import Bill, Blocks, Marks, bill, prefixes_of
+from relquery.reordering.cost.tokens import Encode, EstimatedTokens, Tokens
+from relquery.reordering.prompts.waves import Sharing, served, share, writers
+from relquery.reordering.schedule import Schedule
 from relquery.sql.inputs.inputs import Inputs
-from relquery.table.cost.billing import Bill, Blocks, Marks, bill, prefixes_of
-from relquery.table.cost.tokens import Encode, EstimatedTokens, Tokens
-from relquery.table.prompts.waves import Sharing, served, share, writers
-from relquery.table.schedule import Schedule
 
 
 def together(blocks: Blocks, minimum: int, most: float | None) -> Int64s:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from relquery.arrays import Int64s
 from relquery.errors import UnusableAnswersError
 from relquery.prompt import Answer
+from relquery.reordering.schedule import Schedule
 from relquery.sql.caching.plan import Ordered, ordered
 from relquery.sql.executor.context import ExecutionContext
 from relquery.sql.executor.dispatch import (
@@ -23,7 +24,6 @@ from relquery.sql.executor.dispatch import (
 from relquery.sql.executor.guard import Comparison, compare
 from relquery.sql.executor.reading import check_complete
 from relquery.sql.inputs.inputs import Question
-from relquery.table.schedule import Schedule
 
 _Input = tuple[str | None, ...]
 _MOST_SHARED = 1024  # distinct answers; a million that are Yes or No take a few megabytes

@@ -33,13 +33,13 @@ from relquery.ledger import (
 )
 from relquery.ledger.caching.expected import Foreseen
 from relquery.prompt import Answer, Finish, Prompt, Role, Sampling, Span
+from relquery.reordering.schedule import Schedule
 from relquery.sql.binder.call import Task
 from relquery.sql.caching.expectations import expectations
 from relquery.sql.caching.plan import CachePlan, planned
 from relquery.sql.executor.context import ExecutionContext, usd_of
 from relquery.sql.executor.reading import read_answer
 from relquery.sql.inputs.inputs import Inputs, Question
-from relquery.table.schedule import Schedule
 
 Marked = Literal["fields reordered", "fields as written"]
 REORDERED: Marked = "fields reordered"

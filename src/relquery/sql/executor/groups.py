@@ -25,6 +25,7 @@ from relquery.errors import RequestError
 from relquery.ir.lower import lower
 from relquery.ir.nodes import Seq, Text
 from relquery.prompt import Answer, Finish, Prompt, Role, Sampling
+from relquery.reordering.encode import encode
 from relquery.sql.binder.call import Task
 from relquery.sql.executor.ask import Replies
 from relquery.sql.executor.context import ExecutionContext
@@ -36,7 +37,6 @@ from relquery.sql.inputs.inputs import Question, distinct_rows
 from relquery.sql.inputs.prompt import SYSTEM
 from relquery.sql.types.leaves import Leaf, Number, dumped
 from relquery.sql.types.shape import InvalidAnswerError, ListOf, Output
-from relquery.table.columns import encode
 
 _YES, _NO = (Answer(text, Finish.STOP, attempts=0) for text in ("Yes", "No"))
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from relquery.arrays import Int64s
 from relquery.prompt import Answer, Compared
+from relquery.reordering.schedule import Schedule
 from relquery.report import in_digits
 from relquery.sql.binder.call import Task
 from relquery.sql.executor.dispatch import (
@@ -27,7 +28,6 @@ from relquery.sql.executor.dispatch import (
 )
 from relquery.sql.executor.reading import read_answer
 from relquery.sql.types.shape import ListOf, Shape, StructOf
-from relquery.table.schedule import Schedule
 
 TOLERANCE = 0.05
 """Scores agree if they differ by no more than this share of the labels' range."""

@@ -21,14 +21,14 @@ from relquery.errors import RequestError
 from relquery.prices.price import MILLION, Price
 from relquery.prices.table import known_price
 from relquery.prompt import Prompt
+from relquery.reordering.cost.billing import NEVER, Bill, bill, bill_automatic, bill_marked
+from relquery.reordering.cost.hits import lru_hits, unlimited_hits
+from relquery.reordering.cost.tokens import Tokens
 from relquery.sql.caching.plan import Counter, cache_plan, in_our_tokens
 from relquery.sql.explain.cost import Calibration, StageCost, unshared
 from relquery.sql.explain.explanation import CountedBy, ExplainedCall
 from relquery.sql.explain.lengths import Length, Range, expected_length
 from relquery.sql.explain.requests import Requests
-from relquery.table.cost.billing import NEVER, Bill, bill, bill_automatic, bill_marked
-from relquery.table.cost.hits import lru_hits, unlimited_hits
-from relquery.table.cost.tokens import Tokens
 
 _CHARACTERS = 4  # per token; typical of English with most tokenizers
 _COUNTED = 4096  # at most this many prompts are counted; of more, a sample of this size

@@ -16,6 +16,7 @@ import pyarrow as pa
 from relquery.arrays import Bools, Int32s, Int64s
 from relquery.errors import ConfigError, QueryError, unknown
 from relquery.prompt import Answer
+from relquery.reordering.encode import encode
 from relquery.sql import names as ours
 from relquery.sql.executor import criteria
 from relquery.sql.executor.choices import FIRST, SEED
@@ -29,7 +30,6 @@ from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tree import Column, Expression, Node
 from relquery.sql.planner.plan import Field, Part, PlannedCall, SelectPlan
 from relquery.sql.retrieval.columns import without_similarity
-from relquery.table.columns import encode
 
 _CHOICES = 16  # of units that pass, of which the most typical one is taken
 

@@ -13,6 +13,11 @@ from relquery.arrays import Bools, Int32s, Int64s
 from relquery.config import Order
 from relquery.lazy import LazySequence
 from relquery.prompt import Prompt
+from relquery.reordering.dependencies import Dependency, merge
+from relquery.reordering.discover import discover
+from relquery.reordering.encode import Columns, columns_of, encode, number_by_appearance
+from relquery.reordering.reorder import reorder
+from relquery.reordering.schedule import Report, Schedule
 from relquery.sql.binder.call import Task
 from relquery.sql.inputs.cells import (
     JSON,
@@ -27,11 +32,6 @@ from relquery.sql.inputs.cells import (
     write_pieces,
 )
 from relquery.sql.inputs.prompt import Template, pinned_in
-from relquery.table.columns import Columns, columns_of, encode, number_by_appearance
-from relquery.table.dependencies.dependencies import Dependency, merge
-from relquery.table.dependencies.discover import discover
-from relquery.table.reorder import reorder
-from relquery.table.schedule import Report, Schedule
 
 # Methods that find better orders if they know which columns determine which (paper 000, section
 # 4.2.1). `tree` finds as good ones without.

@@ -14,8 +14,8 @@ from relquery.ir.lower import lower
 from relquery.ir.nodes import Seq, Text
 from relquery.lazy import LazySequence
 from relquery.prompt import Nest, Prompt, Reuse, Role, Span
+from relquery.reordering.cost.measure import Fields
 from relquery.sql.inputs.cells import JSON, JsonWriter, LinesWriter
-from relquery.table.measure import Fields
 
 SYSTEM = (
     "You are a data analyst. Use the provided JSON data to answer the user query based on the "

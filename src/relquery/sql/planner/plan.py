@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from relquery.config import QueryConfig
 from relquery.errors import QueryError
 from relquery.prompt import Sampling
+from relquery.reordering.dependencies import Dependency
 from relquery.sql import names as ours
 from relquery.sql.binder.call import FIELD_NAME, Task, field_name
 from relquery.sql.binder.functions import FunctionCatalog
@@ -30,7 +31,6 @@ from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tree import Column, Expression, Select, Table
 from relquery.sql.planner.checks import Check
 from relquery.sql.planner.guards import Condition, guard_of
-from relquery.table.dependencies.dependencies import Dependency
 
 Places = Mapping[int, Sequence[Sequence[Condition]]]
 """For each call, the conditions of every place that reads it: all of them hold there. Their calls

@@ -1,0 +1,220 @@
+"""Answers of a batch put back in the order of the table."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from relquery.arrays import Int64s
+from relquery.errors import PartialResultWarning, TableError, warn
+from relquery.reordering.prompts.prompts import read_id
+from relquery.reordering.prompts.replies import Request, RowReply, read_reply
+from relquery.reordering.prompts.source import Source
+
+NO_RESULT = "There is no result for this row."
+CHANGED = "This row has changed since the batch was written."
+_SHOWN = 5  # rows or lines that a message lists
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Answers:
+    """The answers to a table's prompts.
+
+    values: (n,), the answer of each row in the order of the table; NULL if it has none.
+    errors: by row, why it has no answer. problems: what else is wrong with the files, and where.
+    """
+
+    values: pa.Array
+    errors: dict[int, str]
+    problems: tuple[str, ...] = ()
+
+    @property
+    def failed(self) -> Int64s:
+        """Rows without an answer, ascending. Give them to `write_batch` as `rows` to ask again."""
+        return np.array(sorted(self.errors), np.int64)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __repr__(self) -> str:
+        found = f"{len(self) - len(self.errors):,} of {len(self):,} rows have an answer"
+        count = len(self.problems)
+        more = f", {count} {'problem' if count == 1 else 'problems'}" if count else ""
+        return f"<Answers: {found}{more}>"
+
+    def __str__(self) -> str:
+        return self.summary("Send these rows again: write_batch(..., rows=answers.failed).")
+
+    def summary(self, remedy: str) -> str:
+        """What was found. remedy: how to send rows without an answer again."""
+        lines = [f"{len(self) - len(self.errors):,} of {len(self):,} rows have an answer."]
+        missing = [row for row, error in self.errors.items() if error == NO_RESULT]
+        if missing:
+            lines.append(
+                f"No result for {_rows(missing)}. If the batch has more result files, read all of "
+                "them together."
+            )
+        others = [(row, error) for row, error in self.errors.items() if error != NO_RESULT]
+        lines += [f"Row {row}: {error}" for row, error in others[:_SHOWN]]
+        if len(others) > _SHOWN:
+            more = len(others) - _SHOWN
+            failed = (
+                "row failed; `errors` has it." if more == 1 else "rows failed; `errors` has them."
+            )
+            lines.append(f"{more:,} more {failed}")
+        if self.errors:
+            lines.append(remedy)
+        return "\n".join([*lines, *self.problems])
+
+
+def read_answers(source: Source, paths: Iterable[Path]) -> Answers:
+    """The answers in result files, in any order. See Schedule.read_answers."""
+    found = _Found(source.count, [*source.digests(np.arange(source.count))])
+    for path in paths:
+        found.start()
+        for number, line in _lines(path):
+            found.add(read_reply(line), f"{path.name}, line {number}")
+        if found.holds_only_requests():
+            raise TableError(
+                f"{path.name} holds requests, not results. Give the file that the provider "
+                "returned."
+            )
+    answers = found.answers()
+    if answers.errors or answers.problems:
+        warn(str(answers), PartialResultWarning)
+    return answers
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Lines that are not blank, with their numbers from 1. Raises TableError."""
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield number, line
+    except OSError as error:
+        raise TableError(
+            f"{path} cannot be read: {error.strerror}. Give the result files of the batch."
+        ) from error
+
+
+@dataclass(slots=True)
+class _Found:
+    """What was found in the lines read so far.
+
+    digests: of each row of the table. lines, requests: how many the present file has. here:
+    rows with a result in the present file. A failure in one file and an answer in another is
+    fine: the row was sent again.
+    """
+
+    count: int
+    digests: Sequence[str]
+    texts: dict[int, str] = field(default_factory=dict)
+    errors: dict[int, str] = field(default_factory=dict)
+    lines: int = 0
+    requests: int = 0
+    here: set[int] = field(default_factory=set)
+    problems: defaultdict[str, list[tuple[str, object]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+
+    def start(self) -> None:
+        """Begin a file."""
+        self.lines = self.requests = 0
+        self.here.clear()
+
+    def holds_only_requests(self) -> bool:
+        """Whether the present file is one that was sent, not one that came back."""
+        return 0 < self.lines == self.requests
+
+    def add(self, reply: RowReply | Request | str, place: str) -> None:
+        """One line."""
+        self.lines += 1
+        if isinstance(reply, Request):
+            self.requests += 1
+            reply = "a request, not a result"
+        if isinstance(reply, str):
+            self.problems["broken"].append((place, reply))
+            return
+        known = read_id(reply.custom_id)
+        if known is None or known[0] >= self.count:
+            self.problems["foreign"].append((place, repr(reply.custom_id)))
+            return
+        row, digest = known
+        if self.digests[row] != digest:
+            self.problems["changed"].append((place, row))
+            return
+        first = self.texts.get(row)
+        if first is not None and reply.text not in (None, first):
+            self.problems["differing"].append((place, row))
+        elif row in self.here or (first is not None and reply.text is not None):
+            self.problems["again"].append((place, row))
+        self.here.add(row)
+        if reply.text is None:
+            self.errors[row] = reply.error or NO_RESULT
+        else:
+            self.texts.setdefault(row, reply.text)
+
+    def answers(self) -> Answers:
+        """Every row once: its first answer, or why it has none."""
+        values = pa.array([self.texts.get(row) for row in range(self.count)], pa.large_string())
+        lost = [row for row in range(self.count) if row not in self.texts]
+        changed = {row for _, row in self.problems["changed"]}
+        errors = {
+            row: self.errors.get(row, CHANGED if row in changed else NO_RESULT) for row in lost
+        }
+        return Answers(values, errors, tuple(self._problems()))
+
+    def _problems(self) -> Iterator[str]:
+        for kind, (one, several, remedy) in _PROBLEMS.items():
+            if found := self.problems[kind]:
+                what, subject = (one, "It is") if len(found) == 1 else (several, "They are")
+                yield f"{len(found):,} {what}: {_listed(found)}. {remedy.format(subject)}"
+
+
+_COLUMNS = "since the batch was written (cells, or the names, number or order of columns)"
+_PROBLEMS = {
+    "differing": (
+        "answer differs from an earlier answer to the same row",
+        "answers differ from an earlier answer to the same row",
+        "The earlier answer is kept. Leave out the files that you do not want.",
+    ),
+    "again": (
+        "result for a row that already has one",
+        "results for rows that already have one",
+        "The first answer is kept. Give each file once.",
+    ),
+    "changed": (
+        f"result for a row that has changed {_COLUMNS}",
+        f"results for rows that have changed {_COLUMNS}",
+        "{} ignored. Use the table that the batch was written from, or send these rows again.",
+    ),
+    "foreign": (
+        "result with an id that no row of this table has",
+        "results with an id that no row of this table has",
+        "Give the result files of this table.",
+    ),
+    "broken": ("line could not be read", "lines could not be read", "Download the file again."),
+}
+"""What is wrong with lines of result files: of one, of several, and what to do."""
+
+
+def _listed(found: Sequence[tuple[str, object]]) -> str:
+    shown = [
+        f"row {what} ({place})" if isinstance(what, int) else f"{what} ({place})"
+        for place, what in found[:_SHOWN]
+    ]
+    more = f" and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
+    return ", ".join(shown) + more
+
+
+def _rows(rows: Sequence[int]) -> str:
+    shown = ", ".join(map(str, rows[:_SHOWN]))
+    if len(rows) > _SHOWN:
+        return f"{len(rows):,} rows: {shown} and {len(rows) - _SHOWN:,} more"
+    return f"row{'' if len(rows) == 1 else 's'} {shown}"

@@ -1,0 +1,119 @@
+"""The rows to order and what sharing a prefix is worth, as the solvers see them.
+
+Also the orders that need no search: `original`, as given, and `fixed`, one order of columns by
+statistics (native/solvers/fixed.cpp).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from relquery import _native
+from relquery.arrays import Bools, Int32s, Int64s
+from relquery.reordering.solvers.side_by_side import go_on
+
+Order = tuple[Int64s, Int32s]
+"""(rows, fields by row id)."""
+
+
+class Problem(NamedTuple):
+    """The rows to order, as sets of items (see relquery.reordering.items); read only.
+
+    items: (m, n), the item in each slot of each row. Without bags, slot c is column c.
+    places: (m, n), the column of that item.
+    bags: (m,), the same number for slots whose items are interchangeable.
+    weights: (items,), what a hit on each item is worth.
+    classes: (m,), slots of one class determine each other. No slot of a bag is in a class.
+    implied_begin: (m + 1,), implied: slots that slot c alone determines are
+        `implied[implied_begin[c]:implied_begin[c + 1]]`.
+    pairs: (p, 3), two slots that together determine the third.
+    stopped: (1,), set to end every search on this problem (see relquery.reordering.solvers.side_by_side).
+    """
+
+    items: Int32s
+    places: Int32s
+    bags: Int32s
+    weights: Int64s
+    classes: Int32s
+    implied_begin: Int64s
+    implied: Int32s
+    pairs: Int32s
+    stopped: Bools
+
+
+def pose(
+    items: Int32s, bags: Int32s, weights: Int64s, implied: Bools, pairs: Int32s | None = None
+) -> Problem:
+    """The problem of a table. implied: (m, m), whether column a alone determines column b.
+
+    pairs: (p, 3), columns of which the first two together determine the third.
+
+    The passages of a row are ordered by how many rows have them, so that common passages end up in
+    the same slots.
+    """
+    slots, rows = items.shape
+    places = np.repeat(np.arange(slots, dtype=np.int32)[:, None], rows, axis=1)
+    items = items.copy()
+    count = np.bincount(items.ravel(), minlength=len(weights))
+    for bag in np.unique(bags):
+        members = np.flatnonzero(bags == bag)
+        if len(members) > 1:
+            inside = items[members]
+            order = np.lexsort((inside, -count[inside]), axis=0)
+            items[members] = np.take_along_axis(inside, order, axis=0)
+            places[members] = members[order]
+    mutual = implied & implied.T
+    np.fill_diagonal(mutual, True)
+    classes = mutual.argmax(axis=1).astype(np.int32) if slots else np.empty(0, np.int32)
+    others = implied & ~np.eye(slots, dtype=np.bool_)
+    begin = np.concatenate([[0], np.cumsum(others.sum(axis=1))]).astype(np.int64)
+    return Problem(
+        items=items,
+        places=places,
+        bags=bags,
+        weights=weights,
+        classes=classes,
+        implied_begin=begin,
+        implied=np.nonzero(others)[1].astype(np.int32),
+        pairs=np.empty((0, 3), np.int32) if pairs is None else pairs,
+        stopped=np.zeros(1, np.bool_),
+    )
+
+
+class Objective(NamedTuple):
+    """What `tree` maximises. Rows that share a prefix form a group. Every row of it gains the same,
+    except the first, which computes (and, with some providers, pays to write) the prefix.
+
+    start: weight of the text before the fields of every row.
+
+    minimum, granularity: a prefix below `minimum` is not cached; above it, whole steps of
+        `granularity` are. read: saving per unit of weight read from the cache. write: extra cost
+        per unit written, compared with only computing it.
+    """
+
+    start: int = 0
+    minimum: int = 0
+    granularity: int = 1
+    read: float = 1.0
+    write: float = 0.0
+
+
+def is_plain(objective: Objective) -> bool:
+    """Whether every shared unit is worth the same at any position."""
+    return objective.minimum == 0 and objective.granularity == 1 and objective.write == 0
+
+
+def original(problem: Problem) -> Order:
+    """Rows and fields in the given order."""
+    columns, rows = problem.items.shape
+    fields = np.broadcast_to(np.arange(columns, dtype=np.int32), (rows, columns))
+    return np.arange(rows, dtype=np.int64), fields
+
+
+def fixed(problem: Problem) -> Order:
+    """One column order for all rows, and one sort."""
+    found = _native.fixed(problem)
+    go_on(problem.stopped)
+    return found

@@ -1,1 +1,0 @@
-"""Functional dependencies: their definition and discovery."""

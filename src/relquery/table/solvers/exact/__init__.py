@@ -1,1 +1,0 @@
-"""`ophr`: the exact optimum, by branch and bound over the sets that rows share."""

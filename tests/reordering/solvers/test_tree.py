@@ -1,0 +1,187 @@
+"""`tree`: never below another method under the weight, and above it on what it is made for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relquery.config import Order
+from relquery.reordering.cost.meter import Weight
+from relquery.reordering.cost.tokens import Encode
+from relquery.reordering.encode import encode
+from relquery.reordering.reorder import reorder
+from relquery.reordering.schedule import Report
+from relquery.reordering.solvers.ggr import PAPER_LIMITS, ggr
+from relquery.reordering.solvers.problem import Objective, Problem, fixed
+from relquery.reordering.solvers.side_by_side import StoppedError, side_by_side
+from relquery.reordering.solvers.tree import REACHES, Texts, arrange, look_ahead
+from tests.reordering import reference
+from tests.reordering.solvers.problems import new_trie, random_problem
+from tests.reordering.strategies import PAID, TEXTS, WEIGHTS, letters, tables
+
+PASSAGES = [
+    *("a", "bb", "ccc", "dddd", "eeeee", "ffffff", "a long passage of words"),
+    *("another long passage", "tower", "river bank", "x" * 20, "y" * 12, "words " * 4, "more " * 3),
+]
+OTHERS: tuple[Order, ...] = ("original", "fixed", "ggr")
+
+
+def pairs(texts: list[str]) -> list[list[int]]:
+    """A tokenizer whose tokens reach across the ends of fields."""
+    return [[sum(map(ord, text[i : i + 2])) for i in range(0, len(text), 2)] for text in texts]
+
+
+def figure(report: Report, weight: Weight) -> float:
+    """What the weight asks to be high."""
+    if report.bill is not None:
+        return -report.bill.usd
+    if weight == "squared":
+        return report.phc
+    return report.phr if report.tokens is None else report.tokens.unlimited
+
+
+@given(
+    tables(bags=True) | tables(bags=True, of=TEXTS),
+    st.sampled_from([*WEIGHTS, "tokens"]),
+    st.sampled_from([None, letters, pairs]),
+    st.sampled_from([None, 0, 0.001]),
+)
+def test_no_other_method_is_above_it_under_the_weight(
+    table: reference.Table, weight: Weight, tokenizer: Encode | None, seconds: float | None
+) -> None:
+    solve: Any = partial(reorder, table.columns, dependencies=table.dependencies, bags=table.bags)
+    solve = partial(solve, weight=weight, tokenizer=tokenizer)
+    others = [figure(solve(method=method).report, weight) for method in OTHERS]
+    tree = solve() if seconds is None else solve(seconds=seconds)
+    assert figure(tree.report, weight) >= max(others) - 1e-12
+
+
+def six_rows(seed: int) -> tuple[dict[str, list[str]], list[list[str]]]:
+    """Few texts of very different lengths, and a bag of two columns or more."""
+    rng = np.random.default_rng(seed)
+    columns = int(rng.integers(2, 6))
+    bag = int(rng.integers(2, columns + 1))
+    pool = rng.choice(PASSAGES, int(rng.integers(2, 7)), replace=False)
+    data = {f"c{k}": [str(pool[i]) for i in rng.integers(0, len(pool), 6)] for k in range(columns)}
+    return data, [list(data)[:bag]]
+
+
+@pytest.mark.parametrize("weight", ["tokens", "squared"])
+@pytest.mark.parametrize(
+    "seeds", [[759, 520, 26], pytest.param(range(1000, 1100), marks=pytest.mark.long)]
+)
+def test_six_rows_with_a_bag_are_ordered_no_worse_than_by_any_other_method(
+    seeds: Sequence[int], weight: Weight
+) -> None:
+    for data, bags in map(six_rows, seeds):
+        columns = encode(data)
+        tree, *others = (
+            figure(reorder(columns, method, bags=bags, weight=weight).report, weight)
+            for method in ("tree", *OTHERS)
+        )
+        assert tree >= max(others)
+
+
+@given(tables(max_rows=7, bags=True))
+def test_it_finds_most_of_what_the_optimum_has(table: reference.Table) -> None:
+    columns, bags = table.columns, table.bags
+    tree, most = (reorder(columns, m, bags=bags).report.phc for m in ("tree", "ophr"))
+    assert 0.8 * most <= tree <= most
+
+
+def test_columns_that_suit_few_rows_are_chosen_for_those_alone() -> None:
+    # half of the rows share what stands in "left", half what stands in "right"
+    rng = np.random.default_rng(0)
+    rows = range(200)
+    data = {
+        "left": [f"left {i % 10} " * 9 if i % 2 else f"{rng.random()}" * 3 for i in rows],
+        "right": [f"{rng.random()}" * 3 if i % 2 else f"right {i % 10} " * 9 for i in rows],
+    }
+    schedule = reorder(encode(data))
+    for row, fields in zip(schedule.rows, schedule.fields.tolist(), strict=True):
+        assert fields == ([0, 1] if row % 2 else [1, 0])
+    assert schedule.report.phr > 1.5 * reorder(encode(data), "fixed").report.phr
+
+
+def test_a_bag_hits_far_more_than_its_columns_do() -> None:
+    rng = np.random.default_rng(0)
+    drawn = [rng.choice(30, 3, replace=False) for _ in range(150)]
+    data = {f"c{k}": [f"passage {row[k]} " * 20 for row in drawn] for k in range(3)}
+    apart, together = reorder(encode(data)).report.phr, reorder(encode(data), bags=[[*data]])
+    assert together.report.phr > 1.2 * apart
+
+
+def test_texts_that_only_begin_alike_stand_together() -> None:
+    rng = np.random.default_rng(0)
+    days = [f"2026-{month:02}-{day:02}" for month in range(1, 13) for day in range(1, 29)]
+    shuffled = list(map(str, rng.permutation(days)))
+    ids = [f"{i * 7919 % 997:04}" for i in range(len(days))]
+    schedule = reorder(encode({"day": shuffled, "id": ids}))
+    assert [shuffled[row] for row in schedule.rows] == sorted(days)
+
+
+@pytest.mark.parametrize("seconds", [0, 0.001, None])
+def test_a_search_without_time_still_gives_a_schedule_no_worse_than_fixed(
+    seconds: float | None,
+) -> None:
+    rng = np.random.default_rng(1)
+    data = {f"c{k}": [str(v) * 5 for v in rng.integers(0, 2 + k, 300)] for k in range(8)}
+    tree = reorder(encode(data), seconds=seconds).report
+    assert tree.phc >= reorder(encode(data), "fixed").report.phc
+
+
+def test_a_group_of_two_is_formed_where_it_pays_for_the_write_and_not_where_it_does_not() -> None:
+    # pairs share a long text, or four rows share a shorter one: never both
+    data = {
+        "pair": [f"{i // 2} " + "words and more words " * 12 for i in range(8)],
+        "four": [f"{i % 2} " + "some words " * 5 for i in range(8)],
+    }
+    cheap, dear = (
+        reorder(encode(data), weight=replace(PAID, write=write)) for write in (1.25, 1.95)
+    )
+    assert set(cheap.fields[:, 0].tolist()) == {0}
+    assert set(dear.fields[:, 0].tolist()) == {1}
+
+
+def test_a_search_that_is_stopped_gives_nothing() -> None:
+    problem = random_problem(0, 40, 4, 6)
+    problem.stopped[0] = True
+    for search in (
+        partial(fixed, problem),
+        partial(ggr, problem, PAPER_LIMITS),
+        partial(look_ahead, problem, Objective(), REACHES[0]),
+        partial(plant_and_arrange, problem),
+    ):
+        with pytest.raises(StoppedError):
+            search()
+
+
+def plant_and_arrange(problem: Problem) -> None:
+    rows = problem.items.shape[1]
+    trie = new_trie(problem)
+    trie.plant(np.arange(rows), problem.places.T.copy(), problem.items)
+    nothing = np.zeros(len(problem.weights), np.int64)
+    texts = Texts(nothing.astype(np.int32), nothing, nothing[None], nothing.astype(np.int32))
+    arrange(trie, texts, problem.items, problem.stopped)
+
+
+def test_what_breaks_off_the_waiting_thread_stops_the_others() -> None:
+    stopped = np.zeros(1, np.bool_)
+
+    def work() -> None:
+        while not stopped[0]:
+            time.sleep(0.001)
+
+    def fail() -> None:
+        raise ValueError("its own fault")
+
+    with pytest.raises(ValueError, match="its own fault"):
+        side_by_side([fail, work, work], stopped, 1 << 20)
