@@ -20,9 +20,9 @@ from relquery.backends.base import Backend
 from relquery.backends.lazy import LazyBackend
 from relquery.connection import Connection, connect
 from relquery.errors import ConfigError, LedgerWarning
-from relquery.ledger import Keys, Ledger, answer_keys, has_one_answer, patience, save_copies
-from relquery.ledger.records.pruning import prune
-from relquery.ledger.records.reading import Filter, opened
+from relquery.ledger import Keys, Ledger, answer_keys, has_one_answer, save_copies
+from relquery.ledger import claims as patience
+from relquery.ledger.records import Filter, opened, prune
 from relquery.prompt import Answer, Compared, Finish, Prompt, Reuse, Role, Sampling, Span
 
 GREEDY = Sampling()

@@ -21,10 +21,9 @@ from relquery.cli.ledger import Before, Shown, Since, check_output, instant, rea
 from relquery.cli.terminal.show import figures, to_json
 from relquery.cli.terminal.tables import export
 from relquery.errors import ModelError
-from relquery.ledger.caching.causes import Cause
-from relquery.ledger.caching.diagnosis import Finding
-from relquery.ledger.caching.summary import Group, examine
-from relquery.ledger.records.reading import Filter
+from relquery.ledger.diagnosis import Cause, Finding
+from relquery.ledger.records import Filter
+from relquery.ledger.summary import Group, examine
 from relquery.sql.render import printable
 
 

@@ -19,9 +19,9 @@ from rich.console import Console, RenderableType
 from relquery.cli.terminal.show import errors_console, figures, say, to_json
 from relquery.cli.terminal.tables import check_rows, export, is_same
 from relquery.errors import ConfigError
-from relquery.ledger.records.pruning import prune as prune_ledger
-from relquery.ledger.records.reading import COLUMNS, Filter, Group, Records, opened
-from relquery.ledger.records.runs import Run
+from relquery.ledger.records import COLUMNS, Filter, Group, Records, opened
+from relquery.ledger.records import prune as prune_ledger
+from relquery.ledger.runs import Run
 from relquery.sql.render import printable
 from relquery.unicode import valid
 

@@ -12,10 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from relquery.errors import ConfigError, LedgerWarning, warn
-from relquery.ledger.claims import Claims, Held, give_back
+from relquery.ledger.claims import (
+    BUSY_SECONDS,
+    Claims,
+    Given,
+    Guard,
+    Held,
+    give_back,
+    patiently,
+    transact,
+)
 from relquery.ledger.facts import Fact, write_facts
 from relquery.ledger.keys import Keys, kept_text
-from relquery.ledger.patience import BUSY_SECONDS, Given, Guard, patiently, transact
 from relquery.ledger.stored import known_answer, scores_as_json, scores_from_json
 from relquery.prompt import Answer, Finish
 

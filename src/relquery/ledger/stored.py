@@ -1,4 +1,4 @@
-"""What a ledger keeps of an answer, whatever it is written to."""
+"""What a ledger keeps of an answer, whatever it is written to, and how it is found again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Protocol
 from relquery.ledger.claims import Claims, Held
 from relquery.ledger.facts import Fact
 from relquery.ledger.keys import Keys, kept_text
-from relquery.prompt import Answer, Finish
+from relquery.prompt import Answer, Finish, Prompt, Sampling
 
 
 class AnswerStore(Protocol):
@@ -72,3 +72,20 @@ def scores_as_json(scores: Mapping[str, float]) -> str:
 def scores_from_json(text: str) -> dict[str, float]:
     """See `scores_as_json`."""
     return {label: -inf if log is None else log for label, log in json.loads(text).items()}
+
+
+def look_up(
+    ledger: AnswerStore, names: Sequence[str], prompts: Sequence[Prompt], sampling: Sampling
+) -> tuple[Keys, dict[int, Answer]]:
+    """The keys to store answers under, and the answers already known, by index.
+
+    names: the model's names. Answers are stored under the first; the others are only looked up in a
+    ledger written by an older version.
+    """
+    keys = Keys.of(names[0], prompts, sampling)
+    known = ledger.find(keys)
+    for name in names[1:] if ledger.may_be_older else ():
+        missing = [index for index in range(len(prompts)) if index not in known]
+        older = Keys.of(name, [prompts[index] for index in missing], sampling)
+        known |= {missing[at]: answer for at, answer in ledger.find(older).items()}
+    return keys, known

@@ -15,8 +15,8 @@ import pytest
 from relquery.cli.sql import resume as noted
 from relquery.cli.sql.resume import noted_text
 from relquery.ledger import Ledger
-from relquery.ledger.records.runs import Run as Noted
-from relquery.ledger.records.runs import State, begin_run, end_run, runs_of
+from relquery.ledger.runs import Run as Noted
+from relquery.ledger.runs import State, begin_run, end_run, runs_of
 from tests.backends.provider.chat_server import (
     Body,
     ChatServer,

@@ -19,8 +19,8 @@ from relquery.cli.terminal.show import say
 from relquery.cli.terminal.tables import find_table
 from relquery.errors import ConfigError
 from relquery.ledger import Ledger
-from relquery.ledger.records.reading import Filter, Group, opened
-from relquery.ledger.records.runs import UNFINISHED, Run, Stamp, State, begin_run, end_run
+from relquery.ledger.records import Filter, Group, opened
+from relquery.ledger.runs import UNFINISHED, Run, Stamp, State, begin_run, end_run
 from relquery.redaction import without_credentials
 from relquery.sql.result import Result
 

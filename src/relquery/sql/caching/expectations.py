@@ -10,7 +10,7 @@ import numpy as np
 
 from relquery.arrays import Bools, Int64s
 from relquery.backends.base import Backend
-from relquery.ledger.caching.expected import Expected, Foreseen, Plan, Why
+from relquery.ledger.facts import Expected, Foreseen, Plan, Why
 from relquery.ledger.keys import prompt_hash
 from relquery.prices.table import known_price
 from relquery.prompt import Prompt

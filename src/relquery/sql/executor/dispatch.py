@@ -31,7 +31,7 @@ from relquery.ledger import (
     save_copies,
     turns,
 )
-from relquery.ledger.caching.expected import Foreseen
+from relquery.ledger.facts import Foreseen
 from relquery.prompt import Answer, Finish, Prompt, Role, Sampling, Span
 from relquery.reordering.schedule import Schedule
 from relquery.sql.binder.call import Task

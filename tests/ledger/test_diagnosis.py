@@ -13,12 +13,10 @@ import pytest
 
 from relquery.errors import ConfigError
 from relquery.ledger import Call, Keys, Ledger, turns
-from relquery.ledger.caching.causes import Cause
-from relquery.ledger.caching.diagnosis import Finding
-from relquery.ledger.caching.expected import Expected, Plan, Why
-from relquery.ledger.caching.summary import Group, examine
-from relquery.ledger.records.pruning import prune
-from relquery.ledger.records.reading import Filter, opened
+from relquery.ledger.diagnosis import Cause, Finding
+from relquery.ledger.facts import Expected, Plan, Why
+from relquery.ledger.records import Filter, opened, prune
+from relquery.ledger.summary import Group, examine
 from relquery.prompt import Answer, Finish, Sampling, Span
 from tests.cases import cases
 

@@ -6,10 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from relquery.ledger.caching.causes import Cause
-from relquery.ledger.caching.diagnosis import Diagnosis, Finding
-from relquery.ledger.caching.entries import entries_of, unplanned
-from relquery.ledger.records.reading import Filter, opened
+from relquery.ledger.diagnosis import Cause, Diagnosis, Finding, entries_of, unplanned
+from relquery.ledger.records import Filter, opened
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Compares what was expected with what a provider reported, and finds the cause of each miss.
+"""What was expected of a provider's cache beside what it reported, and the cause of each miss.
 
 What was expected is known in tokens as relquery counts them. A provider's count differs by up to a
 fifth, so it is scaled by the prompt's own tokens; and where a request has read nearly as much of
@@ -11,11 +11,191 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from itertools import accumulate
 from math import inf
 
-from relquery.ledger.caching.causes import UNEXPECTED, Cause
-from relquery.ledger.caching.entries import Entry
+from relquery.ledger.records import ENTRIES, Filter, Records
+
+
+class Cause(Enum):
+    """Each with what it means, and the remedy."""
+
+    CONCURRENT = (
+        "concurrent first writes",
+        "It was sent before any request with the same prefix was answered.",
+        "Lower --concurrency, or ask more groups of rows in one query: first requests of other "
+        "groups are then sent in between.",
+    )
+    EXPIRED = (
+        "expired",
+        "More time than an entry lives had passed since the last request with the same prefix.",
+        "Raise --concurrency and --rpm as far as the provider allows. Give --rpm, so that entries "
+        "of an hour are chosen where the provider has them and they cost less.",
+    )
+    EVICTED = (
+        "evicted",
+        "The prefix was written and had not expired, as far as the provider says how long it keeps "
+        "one. It dropped it, or another of its machines served the request; it does not say which.",
+        "Send less at once (--rpm), so that one machine serves a group of rows, and do not share "
+        "the account with other programs meanwhile.",
+    )
+    UNWRITTEN = (
+        "not written",
+        "By its replies, the provider stored nothing for the requests with the same prefix that "
+        "came before.",
+        "Check that the server takes marks of prefixes; another server in between may drop them.",
+    )
+    FAILED = (
+        "first request failed",
+        "The request that was to write the prefix had no answer, and no other came before.",
+        "Run the query again with the same ledger; see `relquery ledger --failed` for the error.",
+    )
+    MERGED = (
+        "boundary merge",
+        "It read all but the last step of the prefix: tokens at the border merge with what follows "
+        "them, so the shared prefix is somewhat shorter than planned.",
+        "None is needed. A line break at the end of the shared text avoids it.",
+    )
+    BELOW = (
+        "below the minimum",
+        "What it shares with other prompts is shorter than the shortest prefix that is cached.",
+        "Share more: a longer instruction with examples, or text that several rows have, sent "
+        "first. Or take a model with a lower minimum; see `relquery prices`.",
+    )
+    PINNED = (
+        "order pinned",
+        "It shares less than the minimum with its fields in this order, which was given. With "
+        "another field first, it would share enough.",
+        "Leave out --order original and fixed (order= in Python), and give fields as arguments in "
+        "place of naming them in the prompt's text. If a guard pinned the order, answers depend on "
+        "it.",
+    )
+    UNREPORTED = (
+        "not reported",
+        "The provider does not say how many tokens it read from its cache.",
+        "Look at the provider's bill; the cost in the ledger counts nothing as cached.",
+    )
+    UNKNOWN = (
+        "cannot be told",
+        "The ledger does not have the times that would tell: the request that writes the prefix "
+        "is not in it, or when one of the two was sent.",
+        "Keep all processes of a query on one ledger.",
+    )
+    LITTLE = (
+        "not marked",
+        "Marks would have saved less than one percent of the call's input.",
+        "None is needed.",
+    )
+    ALONE = (
+        "only prompt",
+        "Nothing was asked together with it that could share its prefix.",
+        "Ask about more rows in one query.",
+    )
+    UNPRICED = (
+        "no price known",
+        "Without a price nothing is planned, since nobody knows what is cached.",
+        "Give one: `relquery prices --update FILE`.",
+    )
+    BATCH = (
+        "batch",
+        "Requests of a batch run together, and nothing is expected to be read.",
+        "None is needed: batches cost half.",
+    )
+
+    def __init__(self, title: str, meaning: str, remedy: str) -> None:
+        self.title, self.meaning, self.remedy = title, meaning, remedy
+
+
+UNEXPECTED = {
+    "below": Cause.BELOW,
+    "pinned": Cause.PINNED,
+    "little": Cause.LITTLE,
+    "alone": Cause.ALONE,
+    "unpriced": Cause.UNPRICED,
+    "batch": Cause.BATCH,
+}
+"""Why nothing was expected of a prompt, by what the ledger says."""
+
+
+_COLUMNS = (
+    "e.key, x.run, x.model, e.plan, e.place, e.writer, e.prefix, e.why, e.tokens, e.shared, "
+    "e.counted, e.sent, x.at, e.told, x.prompt_tokens, x.cached_tokens, x.written_tokens, "
+    "p.minimum, p.step, p.marked, p.lifetime, p.uncached, p.write, p.read"
+)
+# Of a call that failed and was answered later, the answer; of several failures, the last.
+_LAST = f"""
+    SELECT * FROM (SELECT *, row_number() OVER (
+        PARTITION BY key ORDER BY failure IS NULL DESC, at DESC) AS nth FROM ({ENTRIES}))
+    WHERE nth = 1"""
+_SELECT = f"""
+    SELECT {_COLUMNS}, {{}} FROM expected e JOIN ({_LAST}) x ON x.key = e.key
+    LEFT JOIN plans p ON p.plan = e.plan ORDER BY x.run, x.model, x.at, e.key"""
+_UNPLANNED = f"""
+    SELECT run, model, count(*) FROM ({_LAST}) x
+    WHERE key NOT IN (SELECT key FROM expected) AND {{}} GROUP BY run, model"""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An answer, or a failure, with what was expected of it.
+
+    Those from `plan` to `counted` are the fields of Expected; sent, came: seconds since 1970, sent
+    is None where it is not known. told: whether the provider says what was cached. prompt, cached,
+    written: tokens as it counts them. The rest are the fields of Plan. wanted: whether it is asked
+    about; others are read to tell what wrote and used an entry of the cache.
+    """
+
+    key: bytes
+    run: int | None
+    model: str
+    plan: bytes
+    place: int
+    writer: int | None
+    prefix: bytes | None
+    why: str
+    tokens: int
+    shared: int
+    counted: int
+    sent: float | None
+    came: float
+    told: bool
+    prompt: int
+    cached: int
+    written: int
+    minimum: int | None
+    step: int | None
+    marked: bool | None
+    lifetime: float | None
+    uncached: float | None
+    write: float | None
+    read: float | None
+    wanted: bool
+
+    @property
+    def scale(self) -> float:
+        """The provider's tokens per token as relquery counts them."""
+        return self.prompt / self.counted if self.counted else 1.0
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the provider has computed something for it."""
+        return self.prompt > 0
+
+
+def entries_of(records: Records, wanted: Filter) -> list[Entry]:
+    """Those with an expectation, by run and model, in the order in which they came."""
+    condition, values = wanted.condition()
+    rows = records.connection.execute(_SELECT.format(condition), values)
+    return [Entry(*row) for row in rows]
+
+
+def unplanned(records: Records, wanted: Filter) -> dict[tuple[int | None, str | None], int]:
+    """How many answers and failures have no expectation, by run and model."""
+    condition, values = wanted.condition()
+    rows = records.connection.execute(_UNPLANNED.format(condition), values)
+    return {(run, model): count for run, model, count in rows}
+
 
 _NEAR = 0.25
 """A reading within so much of the scaled length is one of the whole prefix."""

@@ -1,19 +1,19 @@
-"""Reads a ledger for a person: all that is known of its answers and failures."""
+"""A ledger for a person: all that is known of its answers and failures, read and deleted."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from relquery.errors import ConfigError
+from relquery.ledger.claims import patiently
 from relquery.ledger.facts import TABLES
 from relquery.ledger.folder import SUFFIX, read_lines
-from relquery.ledger.patience import patiently
-from relquery.ledger.records.runs import Run, runs_of
+from relquery.ledger.runs import Run, runs_of
 from relquery.ledger.store import Ledger, open_to_read, stored_text
 
 COLUMNS = (
@@ -189,3 +189,48 @@ def _from_folder(path: Path) -> sqlite3.Connection:
 def _has(connection: sqlite3.Connection, table: str) -> bool:
     query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
     return connection.execute(query, (table,)).fetchone() is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """How many answers and failures were deleted."""
+
+    answers: int
+    failures: int
+
+
+def prune(path: Path, wanted: Filter) -> Pruned:
+    """Delete answers with what is known of them, and failures; they are asked again when needed.
+
+    Raises ConfigError for what is not a ledger's file, and if it cannot be written.
+    """
+    try:
+        with closing(Ledger.open(path)) as ledger:
+            found = ledger.write(lambda: _delete(ledger, wanted))
+            with suppress(sqlite3.Error):  # somebody reads it: the room is used again later
+                ledger.connection.execute("VACUUM")
+            return found
+    except sqlite3.Error as error:
+        raise ConfigError(f"The ledger {path} cannot be pruned: {error}.") from error
+
+
+def _delete(ledger: Ledger, wanted: Filter) -> Pruned:
+    file = ledger.connection
+    for table in TABLES.values():
+        file.execute(table)
+    condition, values = wanted.condition()
+    file.execute("CREATE TEMP TABLE doomed (key BLOB, failure INTEGER)")
+    file.execute(
+        f"INSERT INTO doomed SELECT key, failure FROM ({ENTRIES}) WHERE {condition}", values
+    )
+    doomed = "(SELECT key FROM doomed WHERE failure IS NULL)"
+    answers = file.execute(f"DELETE FROM answers WHERE key IN {doomed}").rowcount
+    has_scores = file.execute("SELECT 1 FROM sqlite_master WHERE name = 'scores'").fetchone()
+    for table in ("facts", "expected", "scores") if has_scores else ("facts", "expected"):
+        file.execute(f"DELETE FROM {table} WHERE key IN {doomed}")
+    file.execute("DELETE FROM plans WHERE plan NOT IN (SELECT plan FROM expected)")
+    failures = file.execute(
+        "DELETE FROM failures WHERE rowid IN (SELECT failure FROM doomed)"
+    ).rowcount
+    file.execute("DROP TABLE doomed")
+    return Pruned(answers, failures)

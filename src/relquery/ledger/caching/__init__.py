@@ -1,1 +1,0 @@
-"""What prompts were expected to read from a provider's cache, and why some did not."""
