@@ -104,8 +104,7 @@ ROOMS: dict[str, list[str]] = {
         "explain",
     ],
     "reordering": [
-        "encode", "items", "dependencies", "discover", "solvers.side_by_side", "solvers.problem",
-        "solvers.ggr", "solvers", "cost", "prompts", "schedule",
+        "encode", "items", "dependencies", "discover", "solvers.problem", "solvers.ggr", "solvers", "cost", "prompts", "schedule",
     ],
     "ir": ["tree", "nodes", "paths", "rebuild", "verify", "rewrite", "rules", "optimize", "forms"],
     "markup": [

@@ -16,8 +16,8 @@ from relquery.config import DEFAULT_FORM, Nulls, Order, PromptForm, QueryConfig
 from relquery.errors import ConfigError, MarkupError, QueryError
 from relquery.ledger import Ledger
 from relquery.progress.watch import Progress, Watch, check_progress, watching
+from relquery.retrieval.corpus import Shelf
 from relquery.retrieval.embedder import Embedder
-from relquery.retrieval.shelf import Shelf
 from relquery.spans.orders import Orders
 from relquery.sql import tables as hosts
 from relquery.sql.executor.context import ExecutionContext, usd_of, waiting_of
@@ -317,7 +317,7 @@ class Connection:
         cache_tokens: the size of the backend's cache, if the backend does not report it. For the
             other arguments see `run`.
         """
-        from relquery.spans.bulk import run_bulk
+        from relquery.spans.run import run_bulk
 
         with self._turn(), self._watching(progress) as watch:
             return run_bulk(

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from relquery.config import ORDERS, Order
 from relquery.errors import ConfigError, UnknownColumnError
-from relquery.reordering.cost.hits import measure_hits
+from relquery.reordering.cost.measure import measure_hits
 from relquery.reordering.cost.meter import Weight
 from relquery.reordering.cost.tokens import Encode, tokenize
 from relquery.reordering.encode import encode

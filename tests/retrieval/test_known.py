@@ -16,7 +16,7 @@ import pytest
 
 from relquery.arrays import Float32s
 from relquery.errors import IndexWarning, RequestError
-from relquery.retrieval.known import KnownVectors
+from relquery.retrieval.vectors import KnownVectors
 from tests.retrieval.fakes import Letters
 
 TEXTS = [f"text {chr(97 + at % 26)}{at * at}" for at in range(3000)]
@@ -44,7 +44,7 @@ def test_a_text_is_embedded_once_whatever_is_asked_with_it() -> None:
 def test_more_texts_than_are_at_hand_have_their_vectors(
     monkeypatch: pytest.MonkeyPatch, keeps: bool
 ) -> None:
-    monkeypatch.setattr("relquery.retrieval.known._MOST_AT_HAND", 4)
+    monkeypatch.setattr("relquery.retrieval.vectors._MOST_AT_HAND", 4)
     embedder = Letters()
     vectors = KnownVectors(embedder, keeps=keeps)
     vectors.of(["a", "b", "c"])
@@ -181,7 +181,7 @@ PROGRAM = """
 import sys, time
 from pathlib import Path
 from relquery.retrieval import embedder
-from relquery.retrieval.known import KnownVectors
+from relquery.retrieval.vectors import KnownVectors
 from tests.retrieval.fakes import Letters
 from tests.retrieval.test_known import TEXTS
 

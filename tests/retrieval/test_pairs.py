@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from relquery.arrays import Float32s
-from relquery.retrieval.known import KnownVectors
-from relquery.retrieval.ngrams import Trigrams
+from relquery.retrieval.embedder import Trigrams
 from relquery.retrieval.pairs import cosines, groups, nearest
+from relquery.retrieval.vectors import KnownVectors
 
 
 def unit(count: int, width: int, seed: int) -> Float32s:

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 
 from relquery.errors import ConfigError, IndexWarning
-from relquery.retrieval.corpus import distinct_texts
-from relquery.retrieval.shelf import Shelf
+from relquery.retrieval.corpus import Shelf, distinct_texts
 from tests.retrieval.fakes import Letters
 
 TEXTS = distinct_texts(pa.chunked_array([["the tower", "the bridge", "the tower", None, ""]]))

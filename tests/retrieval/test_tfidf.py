@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from relquery.retrieval.index import best
-from relquery.retrieval.tfidf import Tfidf
+from relquery.retrieval.index import Tfidf, best
 
 WORDS = [
     *("tower", "bridge", "river", "castle", "museum", "garden", "station"),

@@ -12,8 +12,7 @@ import pytest
 from relquery.arrays import Float32s
 from relquery.errors import RequestError
 from relquery.retrieval.embedder import Embedder
-from relquery.retrieval.known import KnownVectors
-from relquery.retrieval.vectors import ByVectors, VectorIndex
+from relquery.retrieval.vectors import ByVectors, KnownVectors, VectorIndex
 from tests.retrieval.fakes import Letters
 
 TEXTS = ["cab", "abc abc", "zebra", "xyz", "", "queue"]

@@ -13,8 +13,8 @@ from relquery import span
 from relquery.errors import ConfigError, QueryError
 from relquery.ir.nodes import Generate, Node
 from relquery.prompt import Answer, Finish
-from relquery.spans.bulk import order_of, passages, run_bulk
 from relquery.spans.execute import WINDOW
+from relquery.spans.run import order_of, passages, run_bulk
 from tests.spans.fakes import Fake
 
 PASSAGES = [f"passage {i} " + "of some length " * 8 for i in range(12)]

@@ -9,7 +9,7 @@ import pytest
 from relquery import span
 from relquery.ir.lower import lower
 from relquery.prompt import Prompt, Reuse, Role, Span
-from relquery.spans.plain import as_plain
+from relquery.spans.execute import as_plain
 
 
 def plain(*input: Any) -> Prompt:

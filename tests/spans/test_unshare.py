@@ -7,8 +7,8 @@ import pytest
 from relquery import span
 from relquery.errors import QueryError
 from relquery.ir.nodes import Generate, Node
-from relquery.spans import unshare as module
-from relquery.spans.unshare import unshare
+from relquery.spans import work as module
+from relquery.spans.work import unshare
 
 
 def generations(node: Node) -> list[Generate]:

@@ -27,13 +27,12 @@ from relquery.reordering.dependencies import (
 from relquery.reordering.discover import discover
 from relquery.reordering.encode import Columns, encode
 from relquery.reordering.items import Items, itemize
-from relquery.reordering.prompts.source import Source
+from relquery.reordering.prompts.prompts import Source
 from relquery.reordering.schedule import Report, Schedule
 from relquery.reordering.solvers.ggr import NO_LIMIT, PAPER_LIMITS, Limits, as_in_paper
 from relquery.reordering.solvers.ophr import ophr
 from relquery.reordering.solvers.polish import polish
-from relquery.reordering.solvers.problem import Problem, fixed, original, pose
-from relquery.reordering.solvers.side_by_side import side_by_side
+from relquery.reordering.solvers.problem import Problem, fixed, original, pose, side_by_side
 from relquery.reordering.solvers.tree import tree
 
 Given = Literal["discover"] | Sequence[str | Sequence[str] | Dependency]

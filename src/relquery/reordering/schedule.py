@@ -12,16 +12,12 @@ from relquery.config import Order
 from relquery.errors import ConfigError
 from relquery.prices.price import Price
 from relquery.reordering.cost.billing import Bill
-from relquery.reordering.cost.hits import HitReport
-from relquery.reordering.cost.measure import Depth, Fields
+from relquery.reordering.cost.measure import Depth, Fields, HitReport
 from relquery.reordering.dependencies import Dependency
 from relquery.reordering.prompts.answers import Answers, read_answers
-from relquery.reordering.prompts.batch import Batch, chosen, write_batch
-from relquery.reordering.prompts.files import batch_path, result_paths
+from relquery.reordering.prompts.batch import Batch, batch_path, chosen, result_paths, write_batch
 from relquery.reordering.prompts.forms import FormName, find_form, settings_of
-from relquery.reordering.prompts.marks import price_of, prompts
-from relquery.reordering.prompts.prompts import Prompts
-from relquery.reordering.prompts.source import Source
+from relquery.reordering.prompts.prompts import Prompts, Source, price_of, prompts
 from relquery.reordering.prompts.template import Template
 from relquery.reordering.prompts.waves import in_waves
 
@@ -33,7 +29,7 @@ class Report:
     """What a solver achieved.
 
     weight: what it maximised. seconds: solving time, without encoding the table. phc, phr, depths:
-    see relquery.reordering.cost.measure; counted in characters. dependencies: given and discovered ones.
+    see reordering.cost.measure; counted in characters. dependencies: given and discovered ones.
     tokens: hits on token ids, if a tokenizer, a price or a cache size was given. bill: what the
     provider charges, if a price was given.
     """

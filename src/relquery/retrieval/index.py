@@ -1,14 +1,21 @@
-"""What finds the texts nearest to a question, and what can be kept in a file."""
+"""Search by the words that texts share, weighted by how rare they are (TF-IDF).
+
+The weights are those of scikit-learn's TfidfVectorizer with its defaults: words of two characters
+or more in lower case, smoothed inverse document frequency, vectors of length 1.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from relquery.arrays import Float32s, Floats, Int64s
+from relquery.errors import MissingExtraError
+from relquery.retrieval.embedder import tell_once
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 
@@ -72,3 +79,96 @@ def best(texts: Int64s, scores: Floats | Float32s, limit: int) -> Found:
         texts, scores = texts[kept], scores[kept]
     order = np.lexsort((texts, -scores))[:limit]
     return Found(texts[order].astype(np.int64), scores[order])
+
+
+_AT_ONCE = 64  # questions whose scores are in memory at one time
+_NOTHING = Found(np.empty(0, np.int64), np.empty(0, np.float32))
+
+
+@dataclass(frozen=True, slots=True)
+class TfidfIndex(SavedIndex):
+    """terms: in the order of the rows of `weights`. idf: (terms,). weights: (terms, texts), sparse,
+    the weight of each term in each text. vectorizer: of questions.
+    """
+
+    terms: list[str]
+    idf: Float32s
+    weights: Any
+    vectorizer: Any
+
+    def arrays(self) -> Arrays:
+        """See SavedIndex."""
+        terms = "\n".join(self.terms).encode("utf-8", "surrogatepass")
+        return {
+            "terms": np.frombuffer(terms, np.uint8),
+            "idf": self.idf,
+            "data": self.weights.data,
+            "texts": self.weights.indices,
+            "begin": self.weights.indptr,
+            "count": np.array(self.weights.shape[1]),
+        }
+
+    def search(self, questions: Sequence[str], limit: int) -> Iterator[Found]:
+        """See Index. Texts that share no word with a question are not found."""
+        for start in range(0, len(questions), _AT_ONCE):
+            scores = self.vectorizer.transform(questions[start : start + _AT_ONCE]) @ self.weights
+            for begin, end in zip(scores.indptr[:-1], scores.indptr[1:], strict=True):
+                yield best(scores.indices[begin:end], scores.data[begin:end], limit)
+
+
+class WordlessIndex(SavedIndex):
+    """Texts without a single word, so that nothing is found."""
+
+    def arrays(self) -> Arrays:
+        """See SavedIndex."""
+        return {}
+
+    def search(self, questions: Sequence[str], limit: int) -> Iterator[Found]:
+        """See Index."""
+        return iter([_NOTHING] * len(questions))
+
+
+@dataclass(frozen=True, slots=True)
+class Tfidf(SavedIndexing):
+    """Indexes of words. They are made in seconds, so nothing of an earlier one is reused."""
+
+    hint: str = ""
+    """What is said when texts are first searched."""
+
+    @property
+    def name(self) -> str:
+        """See SavedIndexing."""
+        return "tfidf-1"
+
+    def index(self, texts: Sequence[str]) -> SavedIndex:
+        """See SavedIndexing. Raises MissingExtraError without scikit-learn."""
+        tell_once(self.hint)
+        vectorizer = _vectorizer()
+        try:
+            weights = vectorizer.fit_transform(texts)
+        except ValueError:  # no text has a word
+            return WordlessIndex()
+        terms = vectorizer.get_feature_names_out().tolist()
+        return TfidfIndex(terms, vectorizer.idf_, weights.T.tocsr(), vectorizer)
+
+    def load(self, arrays: Arrays) -> SavedIndex:
+        """See SavedIndexing."""
+        tell_once(self.hint)
+        if not arrays:
+            return WordlessIndex()
+        from scipy import sparse
+
+        terms = arrays["terms"].tobytes().decode("utf-8", "surrogatepass").split("\n")
+        vectorizer = _vectorizer(vocabulary={term: at for at, term in enumerate(terms)})
+        vectorizer.idf_ = arrays["idf"]
+        parts = (arrays["data"], arrays["texts"], arrays["begin"])
+        weights = sparse.csr_matrix(parts, shape=(len(terms), int(arrays["count"])))
+        return TfidfIndex(terms, arrays["idf"], weights, vectorizer)
+
+
+def _vectorizer(**options: Any) -> Any:
+    try:
+        from sklearn.feature_extraction.text import TfidfVectorizer
+    except ImportError as error:
+        raise MissingExtraError("Search by words", "retrieval") from error
+    return TfidfVectorizer(dtype=np.float32, **options)

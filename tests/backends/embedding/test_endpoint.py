@@ -18,8 +18,7 @@ from relquery.backends.embedding.endpoint import Endpoint
 from relquery.backends.embedding.load import embedder_of, load_embedder
 from relquery.backends.provider.config import ProviderConfig
 from relquery.errors import ConfigError, ModelError, RequestError
-from relquery.retrieval.known import KnownVectors
-from relquery.retrieval.store import VectorStore
+from relquery.retrieval.vectors import KnownVectors, VectorStore
 from tests.backends.provider.chat_server import ChatServer, Reply, Silence, failure, serving
 
 ROUTE = "/v1/embeddings"

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.errors import ConfigError
-from relquery.reordering.cost.hits import lru_hits, measure_hits, previous_hits, unlimited_hits
+from relquery.reordering.cost.measure import lru_hits, measure_hits, previous_hits, unlimited_hits
 from relquery.reordering.cost.tokens import Tokens, prefix_tree, tokenize
 
 Prompts = list[list[int]]

@@ -14,7 +14,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizer
 from relquery.backends.tokenizer import load_tokenizer
 from relquery.demo.files import model_path
 from relquery.errors import ConfigError
-from relquery.reordering.cost.hits import measure_hits
+from relquery.reordering.cost.measure import measure_hits
 from relquery.reordering.cost.tokens import as_encode, tokenize
 from relquery.reordering.reorder import reorder
 from tests.reordering.reference import sent_by

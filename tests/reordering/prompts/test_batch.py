@@ -19,11 +19,9 @@ from relquery.errors import ConfigError
 from relquery.prices.price import Price
 from relquery.prices.table import PRICES
 from relquery.reordering.prompts import forms
-from relquery.reordering.prompts.batch import Batch
-from relquery.reordering.prompts.files import BatchFiles
+from relquery.reordering.prompts.batch import Batch, BatchFiles
 from relquery.reordering.prompts.forms import CHAT_COMPLETIONS, MESSAGES, OWN, FormName
-from relquery.reordering.prompts.prompts import RowPrompt
-from relquery.reordering.prompts.source import Source
+from relquery.reordering.prompts.prompts import RowPrompt, Source
 from relquery.reordering.prompts.template import Template
 from relquery.reordering.reorder import reorder
 from relquery.reordering.schedule import Schedule

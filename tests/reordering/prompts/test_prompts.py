@@ -14,7 +14,7 @@ from relquery.errors import ConfigError
 from relquery.lazy import AT_ONCE
 from relquery.prices.table import PRICES
 from relquery.reordering.cost.billing import bill
-from relquery.reordering.cost.hits import measure_hits
+from relquery.reordering.cost.measure import measure_hits
 from relquery.reordering.cost.tokens import tokenize
 from relquery.reordering.prompts.prompts import Prompts
 from relquery.reordering.prompts.template import Template

@@ -20,8 +20,13 @@ from relquery.reordering.encode import encode
 from relquery.reordering.reorder import reorder
 from relquery.reordering.schedule import Report
 from relquery.reordering.solvers.ggr import PAPER_LIMITS, ggr
-from relquery.reordering.solvers.problem import Objective, Problem, fixed
-from relquery.reordering.solvers.side_by_side import StoppedError, side_by_side
+from relquery.reordering.solvers.problem import (
+    Objective,
+    Problem,
+    StoppedError,
+    fixed,
+    side_by_side,
+)
 from relquery.reordering.solvers.tree import REACHES, Texts, arrange, look_ahead
 from tests.reordering import reference
 from tests.reordering.solvers.problems import new_trie, random_problem

@@ -12,8 +12,7 @@ from rich.table import Table
 from relquery.config import ORDERS, Order
 from relquery.errors import ConfigError, unknown
 from relquery.reordering.cost.billing import Bill
-from relquery.reordering.cost.hits import HitReport
-from relquery.reordering.cost.measure import Depth
+from relquery.reordering.cost.measure import Depth, HitReport
 from relquery.reordering.dependencies import Dependency
 from relquery.reordering.encode import Columns, encode
 from relquery.reordering.reorder import DISCOVER, reorder

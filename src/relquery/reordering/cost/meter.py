@@ -17,8 +17,15 @@ from relquery.errors import ConfigError, unknown
 from relquery.prices.price import Price
 from relquery.prices.table import all_prices
 from relquery.reordering.cost.billing import Bill, Blocks, bill
-from relquery.reordering.cost.hits import HitReport, lru_hits, measure_hits, unlimited_hits
-from relquery.reordering.cost.measure import Fields, hits, phc
+from relquery.reordering.cost.measure import (
+    Fields,
+    HitReport,
+    hits,
+    lru_hits,
+    measure_hits,
+    phc,
+    unlimited_hits,
+)
 from relquery.reordering.cost.tokens import (
     Encode,
     EstimatedTokens,
@@ -29,8 +36,7 @@ from relquery.reordering.cost.tokens import (
     tokenize_items,
 )
 from relquery.reordering.items import Beginnings, Items
-from relquery.reordering.solvers.problem import Objective
-from relquery.reordering.solvers.side_by_side import side_by_side
+from relquery.reordering.solvers.problem import Objective, side_by_side
 
 BLOCK_SIZE = 16
 # Up to this many characters, schedules are compared on whole prompts. Tokenising larger tables

@@ -1,20 +1,101 @@
-"""The prompts of a schedule as a sequence, each built when it is read."""
+"""The prompts of a schedule, each built when it is read, and the prefixes that requests mark."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import accumulate, pairwise
 
 import numpy as np
+import pyarrow as pa
 
-from relquery.arrays import Int64s
-from relquery.lazy import LazySequence
-from relquery.reordering.cost.billing import Bill, Marks
+from relquery.arrays import Int32s, Int64s
+from relquery.errors import ConfigError
+from relquery.lazy import AT_ONCE, LazySequence
+from relquery.prices.price import Price
+from relquery.prices.table import all_prices, find_price, known_price
+from relquery.reordering.cost.billing import Bill, Blocks, Marks, bill
 from relquery.reordering.cost.measure import Fields
-from relquery.reordering.prompts.source import Source
+from relquery.reordering.cost.tokens import Encode, EstimatedTokens, tokenize
+from relquery.reordering.items import BAG_LABEL, Items
 from relquery.reordering.prompts.template import Template
+
+Cells = dict[int, tuple[str, str]]
+"""By item: the name that is written for its column, and its text."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """A table and how it was measured.
+
+    encode: gives token ids; None: tokens are estimated from words. price: None if the order was not
+    chosen by cost. requests_per_minute: see `reorder`.
+    """
+
+    items: Items
+    encode: Encode | None
+    price: Price | None
+    requests_per_minute: float | None
+
+    @property
+    def count(self) -> int:
+        """Rows of the table."""
+        return int(self.items.slots.shape[1])
+
+    def sent(self, rows: Int64s, fields: Fields) -> Int32s:
+        """(n, m), the items of some rows in the order sent."""
+        items = self.items
+        return items.same[items.slots[fields, rows[:, None]]]
+
+    def cells(self, sent: Int32s) -> Cells:
+        """The texts of some items. NULL is empty text."""
+        items, cells = self.items, Cells()
+        wanted = np.unique(sent)
+        columns = np.searchsorted(items.offsets, wanted, side="right") - 1
+        for column in np.unique(columns).tolist():
+            chosen = wanted[columns == column]
+            texts = items.texts[column].take(pa.array(chosen - items.offsets[column]))
+            name = BAG_LABEL if items.in_bag(column) else items.names[column]
+            for item, text in zip(chosen.tolist(), texts.to_pylist(), strict=True):
+                cells[item] = name, text or ""
+        return cells
+
+    def sizes(self, template: Template) -> Int64s:
+        """(items,), tokens of the line of each distinct item."""
+        encode = self.encode or EstimatedTokens()
+        lengths = [
+            tokenize([template.line(*cell) for cell in self.cells(part).values()], encode).lengths
+            for part in self._distinct()
+        ]
+        return np.concatenate([np.empty(0, np.int64), *lengths])
+
+    def _distinct(self) -> Iterator[Int32s]:
+        """The numbers of all items with a text of their own, some at a time."""
+        count = int(self.items.offsets[-1])
+        for start in range(0, count, AT_ONCE):
+            yield np.arange(start, min(start + AT_ONCE, count), dtype=np.int32)
+
+    def size_of(self, text: str) -> int:
+        """Tokens of a text."""
+        return len(tokenize([text], self.encode or EstimatedTokens()).ids) if text else 0
+
+    def digests(self, rows: Int64s) -> Iterator[str]:
+        """Of each row's cells and the names of its columns, in the table's order.
+
+        The same for every schedule and template. NULL counts as empty text, as in prompts.
+        """
+        names = blake2b("\0".join(self.items.names).encode(), digest_size=4)
+        for start in range(0, len(rows), AT_ONCE):
+            items = self.items.slots[:, rows[start : start + AT_ONCE]]
+            sent = self.items.same[items].T
+            cells = self.cells(sent)
+            for row in sent.tolist():
+                digest = names.copy()
+                for item in row:
+                    digest.update(f"\0{cells[item][1]}".encode())
+                yield digest.hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,3 +199,54 @@ def read_id(text: object) -> tuple[int, str] | None:
     """(row, digest); None for what is not one of `custom_ids`."""
     found = _ID.fullmatch(text) if isinstance(text, str) else None
     return None if found is None else (int(found[1]), found[2])
+
+
+def prompts(
+    source: Source, template: Template, rows: Int64s, fields: Fields, price: Price | None
+) -> Prompts:
+    """The prompts of some rows; with breakpoints and their bill if the price has breakpoints."""
+    if price is None or not price.breakpoints:
+        return Prompts(source, template, rows, fields)
+    blocks = blocks_of(source, template, rows, fields)
+    charged = bill(blocks, price, requests_per_minute=source.requests_per_minute)
+    headless = 0 if source.size_of(template.prefix) else 1
+    marks = _in_parts(charged.breakpoints, blocks, headless)
+    return Prompts(source, template, rows, fields, marks, charged)
+
+
+def blocks_of(source: Source, template: Template, rows: Int64s, fields: Fields) -> Blocks:
+    """Prompts as blocks: system text and text before the fields, each field, text after them."""
+    return Blocks.of(
+        source.sent(rows, fields),
+        source.sizes(template),
+        source.size_of(template.prefix),
+        source.size_of(template.tail),
+    )
+
+
+def price_of(given: str | Price | None, source: Source, model: str | None) -> Price | None:
+    """The price that marks are chosen for: the given one, the model's, or that of `reorder`.
+
+    An rq.Price that the user made for `reorder` has precedence over the model's. Raises ConfigError
+    for an unknown name.
+    """
+    if isinstance(given, Price):
+        return given
+    if isinstance(given, str):
+        return find_price(given)
+    if given is not None:
+        raise ConfigError(f"price is {given!r}; it must be an rq.Price or the name of one.")
+    is_own = source.price is not None and source.price.name not in all_prices()
+    of_model = known_price(model) if isinstance(model, str) and not is_own else None
+    return of_model or source.price
+
+
+def _in_parts(marks: Marks, blocks: Blocks, shift: int) -> Marks:
+    """Breakpoints in parts. marks: in tokens. shift: parts before all others that have no block."""
+    found: Marks = []
+    for start in range(0, len(marks), AT_ONCE):
+        some = slice(start, start + AT_ONCE)
+        ends = Blocks(blocks.ids[some], blocks.sizes).ends
+        for row, own in zip(ends, marks[some], strict=True):
+            found.append(tuple((np.searchsorted(row, own) + 1 + shift).tolist()) if own else ())
+    return found

@@ -27,9 +27,7 @@ from relquery.errors import ConfigError
 from relquery.prices.price import Price
 from relquery.reordering.cost.billing import Blocks, Marks, prefixes_of
 from relquery.reordering.cost.measure import Fields
-from relquery.reordering.prompts.marks import blocks_of, prompts
-from relquery.reordering.prompts.prompts import Prompts
-from relquery.reordering.prompts.source import Source
+from relquery.reordering.prompts.prompts import Prompts, Source, blocks_of, prompts
 from relquery.reordering.prompts.template import Template
 
 

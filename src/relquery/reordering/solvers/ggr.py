@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from relquery import _native
 from relquery.reordering.items import Items
-from relquery.reordering.solvers.problem import Order, Problem
-from relquery.reordering.solvers.side_by_side import go_on
+from relquery.reordering.solvers.problem import Order, Problem, go_on
 
 NO_LIMIT = 2**62
 

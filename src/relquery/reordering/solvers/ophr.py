@@ -32,15 +32,13 @@ from relquery.arrays import Floats, Int32s, Int64s
 from relquery.errors import ConfigError
 from relquery.reordering.items import Beginnings
 from relquery.reordering.solvers.lattice import Lattice, build_lattice
-from relquery.reordering.solvers.problem import Problem
+from relquery.reordering.solvers.problem import Order, Problem
 from relquery.reordering.solvers.search import MOST_ARCS, Tree, cheapest_tree
 
 MOST_ROWS = 1000
 
-Order = tuple[Int64s, Int32s]  # rows, and by row id its slots in the order sent
 
-
-def ophr(problem: Problem, texts: Beginnings | None = None) -> tuple[Int64s, Int32s]:
+def ophr(problem: Problem, texts: Beginnings | None = None) -> Order:
     """(rows, fields by row id) of the highest worth; the same for the same problem.
 
     Worth is summed over neighbours: weights of the leading items that are equal and, with `texts`,

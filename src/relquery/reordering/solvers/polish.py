@@ -20,9 +20,9 @@ from relquery.arrays import Bools, Int32s, Int64s
 from relquery.errors import ConfigError
 from relquery.reordering.items import Beginnings
 from relquery.reordering.solvers.lattice import MOST_NODES, Lattice, build_lattice, whole_numbers
-from relquery.reordering.solvers.ophr import MOST_ROWS, Order, walk
+from relquery.reordering.solvers.ophr import MOST_ROWS, walk
+from relquery.reordering.solvers.problem import Order, go_on
 from relquery.reordering.solvers.search import Tree, cheapest_tree
-from relquery.reordering.solvers.side_by_side import go_on
 
 STEPS_PER_SECOND = 8e7  # pairs of nodes looked at
 STEPS_PER_NODE = 2000  # cost of building a lattice
@@ -46,7 +46,7 @@ def polish(
     is the best one but for LEAST_GAIN.
 
     items: (m, n). sent: rows, and by position the columns of each in the order sent. seconds: the
-    approximate time limit. stopped: see relquery.reordering.solvers.side_by_side.
+    approximate time limit. stopped: see `problem`.
     """
     steps = int(seconds * STEPS_PER_SECOND)
     most = min(MOST_NODES, steps // STEPS_PER_NODE)

@@ -1,18 +1,63 @@
-"""The rows to order and what sharing a prefix is worth, as the solvers see them.
+"""The rows to order, and what sharing a prefix is worth, as the solvers see them.
 
 Also the orders that need no search: `original`, as given, and `fixed`, one order of columns by
-statistics (native/solvers/fixed.cpp).
+statistics (native/solvers/fixed.cpp); and running searches side by side, which end early if one is
+interrupted. Loops in C++ cannot be interrupted from outside: the long ones look at a flag, an array
+`stopped` of one bool. Once it is set, their results are meaningless.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextvars import copy_context
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from relquery import _native
 from relquery.arrays import Bools, Int32s, Int64s
-from relquery.reordering.solvers.side_by_side import go_on
+
+THREADS = 2
+_FEW_CELLS = 1 << 12
+PATIENCE = 0.1  # seconds between checks for a signal that woke another thread
+
+R = TypeVar("R")
+
+
+class StoppedError(Exception):
+    """A search was stopped early, in a thread whose result is no longer needed."""
+
+
+def go_on(stopped: Bools) -> None:
+    """Raises StoppedError once the flag is set."""
+    if stopped[0]:
+        raise StoppedError
+
+
+def _result(task: Future[R]) -> R:
+    while not wait([task], PATIENCE).done:
+        pass
+    return task.result()
+
+
+def side_by_side(tasks: Sequence[Callable[[], R]], stopped: Bools, cells: int) -> list[R]:
+    """The results of the tasks, run THREADS at a time.
+
+    If this thread is interrupted (Ctrl-C), the flag is set and the tasks end soon. cells: of the
+    table that they go through; of few, threads would take longer to begin than the tasks.
+    """
+    if cells <= _FEW_CELLS:
+        return [task() for task in tasks]
+    with ThreadPoolExecutor(THREADS) as threads:
+        running = [threads.submit(copy_context().run, task) for task in tasks]
+        try:
+            return [_result(each) for each in running]
+        except BaseException:
+            stopped[0] = True
+            threads.shutdown(wait=False, cancel_futures=True)
+            raise
+
 
 Order = tuple[Int64s, Int32s]
 """(rows, fields by row id)."""
@@ -29,7 +74,7 @@ class Problem(NamedTuple):
     implied_begin: (m + 1,), implied: slots that slot c alone determines are
         `implied[implied_begin[c]:implied_begin[c + 1]]`.
     pairs: (p, 3), two slots that together determine the third.
-    stopped: (1,), set to end every search on this problem (see relquery.reordering.solvers.side_by_side).
+    stopped: (1,), set to end every search on this problem, see above.
     """
 
     items: Int32s

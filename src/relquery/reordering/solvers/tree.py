@@ -29,11 +29,12 @@ from relquery.reordering.solvers.problem import (
     Order,
     Problem,
     fixed,
+    go_on,
     is_plain,
     original,
     pose,
+    side_by_side,
 )
-from relquery.reordering.solvers.side_by_side import go_on, side_by_side
 
 VISITS_PER_SECOND = 1.5e8  # cells of a small table that lookahead visits
 STEPS_PER_SECOND = 6e7  # entries of a small trie that a search looks at

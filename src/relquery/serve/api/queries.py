@@ -28,8 +28,8 @@ from relquery.serve.sql_workers.hosting import Statements
 from relquery.serve.sql_workers.jobs import Execute
 from relquery.serve.streaming import EVENTS, EventResponse, event, failed_event
 from relquery.serve.tasks import Task, start
-from relquery.spans.ahead import prepare
 from relquery.spans.result import SpanResult
+from relquery.spans.run import prepare
 
 router = APIRouter(tags=["relquery"])
 

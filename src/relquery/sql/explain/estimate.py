@@ -22,7 +22,7 @@ from relquery.prices.price import MILLION, Price
 from relquery.prices.table import known_price
 from relquery.prompt import Prompt
 from relquery.reordering.cost.billing import NEVER, Bill, bill, bill_automatic, bill_marked
-from relquery.reordering.cost.hits import lru_hits, unlimited_hits
+from relquery.reordering.cost.measure import lru_hits, unlimited_hits
 from relquery.reordering.cost.tokens import Tokens
 from relquery.sql.caching.plan import Counter, cache_plan, in_our_tokens
 from relquery.sql.explain.cost import Calibration, StageCost, unshared

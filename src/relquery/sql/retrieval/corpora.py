@@ -16,11 +16,9 @@ import pyarrow as pa
 
 from relquery.arrays import Float32s
 from relquery.errors import QueryError
-from relquery.retrieval.corpus import Corpus, Strings
-from relquery.retrieval.index import Found
+from relquery.retrieval.corpus import Corpus, Shelf, Strings
+from relquery.retrieval.index import Found, WordlessIndex
 from relquery.retrieval.pairs import first_near, groups
-from relquery.retrieval.shelf import Shelf
-from relquery.retrieval.tfidf import WordlessIndex
 from relquery.retrieval.vectors import VectorIndex
 from relquery.sql.host.database import Database
 from relquery.sql.parser.statements import read_prepared

@@ -24,9 +24,9 @@ import pyarrow as pa
 from relquery.backends.base import Backend
 from relquery.errors import QueryError
 from relquery.prompt import Role, Span
-from relquery.retrieval.known import KnownVectors
+from relquery.retrieval.corpus import Shelf
 from relquery.retrieval.pairs import cosines, groups, nearest
-from relquery.retrieval.shelf import Shelf
+from relquery.retrieval.vectors import KnownVectors
 from relquery.sql import names as ours
 from relquery.sql.host.database import Database
 from relquery.sql.retrieval.columns import Named
