@@ -104,12 +104,15 @@ ROOMS: dict[str, list[str]] = {
         "explain",
     ],
     "reordering": [
-        "encode", "items", "dependencies", "discover", "solvers.problem", "solvers.ggr", "solvers", "cost", "prompts", "schedule",
+        "encode", "items", "dependencies", "discover", "solvers.problem", "solvers.ggr", "solvers",
+        "cost", "prompts", "schedule",
     ],
-    "ir": ["tree", "nodes", "paths", "rebuild", "verify", "rewrite", "rules", "optimize", "forms"],
+    "ir": [
+        "nodes", "paths", "verify", "rewrite", "rules", "optimize", "lower", "text", "draw",
+        "tokens", "spnl.fields", "spnl.read", "spnl",
+    ],
     "markup": [
-        "read.reader", "read.files", "read.parts", "read.define", "read.schema", "read.imports",
-        "read.draw", "asked", "plain", "tokens", "layout", "lower", "schemas", "program",
+        "reader", "schema", "imports", "tokens", "layout", "lower", "schemas", "program",
     ],
     "engine": [
         "cost", "machines", "requests", "block_pool", "executor", "scheduling.plan",

@@ -21,7 +21,7 @@ from relquery.backends.local.sizing import StoreOptions
 from relquery.config import EngineConfig
 from relquery.connection import Connection, connect
 from relquery.markup.layout import lay_out
-from relquery.markup.read.schema import Schema
+from relquery.markup.schema import Schema
 from relquery.markup.tokens import Tokens
 
 if TYPE_CHECKING:

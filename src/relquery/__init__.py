@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from relquery.frames.frame import Frame, frame
     from relquery.ir.optimize import optimize
     from relquery.markup.program import schema
-    from relquery.markup.read.schema import Schema
+    from relquery.markup.schema import Schema
     from relquery.markup.schemas import PromptResult
     from relquery.prices.price import Price
     from relquery.prompt import Sampling
@@ -65,7 +65,7 @@ _HOMES = {
     "Price": "relquery.prices.price:Price",
     "reorder": "relquery.reordering.reorder:reorder",
     "optimize": "relquery.ir.optimize:optimize",
-    "Schema": "relquery.markup.read.schema:Schema",
+    "Schema": "relquery.markup.schema:Schema",
     "schema": "relquery.markup.program:schema",
     "PromptResult": "relquery.markup.schemas:PromptResult",
     "span": "relquery.span",

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from relquery.ir.nodes import Node
     from relquery.ir.optimize import Goal
-    from relquery.markup.read.schema import Schema
+    from relquery.markup.schema import Schema
     from relquery.markup.schemas import PromptResult, Schemas
     from relquery.spans.corpus import Corpora
     from relquery.spans.explain import SpanExplanation
@@ -172,7 +172,7 @@ class Connection:
         otherwise those of each are computed when a prompt first imports it.
         """
         if not isinstance(name, str):
-            from relquery.markup.read.schema import Schema
+            from relquery.markup.schema import Schema
         if isinstance(name, str) or not isinstance(name, Schema):
             if isinstance(name, str) and name.lstrip().startswith("<"):
                 raise MarkupError(

@@ -40,9 +40,7 @@ from dataclasses import fields, replace
 from typing import TypedDict, Unpack
 
 from relquery.errors import ConfigError, QueryError, type_of, unknown
-from relquery.ir.forms.draw import draw, mermaid, svg
-from relquery.ir.forms.spnl.wire import from_wire, to_wire
-from relquery.ir.forms.text import parse_tree as parse
+from relquery.ir.draw import draw, mermaid, svg
 from relquery.ir.nodes import (
     NODES,
     Bag,
@@ -55,6 +53,8 @@ from relquery.ir.nodes import (
     Seq,
     Text,
 )
+from relquery.ir.spnl.wire import from_wire, to_wire
+from relquery.ir.text import parse_tree as parse
 from relquery.ir.verify import MAX_NODES
 from relquery.prompt import Role, Sampling
 

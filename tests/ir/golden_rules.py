@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from relquery.ir.rewrite import Rule
-from relquery.ir.rules.desugar_chat import desugar_chat
-from relquery.ir.rules.desugar_fragment import desugar_fragment
-from relquery.ir.rules.desugar_retrieve import desugar_retrieve
-from relquery.ir.rules.distribute_plus import distribute_plus
-from relquery.ir.rules.drop_empty import drop_empty
-from relquery.ir.rules.drop_prepare import drop_prepare
-from relquery.ir.rules.flatten_bag import flatten_bag
-from relquery.ir.rules.flatten_plus import flatten_plus
-from relquery.ir.rules.flatten_seq import flatten_seq
-from relquery.ir.rules.reduce_tree import reduce_tree
-from relquery.ir.rules.unwrap_single import unwrap_single
+from relquery.ir.rules import (
+    desugar_chat,
+    desugar_fragment,
+    desugar_retrieve,
+    distribute_plus,
+    drop_empty,
+    drop_prepare,
+    flatten_bag,
+    flatten_plus,
+    flatten_seq,
+    reduce_tree,
+    unwrap_single,
+)
 
 
 def look_up(corpus: str, text: str, limit: int) -> list[str]:

@@ -12,13 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.errors import QueryError, UnsupportedQueryError
-from relquery.ir.forms.text import parse_tree
-from relquery.ir.known import Answered
-from relquery.ir.lower import MAX_NESTING, lower
+from relquery.ir.lower import MAX_NESTING, Answered, lower
 from relquery.ir.nodes import Bag, Chat, Generate, Node, Prepare, Retrieve, Seq, Text
 from relquery.ir.optimize import optimize
+from relquery.ir.text import parse_tree
 from relquery.prompt import SPEAKERS, Answer, Exchange, Finish, Nest, Reuse, Role, Span
-from tests.ir.forms.test_text import trees
+from tests.ir.test_text import trees
 
 INNER = Generate(Text("inner"))
 A, B, C, D, E, Z = map(Text, "abcdez")

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from relquery import errors
 from relquery.errors import QueryError
-from relquery.ir.forms.text import parse_tree
+from relquery.ir import rules as reduce_tree
 from relquery.ir.nodes import Bag, Fragment, Generate, Node, Prepare, Retrieve, Seq, Text
 from relquery.ir.optimize import RULES, Goal, awaits_retrieval, optimize
 from relquery.ir.rewrite import rewrite
-from relquery.ir.rules.reduce_tree import reduce_tree
+from relquery.ir.text import parse_tree
 from relquery.ir.verify import verify
 from tests.cases import case_file
 from tests.ir.golden_rules import look_up

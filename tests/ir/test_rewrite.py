@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from relquery.errors import QueryError
-from relquery.ir.forms.text import parse_tree
+from relquery.ir import rules as desugar_chat
+from relquery.ir import rules as flatten_seq
+from relquery.ir import rules as unwrap_single
 from relquery.ir.nodes import Bag, Generate, Node, Seq, Text
 from relquery.ir.rewrite import Rule, Step, rewrite
-from relquery.ir.rules.desugar_chat import desugar_chat
-from relquery.ir.rules.flatten_seq import flatten_seq
-from relquery.ir.rules.unwrap_single import unwrap_single
+from relquery.ir.text import parse_tree
 
 A, B = Text("a"), Text("b")
 

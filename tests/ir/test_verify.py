@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from relquery.errors import QueryError
-from relquery.ir.forms.text import parse_tree
 from relquery.ir.nodes import Bag, Generate, Node, Seq, Text
+from relquery.ir.text import parse_tree
 from relquery.ir.verify import verify
 from tests.cases import case_file
 

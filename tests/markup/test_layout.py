@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from relquery.backends.base import Backend
 from relquery.backends.load import load
 from relquery.errors import MarkupError
+from relquery.markup.imports import MarkupPrompt
 from relquery.markup.layout import Laid, Layout, lay_out
 from relquery.markup.lower import Lowered, as_modules
-from relquery.markup.plain import as_text
-from relquery.markup.read.imports import MarkupPrompt
-from relquery.markup.read.schema import Schema
+from relquery.markup.schema import Schema
 from relquery.markup.schemas import Schemas
-from relquery.markup.tokens import Tokens
+from relquery.markup.tokens import Tokens, as_text
 from relquery.prompt import Blank, Nest, Prompt, Reuse, Role, Span
 
 MODEL = "random:layers=1,hidden=32,heads=2,ffn=32"

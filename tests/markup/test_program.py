@@ -10,10 +10,10 @@ import pytest
 
 import relquery as rq
 from relquery.errors import MarkupError
-from relquery.markup.plain import as_text
+from relquery.markup.imports import MarkupPrompt
 from relquery.markup.program import PromptFunction, schema
-from relquery.markup.read.draw import draw
-from relquery.markup.read.imports import MarkupPrompt
+from relquery.markup.schemas import draw
+from relquery.markup.tokens import as_text
 
 
 @schema

@@ -16,7 +16,7 @@ import pytest
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.connection import connect
 from relquery.errors import ConfigError
-from relquery.markup.read.schema import Schema
+from relquery.markup.schema import Schema
 from relquery.markup.schemas import PromptResult
 from relquery.model.store import StateFiles
 from relquery.prompt import Sampling

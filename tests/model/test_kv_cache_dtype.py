@@ -16,7 +16,7 @@ import relquery as rq
 from relquery.arrays import TokenIds
 from relquery.engine.requests.request import Request
 from relquery.errors import ConfigError, ModelError
-from relquery.markup.read.schema import Schema
+from relquery.markup.schema import Schema
 from relquery.model.load import load
 from relquery.model.native_model import NativeModel
 from relquery.model.networks.random import byte_tokenizer

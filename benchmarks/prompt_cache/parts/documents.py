@@ -16,7 +16,7 @@ from benchmarks.prompt_cache.first_token import Case, measure_cases
 from benchmarks.prompt_cache.sizes import FULL, QUERIES, Sizes, choose
 from benchmarks.spans.setup import load_model
 from benchmarks.templates import template
-from relquery.markup.read.schema import Schema
+from relquery.markup.schema import Schema
 
 WORDS = template("prompt_cache")
 FILE = "longctx/musique_s.json"

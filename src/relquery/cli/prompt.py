@@ -15,12 +15,12 @@ from relquery.backends.load import load
 from relquery.cli.terminal.interrupt import exits_when_interrupted, interruptible
 from relquery.cli.terminal.options import CacheTokens, Json
 from relquery.cli.terminal.show import errors_console, to_json
+from relquery.markup.imports import MarkupPrompt
 from relquery.markup.layout import Layout
-from relquery.markup.read.draw import draw as drawn
-from relquery.markup.read.files import read_text
-from relquery.markup.read.imports import MarkupPrompt
-from relquery.markup.read.schema import Schema
+from relquery.markup.reader import read_text
+from relquery.markup.schema import Schema
 from relquery.markup.schemas import PromptResult, Schemas
+from relquery.markup.schemas import draw as drawn
 from relquery.prompt import Sampling
 
 prompt = typer.Typer(

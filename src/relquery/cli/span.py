@@ -18,14 +18,13 @@ from relquery.cli.terminal.interrupt import exits_when_interrupted
 from relquery.cli.terminal.options import CacheTokens, Cost, Json
 from relquery.cli.terminal.show import errors_console, progress, say, to_json
 from relquery.errors import QueryError
-from relquery.ir.forms.draw import draw, mermaid, svg
-from relquery.ir.forms.spnl.wire import WireQuery, from_wire
-from relquery.ir.forms.text import parse_tree
-from relquery.ir.forms.tokens.form import End, Item, Mark, align, tokenize
-from relquery.ir.forms.tokens.tree import span_tree
+from relquery.ir.draw import draw, mermaid, svg
 from relquery.ir.nodes import Chat, Generate, Node
 from relquery.ir.optimize import Goal, optimize
 from relquery.ir.rewrite import rewrite
+from relquery.ir.spnl.wire import WireQuery, from_wire
+from relquery.ir.text import parse_tree
+from relquery.ir.tokens import End, Item, Mark, align, span_tree, tokenize
 from relquery.prompt import Role
 from relquery.spans.corpus import lookup, passages
 from relquery.spans.explain import explain

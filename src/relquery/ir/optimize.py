@@ -8,17 +8,20 @@ from relquery.errors import ConfigError, QueryError
 from relquery.ir.nodes import Node, Retrieve
 from relquery.ir.paths import awaits_answer, check_node, distinct
 from relquery.ir.rewrite import Rule, Step, rewrite
-from relquery.ir.rules.desugar_chat import desugar_chat
-from relquery.ir.rules.desugar_fragment import desugar_fragment
-from relquery.ir.rules.desugar_retrieve import Lookup, desugar_retrieve
-from relquery.ir.rules.distribute_plus import distribute_plus
-from relquery.ir.rules.drop_empty import drop_empty
-from relquery.ir.rules.drop_prepare import drop_prepare
-from relquery.ir.rules.flatten_bag import flatten_bag
-from relquery.ir.rules.flatten_plus import flatten_plus
-from relquery.ir.rules.flatten_seq import flatten_seq
-from relquery.ir.rules.reduce_tree import reduce_tree
-from relquery.ir.rules.unwrap_single import unwrap_single
+from relquery.ir.rules import (
+    Lookup,
+    desugar_chat,
+    desugar_fragment,
+    desugar_retrieve,
+    distribute_plus,
+    drop_empty,
+    drop_prepare,
+    flatten_bag,
+    flatten_plus,
+    flatten_seq,
+    reduce_tree,
+    unwrap_single,
+)
 from relquery.ir.verify import check_size
 
 Goal = Literal["cache", "attention"]

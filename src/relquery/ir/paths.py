@@ -1,4 +1,4 @@
-"""The path of a node in a tree, and walks over all nodes. No function here recurses."""
+"""The path of a node in a tree, walks over all nodes, and copies with other children."""
 
 from __future__ import annotations
 
@@ -85,6 +85,42 @@ def distinct(node: Node) -> Iterator[Node]:
                 todo.append(child)
 
 
+def children_first(root: Node) -> list[Node]:
+    """All distinct nodes, children before parents."""
+    order: list[Node] = []
+    seen = {id(root)}
+    path = [(root, iter(children_of(root)))]
+    while path:
+        node, rest = path[-1]
+        for child in rest:
+            if id(child) not in seen:
+                seen.add(id(child))
+                path.append((child, iter(children_of(child))))
+                break
+        else:
+            order.append(node)
+            path.pop()
+    return order
+
+
 def awaits_answer(node: Node) -> bool:
     """Whether the node's text contains an answer that is known only during execution."""
     return any(isinstance(below, Generate | Chat) for below in distinct(node))
+
+
+def with_children(node: Node, children: tuple[Node, ...]) -> Node:
+    """A copy of `node` with these children, as many as its kind takes."""
+    match node:
+        case Seq():
+            node = Seq(children)
+        case Bag():
+            node = Bag(children, node.separator, node.independent)
+        case Chat():
+            node = Chat(children, node.sampling)
+        case Generate():
+            node = Generate(children[0], node.sampling)
+        case Prepare():
+            node = Prepare(children[0])
+        case Retrieve():
+            node = Retrieve(children[0], node.corpus, node.limit)
+    return node

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from relquery.errors import QueryError
 from relquery.ir.nodes import Node, Text
-from relquery.ir.paths import children_of, distinct, path
-from relquery.ir.rebuild import with_children
+from relquery.ir.paths import children_of, distinct, path, with_children
 from relquery.ir.verify import verify
 
 Rule = Callable[[Node], Node | None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from relquery.errors import QueryError
 from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Node, Prepare, Retrieve, Text
-from relquery.ir.paths import awaits_answer, check_node, children_of, distinct, path
+from relquery.ir.paths import awaits_answer, check_node, children_first, children_of, distinct, path
 
 MAX_NODES = 20_000_000
 _COUNTED = 10**24  # counting stops here
@@ -54,7 +54,7 @@ def _readable(nodes: list[Node]) -> set[int]:
     """
     solid: set[int] = set()  # nodes that add to the input of a parent
     readable: set[int] = set()
-    for node in _children_first(nodes):
+    for node in children_first(nodes[0]):
         if isinstance(node, Text | Fragment):
             if node.content:
                 solid.add(id(node))
@@ -71,12 +71,11 @@ def check_size(node: Node, most: int = MAX_NODES) -> None:
 
     A tree may be small in memory only because it shares nodes.
     """
-    nodes = list(distinct(node))
     sizes: dict[int, int] = {}
-    for each in _children_first(nodes):
+    for each in children_first(node):
         size = 1 + sum(sizes[id(child)] for child in each.children)
         sizes[id(each)] = min(size, _COUNTED)  # it may double with each level
-    size = sizes[id(nodes[0])]
+    size = sizes[id(node)]
     if size > most:
         more = "more than " if size == _COUNTED else ""
         raise QueryError(
@@ -87,22 +86,6 @@ def check_size(node: Node, most: int = MAX_NODES) -> None:
 
 def _separates(node: Node) -> bool:
     return isinstance(node, Bag) and bool(node.separator) and len(node.children) > 1
-
-
-def _children_first(nodes: list[Node]) -> list[Node]:
-    """The nodes, children before parents, even if a node has several parents."""
-    missing = {id(node): 0 for node in nodes}  # number of parents not handled yet
-    for node in nodes:
-        for child in node.children:
-            missing[id(child)] += 1
-    order = [nodes[0]]
-    for node in order:  # grows during the loop
-        for child in children_of(node):
-            missing[id(child)] -= 1
-            if not missing[id(child)]:
-                order.append(child)
-    order.reverse()
-    return order
 
 
 def _sugar(node: Node) -> str | None:

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from relquery.errors import MarkupError
-from relquery.markup.read.parts import Message, Module, Parameter, Part, Text, Union
-from relquery.markup.read.reader import Place
-from relquery.markup.read.schema import Schema
+from relquery.markup.reader import Place
+from relquery.markup.schema import Message, Module, Parameter, Part, Schema, Text, Union
 from relquery.markup.tokens import Frame, Ids, Tokens
 from relquery.prompt import Span
 

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from relquery.errors import MarkupError
-from relquery.markup.asked import Asked
+from relquery.markup.imports import Asked, Import, MarkupPrompt, New
 from relquery.markup.layout import Laid, Layout, Own, Range
-from relquery.markup.read.imports import Import, MarkupPrompt, New
 from relquery.markup.tokens import Ids, Tokens
 from relquery.prompt import Blank, Nest, Prompt, Reuse, Role, Span
 

@@ -16,8 +16,7 @@ from typing import Any, TypeAlias, get_args, get_type_hints
 from xml.sax.saxutils import escape, quoteattr
 
 from relquery.errors import MarkupError, unknown
-from relquery.markup.read.define import RESERVED, SPACE
-from relquery.markup.read.schema import Schema
+from relquery.markup.schema import RESERVED, SPACE, Schema
 
 
 class _NoCaseError(ValueError):

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from relquery.errors import ConfigError, QueryError, did_you_mean, type_of
-from relquery.ir.rules.desugar_retrieve import Lookup
+from relquery.ir.rules import Lookup
 from relquery.unicode import valid
 
 Search = Callable[[str, int], Sequence[str]]

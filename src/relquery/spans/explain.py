@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from relquery.backends.base import Backend
 from relquery.errors import ConfigError, RequestError
-from relquery.ir.forms.draw import draw
+from relquery.ir.draw import draw
 from relquery.ir.nodes import Generate, Node
 from relquery.ir.optimize import Goal, optimize
 from relquery.ir.rewrite import Step

@@ -11,11 +11,10 @@ from dataclasses import replace
 from relquery.backends.base import Backend
 from relquery.errors import CancelledError, ConfigError, QueryError, RequestError, type_of
 from relquery.ir.lower import lower
-from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Node, Prepare, Retrieve, Text
+from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Node, Prepare, Retrieve, Text, Tree
 from relquery.ir.optimize import Goal, optimize
 from relquery.ir.paths import children_of, distinct
-from relquery.ir.rules.desugar_retrieve import Lookup
-from relquery.ir.tree import Tree
+from relquery.ir.rules import Lookup
 from relquery.ir.verify import verify
 from relquery.prompt import Span
 from relquery.reordering.reorder import reorder

@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from relquery.errors import QueryError
-from relquery.ir.known import Answered
-from relquery.ir.lower import Spans, lower
+from relquery.ir.lower import Answered, Spans, lower
 from relquery.ir.nodes import Bag, Fragment, Generate, Node, Prepare, Retrieve, Text
-from relquery.ir.paths import children_of, path
-from relquery.ir.rebuild import with_children
-from relquery.ir.rules.desugar_retrieve import Lookup
+from relquery.ir.paths import children_first, children_of, path, with_children
+from relquery.ir.rules import Lookup
 from relquery.prompt import Answer, Exchange, Nest, Prompt, Sampling
 from relquery.spans.corpus import look_up_nothing
 from relquery.spans.result import Generation
@@ -72,7 +70,7 @@ class _Merged:
         self.node: dict[int, Node] = {}
         self._numbers: dict[tuple[object, ...], int] = {}
         self._nodes: list[Node] = []
-        for node in _children_first(root):
+        for node in children_first(root):
             self._add(node)
 
     def _add(self, node: Node) -> None:
@@ -109,24 +107,6 @@ class _Seeds:
         if free == seed:
             return node
         return Generate(node.input, replace(node.sampling, seed=free))
-
-
-def _children_first(root: Node) -> list[Node]:
-    """All distinct nodes, children before parents."""
-    order: list[Node] = []
-    seen = {id(root)}
-    path = [(root, iter(children_of(root)))]
-    while path:
-        node, rest = path[-1]
-        for child in rest:
-            if id(child) not in seen:
-                seen.add(id(child))
-                path.append((child, iter(children_of(child))))
-                break
-        else:
-            order.append(node)
-            path.pop()
-    return order
 
 
 MAX_DEPTH = 64  # of nested exchanges and nests

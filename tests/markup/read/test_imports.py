@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from relquery.errors import MarkupError
-from relquery.markup.read.draw import draw
-from relquery.markup.read.imports import MarkupPrompt
-from relquery.markup.read.schema import Schema
+from relquery.markup.imports import MarkupPrompt
+from relquery.markup.schema import Schema
+from relquery.markup.schemas import draw
 from tests.cases import case_file
 from tests.markup.read.test_schema import TRAVEL
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.errors import MarkupError, PromptWarning
-from relquery.markup.read import reader
-from relquery.markup.read.reader import MOST_LEVELS, Element, Place, Words, read
+from relquery.markup import reader
+from relquery.markup.reader import MOST_LEVELS, Element, Place, Words, read
 
 
 def test_elements_and_texts_know_where_they_are() -> None:

@@ -12,10 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.errors import MarkupError
-from relquery.markup.read.define import tidy
-from relquery.markup.read.draw import draw
-from relquery.markup.read.parts import Message, Module, Parameter, Part, Text, Union
-from relquery.markup.read.schema import Schema
+from relquery.markup.schema import Message, Module, Parameter, Part, Schema, Text, Union, tidy
+from relquery.markup.schemas import draw
 from tests.cases import case_file
 
 TRAVEL = """

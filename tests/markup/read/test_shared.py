@@ -8,9 +8,8 @@ import warnings
 import pytest
 
 from relquery.errors import MarkupError, PromptWarning
-from relquery.markup.read.imports import MarkupPrompt
-from relquery.markup.read.parts import Text
-from relquery.markup.read.schema import Schema
+from relquery.markup.imports import MarkupPrompt
+from relquery.markup.schema import Schema, Text
 from tests.data import data_path
 
 pytestmark = pytest.mark.data

@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from relquery.backends.base import Backend
 from relquery.errors import ConfigError
-from relquery.markup.read.schema import Schema
+from relquery.markup.schema import Schema
 from relquery.markup.schemas import Schemas, Used
 from relquery.prompt import Prompt
 from relquery.serve.api.fields import Sampled

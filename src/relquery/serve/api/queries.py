@@ -16,10 +16,10 @@ from starlette.responses import Response
 
 from relquery.backends.base import Backend
 from relquery.errors import QueryError
-from relquery.ir.forms.spnl.deep_json import decode
-from relquery.ir.forms.spnl.read import WireQuery, read
 from relquery.ir.nodes import Bag, Node, Seq
 from relquery.ir.paths import children_of
+from relquery.ir.spnl.fields import decode
+from relquery.ir.spnl.read import WireQuery, read
 from relquery.prompt import Finish
 from relquery.serve.document import errors
 from relquery.serve.errors import HttpError, Json
@@ -167,7 +167,7 @@ class Sent:
         except UnicodeDecodeError as error:
             raise QueryError(f"Byte {error.start} of the query is not UTF-8.") from None
         completes = isinstance(value, dict) and list(value) == ["map"]
-        return cls(read(value, None, is_tree=True), completes)
+        return cls(read(value, None), completes)
 
     def prepare(self, backend: Backend) -> int:
         """Compute the states of what stands below plus, as far as it is known; returns of how many

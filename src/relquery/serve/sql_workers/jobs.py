@@ -11,7 +11,7 @@ from relquery.backends.base import Backend, Insight
 from relquery.backends.lazy import LazyBackend
 from relquery.connection import Connection
 from relquery.errors import QueryError
-from relquery.ir.forms.spnl.read import WireQuery
+from relquery.ir.spnl.read import WireQuery
 from relquery.prompt import Prompt, Sampling
 from relquery.serve.errors import HttpError
 from relquery.serve.sql_workers.reading import check_reads

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from relquery.arrays import Int64s
-from relquery.ledger import AnswerStore, Keys, has_one_answer
-from relquery.ledger import stored as look_up
+from relquery.ledger import AnswerStore, Keys, has_one_answer, look_up
 from relquery.prompt import Answer, Prompt, Sampling
 from relquery.sql.binder.call import Task
 from relquery.sql.caching.plan import ordered

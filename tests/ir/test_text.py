@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.errors import QueryError
-from relquery.ir.forms.text import parse_tree, print_tree
 from relquery.ir.nodes import Bag, Generate, Node, Seq, Text
+from relquery.ir.text import parse_tree, print_tree
 from relquery.prompt import SPEAKERS, Role, Sampling
 from tests.cases import case_file
 from tests.ir.strategies import queries

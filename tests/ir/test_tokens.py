@@ -7,20 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.errors import ConfigError, QueryError, UnsupportedQueryError
-from relquery.ir.forms.tokens.form import (
+from relquery.ir.nodes import Bag, Chat, Generate, Node, Prepare, Seq, Text
+from relquery.ir.tokens import (
     Aligned,
     End,
+    Join,
+    Leaf,
     Mark,
-    SpanTokens,
+    SpanTree,
     TokenForm,
     align,
-    token_ids,
+    span_tree,
     tokenize,
 )
-from relquery.ir.forms.tokens.parse import parse_tokens
-from relquery.ir.forms.tokens.tree import Join, Leaf, SpanTree, span_tree
-from relquery.ir.nodes import Bag, Chat, Generate, Node, Prepare, Seq, Text
 from relquery.prompt import Role
+from tests.ir.token_parser import parse_tokens
 
 BLOCK = 2
 # Tokens of the figures' messages: "F2" has two, and each is shown by its message's name.
@@ -125,20 +126,6 @@ def test_every_inner_generation_needs_one_answer() -> None:
 def test_sugar_and_separators_are_an_error(node: Node) -> None:
     with pytest.raises(UnsupportedQueryError, match="Desugar the query first"):
         span_tree(Seq((node,)), encode)
-
-
-def test_ids_of_special_tokens_come_with_the_lengths_of_sub_trees() -> None:
-    form = align(tokenize(span_tree(RAG, encode)), BLOCK).form
-    special = SpanTokens(pad=0, begin=1, sibling=1, end=2)
-    assert token_ids(form, special) == ((10, 0, 1, 30, 1, 31, 32, 0, 2, 11), {8: 7})
-    with pytest.raises(QueryError, match="Token 3 of the text is 30, the id of a special token"):
-        token_ids(form, SpanTokens(pad=0, begin=30, sibling=1, end=2))
-
-
-@pytest.mark.parametrize("ids", [(1, 1, 2, 3), (0, 1, 2, 2), (0, 1, 2, 1), (3, 1, 2, 3)])
-def test_special_tokens_that_clash_are_an_error(ids: tuple[int, int, int, int]) -> None:
-    with pytest.raises(ConfigError, match="Special tokens clash"):
-        SpanTokens(*ids)
 
 
 def test_a_block_has_at_least_one_token() -> None:

@@ -1,4 +1,4 @@
-"""From the elements of a document to a schema."""
+"""Schemas: prompt modules, and the text around them (paper 001, §3.2)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,104 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 
-from relquery.errors import MarkupError, PromptWarning, did_you_mean, unknown, warn
-from relquery.markup.read.files import find, read_text
-from relquery.markup.read.parts import Message, Module, Parameter, Part, Text, Union, named
-from relquery.markup.read.reader import Element, Words, read
-from relquery.prompt import SPEAKERS
+from relquery.errors import MarkupError, PromptWarning, did_you_mean, type_of, unknown, warn
+from relquery.markup.reader import Element, Place, Words, find, read, read_text
+from relquery.prompt import SPEAKERS, Role
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Text that stands in no module of its own. It belongs to the module around it."""
+
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A place in a module that an argument may take.
+
+    length: tokens that an argument may have. scaffold: text that stands there while the module is
+    encoded; empty for the tokenizer's unknown token, `length` times.
+    """
+
+    name: str
+    length: int
+    scaffold: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """Text that is encoded by itself and can be imported.
+
+    is_cached: False if its states are computed anew for every prompt. priority: the higher, the
+    longer its states are kept.
+    """
+
+    name: str
+    parts: tuple[Part, ...]
+    is_cached: bool
+    priority: int
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """Modules of which a prompt imports one at most. They begin at the same position.
+
+    scaffold: name of the module that stands there while what is around the union is encoded; empty
+    for none.
+    """
+
+    modules: tuple[Module, ...]
+    scaffold: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What the system, the user or the assistant says. The model's chat template marks it."""
+
+    role: Role
+    parts: tuple[Part, ...]
+    place: Place
+
+
+Part: TypeAlias = "Text | Parameter | Module | Union | Message"
+
+
+def named(parts: tuple[Part, ...]) -> Iterator[Module | Parameter]:
+    """What can be imported or given where these parts are: not what is inside a module."""
+    for part in parts:
+        match part:
+            case Module() | Parameter():
+                yield part
+            case Union(modules):
+                yield from modules
+            case Message(_, inner):
+                yield from named(inner)
+
+
+def messages(parts: Sequence[Part]) -> list[Message]:
+    """The messages of a schema. What stands outside them is what the user says."""
+    found: list[Message] = []
+    loose: list[Part] = []
+    for part in (*parts, None):
+        if part is not None and not isinstance(part, Message):
+            loose.append(part)
+            continue
+        if loose:
+            found.append(Message(Role.USER, tuple(loose), _NOWHERE))
+            loose = []
+        if part is not None:
+            found.append(part)
+    return found
+
+
+_NOWHERE = Place(0, 0)
+
 
 ROLES = {role.value: role for role in SPEAKERS}
 SPACE = "xml:space"
@@ -225,3 +317,52 @@ class _Definition:
 
     def _error(self, message: str, element: Element) -> MarkupError:
         return MarkupError(message, self._text, *element.place)
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """Modules, and the text around them, which every prompt has.
+
+    source: as it was written, for messages.
+    """
+
+    name: str
+    parts: tuple[Part, ...]
+    source: str
+
+    @classmethod
+    def parse(cls, text: str, folder: str | Path | None = None) -> Schema:
+        """A schema from its text. folder: where `src=` finds files. Raises MarkupError."""
+        if not isinstance(text, str):
+            raise MarkupError(f"The schema's text is {type_of(text)}; it must be a string.")
+        name, parts = define(text, None if folder is None else Path(folder))
+        return cls(name, parts, text)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Schema:
+        """A schema from a file, in whose folder `src=` finds others.
+
+        Raises MarkupError if the file cannot be read or is not a schema.
+        """
+        if not isinstance(path, (str, Path)):
+            raise MarkupError(f"The schema's file is {type_of(path)}; it must be a path.")
+        file = Path(path)
+        return cls.parse(read_text(file), file.parent)
+
+    def modules(self) -> Iterator[tuple[tuple[str, ...], Module]]:
+        """All modules in document order, with the names of the modules around each and its own."""
+        yield from _modules(self.parts, ())
+
+
+def _modules(
+    parts: tuple[Part, ...], path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], Module]]:
+    for part in parts:
+        match part:
+            case Module(name, inner):
+                yield (*path, name), part
+                yield from _modules(inner, (*path, name))
+            case Union(modules):
+                yield from _modules(modules, path)
+            case Message(_, inner):
+                yield from _modules(inner, path)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relquery.ir.forms.draw import draw, mermaid, svg, symbol
-from relquery.ir.forms.text import parse_tree
+from relquery.ir.draw import draw, mermaid, svg, symbol
 from relquery.ir.nodes import Bag, Fragment, Generate, Node, Seq, Text
+from relquery.ir.text import parse_tree
 from relquery.prompt import Role, Sampling
 from tests.ir.strategies import queries
 

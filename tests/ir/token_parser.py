@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from relquery.errors import QueryError
-from relquery.ir.forms.tokens.form import End, Mark, TokenForm
-from relquery.ir.forms.tokens.tree import Join, Leaf, SpanTree
+from relquery.ir.tokens import End, Join, Leaf, Mark, SpanTree, TokenForm
 
 
 def parse_tokens(form: TokenForm) -> SpanTree:

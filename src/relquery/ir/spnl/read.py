@@ -6,11 +6,76 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from relquery.errors import ConfigError, QueryError, unknown
-from relquery.ir.forms.spnl.ends import MAX_NODES, check_count, check_ends
-from relquery.ir.forms.spnl.fields import Spot, Variables, expect_list, expect_object, expect_text
-from relquery.ir.forms.spnl.zip import interleave, one, times_interleaved
 from relquery.ir.nodes import Bag, Generate, Node, Retrieve, Seq, Text
+from relquery.ir.paths import children_of, distinct, with_children
+from relquery.ir.spnl.fields import (
+    MAX_NODES,
+    Spot,
+    Variables,
+    check_count,
+    expect_list,
+    expect_object,
+    expect_text,
+)
 from relquery.prompt import Role, Sampling
+
+
+def interleave(first: tuple[Node, ...], second: tuple[Node, ...]) -> Node:
+    """The tree of a zip. first, second: the nodes built from its operands.
+
+    Raises QueryError if it depends on the result of a retrieval, or if a random generation would
+    occur in several places.
+    """
+    said, join = _plain(one(first)), _plain(one(second))
+    if isinstance(join, Retrieve):
+        raise QueryError(
+            "the number of passages that the second operand retrieves is known only when it runs. "
+            "Retrieve them first and write them into a plus."
+        )
+    items = _joined_items(join)
+    if len(items) > 1 and any(map(_is_random, distinct(said))):
+        raise QueryError(
+            "the first operand contains a random generation that several places would read. Set "
+            "its temperature to 0, or run it in a separate query."
+        )
+    parts: list[Node] = []
+    for item in items:
+        parts += [_added(said, item)] if _is_plus(said) else [said, item]
+    return with_children(join if isinstance(join, Seq | Bag) else Seq(()), tuple(parts))
+
+
+def times_interleaved(second: tuple[Node, ...]) -> int:
+    """The number of places in which the first operand occurs."""
+    return len(_joined_items(_plain(one(second))))
+
+
+def one(nodes: tuple[Node, ...]) -> Node:
+    """One node for what may be several (repeat, map) or none (print, monad)."""
+    return nodes[0] if len(nodes) == 1 else Seq(nodes)
+
+
+def _plain(node: Node) -> Node:
+    while isinstance(node, Seq | Bag) and len(node.children) == 1:
+        (node,) = children_of(node)
+    return node
+
+
+def _joined_items(join: Node) -> tuple[Node, ...]:
+    return children_of(join) if isinstance(join, Seq | Bag) else (join,)
+
+
+def _is_plus(node: Node) -> bool:
+    return isinstance(node, Bag | Retrieve)
+
+
+def _added(plus: Node, item: Node) -> Node:
+    children = children_of(plus) if isinstance(plus, Bag) else (plus,)
+    return Bag((*children, item), independent=True)
+
+
+def _is_random(node: Node) -> bool:
+    return isinstance(node, Generate) and node.sampling.temperature > 0
+
 
 TEMPERATURE = 0.6  # the package's default if a query gives none; null means 0
 
@@ -32,14 +97,9 @@ class WireQuery:
     documents: Mapping[str, str | bytes] = field(default_factory=dict)
 
 
-def read(
-    value: object, variables: Mapping[str, object] | None, *, is_tree: bool = False
-) -> WireQuery:
-    """See `from_wire` in spnl.wire. is_tree: no part of the value occurs in two places."""
-    if not is_tree:
-        check_ends(value, _OPERATORS, MAX_NODES)
-    reader = _Reader(Variables(variables))
-    return reader.query(value)
+def read(value: object, variables: Mapping[str, object] | None) -> WireQuery:
+    """See `from_wire` in spnl.wire."""
+    return _Reader(Variables(variables)).query(value)
 
 
 # The nodes that an operator inserts into the surrounding list.

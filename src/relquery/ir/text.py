@@ -5,8 +5,8 @@ One node per line, children indented by two spaces, strings as JSON:
     generate max_tokens=16 labels=["Yes", "No"]
       seq
         system "You are a data analyst."
-        bag ",\\n"
-          user "\\"title\\": \\"Alien\\""
+        bag ",\n"
+          user "\"title\": \"Alien\""
         plus
           prepare
             user "A review."
@@ -34,8 +34,8 @@ from relquery.ir.nodes import (
     Retrieve,
     Seq,
     Text,
+    Tree,
 )
-from relquery.ir.tree import Tree
 from relquery.prompt import SPEAKERS, Role, Sampling
 
 Children = tuple[Node, ...]

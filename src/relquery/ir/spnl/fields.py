@@ -1,12 +1,15 @@
-"""Fields of the wire form: their paths, placeholders like {n}, and their types."""
+"""The JSON of the wire form: its fields with their paths, placeholders like {n}, and types."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
 from relquery.errors import QueryError, did_you_mean, type_of, unknown
 
+MAX_NODES = 2_000_000  # of a query in wire form
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _SHOWN_STEPS = 40  # of a path, at each end
@@ -36,6 +39,47 @@ class Spot:
 
     def error(self, what: str) -> QueryError:
         return QueryError(f"At {self}: {what}")
+
+
+def check_count(count: int, most: int, spot: Spot) -> None:
+    """Raise QueryError for more than `most` nodes."""
+    if count > most:
+        raise spot.error(
+            f"the query has more than {most:,} nodes. Repeat less, or use several queries."
+        )
+
+
+def decode(text: str) -> object:
+    """The value of JSON text: dict, list, str, int, float, bool or None.
+
+    Raises QueryError for text that is not JSON, with line and column; for duplicate keys in an
+    object, for NaN and Infinity, which JSON does not have, and for what is nested too deeply.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_object, parse_constant=_refuse)
+    except json.JSONDecodeError as error:
+        got = repr(text[error.pos : error.pos + 20]) if text[error.pos :] else "the end"
+        raise QueryError(
+            f"The text is not JSON at line {error.lineno}, column {error.colno}: "
+            f"{error.msg.removesuffix(' at')}. Got {got}."
+        ) from None
+    except ValueError as error:  # a constant, or an integer of too many digits
+        raise QueryError(f"The text is not JSON: {error}.") from None
+    except RecursionError:
+        raise QueryError("The JSON is nested too deeply. Write flatter lists.") from None
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise QueryError(f"The key '{twice}' occurs twice in one object; keep one of them.")
+    return found
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not a valid JSON number")
 
 
 class Variables:
