@@ -133,8 +133,8 @@ ROOMS: dict[str, list[str]] = {
         "provider.admission", "provider.dispatch", "provider",
     ],
     "frames": [
-        "hints", "data", "read", "plan", "apart", "recall", "runs", "pairs", "frame",
-        "lotus",
+        "hints", "data", "expressions", "arguments", "nodes", "block", "compile", "recall", "runs",
+        "pairs", "frame", "lotus",
     ],
     "serve": [
         "settings", "values", "errors", "tools", "body", "admission", "auth", "metrics", "document",
@@ -142,7 +142,7 @@ ROOMS: dict[str, list[str]] = {
         "embeddings", "api", "console", "status", "tracing", "middleware", "connections", "mcp",
         "app", "run",
     ],
-    "evaluation": ["labels", "matching", "columns", "comparison", "shown", "evaluation"],
+    "evaluation": ["matching", "columns", "comparison", "evaluation"],
     "cli": [
         "terminal", "app", "reorder", "sql.running", "sql.options", "sql.output", "shell", "sql",
         "ledger", "doctor", "span", "simulate", "replay", "serve",

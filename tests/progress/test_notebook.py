@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from relquery.progress import notebook
-from relquery.progress.notebook import DELAY, EVERY, display_here, shown
+from relquery.progress import watch as notebook
 from relquery.progress.tally import Tally
-from relquery.progress.watch import watching
+from relquery.progress.watch import DELAY, EVERY, display_here, shown, watching
 
 
 class Handle:

@@ -26,8 +26,7 @@ from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.errors import TableError
 from relquery.prompt import Answer, Finish
 from relquery.traces.replay import Ask, Replay
-from relquery.traces.serve import requests_of, serve
-from relquery.traces.simulate import Run, approximate_tokens, simulate
+from relquery.traces.simulate import Run, approximate_tokens, requests_of, serve, simulate
 from relquery.traces.trace import TracedQuery, load, save
 from relquery.traces.workload import SAMPLINGS, TASKS, Task, at_rate, workload
 from tests.cases import cases

@@ -11,8 +11,7 @@ from relquery.engine.machines import Served
 from relquery.engine.scheduling.plan import Memo, Plan, Policy, State
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.engine.scheduling.policies.priority import Fairness
-from relquery.traces.serve import Outcome
-from relquery.traces.simulate import Run, approximate_tokens, simulate
+from relquery.traces.simulate import Outcome, Run, approximate_tokens, simulate
 from relquery.traces.trace import TracedQuery
 from tests.engine.harness import for_each
 

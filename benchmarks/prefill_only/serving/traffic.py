@@ -28,7 +28,7 @@ from relquery.engine.requests.labels import LabelTrie
 from relquery.engine.requests.request import Request, Rules
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.engine.scheduling.policies.priority import Fairness
-from relquery.traces.serve import serve
+from relquery.traces.simulate import serve
 from relquery.traces.trace import TracedQuery
 
 Mode = Literal["chunked", "fifo", "srjf-static", "srjf-calibrated", "srjf"]

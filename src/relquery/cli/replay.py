@@ -22,7 +22,7 @@ from relquery.engine.executor import RealClock
 from relquery.errors import ConfigError
 from relquery.prompt import Answer, Span
 from relquery.traces.replay import Asked, Replay
-from relquery.traces.summary import summarize
+from relquery.traces.simulate import summarize
 from relquery.traces.trace import TracedQuery
 
 if TYPE_CHECKING:

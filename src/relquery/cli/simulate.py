@@ -24,9 +24,8 @@ from relquery.config import POLICIES, PolicyName
 from relquery.engine.machines import SERVED, find_machine, with_cache
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.errors import ConfigError, MissingExtraError, unknown
-from relquery.traces.simulate import Run
+from relquery.traces.simulate import Run, Spread, Summary, summarize
 from relquery.traces.simulate import simulate as run_simulation
-from relquery.traces.summary import Spread, Summary, summarize
 from relquery.traces.trace import TracedQuery, load, save
 from relquery.traces.workload import SAMPLINGS, TASKS, Row, Sampling, at_rate, workload
 
@@ -186,7 +185,7 @@ def check_picture() -> None:
 
 def draw(runs: Mapping[str, Run], path: Path) -> None:
     """Write a PNG of when each relQuery ran. See `check_picture`."""
-    from relquery.traces.plot import plot_timeline
+    from relquery.traces.simulate import plot_timeline
 
     plot_timeline(runs, path)
 

@@ -6,12 +6,64 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relquery.connection import Connection
-from relquery.errors import ConfigError, unknown
-from relquery.evaluation.arguments import check_arguments, check_columns
-from relquery.evaluation.columns import read_columns
+from relquery.errors import ConfigError, QueryError, type_of, unknown
+from relquery.evaluation.columns import find_places, read_columns, right_answers
 from relquery.evaluation.evaluation import Evaluation
 from relquery.evaluation.matching import Matching, Normalize
+from relquery.sql.parser.statements import split
 from relquery.sql.settings import SETTINGS, keywords_of
+
+_USE = "Write rq.evaluate(con, query, truth='column')."
+
+
+def check_arguments(con: object, query: object, truth: object) -> None:
+    """Raises ConfigError for arguments in the wrong place and for a missing `truth`."""
+    if not isinstance(con, Connection):
+        swapped = " The first two arguments are swapped." if isinstance(query, Connection) else ""
+        raise ConfigError(
+            f"The first argument is {type_of(con)}; it must be a connection.{swapped} {_USE}"
+        )
+    if not isinstance(query, str):
+        raise ConfigError(f"query is {type_of(query)}; it must be a string of SQL. {_USE}")
+    if not isinstance(truth, str):
+        raise ConfigError(f"truth is {type_of(truth)}; it must be the name of a column. {_USE}")
+    if not truth:
+        raise ConfigError(
+            "truth is missing. Give the column of right answers: truth='column' for one that the "
+            "query returns, or truth='table.column' and key= for one of another table."
+        )
+
+
+def check_columns(
+    con: Connection,
+    query: str,
+    params: Sequence[Any] | Mapping[str, Any] | None,
+    truth: str,
+    prediction: str | None,
+    key: Sequence[str],
+) -> None:
+    """Raises ConfigError for names that the query does not return.
+
+    Several statements are not checked: the last may read what those before it create.
+    """
+    names = _columns(con, query, params)
+    if names is None:
+        return
+    if find_places(names, truth, prediction, key).truth is None:
+        right_answers(con, truth, key, limit=0)
+
+
+def _columns(
+    con: Connection, query: str, params: Sequence[Any] | Mapping[str, Any] | None
+) -> list[str] | None:
+    """The columns of a query; None if only running it can tell, or if it is wrong."""
+    try:
+        if len(split(query, con.database)) != 1:
+            return None
+        described = con.sql(f"DESCRIBE {query}", params)
+    except QueryError:  # running the query says what is wrong, and where
+        return None
+    return [str(name) for name in described.table.column(0).to_pylist()]
 
 
 def evaluate(

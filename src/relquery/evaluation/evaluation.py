@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -12,11 +12,141 @@ import pyarrow as pa
 from relquery.errors import ConfigError, type_of
 from relquery.evaluation.columns import Columns
 from relquery.evaluation.comparison import Comparison, compared
-from relquery.evaluation.labels import Confusion, LabelScore, label_scores
 from relquery.evaluation.matching import Matching, is_number
-from relquery.evaluation.shown import html_of, text_of
+from relquery.html.table import boxed, lines, of_columns
 from relquery.report import Report, wilson_interval
 from relquery.sql.result import Result
+
+Confusion = Mapping[tuple[Any, Any], int]
+"""How many rows have each (right answer, prediction); the prediction is None without an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelScore:
+    """One label. hits: rows that have it and for which it was predicted. predicted: rows for which
+    it was predicted. support: rows that have it, including those without an answer.
+    """
+
+    label: Any
+    hits: int
+    predicted: int
+    support: int
+
+    @property
+    def precision(self) -> float | None:
+        """Share of the rows with this prediction that have the label; None if there are none."""
+        return self.hits / self.predicted if self.predicted else None
+
+    @property
+    def recall(self) -> float | None:
+        """Share of the rows with this label that were predicted; None if there are none."""
+        return self.hits / self.support if self.support else None
+
+    @property
+    def f1(self) -> float:
+        """The harmonic mean of precision and recall, 0 if either is not defined."""
+        return 2 * self.hits / (self.predicted + self.support)
+
+
+def label_scores(confusion: Confusion) -> tuple[LabelScore, ...]:
+    """The scores of all labels that are the right answer or predicted somewhere, sorted."""
+    support, predicted = Counter[Any](), Counter[Any]()
+    for (right, said), count in confusion.items():
+        support[right] += count
+        if said is not None:
+            predicted[said] += count
+    names = sorted(support.keys() | predicted.keys(), key=_in_order)
+    return tuple(
+        LabelScore(one, confusion.get((one, one), 0), predicted[one], support[one]) for one in names
+    )
+
+
+def _in_order(label: Any) -> tuple[bool, Any]:
+    is_text = isinstance(label, str)
+    return is_text, label
+
+
+_LABELS = 12
+"""Labels that are shown. A confusion matrix of more cannot be read."""
+
+
+def text_of(scores: Evaluation) -> str:
+    """For terminals."""
+    parts = [_title(scores), *(_aligned(columns) for columns in _tables(scores)), *_notes(scores)]
+    return "\n".join(parts)
+
+
+def html_of(scores: Evaluation) -> str:
+    """For notebooks."""
+    tables = [of_columns(columns, list(columns)[:1]) for columns in _tables(scores)]
+    return boxed(lines([_title(scores)]), *tables, lines(_notes(scores)))
+
+
+def _title(scores: Evaluation) -> str:
+    if scores.accuracy is None or scores.interval is None:
+        return "No row has a right answer"
+    low, high = scores.interval
+    mean = "" if scores.macro_f1 is None else f", mean F1 {scores.macro_f1:.3f}"
+    return (
+        f"accuracy {scores.accuracy:.3f} ({low:.3f} to {high:.3f}), "
+        f"{scores.right:,} of {scores.rows:,} rows{mean}"
+    )
+
+
+def _notes(scores: Evaluation) -> Iterator[str]:
+    if len(scores.labels) > _LABELS:
+        yield f"The {_LABELS} most frequent of {len(scores.labels):,} labels are shown."
+    yield from scores.notes
+
+
+def _tables(scores: Evaluation) -> Iterator[dict[str, list[str]]]:
+    """Tables as columns of cells by title: the scores of labels, and the confusion."""
+    labels = _shown(scores.labels)
+    if not labels:
+        return
+    yield {
+        "label": [str(one.label) for one in labels],
+        "precision": [_share(one.precision) for one in labels],
+        "recall": [_share(one.recall) for one in labels],
+        "F1": [_share(one.f1) for one in labels],
+        "rows": [f"{one.support:,}" for one in labels],
+    }
+    if len(scores.labels) <= _LABELS:
+        yield _matrix(labels, scores.confusion)
+
+
+def _matrix(labels: Sequence[LabelScore], confusion: Confusion) -> dict[str, list[str]]:
+    """A row per right answer, a column per prediction."""
+    rights = [one.label for one in labels]
+    said = [*rights, *([None] if any(one is None for _, one in confusion) else [])]
+    columns = {
+        "no answer" if column is None else f"says {column}": [
+            f"{confusion.get((right, column), 0):,}" for right in rights
+        ]
+        for column in said
+    }
+    return {"right answer": list(map(str, rights)), **columns}
+
+
+def _shown(labels: Sequence[LabelScore]) -> list[LabelScore]:
+    if len(labels) <= _LABELS:
+        return list(labels)
+    return sorted(labels, key=lambda one: -one.support)[:_LABELS]
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+def _aligned(columns: dict[str, list[str]]) -> str:
+    """The first column aligned left, the others, which are numbers, aligned right."""
+    lists = [[title, *cells] for title, cells in columns.items()]
+    widths = [max(map(len, one)) for one in lists]
+    rows = zip(*lists, strict=True)
+    return "\n".join(
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
+    )
+
 
 Verdict = Literal["right", "wrong", "unanswered", "unknown"]
 """Of a row: "unanswered" if it has no prediction, "unknown" if it has no right answer."""

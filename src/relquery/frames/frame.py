@@ -8,11 +8,7 @@ from typing import Any, NoReturn
 
 from relquery.connection import Connection
 from relquery.errors import ConfigError, UnknownVerbError, type_of
-from relquery.frames.data import read_source
-from relquery.frames.hints import ROWS, no_dict, no_item, no_name, no_order, no_such
-from relquery.frames.pairs import distinct, joined, nearest
-from relquery.frames.plan.nodes import Best, Choose, Extend, Group, Keep, Limit, Node, Read, Sort
-from relquery.frames.read.arguments import (
+from relquery.frames.arguments import (
     Names,
     call,
     check_count,
@@ -24,15 +20,19 @@ from relquery.frames.read.arguments import (
     read_outputs,
     written,
 )
-from relquery.frames.read.expressions import read_expression
-from relquery.frames.read.langex import (
+from relquery.frames.data import read_source
+from relquery.frames.expressions import (
     Field,
     Langex,
     check_named,
     find_column,
     finder,
+    read_expression,
     read_langex,
 )
+from relquery.frames.hints import ROWS, no_dict, no_item, no_name, no_order, no_such
+from relquery.frames.nodes import Best, Choose, Extend, Group, Keep, Limit, Node, Read, Sort
+from relquery.frames.pairs import distinct, joined, nearest
 from relquery.frames.runs import Runs
 from relquery.sql.names import quoted, quoted_text
 

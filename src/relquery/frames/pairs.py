@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 from relquery.errors import ConfigError, QueryError, UnknownColumnError, unknown_value
-from relquery.frames.plan.compile import EARLIER, LATER, LEFT, RIGHT
-from relquery.frames.plan.nodes import Blocking, Distinct, How, Join, Near, Node
-from relquery.frames.read.arguments import call, check_names, check_options
-from relquery.frames.read.langex import (
+from relquery.frames.arguments import call, check_names, check_options
+from relquery.frames.compile import EARLIER, LATER, LEFT, RIGHT
+from relquery.frames.expressions import (
     Field,
     Find,
     check_named,
@@ -17,6 +16,7 @@ from relquery.frames.read.langex import (
     has_column,
     read_langex,
 )
+from relquery.frames.nodes import Blocking, Distinct, How, Join, Near, Node
 from relquery.sql.names import quoted, quoted_text
 
 _SIDES = {"left": LEFT, "right": RIGHT}

@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 from relquery.connection import Connection
-from relquery.frames.plan.compile import compile_pairs
-from relquery.frames.plan.nodes import Join, Node, below
+from relquery.frames.compile import compile_pairs
+from relquery.frames.nodes import Join, Node, below
 from relquery.report import Report, StageReport, wilson_interval
 from relquery.sql.result import Result
 

@@ -1,19 +1,42 @@
-"""`%relquery connect MODEL` and `%%relquery`: queries in cells of a notebook."""
+"""Makes the magics known to IPython: `%load_ext relquery`."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from relquery.connection import Connection, connect
-from relquery.errors import ConfigError, PartialResultWarning, RelqueryError
+from relquery.errors import ConfigError, PartialResultWarning, QueryError, RelqueryError
 from relquery.notebook.arguments import pairs, read_connect, read_query
-from relquery.notebook.variables import parameters, statements
+from relquery.sql.parser.statements import Text, split
 from relquery.sql.variables import lent
+
+
+def parameters(texts: Sequence[Text], variables: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The values of `$name`; None if the SQL has none.
+
+    Raises QueryError for a name that is not a variable.
+    """
+    names = sorted({name for text in texts for name in text.parameters})
+    for name in names:
+        if name not in variables:
+            raise QueryError(
+                f"The query reads ${name}, but there is no variable {name!r}. Set it in an earlier "
+                f"cell: {name} = ..."
+                if name.isidentifier()
+                else "The query reads ? or $1. In a notebook, write $name for a variable's value."
+            )
+    return {name: variables[name] for name in names} or None
+
+
+def statements(con: Connection, sql: str) -> list[Text]:
+    """The statements of a text. Raises QueryError."""
+    return split(sql, con.database)
+
 
 _CONNECT = "Connect first: %relquery connect demo"
 
@@ -106,3 +129,12 @@ def _warnings_as_lines() -> Iterator[None]:
         finally:
             for text in dict.fromkeys(str(one.message) for one in caught):
                 print(f"Warning: {text}", file=sys.stderr)
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Called by IPython with its shell."""
+    from IPython.core.magic import no_var_expand
+
+    # IPython would write the values of variables into the SQL, for $name and {name}.
+    magic = no_var_expand(Magic(shell))
+    shell.register_magic_function(magic, "line_cell", "relquery")

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from relquery.engine.executor import Clock
 from relquery.engine.requests.relquery import Latency
 from relquery.prompt import Answer
-from relquery.traces.serve import Outcome
-from relquery.traces.simulate import Run
+from relquery.traces.simulate import Outcome, Run
 from relquery.traces.trace import TracedQuery
 
 Ask = Callable[[TracedQuery, str, Callable[[], None]], Awaitable[Answer]]

@@ -1,24 +1,135 @@
-"""A trace served by the engine's own loop on a virtual clock, with a given machine's costs."""
+"""A picture of when each relQuery waited and ran."""
 
 from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
+from pathlib import Path
 
 import numpy as np
 
 from relquery.arrays import TokenIds
-from relquery.engine.executor import SimulatedExecutor, VirtualClock
+from relquery.engine.executor import Clock, SimulatedExecutor, VirtualClock
 from relquery.engine.loop import Loop
 from relquery.engine.machines import Served
-from relquery.engine.requests.request import Request
+from relquery.engine.requests.relquery import Latency, RelQuery
+from relquery.engine.requests.request import Request, Rules
 from relquery.engine.scheduling.plan import Policy
-from relquery.traces.serve import Outcome, Tokenize, requests_of, serve
+from relquery.errors import RequestError
 from relquery.traces.trace import TracedQuery
+
+Prepare = Callable[[TracedQuery, int], Sequence[Request]]
+"""Creates the requests of a relQuery from its number, which is their group."""
+
+
+Tokenize = Callable[[str], TokenIds]
+
+
+def requests_of(
+    query: TracedQuery, group: int, numbers: Iterator[int], tokenize: Tokenize
+) -> list[Request]:
+    """The requests of a relQuery, with answers of the lengths in the trace."""
+    return [
+        Request(
+            next(numbers),
+            tokenize(prompt),
+            query.output_limit,
+            rules=Rules(stop=_after(length)),
+            group=group,
+        )
+        for prompt, length in zip(query.prompts, query.outputs, strict=True)
+    ]
+
+
+def _after(tokens: int) -> Callable[[Sequence[int]], bool]:
+    return lambda output: len(output) >= tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The outcome of one relQuery.
+
+    latency: from its arrival in the trace, all zero if none of its requests could be served.
+    failed: requests without an answer.
+    """
+
+    query: TracedQuery
+    latency: Latency
+    prompt_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    failed: int = 0
+
+
+def serve(
+    queries: Sequence[TracedQuery],
+    engine: Loop,
+    clock: Clock,
+    wait: Callable[[float], None],
+    prepare: Prepare,
+) -> Iterator[Outcome]:
+    """Serve relQueries, given in order of arrival; yields each when it ends.
+
+    wait: lets the given number of seconds pass when there is nothing to do.
+    """
+    begin = clock.now()
+    opened: dict[int, _Open] = {}
+    arrived = 0
+    while arrived < len(queries) or opened:
+        while arrived < len(queries) and begin + queries[arrived].arrival <= clock.now():
+            query, number = queries[arrived], arrived
+            arrived += 1
+            came = _submit(engine, query, prepare(query, number), begin + query.arrival)
+            if came.relquery is not None:
+                opened[number] = came
+            elif came.requests:
+                yield came.outcome()
+        if not opened:
+            if arrived < len(queries):
+                wait(begin + queries[arrived].arrival - clock.now())
+            continue
+        engine.step()
+        for number in [number for number, each in opened.items() if each.ended]:
+            yield opened.pop(number).outcome()
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """An open relQuery; its engine relQuery is None if no request could be accepted."""
+
+    query: TracedQuery
+    requests: Sequence[Request]
+    relquery: RelQuery | None
+    refused: int
+
+    @property
+    def ended(self) -> bool:
+        return self.relquery is not None and self.relquery.ended is not None
+
+    def outcome(self) -> Outcome:
+        latency = None if self.relquery is None else self.relquery.latency
+        return Outcome(
+            self.query,
+            latency or Latency(0.0, 0.0, 0.0),
+            sum(request.prompt_tokens for request in self.requests),
+            sum(request.cached or 0 for request in self.requests),
+            self.relquery.answered_tokens if self.relquery else 0,
+            self.refused,
+        )
+
+
+def _submit(engine: Loop, query: TracedQuery, requests: Sequence[Request], arrival: float) -> _Open:
+    relquery, refused = None, 0
+    for request in requests:
+        try:
+            relquery = engine.submit(request, query.tenant, arrival)
+        except RequestError:
+            refused += 1
+    return _Open(query, requests, relquery, refused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +173,91 @@ def approximate_tokens(text: str) -> TokenIds:
     pieces = _PIECE.findall(text)
     numbers = [zlib.crc32(piece.encode()) & 0x7FFFFFFF for piece in pieces]
     return np.array(numbers, dtype=np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Mean, median, 99th percentile and maximum, in seconds."""
+
+    mean: float
+    p50: float
+    p99: float
+    max: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        """The spread of at least one value; percentiles are interpolated."""
+        p50, p99 = np.percentile(values, [50, 99]).tolist()
+        return cls(float(np.mean(values)), p50, p99, max(values))
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A run in numbers.
+
+    total: latencies of relQueries; waiting, core, tail: their parts (paper 003, eq. 2).
+    relqueries, requests: their number. failed: requests without an answer. seconds: from the
+    start of the trace to the last answer.
+    hit_rate: share of prompt tokens served from the cache. tokens_per_second: prompts and answers.
+    """
+
+    total: Spread
+    waiting: Spread
+    core: Spread
+    tail: Spread
+    relqueries: int
+    requests: int
+    failed: int
+    seconds: float
+    hit_rate: float
+    tokens_per_second: float
+
+
+def summarize(run: Run) -> Summary:
+    """The numbers of a run of at least one relQuery."""
+    outcomes = run.outcomes
+    latencies = [outcome.latency for outcome in outcomes]
+    prompts = sum(outcome.prompt_tokens for outcome in outcomes)
+    outputs = sum(outcome.output_tokens for outcome in outcomes)
+    return Summary(
+        total=Spread.of([latency.total for latency in latencies]),
+        waiting=Spread.of([latency.waiting for latency in latencies]),
+        core=Spread.of([latency.core for latency in latencies]),
+        tail=Spread.of([latency.tail for latency in latencies]),
+        relqueries=len(outcomes),
+        requests=sum(len(outcome.query.rows) for outcome in outcomes),
+        failed=sum(outcome.failed for outcome in outcomes),
+        seconds=run.seconds,
+        hit_rate=sum(outcome.cached_tokens for outcome in outcomes) / max(prompts, 1),
+        tokens_per_second=(prompts + outputs) / run.seconds if run.seconds else 0.0,
+    )
+
+
+_PARTS = (("waiting", "#d9d9d9"), ("core", "#4c78a8"), ("tail", "#f58518"))
+
+
+def plot_timeline(runs: Mapping[str, Run], path: Path) -> None:
+    """Write a PNG: a row of bars per policy, a bar per relQuery from its arrival to its end.
+
+    Raises ImportError without matplotlib.
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
+    figure = Figure(figsize=(10, 1 + 2.6 * len(runs)), layout="constrained")
+    axes = figure.subplots(len(runs), 1, sharex=True, squeeze=False)[:, 0]
+    for axis, (name, run) in zip(axes, runs.items(), strict=True):
+        outcomes = sorted(run.outcomes, key=lambda outcome: outcome.query.arrival)
+        begin = [outcome.query.arrival for outcome in outcomes]
+        for part, color in _PARTS:
+            lengths = [getattr(outcome.latency, part) for outcome in outcomes]
+            axis.barh(range(len(outcomes)), lengths, left=begin, height=1.0, color=color)
+            begin = [start + length for start, length in zip(begin, lengths, strict=True)]
+        mean = sum(run.latencies()) / max(len(outcomes), 1)
+        axis.set_title(f"{name}: {mean:.2f} s on average", loc="left", fontsize=10)
+        axis.set_ylabel("relQuery")
+        axis.invert_yaxis()
+    axes[-1].set_xlabel("seconds")
+    legend = [Patch(color=color, label=part) for part, color in _PARTS]
+    figure.legend(handles=legend, loc="outside upper right", ncols=len(_PARTS))
+    figure.savefig(path, dpi=120)

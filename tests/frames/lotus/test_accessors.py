@@ -13,7 +13,6 @@ import pytest
 
 from relquery.errors import ConfigError
 from relquery.frames.lotus import types
-from relquery.frames.lotus.accessors import ORDERS, by_name
 from relquery.frames.lotus.models import LM
 from relquery.frames.lotus.types import (
     CascadeArgs,
@@ -21,7 +20,7 @@ from relquery.frames.lotus.types import (
     ReasoningStrategy,
     UsageLimit,
 )
-from relquery.frames.lotus.verbs import VERBS, accepted
+from relquery.frames.lotus.verbs import ORDERS, VERBS, accepted, by_name
 
 pytestmark = pytest.mark.usefixtures("configured")
 

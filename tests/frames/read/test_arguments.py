@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from relquery.errors import ConfigError
-from relquery.frames.read.arguments import Output, read_outputs
+from relquery.frames.arguments import Output, read_outputs
 
 
 def test_outputs_are_read() -> None:

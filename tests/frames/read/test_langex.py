@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from relquery.errors import ConfigError, UnknownColumnError
-from relquery.frames.read.langex import check_named, finder, read_langex
+from relquery.frames.expressions import check_named, finder, read_langex
 
 COLUMNS = ("review", "Course Name", 'odd "name"', "x{y")
 

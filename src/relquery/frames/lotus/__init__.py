@@ -18,7 +18,7 @@ from relquery.frames.lotus.refused import refuse, refuse_imports
 
 try:
     from relquery.frames.lotus import models, types, vector_store
-    from relquery.frames.lotus.accessors import register
+    from relquery.frames.lotus.verbs import register
 except ImportError as error:
     raise MissingExtraError("relquery.frames.lotus", "pandas") from error
 

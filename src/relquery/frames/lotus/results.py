@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from relquery.errors import ConfigError, UnknownColumnError, type_of
-from relquery.frames.read.langex import Field, find_column, read_langex
+from relquery.frames.expressions import Field, find_column, read_langex
 
 _ANSWER = "Answer"
 _YES = {True: "Yes", False: "No"}

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from relquery.errors import ConfigError, type_of, unknown
-from relquery.frames.read.langex import Field
+from relquery.frames.expressions import Field
 from relquery.sql.binder.arguments import OF_ALL
 from relquery.sql.names import quoted, quoted_text
 

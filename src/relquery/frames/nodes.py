@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from relquery.frames.read.expressions import Reads
-from relquery.frames.read.langex import Field
+from relquery.frames.expressions import Field, Reads
 
 if TYPE_CHECKING:
     from relquery.frames.data import Source

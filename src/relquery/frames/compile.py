@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from relquery.frames.plan.block import Block, Steps, free
-from relquery.frames.plan.nodes import (
+from relquery.frames.block import Block, Steps, free
+from relquery.frames.nodes import (
     Best,
     Choose,
     Distinct,

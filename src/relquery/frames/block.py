@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from relquery.frames.plan.nodes import extended
-from relquery.frames.read.expressions import Reads
+from relquery.frames.expressions import Reads
+from relquery.frames.nodes import extended
 from relquery.sql.names import quoted
 
 
