@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from math import floor, sqrt
 from typing import TYPE_CHECKING, Any
 
-from relquery.html.table import boxed, lines, of_columns
+from relquery.html import boxed, lines, of_columns
 
 if TYPE_CHECKING:
     from rich.table import Table

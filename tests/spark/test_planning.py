@@ -10,9 +10,8 @@ import sqlglot
 
 from relquery import errors
 from relquery.errors import UnsupportedQueryError
-from relquery.spark.planning.dialect import to_spark
-from relquery.spark.planning.failures import _of_task
-from relquery.spark.planning.hoist import Hoisted
+from relquery.spark.dialect import Hoisted, to_spark
+from relquery.spark.shadow import _of_task
 from relquery.sql.binder.functions import FunctionCatalog
 from relquery.sql.host.catalog import Function
 from relquery.sql.names import DECIMAL

@@ -21,7 +21,7 @@ from relquery.errors import (
     UnsupportedQueryError,
 )
 from relquery.spark import SparkConnection, connect
-from relquery.spark.planning.failures import translated
+from relquery.spark.shadow import translated
 from tests.cases import case_file
 from tests.spark.conftest import opened
 from tests.spark.stand_in import StandIn, standing_in

@@ -16,7 +16,7 @@ import pytest
 
 from relquery.errors import ConfigError, QueryError, UnsupportedQueryError
 from relquery.spark import SparkConnection
-from relquery.spark.planning.shadow import _zone
+from relquery.spark.shadow import _zone
 from relquery.spark.store import RUNS
 from tests.spark.conftest import opened
 from tests.spark.stand_in import StandIn

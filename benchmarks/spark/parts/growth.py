@@ -15,7 +15,7 @@ from benchmarks.markdown import table
 from benchmarks.parts import Part
 from benchmarks.templates import template
 from relquery.arrays import Int64s
-from relquery.spark.tasks.partitions import Partitions, Sample, sampled
+from relquery.spark.partitions import Partitions, Sample, sampled
 
 WORDS = template("spark")
 MIB = 2**20

@@ -9,7 +9,7 @@ from typing import Any
 
 from relquery.errors import ConfigError, QueryError
 from relquery.evaluation.columns import Key
-from relquery.html.table import boxed, lines, table
+from relquery.html import boxed, lines, table
 
 Scored = Mapping[Key, tuple[Any, bool]]
 """(the right answer, whether the prediction is right) by key."""

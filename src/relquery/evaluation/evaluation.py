@@ -13,7 +13,7 @@ from relquery.errors import ConfigError, type_of
 from relquery.evaluation.columns import Columns
 from relquery.evaluation.comparison import Comparison, compared
 from relquery.evaluation.matching import Matching, is_number
-from relquery.html.table import boxed, lines, of_columns
+from relquery.html import boxed, lines, of_columns
 from relquery.report import Report, wilson_interval
 from relquery.sql.result import Result
 

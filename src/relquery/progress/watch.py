@@ -18,7 +18,7 @@ from time import perf_counter
 from typing import Any
 
 from relquery.errors import ConfigError
-from relquery.html.table import boxed
+from relquery.html import boxed
 from relquery.progress.tally import Stage, Tally, Usd, Waiting, of
 from relquery.prompt import Answer
 

@@ -2,7 +2,7 @@
 
 inputs   the distinct inputs of a call, without those answered before, by Spark
 placed   each in the partition where it shares the most, planned from a sample of them
-answers  asked in tasks (relquery.spark.tasks.asks), written as they come to the ledger, and by
+answers  asked in tasks (relquery.spark.asks), written as they come to the ledger, and by
          task to a folder of answers, where a lost executor takes nothing away
 rows     with their answers, joined by the hash of the input
 """
@@ -24,10 +24,7 @@ from relquery.errors import RequestError, UnsupportedQueryError
 from relquery.ledger import has_one_answer
 from relquery.ledger.folder import SUFFIX
 from relquery.progress.watch import Advance
-from relquery.spark.record import Record
-from relquery.spark.state import ANSWERED, LOST, SKIPPED, State, state_of
-from relquery.spark.store import to_read, to_write
-from relquery.spark.tasks.asks import (
+from relquery.spark.asks import (
     COUNTS,
     KEY,
     KNOWN,
@@ -40,7 +37,7 @@ from relquery.spark.tasks.asks import (
     Place,
     schema_of,
 )
-from relquery.spark.tasks.partitions import (
+from relquery.spark.partitions import (
     DRAWN,
     PLACE,
     Items,
@@ -49,6 +46,9 @@ from relquery.spark.tasks.partitions import (
     sample_of,
     sampled,
 )
+from relquery.spark.record import Record
+from relquery.spark.state import ANSWERED, LOST, SKIPPED, State, state_of
+from relquery.spark.store import to_read, to_write
 from relquery.sql import names as ours
 from relquery.sql.executor.reading import failure_message
 from relquery.sql.inputs.cells import Form

@@ -34,10 +34,9 @@ from relquery.progress.watch import Progress, check_progress, watching
 from relquery.prompt import Sampling
 from relquery.report import Report
 from relquery.spark.calls import Settings
-from relquery.spark.planning.failures import translated
-from relquery.spark.planning.shadow import Shadow
 from relquery.spark.record import ERRORS, Record
 from relquery.spark.selects import run
+from relquery.spark.shadow import Shadow, translated
 from relquery.spark.store import Store, remove_left
 from relquery.sql import names as ours
 from relquery.sql.binder.statement import Calling, Plain, read_statement

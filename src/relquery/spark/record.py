@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from relquery.report import Report, StageReport
+from relquery.spark.asks import COUNTS, FINISH, KEY, TEXT, TROUBLE
 from relquery.spark.state import ANSWERED, INVALID, LOST, SKIPPED, State, state_of
-from relquery.spark.tasks.asks import COUNTS, FINISH, KEY, TEXT, TROUBLE
 from relquery.sql import names as ours
 from relquery.sql.parser.parse import parser
 from relquery.sql.planner.checks import Check

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from relquery.spark.calls import Calls, Settings
-from relquery.spark.planning.shadow import Shadow
 from relquery.spark.record import Record
+from relquery.spark.shadow import Shadow
 from relquery.spark.state import State
 from relquery.spark.store import Store
 from relquery.sql import names as ours

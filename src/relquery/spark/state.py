@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from relquery.spark.planning.hoist import Hoisted, check_alone
-from relquery.spark.planning.shadow import Shadow
+from relquery.spark.asks import KEY, Local
+from relquery.spark.dialect import Hoisted, check_alone
+from relquery.spark.shadow import Shadow
 from relquery.spark.store import Store
-from relquery.spark.tasks.asks import KEY
-from relquery.spark.tasks.local import Local
 from relquery.sql import names as ours
 from relquery.sql.binder.functions import FunctionCatalog
 from relquery.sql.inputs.cells import Form, as_text, bag_as_text

@@ -13,7 +13,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from relquery.arrays import Floats
-from relquery.html.table import STYLE, cut, lines, of_columns
+from relquery.html import STYLE, cut, lines, of_columns
 from relquery.report import Report
 from relquery.sql.record import Recording, Sent, StageRecord
 

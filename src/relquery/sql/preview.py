@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from relquery.arrays import Int64s
 from relquery.errors import ConfigError, QueryError
-from relquery.html.table import boxed, lines
+from relquery.html import boxed, lines
 from relquery.prompt import Sampling
 from relquery.report import wilson_interval
 from relquery.sql import names as ours

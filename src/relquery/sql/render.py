@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 import pyarrow as pa
 from rich.cells import cell_len, set_cell_size
 
-from relquery.html.table import WHOLE, Cell, boxed, cut, details, lines, table
+from relquery.html import WHOLE, Cell, boxed, cut, details, lines, table
 
 _DIGITS, _DECIMALS = 6, 2
 _MOST = 15  # digits that all floats have

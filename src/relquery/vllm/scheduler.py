@@ -24,8 +24,7 @@ from relquery.config import EngineConfig
 from relquery.engine.scheduling.plan import Plan
 from relquery.engine.scheduling.policies.catalogue import make_policy
 from relquery.vllm.contract import check_code, check_request, check_scheduler
-from relquery.vllm.mirror import Mirror
-from relquery.vllm.pool import Pool
+from relquery.vllm.mirror import Mirror, Pool
 from relquery.vllm.settings import Settings
 from relquery.vllm.waiting import Waiting
 

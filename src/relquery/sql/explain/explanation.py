@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from relquery.config import Order
-from relquery.html.table import boxed, lines, of_columns, preformatted
+from relquery.html import boxed, lines, of_columns, preformatted
 from relquery.report import StageReport, in_columns
 from relquery.sql.explain import cost
 from relquery.sql.explain.cost import StageCost, sums

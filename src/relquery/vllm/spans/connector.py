@@ -17,8 +17,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1
 
 from relquery.errors import ConfigError, unknown
 from relquery.vllm.contract import check_spans, check_worker
-from relquery.vllm.spans.pinned import Pinned
-from relquery.vllm.spans.requests import Copies, SpanRequests
+from relquery.vllm.spans.requests import Copies, Pinned, SpanRequests
 
 SHARE = 0.5
 """Of the cache that spans may hold; see `share`."""

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from relquery.errors import QueryError
-from relquery.spark.tasks.local import Local
+from relquery.spark.asks import Local
 from relquery.sql import names as ours
 
 NUMBERS = pa.schema([("n", pa.int32())])

@@ -13,8 +13,8 @@ import pytest
 from relquery.backends.base import Backend
 from relquery.config import QueryConfig
 from relquery.prompt import Answer, Finish, Prompt, Sampling
-from relquery.spark.tasks import asks as worker
-from relquery.spark.tasks.asks import COUNTS, FINISH, KEY, KNOWN, LINES, TROUBLE, Asks, Place
+from relquery.spark import asks as worker
+from relquery.spark.asks import COUNTS, FINISH, KEY, KNOWN, LINES, TROUBLE, Asks, Place
 from relquery.sql import names as ours
 from relquery.sql.binder.call import Task
 

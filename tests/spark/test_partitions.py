@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from relquery.arrays import Int64s
 from relquery.reordering.reorder import reorder
-from relquery.spark.tasks.partitions import Partitions, Sample
+from relquery.spark.partitions import Partitions, Sample
 
 Table = dict[str, list[str]]
 

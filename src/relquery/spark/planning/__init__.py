@@ -1,1 +1,0 @@
-"""What is planned on the driver: over tables without rows, in the words of Spark."""
