@@ -109,7 +109,7 @@ ROOMS: dict[str, list[str]] = {
     ],
     "ir": [
         "nodes", "paths", "verify", "rewrite", "rules", "optimize", "lower", "text", "draw",
-        "tokens", "spnl.fields", "spnl.read", "spnl",
+        "spnl.fields", "spnl.read", "spnl",
     ],
     "markup": [
         "reader", "schema", "imports", "tokens", "layout", "lower", "schemas", "program",

@@ -113,16 +113,3 @@ GIVEN = [
 def test_standard_input_is_utf_8(span: Run, given: bytes, status: int, shown: str) -> None:
     out, err = span("draw", "-", stdin=given, code=status)
     assert shown in (err if status else out)
-
-
-def test_tokens_stand_in_parentheses_that_begin_blocks(span: Run, tmp_path: Path) -> None:
-    file = tmp_path / "passages.span"
-    lines = ["generate max_tokens=8", "  seq", '    user "Which?"', "    plus"]
-    file.write_text("\n".join([*lines, '      user "a"', '      user "b"', ""]))
-    out, _ = span("tokens", str(file), "--block-size", "4")
-    items = out.split()
-    begin, between = items.index("("), items.index(")(")
-    end = next(at for at, item in enumerate(items) if item.startswith(")") and item[1:].isdigit())
-    assert begin % 4 == between % 4 == end % 4 == 0
-    assert items[end] == f"){end - begin + 1}"
-    assert items[1:begin].count("□") == sum(item == "□" for item in items[:begin])

@@ -13,20 +13,17 @@ import typer
 
 from relquery.backends.base import Backend
 from relquery.backends.load import load
-from relquery.backends.tokenizer import load_tokenizer
 from relquery.cli.terminal.interrupt import exits_when_interrupted
 from relquery.cli.terminal.options import CacheTokens, Cost, Json
 from relquery.cli.terminal.show import errors_console, progress, say, to_json
 from relquery.errors import QueryError
 from relquery.ir.draw import draw, mermaid, svg
 from relquery.ir.nodes import Chat, Generate, Node
-from relquery.ir.optimize import Goal, optimize
+from relquery.ir.optimize import Goal
 from relquery.ir.rewrite import rewrite
 from relquery.ir.spnl.wire import WireQuery, from_wire
 from relquery.ir.text import parse_tree
-from relquery.ir.tokens import End, Item, Mark, align, span_tree, tokenize
-from relquery.prompt import Role
-from relquery.spans.corpus import lookup, passages
+from relquery.spans.corpus import passages
 from relquery.spans.explain import explain
 from relquery.spans.result import SpanResult
 from relquery.spans.run import run
@@ -291,48 +288,6 @@ def draw_file(
         typer.echo(drawn)
     else:
         output.write_text(f"{drawn}\n", encoding="utf-8")
-
-
-@span.command("tokens")
-def tokens_file(
-    file: _File,
-    tokenizer: Annotated[
-        str,
-        typer.Option("--tokenizer", "-t", help="demo, a model folder, or a tokenizer.json."),
-    ] = _DEMO,
-    block_size: Annotated[
-        int, typer.Option(min=1, help="Tokens in a block of the engine's cache.")
-    ] = 16,
-    var: _Var = None,
-    corpus: _Corpus = None,
-) -> None:
-    """Write the prompt for engines that mark spans only with special tokens.
-
-    An independent span is put in parentheses that start blocks: ( a )( b )n, where n counts the
-    tokens back to the opening one, and □ pads blocks. Queries with inner generations have no
-    such prompt until these are answered.
-
-    [bold]Example[/bold]
-
-    relquery span tokens passages.span --tokenizer demo
-    """
-    query = _query(file, None, var, corpus, For.CACHE, 2, None)
-    find = lookup(query.settings["corpora"])
-    encode = load_tokenizer(tokenizer)
-
-    def tokens_of(text: str, role: Role) -> list[int]:
-        del role  # a chat template's words around it are the engine's
-        return encode([text])[0]
-
-    tree = span_tree(optimize(query.node, retrieve=find), tokens_of)
-    form = align(tokenize(tree), block_size).form
-    typer.echo(" ".join(map(_written, form.items)))
-
-
-def _written(item: Item) -> str:
-    if isinstance(item, Mark):
-        return item.value
-    return f"){item.length}" if isinstance(item, End) else str(item)
 
 
 def _query(
