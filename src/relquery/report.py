@@ -243,12 +243,17 @@ class Report:
         return {name: cells for name, cells in shown.items() if unusual.get(name, 1)}
 
 
-def in_columns(cells: Mapping[str, Sequence[str]]) -> str:
-    """Lines of cells below their headings, none cut."""
+def in_columns(cells: Mapping[str, Sequence[str]], *, numbers: bool = False) -> str:
+    """Lines of cells below their headings, none cut.
+
+    numbers: whether all columns but the first hold numbers, which are aligned right.
+    """
     columns = [[heading, *column] for heading, column in cells.items()]
     widths = [max(map(len, column)) for column in columns]
     rows = zip(*columns, strict=True)
-    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    ways = [str.ljust, *[str.rjust if numbers else str.ljust] * (len(columns) - 1)]
+    aligned = ([to(*one) for to, *one in zip(ways, row, widths, strict=True)] for row in rows)
+    return "\n".join("  ".join(row).rstrip() for row in aligned)
 
 
 def wilson_interval(share: float, count: int) -> tuple[float, float]:

@@ -9,7 +9,8 @@ from typing import Any
 
 from relquery.errors import ConfigError, QueryError
 from relquery.evaluation.columns import Key
-from relquery.html import boxed, lines, table
+from relquery.html import boxed, lines, of_columns
+from relquery.report import in_columns
 
 Scored = Mapping[Key, tuple[Any, bool]]
 """(the right answer, whether the prediction is right) by key."""
@@ -66,25 +67,20 @@ class Comparison:
             said.append(f"{self.apart:,} rows are in only one of the two and are not compared.")
         return said
 
-    def _cells(self) -> list[list[str]]:
-        return [
-            ["first right", str(self.both), str(len(self.lost))],
-            ["first not right", str(len(self.gained)), str(self.neither)],
-        ]
+    def _columns(self) -> dict[str, list[str]]:
+        return {
+            "": ["first right", "first not right"],
+            "second right": [str(self.both), str(len(self.gained))],
+            "second not right": [str(len(self.lost)), str(self.neither)],
+        }
 
     def __repr__(self) -> str:
-        grid = [["", "second right", "second not right"], *self._cells()]
-        widths = [max(len(row[at]) for row in grid) for at in range(3)]
-        rows = [
-            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
-            for row in grid
-        ]
-        return "\n".join([*self.summary[:2], *rows, *self.summary[2:]])
+        shown = in_columns(self._columns(), numbers=True)
+        return "\n".join([*self.summary[:2], shown, *self.summary[2:]])
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        headings = ["", "second right", "second not right"]
-        shown = table(headings, self._cells(), [False, True, True])
+        shown = of_columns(self._columns(), [""])
         return boxed(lines(self.summary[:2]), shown, lines(self.summary[2:]))
 
 

@@ -14,7 +14,7 @@ from relquery.evaluation.columns import Columns
 from relquery.evaluation.comparison import Comparison, compared
 from relquery.evaluation.matching import Matching, is_number
 from relquery.html import boxed, lines, of_columns
-from relquery.report import Report, wilson_interval
+from relquery.report import Report, in_columns, wilson_interval
 from relquery.sql.result import Result
 
 Confusion = Mapping[tuple[Any, Any], int]
@@ -72,7 +72,11 @@ _LABELS = 12
 
 def text_of(scores: Evaluation) -> str:
     """For terminals."""
-    parts = [_title(scores), *(_aligned(columns) for columns in _tables(scores)), *_notes(scores)]
+    parts = [
+        _title(scores),
+        *(in_columns(columns, numbers=True) for columns in _tables(scores)),
+        *_notes(scores),
+    ]
     return "\n".join(parts)
 
 
@@ -136,16 +140,6 @@ def _shown(labels: Sequence[LabelScore]) -> list[LabelScore]:
 
 def _share(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"
-
-
-def _aligned(columns: dict[str, list[str]]) -> str:
-    """The first column aligned left, the others, which are numbers, aligned right."""
-    lists = [[title, *cells] for title, cells in columns.items()]
-    widths = [max(map(len, one)) for one in lists]
-    rows = zip(*lists, strict=True)
-    return "\n".join(
-        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
-    )
 
 
 Verdict = Literal["right", "wrong", "unanswered", "unknown"]

@@ -1,4 +1,4 @@
-"""SQL that a user wrote: which columns it reads, and whether it is about one row."""
+"""Instructions that name columns in braces, and SQL that a user wrote: what they read."""
 
 from __future__ import annotations
 

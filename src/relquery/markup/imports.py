@@ -1,4 +1,4 @@
-"""What a prompt asks of the parts of a schema or of a module: imports, and text around them."""
+"""A prompt: what it imports from its schema, arguments, and its own text (paper 001, §3.2.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Files that markup names: texts, and only those in the schema's own folder."""
+"""Reads XML into elements that know where they are, and nothing that could harm the reader.
+
+Documents cannot define entities or load anything, and are limited in size and depth. A `<` that
+begins no tag, and a `&` that begins no entity, are text, as code is often put in as it is. Files
+that markup names are texts, and only those in the schema's own folder.
+"""
 
 from __future__ import annotations
 

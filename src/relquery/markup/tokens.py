@@ -1,4 +1,4 @@
-"""The tokens of markup, as a backend's tokenizer and chat template give them."""
+"""The text of prompts over schemas, and its tokens as a backend's chat template gives them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the magics known to IPython: `%load_ext relquery`."""
+"""`%relquery connect MODEL` and `%%relquery`: queries in cells of a notebook."""
 
 from __future__ import annotations
 

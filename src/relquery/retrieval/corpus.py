@@ -1,4 +1,4 @@
-"""Keeps indexes: in memory, and in a folder, where later programs find them again."""
+"""The distinct texts of columns with their indexes, kept in memory and in a folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vectors of the character trigrams of a text: near for texts that are spelled alike."""
+"""What turns texts into vectors, so that near texts have near vectors: also by trigrams alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Search by the words that texts share, weighted by how rare they are (TF-IDF).
+"""What finds the texts nearest to a question; here by the words that they share (TF-IDF).
 
 The weights are those of scikit-learn's TfidfVectorizer with its defaults: words of two characters
 or more in lower case, smoothed inverse document frequency, vectors of length 1.

@@ -1,4 +1,4 @@
-"""Search by an embedder's vectors: exact, by the cosine."""
+"""The vectors of texts by one embedder, kept in an SQLite file, and exact search by cosine."""
 
 from __future__ import annotations
 

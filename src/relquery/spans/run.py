@@ -1,4 +1,4 @@
-"""Runs many span queries, ordered so that shared parts come close in time (paper 002, 5.8)."""
+"""`run` answers a span query, `run_bulk` many with shared parts close in time (paper 002, 5.8)."""
 
 from __future__ import annotations
 

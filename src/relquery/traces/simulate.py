@@ -1,4 +1,4 @@
-"""A picture of when each relQuery waited and ran."""
+"""A trace served by the engine's own loop, on a virtual clock or a real one, and its statistics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gives pandas frames the verbs: df.sem_filter(...), and await df.asem_filter(...)."""
+"""LOTUS's verbs on pandas frames: df.sem_filter(...), and await df.asem_filter(...)."""
 
 from __future__ import annotations
 
