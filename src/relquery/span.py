@@ -40,7 +40,7 @@ from dataclasses import fields, replace
 from typing import TypedDict, Unpack
 
 from relquery.errors import ConfigError, QueryError, type_of, unknown
-from relquery.ir.draw import draw, mermaid, svg
+from relquery.ir.draw import draw, mermaid
 from relquery.ir.nodes import (
     NODES,
     Bag,
@@ -76,7 +76,6 @@ __all__ = [
     "repeat",
     "retrieve",
     "seq",
-    "svg",
     "system",
     "to_wire",
     "user",

@@ -17,7 +17,7 @@ from relquery.cli.terminal.interrupt import exits_when_interrupted
 from relquery.cli.terminal.options import CacheTokens, Cost, Json
 from relquery.cli.terminal.show import errors_console, progress, say, to_json
 from relquery.errors import QueryError
-from relquery.ir.draw import draw, mermaid, svg
+from relquery.ir.draw import draw, mermaid
 from relquery.ir.nodes import Chat, Generate, Node
 from relquery.ir.optimize import Goal
 from relquery.ir.rewrite import rewrite
@@ -136,13 +136,11 @@ class Format(Enum):
     """How a tree is drawn."""
 
     TEXT = "text"
-    SVG = "svg"
     MERMAID = "mermaid"
 
 
 _DRAW: dict[Format, Callable[[Node], str]] = {
     Format.TEXT: draw,
-    Format.SVG: svg,
     Format.MERMAID: mermaid,
 }
 _File = Annotated[
@@ -276,11 +274,11 @@ def draw_file(
     form: Annotated[Format, typer.Option("--format", "-f", help="How to draw.")] = Format.TEXT,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to a file.")] = None,
 ) -> None:
-    """Draw the query's tree; SVG and Mermaid use the paper's operators.
+    """Draw the query's tree; Mermaid shows the paper's operators.
 
     [bold]Example[/bold]
 
-    relquery span draw email.json --var n=4 --format svg --output email.svg
+    relquery span draw email.json --var n=4 --format mermaid --output email.mmd
     """
     node = read_query(file, var or (), _DEMO).node
     drawn = _DRAW[form](node)

@@ -1,11 +1,10 @@
-"""Draws a tree: with lines in a terminal, as Mermaid, or as SVG.
+"""Draws a tree: with lines in a terminal, or as a Mermaid diagram.
 
 Large trees are cut: a node's children after the first few become one "… 997 more".
 """
 
 from __future__ import annotations
 
-import html
 import json
 import re
 from collections import deque
@@ -37,8 +36,8 @@ _SYMBOLS: dict[type, str] = {
 _ROLES = {Role.SYSTEM: "S", Role.USER: "U", Role.ASSISTANT: "A"}
 # JSON does not escape these. Terminals interpret some; the others cannot be written to a file.
 _NOT_SHOWN = re.compile("[\x7f-\x9f\ud800-\udfff]")
-# XML has no form for these, not even escaped.
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# A page has no form for these, not even escaped.
+_NOT_IN_PAGES = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(slots=True)
@@ -48,8 +47,6 @@ class _Drawn:
     node: Node | None
     hidden: int = 0
     children: list[_Drawn] = field(default_factory=list)
-    left: float = 0.0  # position in the SVG
-    depth: int = 0
 
 
 def symbol(node: Node) -> str:
@@ -80,7 +77,16 @@ def draw(node: Node, *, width: int = 100, nodes: int = _NODES, siblings: int = 1
     return "\n".join(lines)
 
 
-def mermaid(node: Node, *, nodes: int = _NODES, siblings: int = 12) -> str:
+class Diagram(str):
+    """Mermaid, which a notebook shows as the picture."""
+
+    __slots__ = ()
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        return {"text/vnd.mermaid": str(self), "text/plain": str(self)}
+
+
+def mermaid(node: Node, *, nodes: int = _NODES, siblings: int = 12) -> Diagram:
     """The tree as a Mermaid flowchart, with the paper's operators."""
     lines = ["flowchart TD"]
     root = _picture(node, nodes, siblings)
@@ -94,47 +100,7 @@ def mermaid(node: Node, *, nodes: int = _NODES, siblings: int = 12) -> str:
             numbers[id(child)] = len(numbers)
             lines.append(f"  n{number} --> n{numbers[id(child)]}")
         todo += drawn.children
-    return "\n".join(lines)
-
-
-class Image(str):
-    """SVG, which a notebook shows as the picture."""
-
-    __slots__ = ()
-
-    def _repr_svg_(self) -> str:
-        return str(self)
-
-
-def svg(node: Node, *, nodes: int = _NODES, siblings: int = 8) -> Image:
-    """The tree as a self-contained SVG image, with the paper's operators and texts as tooltips."""
-    root = _picture(node, nodes, siblings)
-    order = _lay_out(root)
-    across, down = 76, 84
-    width = round((max(drawn.left for drawn in order) + 1) * across)
-    height = (max(drawn.depth for drawn in order) + 1) * down
-    edges: list[str] = []
-    marks: list[str] = []
-    for drawn in order:
-        x, y = (drawn.left + 0.5) * across, drawn.depth * down + 24
-        for child in drawn.children:
-            to = f"{(child.left + 0.5) * across:g} {child.depth * down + 24}"
-            edges.append(f'<path d="M{x:g} {y} L{to}"/>')
-        marks.append(_mark(drawn, x, y))
-    return Image(
-        "\n".join(
-            [
-                f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-                f'viewBox="0 0 {width} {height}" font-family="sans-serif" text-anchor="middle">',
-                f'<rect width="{width}" height="{height}" fill="white"/>',
-                '<g stroke="#888">',
-                *edges,
-                "</g>",
-                *marks,
-                "</svg>",
-            ]
-        )
-    )
+    return Diagram("\n".join(lines))
 
 
 def _picture(node: Node, nodes: int, siblings: int) -> _Drawn:
@@ -150,11 +116,11 @@ def _picture(node: Node, nodes: int, siblings: int) -> _Drawn:
         shown = len(children) if len(children) <= siblings else max(siblings - 1, 0)
         shown = min(shown, left)
         left -= shown
-        parent.children = [_Drawn(child, depth=parent.depth + 1) for child in children[:shown]]
+        parent.children = [_Drawn(child) for child in children[:shown]]
         todo += parent.children
         if shown < len(children):
             hidden = len(children) - shown
-            parent.children.append(_Drawn(None, hidden, depth=parent.depth + 1))
+            parent.children.append(_Drawn(None, hidden))
     return root
 
 
@@ -196,42 +162,4 @@ def _caption(drawn: _Drawn, room: int) -> str:
 
 def _mermaid_text(text: str) -> str:
     """Escaped for a quoted label: `#` begins an entity there, `<` a tag, a backtick Markdown."""
-    return re.sub(r'["#<>&`\\]', lambda match: f"#{ord(match[0])};", _NOT_XML.sub("�", text))
-
-
-def _lay_out(root: _Drawn) -> list[_Drawn]:
-    """Place leaves side by side and parents centred above their children. Returns all nodes."""
-    order: list[_Drawn] = []
-    todo = [root]
-    columns = 0
-    while todo:
-        drawn = todo.pop()
-        order.append(drawn)
-        if not drawn.children:
-            drawn.left = columns
-            columns += 1
-        todo += reversed(drawn.children)
-    for drawn in reversed(order):
-        if drawn.children:
-            drawn.left = (drawn.children[0].left + drawn.children[-1].left) / 2
-    return order
-
-
-def _mark(drawn: _Drawn, x: float, y: float) -> str:
-    """One node: a disk with its operator, its text below, and the full text as a tooltip."""
-    if drawn.node is None:
-        return f'<text x="{x:g}" y="{y + 4}" font-size="11">… {drawn.hidden:,} more</text>'
-    fill = "#cfe3ff" if isinstance(drawn.node, Generate | Prepare | Chat) else "#f3f3f3"
-    said = _caption(drawn, 400).partition(" ")[2]
-    short = said if len(said) <= 12 else said[:11] + "…"
-    return (
-        f"<g><title>{_xml(_caption(drawn, 400))}</title>"
-        f'<circle cx="{x:g}" cy="{y}" r="15" fill="{fill}" stroke="#444"/>'
-        f'<text x="{x:g}" y="{y + 5}" font-size="15">{symbol(drawn.node)}</text>'
-        f'<text x="{x:g}" y="{y + 29}" font-size="10" fill="#444" '
-        f'paint-order="stroke" stroke="white" stroke-width="3">{_xml(short)}</text></g>'
-    )
-
-
-def _xml(text: str) -> str:
-    return html.escape(_NOT_XML.sub("�", text))
+    return re.sub(r'["#<>&`\\]', lambda match: f"#{ord(match[0])};", _NOT_IN_PAGES.sub("�", text))

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from relquery.ledger.claims import is_running
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -100,23 +102,12 @@ def remove_left(ledger: Path) -> None:
     with suppress(OSError):
         for place in (ledger / RUNS).iterdir():
             host, _, rest = place.name.rpartition("-")[0].rpartition("-")
-            if host == _host() and rest.isdigit() and not _runs(int(rest)):
+            if host == _host() and rest.isdigit() and not is_running(int(rest)):
                 shutil.rmtree(place, ignore_errors=True)
 
 
 def _host() -> str:
     return socket.gethostname()
-
-
-def _runs(process: int) -> bool:
-    """Whether a process with this id is running."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # it is somebody else's
-        return True
-    return True
 
 
 @contextmanager
