@@ -10,14 +10,14 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from relquery.ledger.claims import Held
 from relquery.ledger.facts import Fact
 from relquery.ledger.keys import Keys, kept_text
 from relquery.ledger.stored import known_answer, scores_as_json, scores_from_json
-from relquery.prompt import Answer, Finish
+from relquery.prompt import Answer
 
 SUFFIX = ".answers"
 
@@ -63,11 +63,7 @@ class FolderLedger:
     def find(self, keys: Keys) -> dict[int, Answer]:
         """The known answers, by index of the prompt. Looks for new ones of other attempts."""
         self._refresh()
-        known = {at: self._known[key] for at, key in enumerate(keys.whole) if key in self._known}
-        for at, key in enumerate(keys.decided):
-            if key in self._known and at not in known:
-                known[at] = replace(self._known[key], finish=Finish.DECIDED)
-        return known
+        return keys.answers(self._known)
 
     @property
     def claims(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 from relquery.prompt import Answer, Compared, Finish, Prompt, Reuse, Role, Sampling, Span
@@ -54,6 +54,14 @@ class Keys:
         """
         start = hashlib.sha256(mark.encode())
         return Keys(_after(start, self.whole), _after(start, self.decided), self.scored)
+
+    def answers(self, known: Mapping[bytes, Answer]) -> dict[int, Answer]:
+        """The known answers, by index of the prompt: whole ones, else those that decide."""
+        found = {at: known[key] for at, key in enumerate(self.whole) if key in known}
+        for at, key in enumerate(self.decided):
+            if key in known and at not in found:
+                found[at] = replace(known[key], finish=Finish.DECIDED)
+        return found
 
     def of_prompt(self, index: int) -> tuple[bytes, ...]:
         """The keys under which an answer to a prompt may be."""

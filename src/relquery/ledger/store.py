@@ -25,7 +25,7 @@ from relquery.ledger.claims import (
 from relquery.ledger.facts import Fact, write_facts
 from relquery.ledger.keys import Keys, kept_text
 from relquery.ledger.stored import known_answer, scores_as_json, scores_from_json
-from relquery.prompt import Answer, Finish
+from relquery.prompt import Answer
 
 _COLUMNS = (
     "key BLOB PRIMARY KEY, text TEXT NOT NULL, "
@@ -104,13 +104,10 @@ class Ledger:
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, Answer]:
         """The known answers, by key. Raises ConfigError if the file cannot be read."""
-        known: dict[bytes, Answer] = {}
-        for start in range(0, len(keys), _LOOK_UP_AT_ONCE):
-            some = keys[start : start + _LOOK_UP_AT_ONCE]
-            marks = ", ".join("?" * len(some))
-            rows = self._read(f"{SELECT} WHERE key IN ({marks})", some)
-            for key, text, prompt_tokens, output_tokens in rows:
-                known[key] = known_answer(stored_text(text), prompt_tokens, output_tokens)
+        known = {
+            key: known_answer(stored_text(text), prompt_tokens, output_tokens)
+            for key, text, prompt_tokens, output_tokens in self._of_keys(SELECT, keys)
+        }
         for key, scores in self._scores(list(known)).items():
             known[key] = replace(known[key], scores=scores)
         return known
@@ -119,12 +116,7 @@ class Ledger:
         """The known answers, by index of the prompt."""
         if not self.has_answers:
             return {}
-        whole, decided = self.get(keys.whole), self.get(keys.decided)
-        known = {index: whole[key] for index, key in enumerate(keys.whole) if key in whole}
-        for index, key in enumerate(keys.decided):
-            if key in decided and index not in known:
-                known[index] = replace(decided[key], finish=Finish.DECIDED)
-        return known
+        return keys.answers(self.get([*keys.whole, *keys.decided]))
 
     @property
     def claims(self) -> Claims | None:
@@ -191,15 +183,17 @@ class Ledger:
 
     def _scores(self, keys: Sequence[bytes]) -> dict[bytes, dict[str, float]]:
         """The scores of some answers, by key."""
-        known: dict[bytes, dict[str, float]] = {}
         if not keys or not self._read(_HAS_SCORES):
-            return known
+            return {}
+        rows = self._of_keys("SELECT key, scores FROM scores", keys)
+        return {key: scores_from_json(text) for key, text in rows}
+
+    def _of_keys(self, select: str, keys: Sequence[bytes]) -> Iterator[Any]:
+        """The rows of some keys."""
         for start in range(0, len(keys), _LOOK_UP_AT_ONCE):
             some = keys[start : start + _LOOK_UP_AT_ONCE]
             marks = ", ".join("?" * len(some))
-            rows = self._read(f"SELECT key, scores FROM scores WHERE key IN ({marks})", some)
-            known |= {key: scores_from_json(text) for key, text in rows}
-        return known
+            yield from self._read(f"{select} WHERE key IN ({marks})", some)
 
     def _insert(
         self,
