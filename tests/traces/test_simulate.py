@@ -227,7 +227,7 @@ def test_a_trace_comes_back_in_order_of_arrival(tmp_path: Path) -> None:
 
 def test_a_wrong_line_is_named(tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
-    huge = [{"arrival": 10**400}, "must be a number of seconds"]
+    huge = [{"arrival": 10**400}, "arrival"]
     for change, message in [*cases(__file__, "wrong"), huge]:
         save([QUERY], path)
         wrong = {**json.loads(path.read_text()), **change}

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
+from functools import cache
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from relquery.errors import TableError
 
@@ -21,6 +24,8 @@ class TracedQuery:
     output_limit: the most tokens of an answer (max_tokens). outputs: the tokens of each answer, for
     simulation. tenant: the client.
     """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(strict=True, extra="forbid")
 
     arrival: float
     kind: str
@@ -68,64 +73,20 @@ def load(path: Path) -> list[TracedQuery]:
     return sorted(queries, key=lambda query: query.arrival)
 
 
-_TEXTS = ("kind", "table", "instruction", "tenant")
-_LISTS: dict[str, type] = {"rows": str, "outputs": int}
-_NAMES = [field.name for field in fields(TracedQuery)]
+_REMEDY = "Write traces with `relquery trace`."
+
+
+@cache
+def _adapter() -> TypeAdapter[TracedQuery]:
+    return TypeAdapter(TracedQuery)
 
 
 def _read(line: str, where: str) -> TracedQuery:
     try:
-        given = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise TableError(f"{where} is not valid JSON: {error}. {_REMEDY}") from error
-    try:
-        return TracedQuery(**_checked(given))
+        return _adapter().validate_json(line)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = "".join(f"{step}: " for step in first["loc"])
+        raise TableError(f"{where}: {place}{first['msg']}. {_REMEDY}") from error
     except TableError as error:
         raise TableError(f"{where}: {error} {_REMEDY}") from error
-
-
-_REMEDY = "Write traces with `relquery trace`."
-
-
-def _checked(given: object) -> dict[str, Any]:
-    """The fields of a line. Raises TableError for what is missing, unknown or of a wrong type."""
-    if not isinstance(given, dict):
-        raise TableError("The line is not an object with the fields of a relQuery.")
-    unknown = [name for name in given if name not in _NAMES]
-    missing = [name for name in _NAMES if name not in given and name != "tenant"]
-    if unknown or missing:
-        what = f"unknown: {unknown[0]!r}" if unknown else f"missing: {missing[0]!r}"
-        raise TableError(f"A field is {what}.")
-    found: dict[str, Any] = {"tenant": "", **given}
-    for name in _TEXTS:
-        _check_text(name, found[name])
-    for name, kind in _LISTS.items():
-        if not isinstance(found[name], list):
-            raise TableError(f"`{name}` must be a list.")
-        for each in found[name]:
-            if not isinstance(each, kind) or isinstance(each, bool):
-                raise TableError(f"`{name}` contains {each!r:.40}; each must be {_WORDS[kind]}.")
-            if kind is str:
-                _check_text(name, each)
-        found[name] = tuple(found[name])
-    if not isinstance(found["output_limit"], int) or isinstance(found["output_limit"], bool):
-        raise TableError("`output_limit` must be a whole number.")
-    try:
-        if isinstance(found["arrival"], (bool, str)):
-            raise TypeError
-        found["arrival"] = float(found["arrival"])
-    except (TypeError, OverflowError):
-        raise TableError("`arrival` must be a number of seconds.") from None
-    return found
-
-
-_WORDS = {str: "text", int: "a whole number"}
-
-
-def _check_text(name: str, text: object) -> None:
-    if not isinstance(text, str):
-        raise TableError(f"`{name}` must be text.")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise TableError(f"`{name}` contains half a surrogate pair, which is not text.") from None
