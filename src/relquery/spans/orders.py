@@ -10,6 +10,10 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from relquery.reordering.schedule import Schedule
 
 Row = tuple[str, ...]
 _Trie = dict[bytes, "_Trie"]
@@ -126,7 +130,26 @@ def _longest(held: Counter[bytes], items: dict[bytes, str], trie: _Trie) -> Row:
 
 
 def _all_at_once(rows: Sequence[Row]) -> list[Row]:
-    """Order the items that several rows share with `table.reorder`; put the others after them."""
+    """The items that several rows share as `shared_in_order` has them; the others after them."""
+    arranged, found = shared_in_order(rows), list(rows)
+    if arranged is None:
+        return found
+    shared, schedule = arranged
+    for row, columns in zip(schedule.rows.tolist(), schedule.fields.tolist(), strict=True):
+        begin = tuple(shared[row][column] for column in columns if column < len(shared[row]))
+        left = Counter(rows[row]) - Counter(begin)
+        found[row] = (*begin, *(item for item in rows[row] if _taken(left, item)))
+    return found
+
+
+def shared_in_order(
+    rows: Sequence[Sequence[str]], cache_tokens: int | None = None
+) -> tuple[list[list[str]], Schedule] | None:
+    """(the items of each row that others have too, an order of rows and of these).
+
+    The items of a row are a table's bag; only the most widely shared ones count. None if no item
+    is shared. cache_tokens: see `reorder`.
+    """
     from relquery.reordering.reorder import reorder  # a slow import, and most queries have no bag
 
     count = Counter(item for row in rows for item in set(row))
@@ -137,15 +160,10 @@ def _all_at_once(rows: Sequence[Row]) -> list[Row]:
     shared = [row[:_MOST_SHARED] for row in shared]
     width = max(map(len, shared), default=0)
     if not width:
-        return list(rows)
-    names = [f"item {column}" for column in range(width)]
-    schedule = reorder(as_table(shared, names), bags=[names], weight="tokens")
-    found = list(rows)
-    for row, columns in zip(schedule.rows.tolist(), schedule.fields.tolist(), strict=True):
-        begin = tuple(shared[row][column] for column in columns if column < len(shared[row]))
-        left = Counter(rows[row]) - Counter(begin)
-        found[row] = (*begin, *(item for item in rows[row] if _taken(left, item)))
-    return found
+        return None
+    table = as_table(shared, [f"item {column}" for column in range(width)])
+    order = reorder(table, bags=[list(table)], weight="tokens", cache_tokens=cache_tokens)
+    return shared, order
 
 
 def as_table(rows: Sequence[Sequence[str]], names: Sequence[str]) -> dict[str, list[str]]:

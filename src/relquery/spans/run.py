@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -17,11 +17,10 @@ from relquery.ir.paths import children_of, distinct
 from relquery.ir.rules import Lookup
 from relquery.ir.verify import verify
 from relquery.prompt import Span
-from relquery.reordering.reorder import reorder
 from relquery.spans.bags import beginnings, order_bags
 from relquery.spans.corpus import Corpora, lookup
 from relquery.spans.execute import Progress, execute
-from relquery.spans.orders import Orders, as_table
+from relquery.spans.orders import Orders, shared_in_order
 from relquery.spans.result import SpanReport, SpanResult
 from relquery.spans.work import Work
 
@@ -121,7 +120,6 @@ def result_of(work: Work, seconds: float) -> SpanResult:
     return SpanResult(texts, answer, report)
 
 
-_MOST_PASSAGES = 48  # per query; the most widely shared ones
 _CHARACTERS_PER_TOKEN = 4
 
 
@@ -252,19 +250,10 @@ def order_of(rows: Sequence[Sequence[str]], cache_tokens: int | None = None) -> 
     the given order is kept if it is as good.
     """
     given = list(range(len(rows)))
-    count = Counter(passage for row in rows for passage in row)
-    shared = [
-        sorted((p for p in row if count[p] > 1), key=lambda p: -count[p])[:_MOST_PASSAGES]
-        for row in rows
-    ]
-    width = max(map(len, shared), default=0)
-    if not width:
+    arranged = shared_in_order(rows, cache_tokens)
+    if arranged is None:
         return given
-    names = [f"passage {column}" for column in range(width)]
-    schedule = reorder(
-        as_table(shared, names), bags=[names], weight="tokens", cache_tokens=cache_tokens
-    )
-    found = [int(row) for row in schedule.rows]
+    found = [int(row) for row in arranged[1].rows]
     if cache_tokens is None:
         return found
     return max((given, found), key=lambda order: _hits([rows[i] for i in order], cache_tokens))
