@@ -82,7 +82,6 @@ class Span:
     position: int | None = None
     begins: bool = False
     keep: int = 0
-    # Not in the repr: keys of ledgers are made of it.
     keep_for: float = field(default=inf, repr=False)
     open: bool = field(default=False, repr=False)
     raw: bool = field(default=False, repr=False)

@@ -1,10 +1,16 @@
-"""The key of an answer in the ledger, made from the model, the sampling and the prompt."""
+"""The key of an answer in the ledger, made from the model, the sampling and the prompt.
+
+Version 1 of what is hashed: the model's name and the settings as `written`; then for each span its
+marks, role, reuse, position and kind, the bytes of its content, and that content. Ledgers are read
+for years, so this must not change.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
+from enum import Enum
 
 from relquery.prompt import Answer, Compared, Finish, Prompt, Reuse, Role, Sampling, Span
 
@@ -97,21 +103,19 @@ def kept_text(answer: Answer) -> str | None:
 
 
 def answer_keys(model: str, prompts: Iterable[Prompt], sampling: Sampling) -> list[bytes]:
-    """One key per prompt: a hash of the model, the sampling and every span.
-
-    Ledgers are read for years, so the input of the hash must not change.
-    """
-    start = hashlib.sha256(repr((model, _settings(sampling))).encode("utf-8", "surrogatepass"))
-    written: dict[int, tuple[Span, bytes]] = {}
+    """One key per prompt: a hash of the model, the sampling and every span."""
+    settings = written((model, _settings(sampling)))
+    start = hashlib.sha256(settings.encode("utf-8", "surrogatepass"))
+    known: dict[int, tuple[Span, bytes]] = {}
     keys = []
     for prompt in prompts:
         parts = []
         for span in prompt:
             # Spans of equal cells are one object, so each is written once; the tuple keeps it
             # alive, since an id is only unique among living objects.
-            if (known := written.get(id(span))) is None:
-                known = written[id(span)] = (span, _written(span))
-            parts.append(known[1])
+            if (one := known.get(id(span))) is None:
+                one = known[id(span)] = (span, _written(span))
+            parts.append(one[1])
         digest = start.copy()
         digest.update(b"".join(parts))
         keys.append(digest.digest())
@@ -137,8 +141,24 @@ def _settings(sampling: Sampling) -> tuple[object, ...]:
     return (*first, *later)
 
 
+def written(value: object) -> str:
+    """A value as text: literals as Python writes them, of objects what is not as by default.
+
+    So a field that an object gets later changes no key, unless it is set.
+    """
+    if isinstance(value, tuple):
+        return f"({', '.join(map(written, value))}{',' * (len(value) == 1)})"
+    if isinstance(value, Enum):
+        return str(value)
+    if not is_dataclass(value):
+        return repr(value)
+    given = ((one.name, getattr(value, one.name), one.default) for one in fields(value))
+    set_ = ", ".join(f"{name}={written(one)}" for name, one, default in given if one != default)
+    return f"{type(value).__name__}({set_})"
+
+
 def _written(span: Span) -> bytes:
-    content = span.content if isinstance(span.content, str) else repr(span.content)
+    content = span.content if isinstance(span.content, str) else written(span.content)
     kind = type(span.content).__name__
     data = content.encode("utf-8", "surrogatepass")
     begins = f"{'message ' if span.begins else ''}{'open ' if span.open else ''}"
