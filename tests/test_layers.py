@@ -108,7 +108,7 @@ ROOMS: dict[str, list[str]] = {
         "cost", "prompts", "schedule",
     ],
     "ir": [
-        "nodes", "paths", "verify", "rewrite", "rules", "optimize", "lower", "text", "draw",
+        "nodes", "paths", "verify", "rules", "optimize", "lower", "text", "draw",
         "spnl.fields", "spnl.read", "spnl",
     ],
     "markup": [

@@ -12,7 +12,7 @@ from relquery.engine.machines import SERVED
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.engine.scheduling.policies.priority import Fairness
 from relquery.traces.simulate import simulate
-from relquery.traces.workload import at_rate
+from relquery.traces.trace import at_rate
 
 MODEL, TABLE = "a100-opt13b", "ratebeer"
 """The setting of Fig. 11, Fig. 12 and Table 6: OPT-13B and the beers."""

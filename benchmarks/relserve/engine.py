@@ -32,8 +32,7 @@ from relquery.engine.requests.request import Request
 from relquery.engine.scheduling.plan import Memo, Plan, Policy, State
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.traces.simulate import Outcome, requests_of, serve
-from relquery.traces.trace import TracedQuery
-from relquery.traces.workload import at_rate
+from relquery.traces.trace import TracedQuery, at_rate
 
 if TYPE_CHECKING:
     from relquery.model.served import ServedExecutor, ServedModel

@@ -18,8 +18,7 @@ from relquery.config import PolicyName
 from relquery.engine.machines import SERVED, Served
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.traces.simulate import Run, approximate_tokens, simulate
-from relquery.traces.trace import TracedQuery
-from relquery.traces.workload import Sampling, at_rate
+from relquery.traces.trace import Sampling, TracedQuery, at_rate
 
 LOADS = (0.7, 1.45)
 """Arrival rates of relQueries, as shares of the highest rate that fcfs can serve. In Table 6 of

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from relquery.traces.trace import TracedQuery
-from relquery.traces.workload import TASKS, Row, Sampling, Task, workload
+from relquery.traces.trace import TASKS, Row, Sampling, Task, TracedQuery, workload
 
 ROWS = 10_000
 """Rows of a table that relQueries draw from, as in paper 003."""

@@ -12,8 +12,7 @@ from relquery.demo.files import table_path
 from relquery.engine.machines import SERVED
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.traces.simulate import simulate
-from relquery.traces.trace import TracedQuery, save
-from relquery.traces.workload import at_rate, workload
+from relquery.traces.trace import TracedQuery, at_rate, save, workload
 
 TABLES = ("movies", "products")
 

@@ -75,7 +75,7 @@ _HOMES = {
     "load_embedder": "relquery.backends.embedding.load:load_embedder",
     "RelqueryError": "relquery.errors:RelqueryError",
     "PartialResultWarning": "relquery.errors:PartialResultWarning",
-    "load_ipython_extension": "relquery.notebook.magic:load_ipython_extension",
+    "load_ipython_extension": "relquery.notebook:load_ipython_extension",
     "demo_table": "relquery.demo.files:table_path",
 }
 

@@ -31,8 +31,7 @@ from benchmarks.relserve.sizes import QUICK
 from benchmarks.relserve.traces import SOURCES, present, trace
 from relquery.config import EngineConfig
 from relquery.engine.machines import SERVED
-from relquery.traces.trace import TracedQuery
-from relquery.traces.workload import TASKS, at_rate
+from relquery.traces.trace import TASKS, TracedQuery, at_rate
 from tests.benchmarks.conftest import Quick, by_name
 
 BEERS = SOURCES[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relquery.ir.rewrite import Rule
+from relquery.ir.optimize import Rule
 from relquery.ir.rules import (
     desugar_chat,
     desugar_fragment,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from relquery.ir import optimize
-from relquery.ir.rewrite import rewrite
+from relquery.ir.optimize import rewrite
 from relquery.ir.text import parse_tree
 from tests.ir.golden_rules import RULES
 

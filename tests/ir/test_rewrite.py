@@ -9,7 +9,7 @@ from relquery.ir import rules as desugar_chat
 from relquery.ir import rules as flatten_seq
 from relquery.ir import rules as unwrap_single
 from relquery.ir.nodes import Bag, Generate, Node, Seq, Text
-from relquery.ir.rewrite import Rule, Step, rewrite
+from relquery.ir.optimize import Rule, Step, rewrite
 from relquery.ir.text import parse_tree
 
 A, B = Text("a"), Text("b")

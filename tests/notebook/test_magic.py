@@ -144,7 +144,7 @@ def test_connect_binds_a_connection(shell: Any, run: Run, monkeypatch: pytest.Mo
         given.update(options, model=model)
         return connect(FakeBackend(fails_for_dune))
 
-    monkeypatch.setattr("relquery.notebook.magic.connect", opened)
+    monkeypatch.setattr("relquery.notebook.connect", opened)
     shell.push({"host": "host", "size": 4096})
     run("%relquery connect openai:x --con mine cache_tokens=$size base_url=http://{host}:80/v1")
     assert given == {"model": "openai:x", "cache_tokens": 4096, "base_url": "http://host:80/v1"}

@@ -27,8 +27,7 @@ from relquery.errors import TableError
 from relquery.prompt import Answer, Finish
 from relquery.traces.replay import Ask, Replay
 from relquery.traces.simulate import Run, approximate_tokens, requests_of, serve, simulate
-from relquery.traces.trace import TracedQuery, load, save
-from relquery.traces.workload import SAMPLINGS, TASKS, Task, at_rate, workload
+from relquery.traces.trace import SAMPLINGS, TASKS, Task, TracedQuery, at_rate, load, save, workload
 from tests.cases import cases
 from tests.engine.harness import for_each
 

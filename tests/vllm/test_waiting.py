@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relquery.vllm.waiting import Waiting
+from relquery.vllm.scheduler import Waiting
 
 SOME = st.lists(st.integers(0, 9), max_size=4, unique=True)
 CALLS = st.one_of(

@@ -26,8 +26,17 @@ from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.errors import ConfigError, MissingExtraError, unknown
 from relquery.traces.simulate import Run, Spread, Summary, summarize
 from relquery.traces.simulate import simulate as run_simulation
-from relquery.traces.trace import TracedQuery, load, save
-from relquery.traces.workload import SAMPLINGS, TASKS, Row, Sampling, at_rate, workload
+from relquery.traces.trace import (
+    SAMPLINGS,
+    TASKS,
+    Row,
+    Sampling,
+    TracedQuery,
+    at_rate,
+    load,
+    save,
+    workload,
+)
 
 Trace = Annotated[
     Path, typer.Option("--trace", "-t", help="JSON Lines, as `relquery trace` writes them.")

@@ -19,8 +19,7 @@ from relquery.cli.terminal.show import errors_console, progress, say, to_json
 from relquery.errors import QueryError
 from relquery.ir.draw import draw, mermaid
 from relquery.ir.nodes import Chat, Generate, Node
-from relquery.ir.optimize import Goal
-from relquery.ir.rewrite import rewrite
+from relquery.ir.optimize import Goal, rewrite
 from relquery.ir.spnl.wire import WireQuery, from_wire
 from relquery.ir.text import parse_tree
 from relquery.spans.corpus import passages

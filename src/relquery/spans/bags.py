@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from relquery.ir.nodes import Bag, Chat, Generate, Node, Retrieve
+from relquery.ir.optimize import Step, rewrite
 from relquery.ir.paths import children_of, distinct, with_children
-from relquery.ir.rewrite import Step, rewrite
 from relquery.spans.orders import Orders, Row
 
 # (text before a bag, its items) -> the items in order, or None while undecided.

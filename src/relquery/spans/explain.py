@@ -9,8 +9,7 @@ from relquery.backends.base import Backend
 from relquery.errors import ConfigError, RequestError
 from relquery.ir.draw import draw
 from relquery.ir.nodes import Generate, Node
-from relquery.ir.optimize import Goal, optimize
-from relquery.ir.rewrite import Step
+from relquery.ir.optimize import Goal, Step, optimize
 from relquery.ir.verify import verify
 from relquery.prompt import Exchange, Nest, Prompt, Reuse, Span
 from relquery.spans.bags import order_bags

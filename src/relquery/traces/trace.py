@@ -1,14 +1,16 @@
-"""A trace: which relQueries arrive when, as JSON Lines with one relQuery per line."""
+"""Traces: which relQueries arrive when; and workloads like those of paper 003, section 5.1."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
+from itertools import accumulate
 from math import inf
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal, get_args
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -90,3 +92,139 @@ def _read(line: str, where: str) -> TracedQuery:
         raise TableError(f"{where}: {place}{first['msg']}. {_REMEDY}") from error
     except TableError as error:
         raise TableError(f"{where}: {error} {_REMEDY}") from error
+
+
+Row = Mapping[str, object]
+Sampling = Literal["independent", "shared"]
+"""Which rows of a table a relQuery reads. independent: its own random sample. shared: the first
+rows of one sample that all relQueries over the table share, so the smaller of two relQueries reads
+rows of the larger. The clients of paper 003 do this: each draws with the same seed."""
+SAMPLINGS: tuple[Sampling, ...] = get_args(Sampling)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A type of relQuery: what is asked of each row, and how long answers are (section 5.1).
+
+    output_limit: the most tokens of an answer. length: mean and standard deviation of its tokens.
+    The five below have 22 on average; Table 4 reports 18 to 23. A label has two or three tokens
+    including its end, a summary in twenty words about thirty, an open answer most of its limit.
+    columns: the row's columns that are asked about; none for all.
+    """
+
+    kind: str
+    output_limit: int
+    question: str
+    length: tuple[float, float]
+    columns: tuple[str, ...] = ()
+
+
+TASKS = (
+    Task(
+        kind="filter",
+        output_limit=5,
+        question="Decide whether the following entry fits for children. Answer Yes or No.",
+        length=(2, 0.5),
+    ),
+    Task(
+        kind="classify",
+        output_limit=10,
+        question="Say in which mood the following entry was written: Positive, Negative, or "
+        "Neutral.",
+        length=(3, 1),
+    ),
+    Task(
+        kind="rate",
+        output_limit=5,
+        question="Predict the rating from 1 to 5 for the following entry. Answer one digit.",
+        length=(2, 0.5),
+    ),
+    Task(
+        kind="summarize",
+        output_limit=50,
+        question="Summarize the following entry in at most twenty words.",
+        length=(30, 8),
+    ),
+    Task(
+        kind="open",
+        output_limit=100,
+        question="Who would like the following entry the most, and why? Explain shortly.",
+        length=(75, 20),
+    ),
+)
+
+
+def workload(
+    tables: Mapping[str, Sequence[Row]],
+    rate: float,
+    *,
+    count: int = 100,
+    rows: tuple[int, int] = (1, 100),
+    seed: int = 0,
+    tasks: Sequence[Task] | Mapping[str, Sequence[Task]] = TASKS,
+    sampling: Sampling = "independent",
+) -> list[TracedQuery]:
+    """RelQueries with Poisson arrivals, each a random task over random rows of a random table.
+
+    rate: relQueries per second. rows: least and most rows of a relQuery, all sizes equally likely.
+    No row occurs twice in one relQuery; from a smaller table it takes all rows. tasks: for all
+    tables, or by table name. sampling: see Sampling; nothing else in the trace depends on it.
+    """
+    draw = random.Random(seed)
+    arrivals = accumulate(draw.expovariate(rate) for _ in range(count))
+    of_table = tasks if isinstance(tasks, Mapping) else dict.fromkeys(tables, tasks)
+    shared = _samples(tables, seed) if sampling == "shared" else None
+    return [_query(draw, arrival, tables, rows, of_table, shared) for arrival in arrivals]
+
+
+def _samples(tables: Mapping[str, Sequence[Row]], seed: int) -> dict[str, list[int]]:
+    """For each table, the numbers of all its rows in a random order."""
+    return {
+        name: random.Random(f"{seed} {name}").sample(range(len(table)), len(table))
+        for name, table in tables.items()
+    }
+
+
+def _query(
+    draw: random.Random,
+    arrival: float,
+    tables: Mapping[str, Sequence[Row]],
+    rows: tuple[int, int],
+    tasks: Mapping[str, Sequence[Task]],
+    shared: Mapping[str, Sequence[int]] | None,
+) -> TracedQuery:
+    name = draw.choice(sorted(tables))
+    task, table = draw.choice(tasks[name]), tables[name]
+    size = min(draw.randint(*rows), len(table))
+    own = draw.sample(range(len(table)), size)  # always drawn, so that later draws stay the same
+    chosen = [table[index] for index in (own if shared is None else shared[name][:size])]
+    lengths = (round(draw.gauss(*task.length)) for _ in chosen)
+    return TracedQuery(
+        arrival=arrival,
+        kind=task.kind,
+        table=name,
+        instruction=f"{task.question}\n",
+        rows=tuple(f"{_text(row, task.columns)}\nAnswer:" for row in chosen),
+        output_limit=task.output_limit,
+        outputs=tuple(min(max(1, length), task.output_limit) for length in lengths),
+    )
+
+
+def _text(row: Row, columns: Sequence[str]) -> str:
+    cells = ((name, row[name]) for name in columns or row)
+    return "\n".join(f"{name}: {value}" for name, value in cells if value is not None)
+
+
+def at_rate(queries: Iterable[TracedQuery], factor: float) -> Iterator[TracedQuery]:
+    """The same relQueries, arriving `factor` times as fast."""
+    for query in queries:
+        yield TracedQuery(
+            query.arrival / factor,
+            query.kind,
+            query.table,
+            query.instruction,
+            query.rows,
+            query.output_limit,
+            query.outputs,
+            query.tenant,
+        )

@@ -1,1 +1,0 @@
-"""IPython and Jupyter: the magics `%relquery` and `%%relquery`."""
