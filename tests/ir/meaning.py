@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Node, Prepare, Seq, Text
+from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Node, Prepare, Retrieve, Seq, Text
+from relquery.ir.paths import awaits_answer, children_of, distinct
+from relquery.ir.verify import verify
 from relquery.prompt import Role
 
 Pieces = tuple[Any, ...]
@@ -51,3 +53,13 @@ def _bag(children: tuple[Node, ...], separator: str, independent: bool) -> Piece
     if not independent and not separator and items.total() == 1:
         return next(iter(items))
     return ((kind, separator, frozenset(items.items())),) if items else ()
+
+
+def assert_desugared(tree: Node) -> None:
+    """Only what `optimize` leaves: the core operators of paper 002, Table 1."""
+    verify(tree)
+    for node in distinct(tree):
+        assert not isinstance(node, Chat | Fragment)
+        assert not isinstance(node, Retrieve) or awaits_answer(node.query)
+        if not (isinstance(node, Bag) and node.independent):  # elsewhere it has no effect
+            assert not any(isinstance(child, Prepare) for child in children_of(node))

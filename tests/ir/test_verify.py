@@ -17,23 +17,11 @@ def test_a_tree_that_asks_nothing_is_an_error_at_its_spot() -> None:
             verify(parse_tree(text))
 
 
-def test_what_a_desugared_tree_may_not_hold() -> None:
-    for text, message in case_file(__file__, "verify_sugar.txt"):
-        verify(parse_tree(text))
-        with pytest.raises(QueryError, match=message):
-            verify(parse_tree(text), desugared=True)
-
-
-def test_what_a_desugared_tree_may_hold() -> None:
-    for (text,) in case_file(__file__, "verify_desugared.txt"):
-        verify(parse_tree(text), desugared=True)
-
-
 def test_a_tree_of_two_to_the_thousand_nodes_that_share_is_verified() -> None:
     tree: Node = Generate(Text("x"))
     for _ in range(1000):
         tree = Bag((tree, tree), independent=True)
-    verify(tree, desugared=True)
+    verify(tree)
 
 
 def test_a_deep_tree_is_verified_and_its_spot_is_short() -> None:

@@ -151,9 +151,7 @@ def test_a_wider_tolerance_finds_what_holds_less(columns: Columns) -> None:
     assert "key -> nearly" not in written(discover(columns, tolerance=0.0))
 
 
-def test_composites_can_be_left_out_and_columns_skipped(columns: Columns) -> None:
-    found = discover(columns, composite=False)
-    assert {len(dependency.determinants) for dependency in found} == {1}
+def test_columns_can_be_skipped(columns: Columns) -> None:
     found = discover(columns, skip=["name", "floor"])
     assert written(found) == {"key -> kind", "key -> nearly"}
 

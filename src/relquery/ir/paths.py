@@ -67,6 +67,20 @@ def path(ancestors: Sequence[tuple[Node, int]], node: Node) -> str:
     return "/".join([*shown, *map(_step, ancestors), word(node)])
 
 
+Parents = dict[int, tuple[Node, int]]
+"""By id of a node, a node that it is a child of, and as which one."""
+
+
+def path_from(parents: Parents, node: Node) -> str:
+    """The path of a node in a tree; the first one if there are several."""
+    ancestors: list[tuple[Node, int]] = []
+    current = node
+    while id(current) in parents:
+        ancestors.append(parents[id(current)])
+        current = ancestors[-1][0]
+    return path(ancestors[::-1], node)
+
+
 def _step(ancestor: tuple[Node, int]) -> str:
     node, index = ancestor
     return word(node) if len(node.children) == 1 else f"{word(node)}[{index}]"

@@ -3,40 +3,31 @@
 from __future__ import annotations
 
 from relquery.errors import QueryError
-from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Node, Prepare, Retrieve, Text
-from relquery.ir.paths import awaits_answer, check_node, children_first, children_of, distinct, path
+from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Node, Retrieve, Text
+from relquery.ir.paths import Parents, check_node, children_first, children_of, distinct, path_from
 
 MAX_NODES = 20_000_000
 _COUNTED = 10**24  # counting stops here
-_Parents = dict[int, tuple[Node, int]]
 
 
-def verify(node: Node, *, desugared: bool = False) -> None:
+def verify(node: Node) -> None:
     """Raise QueryError, naming the node's path, if the tree is not a query that can be run.
 
     Every generation must have something to read: text, or the result of another generation or of
     a corpus.
-    desugared: allow only what `optimize` leaves, the core operators of paper 002, Table 1: no Chat,
-        no Fragment, a Retrieve only if its query awaits an answer, and Prepare only as a child of
-        plus or at the root, since it has no effect elsewhere.
     """
     check_node(node)
     nodes = list(distinct(node))
-    parents: _Parents = {}
+    parents: Parents = {}
     for parent in nodes:
         for index, child in enumerate(children_of(parent)):
             if not isinstance(child, Text):
                 parents.setdefault(id(child), (parent, index))
     readable = _readable(nodes)
     for current in nodes:
-        if isinstance(current, Generate | Chat | Retrieve):
-            fault = None if id(current) in readable else _NOTHING_TO_READ[type(current)]
-            if desugared and fault is None:
-                fault = _sugar(current)
-            if fault is not None:
-                raise QueryError(f"At {_spot(current, parents)}: {fault}")
-        if desugared:
-            _check_desugared(current, parents)
+        if isinstance(current, Generate | Chat | Retrieve) and id(current) not in readable:
+            spot = path_from(parents, current)
+            raise QueryError(f"At {spot}: {_NOTHING_TO_READ[type(current)]}")
 
 
 _NOTHING_TO_READ: dict[type, str] = {
@@ -44,7 +35,6 @@ _NOTHING_TO_READ: dict[type, str] = {
     Chat: "the model has nothing to read. Give the chat a message that is not empty.",
     Retrieve: "there is nothing to look for. Give the query a text that is not empty.",
 }
-_RUN_OPTIMIZE = "Rewrite the tree with relquery.optimize first."
 
 
 def _readable(nodes: list[Node]) -> set[int]:
@@ -86,37 +76,3 @@ def check_size(node: Node, most: int = MAX_NODES) -> None:
 
 def _separates(node: Node) -> bool:
     return isinstance(node, Bag) and bool(node.separator) and len(node.children) > 1
-
-
-def _sugar(node: Node) -> str | None:
-    if isinstance(node, Chat):
-        return f"a chat, which is sugar for generate, is still here. {_RUN_OPTIMIZE}"
-    if isinstance(node, Retrieve) and not awaits_answer(node.query):
-        return f"a retrieve is still here, though its query is known. {_RUN_OPTIMIZE}"
-    return None
-
-
-def _check_desugared(node: Node, parents: _Parents) -> None:
-    if isinstance(node, Fragment):
-        raise QueryError(
-            f"At {_spot(node, parents)}: a fragment, which is sugar for prepared text, is still "
-            f"here. {_RUN_OPTIMIZE}"
-        )
-    if isinstance(node, Bag) and node.independent:
-        return
-    for index, child in enumerate(children_of(node)):
-        if isinstance(child, Prepare):
-            spot = _spot(child, {**parents, id(child): (node, index)})
-            raise QueryError(
-                f"At {spot}: a prepare is outside plus, where it means the same as its input. "
-                f"{_RUN_OPTIMIZE}"
-            )
-
-
-def _spot(node: Node, parents: _Parents) -> str:
-    ancestors: list[tuple[Node, int]] = []
-    current = node
-    while id(current) in parents:
-        ancestors.append(parents[id(current)])
-        current = ancestors[-1][0]
-    return path(ancestors[::-1], node)

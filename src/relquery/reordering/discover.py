@@ -91,10 +91,9 @@ def discover(
     columns: Columns,
     *,
     tolerance: float = TOLERANCE,
-    composite: bool = True,
     skip: Collection[str] = (),
 ) -> tuple[Dependency, ...]:
-    """Dependencies of columns on one other and, with `composite`, on two others.
+    """Dependencies of columns on one other, and on two others.
 
     All columns that one determinant fixes exactly form one dependency. Each column that it fixes
     nearly has its own, with its g3. skip: columns to ignore. If several columns have the same name,
@@ -116,10 +115,9 @@ def discover(
     survey = _survey(columns, chosen, tolerance)
     lost = _count_singles(survey)
     found = list(_singles(survey, lost, _doubt(width, 2)))
-    if composite:
-        few = set(ranked[: _affordable(rows / 2, 3)])
-        places = [place for place, column in enumerate(chosen) if column in few]
-        found += _composites(survey, lost, places, _doubt(width, 3))
+    few = set(ranked[: _affordable(rows / 2, 3)])
+    places = [place for place, column in enumerate(chosen) if column in few]
+    found += _composites(survey, lost, places, _doubt(width, 3))
     names = [columns.names[column] for column in chosen]
     return tuple(d for each in found for d in _written(*each, names, rows))
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from relquery.errors import QueryError
 from relquery.ir.lower import Answered, Spans, lower
 from relquery.ir.nodes import Bag, Fragment, Generate, Node, Prepare, Retrieve, Text
-from relquery.ir.paths import children_first, children_of, path, with_children
+from relquery.ir.paths import Parents, children_first, children_of, path_from, with_children
 from relquery.ir.rules import Lookup
 from relquery.prompt import Answer, Exchange, Nest, Prompt, Sampling
 from relquery.spans.corpus import look_up_nothing
@@ -133,7 +133,7 @@ class Work:
         self._known: dict[int, Answered | Node] = {}
         self._depths: dict[int, int] = {}  # by id of a prompt
         self._spans: Spans = {}
-        self._parents: dict[int, tuple[Node, int]] = {}
+        self._parents: Parents = {}
         self._missing: dict[int, int] = {}
         self._readers: dict[int, list[_Task]] = {}
         self._tasks: list[_Task] = []
@@ -177,12 +177,7 @@ class Work:
 
     def where(self, node: Node) -> str:
         """The node's place in the tree; the first one if there are several."""
-        ancestors: list[tuple[Node, int]] = []
-        current = node
-        while id(current) in self._parents:
-            ancestors.append(self._parents[id(current)])
-            current = ancestors[-1][0]
-        return path(ancestors[::-1], node)
+        return path_from(self._parents, node)
 
     def take(self, task: Generate, prompt: Prompt, answer: Answer) -> list[Generate]:
         """Record an answer. Returns the generations that can be sent now."""
