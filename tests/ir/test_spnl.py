@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from relquery.errors import QueryError
 from relquery.ir import nodes
 from relquery.ir.nodes import Bag, Generate, Node, Retrieve, Seq, Text
+from relquery.ir.spnl.fields import decode
 from relquery.ir.spnl.wire import from_wire, to_wire
 from relquery.ir.text import parse_tree
 from relquery.prompt import SPEAKERS, Role, Sampling
@@ -266,3 +267,26 @@ def test_an_error_deep_below_names_its_spot() -> None:
     message = r"At (seq\[0\]\.?)+ \.\.\. 9920 steps \.\.\. (\.?seq\[0\])+: .*Did you mean 'user'"
     with pytest.raises(QueryError, match=message):
         from_wire(data)  # type: ignore[arg-type]
+
+
+@given(st.text(alphabet='[]{}:,"1ae \n\\.-', max_size=12))
+def test_what_json_refuses_is_refused_and_all_else_is_read(text: str) -> None:
+    try:
+        expected = json.loads(text, object_pairs_hook=_no_duplicates)
+    except ValueError:
+        with pytest.raises(QueryError):
+            decode(text)
+    else:
+        assert decode(text) == expected
+
+
+def _no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("twice")
+    return dict(pairs)
+
+
+def test_an_error_says_what_is_wrong_and_where() -> None:
+    for text, message in case_file(__file__, "json_refused.txt"):
+        with pytest.raises(QueryError, match=message):
+            decode(eval(text.replace("\n", "\\n")))

@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.errors import QueryError
+from relquery.ir import nodes
 from relquery.ir.nodes import Bag, Generate, Node, Seq, Text
 from relquery.ir.text import parse_tree, print_tree
+from relquery.ir.verify import verify
 from relquery.prompt import SPEAKERS, Role, Sampling
 from tests.cases import case_file
 from tests.ir.strategies import queries
@@ -85,3 +87,35 @@ def test_text_that_is_no_tree_is_an_error_with_its_line() -> None:
 def test_a_value_of_any_depth_is_an_error_with_its_line() -> None:
     with pytest.raises(QueryError, match=r"Line 1 .*a JSON value after 'stop='"):
         parse_tree("chat stop=" + "[" * 100_000)
+
+
+def test_a_malformed_node_cannot_be_built() -> None:
+    for built, message in case_file(__file__, "nodes_refused.txt"):
+        with pytest.raises(QueryError, match=message):
+            eval(built, dict(vars(nodes)))
+
+
+def test_nodes_of_equal_content_are_equal_and_hash_alike() -> None:
+    assert {Seq((Text("a"),)), Seq((Text("a"),))} == {Seq((Text("a"),))}
+
+
+def test_a_tree_that_asks_nothing_is_an_error_at_its_spot() -> None:
+    for text, message in case_file(__file__, "verify_refused.txt"):
+        with pytest.raises(QueryError, match=message):
+            verify(parse_tree(text))
+
+
+def test_a_tree_of_two_to_the_thousand_nodes_that_share_is_verified() -> None:
+    tree: Node = Generate(Text("x"))
+    for _ in range(1000):
+        tree = Bag((tree, tree), independent=True)
+    verify(tree)
+
+
+def test_a_deep_tree_is_verified_and_its_spot_is_short() -> None:
+    tree = Generate(Seq(()))
+    for _ in range(10_000):
+        tree = Generate(tree)
+    with pytest.raises(QueryError, match=r"generate/… 9,?988 more …/generate") as raised:
+        verify(tree)
+    assert len(str(raised.value)) < 400

@@ -6,11 +6,13 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from relquery._native import common_prefix
 from relquery.errors import ConfigError, UnknownColumnError
 from relquery.reordering.encode import encode
-from relquery.reordering.items import Items, itemize
+from relquery.reordering.items import BLOCK, Items, itemize, least_table
 from tests.reordering.reference import Table, agreement
 from tests.reordering.strategies import tables
 
@@ -116,3 +118,22 @@ def test_null_and_empty_text_are_one_item_as_they_are_sent_alike() -> None:
     sent = items.same[items.slots]
     assert sent[0, 1] == sent[0, 2] == sent[0, 3] != sent[0, 0]
     assert sent[1, 0] == sent[1, 2] == sent[1, 3] != sent[0, 1]
+
+
+TEXTS = st.lists(st.text("aé😀è", max_size=6), min_size=1, max_size=120, unique=True)
+
+
+@given(TEXTS)
+@example([f"{i:04}" for i in range(9 * BLOCK + 3)])
+@example([f"{i:04}" for i in range(BLOCK)])
+@example(["é", "è"])  # one byte in common, and no character
+@example(["😀", "😁", "😀a"])
+def test_any_two_texts_share_what_the_neighbours_between_them_do(texts: list[str]) -> None:
+    items = itemize(encode({"c": texts}))
+    by_rank = [f"c: {text}" for text in sorted(texts)]
+    least = least_table(items.shared)
+    step = max(len(texts) // 40, 1)
+    for a in range(0, len(texts), step):
+        for b in range(a + 1, len(texts)):
+            expected = agreement(by_rank[a], by_rank[b])
+            assert common_prefix(items.shared, least, a, b) == expected

@@ -8,9 +8,12 @@ from typing import Any, cast
 import pytest
 
 from relquery import span
+from relquery.connection import Connection, connect
 from relquery.errors import CancelledError, ConfigError, QueryError, RequestError
+from relquery.ir.lower import lower
 from relquery.ir.nodes import Node
-from relquery.prompt import Answer, Exchange, Finish, Prompt, Reuse, Role, Sampling
+from relquery.prompt import Answer, Exchange, Finish, Prompt, Reuse, Role, Sampling, Span
+from relquery.spans.execute import as_plain
 from relquery.spans.result import SpanResult
 from relquery.spans.run import run
 from relquery.spans.work import MAX_DEPTH
@@ -231,3 +234,93 @@ def test_a_result_prints_as_its_text_and_its_report() -> None:
     result = run(span.generate("a"), Fake())
     assert str(result).startswith("A\n(1 generation, 10 prompt tokens")
     assert repr(result).startswith("<SpanResult 'A': 1 generation")
+
+
+LONG = "A text that has several blocks of tokens."
+OTHER = "Another one, which has several of them, too."
+MODEL = "random:layers=1,hidden=32,heads=2,ffn=32"
+
+
+@pytest.fixture
+def con() -> Iterator[Connection]:
+    with connect(MODEL) as opened:
+        yield opened
+
+
+def cached(con: Connection, *texts: str) -> list[int]:
+    """Tokens that the cache would serve of each text, as a child of plus."""
+    query = span.generate(span.plus(*texts, "never"), "Which?", max_tokens=2)
+    (asked,) = con.explain(query).asks
+    return [piece.cached or 0 for piece in asked.pieces if piece.independent][:-1]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        span.prepare(LONG),
+        span.plus(span.fragment(LONG), OTHER),
+        span.seq(span.prepare(LONG), "by the way", span.plus(OTHER)),
+        span.plus(span.prepare(LONG)),
+    ],
+)
+def test_a_prepared_text_is_found_in_the_cache(con: Connection, query: Node) -> None:
+    assert cached(con, LONG) == [0]
+    con.run(query)
+    assert cached(con, LONG)[0] >= len(LONG) - 3
+
+
+def test_a_text_that_a_generation_reads_is_computed_with_it_and_not_before(
+    con: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(con.backend), "prepare", None)
+    con.run(span.generate(span.plus(span.prepare(LONG), OTHER), "Which?", max_tokens=2))
+
+
+def test_prepared_states_outlive_those_of_other_text() -> None:
+    with connect(MODEL, cache_tokens=512) as con:
+        con.run(span.prepare(LONG))
+        for number in range(20):
+            con.run(span.generate(f"{number} " * 40, max_tokens=2))
+        assert cached(con, LONG)[0] >= len(LONG) - 3
+
+
+def plain(*input: Any) -> Prompt:
+    return as_plain(lower(span.generate(*input)))
+
+
+def text(prompt: Prompt) -> str:
+    assert all(each.reuse is Reuse.PREFIX for each in prompt)
+    return "".join(str(each.content) for each in prompt)
+
+
+@pytest.mark.parametrize(
+    ("input", "expected"),
+    [
+        (("q ", span.plus("a", "b\n"), "end"), "q a\nb\nend"),
+        (("q?", span.plus("a", "b"), "end"), "q?\na\nb\nend"),
+        ((span.plus("a", "b"), "end"), "a\nb\nend"),
+    ],
+)
+def test_children_of_plus_are_lines(input: Any, expected: str) -> None:
+    assert text(plain(*input)) == expected
+
+
+def test_a_plus_in_a_child_of_plus_is_lines_in_its_place() -> None:
+    child = span.seq("AAAA", span.plus("BBBB", span.seq(span.plus("C"), "c")), "DDDD")
+    prompt = plain("Q ", span.plus(child, "E"), "end")
+    assert text(prompt) == "Q AAAA\nBBBB\nC\nc\nDDDD\nE\nend"
+
+
+def test_a_prompt_without_spans_stays_as_it_is() -> None:
+    prompt = lower(span.generate(span.system("s"), "a", "b"))
+    assert as_plain(prompt) == prompt
+
+
+def test_lines_are_said_by_the_role_of_their_child() -> None:
+    child = span.seq(span.system("a"), span.plus(span.system("b")), span.system("c"))
+    prompt = plain("q", span.plus(child, "z"))
+    assert prompt == (
+        Span("q"),
+        *(Span(f"{letter}\n", Role.SYSTEM) for letter in "abc"),
+        Span("z\n"),
+    )

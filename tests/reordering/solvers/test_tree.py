@@ -10,13 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from relquery._native import Trie
+from relquery.arrays import Int32s, Int64s
 from relquery.config import Order
+from relquery.reordering.cost.measure import hits
 from relquery.reordering.cost.meter import Weight
 from relquery.reordering.cost.tokens import Encode
 from relquery.reordering.encode import encode
+from relquery.reordering.items import Items, itemize
 from relquery.reordering.reorder import reorder
 from relquery.reordering.schedule import Report
 from relquery.reordering.solvers.ggr import PAPER_LIMITS, ggr
@@ -25,11 +29,25 @@ from relquery.reordering.solvers.problem import (
     Problem,
     StoppedError,
     fixed,
+    pose,
     side_by_side,
 )
-from relquery.reordering.solvers.tree import REACHES, Texts, arrange, look_ahead
+from relquery.reordering.solvers.tree import (
+    REACHES,
+    Texts,
+    arrange,
+    find_twins,
+    look_ahead,
+    texts_of,
+)
 from tests.reordering import reference
-from tests.reordering.solvers.problems import new_trie, random_problem
+from tests.reordering.solvers.problems import (
+    Structure,
+    new_trie,
+    random_problem,
+    sequences,
+    worth_of,
+)
 from tests.reordering.strategies import PAID, TEXTS, WEIGHTS, letters, tables
 
 PASSAGES = [
@@ -190,3 +208,110 @@ def test_what_breaks_off_the_waiting_thread_stops_the_others() -> None:
 
     with pytest.raises(ValueError, match="its own fault"):
         side_by_side([fail, work, work], stopped, 1 << 20)
+
+
+TOWNS = ["Aarau", "Aachen", "Bern", "Berlin", "Bergen", "Basel", "Bath", "Cork", "Como", "Cologne"]
+
+
+def grown(items: Items) -> tuple[Problem, Trie]:
+    slots = len(items.slots)
+    problem = pose(items.slots, items.bags, items.characters, np.eye(slots, dtype=np.bool_))
+    trie = new_trie(problem)
+    trie.insert_all(np.arange(problem.items.shape[1]), 10**9)
+    return problem, trie
+
+
+def arranged(items: Items, problem: Problem, trie: Trie) -> tuple[Int64s, Int32s]:
+    return arrange(trie, texts_of(items), items.slots, problem.stopped)
+
+
+def siblings_share(trie: Trie) -> bool:
+    """Whether an item is in the labels of two children of one node."""
+    it, seen = Structure.of(trie), set()
+    for node, parent in enumerate(it.parent.tolist()):
+        if parent >= 0:
+            for item in it.label_of(node).tolist():
+                if (parent, item) in seen:
+                    return True
+                seen.add((parent, item))
+    return False
+
+
+@given(tables(bags=True))
+def test_rows_of_a_node_stand_together_and_nothing_is_lost(table: reference.Table) -> None:
+    if not table.classes or not table.cells:
+        return
+    items = itemize(table.columns, table.bags)
+    problem, trie = grown(items)
+    least = Structure.of(trie).worth(problem.weights)
+    rows, fields = arranged(items, problem, trie)
+    sent = sequences(items.same[items.slots], rows, fields)
+    assert worth_of(Objective(), items.characters, sent) >= least
+
+
+@given(tables(bags=True))
+@example(reference.Table([["ccc", "bb"], ["bb", "bb"], ["bb", "bbb"]], [0, 0], [0, 1]))
+def test_the_previous_row_hits_as_much_as_any_earlier_row_does(table: reference.Table) -> None:
+    if not table.classes or not table.cells:
+        return
+    items = itemize(table.columns, table.bags)
+    problem, trie = grown(items)
+    if siblings_share(trie):
+        return
+    rows, fields = arranged(items, problem, trie)
+    sent = [(row, fields[row].tolist()) for row in rows.tolist()]
+    of_previous = reference.hit_rate(table, sent, window=1)
+    assert of_previous == pytest.approx(reference.hit_rate(table, sent))
+    assert of_previous == pytest.approx(hits(items, rows, fields[rows]).rate)
+
+
+def test_siblings_begin_with_the_column_that_agrees_most_in_alphabetical_order() -> None:
+    few = ["Bern"] * 3 + ["Berlin"] * 3 + ["Bergen"]  # only few siblings have "number" left
+    for key, towns in (
+        ([f"{i}{town}" for i, town in enumerate(TOWNS)], TOWNS),
+        ([f"{i}" for i in range(7)], few),
+    ):
+        items = itemize(encode({"key": key, "town": towns}))
+        rows, fields = arranged(items, *grown(items))
+        assert fields[:, 0].tolist() == [1] * len(towns)
+        assert [towns[row] for row in rows] == sorted(towns)
+
+
+def test_both_copies_of_a_passage_are_sent() -> None:
+    data = {"p": ["same", "same"], "q": ["same", "same"], "r": ["other", "same"]}
+    items = itemize(encode(data), [["p", "q", "r"]])
+    rows, fields = arranged(items, *grown(items))
+    sequences(items.slots, rows, fields)
+    assert hits(items, rows, fields[rows]).hit == 2 * len("passage: same") + len("passage: ")
+
+
+TABLE = {
+    "id": ["7", "8", "7", "9"],
+    "text": ["a", "b", "c", "d"],
+    "name": ["film one", "film two", "film one", "film three"],
+    "year": ["1999", "1999", "1999", "2000"],
+}
+
+
+def test_columns_with_equal_codes_are_grouped_and_the_most_alike_goes_first() -> None:
+    assert find_twins(itemize(encode(TABLE))).members == ((2, 0), (1,), (3,))
+
+
+def test_a_dependency_that_one_row_breaks_groups_nothing() -> None:
+    broken = TABLE | {"id": ["7", "8", "9", "9"]}
+    assert not find_twins(itemize(encode(broken))).any
+
+
+def test_columns_of_a_bag_stay_alone() -> None:
+    items = itemize(encode(TABLE), [["id", "name"]])
+    assert not find_twins(items).any
+
+
+def test_twins_weigh_together_and_are_sent_side_by_side() -> None:
+    items = itemize(encode(TABLE))
+    twins = find_twins(items)
+    weights = twins.weigh(items, items.characters)
+    both = items.characters[items.slots[2]] + items.characters[items.slots[0]]
+    assert weights[items.slots[2]].tolist() == both.tolist()
+    fields = twins.expand(np.array([[0, 2, 1], [1, 0, 2]], np.int32))
+    assert fields.tolist() == [[2, 0, 3, 1], [1, 2, 0, 3]]
