@@ -17,7 +17,7 @@ from benchmarks.relserve.traces import SOURCES, trace
 from relquery.config import PolicyName
 from relquery.engine.machines import SERVED, Served
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
-from relquery.traces.simulate import Run, approximate_tokens, simulate
+from relquery.traces.simulate import ServedTrace, approximate_tokens, simulate
 from relquery.traces.trace import Sampling, TracedQuery, at_rate
 
 LOADS = (0.7, 1.45)
@@ -157,7 +157,7 @@ def run_job(job: Job) -> Measured:
 
 def _serve_all(
     job: Job, load: float, arriving: Sequence[Sequence[TracedQuery]], served: Served
-) -> dict[Scheduler, list[Run]]:
+) -> dict[Scheduler, list[ServedTrace]]:
     names = job.policies + (job.variants if load == max(job.loads) else ())
     return {name: [serve(queries, name, served) for queries in arriving] for name in names}
 
@@ -176,14 +176,14 @@ def saturation(queries: Sequence[TracedQuery], served: Served) -> float:
     return len(queries) / serve(together, "fcfs", served).seconds
 
 
-def serve(queries: Sequence[TracedQuery], name: Scheduler, served: Served) -> Run:
+def serve(queries: Sequence[TracedQuery], name: Scheduler, served: Served) -> ServedTrace:
     """A run under a policy by its name."""
     if name == "static-chunked":
         return simulate(queries, static_chunked, served)
     return simulate(queries, make_policy(name, Settings(served.cost)), served)
 
 
-def _parts(runs: Sequence[Run]) -> tuple[float, float, float]:
+def _parts(runs: Sequence[ServedTrace]) -> tuple[float, float, float]:
     latencies = [outcome.latency for run in runs for outcome in run.outcomes]
     return (
         fmean(latency.waiting for latency in latencies),
@@ -192,7 +192,7 @@ def _parts(runs: Sequence[Run]) -> tuple[float, float, float]:
     )
 
 
-def _hit_rate(runs: Sequence[Run]) -> float:
+def _hit_rate(runs: Sequence[ServedTrace]) -> float:
     outcomes = [outcome for run in runs for outcome in run.outcomes]
     prompts = sum(outcome.prompt_tokens for outcome in outcomes)
     return sum(outcome.cached_tokens for outcome in outcomes) / prompts

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from relquery.traces.trace import TASKS, Row, Sampling, Task, TracedQuery, workload
+from relquery.traces.trace import TASKS, QueryKind, Row, Sampling, TracedQuery, workload
 
 ROWS = 10_000
 """Rows of a table that relQueries draw from, as in paper 003."""
@@ -29,7 +29,7 @@ class Source:
     asks: dict[str, tuple[str, tuple[str, ...]]]
 
     @property
-    def tasks(self) -> tuple[Task, ...]:
+    def tasks(self) -> tuple[QueryKind, ...]:
         """The tasks of paper 003, with this table's questions."""
         return tuple(
             replace(task, question=question, columns=columns)

@@ -16,7 +16,7 @@ from relquery.ledger import Call, Keys, Ledger, turns
 from relquery.ledger.diagnosis import Cause, Finding
 from relquery.ledger.facts import Expected, Plan, Why
 from relquery.ledger.records import Filter, opened, prune
-from relquery.ledger.summary import Group, examine
+from relquery.ledger.summary import CacheUse, examine
 from relquery.prompt import Answer, Finish, Sampling, Span
 from tests.cases import cases
 
@@ -74,7 +74,7 @@ def store(path: Path, plan: Plan, asked: Sequence[Asked], *, foresees: bool = Tr
             turn.heard(index, asked[at].answer())
 
 
-def found(tmp_path: Path, plan: Plan, *asked: Asked) -> tuple[list[Finding], Group]:
+def found(tmp_path: Path, plan: Plan, *asked: Asked) -> tuple[list[Finding], CacheUse]:
     path = tmp_path / "l.db"
     store(path, plan, asked)
     findings, (group,) = examine(path, Filter())
@@ -182,7 +182,7 @@ def test_pruning_takes_expectations_with_their_answers(path: Path) -> None:
 def test_a_file_without_expectations_counts_its_answers_and_gets_some(path: Path) -> None:
     with closing(Ledger.open(path)) as ledger:
         ledger.put([(b"k", Answer("x", Finish.STOP))])
-    assert examine(path, Filter()) == ([], [Group(None, None, unplanned=1)])
+    assert examine(path, Filter()) == ([], [CacheUse(None, None, unplanned=1)])
     store(path, MARKED, [WRITER])
     _, groups = examine(path, Filter())
     assert [(group.run, group.answers, group.unplanned) for group in groups] == [
@@ -193,7 +193,7 @@ def test_a_file_without_expectations_counts_its_answers_and_gets_some(path: Path
 
 def test_a_file_with_facts_alone_is_read_and_written_as_before(path: Path) -> None:
     store(path, MARKED, [WRITER, Asked(2, 3, 1500)], foresees=False)
-    assert examine(path, Filter()) == ([], [Group(1, "openai:m", unplanned=2)])
+    assert examine(path, Filter()) == ([], [CacheUse(1, "openai:m", unplanned=2)])
     store(path, AUTOMATIC, [replace(WRITER, written=0), Asked(2, 3)])
     _, (group,) = examine(path, Filter())
     assert (group.answers, group.unplanned, set(group.causes)) == (2, 2, {Cause.EVICTED})

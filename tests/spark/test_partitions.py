@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from relquery.arrays import Int64s
 from relquery.reordering.reorder import reorder
-from relquery.spark.partitions import Partitions, Sample
+from relquery.spark.partitions import DrawnSample, Partitions
 
 Table = dict[str, list[str]]
 
@@ -53,7 +53,7 @@ def test_what_is_shared_is_shared_within_partitions(seed: int) -> None:
     items, lengths = _items(table)
     rng = np.random.default_rng(seed)
     drawn = rng.choice(3_000, 1_000, replace=False)
-    places = Partitions.plan(Sample(items[drawn], lengths[drawn], 3_000), 8).of(items)
+    places = Partitions.plan(DrawnSample(items[drawn], lengths[drawn], 3_000), 8).of(items)
     planned = _hit_rate(table, [np.flatnonzero(places == part) for part in range(8)])
     whole = _hit_rate(table, [np.arange(3_000)])
     by_chance = _hit_rate(table, np.array_split(rng.permutation(3_000), 8))
@@ -63,14 +63,14 @@ def test_what_is_shared_is_shared_within_partitions(seed: int) -> None:
 
 def test_partitions_are_of_about_equal_size() -> None:
     items, lengths = _items(_table(20_000, 2))
-    plan = Partitions.plan(Sample(items[::10], lengths[::10], 20_000), 16)
+    plan = Partitions.plan(DrawnSample(items[::10], lengths[::10], 20_000), 16)
     sizes = np.bincount(plan.of(items), minlength=16)
     assert sizes.max() < 2 * 20_000 / 16
 
 
 def test_one_value_in_all_rows_does_not_make_one_partition() -> None:
     items = np.column_stack((np.full(1_000, 7), np.arange(1_000) + 100))
-    plan = Partitions.plan(Sample(items, np.full((1_000, 2), 10), 1_000), 10)
+    plan = Partitions.plan(DrawnSample(items, np.full((1_000, 2), 10), 1_000), 10)
     assert np.bincount(plan.of(items), minlength=10).min() > 50
 
 
@@ -87,7 +87,7 @@ def test_a_row_has_one_place_whatever_comes_with_it(
     rows: list[list[int]], count: int, total: int
 ) -> None:
     drawn = np.array(rows, np.int64).reshape(-1, 3) + np.array([0, 10, 20])
-    plan = Partitions.plan(Sample(drawn, np.full(drawn.shape, 4), total), count)
+    plan = Partitions.plan(DrawnSample(drawn, np.full(drawn.shape, 4), total), count)
     rng = np.random.default_rng(0)
     unseen = rng.integers(-5, 30, (40, 3))
     every = np.concatenate((drawn, unseen))

@@ -26,8 +26,17 @@ from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.errors import TableError
 from relquery.prompt import Answer, Finish
 from relquery.traces.replay import Ask, Replay
-from relquery.traces.simulate import Run, approximate_tokens, requests_of, serve, simulate
-from relquery.traces.trace import SAMPLINGS, TASKS, Task, TracedQuery, at_rate, load, save, workload
+from relquery.traces.simulate import ServedTrace, approximate_tokens, requests_of, serve, simulate
+from relquery.traces.trace import (
+    SAMPLINGS,
+    TASKS,
+    QueryKind,
+    TracedQuery,
+    at_rate,
+    load,
+    save,
+    workload,
+)
 from tests.cases import cases
 from tests.engine.harness import for_each
 
@@ -36,7 +45,7 @@ MACHINE = Served(LinearCost(), EngineConfig(max_num_batched_tokens=256, cache_to
 TRACE = workload(TABLES, 4.0, count=12, rows=(1, 12), seed=1)
 
 
-def run(name: PolicyName, queries: list[TracedQuery] = TRACE) -> Run:
+def run(name: PolicyName, queries: list[TracedQuery] = TRACE) -> ServedTrace:
     return simulate(queries, make_policy(name, Settings(MACHINE.cost)), MACHINE)
 
 
@@ -196,7 +205,7 @@ def test_nothing_but_the_rows_depends_on_how_they_are_sampled() -> None:
 
 
 def test_a_task_may_be_of_one_table_and_of_some_columns() -> None:
-    task = Task("rate", 5, "Rate it.", (2, 0.5), columns=("c", "a"))
+    task = QueryKind("rate", 5, "Rate it.", (2, 0.5), columns=("c", "a"))
     (query,) = workload(MANY, 1.0, count=1, rows=(4, 4), tasks={"t": (task,)})
     number = int(query.rows[0].split()[1])
     assert query.rows[0] == f"c: {number}\na: value {number}\nAnswer:"

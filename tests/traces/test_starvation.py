@@ -11,7 +11,7 @@ from relquery.engine.machines import Served
 from relquery.engine.scheduling.plan import Memo, Plan, Policy, State
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.engine.scheduling.policies.priority import Fairness
-from relquery.traces.simulate import Outcome, Run, approximate_tokens, simulate
+from relquery.traces.simulate import Outcome, ServedTrace, approximate_tokens, simulate
 from relquery.traces.trace import TracedQuery
 from tests.engine.harness import for_each
 
@@ -66,7 +66,7 @@ def in_turn(policy: Policy, threshold: float) -> Policy:
     return checked
 
 
-def overdue(run: Run, threshold: float) -> float:
+def overdue(run: ServedTrace, threshold: float) -> float:
     """Seconds of the unit waiting time beyond the threshold and what came at the same time."""
     alone = {
         id(one.query): simulate(

@@ -15,7 +15,7 @@ from benchmarks.markdown import table
 from benchmarks.parts import Part
 from benchmarks.templates import template
 from relquery.arrays import Int64s
-from relquery.spark.partitions import Partitions, Sample, sampled
+from relquery.spark.partitions import DrawnSample, Partitions, sampled
 
 WORDS = template("spark")
 MIB = 2**20
@@ -116,7 +116,7 @@ def planned(rows: int, partitions: int, seed: int) -> Planned:
     )
 
 
-def _sample(rows: int, drawn: int, seed: int) -> Sample:
+def _sample(rows: int, drawn: int, seed: int) -> DrawnSample:
     """Rows drawn by the histograms: values of a key are as frequent as words, by Zipf."""
     rng = np.random.default_rng(seed)
     columns: list[Int64s] = []
@@ -133,4 +133,4 @@ def _sample(rows: int, drawn: int, seed: int) -> Sample:
         lengths.append(length)
     # Equal cells of two columns are different items.
     items = np.column_stack([column * 64 + at for at, column in enumerate(columns)])
-    return Sample(items, np.tile(np.array(lengths), (drawn, 1)), rows)
+    return DrawnSample(items, np.tile(np.array(lengths), (drawn, 1)), rows)

@@ -23,7 +23,7 @@ from relquery.cli.terminal.tables import export
 from relquery.errors import ModelError
 from relquery.ledger.diagnosis import Cause, Finding
 from relquery.ledger.records import Filter
-from relquery.ledger.summary import Group, examine
+from relquery.ledger.summary import CacheUse, examine
 from relquery.sql.render import printable
 
 
@@ -103,7 +103,7 @@ _ROWS: Mapping[str, pa.DataType] = {
 }
 
 
-def as_view(path: str, groups: Sequence[Group], width: int) -> RenderableType:
+def as_view(path: str, groups: Sequence[CacheUse], width: int) -> RenderableType:
     """A row for each run and model, then one for each cause, then what the causes mean."""
     shown: list[RenderableType] = [
         figures(
@@ -128,7 +128,7 @@ _OTHERS = (
 )
 
 
-def _summary(groups: Sequence[Group]) -> str:
+def _summary(groups: Sequence[CacheUse]) -> str:
     expected = sum(group.expected for group in groups)
     if not expected:
         return "no hits were expected"
@@ -138,7 +138,7 @@ def _summary(groups: Sequence[Group]) -> str:
     return f"{missed:,} of {expected:,} expected tokens were not read{paid}"
 
 
-def _of_groups(groups: Sequence[Group]) -> dict[str, list[str]]:
+def _of_groups(groups: Sequence[CacheUse]) -> dict[str, list[str]]:
     return {
         "run": [_number(group.run) for group in groups],
         "model": [printable(group.model or "unknown") for group in groups],
@@ -152,7 +152,7 @@ def _of_groups(groups: Sequence[Group]) -> dict[str, list[str]]:
     }
 
 
-def _of_causes(groups: Sequence[Group]) -> dict[str, list[str]]:
+def _of_causes(groups: Sequence[CacheUse]) -> dict[str, list[str]]:
     rows = [
         (group, cause, group.causes[cause])
         for group in groups
@@ -169,7 +169,7 @@ def _of_causes(groups: Sequence[Group]) -> dict[str, list[str]]:
     }
 
 
-def as_json(path: str, groups: Sequence[Group]) -> dict[str, Any]:
+def as_json(path: str, groups: Sequence[CacheUse]) -> dict[str, Any]:
     """The same; the meaning and remedy of a cause stand beside it."""
     return {
         "ledger": path,

@@ -21,7 +21,7 @@ from relquery.cli.terminal.tables import check_output, check_rate
 from relquery.engine.executor import RealClock
 from relquery.errors import ConfigError
 from relquery.prompt import Answer, Span
-from relquery.traces.replay import Asked, Replay
+from relquery.traces.replay import Replay, TimedAnswer
 from relquery.traces.simulate import summarize
 from relquery.traces.trace import TracedQuery
 
@@ -193,7 +193,7 @@ def _write(replayed: Replay, path: Path) -> None:
                     file.write(to_json(_line(number, row, one)) + "\n")
 
 
-def _line(number: int, row: int, one: Asked) -> dict[str, object]:
+def _line(number: int, row: int, one: TimedAnswer) -> dict[str, object]:
     return {
         "relquery": number,
         "row": row,

@@ -24,7 +24,7 @@ from relquery.config import POLICIES, PolicyName
 from relquery.engine.machines import SERVED, find_machine, with_cache
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.errors import ConfigError, MissingExtraError, unknown
-from relquery.traces.simulate import Run, Spread, Summary, summarize
+from relquery.traces.simulate import ServedTrace, Spread, Summary, summarize
 from relquery.traces.simulate import simulate as run_simulation
 from relquery.traces.trace import (
     SAMPLINGS,
@@ -192,7 +192,7 @@ def check_picture() -> None:
         raise MissingExtraError("A picture", "bench")
 
 
-def draw(runs: Mapping[str, Run], path: Path) -> None:
+def draw(runs: Mapping[str, ServedTrace], path: Path) -> None:
     """Write a PNG of when each relQuery ran. See `check_picture`."""
     from relquery.traces.simulate import plot_timeline
 
@@ -259,7 +259,7 @@ def simulate(
         served.limits, starvation=starvation, aging=aging, tail=tail, weights=_weights(weight)
     )
     settings = replace(Settings.of(limits, served.cost, served.job_time), seed=seed)
-    runs: dict[str, Run] = {}
+    runs: dict[str, ServedTrace] = {}
     with exits_when_interrupted(), progress() as advance:
         for name in names:
             runs[name] = run_simulation(queries, make_policy(name, settings), served)
@@ -273,7 +273,7 @@ def simulate(
         raise typer.Exit(ROWS_LOST)
 
 
-def _show(runs: Mapping[str, Run], where: str, as_json: bool) -> None:
+def _show(runs: Mapping[str, ServedTrace], where: str, as_json: bool) -> None:
     summaries = {name: summarize(run) for name, run in runs.items()}
     if as_json:
         typer.echo(to_json({name: asdict(summary) for name, summary in summaries.items()}))

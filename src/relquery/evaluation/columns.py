@@ -18,7 +18,7 @@ Key = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class ScoredColumns:
     """The prediction, the right answer and the key of each row (empty tuples without a key).
 
     missing: keys of the table of right answers for which the query returned no row.
@@ -56,7 +56,7 @@ def find_places(
 
 def read_columns(
     con: Connection, result: Result, truth: str, prediction: str | None, key: Sequence[str]
-) -> Columns:
+) -> ScoredColumns:
     """Read the columns of a result. The arguments are those of `find_places`.
 
     Raises ConfigError for names that do not exist, QueryError for keys that repeat.
@@ -69,7 +69,7 @@ def read_columns(
         by_key = right_answers(con, truth, key)
         truths = [by_key.get(one) for one in keys]
         missing = len(by_key.keys() - set(keys))
-    return Columns(_values(result, places.prediction), truths, keys, missing)
+    return ScoredColumns(_values(result, places.prediction), truths, keys, missing)
 
 
 def _find(names: Sequence[str], name: str) -> int | None:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from relquery.errors import ConfigError, type_of
-from relquery.evaluation.columns import Columns
+from relquery.evaluation.columns import ScoredColumns
 from relquery.evaluation.comparison import Comparison, compared
 from relquery.evaluation.matching import Matching, is_number
 from relquery.html import boxed, lines, of_columns
@@ -157,7 +157,7 @@ class Evaluation:
     """
 
     result: Result
-    columns: Columns
+    columns: ScoredColumns
     matching: Matching
     verdicts: tuple[Verdict, ...]
     confusion: Confusion
@@ -165,7 +165,7 @@ class Evaluation:
     error: float | None = None
 
     @classmethod
-    def of(cls, result: Result, columns: Columns, matching: Matching) -> Evaluation:
+    def of(cls, result: Result, columns: ScoredColumns, matching: Matching) -> Evaluation:
         """Compare the columns of a result."""
         matching.check(columns.predictions, columns.truths)
         pairs = list(zip(columns.predictions, columns.truths, strict=True))

@@ -102,7 +102,7 @@ def check_options(options: Mapping[str, object], verb: str, *more: str) -> dict[
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class NewColumn:
     """A new column. kind: its type in SQL."""
 
     name: str
@@ -114,14 +114,16 @@ class Output:
         return self.kind.upper() in (_TEXT, "TEXT", "STRING")
 
 
-def read_outputs(text: object, verb: str) -> tuple[Output, ...]:
+def read_outputs(text: object, verb: str) -> tuple[NewColumn, ...]:
     """The columns of a text such as `tag VARCHAR, stars INTEGER`; a name alone is VARCHAR.
 
     Raises ConfigError.
     """
     found = [_NAMED.fullmatch(part) for part in _split(text)] if isinstance(text, str) else []
     outputs = tuple(
-        Output(_name(one[1]), " ".join(one[2].split()) or _TEXT) for one in found if one is not None
+        NewColumn(_name(one[1]), " ".join(one[2].split()) or _TEXT)
+        for one in found
+        if one is not None
     )
     if not outputs or len(outputs) < len(found):
         raise ConfigError(
@@ -146,7 +148,7 @@ def check_names(names: Iterable[object], verb: str) -> None:
         taken.add(name.lower())
 
 
-def written(outputs: tuple[Output, ...]) -> str:
+def written(outputs: tuple[NewColumn, ...]) -> str:
     """Several outputs as one type, for the option `output` of SQL."""
     return ", ".join(f"{quoted(one.name)} {one.kind}" for one in outputs)
 

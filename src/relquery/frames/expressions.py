@@ -170,7 +170,7 @@ _OF_GROUPS = {*ours.AGGREGATES, "ai_rank"}
 
 
 @dataclass(frozen=True, slots=True)
-class Expression:
+class RowExpression:
     """reads: None if it cannot be told. is_of_row: whether other rows have no part in its value."""
 
     sql: str
@@ -180,7 +180,7 @@ class Expression:
 
 def read_expression(
     given: object, verb: str, columns: Sequence[str], database: Database
-) -> Expression:
+) -> RowExpression:
     """An expression over the columns of a frame.
 
     Raises ConfigError if it is not a text, and UnknownColumnError. Whether it is right otherwise,
@@ -193,7 +193,7 @@ def read_expression(
     try:
         tree = parser().expression(without_field_names(given, tokenize(given)))
     except (RelqueryError, ValueError):
-        return Expression(sql, None, is_of_row=False)
+        return RowExpression(sql, None, is_of_row=False)
     names = {name.lower(): name for name in columns}
     found = list(tree.find_all(Column))
     are_plain = all(len(one.names) == 1 and one.name.lower() in names for one in found)
@@ -201,8 +201,8 @@ def read_expression(
         _check_columns(sql, columns, database)
     is_of_row = _is_of_row(tree, FunctionCatalog.of(database))
     if not (is_of_row and are_plain):
-        return Expression(sql, None, is_of_row=is_of_row)
-    return Expression(sql, frozenset(names[one.name.lower()] for one in found), is_of_row=True)
+        return RowExpression(sql, None, is_of_row=is_of_row)
+    return RowExpression(sql, frozenset(names[one.name.lower()] for one in found), is_of_row=True)
 
 
 def _is_of_row(tree: Node, functions: FunctionCatalog) -> bool:

@@ -24,7 +24,7 @@ _BEGIN = (
 )
 
 
-class State(Enum):
+class RunState(Enum):
     """How far a run has come.
 
     COMPLETE: every row has its values. INCOMPLETE: it ended, and some have none. STOPPED: by an
@@ -41,18 +41,18 @@ class State(Enum):
     CONTINUED = "continued"
 
 
-UNFINISHED = (State.INCOMPLETE, State.STOPPED, State.PENDING, State.KILLED)
+UNFINISHED = (RunState.INCOMPLETE, RunState.STOPPED, RunState.PENDING, RunState.KILLED)
 
 
 @dataclass(frozen=True, slots=True)
-class Stamp:
+class FileStamp:
     """How a file was when a run began. size: in bytes. changed: nanoseconds since 1970."""
 
     size: int
     changed: int
 
     @classmethod
-    def of(cls, path: str) -> Stamp | None:
+    def of(cls, path: str) -> FileStamp | None:
         """How a file is now; None if there is none."""
         try:
             found = os.stat(path)
@@ -72,20 +72,20 @@ class Run:
     number: int
     begun: float
     ended: float | None
-    state: State
+    state: RunState
     process: int
     query: str
     options: Mapping[str, Sequence[str]]
-    files: Mapping[str, Stamp]
+    files: Mapping[str, FileStamp]
 
     @classmethod
     def of(cls, row: Sequence[Any]) -> Run:
         """From a row of the table."""
         number, begun, ended, state, host, process, query, options, files = row
-        now = State(state)
-        if now is State.RUNNING and host == here() and not is_running(process):
-            now = State.KILLED
-        stamps = {path: Stamp(*stamp) for path, stamp in json.loads(files).items()}
+        now = RunState(state)
+        if now is RunState.RUNNING and host == here() and not is_running(process):
+            now = RunState.KILLED
+        stamps = {path: FileStamp(*stamp) for path, stamp in json.loads(files).items()}
         return cls(number, begun, ended, now, process, query, json.loads(options), stamps)
 
 
@@ -93,7 +93,7 @@ def begin_run(
     ledger: Ledger,
     query: str,
     options: Mapping[str, Sequence[str]],
-    files: Mapping[str, Stamp],
+    files: Mapping[str, FileStamp],
 ) -> int:
     """Note that a run begins; unfinished runs of the same query are continued by it.
 
@@ -106,15 +106,15 @@ def begin_run(
         ledger.connection.execute(RUNS)
         for run in _select(ledger.connection):
             if run.query == query and run.state in UNFINISHED:
-                _set(ledger.connection, run.number, State.CONTINUED, run.ended)
-        row = (ledger.clock(), State.RUNNING.value, here(), os.getpid(), *texts)
+                _set(ledger.connection, run.number, RunState.CONTINUED, run.ended)
+        row = (ledger.clock(), RunState.RUNNING.value, here(), os.getpid(), *texts)
         return int(ledger.connection.execute(_BEGIN, row).lastrowid)
 
     ledger.run = ledger.write(begin)
     return ledger.run
 
 
-def end_run(ledger: Ledger, state: State) -> None:
+def end_run(ledger: Ledger, state: RunState) -> None:
     """Note how the run has ended. Raises sqlite3.Error."""
     number, ledger.run = ledger.run, None
     if number is not None:
@@ -132,6 +132,6 @@ def _select(connection: Any) -> list[Run]:
     return [Run.of(row) for row in connection.execute(f"SELECT {_COLUMNS} FROM runs ORDER BY run")]
 
 
-def _set(connection: Any, number: int, state: State, ended: float | None) -> None:
+def _set(connection: Any, number: int, state: RunState, ended: float | None) -> None:
     values = (state.value, ended, number)
     connection.execute("UPDATE runs SET state = ?, ended = ? WHERE run = ?", values)

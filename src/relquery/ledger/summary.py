@@ -27,7 +27,7 @@ class Missed:
 
 
 @dataclass(slots=True)
-class Group:
+class CacheUse:
     """What a run asked a model; run: None for what no run is known of.
 
     answers: with an expectation. unplanned: those without one. expected, reported: tokens that were
@@ -64,7 +64,7 @@ class Group:
             self.causes.setdefault(finding.cause, Missed()).add(finding)
 
 
-def examine(path: Path, wanted: Filter) -> tuple[list[Finding], list[Group]]:
+def examine(path: Path, wanted: Filter) -> tuple[list[Finding], list[CacheUse]]:
     """What is found of the answers in a ledger, one by one and by run and model.
 
     Raises ConfigError for what is not a ledger, and a model that it does not have.
@@ -78,16 +78,16 @@ def examine(path: Path, wanted: Filter) -> tuple[list[Finding], list[Group]]:
     return findings, _grouped(findings, others)
 
 
-_Groups = dict[tuple[int | None, str | None], Group]
+_Groups = dict[tuple[int | None, str | None], CacheUse]
 
 
-def _at(groups: _Groups, run: int | None, model: str | None) -> Group:
-    return groups.setdefault((run, model), Group(run, model))
+def _at(groups: _Groups, run: int | None, model: str | None) -> CacheUse:
+    return groups.setdefault((run, model), CacheUse(run, model))
 
 
 def _grouped(
     findings: Iterable[Finding], others: Mapping[tuple[int | None, str | None], int]
-) -> list[Group]:
+) -> list[CacheUse]:
     groups: _Groups = {}
     for each in findings:
         _at(groups, each.entry.run, each.entry.model).add(each)

@@ -27,9 +27,9 @@ from relquery.reordering.dependencies import (
 from relquery.reordering.discover import discover
 from relquery.reordering.encode import Columns, encode
 from relquery.reordering.items import Items, itemize
-from relquery.reordering.prompts.prompts import Source
+from relquery.reordering.prompts.prompts import TableSource
 from relquery.reordering.schedule import Report, Schedule
-from relquery.reordering.solvers.ggr import NO_LIMIT, PAPER_LIMITS, Limits, as_in_paper
+from relquery.reordering.solvers.ggr import NO_LIMIT, PAPER_LIMITS, GroupLimits, as_in_paper
 from relquery.reordering.solvers.ophr import ophr
 from relquery.reordering.solvers.polish import polish
 from relquery.reordering.solvers.problem import Problem, fixed, original, pose, side_by_side
@@ -125,7 +125,7 @@ def reorder(
         tokens=tokens,
         bill=charged,
     )
-    source = Source(items, encode_texts, weighting.price, requests_per_minute)
+    source = TableSource(items, encode_texts, weighting.price, requests_per_minute)
     return Schedule(rows, fields, report, source)
 
 
@@ -150,7 +150,7 @@ def _solve(
         found = side_by_side([partial(fixed, problem)], problem.stopped, items.slots.size)
     elif method == "ggr":
         limits = [NO_LIMIT if value is None else int(value) for value in settings.values()]
-        solve = partial(as_in_paper, problem, items, Limits(*limits))
+        solve = partial(as_in_paper, problem, items, GroupLimits(*limits))
         found = side_by_side([solve], problem.stopped, items.slots.size)
     elif method == "ophr":
         found = [ophr(problem, beginnings_of(items, weighting))]

@@ -17,7 +17,7 @@ from relquery.reordering.dependencies import Dependency
 from relquery.reordering.prompts.answers import Answers, read_answers
 from relquery.reordering.prompts.batch import Batch, batch_path, chosen, result_paths, write_batch
 from relquery.reordering.prompts.forms import FormName, find_form, settings_of
-from relquery.reordering.prompts.prompts import Prompts, Source, price_of, prompts
+from relquery.reordering.prompts.prompts import Prompts, TableSource, price_of, prompts
 from relquery.reordering.prompts.template import Template
 from relquery.reordering.prompts.waves import in_waves
 
@@ -57,7 +57,7 @@ class Schedule:
     rows: Int64s
     fields: Fields
     report: Report
-    source: Source | None = None
+    source: TableSource | None = None
 
     def __repr__(self) -> str:
         rows, fields = self.fields.shape
@@ -187,7 +187,7 @@ class Schedule:
         """
         return read_answers(self._source(), result_paths(paths))
 
-    def _source(self) -> Source:
+    def _source(self) -> TableSource:
         if self.source is None:
             raise ConfigError(
                 "This schedule does not hold the table's texts. Make it with rq.reorder(table)."

@@ -25,7 +25,7 @@ _LISTED = 16  # maximum number of steps, of prompts, and of spans per prompt
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ExplainedSpan:
     """A part of a prompt.
 
     depth: the number of nested independent spans that it is in. tokens, cached: None if the
@@ -44,7 +44,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class ExplainedPrompt:
     """The prompt of one generation.
 
     pieces: empty while it waits for `waits_for` others. seconds: the most that it takes when run
@@ -52,7 +52,7 @@ class Ask:
     """
 
     where: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[ExplainedSpan, ...]
     waits_for: int = 0
     seconds: float | None = None
 
@@ -64,7 +64,7 @@ class SpanExplanation:
     before: Node
     after: Node
     steps: tuple[Step, ...]
-    asks: tuple[Ask, ...]
+    asks: tuple[ExplainedPrompt, ...]
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -119,21 +119,24 @@ def explain(
     return SpanExplanation(node, after, tuple(steps), asks)
 
 
-def _ask(work: Work, task: Generate, backend: Backend | None) -> Ask:
+def _ask(work: Work, task: Generate, backend: Backend | None) -> ExplainedPrompt:
     waits_for = work.waits_for(task)
     if waits_for:
-        return Ask(work.where(task), (), waits_for)
+        return ExplainedPrompt(work.where(task), (), waits_for)
     prompt = work.prompt(task)
     states = None if backend is None else backend.insight.inspect(prompt)
     if backend is None or states is None:
-        parts = tuple(Piece(_short(_text(span)), depth) for span, depth in _parts(prompt, 0))
-        return Ask(work.where(task), parts)
+        parts = tuple(
+            ExplainedSpan(_short(_text(span)), depth) for span, depth in _parts(prompt, 0)
+        )
+        return ExplainedPrompt(work.where(task), parts)
     pieces = tuple(
-        Piece(_short(state.preview), state.depth, state.tokens, state.cached) for state in states
+        ExplainedSpan(_short(state.preview), state.depth, state.tokens, state.cached)
+        for state in states
     )
     tokens, cached = (sum(state.tokens for state in states), sum(state.cached for state in states))
     seconds = backend.insight.predict([tokens], task.sampling, cached)
-    return Ask(work.where(task), pieces, seconds=seconds)
+    return ExplainedPrompt(work.where(task), pieces, seconds=seconds)
 
 
 def _parts(prompt: Prompt, depth: int) -> Iterator[tuple[Span, int]]:
@@ -178,7 +181,7 @@ def _more(count: int, what: str) -> Iterator[str]:
         yield f"... {count:,} more {what}"
 
 
-def _shown(ask: Ask) -> Iterator[str]:
+def _shown(ask: ExplainedPrompt) -> Iterator[str]:
     if ask.waits_for:
         yield f"{ask.where}: waits for {ask.waits_for} others"
         return
@@ -194,7 +197,7 @@ def _shown(ask: Ask) -> Iterator[str]:
     yield from (f"  {line}" for line in _more(len(ask.pieces) - _LISTED, "spans"))
 
 
-def _line(piece: Piece) -> str:
+def _line(piece: ExplainedSpan) -> str:
     kind = "independent" if piece.independent else "prefix     "
     said = "  " * (piece.depth - 1) + piece.preview  # deeper nesting is indented further
     if piece.tokens is None:

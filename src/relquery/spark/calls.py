@@ -40,8 +40,8 @@ from relquery.spark.asks import (
 from relquery.spark.partitions import (
     DRAWN,
     PLACE,
-    Items,
     Partitions,
+    PlacedFields,
     Placing,
     sample_of,
     sampled,
@@ -66,7 +66,7 @@ _LINE = f"{ours.PREFIX}line"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SparkSettings:
     """What is the same for all statements of a connection.
 
     folder: of the ledger, which all machines see. concurrency: requests that one task has open.
@@ -92,7 +92,7 @@ class Calls:
     given: the folders of answers by call.
     """
 
-    settings: Settings
+    settings: SparkSettings
     record: Record
     folder: Path
     given: dict[int, list[str]] = field(default_factory=dict)
@@ -153,7 +153,7 @@ class Calls:
                 _Task(asks, self._speculates), from_arrow_schema(asks.schema)
             )
             settings = self.settings
-            answered = Answered(settings.folder, asks.run)
+            answered = AnswerCount(settings.folder, asks.run)
             with following(settings.spark, settings.progress, name, total, answered):
                 answers.write.parquet(to_write(place))
         finally:
@@ -300,11 +300,11 @@ class _Task:
         yield from self.asks.over(batches, place)
 
 
-def _items(asks: Asks) -> Items:
+def _items(asks: Asks) -> PlacedFields:
     """The fields by which inputs are placed: those of the text first, and no modules."""
     pinned = pinned_in(asks.task.sent)
     fields = [at for at in range(len(asks.names)) if at not in asks.modules or at in pinned]
-    return Items(
+    return PlacedFields(
         tuple(map(ours.field, fields)),
         tuple(asks.names[at] for at in fields),
         tuple(at in pinned for at in fields),
@@ -312,7 +312,7 @@ def _items(asks: Asks) -> Items:
 
 
 @dataclass(slots=True)
-class Answered:
+class AnswerCount:
     """Counts the answers that the tasks of a run have stored, by the lines of their files."""
 
     folder: Path

@@ -33,7 +33,7 @@ from relquery.errors import (
 from relquery.progress.watch import Progress, check_progress, watching
 from relquery.prompt import Sampling
 from relquery.report import Report
-from relquery.spark.calls import Settings
+from relquery.spark.calls import SparkSettings
 from relquery.spark.record import ERRORS, Record
 from relquery.spark.selects import run
 from relquery.spark.shadow import Shadow, translated
@@ -114,7 +114,7 @@ def connect(
         if form is None:
             config = replace(config, form=default_form(opened.name))
     folder, is_temporary = _folder(spark, ledger)
-    settings = Settings(
+    settings = SparkSettings(
         spark,
         answering,
         tuple(sorted(options.items())),
@@ -130,7 +130,7 @@ def connect(
 class SparkConnection:
     """A Spark session whose queries can call a model. Made by `connect`."""
 
-    settings: Settings
+    settings: SparkSettings
     clock: Callable[[], float]
     is_temporary: bool
     progress: Progress = None

@@ -31,7 +31,7 @@ _NEAR = 0.99
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class DrawnSample:
     """Some rows of a table, drawn at random.
 
     items: (rows, columns), a hash of each item; equal cells of two columns have different ones.
@@ -81,7 +81,7 @@ class Partitions:
     _root: _Node
 
     @classmethod
-    def plan(cls, sample: Sample, count: int) -> Partitions:
+    def plan(cls, sample: DrawnSample, count: int) -> Partitions:
         """Plan for a table. The plan has fewer nodes than the sample has rows.
 
         count: of partitions, at least 1.
@@ -135,7 +135,7 @@ class Partitions:
         return np.asarray(at, np.int64)
 
 
-def _grown(sample: Sample, rows: Int64s, columns: tuple[int, ...], size: float) -> _Node:
+def _grown(sample: DrawnSample, rows: Int64s, columns: tuple[int, ...], size: float) -> _Node:
     """The tree over some rows of the sample. columns: in which they differ."""
     total = len(rows) * sample.scale
     shared = _Shared(sample, rows, columns)
@@ -159,7 +159,7 @@ def _grown(sample: Sample, rows: Int64s, columns: tuple[int, ...], size: float) 
 class _Shared:
     """What some rows of a sample share. columns: that they may share."""
 
-    def __init__(self, sample: Sample, rows: Int64s, columns: tuple[int, ...]) -> None:
+    def __init__(self, sample: DrawnSample, rows: Int64s, columns: tuple[int, ...]) -> None:
         self._columns, self._scale = columns, sample.scale
         self._items = sample.items[rows]
         lengths = sample.lengths[rows]
@@ -224,7 +224,7 @@ def _nodes(node: _Node) -> Iterator[_Node]:
 
 
 @dataclass(frozen=True, slots=True)
-class Items:
+class PlacedFields:
     """The fields of a call that prompts share in any order. columns: their names in a frame.
 
     names: as the model sees them. first: whether all prompts begin with the field.
@@ -257,7 +257,7 @@ class Items:
 class Placing:
     """Gives each input its partition, in the column PLACE."""
 
-    items: Items
+    items: PlacedFields
     partitions: Partitions
 
     def over(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -267,13 +267,13 @@ class Placing:
             yield batch.append_column(PLACE, pa.array(places, pa.int32()))
 
 
-def sample_of(drawn: pa.Table, total: int) -> Sample:
+def sample_of(drawn: pa.Table, total: int) -> DrawnSample:
     """The sample that tasks have drawn. total: of how many inputs."""
     hashes, lengths = (
         np.array(drawn.column(name).to_pylist(), np.int64).reshape(drawn.num_rows, -1)
         for name in (HASHES, LENGTHS)
     )
-    return Sample(hashes, lengths, total)
+    return DrawnSample(hashes, lengths, total)
 
 
 def _hashed(column: pa.Array, name: str, is_first: bool) -> tuple[Int64s, Int64s]:

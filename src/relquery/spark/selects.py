@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from relquery.spark.calls import Calls, Settings
+from relquery.spark.calls import Calls, SparkSettings
 from relquery.spark.record import Record
 from relquery.spark.shadow import Shadow
 from relquery.spark.state import State
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 _CHARACTERS = 200  # of the fields of an input, as long as they are not known
 
 
-def run(plan: Plan, settings: Settings, shadow: Shadow, record: Record, store: Store) -> DataFrame:
+def run(
+    plan: Plan, settings: SparkSettings, shadow: Shadow, record: Record, store: Store
+) -> DataFrame:
     """The rows of a statement.
 
     store: with one without a folder nothing is asked and nothing runs, but Spark checks all of it.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from relquery.engine.executor import Clock
 from relquery.engine.requests.relquery import Latency
 from relquery.prompt import Answer
-from relquery.traces.simulate import Outcome, Run
+from relquery.traces.simulate import Outcome, ServedTrace
 from relquery.traces.trace import TracedQuery
 
 Ask = Callable[[TracedQuery, str, Callable[[], None]], Awaitable[Answer]]
@@ -19,7 +19,7 @@ A request that fails is an Answer with an error; an exception ends the replay.""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TimedAnswer:
     """One request as its client saw it.
 
     sent, heard, ended: seconds since the replay began: when it was sent, when its first token
@@ -53,7 +53,7 @@ class Replay:
     ) -> None:
         self.queries, self.concurrency = queries, concurrency
         self.outcomes: list[Outcome] = []
-        self.asked: list[list[Asked | None]] = [[None] * len(query.rows) for query in queries]
+        self.asked: list[list[TimedAnswer | None]] = [[None] * len(query.rows) for query in queries]
         self.held = 0
         self.lag = 0.0
         self._ask, self._clock, self._progress = ask, clock, progress
@@ -74,14 +74,14 @@ class Replay:
             raise group.exceptions[0] from None
 
     @property
-    def ended(self) -> Run:
+    def ended(self) -> ServedTrace:
         """What has ended so far. The parts of a latency are those that a client can see.
 
         waiting: until the first token arrives, because servers do not say when a prompt is started.
         core: until the last request's first token. tail: until the last answer.
         """
         seconds = (outcome.query.arrival + outcome.latency.total for outcome in self.outcomes)
-        return Run(tuple(self.outcomes), max(seconds, default=0.0))
+        return ServedTrace(tuple(self.outcomes), max(seconds, default=0.0))
 
     def _now(self) -> float:
         return self._clock.now() - self._begin
@@ -100,7 +100,7 @@ class Replay:
                 self.lag = max(self.lag, sent - query.arrival)
             answer = await self._ask(query, prompt, lambda: heard.append(self._now()))
         first = heard[0] if heard else None
-        self.asked[number][row] = Asked(sent, first, self._now(), answer)
+        self.asked[number][row] = TimedAnswer(sent, first, self._now(), answer)
         self._open[number] -= 1
         if not self._open[number]:
             self.outcomes.append(_outcome(query, [one for one in self.asked[number] if one]))
@@ -108,7 +108,7 @@ class Replay:
         self._progress(total - sum(self._open), total)
 
 
-def _outcome(query: TracedQuery, asked: Sequence[Asked]) -> Outcome:
+def _outcome(query: TracedQuery, asked: Sequence[TimedAnswer]) -> Outcome:
     ended = max(one.ended for one in asked)
     heard = [one.heard for one in asked if one.heard is not None] or [ended]
     first, last = min(heard), max(heard)

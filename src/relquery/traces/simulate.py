@@ -133,7 +133,7 @@ def _submit(engine: Loop, query: TracedQuery, requests: Sequence[Request], arriv
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ServedTrace:
     """A trace as one policy served it. seconds: from the start of the trace to the last answer."""
 
     outcomes: tuple[Outcome, ...]
@@ -146,7 +146,7 @@ class Run:
 
 def simulate(
     queries: Sequence[TracedQuery], policy: Policy, served: Served, tokenize: Tokenize | None = None
-) -> Run:
+) -> ServedTrace:
     """Serve a trace in virtual time. The same input gives the same run."""
     clock = VirtualClock()
     executor = SimulatedExecutor(clock, served.cost)
@@ -158,7 +158,7 @@ def simulate(
         return requests_of(query, group, numbers, split)
 
     outcomes = tuple(serve(queries, engine, clock, clock.advance, prepare))
-    return Run(outcomes, clock.now())
+    return ServedTrace(outcomes, clock.now())
 
 
 _PIECE = re.compile(r"\s?\w{1,6}|\s?[^\w\s]|\s")
@@ -213,7 +213,7 @@ class Summary:
     tokens_per_second: float
 
 
-def summarize(run: Run) -> Summary:
+def summarize(run: ServedTrace) -> Summary:
     """The numbers of a run of at least one relQuery."""
     outcomes = run.outcomes
     latencies = [outcome.latency for outcome in outcomes]
@@ -236,7 +236,7 @@ def summarize(run: Run) -> Summary:
 _PARTS = (("waiting", "#d9d9d9"), ("core", "#4c78a8"), ("tail", "#f58518"))
 
 
-def plot_timeline(runs: Mapping[str, Run], path: Path) -> None:
+def plot_timeline(runs: Mapping[str, ServedTrace], path: Path) -> None:
     """Write a PNG: a row of bars per policy, a bar per relQuery from its arrival to its end.
 
     Raises ImportError without matplotlib.

@@ -103,7 +103,7 @@ SAMPLINGS: tuple[Sampling, ...] = get_args(Sampling)
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class QueryKind:
     """A type of relQuery: what is asked of each row, and how long answers are (section 5.1).
 
     output_limit: the most tokens of an answer. length: mean and standard deviation of its tokens.
@@ -120,32 +120,32 @@ class Task:
 
 
 TASKS = (
-    Task(
+    QueryKind(
         kind="filter",
         output_limit=5,
         question="Decide whether the following entry fits for children. Answer Yes or No.",
         length=(2, 0.5),
     ),
-    Task(
+    QueryKind(
         kind="classify",
         output_limit=10,
         question="Say in which mood the following entry was written: Positive, Negative, or "
         "Neutral.",
         length=(3, 1),
     ),
-    Task(
+    QueryKind(
         kind="rate",
         output_limit=5,
         question="Predict the rating from 1 to 5 for the following entry. Answer one digit.",
         length=(2, 0.5),
     ),
-    Task(
+    QueryKind(
         kind="summarize",
         output_limit=50,
         question="Summarize the following entry in at most twenty words.",
         length=(30, 8),
     ),
-    Task(
+    QueryKind(
         kind="open",
         output_limit=100,
         question="Who would like the following entry the most, and why? Explain shortly.",
@@ -161,7 +161,7 @@ def workload(
     count: int = 100,
     rows: tuple[int, int] = (1, 100),
     seed: int = 0,
-    tasks: Sequence[Task] | Mapping[str, Sequence[Task]] = TASKS,
+    tasks: Sequence[QueryKind] | Mapping[str, Sequence[QueryKind]] = TASKS,
     sampling: Sampling = "independent",
 ) -> list[TracedQuery]:
     """RelQueries with Poisson arrivals, each a random task over random rows of a random table.
@@ -190,7 +190,7 @@ def _query(
     arrival: float,
     tables: Mapping[str, Sequence[Row]],
     rows: tuple[int, int],
-    tasks: Mapping[str, Sequence[Task]],
+    tasks: Mapping[str, Sequence[QueryKind]],
     shared: Mapping[str, Sequence[int]] | None,
 ) -> TracedQuery:
     name = draw.choice(sorted(tables))

@@ -16,7 +16,7 @@ from relquery.cli.sql import resume as noted
 from relquery.cli.sql.resume import noted_text
 from relquery.ledger import Ledger
 from relquery.ledger.runs import Run as Noted
-from relquery.ledger.runs import State, begin_run, end_run, runs_of
+from relquery.ledger.runs import RunState, begin_run, end_run, runs_of
 from tests.backends.provider.chat_server import (
     Body,
     ChatServer,
@@ -78,7 +78,7 @@ def test_a_run_with_failed_rows_is_resumed_and_asks_only_these(
     assert out.splitlines() == ['"a","up"', '"x","yes"', '"y","late"', '"z","yes"']
     assert len(chat.asked) == asked + 1
     assert chat.asked[-1]["max_tokens"] == 7
-    assert [run.state for run in runs("../run.db")] == [State.CONTINUED, State.COMPLETE]
+    assert [run.state for run in runs("../run.db")] == [RunState.CONTINUED, RunState.COMPLETE]
     _, err = relquery("resume", "../run.db")
     assert "Nothing to resume: all runs in ../run.db are complete." in err
 
@@ -140,7 +140,7 @@ def test_a_run_is_noted_without_the_key(relquery: Run, chat: ChatServer, folder:
 def test_a_query_with_an_error_is_stopped(relquery: Run, chat: ChatServer, folder: Path) -> None:
     chat.answer = lambda body: failure(401, "Incorrect API key provided")
     start(relquery, code=1)
-    assert [run.state for run in runs()] == [State.STOPPED]
+    assert [run.state for run in runs()] == [RunState.STOPPED]
     chat.answer = lambda body: completion("now")
     assert relquery("resume", "run.db", "-f", "csv")[0].count("now") == 3
 
@@ -161,7 +161,7 @@ def test_a_killed_run_is_resumed(relquery: Run, chat: ChatServer, folder: Path) 
         _, err = relquery("resume", "run.db", code=1)
         assert f"Run 1 in run.db is still running (process {running.pid})" in err
         running.send_signal(signal.SIGKILL)
-    assert runs()[0].state is State.KILLED
+    assert runs()[0].state is RunState.KILLED
     goes_on, asked = True, len(chat.asked)
     out, err = relquery("resume", "run.db", "-f", "csv")
     assert "Resuming run 1, which was killed." in err
@@ -172,14 +172,14 @@ def test_a_killed_run_is_resumed(relquery: Run, chat: ChatServer, folder: Path) 
 def test_answers_are_told_apart_by_run(tmp_path: Path) -> None:
     with closing(Ledger.open(tmp_path / "l.db")) as ledger:
         assert begin_run(ledger, "SELECT 1", {}, {}) == ledger.run == 1
-        end_run(ledger, State.STOPPED)
+        end_run(ledger, RunState.STOPPED)
         assert ledger.run is None
         assert begin_run(ledger, "SELECT 2", {}, {}) == 2
         assert begin_run(ledger, "SELECT 1", {"seed": ["3"]}, {}) == 3
         states = {run.number: run.state for run in runs_of(ledger.connection)}
         with suppress(ValueError):
-            end_run(ledger, State.COMPLETE)
-    assert states == {1: State.CONTINUED, 2: State.RUNNING, 3: State.RUNNING}
+            end_run(ledger, RunState.COMPLETE)
+    assert states == {1: RunState.CONTINUED, 2: RunState.RUNNING, 3: RunState.RUNNING}
 
 
 def test_addresses_are_noted_without_their_secrets() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from relquery.errors import ConfigError
-from relquery.frames.arguments import Output, read_outputs
+from relquery.frames.arguments import NewColumn, read_outputs
 
 
 def test_outputs_are_read() -> None:
@@ -17,7 +17,7 @@ def test_outputs_are_read() -> None:
         ("a DECIMAL(1,2), b ENUM('x, y')", ("a", "DECIMAL(1,2)"), ("b", "ENUM('x, y')")),
         ('"a,""b" INT[]', ('a,"b', "INT[]")),
     ]:
-        assert read_outputs(text, "sem_map") == tuple(Output(*one) for one in outputs)
+        assert read_outputs(text, "sem_map") == tuple(NewColumn(*one) for one in outputs)
 
 
 def test_other_texts_are_refused() -> None:

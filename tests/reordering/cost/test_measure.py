@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relquery.reordering.cost.measure import Hits, hits, phc
+from relquery.reordering.cost.measure import CharacterHits, hits, phc
 from relquery.reordering.encode import encode
 from relquery.reordering.items import Items, itemize
 from tests.reordering import reference
@@ -67,7 +67,9 @@ def test_leading_cells_hit_as_far_as_any_earlier_row_agrees() -> None:
 
 
 def test_depths_add_up_to_the_hits_and_say_where_rows_part() -> None:
-    found: Hits = hits(*items_of({"a": ["x", "x", "y"], "b": ["1", "2", "2"], "c": ["z"] * 3}))
+    found: CharacterHits = hits(
+        *items_of({"a": ["x", "x", "y"], "b": ["1", "2", "2"], "c": ["z"] * 3})
+    )
     assert [depth.prefixes for depth in found.depths] == [2, 3, 3]
     assert [depth.rows for depth in found.depths] == [1, 0, 0]
     assert [depth.hit_characters for depth in found.depths] == [4 + 3, 3, 0]

@@ -21,7 +21,7 @@ from relquery.prices.table import PRICES
 from relquery.reordering.prompts import forms
 from relquery.reordering.prompts.batch import Batch, BatchFiles
 from relquery.reordering.prompts.forms import CHAT_COMPLETIONS, MESSAGES, OWN, FormName
-from relquery.reordering.prompts.prompts import RowPrompt, Source
+from relquery.reordering.prompts.prompts import RowPrompt, TableSource
 from relquery.reordering.prompts.template import Template
 from relquery.reordering.reorder import reorder
 from relquery.reordering.schedule import Schedule
@@ -309,13 +309,13 @@ def test_after_an_error_no_file_is_written_or_replaced(
 def test_prompts_are_written_a_few_at_a_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     schedule = reorder({"a": [f"cell {i}" for i in range(2500)]}, "original")
-    cells = Source.cells
+    cells = TableSource.cells
 
-    def counted(self: Source, sent: Any) -> Any:
+    def counted(self: TableSource, sent: Any) -> Any:
         asked.append(len(sent))
         return cells(self, sent)
 
-    monkeypatch.setattr(Source, "cells", counted)
+    monkeypatch.setattr(TableSource, "cells", counted)
     write(schedule, path)
     assert max(asked) <= 1024
     assert path.read_bytes().count(b"\n") == 2500

@@ -20,7 +20,7 @@ from relquery.cli.terminal.tables import find_table
 from relquery.errors import ConfigError
 from relquery.ledger import Ledger
 from relquery.ledger.records import Filter, Group, opened
-from relquery.ledger.runs import UNFINISHED, Run, Stamp, State, begin_run, end_run
+from relquery.ledger.runs import UNFINISHED, FileStamp, Run, RunState, begin_run, end_run
 from relquery.redaction import without_credentials
 from relquery.sql.result import Result
 
@@ -42,10 +42,10 @@ def noted(
     runs: whether they do run, rather than being explained. Without a ledger's file, nothing is
     noted, nor if it cannot be written.
     """
-    states = [State.STOPPED]
+    states = [RunState.STOPPED]
 
     def came(result: Result) -> None:
-        states.append(State.INCOMPLETE if result.errors else State.COMPLETE)
+        states.append(RunState.INCOMPLETE if result.errors else RunState.COMPLETE)
 
     if ledger is None or ledger.path is None or not runs:
         yield came
@@ -56,7 +56,7 @@ def noted(
         yield came
     except typer.Exit as ended:
         if ended.exit_code == PENDING:
-            states.append(State.PENDING)
+            states.append(RunState.PENDING)
         raise
     finally:
         with suppress(sqlite3.Error):
@@ -116,12 +116,12 @@ def noted_text(name: str, value: Any) -> str:
     return without_credentials(text) if "://" in text else text
 
 
-def _stamps(ctx: typer.Context, tables: Mapping[str, Path]) -> dict[str, Stamp]:
+def _stamps(ctx: typer.Context, tables: Mapping[str, Path]) -> dict[str, FileStamp]:
     """How the files of tables are now."""
     paths = [str(path.absolute()) for path in tables.values()]
     if Path(database := ctx.params["database"]).is_file():
         paths.append(str(Path(database).absolute()))
-    found = {path: Stamp.of(path) for path in paths}
+    found = {path: FileStamp.of(path) for path in paths}
     return {path: stamp for path, stamp in found.items() if stamp is not None}
 
 
@@ -163,11 +163,13 @@ def resume(
             f"{path} has no runs: `relquery sql --ledger` notes them. Give the whole command once "
             "more; answers that are known are not asked again."
         )
-    run = next((run for run in reversed(runs) if run.state in (*UNFINISHED, State.RUNNING)), None)
+    run = next(
+        (run for run in reversed(runs) if run.state in (*UNFINISHED, RunState.RUNNING)), None
+    )
     if run is None:
         say(f"Nothing to resume: all runs in {path} are complete.")
         return
-    if run.state is State.RUNNING:
+    if run.state is RunState.RUNNING:
         raise ConfigError(f"Run {run.number} in {path} is still running (process {run.process}).")
     _check_files(run)
     command = command_of("sql")
@@ -175,7 +177,7 @@ def resume(
     for name in _given(ctx, command):
         options.pop(name, None)
     given = [run.query, "--ledger", str(path), *arguments(command, options), *ctx.args]
-    how = "waits for a batch" if run.state is State.PENDING else f"was {run.state.value}"
+    how = "waits for a batch" if run.state is RunState.PENDING else f"was {run.state.value}"
     say(f"Resuming run {run.number}, which {how}.")
     with command.make_context("sql", given, parent=ctx.parent) as inner:
         if inner.params["budget"] is not None:
@@ -201,7 +203,7 @@ def _given(ctx: typer.Context, command: Any) -> list[str]:
 def _check_files(run: Run) -> None:
     """Raises ConfigError for a table whose file is gone; says so if one has changed."""
     for path, before in run.files.items():
-        now = Stamp.of(path)
+        now = FileStamp.of(path)
         if now is None:
             raise ConfigError(
                 f"Run {run.number} read {path}, which does not exist any more. Put it back, or use "

@@ -35,7 +35,7 @@ class Depth:
 
 
 @dataclass(frozen=True, slots=True)
-class Hits:
+class CharacterHits:
     """Characters hit in a cache without a size limit, and characters sent. depths: per position."""
 
     hit: int
@@ -59,7 +59,7 @@ def phc(items: Items, rows: Int64s, fields: Fields) -> int:
     return prefix_hit_count(items.same[items.slots], items.lengths**2, rows, fields)
 
 
-def hits(items: Items, rows: Int64s, fields: Fields) -> Hits:
+def hits(items: Items, rows: Int64s, fields: Fields) -> CharacterHits:
     """Characters that each row shares with some row sent before it, not just with the last.
 
     An item is written "column: value" ("passage: value" in a bag). A row's hit is the longest
@@ -67,13 +67,13 @@ def hits(items: Items, rows: Int64s, fields: Fields) -> Hits:
     item. This is what a cache without a size limit serves, except for token boundaries.
     """
     if items.slots.size == 0:
-        return Hits(0, 0, ())
+        return CharacterHits(0, 0, ())
     sent = items.rank[items.same[items.slots]]
     sequences = sent[fields, rows[:, None]]  # ranks in the order sent
     weight = np.zeros(len(items.rank), np.int64)
     weight[items.rank] = items.characters
     prefixes, whole, characters = depths(sequences, weight, items.shared, least_table(items.shared))
-    return Hits(
+    return CharacterHits(
         int(characters.sum()),
         int(weight[sequences].sum()),
         tuple(

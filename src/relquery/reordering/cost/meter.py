@@ -29,7 +29,7 @@ from relquery.reordering.cost.measure import (
 from relquery.reordering.cost.tokens import (
     Encode,
     EstimatedTokens,
-    Pieces,
+    ItemTokens,
     Tokens,
     begin_alike,
     tokenize,
@@ -171,7 +171,7 @@ class Weighting(NamedTuple):
     weights: Int64s
     objective: Objective
     price: Price | None
-    pieces: Pieces | None
+    pieces: ItemTokens | None
 
 
 def weigh(items: Items, weight: Weight, encode: Encode | None, prefix: str) -> Weighting:

@@ -202,7 +202,7 @@ _PIECE = re.compile(
 )
 
 
-class Pieces(NamedTuple):
+class ItemTokens(NamedTuple):
     """prefix: tokens before the fields of every row. items: tokens of each item's line."""
 
     prefix: Int32s
@@ -217,13 +217,13 @@ class Pieces(NamedTuple):
         return Tokens(ids, offsets)
 
 
-def tokenize_items(items: Items, encode: Encode, prefix: str) -> Pieces:
+def tokenize_items(items: Items, encode: Encode, prefix: str) -> ItemTokens:
     """Tokens of "column: value" and the line break after it, by item; copies stay empty."""
     start = tokenize([prefix], encode).ids if prefix else np.empty(0, np.int32)
-    return Pieces(start, tokenize(items.lines, encode))
+    return ItemTokens(start, tokenize(items.lines, encode))
 
 
-def begin_alike(pieces: Pieces, same: Int32s) -> Beginnings:
+def begin_alike(pieces: ItemTokens, same: Int32s) -> Beginnings:
     """The prefixes that items share, in tokens. same: (items,), see Items.
 
     Sorts the tokens of every item, so it suits only small tables.

@@ -17,7 +17,7 @@ from relquery.backends.wires.anthropic import AnthropicMessages
 from relquery.backends.wires.openai_chat import OpenAIChat
 from relquery.backends.wires.wire import GARBLED, Json, Wire
 from relquery.errors import PartialResultWarning, TableError, warn
-from relquery.reordering.prompts.prompts import Source, read_id
+from relquery.reordering.prompts.prompts import TableSource, read_id
 
 _READERS = {"result": AnthropicMessages(""), "response": OpenAIChat(""), "error": OpenAIChat("")}
 """What reads a line, by a field that it has."""
@@ -31,13 +31,13 @@ class RowReply(NamedTuple):
     error: str | None
 
 
-class Request(NamedTuple):
+class SentRequest(NamedTuple):
     """A line of a file that was sent to the provider, not of one that came back."""
 
     custom_id: object
 
 
-def read_reply(line: bytes) -> RowReply | Request | str:
+def read_reply(line: bytes) -> RowReply | SentRequest | str:
     """A line of OpenAI's or Anthropic's results; a text says what is wrong with other lines.
 
     A request of a batch is told from lines that are neither.
@@ -52,7 +52,7 @@ def read_reply(line: bytes) -> RowReply | Request | str:
     if reader is not None:
         return _read(said, reader)
     if "params" in said or "body" in said:
-        return Request(said["custom_id"])
+        return SentRequest(said["custom_id"])
     return "not a result of a batch, as it has neither 'result' nor 'response'"
 
 
@@ -123,7 +123,7 @@ class Answers:
         return "\n".join([*lines, *self.problems])
 
 
-def read_answers(source: Source, paths: Iterable[Path]) -> Answers:
+def read_answers(source: TableSource, paths: Iterable[Path]) -> Answers:
     """The answers in result files, in any order. See Schedule.read_answers."""
     found = _Found(source.count, [*source.digests(np.arange(source.count))])
     for path in paths:
@@ -183,10 +183,10 @@ class _Found:
         """Whether the present file is one that was sent, not one that came back."""
         return 0 < self.lines == self.requests
 
-    def add(self, reply: RowReply | Request | str, place: str) -> None:
+    def add(self, reply: RowReply | SentRequest | str, place: str) -> None:
         """One line."""
         self.lines += 1
-        if isinstance(reply, Request):
+        if isinstance(reply, SentRequest):
             self.requests += 1
             reply = "a request, not a result"
         if isinstance(reply, str):

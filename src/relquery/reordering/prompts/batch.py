@@ -20,8 +20,8 @@ from relquery.errors import ConfigError, type_of
 from relquery.prices.price import Price
 from relquery.reordering.cost.billing import Bill
 from relquery.reordering.cost.measure import Fields
-from relquery.reordering.prompts.forms import Form, Settings
-from relquery.reordering.prompts.prompts import Prompts, Source, prompts
+from relquery.reordering.prompts.forms import BatchSettings, Form
+from relquery.reordering.prompts.prompts import Prompts, TableSource, prompts
 from relquery.reordering.prompts.template import Template
 from relquery.reordering.prompts.waves import in_waves
 
@@ -190,14 +190,14 @@ class Batch:
 
 
 def write_batch(
-    source: Source,
+    source: TableSource,
     rows: Int64s,
     fields: Fields,
     path: Path,
     template: Template,
     form: Form,
     price: Price | None,
-    settings: Settings,
+    settings: BatchSettings,
     waves: int,
 ) -> Batch:
     """Write prompts, one per line, each wave to its own files; see BatchFiles for their names.
@@ -241,7 +241,7 @@ def chosen(order: Int64s, wanted: Any, count: int) -> Int64s:
     return np.flatnonzero(np.isin(order, numbers))
 
 
-def _lines(sent: Prompts, form: Form, settings: Settings) -> Iterator[bytes]:
+def _lines(sent: Prompts, form: Form, settings: BatchSettings) -> Iterator[bytes]:
     dump = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
     write = form.writer(settings)
     for prompt, custom_id in zip(sent, sent.custom_ids(), strict=True):

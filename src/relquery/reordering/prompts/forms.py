@@ -74,7 +74,7 @@ _ARGUMENTS = ("model", "max_tokens", "price", "rows", "waves", "ttl", EXTRA)
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class BatchSettings:
     """The settings that all requests of a batch share.
 
     options: further fields of each request, such as temperature. ttl: how long Anthropic keeps
@@ -119,7 +119,7 @@ class Form:
     api: str
     fields: frozenset[str]
 
-    def writer(self, settings: Settings) -> Callable[[RowPrompt, str], Json]:
+    def writer(self, settings: BatchSettings) -> Callable[[RowPrompt, str], Json]:
         """What makes a line of a file of a prompt and the id of its request."""
         caching = CacheSettings(marks=settings.explicit)
         wire = self.wire(settings.model, caching, settings.options)
@@ -149,7 +149,7 @@ def settings_of(
     max_tokens: int,
     ttl: str,
     options: Options,
-) -> tuple[Price | None, Settings]:
+) -> tuple[Price | None, BatchSettings]:
     """(the price that decides which prefixes are marked, the settings). Raises ConfigError.
 
     model: None for the name of the price.
@@ -163,7 +163,7 @@ def settings_of(
         model = price.name
     marked = price is not None and price.breakpoints > 0
     fields = _fields_of(options, form.fields, form.api)
-    settings = Settings(model, max_tokens, fields, ttl, explicit=marked)
+    settings = BatchSettings(model, max_tokens, fields, ttl, explicit=marked)
     _check_price(form, price)
     if ttl == TTLS[0]:
         return price, settings

@@ -27,7 +27,7 @@ Cells = dict[int, tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Source:
+class TableSource:
     """A table and how it was measured.
 
     encode: gives token ids; None: tokens are estimated from words. price: None if the order was not
@@ -136,7 +136,7 @@ class Prompts(LazySequence[RowPrompt]):
 
     def __init__(
         self,
-        source: Source,
+        source: TableSource,
         template: Template,
         rows: Int64s,
         fields: Fields,
@@ -202,7 +202,7 @@ def read_id(text: object) -> tuple[int, str] | None:
 
 
 def prompts(
-    source: Source, template: Template, rows: Int64s, fields: Fields, price: Price | None
+    source: TableSource, template: Template, rows: Int64s, fields: Fields, price: Price | None
 ) -> Prompts:
     """The prompts of some rows; with breakpoints and their bill if the price has breakpoints."""
     if price is None or not price.breakpoints:
@@ -214,7 +214,7 @@ def prompts(
     return Prompts(source, template, rows, fields, marks, charged)
 
 
-def blocks_of(source: Source, template: Template, rows: Int64s, fields: Fields) -> Blocks:
+def blocks_of(source: TableSource, template: Template, rows: Int64s, fields: Fields) -> Blocks:
     """Prompts as blocks: system text and text before the fields, each field, text after them."""
     return Blocks.of(
         source.sent(rows, fields),
@@ -224,7 +224,7 @@ def blocks_of(source: Source, template: Template, rows: Int64s, fields: Fields) 
     )
 
 
-def price_of(given: str | Price | None, source: Source, model: str | None) -> Price | None:
+def price_of(given: str | Price | None, source: TableSource, model: str | None) -> Price | None:
     """The price that marks are chosen for: the given one, the model's, or that of `reorder`.
 
     An rq.Price that the user made for `reorder` has precedence over the model's. Raises ConfigError

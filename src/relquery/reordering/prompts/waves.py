@@ -27,7 +27,7 @@ from relquery.errors import ConfigError
 from relquery.prices.price import Price
 from relquery.reordering.cost.billing import Blocks, Marks, prefixes_of
 from relquery.reordering.cost.measure import Fields
-from relquery.reordering.prompts.prompts import Prompts, Source, blocks_of, prompts
+from relquery.reordering.prompts.prompts import Prompts, TableSource, blocks_of, prompts
 from relquery.reordering.prompts.template import Template
 
 
@@ -45,7 +45,7 @@ class Sharing(NamedTuple):
 
 
 def in_waves(
-    source: Source,
+    source: TableSource,
     template: Template,
     rows: Int64s,
     fields: Fields,

@@ -18,7 +18,7 @@ from relquery.reordering.solvers.problem import Order, Problem, go_on
 NO_LIMIT = 2**62
 
 
-class Limits(NamedTuple):
+class GroupLimits(NamedTuple):
     """Early stopping, see above."""
 
     row_depth: int
@@ -26,10 +26,10 @@ class Limits(NamedTuple):
     threshold: int
 
 
-PAPER_LIMITS = Limits(row_depth=4, column_depth=2, threshold=100_000)
+PAPER_LIMITS = GroupLimits(row_depth=4, column_depth=2, threshold=100_000)
 
 
-def ggr(problem: Problem, limits: Limits, visits: int = NO_LIMIT) -> Order:
+def ggr(problem: Problem, limits: GroupLimits, visits: int = NO_LIMIT) -> Order:
     """Groups within the limits.
 
     visits: cells to count; after that, each remaining segment falls back to its own statistics.
@@ -39,7 +39,7 @@ def ggr(problem: Problem, limits: Limits, visits: int = NO_LIMIT) -> Order:
     return found
 
 
-def as_in_paper(problem: Problem, items: Items, limits: Limits = PAPER_LIMITS) -> Order:
+def as_in_paper(problem: Problem, items: Items, limits: GroupLimits = PAPER_LIMITS) -> Order:
     """The order with HITCOUNT, and so the threshold, in squared characters.
 
     This is so for any weight, because a threshold of 100,000 tokens would mean a different depth.

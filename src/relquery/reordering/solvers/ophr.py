@@ -33,7 +33,7 @@ from relquery.errors import ConfigError
 from relquery.reordering.items import Beginnings
 from relquery.reordering.solvers.lattice import Lattice, build_lattice
 from relquery.reordering.solvers.problem import Order, Problem
-from relquery.reordering.solvers.search import MOST_ARCS, Tree, cheapest_tree
+from relquery.reordering.solvers.search import MOST_ARCS, LatticeTree, cheapest_tree
 
 MOST_ROWS = 1000
 
@@ -80,7 +80,7 @@ def optimum(
     return walk(items, lattice, found.tree, texts)
 
 
-def walk(items: Int32s, lattice: Lattice, tree: Tree, texts: Beginnings | None) -> Order:
+def walk(items: Int32s, lattice: Lattice, tree: LatticeTree, texts: Beginnings | None) -> Order:
     """The order in which a depth-first walk of a tree visits the rows."""
     slots, rows = items.shape
     order, fields = np.empty(rows, np.int64), np.empty((rows, slots), np.int32)
@@ -130,7 +130,7 @@ class _Node:
             yield from child.walk(sent, self.begin, rank)
 
 
-def _plant(sets: list[frozenset[int]], lattice: Lattice, tree: Tree) -> _Node:
+def _plant(sets: list[frozenset[int]], lattice: Lattice, tree: LatticeTree) -> _Node:
     """The root of the trie; sets: the rows' items."""
     parent = find_parents(lattice, tree.opened)
     rows: dict[int, list[int]] = {}

@@ -22,7 +22,7 @@ from relquery.reordering.items import Beginnings
 from relquery.reordering.solvers.lattice import MOST_NODES, Lattice, build_lattice, whole_numbers
 from relquery.reordering.solvers.ophr import MOST_ROWS, walk
 from relquery.reordering.solvers.problem import Order, go_on
-from relquery.reordering.solvers.search import Tree, cheapest_tree
+from relquery.reordering.solvers.search import LatticeTree, cheapest_tree
 
 STEPS_PER_SECOND = 8e7  # pairs of nodes looked at
 STEPS_PER_NODE = 2000  # cost of building a lattice
@@ -153,7 +153,7 @@ class _Search:
     steps: int
     least: float
     stopped: Bools
-    best: Tree
+    best: LatticeTree
     bound: int = 0
 
     @classmethod
@@ -163,7 +163,7 @@ class _Search:
         terminal[lattice.row] = True
         terminal[0] = True
         cost = int((lattice.weight[terminal] - lattice.weight[0]).sum())
-        return cls(lattice, terminal, steps, least, stopped, Tree(cost, terminal))
+        return cls(lattice, terminal, steps, least, stopped, LatticeTree(cost, terminal))
 
     @property
     def done(self) -> bool:
@@ -178,7 +178,7 @@ class _Search:
         self.steps -= looks
         better = cost < self.best.cost
         if better:
-            self.best = Tree(cost, opened)
+            self.best = LatticeTree(cost, opened)
         return better
 
     def ascend(self, opened: Bools) -> Bools | None:

@@ -24,17 +24,17 @@ ROUNDS = 4  # ascents per task, each guided by the best tree of the previous one
 CANDIDATES = 8  # nodes whose two cases are compared
 
 
-class Tree(NamedTuple):
+class LatticeTree(NamedTuple):
     """opened: (nodes,). cost: total weight that the opened nodes add to their parents."""
 
     cost: int
     opened: Bools
 
 
-class Found(NamedTuple):
+class CheapestTree(NamedTuple):
     """The cheapest tree found. bound: no tree costs less; equal to the cost if that is proved."""
 
-    tree: Tree
+    tree: LatticeTree
     bound: int
 
     @property
@@ -42,7 +42,7 @@ class Found(NamedTuple):
         return self.bound >= self.tree.cost
 
 
-class Task(NamedTuple):
+class Subproblem(NamedTuple):
     """alive: nodes that may be opened, ascending. terminal: (nodes,), whether a node must be."""
 
     alive: Int64s
@@ -60,29 +60,29 @@ class View(NamedTuple):
     bound: int
     at_least: Int64s
     rank: Int64s
-    tree: Tree
+    tree: LatticeTree
 
 
 class _SpentError(Exception):
     """The bounds have looked at the maximum number of arcs."""
 
 
-def cheapest_tree(lattice: Lattice, most_arcs: int) -> Found:
+def cheapest_tree(lattice: Lattice, most_arcs: int) -> CheapestTree:
     """The cheapest tree that opens the node of every row, or a good tree and a bound.
 
     most_arcs: limit on the arcs that all lower bounds together look at.
     """
     terminal = np.zeros(len(lattice.weight), np.bool_)
     terminal[lattice.row] = True
-    task = Task(np.arange(len(lattice.weight)), terminal)
+    task = Subproblem(np.arange(len(lattice.weight)), terminal)
     search = _Search(lattice, most_arcs)
     try:
         tree = search.solve(task, int(lattice.weight.sum()) + 1, 0)
     except _SpentError:
         assert search.best is not None
-        return Found(search.best, search.bound)
+        return CheapestTree(search.best, search.bound)
     assert tree is not None  # opening all nodes costs less
-    return Found(tree, tree.cost)
+    return CheapestTree(tree, tree.cost)
 
 
 @dataclass(slots=True)
@@ -92,10 +92,12 @@ class _Search:
     lattice: Lattice
     most_arcs: int
     arcs: int = 0
-    best: Tree | None = None
+    best: LatticeTree | None = None
     bound: int = 0
 
-    def solve(self, task: Task, cutoff: int, depth: int, part: bool = False) -> Tree | None:
+    def solve(
+        self, task: Subproblem, cutoff: int, depth: int, part: bool = False
+    ) -> LatticeTree | None:
         """The cheapest tree of a task, or None if none costs less than the cutoff.
 
         part: whether it is only a part of the lattice.
@@ -122,7 +124,9 @@ class _Search:
                 return self._solve_cases(cases, cutoff, depth + 1, part) or best
             task = cases[0]
 
-    def _solve_cases(self, cases: list[Task], cutoff: int, depth: int, part: bool) -> Tree | None:
+    def _solve_cases(
+        self, cases: list[Subproblem], cutoff: int, depth: int, part: bool
+    ) -> LatticeTree | None:
         """The cheapest tree of any of the cases."""
         best = None
         for case in cases:
@@ -131,7 +135,7 @@ class _Search:
                 best, cutoff = better, better.cost
         return best
 
-    def _solve_apart(self, parts: list[Task], cutoff: int, depth: int) -> Tree | None:
+    def _solve_apart(self, parts: list[Subproblem], cutoff: int, depth: int) -> LatticeTree | None:
         """The cheapest trees of all parts, combined into one tree."""
         bounds = [self._bound(part, None) for part in parts]
         cost, opened = 0, np.zeros(len(self.lattice.weight), np.bool_)
@@ -141,9 +145,9 @@ class _Search:
                 return None
             cost += tree.cost
             opened |= tree.opened
-        return Tree(cost, opened)
+        return LatticeTree(cost, opened)
 
-    def _choose_cases(self, task: Task, view: View, cutoff: int) -> list[Task]:
+    def _choose_cases(self, task: Subproblem, view: View, cutoff: int) -> list[Subproblem]:
         """Two cases (a node opened or closed), or one case if the other cannot be better."""
         free = np.flatnonzero(~task.terminal[task.alive])
         free = free[free > 0]
@@ -161,7 +165,7 @@ class _Search:
                 best, chosen = gain, [opened, closed]
         return chosen
 
-    def _view(self, task: Task) -> View:
+    def _view(self, task: Subproblem) -> View:
         lattice, graph = self._part(task)
         bound, left = self._ascend(graph, np.full(len(task.alive), -1, np.int64))
         at_least = bound + graph.branch_costs(left)
@@ -181,9 +185,9 @@ class _Search:
         rank = 2 * graph.paid_arcs(left) + opened
         chosen = np.zeros(len(self.lattice.weight), np.bool_)
         chosen[task.alive[opened]] = True
-        return View(graph, bound, at_least, rank, Tree(cost, chosen))
+        return View(graph, bound, at_least, rank, LatticeTree(cost, chosen))
 
-    def _bound(self, task: Task, opened: Bools | None) -> int:
+    def _bound(self, task: Subproblem, opened: Bools | None) -> int:
         """A lower bound on the task's cost. opened: a good tree of a similar task."""
         lattice, graph = self._part(task)
         bound, _ = self._ascend(graph, np.full(len(task.alive), -1, np.int64))
@@ -194,7 +198,7 @@ class _Search:
         higher, _ = self._ascend(graph, find_parents(lattice, lead))
         return max(bound, higher)
 
-    def _part(self, task: Task) -> tuple[Lattice, Graph]:
+    def _part(self, task: Subproblem) -> tuple[Lattice, Graph]:
         lattice = restrict(self.lattice, task.alive)
         return lattice, Graph(lattice, task.terminal[task.alive])
 
@@ -205,28 +209,28 @@ class _Search:
         return graph.ascend(parent)
 
 
-def _drop(task: Task, keep: Bools) -> Task:
+def _drop(task: Subproblem, keep: Bools) -> Subproblem:
     """The task with only these nodes, its terminals and the root alive."""
     keep = keep | task.terminal[task.alive]
     keep[0] = True
-    return Task(task.alive[keep], task.terminal)
+    return Subproblem(task.alive[keep], task.terminal)
 
 
-def _close(task: Task, place: int) -> Task:
-    return Task(np.delete(task.alive, place), task.terminal)
+def _close(task: Subproblem, place: int) -> Subproblem:
+    return Subproblem(np.delete(task.alive, place), task.terminal)
 
 
-def _open(task: Task, place: int) -> Task:
+def _open(task: Subproblem, place: int) -> Subproblem:
     terminal = task.terminal.copy()
     terminal[task.alive[place]] = True
-    return Task(task.alive, terminal)
+    return Subproblem(task.alive, terminal)
 
 
-def _split(task: Task, graph: Graph) -> list[Task]:
+def _split(task: Subproblem, graph: Graph) -> list[Subproblem]:
     """The parts that only the root connects, each with the root, smallest first."""
     label = graph.label_parts()
     parts = [
-        Task(task.alive[(label == part) | (label == 0)], task.terminal)
+        Subproblem(task.alive[(label == part) | (label == 0)], task.terminal)
         for part in np.unique(label[1:])
     ]
     return sorted(parts, key=lambda part: len(part.alive))

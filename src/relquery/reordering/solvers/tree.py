@@ -23,7 +23,7 @@ from relquery import _native
 from relquery._native import Trie
 from relquery.arrays import Bools, Int32s, Int64s
 from relquery.reordering.items import Items, least_table
-from relquery.reordering.solvers.ggr import NO_LIMIT, Limits, as_in_paper, ggr
+from relquery.reordering.solvers.ggr import NO_LIMIT, GroupLimits, as_in_paper, ggr
 from relquery.reordering.solvers.problem import (
     Objective,
     Order,
@@ -133,7 +133,7 @@ class _Search:
     def from_groups(self) -> Order:
         """Algorithm 1 of paper 000, without early stopping."""
         most = self._count_to_start(COUNTS_PER_SECOND)
-        order, fields = ggr(self.problem, Limits(NO_LIMIT, NO_LIMIT, 0), most)
+        order, fields = ggr(self.problem, GroupLimits(NO_LIMIT, NO_LIMIT, 0), most)
         slot_of = np.argsort(self.problem.places, axis=0).astype(np.int32)
         slots = slot_of[fields, np.arange(len(fields))[:, None]]
         trie = self._new()
