@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from relquery import errors
 from relquery.errors import QueryError
-from relquery.ir import rules as reduce_tree
 from relquery.ir.nodes import Bag, Fragment, Generate, Node, Prepare, Retrieve, Seq, Text
 from relquery.ir.optimize import RULES, Goal, awaits_retrieval, optimize, rewrite
+from relquery.ir.rules import reduce_tree
 from relquery.ir.text import parse_tree
 from relquery.ir.verify import verify
 from tests.cases import case_file

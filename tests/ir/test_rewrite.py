@@ -8,11 +8,9 @@ import pytest
 
 from relquery.errors import QueryError
 from relquery.ir import optimize
-from relquery.ir import rules as desugar_chat
-from relquery.ir import rules as flatten_seq
-from relquery.ir import rules as unwrap_single
 from relquery.ir.nodes import Bag, Generate, Node, Seq, Text
 from relquery.ir.optimize import Rule, Step, rewrite
+from relquery.ir.rules import desugar_chat, flatten_seq, unwrap_single
 from relquery.ir.text import parse_tree
 from tests.ir.golden_rules import RULES
 
