@@ -363,7 +363,7 @@ def test_no_block_is_blank_and_marks_stay_where_prompts_agree() -> None:
     for parts, breakpoints, system, expected in BLOCKS:
         prompt = RowPrompt(0, system, ("a", "b"), parts, breakpoints)
         for form in forms.FORMS.values():
-            settings = forms.Settings("m", 1, {}, "5m", explicit=True)
+            settings = forms.BatchSettings("m", 1, {}, "5m", explicit=True)
             found = providers.blocks(form.writer(settings)(prompt, "row-0-00000000"))
             marked = [block for block in found if block[1]]
             assert "".join(text for text, _ in found) == system + "".join(parts)
