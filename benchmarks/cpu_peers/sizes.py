@@ -17,7 +17,7 @@ class Sizes:
     rounds: in which each job is measured; prefills, the longest, in `prefills`. warm: rounds before
     these, which do not count; none for prefills. cache: bytes for
     keys and values, of a side. shape: of random weights. seconds: for which the machine's limits
-    are measured at once.
+    are measured at once. dtypes: of our side, beside the one that peers multiply in.
     """
 
     formats: tuple[str, ...] = ("F16", "Q8_0", "Q4_1")
@@ -32,21 +32,22 @@ class Sizes:
     passages: int = 4
     asked: int = 2
     rounds: int = 2
-    prefills: int = 1
+    prefills: int = 2
     warm: int = 0
     cache: int = 2 * 2**30
     shape: Shape | None = None
     seconds: float = 0.05
+    dtypes: tuple[str, ...] = ("float32", "bfloat16")
 
 
 SMOLLM2 = Sizes()
 BILLION = Sizes(
     formats=("Q8_0", "Q4_1"),
-    prefill=(1, 1_024),
-    rows=8,
+    rows=16,
     passages=2,
     asked=1,
-    rounds=1,
+    prefills=1,
+    dtypes=("bfloat16",),
     shape=Shape(layers=16, hidden=2_048, heads=32, kv_heads=8, inner=8_192),
 )
 QUICK = Sizes(

@@ -30,7 +30,7 @@ AT_ONCE = 8
 when it came. With 1, 2, 4 or all of 64 it takes longer."""
 PASSAGE = 64
 """Tokens of the least chunk that llama.cpp reuses at another position."""
-OPTIONS = ("--no-kv-unified", "--cache-ram", "0")
+OPTIONS = ("--no-kv-unified", "--no-repack", "--cache-ram", "0")
 """Of llama.cpp's server."""
 Prompts = list[list[int]]
 Apart = Sequence[tuple[int, int]]

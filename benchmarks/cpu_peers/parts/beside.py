@@ -54,9 +54,9 @@ def ours_in(dtype: str) -> str:
     return f"relquery {dtype}"
 
 
-def our_dtypes(form: str) -> list[str]:
+def our_dtypes(form: str, beside: Collection[str]) -> list[str]:
     """What our side computes a file in, as far as this version can."""
-    wanted = dict.fromkeys(("float32", "bfloat16", COMPUTED[form]))
+    wanted = dict.fromkeys((*beside, COMPUTED[form]))
     return [dtype for dtype in wanted if dtype in DTYPES]
 
 
@@ -132,7 +132,7 @@ class Beside(Part):
         sizes = self.sizes
         seats = [
             Seat(ours_in(dtype), OURS, Path(sys.executable), dtype, sizes.cache)
-            for dtype in our_dtypes(form)
+            for dtype in our_dtypes(form, sizes.dtypes)
         ]
         seats += [Seat(name, name, each, FASTEST, sizes.cache) for name, each in found.items()]
         vocabulary = len(read_gguf(file).metadata["tokenizer.ggml.tokens"])
