@@ -70,21 +70,24 @@ inline void round_row(const ProductArguments& a, int64_t row) {
     const RoundedRow rounded(a.rounded + row * rounded_bytes(a.compact, a.inputs), groups);
     for (int64_t at = 0; at < groups; ++at) {
         float numbers[MOST_GROUP];
-        Floats high{}, nothing{};  // NaN where a number is not finite
+        Ints high{};  // bits without signs: of what is not finite they are the largest
         along(group, [&](int64_t first, int64_t some) {
             const Floats part = load<kind>(source + (at * group + first) * bytes_of(kind), some);
             store<FLOAT32>(numbers + first, part, some);
-            high = larger(high, larger(part, -part)), nothing = nothing + part * Floats{};
+            high = larger(high, bits_as<Ints>(part) & 0x7FFFFFFF);
         });
-        float most = 0;
-        for (int lane = 0; lane < WIDE; ++lane) most = high[lane] > most ? high[lane] : most;
+        const auto most = bits_as<float>(joined(high, larger<Ints>));
         const float factor = most / 127, inverse = factor >= LEAST_FACTOR ? 1 / factor : 0;
-        int32_t sum = 0;
-        for (int64_t each = 0; each < group; ++each) {
-            const auto code = int8_t(bits_as<int32_t>(numbers[each] * inverse + ROUNDING));
-            rounded.codes[at * group + each] = code, sum += code;
-        }
-        rounded.factors[at] = factor + sum_of(nothing);
+        Ints sums{};
+        along(group, [&](int64_t first, int64_t some) {
+            const Floats part = load<FLOAT32>(numbers + first, some) * inverse + ROUNDING;
+            const Ints codes = bits_as<Ints>(part) << 24 >> 24;
+            const auto kept = __builtin_convertvector(codes, Bytes);
+            std::memcpy(rounded.codes + at * group + first, &kept, some);
+            sums += codes;
+        });
+        const int32_t sum = joined(sums, [](Ints a, Ints b) { return a + b; });
+        rounded.factors[at] = factor + most * 0;  // NaN where a number is not finite
         rounded.sums[at] = sum, rounded.scaled[at] = rounded.factors[at] * float(sum);
     }
 }

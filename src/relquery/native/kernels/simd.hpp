@@ -36,6 +36,7 @@ typedef float Floats __attribute__((vector_size(REGISTER)));
 typedef int32_t Ints __attribute__((vector_size(REGISTER)));
 typedef uint32_t Words __attribute__((vector_size(REGISTER)));
 typedef uint16_t Shorts __attribute__((vector_size(REGISTER / 2)));
+typedef int8_t Bytes __attribute__((vector_size(REGISTER / 4)));
 
 inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 inline int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -64,7 +65,10 @@ inline void write(void* address, T value) {
 /// One number in all places. (Subtracting 0, unlike adding it, keeps the sign of 0.)
 inline Floats splat(float one) { return one - Floats{}; }
 
-inline Floats larger(Floats a, Floats b) { return a > b ? a : b; }
+template <typename Vector>
+inline Vector larger(Vector a, Vector b) {
+    return a > b ? a : b;
+}
 
 #if !defined(__F16C__) && !defined(__aarch64__)
 /// A float16 by arithmetic, for processors that cannot convert them.
@@ -195,6 +199,17 @@ inline Vector chosen(Vector a, Vector b, std::index_sequence<I...>) {
 template <auto lane, typename Vector>
 inline Vector chosen(Vector a, Vector b) {
     return chosen<lane>(a, b, std::make_index_sequence<sizeof(Vector) / 4>());
+}
+
+/// One number from all lanes, by an operation on two registers whose order does not matter.
+template <int step = WIDE / 2, typename Vector, typename Join>
+inline auto joined(Vector lanes, Join join) {
+    if constexpr (step == 0) {
+        return lanes[0];
+    } else {
+        constexpr auto turned = [](int lane) { return (lane + step) % WIDE; };
+        return joined<step / 2>(join(lanes, chosen<turned>(lanes, lanes)), join);
+    }
 }
 
 /// Sums of numbers that are `step` lanes apart: `step` of a, then of b, and so on.
