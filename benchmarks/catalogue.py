@@ -11,6 +11,7 @@ from benchmarks.prefill_only import benchmark as prefill_only
 from benchmarks.prompt_cache import benchmark as prompt_cache
 from benchmarks.providers import benchmark as providers
 from benchmarks.queries import benchmark as queries
+from benchmarks.redact import benchmark as redact
 from benchmarks.relserve import benchmark as relserve
 from benchmarks.reorder import benchmark as reorder
 from benchmarks.retrieval import benchmark as retrieval
@@ -27,6 +28,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     queries.BENCHMARK,
     reorder.BENCHMARK,
     retrieval.BENCHMARK,
+    redact.BENCHMARK,
     providers.BENCHMARK,
     spans.BENCHMARK,
     relserve.BENCHMARK,

@@ -22,6 +22,7 @@ BASE = {
     "tools",
     "redaction",
     "unicode",
+    "pii",
 }
 WHAT = {"ir", "reordering", "markup", "retrieval", "sql"}
 WHEN = {"engine", "model"}
@@ -33,6 +34,7 @@ LAYERS: dict[str, set[str]] = {
     "arrays": set(),
     "lazy": {"arrays"},
     "redaction": set(),
+    "pii": {"errors"},
     "unicode": set(),
     "interrupts": set(),
     "_native": set(),
@@ -143,6 +145,7 @@ ROOMS: dict[str, list[str]] = {
         "app", "run",
     ],
     "evaluation": ["matching", "columns", "comparison", "evaluation"],
+    "pii": ["kinds", "lists", "patterns", "persons", "placeholders"],
     "cli": [
         "terminal", "app", "reorder", "sql.running", "sql.options", "sql.output", "shell", "sql",
         "ledger", "doctor", "span", "simulate", "replay", "serve",

@@ -1,0 +1,1 @@
+"""How much of the personal data in sentences the rules find."""
