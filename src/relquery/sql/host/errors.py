@@ -29,20 +29,6 @@ _NO_SOURCE = re.compile(r'Referenced table "(.+?)" not found')
 _OURS = "|".join((*sorted(ours.FUNCTIONS), "prompt", "module", "bag"))
 _NO_LLM = re.compile(rf"Function with name ({_OURS}) does not exist", re.IGNORECASE)
 _NO_FUNCTION = re.compile(r"Function with name (\w+) does not exist")
-# What functions of other systems are called here.
-_OF_OTHERS = {
-    "ai_sentiment": " Write AI_CLASSIFY(column, ['positive', 'negative', 'neutral']).",
-    "ai_translate": " Write AI_COMPLETE('Translate to English.', column).",
-    "ai_summarize": " Write AI_COMPLETE('Summarize.', column), or AI_SUMMARIZE_AGG for a group.",
-    "ai_redact": " Write AI_COMPLETE('Replace names by [NAME].', column).",
-    "ai_if": " Write AI_FILTER('question', column).",
-    "ai_generate": " Write AI_COMPLETE('prompt', column).",
-    "ai_query": " Write AI_COMPLETE('prompt', column).",
-    "llm_complete": " Write AI_COMPLETE('prompt', column).",
-    "llm_filter": " Write AI_FILTER('question', column).",
-    "llm_reduce": " Write AI_AGG('question', column).",
-    "llm_rerank": " Write ORDER BY AI_RANK('criterion', column).",
-}
 _NO_ROWS = re.compile(r"Table Function with name (\w+) does not exist", re.IGNORECASE)
 _OTHER_COUNT = re.compile(r"Macro (\w+)\(\) does not support the supplied arguments")
 _CSV = re.compile(r"CSV Error on Line: (\d+)")
@@ -132,10 +118,7 @@ def _misused_call(message: str) -> QueryError | None:
     found = _NO_FUNCTION.search(message)
     if found and found[1].lower().startswith(("ai_", "llm_")):
         known = sorted((ours.FUNCTIONS - {"llm"}) | (set(ours.USAGES) - {ours.PASSAGES}))
-        name, hint = found[1].upper(), _OF_OTHERS.get(found[1].lower())
-        if hint is not None:
-            return QueryError(f"There is no function {name} here.{hint}")
-        return QueryError(unknown("function", name, map(str.upper, known)))
+        return QueryError(unknown("function", found[1].upper(), map(str.upper, known)))
     if _TEXT_ARGUMENT.search(message):
         return QueryError(
             f"{first_line(message)} An LLM answer is text. If a number is needed, write "
