@@ -140,8 +140,8 @@ class EngineConfig:
 
 
 OF_CONNECT = (
-    "model", "database", "order", "on_error", "guard", "guard_rows", "form", "nulls", "ledger",
-    "embedder", "index", "progress", "clock",
+    "model", "database", "order", "on_error", "guard", "guard_rows", "form", "nulls", "redact",
+    "ledger", "embedder", "index", "progress", "clock",
 )  # fmt: skip
 """Keywords of `relquery.connect`, which gives its other ones to the backend."""
 
@@ -175,6 +175,7 @@ class QueryConfig:
         labels and the value alone; "lines", with all names before all values; or "json".
     nulls: what a call with NULL in all of its fields does: "skip" gives NULL and asks nothing;
         "ask" asks the model about them.
+    redact: the kinds of personal data that placeholders replace before cells are sent.
     """
 
     order: Order = "tree"
@@ -183,6 +184,7 @@ class QueryConfig:
     guard_rows: int = 50
     form: PromptForm = DEFAULT_FORM
     nulls: Nulls = "skip"
+    redact: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:

@@ -15,6 +15,7 @@ from relquery.backends.load import backend_of, default_form, is_shared
 from relquery.config import DEFAULT_FORM, Nulls, Order, PromptForm, QueryConfig
 from relquery.errors import ConfigError, MarkupError, QueryError
 from relquery.ledger import Ledger
+from relquery.pii.kinds import kinds_of
 from relquery.progress.watch import Progress, Watch, check_progress, watching
 from relquery.retrieval.corpus import Shelf
 from relquery.retrieval.embedder import Embedder
@@ -59,6 +60,7 @@ def connect(
     guard_rows: int = 50,
     form: PromptForm | None = None,
     nulls: Nulls = "skip",
+    redact: bool | Sequence[str] = False,
     ledger: str | Path | None = ":memory:",
     embedder: str | Embedder | None = "auto",
     index: str | Path | None = None,
@@ -77,6 +79,8 @@ def connect(
         registered tables stay in it, and it is not closed.
     order, on_error, guard, guard_rows, form, nulls: see QueryConfig. form: None for "text", and for
         "json" with the demo model, which knows no other.
+    redact: what personal data is replaced by placeholders before cells are sent, and put back in
+        answers: True for all that rules find, or a list of kinds; see docs/sql.md.
     ledger: where answers are stored: ":memory:" for the lifetime of the connection, a file to
         reuse them later, None for nowhere (benchmarks). Only calls that would give the same
         answer again are looked up: temperature 0 or a seed.
@@ -94,7 +98,8 @@ def connect(
     """
     check_progress(progress)
     answering, options = answering_of(source, model, options)
-    config = QueryConfig(order, on_error, guard, guard_rows, form or DEFAULT_FORM, nulls)
+    how = form or DEFAULT_FORM, nulls, kinds_of(redact)
+    config = QueryConfig(order, on_error, guard, guard_rows, *how)
     if ledger not in (None, ":memory:"):
         if options.get("batch"):
             options = {"batches": ledger} | options

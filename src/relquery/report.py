@@ -121,6 +121,8 @@ class Report:
 
     stages: tuple[StageReport, ...] = ()
     seconds: float = 0.0
+    compared_by: str = ""
+    """What compared texts, e.g. "AI_SIMILARITY by spelling"; "" if nothing did."""
 
     @property
     def calls(self) -> int:
@@ -183,10 +185,12 @@ class Report:
             | {"hit_rate": stage.hit_rate, "agreement_interval": stage.agreement_interval}
             for stage in self.stages
         ]
-        return totals | {"stages": stages}
+        compared = {"compared_by": self.compared_by} if self.compared_by else {}
+        return totals | compared | {"stages": stages}
 
     def __str__(self) -> str:
-        return in_columns(self.columns())
+        shown = in_columns(self.columns()) if self.stages or not self.compared_by else ""
+        return "\n".join(filter(None, [shown, self.compared_by]))
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """For IPython in a terminal."""
@@ -196,7 +200,8 @@ class Report:
         """For notebooks."""
         columns = self.columns()
         shown = of_columns(columns, ("stage", "agreement", "order")) if self.stages else ""
-        return boxed(shown, lines([self.summary or "No LLM calls"]))
+        said = [self.summary or "No LLM calls", self.compared_by]
+        return boxed(shown, lines(list(filter(None, said))))
 
     def __rich__(self) -> Table:
         from rich.table import Table
@@ -214,7 +219,8 @@ class Report:
         """The number of calls, the seconds and the order."""
         orders = " and ".join(sorted({stage.order.partition(":")[0] for stage in self.stages}))
         calls = "call" if self.calls == 1 else "calls"
-        return f"{self.calls:,} LLM {calls} in {self.seconds:.2f} s, {orders} order"
+        said = f"{self.calls:,} LLM {calls} in {self.seconds:.2f} s, {orders} order"
+        return f"{said}, {self.compared_by}" if self.compared_by else said
 
     def columns(self) -> dict[str, list[str]]:
         """Cells by heading; columns that are usually zero are left out if zero in all stages."""

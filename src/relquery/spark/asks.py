@@ -29,6 +29,7 @@ from relquery.sql.executor.reading import read_answer
 from relquery.sql.host.database import Database
 from relquery.sql.inputs.cells import Cells, Form
 from relquery.sql.inputs.inputs import Inputs, Question
+from relquery.sql.inputs.redaction import completed, hidden
 from relquery.unicode import valid
 
 
@@ -179,10 +180,14 @@ class Asks:
 
     def _question(self, table: pa.Table) -> Question:
         """The call for the inputs of a table."""
+        cells = hidden(self._cells(table), self.task.redact)
+        return Question(self.name, self.task, table.num_rows, cells, self.modules)
+
+    def _cells(self, table: pa.Table) -> Cells:
+        """The fields of the inputs of a table, with all of their data."""
         texts = table.select([ours.field(at) for at in range(len(self.names))])
         every = np.arange(table.num_rows)
-        cells = Cells(self.names, self.forms, every, lambda rows: texts.take(pa.array(rows)))
-        return Question(self.name, self.task, table.num_rows, cells, self.modules)
+        return Cells(self.names, self.forms, every, lambda rows: texts.take(pa.array(rows)))
 
 
 def schema_of(task: Task) -> pa.Schema:
@@ -204,9 +209,11 @@ def schema_of(task: Task) -> pa.Schema:
 
 @dataclass(slots=True)
 class _Asking:
-    """The inputs of one partition while they are asked. lent: keys that the ledger had before."""
+    """The inputs of one partition while they are asked. lent: keys that the ledger had before.
+    cells: of the inputs, with all of their data."""
 
     asks: Asks
+    cells: Cells
     keys: pa.ChunkedArray
     sending: CallDispatch
     lent: AbstractSet[bytes]
@@ -219,7 +226,7 @@ class _Asking:
         backend = _backend(asks.model, asks.options)
         context = ExecutionContext(backend, asks.config, ledger, None, perf_counter)
         sending = CallDispatch.of(asks._question(table), context)
-        return cls(asks, table.column(KEY), sending, ledger.lent)
+        return cls(asks, asks._cells(table), table.column(KEY), sending, ledger.lent)
 
     def ask(self, careful: bool) -> None:
         """Ask what has no answer, in the order that shares the most.
@@ -280,6 +287,10 @@ class _Asking:
         that must not be asked, as all of their fields are NULL."""
         of_row = self.sending.inputs.of_row.tolist()
         given = [(row, self.given[at]) for row, at in enumerate(of_row) if at in self.given]
+        cells = self.cells.part(np.array([row for row, _ in given], np.int64))
+        sent, every = [answer for _, answer in given], np.arange(len(given))
+        whole, at_row = completed(sent, every, cells, self.asks.task)
+        given = [(row, whole[at]) for (row, _), at in zip(given, at_row.tolist(), strict=True)]
         read = [read_answer(answer, self.asks.task) for _, answer in given]
         places = [of_row[row] for row, _ in given]
         answers = [

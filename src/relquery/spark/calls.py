@@ -166,7 +166,7 @@ class Calls:
         return self.settings.spark.conf.get("spark.speculation", "false") == "true"
 
     def _asks(self, name: str, call: PlannedCall, forms: list[Form]) -> Asks:
-        if call.task.kind not in ("row", "score"):
+        if call.task.kind in ("group", "match"):
             raise UnsupportedQueryError(
                 f"{call.text[:80]} asks about many rows in one request, which relquery does not "
                 "do over Spark yet. Write the rows to a file, and ask about them on one machine."

@@ -19,6 +19,10 @@ FUNCTIONS = frozenset(
         "ai_agg",
         "ai_summarize_agg",
         "ai_rank",
+        "ai_sentiment",
+        "ai_translate",
+        "ai_summarize",
+        "ai_redact",
     }
 )
 """Functions that call a model, as users write them, in lower case."""

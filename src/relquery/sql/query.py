@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from relquery.errors import QueryError, RelqueryError, UnknownColumnError
+from relquery.errors import LateQueryError, QueryError, RelqueryError, UnknownColumnError
 from relquery.prompt import Sampling
 from relquery.sql.binder.functions import FunctionCatalog
 from relquery.sql.binder.statement import Calling, Keeping, Plain, Statement, read_statement
@@ -53,7 +53,8 @@ def run_query(
     """
     start, paid = context.clock(), CostAccumulator()
     table = pa.table({})
-    with database.held():
+    with database.held(), translating(sql, database):
+        database.kept.compared.clear()
         texts = split(sql, database)
         _check_explains(texts)
         parameters = read_parameters(params, texts, database)
@@ -66,7 +67,11 @@ def run_query(
     seconds = context.clock() - start
     if context.recording is not None:
         context.recording.finish(context.backend)
-    return replace(finished(table, paid, seconds), query=sql, recording=context.recording)
+    result = finished(table, paid, seconds)
+    if compared := database.kept.compared:
+        said = f"{', '.join(sorted(compared))} by {database.kept.compared_by()}"
+        result = replace(result, report=replace(result.report, compared_by=said))
+    return replace(result, query=sql, recording=context.recording)
 
 
 def explain_query(
@@ -90,7 +95,7 @@ def explain_query(
     from relquery.sql.run import check_option, explain
 
     shares = Selectivities.read(selectivity)
-    with database.held():
+    with database.held(), translating(sql, database):
         texts = split(sql, database)
         text = texts[0]
         if text.analyzes:
@@ -161,6 +166,22 @@ def place(text: Text) -> Iterator[None]:
     except RelqueryError as error:
         if text.of > 1:
             error.args = (f"In statement {text.number} of {text.of}: {error}", *error.args[1:])
+        raise
+
+
+@contextmanager
+def translating(sql: str, database: Database) -> Iterator[None]:
+    """A block for a text. Where it fails for a function of another system, the error says what to
+    write here."""
+    try:
+        yield
+    except LateQueryError:
+        raise
+    except QueryError as error:
+        from relquery.sql.binder.other_systems import advice
+
+        if (said := advice(sql, database)) is not None:
+            raise QueryError(said) from error
         raise
 
 

@@ -20,7 +20,7 @@ def by_length(fields: Fields) -> Answer:
     return Answer("Yes", Finish.STOP, scores={"Yes": yes, "No": -9.0})
 
 
-@scripts(__file__, "rows", "groups", "prompts", "refused")
+@scripts(__file__, "rows", "groups", "prompts", "texts", "refused")
 def test_statements(script: Script, con: Connection, backend: FakeBackend) -> None:
     script.run(con, backend, by_length=by_length)
 

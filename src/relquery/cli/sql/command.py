@@ -126,6 +126,14 @@ class _Sql(ProviderOptions):
         int | None,
         typer.Option(help="How many inputs of each call --guard asks twice, at most (default 50)."),
     ] = None
+    redact: Annotated[
+        bool,
+        typer.Option(
+            "--redact",
+            help="Send placeholders in place of the personal data that rules find in cells, and "
+            "put the data back in the answers.",
+        ),
+    ] = False
     max_tokens: Annotated[
         int | None, typer.Option(help="Maximum answer length in tokens (default 256).")
     ] = None
@@ -266,6 +274,7 @@ class _Sql(ProviderOptions):
                 "seed": self.seed,
             },
             form=self.prompt_form,
+            redact=self.redact,
         )
 
     def _wanted(self, text: str) -> Wanted:

@@ -225,6 +225,7 @@ class Setup:
     index: Path | None
     sampling: Mapping[str, Any]
     form: str | None = None
+    redact: bool = False
 
     def backend(self) -> LazyBackend:
         """The backend, which is loaded when it is first asked."""
@@ -245,6 +246,7 @@ class Setup:
                 guard=self.guard,
                 guard_rows=self.guard_rows,
                 form=self._form(),
+                redact=self.redact,
                 ledger=":memory:" if self.ledger is None else self.ledger,
                 embedder=self.embedder,
                 index=self.index,

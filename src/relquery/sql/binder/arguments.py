@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from relquery.config import FORMS, NULLS
-from relquery.errors import QueryError, unknown
+from relquery.errors import ConfigError, QueryError, unknown
+from relquery.pii.kinds import KINDS, kinds_of
 from relquery.prompt import Sampling
 from relquery.sql import names as ours
 from relquery.sql.binder.call import (
@@ -51,7 +52,7 @@ _SAMPLED: dict[str, tuple[tuple[type, ...], str]] = {
     "top_k": _WHOLE,
     "seed": _WHOLE,
 }
-OF_ALL = (*_SAMPLED, "stop", "form", "nulls")
+OF_ALL = (*_SAMPLED, "stop", "form", "nulls", "redact")
 """Options of all functions."""
 _OPTIONS = _SAMPLED | {
     "form": ((str,), "'json', 'lines' or 'text'"),
@@ -174,6 +175,23 @@ class LlmFunction:
             raise QueryError(f"{self.written} has no labels. Give at least one text: {_LABELS}")
         return found
 
+    def redacted(self) -> tuple[str, ...] | None:
+        """Take the kinds of personal data that are not sent; None if the call does not say."""
+        value = self.options.pop("redact", None)
+        if isinstance(value, Node):
+            raise QueryError(
+                f"redact of {self.written} is {shown(value)}; expected true, false, or a list of "
+                "kinds, e.g. ['NAME', 'EMAIL']."
+            )
+        return None if value is None else self.kinds(value)
+
+    def kinds(self, value: object, known: Sequence[str] = KINDS) -> tuple[str, ...]:
+        """Kinds of personal data by their names. Raises QueryError."""
+        try:
+            return kinds_of(value, known)
+        except ConfigError as error:
+            raise QueryError(f"{self.written}: {error}") from error
+
     def _texts(self, name: str) -> tuple[str, ...]:
         value = self.options.pop(name)
         texts = (value,) if isinstance(value, str) else value
@@ -197,10 +215,12 @@ class LlmFunction:
         kind: Kind = "row",
         *,
         retry: bool = False,
+        redact: tuple[str, ...] = (),
     ) -> Expression:
         """The call in the place of the function, once all else is taken: a text, or a value of the
-        output's type. Raises QueryError for options and fields that it cannot have."""
-        form, nulls = self.option("form"), self.option("nulls")
+        output's type. redact: kinds of personal data that are never sent. Raises QueryError for
+        options and fields that it cannot have."""
+        form, nulls, hidden = self.option("form"), self.option("nulls"), self.redacted()
         for name in self.options:
             known = (*OF_ALL, *self.own_options)
             raise QueryError(f"{self.written}: " + unknown("option", name, known))
@@ -210,7 +230,10 @@ class LlmFunction:
                 "candidates have their numbers. Remove form or classify."
             )
         by_row = self.is_by_row
-        task = Task(self.query, sampling, output, kind, retry, (), form, nulls, by_row, self.name)
+        if redact:
+            hidden = tuple(dict.fromkeys((*redact, *(hidden or ()))))
+        how = form, nulls, by_row, hidden, self.name
+        task = Task(self.query, sampling, output, kind, retry, (), *how)
         call = Call.of(task, self.fields, self.node)
         for at in call.bags:
             if kind == "match" or at in task.query:
@@ -219,7 +242,7 @@ class LlmFunction:
         if self.is_by_row:  # without a prompt there is no answer
             given = build.operation(build.IS_NOT_NULL, self.fields[0].copy())
             value = build.when(given, value)
-        if output is None or kind == "match":
+        if output is None or task.is_text:
             return value
         return build.cast(value, parser().type(output.kind))
 

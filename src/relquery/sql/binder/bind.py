@@ -30,7 +30,6 @@ from relquery.sql.binder.call import (
 )
 from relquery.sql.binder.definitions import Macros, parsed
 from relquery.sql.binder.functions import FunctionCatalog, columns_in
-from relquery.sql.binder.llm_functions import FUNCTIONS
 from relquery.sql.binder.macro_scopes import qualify_arguments
 from relquery.sql.binder.sources import (
     Context,
@@ -41,6 +40,7 @@ from relquery.sql.binder.sources import (
 )
 from relquery.sql.binder.stand_ins import compared_with, describe, instead_of_call
 from relquery.sql.binder.statement import Calling
+from relquery.sql.binder.text_functions import FUNCTIONS
 from relquery.sql.host.database import Database
 from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser

@@ -16,7 +16,8 @@ from typing import Generic, Literal, TypeVar
 import pyarrow as pa
 
 from relquery.config import Nulls, PromptForm, QueryConfig
-from relquery.prompt import Sampling
+from relquery.errors import QueryError
+from relquery.prompt import Compared, Sampling
 from relquery.sql import names as ours
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.parse import parser
@@ -24,7 +25,7 @@ from relquery.sql.parser.tokens import closing, tokenize
 from relquery.sql.parser.tree import Expression, Function, Node, _Arg
 from relquery.sql.types.shape import Output
 
-Kind = Literal["row", "score", "group", "match"]
+Kind = Literal["row", "score", "group", "match", "redact"]
 
 _PLAIN_NAME = re.compile(r'[^\s",:](?:[^",:\n\r\v\f\x1c-\x1e\x85\u2028\u2029]*[^\s",:])?')
 _dump = json.JSONEncoder(ensure_ascii=False).encode
@@ -69,12 +70,14 @@ class Task:
     kind: "row": one answer for the fields. "score": the probability of the first label, or the
         mean of labels that are numbers. "group": one answer for the list that the field holds,
         which may take several calls. "match": whether two rows match, one of each side; a call
-        decides about one row and many of the other side.
+        decides about one row and many of the other side. "redact": the personal data of the field,
+        which is then replaced in it.
     retry: whether an invalid answer is asked for once more, with the reason.
     sides: with "match", the side that each field is of, 0 or 1; known once the call is planned.
     form: how fields are written; nulls: what is done where all are NULL (see QueryConfig); None for
         the connection's default. See in_form.
     is_by_row: whether the first field is the prompt, and no data.
+    redact: the kinds of personal data that are not sent; None for the connection's.
     function: the name as the user wrote it, in lower case.
     """
 
@@ -87,6 +90,7 @@ class Task:
     form: PromptForm | None = None
     nulls: Nulls | None = None
     is_by_row: bool = False
+    redact: tuple[str, ...] | None = None
     function: str = field(default="llm", compare=False, repr=False)
 
     @property
@@ -112,8 +116,13 @@ class Task:
         """Equal for tasks with the same requests for the same fields."""
         kind = "row" if self.kind == "score" else self.kind
         valid = str(self.output) if self.retry else ""
-        how = self.form, self.nulls, self.is_by_row
+        how = self.form, self.nulls, self.is_by_row, self.redact
         return self.sent, self.sampling, kind, how, self.sides, valid
+
+    @property
+    def is_text(self) -> bool:
+        """Whether its value is a text, though the model answers in JSON."""
+        return self.kind in ("match", "redact")
 
     @property
     def has_places(self) -> bool:
@@ -123,7 +132,7 @@ class Task:
     @property
     def transport(self) -> pa.DataType:
         """The Arrow type that keeps the values of answers until DuckDB reads them."""
-        if self.output is None or self.kind == "match":
+        if self.output is None or self.is_text:
             return pa.large_string()
         return self.output.transport
 
@@ -134,8 +143,19 @@ class Task:
         them if it names them all.
         """
         form: PromptForm = "json" if self.kind == "match" else self.form or default.form
-        task = replace(self, form=form, nulls=self.nulls or default.nulls)
+        redact = default.redact if self.redact is None else self.redact
+        if self.kind == "redact":
+            redact = tuple(dict.fromkeys((*redact, *default.redact)))
         sampling = self.sampling
+        if redact and self.kind == "match":
+            raise QueryError(
+                "classify := true asks about many rows at once, in which equal placeholders would "
+                "stand for different persons. Remove classify, or redact."
+            )
+        if redact and isinstance(sampling, Compared):  # the data is not in what the model says
+            sampling = sampling.whole
+        nulls = self.nulls or default.nulls
+        task = replace(self, sampling=sampling, form=form, nulls=nulls, redact=redact)
         if form == "json" or not sampling.labels or sampling.scored:
             return task
         told = names_all(task.sent, sampling.labels)

@@ -16,7 +16,16 @@ from typing import Any
 from relquery.errors import QueryError
 from relquery.prompt import Sampling
 from relquery.sql.binder.arguments import LlmFunction, Template, literal_of, no_bag
-from relquery.sql.binder.call import BAG, FIELD_NAME, NAMED, RANKS, Worded, field_name, names_all
+from relquery.sql.binder.call import (
+    BAG,
+    FIELD_NAME,
+    NAMED,
+    RANKS,
+    Kind,
+    Worded,
+    field_name,
+    names_all,
+)
 from relquery.sql.binder.prompts import set_prompt, take_prompt
 from relquery.sql.exchange.arrow import distinct_names
 from relquery.sql.parser import build, tree
@@ -57,7 +66,7 @@ def complete(given: LlmFunction) -> Expression:
         return given.call(sampling, retry=retry)
     if labels is not None:
         raise QueryError(f"{given.written} sets labels and output. Set one of them.")
-    return _typed(_type_from(output, given), sampling, given, retry=retry)
+    return typed(_type_from(output, given), sampling, given, retry=retry)
 
 
 def _check_no_model(given: LlmFunction) -> None:
@@ -80,7 +89,7 @@ def filter_(given: LlmFunction) -> Expression:
     sampling, classifies = given.sampling(), given.option("classify", False)
     take_prompt(given)
     if not classifies:
-        _ask_for_labels(_YES_NO, given)
+        ask_for_labels(_YES_NO, given)
         call = given.call(replace(sampling, labels=_YES_NO))
     elif any(isinstance(part, int) for part in given.query):
         raise QueryError(
@@ -102,7 +111,7 @@ def score(given: LlmFunction) -> Expression:
     labels = given.labels() or _YES_NO
     sampling = replace(given.sampling(), labels=labels, scored=True)
     take_prompt(given)
-    _ask_for_labels(labels, given)
+    ask_for_labels(labels, given)
     return given.call(sampling, Output(Leaf("DOUBLE")), "score")
 
 
@@ -126,11 +135,11 @@ def classify(given: LlmFunction) -> Expression:
     for description in descriptions:
         given.add_line(description)
     if not is_multi:
-        _ask_for_labels(labels, given)
+        ask_for_labels(labels, given)
         return given.call(labelled)
     given.add_line(f"Answer with all labels that apply. Labels: {', '.join(labels)}.")
     shape = ListOf(Leaf("VARCHAR", labels), distinct=True, most=len(labels))
-    return _typed(Output(shape), sampling, given)
+    return typed(Output(shape), sampling, given)
 
 
 def extract(given: LlmFunction) -> Expression:
@@ -150,11 +159,17 @@ def extract(given: LlmFunction) -> Expression:
         )
     output = _type_from(wanted, given)
     _take_instruction(given, _EXTRACT)
-    return _typed(output, sampling, given, retry=retry)
+    return typed(output, sampling, given, retry=retry)
 
 
-def _typed(
-    output: Output, sampling: Sampling, given: LlmFunction, *, retry: bool = False
+def typed(
+    output: Output,
+    sampling: Sampling,
+    given: LlmFunction,
+    kind: Kind = "row",
+    *,
+    retry: bool = False,
+    redact: tuple[str, ...] = (),
 ) -> Expression:
     """A call that answers in JSON."""
     if sampling.stop:
@@ -163,7 +178,7 @@ def _typed(
         )
     given.add_line(f"Answer in JSON: {described(output.whole)}.")
     sampling = replace(sampling, labels=(), schema=output.schema)
-    return given.call(sampling, output, retry=retry)
+    return given.call(sampling, output, kind, retry=retry, redact=redact)
 
 
 def _is_schema(value: dict[str, Any]) -> bool:
@@ -237,7 +252,7 @@ def _described_labels(given: LlmFunction) -> tuple[tuple[str, ...], list[str]]:
     return given.labels() or (), lines
 
 
-def _ask_for_labels(labels: tuple[str, ...], given: LlmFunction) -> None:
+def ask_for_labels(labels: tuple[str, ...], given: LlmFunction) -> None:
     """Say in the prompt what the labels are, unless it names them all already."""
     texts = (one.json if isinstance(one, Worded) else one for one in given.query)
     if not names_all(texts, labels):
@@ -362,7 +377,9 @@ def _items(given: LlmFunction) -> Expression:
     return made
 
 
-FUNCTIONS: dict[str, tuple[Callable[[LlmFunction], Expression], tuple[str, ...]]] = {
+Binder = Callable[[LlmFunction], Expression]
+
+FUNCTIONS: dict[str, tuple[Binder, tuple[str, ...]]] = {
     "llm": (complete, ("labels", "output", "retry")),
     "ai_complete": (complete, ("labels", "output", "retry")),
     "ai_filter": (filter_, ("classify",)),

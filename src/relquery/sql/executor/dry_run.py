@@ -106,7 +106,7 @@ class DryRun:
 
 def _value(task: Task, row: int) -> Any:
     """A valid value of what a call answers; not the same in all rows, if it can be."""
-    if task.output is not None and task.kind != "match":
+    if task.output is not None and not task.is_text:
         return _of_shape(task.output.shape, row)
     sampling = task.sampling
     texts = sampling.texts if isinstance(sampling, Compared) else sampling.labels

@@ -24,6 +24,7 @@ from relquery.sql.executor.rows import Rows
 from relquery.sql.executor.stages import StageWalker
 from relquery.sql.host.database import Database, Scratch
 from relquery.sql.inputs.inputs import Question
+from relquery.sql.inputs.redaction import completed, hidden
 from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tree import Expression
@@ -126,7 +127,8 @@ class Execution:
         start, config = self.context.clock(), self.context.config
         call = call.in_form(config)
         alike = self._in_known_order(call)
-        cells, modules = rows.cells(alike.fields, wanted), self.context.modules(alike)
+        given, modules = rows.cells(alike.fields, wanted), self.context.modules(alike)
+        cells = hidden(given, call.task.redact)
         question = Question(name, call.task, len(wanted), cells, modules, call.keys)
         is_kept = self.context.ledger is not None and has_one_answer(call.sampling)
         self.paid.kept &= is_kept
@@ -144,8 +146,10 @@ class Execution:
             replies = ask(question, context, repeats.comparison)
         repeats.add(question, replies)
         columns, at = rows.of_call(call.index), np.arange(len(answers))
-        failed = columns.store(replies.answers, replies.of_row, wanted[new], call.task, name)
-        failed += columns.store(answers, at, wanted[known], call.task, name)
+        read = completed(replies.answers, replies.of_row, given.part(new), call.task)
+        failed = columns.store(*read, wanted[new], call.task, name)
+        read = completed(answers, at, given.part(known), call.task)
+        failed += columns.store(*read, wanted[known], call.task, name)
         self._note_errors(self._row_errors(call, sorted(failed), rows, name))
         seconds, comparison = self.context.clock() - start, replies.comparison
         stage = StageReport(

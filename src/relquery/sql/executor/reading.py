@@ -28,7 +28,7 @@ def read_answer(answer: Answer, task: Task) -> tuple[Any, str | None]:
         return _score(answer, task.sampling.labels)
     if task.sampling.labels:
         return _label(answer.text, task.sampling.labels)
-    if task.output is None or task.kind == "match":
+    if task.output is None or task.is_text:
         return valid(answer.text), None
     try:
         return task.output.read(answer.text), None

@@ -20,6 +20,7 @@ from relquery.sql.executor.groups import Matches, forest_of
 from relquery.sql.executor.guard import Comparison, sample
 from relquery.sql.explain.rows import EstimatedRows
 from relquery.sql.inputs.inputs import Inputs, Question
+from relquery.sql.inputs.redaction import completed, hidden
 from relquery.sql.planner.plan import PlannedCall
 
 _LEARNED = 256  # answers of the ledger that are learned from
@@ -94,7 +95,8 @@ class RequestPlanner:
 
         Raises QueryError if the fields of a row cannot be computed.
         """
-        cells, backend = rows.cells(call.fields, wanted), self.context.backend
+        given, backend = rows.cells(call.fields, wanted), self.context.backend
+        cells = hidden(given, call.task.redact)
         if call.task.kind not in ("match", "group"):
             # Rows of a call without fields are all alike.
             count, modules = len(wanted) if rows.known.held else 1, self.context.modules(call)
@@ -104,7 +106,10 @@ class RequestPlanner:
             if rows.known.held:
                 rows.note_inputs(call, wanted, inputs.of_row, requests.keys)
             if self.context.config.guard is None:
-                rows.tell(call, wanted, inputs.of_row, requests.answers)
+                of_row, answers = inputs.of_row, requests.answers
+                if answers is not None:
+                    answers, of_row = completed(answers, of_row, given, call.task)
+                rows.tell(call, wanted, of_row, answers)
             requests = self._guarded(requests, question, inputs, (id(rows), call.index))
             is_bound &= self.context.config.guard is not None and len(call.fields) > 1
             return self._of_inputs(requests, inputs, rows, is_bound=is_bound)

@@ -289,6 +289,8 @@ class KeptDefinitions:
     prepares: Callable[[str], bool] = lambda _: False
     compared_by: Callable[[], str] = str
     """What compares texts in the functions of retrieval, for people."""
+    compared: set[str] = field(default_factory=set)
+    """Those of these functions that the present query has called."""
     _before: dict[Key, Definition] | None = None
 
     def copy(self) -> KeptDefinitions:
@@ -298,6 +300,7 @@ class KeptDefinitions:
             dict(self.definitions),
             self.prepares,
             self.compared_by,
+            self.compared,
             self._before,
         )
 

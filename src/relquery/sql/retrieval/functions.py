@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, partial, wraps
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -63,13 +63,28 @@ def install(database: Database, shelf: Shelf) -> Corpora:
         ours.DUPLICATES: (of.duplicates, 'STRUCT("text" VARCHAR, "first" VARCHAR)[]', _FIELDS),
     }
     own = database.macros()
-    for name, function in functions.items():
+    for name, (function, *how) in functions.items():
         if name not in own:
-            database.install_function(name, *function)
+            if name not in (ours.PASSAGES, ours.SEARCH):
+                function = _noting(name, function, database)
+            database.install_function(name, function, *how)
     database.preparations.append(corpora.prepare)
     database.kept.compared_by = lambda: shelf.vectors.embedder.label
     database.kept.prepares = corpora.is_needed
     return corpora
+
+
+def _noting(
+    name: str, function: Callable[..., pa.Array], database: Database
+) -> Callable[..., pa.Array]:
+    """A function that notes that the present query has called it."""
+
+    @wraps(function)
+    def noted(*columns: _Numbers) -> pa.Array:
+        database.kept.compared.add(name.upper())
+        return function(*columns)
+
+    return noted
 
 
 @dataclass(frozen=True, slots=True)
