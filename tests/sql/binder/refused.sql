@@ -46,8 +46,8 @@ LLM('Good?', title, labels := ['yes', 'no']) + 1
 
 -- names of other systems are told by what they are called here
 :: SELECT {} FROM films
-AI_IF('Good?', title)  ! QueryError There is no function AI_IF here. Write AI_FILTER
-llm_reduce('Which?', title)  ! QueryError There is no function LLM_REDUCE here. Write AI_AGG
+AI_IF('Good?', title)  ! QueryError AI_IF is written in another way here. Write: SELECT AI_FILTER\('Good\?', title
+llm_reduce('Which?', title)  ! QueryError Write: SELECT AI_AGG\('Which\?', title
 AI_CLASIFY(title, ['a'])  ! QueryError Did you mean 'AI_CLASSIFY'
 
 -- a model is not taken for a question

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from relquery.connection import Connection
-from relquery.errors import QueryError
+from relquery.errors import QueryError, RelqueryError
 from tests.sql.conftest import opened
 from tests.sql.fakes import FakeBackend, Fields
 
@@ -59,7 +59,7 @@ def test_a_statement_runs_or_is_answered_with_one_that_does(
     if mark == "runs":
         text = statement
     else:
-        with pytest.raises(QueryError) as raised:
+        with pytest.raises(RelqueryError) as raised:
             con.sql(statement)
         said = str(raised.value)
         if mark == "!":

@@ -12,10 +12,6 @@ from dataclasses import dataclass
 from relquery.sql.names import quoted_text
 from relquery.sql.parser.tokens import Token, between_commas, closing, on_top, tokenize
 
-_MODEL = re.compile(
-    r"'(?:(?=[^' ]*\d)[a-zA-Z][\w./:-]*|(?:claude|deepseek|gemini|gemma|jamba|llama|mistral|"
-    r"mixtral|openai|reka|snowflake)-[\w./:-]*)'"
-)
 _TYPES = {"STRING": "VARCHAR", "INT64": "BIGINT", "FLOAT64": "DOUBLE", "BOOL": "BOOLEAN",
           "BYTES": "BLOB", "INT": "INTEGER", "ARRAY<STRING>": "VARCHAR[]"}  # fmt: skip
 _LABELS = {
@@ -167,7 +163,7 @@ def _struct(argument: str | None) -> dict[str, str]:
 
 def _complete(place: int, *names: str) -> Writer:
     def write(call: Call) -> str:
-        options = call.named.get("modelparameters") or call.named.get("model_parameters")
+        options = call.named.get("modelparameters") or call.named.get("options")
         kind = _typed(call.get(9, "returntype", "output_schema"))
         form = call.named.get("responseformat") or call.named.get("response_format")
         kind = f", output := {form}" if form and not kind else kind
@@ -179,11 +175,6 @@ def _complete(place: int, *names: str) -> Writer:
         return f"AI_COMPLETE({_prompt(messages)}{kind}{_settings(options)})"
 
     return write
-
-
-def _named_model(call: Call) -> str | None:
-    is_first = len(call.texts) > 1 and _MODEL.fullmatch(call.texts[0]) is not None
-    return _complete(int(is_first), "prompt")(call) if is_first or "model" in call.named else None
 
 
 def _asked(name: str, kind: str = "") -> Writer:
@@ -282,14 +273,11 @@ WRITERS: dict[str, Writer] = {
     "cortex.summarize": _first("AI_SUMMARIZE({})"),
     "cortex.translate": lambda call: f"AI_TRANSLATE({', '.join(call.texts)})",
     "cortex.count_tokens": lambda call: f"AI_COUNT_TOKENS({call.texts[-1]})",
-    "ai_complete": _named_model,
     "ai_embed": _embedded,
     "ai_similarity": _two,
     # Databricks
     "ai_query": _complete(1, "request"),
     "ai_gen": _asked("AI_COMPLETE"),
-    "ai_generate": _asked("AI_COMPLETE"),
-    "ai_if": _asked("AI_FILTER"),
     "ai_analyze_sentiment": _first("AI_SENTIMENT({})"),
     "ai_fix_grammar": _first("AI_COMPLETE('Correct the grammar of the text.', {})"),
     "ai_mask": _masked,
@@ -314,7 +302,9 @@ WRITERS: dict[str, Writer] = {
     "ml.generate_embedding": _over_rows("AI_EMBED(content) AS embedding"),
     "ml.translate": _over_rows("AI_TRANSLATE(text_content, '', {target}) AS translation"),
     "ml.understand_text": _over_rows("AI_SENTIMENT(text_content) AS sentiment"),
-    # DuckDB's community extension
+    # AlloyDB, and DuckDB's community extension
+    "ai_generate": lambda call: f"AI_COMPLETE({', '.join(call.texts)})",
+    "ai_if": lambda call: f"AI_FILTER({', '.join(call.texts)})",
     "llm_complete": lambda call: f"AI_COMPLETE({_flock(call)})",
     "llm_filter": lambda call: f"AI_FILTER({_flock(call)})",
     "llm_reduce": lambda call: f"AI_AGG({_flock(call)})",
@@ -324,12 +314,12 @@ WRITERS: dict[str, Writer] = {
 
 def _flock(call: Call) -> str:
     """({'model_name': 'x'}, {'prompt': 'text'}, {'review': review}) => 'text', review."""
-    values = [
-        part.partition(":")[2].strip()
-        for one in call.texts[1:]
-        for part in texts_in(one, tokenize(one)[1:-1])
-    ]
-    return ", ".join(values) or "'prompt', column"
+    found = list[str]()
+    for one in call.texts:
+        pairs = texts_in(one, tokenize(one)[1:-1]) if one.startswith("{") else []
+        values = [pair.partition(":")[2].strip() for pair in pairs] or [one]
+        found += [] if "model_name" in one else values
+    return ", ".join(found)
 
 
 _SOUND = "A model here reads text: transcribe the recordings first, and register their texts."
