@@ -16,37 +16,52 @@ from relquery.pii.lists import GIVEN, SURNAMES
 from relquery.pii.patterns import Found, luhn
 
 LANGUAGES = ("en", "de", "fr")
-OTHER_GIVEN = {
-    "en": "Zadie Ottilie Kwame Siobhan Tamsin Rohan Imogen Lachlan Nneka Hollis Cormac Beatrix "
-    "Delroy Priyanka Thandiwe Jarrett Odette Wendell Shaniqua Evander".split(),
-    "de": "Friedhelm Roswitha Detlef Wiebke Ekkehard Gundula Malte Jannik Swantje Ottfried Burak "
-    "Yasemin Lennart Hedwig Traugott Irmgard Enno Fenja Siegbert Almut".split(),
-    "fr": "Gwenaëlle Ghislain Solenn Maëlle Firmin Apolline Thibault Océane Gontran Aurore Mamadou "
-    "Clothilde Enzo Capucine Fulbert Bérénice Loïc Ysoline Anselme Perrine".split(),
-}
+
+
+def _words(texts: dict[str, str]) -> dict[str, list[str]]:
+    return {language: text.split() for language, text in texts.items()}
+
+
+OTHER_GIVEN = _words(
+    {
+        "en": "Zadie Ottilie Kwame Siobhan Tamsin Rohan Imogen Lachlan Nneka Hollis Cormac Beatrix "
+        "Delroy Priyanka Thandiwe Jarrett Odette Wendell Shaniqua Evander",
+        "de": "Friedhelm Roswitha Detlef Wiebke Ekkehard Gundula Malte Jannik Swantje Ottfried "
+        "Burak Yasemin Lennart Hedwig Traugott Irmgard Enno Fenja Siegbert Almut",
+        "fr": "Gwenaëlle Ghislain Solenn Maëlle Firmin Apolline Thibault Océane Gontran Aurore "
+        "Mamadou Clothilde Enzo Capucine Fulbert Bérénice Loïc Ysoline Anselme Perrine",
+    }
+)
 """Given names that the rules do not know."""
-OTHER_SURNAMES = {
-    "en": "Okonkwo Featherstone Mbeki Ravensdale Strickland Abernathy Thistlewood Venkatesan "
-    "Pemberton Olusanya Gallowglass Hathersage Nakamura Quisenberry Trelawny Wetherby".split(),
-    "de": "Brinkmeier Ostertag Yıldırım Kaltenbach Rademacher Stolzenburg Tiefenthaler Wachowiak "
-    "Eickhoff Hülsmann Nettesheim Pröll Quast Vierkötter Zschoche Übelacker".split(),
-    "fr": "Kerguelen Bouchareb Vanhoutte Tréhorel Delacourcelle Etchegaray Sissoko Montgolfier "
-    "Quéméner Labrousse Pouliquen Benhamou Courtemanche Zimmerlin Fauvergue Lestringant".split(),
-}
+OTHER_SURNAMES = _words(
+    {
+        "en": "Okonkwo Featherstone Mbeki Ravensdale Strickland Abernathy Thistlewood Venkatesan "
+        "Pemberton Olusanya Gallowglass Hathersage Nakamura Quisenberry Trelawny Wetherby",
+        "de": "Brinkmeier Ostertag Yıldırım Kaltenbach Rademacher Stolzenburg Tiefenthaler "
+        "Wachowiak Eickhoff Hülsmann Nettesheim Pröll Quast Vierkötter Zschoche Übelacker",
+        "fr": "Kerguelen Bouchareb Vanhoutte Tréhorel Delacourcelle Etchegaray Sissoko Montgolfier "
+        "Quéméner Labrousse Pouliquen Benhamou Courtemanche Zimmerlin Fauvergue Lestringant",
+    }
+)
 """Surnames that the rules do not know."""
-_STREETS = {
-    "en": "Maple Chestnut Kingsbury Larkspur Wellington Orchard Harcourt Sycamore Priory".split(),
-    "de": "Ahorn Goethe Lerchen Schiller Mühlen Birken Linden Kastanien Garten".split(),
+_STREETS = _words(
+    {
+        "en": "Maple Chestnut Kingsbury Larkspur Wellington Orchard Harcourt Sycamore Priory",
+        "de": "Ahorn Goethe Lerchen Schiller Mühlen Birken Linden Kastanien Garten",
+    }
+) | {
     "fr": [
         "de la Fontaine", "des Tilleuls", "Victor Hugo", "du Moulin", "Pasteur", "de Verdun",
         "Jean Moulin", "des Écoles", "de l'Abreuvoir",
-    ],
+    ]
 }  # fmt: skip
-_ENDS = {
-    "en": "Street Road Avenue Lane Drive Close Crescent Court Terrace".split(),
-    "de": "straße weg allee platz gasse ring".split(),
-    "fr": "rue avenue boulevard impasse chemin allée place".split(),
-}
+_ENDS = _words(
+    {
+        "en": "Street Road Avenue Lane Drive Close Crescent Court Terrace",
+        "de": "straße weg allee platz gasse ring",
+        "fr": "rue avenue boulevard impasse chemin allée place",
+    }
+)
 _CITIES = {
     "en": [
         "Portland, OR 97205", "Norwich NR2 1TF", "Denver, CO 80203", "Cardiff CF10 3AT",
@@ -55,11 +70,13 @@ _CITIES = {
     "de": ["20144 Hamburg", "04109 Leipzig", "79098 Freiburg", "60311 Frankfurt am Main"],
     "fr": ["33000 Bordeaux", "59800 Lille", "44000 Nantes", "13006 Marseille"],
 }  # fmt: skip
-_MONTHS = {
-    "en": "January February March April May June July August September October".split(),
-    "de": "Januar Februar März April Mai Juni Juli August September Oktober".split(),
-    "fr": "janvier février mars avril mai juin juillet août septembre octobre".split(),
-}
+_MONTHS = _words(
+    {
+        "en": "January February March April May June July August September October",
+        "de": "Januar Februar März April Mai Juni Juli August September Oktober",
+        "fr": "janvier février mars avril mai juin juillet août septembre octobre",
+    }
+)
 _PLACE = re.compile(r"\{([A-Z_]+)\}|\[([A-Z_]+):([^\]]+)\]")
 
 

@@ -3,7 +3,14 @@
 Of our own making, for English, German and French. `benchmarks/redact` holds other names back.
 """
 
-GIVEN = frozenset(
+from __future__ import annotations
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+GIVEN = _words(
     """
     Aaron Abigail Adam Adrian Agnes Aisha Alain Alan Albert Alejandro Alex Alexander Alexandra
     Alexandre Alfred Ali Alice Alicia Aline Alison Amanda Amber Amélie Amy Ana Anaïs Andrea
@@ -43,11 +50,11 @@ GIVEN = frozenset(
     Thomas Tim Tina Tobias Tom Torsten Tyler Udo Ulrich Ulrike Ursula Ute Uwe Valérie Vanessa Vera
     Véronique Victor Victoria Viktor Vincent Virginie Walter Werner Wilhelm William Wolfgang
     Xavier Yann Yannick Yasmin Yves Yvonne Zoé Zoe
-    """.split()
+    """
 )
 """Common given names."""
 
-SURNAMES = frozenset(
+SURNAMES = _words(
     """
     Adams Allen Anderson Bailey Baker Bauer Baumann Becker Bell Bennett Berger Bergmann Bernard
     Bertrand Blanc Bonnet Böhm Brandt Braun Brooks Brown Busch Butler Campbell Carter Chevalier
@@ -67,19 +74,19 @@ SURNAMES = frozenset(
     Simpson Smith Sommer Stein Stewart Taylor Thomas Thompson Turner Vogel Vogt Vincent Wagner
     Walker Walter Ward Watson Weber Weiß White Williams Wilson Winkler Winter Wolf Wolff Wood
     Wright Young Ziegler Zimmermann
-    """.split()
+    """
 )
 """Common surnames."""
 
-ALSO_WORDS = frozenset(
+ALSO_WORDS = _words(
     """
     Amber Art Bill Claude Dawn Engel Ernst Faith Florence Frank Grace Guy Hope Jordan Joy June Mai
     Mark Max May Paris Pascal Pat Ray Rich Rob Rose Ruby Sue Victoria Will Wolf
-    """.split()
+    """
 )
 """Given names that are often something else: alone they are no names."""
 
-NO_NAMES = frozenset(
+NO_NAMES = _words(
     """
     a about account account's address after all am an and any as ask at because before both but by
     can card charged charge code contact could customer customers date day dear deliver delivery
@@ -114,11 +121,11 @@ NO_NAMES = frozenset(
     vous voici voilà écrivez échec avril août février janvier juillet juin mars novembre octobre
     septembre décembre me m m. vg lg mfg best yours caller contact dr prof prof. dr. mr. mrs. sir
     lady miss fräulein familie monsieur iban bic usb pdf id dob ein tin cvv
-    """.split()
+    """
 )
 """Words that are no names, also where they are capitalised; in lower case."""
 
-OF_OTHERS = frozenset(
+OF_OTHERS = _words(
     """
     ag airlines airport akademie amt apple association avenue bahn bahnhof bank banque black blue
     brothers bundesbank bureau café center central centre château church city club co college
@@ -132,6 +139,6 @@ OF_OTHERS = frozenset(
     sparkasse square st stadt station store street studio systems team technologies telekom tower
     trust unit flat suite support united université university universität union verein
     versicherung verlag volksbank west world york
-    """.split()
+    """
 )
 """Words in the names of organisations, places and products; in lower case."""

@@ -120,9 +120,7 @@ def _runs(text: str) -> Iterator[tuple[int, int]]:
 
 def _is_name(text: str, start: int, end: int) -> bool:
     words, before = text[start:end].split(), text[max(0, start - _NEAR) : start]
-    if re.search(_TITLE, before):
-        return True
-    if re.match(_INITIAL, words[0]):
+    if re.search(_TITLE, before) or re.match(_INITIAL, words[0]):
         return True
     parts = [part for word in words for part in re.split("['’-]", word)]
     parts = [part.capitalize() if part.isupper() else part for part in parts]

@@ -45,11 +45,10 @@ def find(text: str, kinds: tuple[str, ...] = KINDS) -> tuple[Found, ...]:
         if one.kind not in kinds:
             continue
         touched = [other for other in kept if other.start < one.end and one.start < other.end]
-        if touched:  # all of both is hidden, as what is surer
-            start, end = min(one, *touched).start, max(other.end for other in (one, *touched))
-            one = Found(start, end, touched[0].kind)
-            kept = [other for other in kept if other not in touched]
-        kept.append(one)
+        parts = (*touched, one)  # all of both is hidden, as what is surer
+        start, end = min(part.start for part in parts), max(part.end for part in parts)
+        kept = [other for other in kept if other not in touched]
+        kept.append(Found(start, end, parts[0].kind))
     return tuple(sorted(kept))
 
 

@@ -14,7 +14,8 @@ from tests.sql.fakes import FakeBackend, Fields
 
 SETUP = """
 CREATE TABLE t (id INTEGER, review VARCHAR, city VARCHAR, n INTEGER, day DATE);
-INSERT INTO t VALUES (1, 'The soup was cold.', 'Bern', 3, DATE '2024-01-02')
+INSERT INTO t VALUES (1, 'The soup was cold.', 'Bern', 3, DATE '2024-01-02');
+CREATE TABLE docs AS SELECT 'Cold food is sent back.' AS text
 """
 LINES = [
     line

@@ -24,7 +24,8 @@ def test_a_connection_redacts_all_calls_and_its_ledger_holds_no_data(tmp_path: P
     for calls in (2, 0):  # the second connection finds the answers in the ledger
         with connect(backend, ledger=ledger, redact=True, form="json") as con:
             con.sql(ROWS)
-            assert f"{calls} call" in con.explain(query).__str__() or not calls
+            (planned,) = con.explain(query).calls
+            assert planned.calls == calls
             result = con.sql(query)
             assert result.report.calls == calls
             assert result.fetchall() == [
@@ -48,7 +49,8 @@ def test_a_call_may_be_left_out_and_a_filter_and_a_page_work(tmp_path: Path) -> 
         assert backend.asked[-1].fields == {"note": "Anna Berger called from 0221/471023."}
         filtered = con.sql("SELECT id FROM calls WHERE AI_FILTER('Ok?', note)", record=True)
         assert len(filtered) == 3
-        assert backend.asked[-3].fields == {"note": "[NAME_1] called from 0221/471023."}
+        asked = [one.fields["note"] for one in backend.asked[1:]]
+        assert "[NAME_1] called from 0221/471023." in asked
         filtered.write_html(tmp_path / "run.html")
     assert "Berger" not in (tmp_path / "run.html").read_text()
 

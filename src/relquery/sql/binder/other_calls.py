@@ -211,7 +211,7 @@ def _masked(call: Call) -> str:
 
 
 def _two(call: Call) -> str | None:
-    if len(call.texts) == 2 and not call.named:
+    if len(call.texts) < 3 and not call.named:
         return None
     pair = call.need(0, "content1", "input1"), call.need(1, "content2", "input2")
     return f"AI_SIMILARITY({', '.join(pair)})"

@@ -137,5 +137,3 @@ def _written(path: str, arguments: Sequence[str]) -> str | None:
     if not path.startswith(("cortex.", "ai_")) or path in OF_DATABRICKS:  # there, "a" is a text
         texts = [as_text(one) for one in texts]
     return writer(Call(path, tuple(texts), named))
-
-

@@ -65,9 +65,9 @@ def install(database: Database, shelf: Shelf) -> Corpora:
     own = database.macros()
     for name, (function, *how) in functions.items():
         if name not in own:
-            if name not in (ours.PASSAGES, ours.SEARCH):
-                function = _noting(name, function, database)
-            database.install_function(name, function, *how)
+            compares = name not in (ours.PASSAGES, ours.SEARCH)
+            noted = _noting(name, function, database) if compares else function
+            database.install_function(name, noted, *how)
     database.preparations.append(corpora.prepare)
     database.kept.compared_by = lambda: shelf.vectors.embedder.label
     database.kept.prepares = corpora.is_needed
