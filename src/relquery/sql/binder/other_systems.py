@@ -34,7 +34,7 @@ _QUOTED = re.compile(r"`([^`]*)`")
 
 def advice(sql: str, database: Database) -> str | None:
     """What to write in place of a text with functions of other systems; None if it has none."""
-    plain = _QUOTED.sub(lambda found: name_of(found[1]), sql)
+    plain = _QUOTED.sub(lambda found: name_of(found[1]), sql.encode(errors="replace").decode())
     tokens, defined = tokenize(plain), set[str]()
     with suppress(RelqueryError):
         defined = database.macros()
