@@ -176,3 +176,30 @@ def test_an_error_that_should_raise_stops_the_rest(
     assert [row for row in backend.asked if row % 10 == 7] == [backend.asked[-1]]
     assert found.num_rows == len(backend.asked)
     assert sum(trouble is not None for trouble in found.column(TROUBLE).to_pylist()) == 1
+
+
+class Echo(Backend):
+    """Answers with its prompt. asked: the prompts."""
+
+    name = "echo"
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Iterator[tuple[int, Answer]]:
+        for index, prompt in enumerate(prompts):
+            self.asked.append("".join(str(span.content) for span in prompt))
+            yield index, Answer(self.asked[-1].rpartition("by ")[2], Finish.STOP)
+
+
+def test_personal_data_is_not_sent_and_is_in_the_answers(
+    asks: Asks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend, task = Echo(), replace(asks.task, redact=("EMAIL",), form="text")
+    monkeypatch.setattr(worker, "_backend", lambda model, options: backend)
+    mails = ["ann@example.org", "bob@example.org"]
+    table = pa.table({KEY: [b"1", b"2"], ours.field(0): [f"by {mail}" for mail in mails]})
+    asks = replace(asks, task=task, names=("text",), forms=("string",))
+    found = pa.Table.from_batches(asks.over(iter(table.to_batches()), FIRST), asks.schema)
+    assert found.column(ours.VALUE).to_pylist() == mails
+    assert [asked.rpartition("by ")[2] for asked in backend.asked] == ["[EMAIL_1]"]
