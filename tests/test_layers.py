@@ -144,7 +144,7 @@ ROOMS: dict[str, list[str]] = {
         "embeddings", "api", "console", "status", "tracing", "middleware", "connections", "mcp",
         "app", "run",
     ],
-    "evaluation": ["matching", "columns", "comparison", "evaluation"],
+    "evaluation": ["matching", "threshold", "columns", "comparison", "evaluation"],
     "pii": ["kinds", "lists", "patterns", "persons", "placeholders"],
     "cli": [
         "terminal", "app", "reorder", "sql.running", "sql.options", "sql.output", "shell", "sql",

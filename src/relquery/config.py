@@ -141,7 +141,7 @@ class EngineConfig:
 
 OF_CONNECT = (
     "model", "database", "order", "on_error", "guard", "guard_rows", "form", "nulls", "redact",
-    "ledger", "embedder", "index", "progress", "clock",
+    "ledger", "embedder", "index", "progress", "clock", "models",
 )  # fmt: skip
 """Keywords of `relquery.connect`, which gives its other ones to the backend."""
 

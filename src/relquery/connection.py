@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from relquery.backends.base import Answering, Backend
 from relquery.backends.embedding.load import embedder_of, hint_for
-from relquery.backends.load import backend_of, default_form, is_shared
+from relquery.backends.load import (
+    answering_of,
+    backend_of,
+    default_form,
+    load_named,
+    with_ledger,
+)
 from relquery.config import DEFAULT_FORM, Nulls, Order, PromptForm, QueryConfig
 from relquery.errors import ConfigError, MarkupError, QueryError
 from relquery.ledger import Ledger
@@ -21,7 +27,8 @@ from relquery.retrieval.corpus import Shelf
 from relquery.retrieval.embedder import Embedder
 from relquery.spans.orders import Orders
 from relquery.sql import tables as hosts
-from relquery.sql.executor.context import ExecutionContext, usd_of, waiting_of
+from relquery.sql.executor.context import ExecutionContext
+from relquery.sql.executor.models import Models
 from relquery.sql.host.database import Database
 from relquery.sql.query import explain_query, run_query
 from relquery.sql.record import Recording
@@ -66,6 +73,7 @@ def connect(
     index: str | Path | None = None,
     progress: Progress = None,
     clock: Callable[[], float] = time.perf_counter,
+    models: Mapping[str, str | Backend | Mapping[str, Any]] | None = None,
     **options: Any,
 ) -> Connection:
     """Open a database that can call a model.
@@ -92,6 +100,11 @@ def connect(
     progress: False shows no progress, a function is called with (stage, answers so far, total
         answers). Otherwise a line is shown while queries run, if standard error is a terminal, or
         in a notebook.
+    models: what calls may name with `model :=` beside the names that `model` takes: another name
+        for one, a backend, or the keywords for one:
+        {"strong": {"model": "openai:gpt-5.4", "budget": "5USD"}}. Each is opened when a statement
+        first names it, and has a budget of its own. It has the connection's options that fit: keys
+        and addresses only for the same provider.
     options: settings of the embedded engine, e.g. cache_tokens, or of a provider, e.g. base_url.
 
     Raises ConfigError, ModelError, MissingExtraError or TableError (for `database`).
@@ -100,11 +113,7 @@ def connect(
     answering, options = answering_of(source, model, options)
     how = form or DEFAULT_FORM, nulls, kinds_of(redact)
     config = QueryConfig(order, on_error, guard, guard_rows, *how)
-    if ledger not in (None, ":memory:"):
-        if options.get("batch"):
-            options = {"batches": ledger} | options
-        if is_shared(options.get("budget")):
-            options = {"budget_file": ledger} | options
+    options = with_ledger(options, ledger)
     with ExitStack() as opened:  # closes what is open if the rest fails
         host = opened.enter_context(closing(Database.open(database)))
         known = None if ledger is None else opened.enter_context(closing(Ledger.open(ledger)))
@@ -115,22 +124,32 @@ def connect(
         install_count(host, backend)
         shelf = Shelf.open(index, embedder_of(embedder), hint_for(embedder))
         corpora = install_search(host, shelf)
+        others = models_of(models or {}, answering if owned else "", options, ledger, form)
         opened.pop_all()
-    return Connection(host, backend, config, known, clock, owned, corpora, progress)
+    return Connection(host, backend, config, known, clock, owned, corpora, others, progress)
 
 
-def answering_of(
-    source: object, model: object, options: dict[str, Any]
-) -> tuple[Any, dict[str, Any]]:
-    """What `connect` is to open, and its options. Raises ConfigError."""
-    if source is None or model is None:
-        return (model if source is None else source), options
-    if not (isinstance(source, str) and source.startswith(("http://", "https://"))):
+def models_of(
+    models: Mapping[str, Any],
+    own: str,
+    options: Mapping[str, Any],
+    ledger: str | Path | None,
+    form: PromptForm | None,
+    load: Callable[..., Backend] = load_named,
+) -> Models:
+    """What calls may name; see `connect`. own: the connection's model. Raises ConfigError."""
+    if not isinstance(models, Mapping) or not all(isinstance(name, str) for name in models):
         raise ConfigError(
-            f"connect was given {source!r:.60} and model={model!r:.60}. Give one of them, or the "
-            "address of a server, which begins with http:// or https://, and a model there."
+            f"models is {models!r:.60}; it must be a dict, e.g. {{'strong': 'openai:NAME'}}."
         )
-    return source, options | {"model": model}
+    known = {k: v for k, v in models.items() if isinstance(v, str | Mapping)}
+    given = {k: backend_of(v, {}) for k, v in models.items() if k not in known}
+    return Models(
+        (own,) if own else (),
+        lambda name: load(name, known, own, options, ledger),
+        lambda name: form or default_form(name),
+        given,
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -148,6 +167,8 @@ class Connection:
     owns_backend: bool
     searched: Searched
     """The tables that statements and span queries search."""
+    models: Models
+    """Those that calls may name beside the connection's."""
     progress: Progress = None
     orders: Orders = field(default_factory=Orders)
     """The order in which bags of span queries were asked."""
@@ -253,7 +274,7 @@ class Connection:
         config = replace(config, on_error=on_error or config.on_error)
         recording, seen = Recording.of(record), callers_variables()
         with lent(self.database, query, seen), self._watching(progress) as watch:
-            context = self._context(config, watch, recording)
+            context = self._context(config, form, watch, recording)
             return run_query(query, self.database, context, settings, params)
 
     def execute(
@@ -362,7 +383,7 @@ class Connection:
         settings = read_sampling(sampling, Connection.preview)
         seen = callers_variables()
         with lent(self.database, query, seen), self._watching(progress) as watch:
-            context = self._context(self._config(order, None, None, form), watch)
+            context = self._context(self._config(order, None, None, form), form, watch)
             return preview_query(query, self.database, context, settings, params, rows)
 
     @overload
@@ -428,7 +449,7 @@ class Connection:
         **sampling: Any,
     ) -> SqlExplanation:
         config = self._config(order, guard, guard_rows, form)
-        context = self._context(config, None)
+        context = self._context(config, form, None)
         settings = read_sampling(sampling, Connection._explain_sql)
         with lent(self.database, query, callers_variables()):
             return explain_query(
@@ -453,17 +474,29 @@ class Connection:
         )
 
     def _context(
-        self, config: QueryConfig, watch: Watch | None, recording: Recording | None = None
+        self,
+        config: QueryConfig,
+        form: PromptForm | None,
+        watch: Watch | None,
+        recording: Recording | None = None,
     ) -> ExecutionContext:
-        heard = None if watch is None else watch.heard
-        return ExecutionContext(
-            self.backend, config, self.ledger, watch, self.clock, recording, on_answer=heard
-        )
+        """form: that of all calls of a query, whatever model they name; None for each its own."""
+        models, heard = self.models, None if watch is None else watch.heard
+        if form is not None:
+            models = replace(models, form_of=lambda name: form)
+        parts = config, self.ledger, watch, self.clock, recording, heard
+        return ExecutionContext(self.backend, *parts, models=models)
+
+    def waiting(self) -> float:
+        """Seconds until a model is sent more, because of a provider's limits."""
+        opened = (self.backend, *self.models.opened.values(), *self.models.given.values())
+        tallies = (one.tally() for one in opened)
+        return max((one.waiting for one in tallies if one is not None), default=0.0)
 
     def _watching(self, progress: Progress) -> AbstractContextManager[Watch | None]:
         """A block with what a query tells of its progress to. Raises ConfigError."""
         wanted = self.progress if progress is None else progress
-        return watching(wanted, self.clock, usd_of(self.backend), waiting=waiting_of(self.backend))
+        return watching(wanted, self.clock, waiting=self.waiting)
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -476,11 +509,12 @@ class Connection:
         return f"<relquery connection to {self.backend.name}>"
 
     def close(self) -> None:
-        """Close database, indexes and ledger, and the backend if it was loaded by name."""
+        """Close database, indexes and ledger, and the models that were loaded by name."""
         self.database.close()
         self.searched.shelf.close()
         if self.ledger is not None:
             self.ledger.close()
+        self.models.close()
         if self.owns_backend:
             self.backend.close()
 

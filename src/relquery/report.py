@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import floor, sqrt
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ _TOTALS = (
     "errors",
     "solver_seconds",
     "hit_rate",
+    "usd",
 )
 _SUMS = (
     "rows",
@@ -61,6 +62,8 @@ class StageReport:
     statement: the number of the statement, from 1, if the query has several.
     agreement: the share of answers, 0 to 1, that were the same in both orders, and compared: for
         how many inputs a guard compared them; None if there was no guard or nothing to compare.
+    model: that was asked; empty if nothing was. usd: what the requests cost; None without a price.
+    note: that nothing was learnt, in a sentence; None otherwise.
     """
 
     name: str
@@ -81,6 +84,9 @@ class StageReport:
     agreement: float | None = None
     compared: int | None = None
     skipped: int = 0
+    model: str = ""
+    usd: float | None = None
+    note: str | None = None
 
     @property
     def hit_rate(self) -> float:
@@ -112,6 +118,8 @@ class StageReport:
             order=more.order,
             agreement=agreed.agreement,
             compared=agreed.compared,
+            model=self.model or more.model,
+            usd=_usd_of((self, more)),
         )
 
 
@@ -165,6 +173,28 @@ class Report:
         return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else 0.0
 
     @property
+    def usd(self) -> float | None:
+        """What all requests cost; None if no price is known."""
+        return _usd_of(self.stages)
+
+    @property
+    def by_model(self) -> dict[str, Report]:
+        """The stages that asked each model, by its name, with their seconds."""
+        found: dict[str, list[StageReport]] = {}
+        for stage in self.stages:
+            if stage.model:
+                found.setdefault(stage.model, []).append(stage)
+        return {
+            name: Report(tuple(stages), sum(stage.seconds for stage in stages))
+            for name, stages in found.items()
+        }
+
+    @property
+    def notes(self) -> list[str]:
+        """Where nothing was learnt, a line each."""
+        return [f"{stage.name}: {stage.note}" for stage in self.stages if stage.note]
+
+    @property
     def summary(self) -> str:
         """The totals in a line: `12 calls, 5,103 prompt tokens (62% cached), ... in 0.42 s`."""
         if not self.stages:
@@ -190,7 +220,7 @@ class Report:
 
     def __str__(self) -> str:
         shown = in_columns(self.columns()) if self.stages or not self.compared_by else ""
-        return "\n".join(filter(None, [shown, self.compared_by]))
+        return "\n".join(filter(None, [shown, *self.notes, self.compared_by]))
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """For IPython in a terminal."""
@@ -199,8 +229,8 @@ class Report:
     def _repr_html_(self) -> str:
         """For notebooks."""
         columns = self.columns()
-        shown = of_columns(columns, ("stage", "agreement", "order")) if self.stages else ""
-        said = [self.summary or "No LLM calls", self.compared_by]
+        shown = of_columns(columns, ("stage", "model", "agreement", "order")) if self.stages else ""
+        said = [self.summary or "No LLM calls", *self.notes, self.compared_by]
         return boxed(shown, lines(list(filter(None, said))))
 
     def __rich__(self) -> Table:
@@ -227,6 +257,7 @@ class Report:
         shown = {
             "statement": [str(stage.statement or "") for stage in self.stages],
             "stage": [stage.name for stage in self.stages],
+            "model": [stage.model for stage in self.stages],
             "rows": [f"{stage.rows:,}" for stage in self.stages],
             "only NULL": [f"{stage.skipped:,}" for stage in self.stages],
             "calls": [f"{stage.calls:,}" for stage in self.stages],
@@ -236,17 +267,25 @@ class Report:
             "output": [f"{stage.output_tokens:,}" for stage in self.stages],
             "errors": [f"{stage.errors:,}" for stage in self.stages],
             "seconds": [f"{stage.seconds:.2f}" for stage in self.stages],
+            "USD": ["" if s.usd is None else f"{s.usd:.4g}" for s in self.stages],
             "agreement": [_agreement(stage) for stage in self.stages],
             "order": [stage.order for stage in self.stages],
         }
         unusual = {
             "statement": any(stage.statement for stage in self.stages),
+            "model": len(self.by_model) > 1,
+            "USD": self.usd is not None,
             "only NULL": any(stage.skipped for stage in self.stages),
             "from ledger": self.ledger_hits,
             "errors": self.errors,
             "agreement": any(stage.compared for stage in self.stages),
         }
         return {name: cells for name, cells in shown.items() if unusual.get(name, 1)}
+
+
+def _usd_of(stages: Iterable[StageReport]) -> float | None:
+    known = [stage.usd for stage in stages if stage.usd is not None]
+    return sum(known) if known else None
 
 
 def in_columns(cells: Mapping[str, Sequence[str]], *, numbers: bool = False) -> str:

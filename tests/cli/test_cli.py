@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
+from contextlib import closing
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
@@ -20,6 +23,7 @@ from relquery.ledger import Ledger
 from relquery.progress.watch import Watch
 from tests.cases import cases
 from tests.cli.conftest import Run
+from tests.sql.host.test_statement_thread import SLOW
 
 MODEL = "random:layers=1,hidden=64,heads=1"
 COMMAND = [sys.executable, "-c", "from relquery.cli import main; main()"]
@@ -299,6 +303,29 @@ def test_an_interrupt_before_the_first_new_answer_tells_of_known_ones(tmp_path: 
     for done in (0, 1, 2, 40, 41):  # a guard first, then the rest, of which some are known
         advance("filter 1", done, 50)
     assert (came.known, came.answers) == (38, 3)
+
+
+@pytest.mark.long
+def test_ctrl_c_ends_in_two_seconds_what_duckdb_computes_on(tmp_path: Path, table: str) -> None:
+    first, ledger = tmp_path / "first.csv", tmp_path / "run.db"
+    script = f"COPY ({LABELLED}) TO '{first}'; {SLOW}"
+    given = ("sql", script, "-t", f"t={table}", "-m", MODEL, "--ledger", str(ledger))
+    running = subprocess.Popen(
+        [*COMMAND, *given], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while not first.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    time.sleep(1.0)
+    began = time.monotonic()
+    running.send_signal(signal.SIGINT)
+    _, error = running.communicate(timeout=60)
+    assert time.monotonic() - began < 2.5
+    assert running.returncode == 130
+    assert f"Answers so far are in {ledger} (3 new)" in " ".join(error.split())
+    with closing(Ledger.open(ledger)) as known:
+        assert known.has_answers
 
 
 def test_a_guard_asks_more_and_says_what_it_found(sql: Run) -> None:

@@ -266,10 +266,10 @@ def test_what_is_waited_for_is_told_of_the_stage_that_waits() -> None:
 
 
 def test_answers_count_for_the_stage_that_was_told_of_last() -> None:
-    tally = Tally(lambda: 0.0, lambda answer: 0.5)
+    tally = Tally(lambda: 0.0)
     tally.heard(Answer("early", Finish.STOP))
     tally.advance("filter 1", 0, 1)
-    tally.heard(Answer("X", Finish.STOP, prompt_tokens=5, cached_tokens=2, output_tokens=1))
+    tally.heard(Answer("X", Finish.STOP, prompt_tokens=5, cached_tokens=2, output_tokens=1), 0.5)
     tally.advance("filter 2", 0, 1)
     tally.heard(Answer(None, Finish.ERROR, "broken"))
     first, second = tally.stages.values()

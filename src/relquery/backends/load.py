@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import fields, replace
 from pathlib import Path
@@ -33,6 +34,17 @@ _PROVIDERS = (
 )
 _OF_DEMO = re.compile(r"(?:^|:)demo(?:[@+]|$)")
 """The demo model was trained on prompts in JSON alone."""
+_OF_ANY_PROVIDER = frozenset(
+    (
+        *("max_concurrency", "timeout", "max_retries", "deadline", "total_timeout", "budget"),
+        *("budget_file", "allow_empty", "by_server", "batch", "batches"),
+    )
+)
+"""Options that say nothing of where a provider is, who asks it, and how it is spoken to."""
+_OF_SNOWFLAKE = re.compile(
+    r"(?:llama\d|(?:llama|mistral|mixtral|snowflake|reka|jamba|deepseek|openai)-)[\w.-]*"
+)
+"""Names that Snowflake has for models, and nobody else."""
 _SECONDS = 10.0  # that a server may take to tell its models
 _NO_KEY = "none"
 _OWNERS: dict[str, Literal["vllm", "relquery"]] = {"vllm": "vllm", "relquery": "relquery"}
@@ -95,6 +107,62 @@ def backend_of(model: str | Backend | Answering, options: dict[str, Any]) -> Bac
     if options:
         raise ConfigError(f"{', '.join(options)}: options need a model name, not a backend.")
     return model if isinstance(model, Backend) else Adopted(model)
+
+
+def answering_of(
+    source: object, model: object, options: dict[str, Any]
+) -> tuple[Any, dict[str, Any]]:
+    """What is to be opened, and its options. Raises ConfigError. source, model: see `connect`."""
+    if source is None or model is None:
+        return (model if source is None else source), options
+    if not (isinstance(source, str) and _is_address(source)):
+        raise ConfigError(
+            f"connect was given {source!r:.60} and model={model!r:.60}. Give one of them, or the "
+            "address of a server, which begins with http:// or https://, and a model there."
+        )
+    return source, options | {"model": model}
+
+
+def load_named(
+    name: str,
+    known: Mapping[str, str | Mapping[str, Any]],
+    own: str,
+    options: Mapping[str, Any],
+    ledger: str | Path | None,
+) -> Backend:
+    """Open a model that a call names. Raises what `load` raises.
+
+    known: what names mean: a model, or the keywords of `connect` for one. own, options: the
+    connection's model and its options, of which those hold for the other that fit it: for the same
+    provider all of them, for another one those that say nothing of keys and addresses.
+    """
+    given = known.get(name, name)
+    more = {"model": given} if isinstance(given, str) else dict(given)
+    answering, more = answering_of(more.pop("source", None), more.pop("model", None), more)
+    if not isinstance(answering, str):
+        raise ConfigError(f"models has no 'model' for {name!r}: {{'model': 'openai:NAME', ...}}.")
+    if _OF_SNOWFLAKE.fullmatch(answering) and not Path(answering).exists():
+        raise ConfigError(
+            f"'{name}' does not say whose it is. Write the provider before it, as in 'groq:NAME', "
+            f"or say what it means: rq.connect(..., models={{'{name}': 'groq:NAME'}})."
+        )
+    shared = {}
+    if is_served(answering) and is_served(own):
+        of, of_own = (each.partition(":")[0] for each in (answering, own))
+        is_same = of == of_own and not _is_address(answering)
+        shared = {k: v for k, v in options.items() if is_same or k in _OF_ANY_PROVIDER}
+    return load(answering, **with_ledger(shared | more, ledger))
+
+
+def with_ledger(options: dict[str, Any], ledger: str | Path | None) -> dict[str, Any]:
+    """Options of a backend, with the ledger's file where it writes down batches or a budget."""
+    if ledger in (None, ":memory:"):
+        return options
+    if options.get("batch"):
+        options = {"batches": ledger} | options
+    if is_shared(options.get("budget")):
+        options = {"budget_file": ledger} | options
+    return options
 
 
 def _is_address(model: str) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -138,6 +140,19 @@ def _options(
     pass
 
 
+def _leave_statement(code: Any) -> None:
+    """End the process at once if a statement of DuckDB still computes that was interrupted.
+
+    All else is closed by now. Python's own end would wait for what DuckDB holds.
+    """
+    host = sys.modules.get("relquery.sql.host.statement_thread")
+    if host is not None and host.is_any_left():
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code if isinstance(code, int) else ERROR)
+
+
 def run() -> None:
     """Run the command line; errors become one message and exit code 1."""
     try:
@@ -146,6 +161,7 @@ def run() -> None:
         # Ctrl-C that no command took note of: typer ends without a word.
         if isinstance(getattr(ended.__context__, "__cause__", None), KeyboardInterrupt):
             raise KeyboardInterrupt from None
+        _leave_statement(ended.code)
         raise
     except (RelqueryError, OSError) as error:
         from relquery.cli.terminal.show import say

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from relquery.connection import Connection
 from relquery.errors import ConfigError, QueryError, unknown
+from relquery.evaluation.matching import is_number
 from relquery.sql.exchange.python import to_plain
 from relquery.sql.names import quoted
 from relquery.sql.result import Result
@@ -28,6 +29,14 @@ class ScoredColumns:
     truths: list[Any]
     keys: list[Key]
     missing: int = 0
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether the predictions are numbers and the right answers booleans."""
+        said = [one for one in self.predictions if one is not None]
+        right = [one for one in self.truths if one is not None]
+        booleans = [isinstance(one, bool) for one in right]
+        return all(map(is_number, said)) and bool(said and booleans) and all(booleans)
 
 
 @dataclass(frozen=True, slots=True)

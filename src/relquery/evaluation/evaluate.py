@@ -76,6 +76,7 @@ def evaluate(
     params: Sequence[Any] | Mapping[str, Any] | None = None,
     normalize: bool | Normalize = False,
     tolerance: float | None = None,
+    precision: float | None = None,
     **options: Any,
 ) -> Evaluation:
     """Run a query and compare its predictions with right answers, row by row.
@@ -85,8 +86,9 @@ def evaluate(
     column that is neither truth nor key. NULL means that a row has no answer; such a row is never
     right. key: the columns that identify a row, needed to compare two evaluations. normalize: True
     ignores case, outer white space and a full stop at the end of texts; or a function that is
-    applied to both texts. tolerance: by how much numbers may differ. params, options: as for
-    `Connection.sql`.
+    applied to both texts. tolerance: by how much numbers may differ. precision: of predictions that
+    are scores, for right answers that are booleans, a threshold is chosen: the lowest one with this
+    precision; None for the one with the best F1. params, options: as for `Connection.sql`.
 
     Raises ConfigError for columns and settings that do not fit, where possible before the query
     runs; QueryError if a key repeats; and what `Connection.sql` raises.
@@ -100,4 +102,5 @@ def evaluate(
     keys = (key,) if isinstance(key, str) else tuple(key)
     check_columns(con, query, params, truth, prediction, keys)
     result = con.sql(query, params, **options)
-    return Evaluation.of(result, read_columns(con, result, truth, prediction, keys), matching)
+    columns = read_columns(con, result, truth, prediction, keys)
+    return Evaluation.of(result, columns, matching, precision)

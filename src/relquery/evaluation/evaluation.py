@@ -9,10 +9,11 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from relquery.errors import ConfigError, type_of
+from relquery.errors import ConfigError, QueryError, type_of
 from relquery.evaluation.columns import ScoredColumns
 from relquery.evaluation.comparison import Comparison, compared
 from relquery.evaluation.matching import Matching, is_number
+from relquery.evaluation.threshold import Threshold, check_precision, chosen
 from relquery.html import boxed, lines, of_columns
 from relquery.report import Report, in_columns, wilson_interval
 from relquery.sql.result import Result
@@ -153,7 +154,8 @@ class Evaluation:
     result: what the query returned. verdicts: one per row of it. confusion: how many rows have each
     (right answer, prediction); the prediction is None for rows without an answer. labels: the
     scores of each label; empty if numbers are compared with a tolerance. error: the mean absolute
-    difference of numbers; None for other values.
+    difference of numbers; None for other values. threshold: from which score on rows count as true,
+    if the predictions are scores and the right answers booleans.
     """
 
     result: Result
@@ -163,10 +165,17 @@ class Evaluation:
     confusion: Confusion
     labels: tuple[LabelScore, ...]
     error: float | None = None
+    threshold: Threshold | None = None
 
     @classmethod
-    def of(cls, result: Result, columns: ScoredColumns, matching: Matching) -> Evaluation:
-        """Compare the columns of a result."""
+    def of(
+        cls, result: Result, columns: ScoredColumns, matching: Matching, precision: float | None = None
+    ) -> Evaluation:
+        """Compare the columns of a result. precision: that a threshold for scores must have."""
+        threshold, is_scored = None, columns.has_scores
+        check_precision(precision, is_scored=is_scored)
+        if is_scored:
+            threshold, columns = _with_threshold(columns, precision)
         matching.check(columns.predictions, columns.truths)
         pairs = list(zip(columns.predictions, columns.truths, strict=True))
         verdicts = tuple(_verdict(said, right, matching) for said, right in pairs)
@@ -175,7 +184,8 @@ class Evaluation:
         if matching.tolerance is None:
             confusion.update(_labelled(pairs, matching))
             labels = label_scores(confusion)
-        return cls(result, columns, matching, verdicts, confusion, labels, _mean_error(pairs))
+        error = _mean_error(pairs)
+        return cls(result, columns, matching, verdicts, confusion, labels, error, threshold)
 
     @property
     def rows(self) -> int:
@@ -270,6 +280,8 @@ class Evaluation:
         return [note for note in self._notes() if note]
 
     def _notes(self) -> Iterator[str | None]:
+        if self.threshold is not None:
+            yield str(self.threshold)
         if self.unanswered:
             yield f"{_rows(self.unanswered)} without an answer: counted as not right."
         if self.unknown:
@@ -294,6 +306,25 @@ def _verdict(said: Any, right: Any, matching: Matching) -> Verdict:
     if said is None:
         return "unanswered"
     return "right" if matching.is_right(said, right) else "wrong"
+
+
+def _with_threshold(columns: ScoredColumns, precision: float | None) -> tuple[Threshold, ScoredColumns]:
+    """The threshold for scores, and what they then predict. Raises QueryError if there is none."""
+    pairs = zip(columns.predictions, columns.truths, strict=True)
+    known = [(float(said), right) for said, right in pairs if None not in (said, right)]
+    found = chosen([said for said, _ in known], [right for _, right in known], precision)
+    if found is None:
+        raise QueryError(
+            "There is no threshold for these scores: "
+            + (
+                f"none has a precision of {precision:g}. Ask for less, or for other scores."
+                if len({right for _, right in known}) > 1 and precision is not None
+                else "the rows with a score need right answers that are true and some that are "
+                "false."
+            )
+        )
+    said = [None if one is None else float(one) >= found.value for one in columns.predictions]
+    return found, replace(columns, predictions=said)
 
 
 def _labelled(pairs: Iterable[tuple[Any, Any]], matching: Matching) -> Iterator[tuple[Any, Any]]:

@@ -62,7 +62,8 @@ def frame(data: object, connection: Connection | None = None) -> Frame:
 class Frame(Runs):
     """A pipeline. Each verb gives a new frame, and nothing runs before `collect` and the like.
 
-    Options of the verbs that ask: max_tokens, temperature, top_p, top_k, seed, stop, form.
+    Options of the verbs that ask: max_tokens, temperature, top_p, top_k, seed, stop, form, nulls,
+    model.
     """
 
     def sem_filter(self, instruction: str, *, output: str | None = None, **options: Any) -> Frame:
@@ -70,10 +71,11 @@ class Frame(Runs):
 
         An instruction without a question mark is a claim, and is asked as `Is this true? CLAIM`.
 
-        output: keep all rows, and put what the model says into a column of this name.
+        output: keep all rows, and put what the model says into a column of this name. options: also
+        `threshold`, how likely yes must be, 0 to 1.
         """
         langex = self._langex(instruction, "sem_filter")
-        given = check_options(options, "sem_filter")
+        given = check_options(options, "sem_filter", "threshold")
         asked = call("AI_FILTER", [quoted_text(langex.claim.prompt)], langex.fields, given)
         if output is not None:
             return self._extended(output, asked, langex, "sem_filter")

@@ -7,9 +7,6 @@ from dataclasses import dataclass, field
 
 from relquery.prompt import Answer
 
-Usd = Callable[[Answer], float | None]
-"""What an answer has cost, in USD; None where that is not known."""
-
 Waiting = Callable[[], float]
 """Seconds until more is sent, because of a provider's limits; 0 for now."""
 
@@ -72,7 +69,6 @@ class Tally:
     """All stages of a run, in the order begun. clock: seconds from any start."""
 
     clock: Callable[[], float]
-    usd: Usd | None = None
     waiting: Waiting | None = None
     stages: dict[str, Stage] = field(default_factory=dict)
     _now: Stage | None = None
@@ -93,8 +89,8 @@ class Tally:
             for name, one in list(self.stages.items())
         }
 
-    def heard(self, answer: Answer) -> None:
-        """Count an answer of the backend for the stage that was last told of."""
+    def heard(self, answer: Answer, usd: float | None = None) -> None:
+        """Count an answer for the stage that was last told of. usd: what it has cost."""
         stage = self._now
         if stage is None:
             return
@@ -103,9 +99,8 @@ class Tally:
         stage.cached += answer.cached_tokens
         stage.output += answer.output_tokens
         stage.errors += answer.error is not None
-        spent = None if self.usd is None else self.usd(answer)
-        if spent is not None:
-            stage.usd = spent + (stage.usd or 0.0)
+        if usd is not None:
+            stage.usd = usd + (stage.usd or 0.0)
 
 
 def of(done: int, total: int) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 
 from relquery.errors import ConfigError
 from relquery.html import boxed
-from relquery.progress.tally import Stage, Tally, Usd, Waiting, of
+from relquery.progress.tally import Stage, Tally, Waiting, of
 from relquery.prompt import Answer
 
 Display = Callable[[Any], Any]
@@ -99,10 +99,11 @@ Advance = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What a run tells: how far a stage is, by calling it, and each answer of the backend."""
+    """What a run tells: how far a stage is, by calling it, and each answer of a backend with its
+    cost in USD, if that is known."""
 
     advance: Advance
-    heard: Callable[[Answer], None] | None = None
+    heard: Callable[[Answer, float | None], None] | None = None
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         self.advance(stage, done, total)
@@ -157,20 +158,19 @@ def is_terminal() -> bool:
 def watching(
     progress: Progress,
     clock: Callable[[], float] = perf_counter,
-    usd: Usd | None = None,
     title: str = "",
     waiting: Waiting | None = None,
 ) -> Iterator[Watch | None]:
     """A block with what its run tells of; None if nobody listens.
 
-    clock: seconds from any start. usd: what an answer has cost. title: before the names of stages.
-    waiting: until when nothing is sent.
+    clock: seconds from any start. title: before the names of stages. waiting: until when nothing is
+    sent.
 
     Raises ConfigError, see `check_progress`.
     """
     check_progress(progress)
     if isinstance(progress, Checked):
-        with watching(progress.progress, clock, usd, title, waiting) as watch:
+        with watching(progress.progress, clock, title, waiting) as watch:
             yield Watch(progress.first) if watch is None else watch.after(progress.first)
     elif isinstance(progress, Watch):
         yield progress
@@ -179,13 +179,13 @@ def watching(
     elif progress is False:
         yield None
     elif (display := display_here()) is not None:
-        tally = Tally(clock, usd, waiting)
+        tally = Tally(clock, waiting)
         with shown(tally, display) as tell:
             yield Watch(tally.advance, tally.heard).then(tell)
     elif is_terminal():
         from relquery.progress.terminal import drawn  # takes long to import
 
-        tally = Tally(clock, usd, waiting)
+        tally = Tally(clock, waiting)
         with drawn(tally, title):
             yield Watch(tally.advance, tally.heard)
     else:

@@ -15,9 +15,8 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from relquery.backends.load import default_form, is_served, load
+from relquery.backends.load import answering_of, default_form, is_served, load
 from relquery.config import DEFAULT_FORM, Nulls, Order, PromptForm, QueryConfig
-from relquery.connection import answering_of
 from relquery.errors import (
     ConfigError,
     MissingExtraError,
@@ -49,7 +48,7 @@ from relquery.sql.parser.tree import Show
 from relquery.sql.planner.statement import Plan, plan
 from relquery.sql.query import naming
 from relquery.sql.result import missing_values
-from relquery.sql.run import ready, samplings_of
+from relquery.sql.run import named_in, ready
 from relquery.sql.settings import read_sampling
 
 if TYPE_CHECKING:
@@ -111,6 +110,7 @@ def connect(
         _check_options(options)
         options = {"max_concurrency": per_task, **_of_driver(answering), **options}
     with closing(load(answering, **options)) as opened:  # what is wrong with it is said here
+        opened.check(Sampling())
         if form is None:
             config = replace(config, form=default_form(opened.name))
     folder, is_temporary = _folder(spark, ledger)
@@ -245,7 +245,13 @@ class SparkConnection:
                 "An outer SELECT reads an answer as a number or another type, which is not "
                 "supported over Spark. Cast it in the SELECT that has the call."
             )
-        samplings = samplings_of(found)
+        for written, task in named_in(found):
+            if task.model not in (None, self.settings.model):
+                raise UnsupportedQueryError(
+                    f"{written[:80]} names the model '{task.model}'. Over Spark all calls ask that "
+                    f"of the connection, '{self.settings.model}'. Leave model out."
+                )
+        samplings = list(dict.fromkeys(task.sampling for _, task in named_in(found)))
         if any(one.schema is not None or one.stop for one in samplings):
             with closing(load(self.settings.model, **dict(self.settings.options))) as backend:
                 for sampling in samplings:

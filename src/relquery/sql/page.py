@@ -143,11 +143,13 @@ details{margin:.25em 0}summary{cursor:pointer;overflow-wrap:anywhere}
 
 def page(query: str, shown: str, size: str, report: Report, recording: Recording | None) -> str:
     """The HTML of a run. shown: a table of the result's first rows. size: the number of rows."""
-    stages = of_columns(report.columns(), ("stage", "agreement", "order")) if report.stages else ""
+    words = ("stage", "model", "agreement", "order")
+    stages = of_columns(report.columns(), words) if report.stages else ""
+    costs = lines([report.summary or "No LLM calls", *report.notes])
     body = [
         "<h1>relquery run</h1>",
         f"<pre>{escape(query.strip())}</pre>" if query else "",
-        f'<div class="relquery">{stages}{lines([report.summary or "No LLM calls"])}</div>',
+        f'<div class="relquery">{stages}{costs}</div>',
         *_recorded(recording, report),
         f'<h2>Result</h2><div class="relquery">{shown}{lines([size])}</div>',
     ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -59,14 +60,14 @@ def run_query(
         _check_explains(texts)
         parameters = read_parameters(params, texts, database)
         if len(texts) > 1:
-            _validate_script(texts, parameters, database, defaults)
+            _validate_script(texts, parameters, database, context, defaults)
         for text in texts:
             paid.reasons = {}
-            with paid.noted(), place(text), naming(text, database):
+            with paid.noted(), place(text), naming(text, database), whole_file(text, database):
                 table = _run_one(text, parameters, database, context, defaults, paid)
     seconds = context.clock() - start
     if context.recording is not None:
-        context.recording.finish(context.backend)
+        context.recording.finish()
     result = finished(table, paid, seconds)
     if compared := database.kept.compared:
         said = f"{', '.join(sorted(compared))} by {database.kept.compared_by()}"
@@ -197,6 +198,22 @@ def naming(text: Text, database: Database) -> Iterator[None]:
         raise table or in_scope(error, text.query, database) from error
 
 
+@contextmanager
+def whole_file(text: Text, database: Database) -> Iterator[None]:
+    """A block for one statement. If it is interrupted while DuckDB computes on, a file that it has
+    begun is removed, as DuckDB does where it ends in time."""
+    file = read_shell(text.query).file if text.kind == "COPY" else None
+    path = None if file is None or "://" in file else Path(file).expanduser()
+    is_new = path is not None and not path.exists()
+    try:
+        yield
+    except BaseException:
+        if path is not None and is_new and database.is_ending:
+            with suppress(OSError):
+                path.unlink()
+        raise
+
+
 def _check_explains(texts: Sequence[Text]) -> None:
     explains = [text for text in texts if text.option is not None and not text.analyzes]
     if len(texts) > 1 and explains and (len(explains) > 1 or explains[0] is not texts[-1]):
@@ -219,11 +236,16 @@ _BINDABLE = {"SELECT", "INSERT", "UPDATE", "DELETE"}
 
 
 def _validate_script(
-    texts: Sequence[Text], parameters: Parameters, database: Database, defaults: Sampling
+    texts: Sequence[Text],
+    parameters: Parameters,
+    database: Database,
+    context: ExecutionContext,
+    defaults: Sampling,
 ) -> None:
     """Raises QueryError for what is wrong whatever the statements before do."""
     from relquery.sql.binder.bind import check_calls
-    from relquery.sql.run import check_defined_calls, check_option, rehearse
+    from relquery.sql.binder.call import calls_in
+    from relquery.sql.run import check_defined_calls, check_option, open_models, rehearse
 
     kept = database.kept.copy()
     written: set[str] | None = set()
@@ -235,6 +257,9 @@ def _validate_script(
                 check_option(read)
                 tree, _ = read.written_out()
                 check_calls(tree, read.values, read.objects, database, defaults)
+                named = [(one.written, one.task) for one in calls_in(tree) if one.task.model]
+                asks = text.option is None or text.analyzes
+                open_models(named, context, asks=asks)
             elif isinstance(read, Keeping) and read.defined is not None:
                 check_defined_calls(read.defined, database, defaults)
             if has_asked and written is not None and _is_apart(read, written, database):

@@ -120,10 +120,11 @@ class StageRecord:
 
 @dataclass(slots=True)
 class Recording:
-    """The prompts of a run. most: how many of each stage are kept in full."""
+    """The prompts of a run. most: how many of each stage are kept in full. backends: by stage."""
 
     most: int = DEFAULT
     stages: dict[str, StageRecord] = field(default_factory=dict)
+    backends: dict[str, Backend] = field(default_factory=dict)
 
     @classmethod
     def of(cls, record: bool | int) -> Recording | None:
@@ -137,14 +138,17 @@ class Recording:
             return None
         return cls() if record is True else cls(record)
 
-    def stage(self, name: str) -> StageRecord:
-        """The record of a stage."""
+    def stage(self, name: str, backend: Backend) -> StageRecord:
+        """The record of a stage, which asks a backend."""
+        self.backends[name] = backend
         return self.stages.setdefault(name, StageRecord(self.most))
 
-    def finish(self, backend: Backend) -> None:
+    def finish(self) -> None:
         """Find where the cached part of each prompt ends. Called when nothing is being asked."""
-        for one in (one for stage in self.stages.values() for one in stage.full.values()):
-            one.reused, one.is_exact = reused_characters(one.prompt, one.answer, backend)
+        for name, stage in self.stages.items():
+            for one in stage.full.values():
+                found = reused_characters(one.prompt, one.answer, self.backends[name])
+                one.reused, one.is_exact = found
 
 
 def text_of(prompt: Prompt) -> str:

@@ -64,17 +64,16 @@ def result_table(
     return table(names, cells, [is_number(one) for one in types])
 
 
-def result_html(shown: str, size: str, errors: Sequence[_Error], cost: str) -> str:
-    """What a notebook shows. shown: the table. size, cost: a line each."""
+def result_html(shown: str, size: str, errors: Sequence[_Error], costs: Iterable[str]) -> str:
+    """What a notebook shows. shown: the table. size: a line. costs: lines, of which some are
+    empty."""
     parts = [shown, lines([size])]
     if errors:
         listed = [f"{one.stage}, row {one.row}: {one.error}" for one in errors[:_LISTED]]
         more = len(errors) - _LISTED
         listed += [f"and {more:,} more in result.errors"] if more > 0 else []
         parts.append(details("Why values are missing", listed))
-    if cost:
-        parts.append(lines([cost]))
-    return boxed(*parts)
+    return boxed(*parts, lines(filter(None, costs)))
 
 
 def with_view(table: pa.Table, text: str, html: str) -> pa.Table:

@@ -221,7 +221,7 @@ class Result:
             for row in (self.columns, *shown)
         ]
         lines = aligned(cells, terminal_width())
-        return "\n".join([*lines, f"[{self._size_in_words(rows)}]"])
+        return "\n".join([*lines, f"[{self._size_in_words(rows)}]", *self.report.notes])
 
     def _repr_html_(self) -> str:
         """For notebooks."""
@@ -229,7 +229,8 @@ class Result:
             return html
         shown = self.plain(_SHOWN_ROWS)
         view = result_table(self.columns, self.table.schema.types, shown, self.reasons)
-        return result_html(view, self._size_in_words(), self.errors, self.report.summary)
+        costs = [self.report.summary, *self.report.notes]
+        return result_html(view, self._size_in_words(), self.errors, costs)
 
     def _size_in_words(self, shown: int = _SHOWN_ROWS) -> str:
         missing = f", {missing_values(len(self.errors))} missing" if self.errors else ""

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
 
-from relquery.errors import PromptWarning, QueryError, UnsupportedQueryError, warn
+from relquery.errors import (
+    PromptWarning,
+    QueryError,
+    RelqueryError,
+    UnsupportedQueryError,
+    warn,
+)
 from relquery.prompt import Sampling
+from relquery.sql.binder.arguments import shortened
 from relquery.sql.binder.bind import Bound, bind, check_calls, unbound
-from relquery.sql.binder.call import asking_in
+from relquery.sql.binder.call import Task, asking_in
 from relquery.sql.binder.stand_ins import stubbed
 from relquery.sql.binder.statement import Calling, Defined
 from relquery.sql.executor.context import ExecutionContext
@@ -64,7 +71,7 @@ def run(
             return database.result(found.plain)
         for note in found.bound.notes:
             warn(note, PromptWarning)
-        check_samplings(found.plan, context)
+        open_models(named_in(found.plan), context, asks=True)
         analyzes, number = calling.text.analyzes, calling.text.number
         kind = Analysis if analyzes else Execution
         rows = {} if start is not None or analyzes else found.rows
@@ -93,6 +100,7 @@ def explain(
         notes = found.bound.notes
         if found.plan is None:
             return SqlExplanation((), warnings=notes, tells_costs=costs)
+        contexts = open_models(named_in(found.plan), context, asks=False)
         while True:
             before = None if shares is None else len(shares.missed)
             explainer = Explainer(database, found.scratch, context, shares, costs=costs)
@@ -101,7 +109,7 @@ def explain(
                 break
         if shares is not None:
             shares.check_stages(list(explainer.calls))
-        calls, unknown = tuple(explainer.calls.values()), unpriced(context.backend)
+        calls, unknown = tuple(explainer.calls.values()), unpriced(contexts)
         return SqlExplanation(calls, unpriced=unknown, warnings=notes, tells_costs=costs)
 
 
@@ -145,17 +153,31 @@ def _without_calls(bound: Bound, database: Database) -> str | None:
     return None
 
 
-def check_samplings(found: Plan, context: ExecutionContext) -> None:
-    """Have the backend check how answers are to be drawn. It may open the backend."""
-    for sampling in samplings_of(found):
-        if sampling.schema is not None or sampling.stop:
-            context.backend.check(sampling)
+def open_models(
+    calls: Sequence[tuple[str, Task]], context: ExecutionContext, *, asks: bool
+) -> list[ExecutionContext]:
+    """The contexts of calls: what they name is opened, and raises what is wrong with it.
+
+    calls: as written, and what they ask. asks: whether they will ask; each model then checks how
+    its answers are to be drawn, and whether it can be asked at all, before the first one is paid.
+    """
+    contexts, names = list[ExecutionContext](), any(task.model for _, task in calls)
+    for written, task in calls:
+        try:
+            contexts.append(context.of_call(task))
+            if asks and (names or task.sampling.schema is not None or task.sampling.stop):
+                contexts[-1].backend.check(task.sampling)
+        except RelqueryError as error:
+            if task.model is not None:
+                named = f"{shortened(written)} names the model '{task.model}'."
+                error.args = (f"{named} {error}", *error.args[1:])
+            raise
+    return contexts
 
 
-def samplings_of(found: Plan) -> list[Sampling]:
-    """How the answers of a statement are drawn."""
-    calls = (call for select in found.selects for call in select.calls)
-    return list(dict.fromkeys(call.sampling for call in calls))
+def named_in(found: Plan) -> list[tuple[str, Task]]:
+    """The calls of a statement, as written, and what they ask."""
+    return [(call.text, call.task) for select in found.selects for call in select.calls]
 
 
 def check_option(calling: Calling) -> None:

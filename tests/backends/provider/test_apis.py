@@ -297,7 +297,7 @@ def test_a_provider_is_named_before_the_model_and_needs_its_key(
     for provider in PROVIDERS.values():
         monkeypatch.delenv(provider.key, raising=False)
     with pytest.raises(ModelError, match=f"Set the environment variable {variable}"):
-        load(name)
+        load(name).check(Sampling())
     monkeypatch.setenv(variable, "k")
     assert (load(name).name, load(name).known_as()) == (name, (name,))
 

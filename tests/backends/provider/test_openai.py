@@ -429,9 +429,14 @@ def test_the_name_tells_servers_apart_and_a_key_is_not_shown() -> None:
 def test_a_missing_key_is_an_error_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY")
     monkeypatch.setenv("OPENAI_ADMIN_KEY", "of no use here")
-    for key in (None, "", "two\nlines"):
+    for key in ("", "two\nlines"):
         with pytest.raises(ModelError, match="Set the environment variable OPENAI_API_KEY"):
             load("openai:m", api_key=key)
+    one = load("openai:m")
+    assert one.name == "openai:m", "estimates need no key"
+    for act in (one.check, lambda sampling: ask(one, ["a"], sampling)):
+        with pytest.raises(ModelError, match="Set the environment variable OPENAI_API_KEY"):
+            act(Sampling())
 
 
 @pytest.mark.parametrize(("model", "options", "message"), cases(__file__, "settings"))

@@ -51,6 +51,15 @@ def test_equal_calls_are_answered_once_for_all_statements_of_a_tenant(client: ht
     assert (again["calls"], again["ledger_hits"]) == (0, 3)
 
 
+def test_a_call_may_name_the_model_of_the_server_and_no_other(client: httpx.Client) -> None:
+    query = "SELECT LLM('Nice?', note, labels := ['Yes', 'No'], model := '{}') FROM notes"
+    assert len(ask(client, query.format("demo"))["rows"]) == 3
+    for path in ("/v1/sql", "/v1/sql/explain"):
+        refused = client.post(path, json={"query": query.format("openai:gpt-5")})
+        assert refused.status_code == 400
+        assert "offers 'demo' here, and not 'openai:gpt-5'" in refused.json()["error"]["message"]
+
+
 def test_a_stream_tells_progress_then_columns_rows_report_and_errors(client: httpx.Client) -> None:
     def streamed(query: str) -> tuple[str, list[Any]]:
         answer = client.post("/v1/sql", json={"query": query, "stream": True})

@@ -50,12 +50,16 @@ AI_IF('Good?', title)  ! QueryError AI_IF is written in another way here. Write:
 llm_reduce('Which?', title)  ! QueryError Write: SELECT AI_AGG\('Which\?', title
 AI_CLASIFY(title, ['a'])  ! QueryError Did you mean 'AI_CLASSIFY'
 
--- a model is not taken for a question
+-- a model is not taken for a question, and one that cannot be opened is refused
 :: SELECT {} FROM films
-AI_COMPLETE('llama3.1-70b', title)  ! QueryError The model is that of the connection
+AI_COMPLETE('llama3.1-70b', title)  ! ConfigError names the model 'llama3.1-70b'.*rq.connect\(..., models=
 AI_COMPLETE('claude-4-sonnet', 'Summarize: ' || title)
-! QueryError The model is that of the connection
+! ConfigError names the model 'claude-4-sonnet'.*Write 'anthropic:claude-4-sonnet'
 AI_COMPLETE('claude-4-sonnet', PROMPT('Summarize: {0}', title))
-! QueryError The model is that of the connection
+! ConfigError Write 'anthropic:claude-4-sonnet'
 AI_COMPLETE(model => 'claude-4-sonnet', prompt => 'Summarize: ' || title)
-! QueryError The model is that of the connection
+! ConfigError Write 'anthropic:claude-4-sonnet'
+LLM('x', title, model := 3)  ! QueryError model of .* is 3; expected a text
+AI_COMPLETE('openai:o3', 'x', title, model := 'openai:o4')  ! QueryError sets model twice
+AI_FILTER('x', title, threshold := 2)  ! QueryError must be from 0 to 1
+AI_FILTER('x', title, threshold := 0.5, classify := true)  ! QueryError is not for classify

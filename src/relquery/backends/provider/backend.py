@@ -32,8 +32,8 @@ _MOST_STOPS = 4
 class ProviderBackend(Backend):
     """Asks a server, `max_concurrency` prompts at a time, started in the order given.
 
-    model: the name that the server knows. Raises ModelError without a key, MissingExtraError and
-    ConfigError.
+    model: the name that the server knows. Raises ModelError for a key that is none,
+    MissingExtraError and ConfigError. Without a key, `check` and `answer` raise ModelError.
     """
 
     def __init__(

@@ -169,6 +169,18 @@ def anthropic_client(
     return client
 
 
+def has_key(provider: Provider, config: ProviderConfig) -> bool:
+    """Whether there is a key, or what gives one."""
+    given = config.api_key is not None or config.api_key_command or provider.command
+    return bool(given or not provider.key or os.environ.get(provider.key))
+
+
+def check_key(provider: Provider, config: ProviderConfig) -> None:
+    """Raises ModelError where there is none: nothing can be asked, though costs can be told."""
+    if not has_key(provider, config):
+        raise _no_key("No API key is set", provider)
+
+
 def key_of(provider: Provider, config: ProviderConfig) -> str | Token | None:
     """A key, or what gives one; None where OpenAI's SDK is to look for its own."""
     if config.api_key is not None:

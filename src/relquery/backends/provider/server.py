@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from threading import Event
@@ -19,6 +19,8 @@ from relquery.backends.provider.providers import (
     OPENAI,
     Provider,
     anthropic_client,
+    check_key,
+    has_key,
     openai_client,
 )
 from relquery.backends.wires.anthropic import AnthropicMessages
@@ -35,6 +37,9 @@ WIRES: dict[Api, type[Wire]] = {
     "responses": OpenAIResponses,
     "messages": AnthropicMessages,
 }
+
+
+_ANY_KEY = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,8 @@ def _known() -> Sequence[Facts]:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A model on a server. Raises ModelError without a key, MissingExtraError, ConfigError."""
+    """A model on a server. Raises ModelError for a key that is none, MissingExtraError,
+    ConfigError."""
 
     model: str
     """The name that the server knows."""
@@ -97,7 +103,10 @@ class Server:
             raise ConfigError(
                 f"api is {self.config.api!r}, which Anthropic does not have. Leave it out."
             )
-        url = self.sdk(0).base_url
+        keyed = self.config  # a key that is missing matters when something is asked
+        if not has_key(self.provider, keyed):
+            keyed = replace(keyed, api_key=_ANY_KEY)
+        url = _sdk(self.provider, keyed, 0).base_url
         at = url.netloc.decode() + url.path.rstrip("/").removesuffix("/v1")
         object.__setattr__(self, "at", at)
         if self.facts is not None:
@@ -162,12 +171,12 @@ class Server:
 
     def sdk(self, max_retries: int | None = None) -> Any:
         """The provider's SDK; to be closed. max_retries: its own; None for those of the config."""
-        make = anthropic_client if self.provider is ANTHROPIC else openai_client
         most = self.config.max_retries if max_retries is None else max_retries
-        return make(self.provider, self.config, most)
+        return _sdk(self.provider, self.config, most)
 
     def check(self, sampling: Sampling) -> None:
-        """Raises ConfigError for what the API cannot be asked."""
+        """Raises ConfigError for what the API cannot be asked, ModelError without a key."""
+        check_key(self.provider, self.config)
         sampling.check_common()
         never = WIRES[self.api].never
         given = () if sampling.adjustments is None else sampling.adjustments.given
@@ -193,3 +202,8 @@ class Server:
     def _is_providers_own(self) -> bool:
         host, _, path = self.at.partition("/")
         return host == self.provider.host and (not path or self.provider.base_url is not None)
+
+
+def _sdk(provider: Provider, config: ProviderConfig, max_retries: int) -> Any:
+    make = anthropic_client if provider is ANTHROPIC else openai_client
+    return make(provider, config, max_retries)

@@ -148,7 +148,9 @@ class Session:
         """Change to another model, which is loaded at its first call."""
         self.setup = replace(self.setup, model=name)
         before, self.backend = self.backend, _lazy(self.setup)
-        self.connection = replace(self.connection, backend=self.backend, clock=self.backend.clock)
+        models = replace(self.setup.models(), opened=self.connection.models.opened)
+        now = {"backend": self.backend, "clock": self.backend.clock, "models": models}
+        self.connection = replace(self.connection, **now)
         install_count(self.connection.database, self.backend)
         before.close()
 
@@ -163,7 +165,8 @@ class Session:
         if opened.ledger is not None:
             opened.ledger.close()
         self.connection.database.close()
-        self.setup, self.connection = setup, replace(opened, ledger=self.connection.ledger)
+        kept = {"ledger": self.connection.ledger, "models": self.connection.models}
+        self.setup, self.connection = setup, replace(opened, **kept)
 
     def register(self, name: str, path: Path) -> None:
         """Make a file readable as a table. Raises TableError."""

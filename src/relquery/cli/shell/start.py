@@ -25,7 +25,6 @@ from relquery.errors import PartialResultWarning, RelqueryError, UnknownTableErr
 from relquery.ledger import Ledger
 from relquery.report import Report
 from relquery.sql.binder.statement import Calling, read_statement
-from relquery.sql.executor.context import usd_of, waiting_of
 from relquery.sql.explain.explanation import SqlExplanation
 from relquery.sql.parser.parameters import read_parameters
 from relquery.sql.parser.statements import is_explain, split
@@ -40,6 +39,9 @@ def run_statement(session: Session, text: str) -> None:
 
     Ctrl-C ends it, and drops what was to run next.
     """
+    if session.connection.database.is_ending:
+        session.screen.say("DuckDB is still ending the statement before. Ctrl-C stops waiting.")
+        session.connection.database.await_end()
     if is_explain(text):
         _show_explanation(session, text)
     elif not _is_agreed(session, text):
@@ -50,12 +52,11 @@ def run_statement(session: Session, text: str) -> None:
 
 def _run(session: Session, text: str) -> None:
     connection, came = session.connection, Came()
-    backend = connection.backend
     stored, start = _stored(connection.ledger), connection.clock()
     try:
         with (
             shown_warnings(PartialResultWarning),
-            progress(usd=usd_of(backend), waiting=waiting_of(backend)) as advance,
+            progress(waiting=connection.waiting) as advance,
             interruptible(PATIENCE),
         ):
             advanced = came.counting(advance)

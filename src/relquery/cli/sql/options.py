@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -15,11 +15,12 @@ from rich.text import Text
 
 from relquery.backends.base import Backend
 from relquery.backends.lazy import LazyBackend
-from relquery.backends.load import default_form, is_served, is_shared, load
+from relquery.backends.load import default_form, is_served, is_shared, load, load_named
 from relquery.cli.terminal.show import errors_console, shown_warnings
 from relquery.config import Order, PromptForm
-from relquery.connection import Connection, connect
+from relquery.connection import Connection, connect, models_of
 from relquery.errors import ConfigError
+from relquery.sql.executor.models import Models
 
 GUARD_ROWS, PREVIEW_ROWS = 50, 10
 
@@ -236,6 +237,12 @@ class Setup:
             return default_form(self.model or "demo")
         return self.form  # type: ignore[return-value]  # QueryConfig checks it
 
+    def models(self) -> Models:
+        """The models that calls may name."""
+        options = dict(self.options)
+        form = None if self.form is None else self._form()
+        return models_of({}, self.model or "demo", options, self.ledger, form, _load_shown_named)
+
     def connect(self, backend: LazyBackend) -> Connection:
         """Open the database, with its tables."""
         with shown_warnings():
@@ -258,13 +265,18 @@ class Setup:
         except BaseException:
             connection.close()
             raise
-        return connection
+        return replace(connection, models=self.models())
 
 
 def load_shown(model: str, options: Mapping[str, Any]) -> Backend:
     """Load a model, and say so meanwhile."""
     with errors_console().status(Text(f"loading {model}")):
         return load(model, **options)
+
+
+def _load_shown_named(name: str, *more: Any) -> Backend:
+    with errors_console().status(Text(f"loading {name}")):
+        return load_named(name, *more)
 
 
 def _order(name: str) -> Order:

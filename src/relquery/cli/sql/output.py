@@ -83,6 +83,8 @@ def print_errors(result: Result, more: str = "") -> None:
     console = errors_console()
     if result.report.stages:
         console.print(report_view(result.report, console.width))
+    for note in result.report.notes:
+        console.print(note, markup=False, highlight=False)
     if result.errors:
         count = len(result.errors)
         what = "1 value is missing" if count == 1 else f"{count} values are missing"
@@ -94,7 +96,7 @@ def print_errors(result: Result, more: str = "") -> None:
             console.print(more, markup=False, highlight=False)
 
 
-_WORDS = ("stage", "answers", "asks")
+_WORDS = ("stage", "model", "answers", "asks")
 
 
 def explanation_view(explanation: SqlExplanation, width: int | None = None) -> Group | Text:
@@ -117,10 +119,16 @@ def whole(preview: Preview) -> Group:
 def drawn(table: pa.Table) -> RenderableType:
     """What EXPLAIN of calls among other statements returns, or EXPLAIN ANALYZE: a row per stage."""
     # Imported here: most queries are not explained.
-    from relquery.sql.explain.explanation import ANALYSIS_TITLE, analysis_cells, is_analysis
+    from relquery.sql.explain.explanation import (
+        ANALYSIS_TITLE,
+        analysis_cells,
+        analysis_notes,
+        is_analysis,
+    )
 
     if is_analysis(table):
-        return figures(dict(analysis_cells(table)), ANALYSIS_TITLE, None, _WORDS)
+        view = figures(dict(analysis_cells(table)), ANALYSIS_TITLE, None, _WORDS)
+        return Group(view, *map(Text, analysis_notes(table)))
     return Text(view_of(table, "text") or "")
 
 

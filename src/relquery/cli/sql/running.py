@@ -24,7 +24,6 @@ from relquery.errors import (
 from relquery.ledger import Ledger
 from relquery.progress.watch import Watch
 from relquery.report import Report
-from relquery.sql.executor.context import usd_of, waiting_of
 from relquery.sql.result import Result
 
 if TYPE_CHECKING:
@@ -142,8 +141,7 @@ def outcome_of(
 
     ledger: None if it ends with this command.
     """
-    came, backend = Came(), connection.backend
-    shown = progress(usd=usd_of(backend), waiting=waiting_of(backend))
+    came, shown = Came(), progress(waiting=connection.waiting)
     with shown_warnings(PartialResultWarning), shown as advance:
         try:
             with interruptible():

@@ -17,7 +17,7 @@ from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from relquery.progress.tally import Usd, Waiting
+from relquery.progress.tally import Waiting
 from relquery.progress.watch import Watch, is_terminal, watching
 from relquery.report import Report
 from relquery.sql.render import printable, rounded, short
@@ -51,16 +51,14 @@ def result_table(result: Result, rows: int) -> RenderableType:
 
 
 @contextmanager
-def progress(
-    title: str = "", usd: Usd | None = None, waiting: Waiting | None = None
-) -> Iterator[Watch]:
+def progress(title: str = "", waiting: Waiting | None = None) -> Iterator[Watch]:
     """A line per stage on standard error, removed at the end. If standard error is not a terminal,
     a line every Lines.EVERY seconds instead.
 
-    usd: what an answer has cost. waiting: until when nothing is sent.
+    waiting: until when nothing is sent.
     """
     wanted = True if is_terminal() else Lines(title)
-    with watching(wanted, monotonic, usd, title, waiting) as watch:
+    with watching(wanted, monotonic, title, waiting) as watch:
         assert watch is not None
         yield watch
 

@@ -39,6 +39,7 @@ from relquery.prompt import Answer
 from relquery.serve.errors import HttpError
 from relquery.serve.sql_workers.tables import Tables
 from relquery.sql.exchange.arrow import Most
+from relquery.sql.executor.models import Models
 from relquery.sql.retrieval.functions import install_count
 
 MOST_READ = Most(cells=5_000_000, bytes=256 << 20)
@@ -71,6 +72,8 @@ class Desk:
     tables: Tables
     tell: Callable[[Any], None]
     """Says something to whoever reads; waits while they are behind."""
+    called: tuple[str, ...] = ()
+    """By which clients call the model."""
 
 
 Job = Callable[[Desk], Any]
@@ -133,8 +136,10 @@ def _done(work: Work, pipe: Pipe, desk: Desk) -> Replied:
     try:
         backend = EngineClient(link, work.facts, work.tenant, work.declared, work.adapter)
         answers: Any = _Answers(link)
+        called = (work.adapter,) if work.adapter else (*desk.called, backend.name)
         config = replace(desk.connection.config, form=default_form(backend.name))
-        connection = replace(desk.connection, backend=backend, config=config, ledger=answers)
+        asks = {"backend": backend, "models": _offered(*called), "ledger": answers}
+        connection = replace(desk.connection, config=config, **asks)
         install_count(connection.database, backend)
         return Replied(0, work.job(Desk(connection, desk.tables, server.tell)))
     except BaseException as error:
@@ -156,6 +161,18 @@ def _meaning(error: BaseException, tables: Tables) -> BaseException:
         deep = "The statement is nested too deeply. Write it with fewer parts in one another."
         return HttpError(400, deep, "too_deep", "query")
     return error
+
+
+def _offered(*names: str) -> Models:
+    """What calls may name: the model that the request asks, and no other."""
+
+    def refuse(name: str) -> NoReturn:
+        raise QueryError(
+            f"This server offers '{names[0]}' here, and not '{name}'. Leave model out, or ask a "
+            "server that offers it."
+        )
+
+    return Models(names, refuse, default_form)
 
 
 class _Nobody(Backend):

@@ -12,6 +12,7 @@ import signal
 import sys
 import warnings
 from contextlib import suppress
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
 
@@ -46,6 +47,7 @@ def zygote(control: Connection, config: ServeConfig, indexes: str) -> None:
         warnings.simplefilter("ignore", kind)  # those who ask are told in their answers
     try:
         desk = worker.prepared(config.tables, config.sql_memory, indexes)
+        desk = replace(desk, called=config.called)
         jobs.Statement(_FIRST, None, {}, "json")(desk)  # loads what statements need
         desk.tables.rest()
     except Exception as error:

@@ -52,7 +52,7 @@ _SAMPLED: dict[str, tuple[tuple[type, ...], str]] = {
     "top_k": _WHOLE,
     "seed": _WHOLE,
 }
-OF_ALL = (*_SAMPLED, "stop", "form", "nulls", "redact")
+OF_ALL = (*_SAMPLED, "stop", "form", "nulls", "redact", "model")
 """Options of all functions."""
 _OPTIONS = _SAMPLED | {
     "form": ((str,), "'json', 'lines' or 'text'"),
@@ -61,6 +61,8 @@ _OPTIONS = _SAMPLED | {
     "classify": _FLAG,
     "multi": _FLAG,
     "instruction": _TEXT,
+    "model": _TEXT,
+    "threshold": _NUMBER,
 }
 _CHOICES: dict[str, tuple[str, ...]] = {"form": FORMS, "nulls": NULLS}
 # Arguments that other systems name and we have by position.
@@ -110,7 +112,7 @@ class LlmFunction:
                 self.nodes.append(_field(value))
             else:
                 literal = literal_of(value)
-                self._set(name, value if literal is MISSING else literal)
+                self.set_option(name, value if literal is MISSING else literal)
 
     @property
     def name(self) -> str:
@@ -122,7 +124,8 @@ class LlmFunction:
         """As the user wrote it, for messages."""
         return shortened(str(self.node.meta[WRITTEN]))
 
-    def _set(self, name: str, value: object) -> None:
+    def set_option(self, name: str, value: object) -> None:
+        """Set an option. Raises QueryError if it is set already."""
         name = _SYNONYMS.get(name.lower(), name.lower())
         if name in self.options:
             raise QueryError(f"{self.written} sets {name} twice. Set it once.")
@@ -132,7 +135,7 @@ class LlmFunction:
         """Turn a struct of settings, as Snowflake has it, into options."""
         parameters = self.options.pop("model_parameters", None) or {}
         for name, value in ((self.take(dict) or {}) | parameters).items():
-            self._set(name, value)
+            self.set_option(name, value)
 
     def take(self, kind: type[Any]) -> Any:
         """Take the first argument without a name whose value is of a type; else None."""
@@ -220,7 +223,8 @@ class LlmFunction:
         """The call in the place of the function, once all else is taken: a text, or a value of the
         output's type. redact: kinds of personal data that are never sent. Raises QueryError for
         options and fields that it cannot have."""
-        form, nulls, hidden = self.option("form"), self.option("nulls"), self.redacted()
+        form, nulls, model = (self.option(name) for name in ("form", "nulls", "model"))
+        hidden = self.redacted()
         for name in self.options:
             known = (*OF_ALL, *self.own_options)
             raise QueryError(f"{self.written}: " + unknown("option", name, known))
@@ -232,7 +236,7 @@ class LlmFunction:
         by_row = self.is_by_row
         if redact:
             hidden = tuple(dict.fromkeys((*redact, *(hidden or ()))))
-        how = form, nulls, by_row, hidden, self.name
+        how = form, nulls, by_row, hidden, model, self.name
         task = Task(self.query, sampling, output, kind, retry, (), *how)
         call = Call.of(task, self.fields, self.node)
         for at in call.bags:

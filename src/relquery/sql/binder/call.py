@@ -76,6 +76,7 @@ class Task:
     sides: with "match", the side that each field is of, 0 or 1; known once the call is planned.
     form: how fields are written; nulls: what is done where all are NULL (see QueryConfig); None for
         the connection's default. See in_form.
+    model: the name of the model that is asked; None for that of the connection.
     is_by_row: whether the first field is the prompt, and no data.
     redact: the kinds of personal data that are not sent; None for the connection's.
     function: the name as the user wrote it, in lower case.
@@ -91,6 +92,7 @@ class Task:
     nulls: Nulls | None = None
     is_by_row: bool = False
     redact: tuple[str, ...] | None = None
+    model: str | None = None
     function: str = field(default="llm", compare=False, repr=False)
 
     @property
@@ -116,7 +118,7 @@ class Task:
         """Equal for tasks with the same requests for the same fields."""
         kind = "row" if self.kind == "score" else self.kind
         valid = str(self.output) if self.retry else ""
-        how = self.form, self.nulls, self.is_by_row, self.redact
+        how = self.form, self.nulls, self.is_by_row, self.redact, self.model
         return self.sent, self.sampling, kind, how, self.sides, valid
 
     @property

@@ -38,9 +38,10 @@ _YES_NO = ("Yes", "No")
 # What the answer must be, or its labels, follow, which says enough.
 _EXTRACT = Worded("Extract from the data what is asked for.", "", "")
 _CLASSIFY = Worded("Classify the data.", "Classify the data.", "")
-# A name without blanks that has a digit, or of a known family: llama3.1-70b, mistral-large.
+# A name without blanks that has a provider or a digit, or of a known family: openai:gpt-mini,
+# llama3.1-70b, mistral-large.
 _MODEL = re.compile(
-    r"(?=.*\d)[a-zA-Z][\w./:-]*"
+    r"[a-z]{2,}:[\w./:@+-]+|(?=.*\d)[a-zA-Z][\w./:-]*"
     r"|(?:claude|deepseek|gemini|gemma|jamba|llama|mistral|mixtral|openai|reka|snowflake)-[\w./:-]*"
 )
 _JSON_TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
@@ -55,7 +56,7 @@ def complete(given: LlmFunction) -> Expression:
     """LLM('prompt', field, ... [, output := type]): free text, one of some labels, or a type."""
     if given.name != "llm":
         given.take_config()
-        _check_no_model(given)
+        _take_model(given)
     sampling, labels = given.sampling(), given.labels()
     output = given.options.pop("output", None)
     if labels is not None:
@@ -69,24 +70,29 @@ def complete(given: LlmFunction) -> Expression:
     return typed(_type_from(output, given), sampling, given, retry=retry)
 
 
-def _check_no_model(given: LlmFunction) -> None:
-    """Raises QueryError for the name of a model, which Snowflake's function has first."""
+def _take_model(given: LlmFunction) -> None:
+    """Take the name of a model that stands first, where Snowflake's function has it."""
     first = literal_of(given.nodes[0]) if len(given.nodes) > 1 else None
-    name = given.options.get("model", first)
-    if "model" in given.options or (isinstance(first, str) and _MODEL.fullmatch(first)):
-        raise QueryError(
-            f"{given.written} names the model {name!r}. The model is that of the connection "
-            "(rq.connect, --model). Leave it out: AI_COMPLETE('prompt', column, ...). If it is the "
-            "prompt, write LLM in place of AI_COMPLETE."
-        )
+    if isinstance(first, str) and NAMED not in given.nodes[0].meta and _MODEL.fullmatch(first):
+        del given.nodes[0]
+        given.set_option("model", first)
 
 
 def filter_(given: LlmFunction) -> Expression:
     """AI_FILTER('question', field, ... [, classify := true]): whether the answer is yes.
 
     classify: in a join, ask about one row and many of the other table at once; see Task.
+    threshold: how likely yes must be at least, 0 to 1: AI_SCORE('question', field, ...) >= it.
     """
-    sampling, classifies = given.sampling(), given.option("classify", False)
+    classifies, threshold = given.option("classify", False), given.option("threshold")
+    if threshold is not None:
+        if classifies or not 0 <= threshold <= 1:
+            why = "is not for classify" if classifies else "must be from 0 to 1"
+            raise QueryError(f"{given.written} sets threshold := {threshold}, which {why}.")
+        return build.compared(
+            build.AT_LEAST, score(given), build.constant("NUMERIC", repr(threshold))
+        )
+    sampling = given.sampling()
     take_prompt(given)
     if not classifies:
         ask_for_labels(_YES_NO, given)
@@ -382,7 +388,7 @@ Binder = Callable[[LlmFunction], Expression]
 FUNCTIONS: dict[str, tuple[Binder, tuple[str, ...]]] = {
     "llm": (complete, ("labels", "output", "retry")),
     "ai_complete": (complete, ("labels", "output", "retry")),
-    "ai_filter": (filter_, ("classify",)),
+    "ai_filter": (filter_, ("classify", "threshold")),
     "ai_classify": (classify, ("labels", "instruction", "multi")),
     "ai_score": (score, ("labels",)),
     "ai_extract": (extract, ("output", "instruction", "retry")),

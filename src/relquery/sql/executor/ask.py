@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -53,6 +53,12 @@ class Replies:
         names = "prompt_tokens", "cached_tokens", "output_tokens", "attempts"
         asked = [answer for answer in self.paid if answer.attempts]
         return {name: sum(getattr(answer, name) for answer in asked) for name in names}
+
+    def usd(self, price: Callable[[Answer], float | None]) -> float | None:
+        """What they have cost; None without a price. price: of an answer."""
+        costs = [price(answer) for answer in self.paid if answer.attempts]
+        known = [cost for cost in costs if cost is not None]
+        return sum(known) if known else None
 
 
 def ask(

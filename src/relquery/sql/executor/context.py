@@ -12,10 +12,12 @@ from relquery.config import QueryConfig
 from relquery.ledger import AnswerStore
 from relquery.prompt import Answer
 from relquery.report import StageReport
+from relquery.sql.executor.models import Models
 from relquery.sql.record import Recording, StageRecord
 
 if TYPE_CHECKING:
     from relquery.prices.price import Price
+    from relquery.sql.binder.call import Task
     from relquery.sql.planner.plan import PlannedCall
 
 Progress = Callable[[str, int, int], None]
@@ -26,7 +28,8 @@ class ExecutionContext:
     """What answers calls, and with which settings. clock: seconds from any start, for reports.
 
     recording: notes what is sent, if that is asked for. on_answer: told of each answer of the
-    backend, for progress. record: that of the stage which asks.
+    backend and what it cost in USD, for progress. record: that of the stage which asks. models:
+    those that calls may name; None if they may name none. model: the name that the call has given.
     """
 
     backend: Backend
@@ -35,14 +38,33 @@ class ExecutionContext:
     progress: Progress | None
     clock: Callable[[], float]
     recording: Recording | None = None
-    on_answer: Callable[[Answer], None] | None = None
+    on_answer: Callable[[Answer, float | None], None] | None = None
     record: StageRecord | None = None
+    models: Models | None = None
+    model: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The model names used in the ledger. An in-memory ledger has only one model."""
+        """The model names used in the ledger. In memory, what a call has named is enough."""
         is_lasting = self.ledger is not None and self.ledger.path is not None
-        return self.backend.known_as() if is_lasting else (self.backend.name,)
+        return self.backend.known_as() if is_lasting else (self.model or self.backend.name,)
+
+    def of_call(self, task: Task) -> ExecutionContext:
+        """The context of a call, with the model that it names, which is opened if it is not yet."""
+        backend = None
+        if task.model is not None and self.models is not None:
+            backend = self.models.named(task.model)
+        if backend is None or task.model is None or self.models is None:
+            return self
+        config = replace(self.config, form=self.models.form_of(backend.name))
+        return replace(self, backend=backend, model=task.model, config=config)
+
+    def sent(self, call: PlannedCall) -> tuple[ExecutionContext, PlannedCall]:
+        """The context of a call, and the call in the form in which it is sent. One that names the
+        connection's own model is as one that names none."""
+        context = self.of_call(call.task)
+        call = call.in_form(context.config)
+        return context, replace(call, task=replace(call.task, model=context.model or None))
 
     def of_stage(self, name: str, earlier: StageReport | None) -> ExecutionContext:
         """The context of a stage: what is sent is noted there.
@@ -52,7 +74,7 @@ class ExecutionContext:
         """
         context = self
         if self.recording is not None:
-            context = replace(self, record=self.recording.stage(name))
+            context = replace(self, record=self.recording.stage(name, self.backend))
         if earlier is None or self.progress is None:
             return context
         progress, before = self.progress, earlier.calls + earlier.ledger_hits
@@ -93,13 +115,3 @@ def usd_of(backend: Backend) -> Callable[[Answer], float | None]:
         return known.call_usd(answer.prompt_tokens, answer.output_tokens, *of_cache)
 
     return usd
-
-
-def waiting_of(backend: Backend) -> Callable[[], float]:
-    """Gives the seconds until a backend sends more, because of a provider's limits."""
-
-    def waiting() -> float:
-        tally = backend.tally()
-        return 0.0 if tally is None else tally.waiting
-
-    return waiting

@@ -115,7 +115,8 @@ class CacheLookup:
         if not len(prompts):
             return
         backend, is_settled = context.backend, self.is_settled
-        call = Call(backend.name, sampling, context.clock, usd_of(backend))
+        usd = usd_of(backend)
+        call = Call(backend.name, sampling, context.clock, usd)
         with turns(prompts, places, self.ledger, self.keys, call, foreseen=expected) as some:
             for turn in some:
                 is_settled |= bool(turn.known)
@@ -130,7 +131,7 @@ class CacheLookup:
                         if record is not None:
                             record(index, answer)
                         if context.on_answer is not None:
-                            context.on_answer(answer)
+                            context.on_answer(answer, usd(answer))
                         yield int(self.inputs[turn.places[index]]), answer
 
 

@@ -17,8 +17,10 @@ from relquery.report import StageReport
 from relquery.sql import names as ours
 from relquery.sql.executor.ask import EarlierAnswers, ask
 from relquery.sql.executor.choices import Seen, rows_to_limit
-from relquery.sql.executor.context import ExecutionContext
+from relquery.sql.executor.context import ExecutionContext, usd_of
 from relquery.sql.executor.groups import ask_groups, ask_matches
+from relquery.sql.executor.learnt import unlearnt
+from relquery.sql.executor.order import weights_of
 from relquery.sql.executor.reading import failure_message
 from relquery.sql.executor.rows import Rows
 from relquery.sql.executor.stages import StageWalker
@@ -81,11 +83,16 @@ class Execution:
                 self.scratch.clear(select.table)
         for at, select in enumerate(plan.selects):
             rows = self.ready.get(at) or self.start(select, self.database, self.scratch)
+            rows.weights = weights_of(select.calls, self.context)
             walker = StageWalker(rows, self.ask, self.paid.kinds, self.check)
             if plan.enough is not None:
                 self._run_until(walker, plan, plan.enough)
+            else:
+                walker.run()
+            for name, note in unlearnt(rows, self.paid.stages):
+                self.paid.stages[name] = replace(self.paid.stages[name], note=note)
+            if plan.enough is not None:
                 continue
-            walker.run()
             if select.table:
                 self.scratch.fill(select.table, rows.final())
             elif plan.bound.shell.kind == "QUERY" and _is_traced(rows):
@@ -125,9 +132,9 @@ class Execution:
     ) -> None:
         """Ask one call for some rows."""
         start, config = self.context.clock(), self.context.config
-        call = call.in_form(config)
+        context, call = self.context.sent(call)
         alike = self._in_known_order(call)
-        given, modules = rows.cells(alike.fields, wanted), self.context.modules(alike)
+        given, modules = rows.cells(alike.fields, wanted), context.modules(alike)
         cells = hidden(given, call.task.redact)
         question = Question(name, call.task, len(wanted), cells, modules, call.keys)
         is_kept = self.context.ledger is not None and has_one_answer(call.sampling)
@@ -139,7 +146,7 @@ class Execution:
         new, known, answers = repeats.split(question)
         question = replace(question, rows=len(new), cells=cells.part(new))
         earlier = self.paid.stages.get(name)
-        context = self.context.of_stage(name, earlier)
+        context = context.of_stage(name, earlier)
         if (asks := _ABOUT_SEVERAL.get(call.task.kind)) is not None:
             replies = asks(question, context)
         else:
@@ -168,6 +175,8 @@ class Execution:
             agreement=comparison.agreement if comparison else None,
             compared=comparison.compared if comparison else None,
             skipped=int((replies.of_row < 0).sum()),
+            model=context.backend.name if replies.sent or replies.known else "",
+            usd=replies.usd(usd_of(context.backend)) if replies.sent else None,
         )
         self.paid.stages[name] = stage = stage if earlier is None else earlier.plus(stage)
         _LOG.info("%s: %d rows, %d calls, %.2f s", name, stage.rows, stage.calls, stage.seconds)

@@ -19,9 +19,11 @@ import pyarrow as pa
 
 from relquery.arrays import Int64s
 from relquery.errors import QueryError
+from relquery.prices.table import known_price
 from relquery.prompt import Compared
 from relquery.sql import names as ours
 from relquery.sql.executor.choices import Seen
+from relquery.sql.executor.context import ExecutionContext
 from relquery.sql.executor.rows import Rows
 from relquery.sql.inputs.prompt import SYSTEM
 from relquery.sql.parser import build
@@ -138,6 +140,7 @@ class _Order:
 
 
 _CHARACTERS = 4  # per token
+_UNPRICED = 10  # models without a price that cost as much as the cheapest with one
 _OUTPUT = 4  # prompt tokens that cost as much as a token of an answer, at most providers
 _LONG = 32  # tokens of an answer that may be long, before there are any
 _COUNTED = 256  # answers whose tokens are counted
@@ -194,7 +197,21 @@ def cost_per_row(call: PlannedCall, rows: Rows, left: Int64s) -> float:
     each = cost_of_text(call, characters)
     if prompt:
         each = float(prompt + _OUTPUT * output) / len(known)
-    return inputs / len(counted) * each
+    return inputs / len(counted) * each * rows.weights.get(call.index, 1.0)
+
+
+def weights_of(calls: Sequence[PlannedCall], context: ExecutionContext) -> dict[int, float]:
+    """What a token costs in each call, by its number: none where all of them ask one model.
+
+    A model without a price, as on this machine, counts as a tenth of the cheapest one.
+    """
+    if not any(call.task.model for call in calls):
+        return {}
+    models = {call.index: context.of_call(call.task).backend.name for call in calls}
+    prices = {name: known_price(name) for name in models.values()}
+    known = {name: price.uncached for name, price in prices.items() if price is not None}
+    least = min(filter(None, known.values()), default=_UNPRICED) / _UNPRICED
+    return {index: known.get(name) or least for index, name in models.items()}
 
 
 def cost_of_text(call: PlannedCall, characters: float) -> float:

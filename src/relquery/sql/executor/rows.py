@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -81,7 +81,8 @@ def _by_row(items: Sequence[object], of_row: Int64s) -> Objects:
 class Rows:
     """Base rows of a plan, materialised and numbered from 0.
 
-    alive: the rows still needed. where: a filter that they have still to pass.
+    alive: the rows still needed. where: a filter that they have still to pass. weights: what a
+    token costs in each call, by its number, where they ask several models.
     """
 
     plan: SelectPlan
@@ -92,6 +93,7 @@ class Rows:
     alive: Int64s
     values: dict[int, AnswerColumns] = field(default_factory=dict)
     where: Expression | None = None
+    weights: Mapping[int, float] = field(default_factory=dict)
     defers_filter: ClassVar[bool] = True
     """Whether a filter, the last thing that needs answers, may be left to the final SELECT."""
     _entries: str | None = None

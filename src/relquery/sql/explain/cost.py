@@ -95,7 +95,7 @@ class StageCost:
     batch: USD through the batch API. None where no price is known. length: of the answers.
     calibration: how tokens were corrected; None if a tokenizer counted them. unshared: why sharing
     saves nothing, if it does not. reasons: whether the model also reasons, unseen, and is paid for
-    it.
+    it. model: that is asked.
     """
 
     calls: Range
@@ -110,6 +110,7 @@ class StageCost:
     batch: Range | None = None
     unshared: str | None = None
     reasons: bool = False
+    model: str = ""
 
     def __mul__(self, part: Range | float) -> StageCost:
         """For a part of the calls."""
@@ -159,12 +160,22 @@ Costs = Mapping[str, StageCost | None]
 
 
 def with_total(costs: Costs) -> Costs:
-    """The stages, and their sum if there are several; None if one of them is not known."""
+    """The stages, and their sum if there are several; None if one of them is not known. Of several
+    models, first the sum of each."""
     if len(costs) < 2:
         return costs
     known = [one for one in costs.values() if one is not None]
-    total = replace(reduce(add, known), unshared=None) if len(known) == len(costs) else None
-    return {**costs, TOTAL: total}
+    if len(known) < len(costs):
+        return {**costs, TOTAL: None}
+    by_model: dict[str, list[StageCost]] = {}
+    for one in known:
+        by_model.setdefault(one.model, []).append(one)
+    sums_of = {f"{TOTAL} {model}": _sum(some) for model, some in by_model.items()}
+    return {**costs, **(sums_of if len(sums_of) > 1 else {}), TOTAL: _sum(known)}
+
+
+def _sum(costs: Iterable[StageCost]) -> StageCost:
+    return replace(reduce(add, costs), unshared=None)
 
 
 def columns(costs: Costs) -> dict[str, list[str]]:

@@ -81,6 +81,7 @@ class Estimator:
             rate = self._hit_rate(sample, counts, is_new=not stage.may_come)
         if self.tells_costs:
             cost = self._cost(stage, sample, counts, rate or 0.0)
+            cost = replace(cost, model=self.backend.name)
             if cost.live is not None:
                 rate = cost.cached.expected / (cost.input.expected or 1.0)
             cost *= stage.most / max(1, len(stage.written))

@@ -12,6 +12,7 @@ runs. So what is compared is how EXPLAIN counts, not what somebody guesses of th
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from relquery.prompt import Compared, Sampling
 from relquery.report import StageReport
 from relquery.sql.executor.context import ExecutionContext
 from relquery.sql.executor.execute import Execution
+from relquery.sql.executor.order import weights_of
 from relquery.sql.executor.rows import Rows
 from relquery.sql.executor.stages import StageWalker
 from relquery.sql.explain.bounds import KnownRows, known_rows
@@ -42,6 +44,15 @@ _PROVIDERS = ("openai", "anthropic", "gemini", "azure", "vertex", "bedrock", "gr
 _OPPOSITES = {"'yes'": "'no'", "'no'": "'yes'", "'true'": "'false'", "'false'": "'true'"}
 
 
+@dataclass(frozen=True, slots=True)
+class _OfModel:
+    """What predicts the calls of one model, one stage after the other."""
+
+    context: ExecutionContext
+    planner: RequestPlanner
+    estimator: Estimator
+
+
 @dataclass(slots=True)
 class Explainer:
     """Describes stages instead of running them; see executor.stages.
@@ -58,19 +69,25 @@ class Explainer:
     calls: dict[str, ExplainedCall] = field(default_factory=dict)
     kinds: Counter[str] = field(default_factory=Counter)
     _stand_ins: dict[str, KnownRows] = field(default_factory=dict)
-    _planner: RequestPlanner = field(init=False)
-    _estimator: Estimator = field(init=False)
+    _models: dict[str, _OfModel] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self._estimator = Estimator(self.context.backend, self.costs)
-        needs_order, expects = self._estimator.needs_order, self.shares is not None
-        self._planner = RequestPlanner(self.context, needs_order=needs_order, expects=expects)
+    def _of_model(self, call: PlannedCall) -> _OfModel:
+        """What predicts the calls of the model that a call asks."""
+        name = call.task.model or ""
+        if name not in self._models:
+            context = self.context.of_call(call.task)
+            estimator = Estimator(context.backend, self.costs)
+            needs_order, expects = estimator.needs_order, self.shares is not None
+            planner = RequestPlanner(context, needs_order=needs_order, expects=expects)
+            self._models[name] = _OfModel(context, planner, estimator)
+        return self._models[name]
 
     def run(self, plan: Plan) -> None:
         """Go through the stages of a plan."""
         for number, select in enumerate(plan.selects):
             rows = EstimatedRows.estimated(select, self.database, self.scratch, self._stand_ins)
             rows.shares, rows.select = self.shares, number
+            rows.weights = weights_of(select.calls, self.context)
             StageWalker(rows, self.ask, self.kinds).run()
             if select.table:
                 self._stand_ins[select.table] = self._fill(select.table, rows, plan)
@@ -100,7 +117,8 @@ class Explainer:
         """Record what a call would ask."""
         rows.stages.setdefault(call.index, name)
         rows.of_call(call.index).asked[wanted] = True
-        call = call.in_form(self.context.config)
+        _, call = self.context.sent(call)
+        model = self._of_model(call)
         is_open = any(rows.is_open(part.value) for part in call.fields)
         is_sure = rows.known.exact and not rows.may_stop and not is_open
         is_sure &= where is None or not rows.is_open(where)
@@ -108,7 +126,7 @@ class Explainer:
         requests = self._requests(call, rows, wanted, is_open=is_open, is_bound=not is_sure)
         if isinstance(requests, Requests):
             is_sure &= requests.exact
-            self._planner.add(requests, is_sure=is_sure)
+            model.planner.add(requests, is_sure=is_sure)
             is_expected = self.shares is not None and rows.known.is_at_hand
             counts: Counted = "exact" if is_sure else "expected" if is_expected else "at most"
             told = replace(
@@ -120,7 +138,7 @@ class Explainer:
                 skipped=requests.skipped,
             )
             length = None if self.shares is None else self.shares.lengths.get(name)
-            told = self._estimator.told(told, replace(requests, length=length))
+            told = model.estimator.told(told, replace(requests, length=length))
         elif requests is not None or told.rows is not None:
             told = replace(told, calls=requests, counts="at most")
         self.calls[name] = self.calls[name] + told if name in self.calls else told
@@ -129,10 +147,11 @@ class Explainer:
         self, name: str, call: PlannedCall, rows: EstimatedRows, wanted: Int64s
     ) -> ExplainedCall:
         """A call, with nothing known of what it will ask."""
-        backend, sampling = self.context.backend, call.sampling
+        context, sampling = self._of_model(call).context, call.sampling
+        backend = context.backend
         prompt = " ".join(call.prompt.split())
         modules = tuple(call.fields[at].name for at in call.modules)
-        has_modules = bool(self.context.modules(call))
+        has_modules = bool(context.modules(call))
         again = ", and once more if invalid" if call.task.retry else ""
         return ExplainedCall(
             stage=name,
@@ -145,6 +164,7 @@ class Explainer:
             modules=modules if has_modules else (),
             plain=() if has_modules else modules,
             near=rows.near if name not in self.calls and not call.needs else None,
+            model=backend.name,
         )
 
     def _requests(
@@ -162,7 +182,8 @@ class Explainer:
             try:
                 if not is_open:
                     is_bound &= self.shares is None
-                    return self._planner.of(call, rows, wanted, is_bound=is_bound)
+                    planner = self._of_model(call).planner
+                    return planner.of(call, rows, wanted, is_bound=is_bound)
                 most = rows.at_most(rows.number_inputs(call, wanted))
             except QueryError:  # caused by a row that a filter would have dropped
                 most = rows.at_most(len(wanted))
@@ -208,12 +229,11 @@ def _hint(sampling: Sampling, backend: Backend) -> str | None:
     return f"add labels := [{', '.join(shown)}]"
 
 
-def unpriced(backend: Backend) -> str | None:
-    """That no price is known, if a provider's model has none."""
-    provider, _, model = backend.name.partition(":")
-    if provider not in _PROVIDERS or known_price(backend.name) is not None:
-        return None
-    return no_price(model)
+def unpriced(contexts: Iterable[ExecutionContext]) -> str | None:
+    """That no price is known, if a provider's model has none. contexts: of the calls."""
+    names = dict.fromkeys(context.backend.name for context in contexts)
+    parts = [name.partition(":") for name in names if known_price(name) is None]
+    return " ".join(no_price(model) for of, _, model in parts if of in _PROVIDERS) or None
 
 
 class AnsweredRows(EstimatedRows):
@@ -236,7 +256,7 @@ class Analysis(Execution):
     """Runs the plan of a statement, and predicts each of its stages."""
 
     explainer: Explainer = field(init=False)
-    _samplings: dict[str, Sampling] = field(default_factory=dict)
+    _calls: dict[str, PlannedCall] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.start = AnsweredRows.of
@@ -247,7 +267,7 @@ class Analysis(Execution):
     ) -> None:
         """Predict one call for some rows, and ask it."""
         assert isinstance(rows, AnsweredRows)
-        self._samplings[name] = call.sampling
+        self._calls[name] = call
         self.explainer.ask(name, call, rows, wanted, where)
         Execution.ask(self, name, call, rows, wanted, where)
 
@@ -265,9 +285,9 @@ class Analysis(Execution):
         if call.prompt_tokens is None or not call.calls or not stage.calls:
             return call
         length = max(1, round(stage.output_tokens / stage.calls))
-        sampling = replace(self._samplings[stage.name], max_tokens=length)
+        asked = self._calls[stage.name]
+        sampling = replace(asked.sampling, max_tokens=length)
         counts = [round(call.prompt_tokens / call.calls)] * call.calls
-        seconds = self.context.backend.insight.predict(
-            counts, sampling, int(call.cached_tokens or 0)
-        )
+        backend = self.context.of_call(asked.task).backend
+        seconds = backend.insight.predict(counts, sampling, int(call.cached_tokens or 0))
         return replace(call, seconds=seconds)

@@ -36,7 +36,7 @@ class ExplainedCall:
     plain: fields whose values it should, but it has no modules. compared: how many of the calls ask
     again, with fields as written, for a guard. skipped: how many of the rows are not asked because
     all fields are NULL. near: how many rows conditions by AI_SIMILARITY leave, of how many, and
-    what compares their texts.
+    what compares their texts. model: that is asked.
 
     What the calls take in total: prompt_tokens, counted by the backend's tokenizer, for all prompts
     or a sample, or estimated from characters. refused: prompts that would be refused, e.g. as too
@@ -60,6 +60,7 @@ class ExplainedCall:
     compared: int = 0
     skipped: int = 0
     near: tuple[int, int, str] | None = None
+    model: str = ""
     prompt_tokens: int | None = None
     counted_by: CountedBy = None
     refused: int | None = None
@@ -124,6 +125,7 @@ class ExplainedCall:
         live = None if self.cost is None else self.cost.live
         return {
             "stage": self.stage,
+            "model": self.model,
             "rows": self._count(self.rows),
             "calls": self._count(self.calls),
             "from ledger": f"{self.from_ledger:,}" if self.from_ledger else "",
@@ -178,6 +180,7 @@ SCHEMA = pa.schema(
         "usd": pa.float64(),
         "hint": pa.string(),
         "note": pa.string(),
+        "model": pa.string(),
     }
 )
 """One row per call; see ExplainedCall."""
@@ -256,6 +259,8 @@ class SqlExplanation:
         rows = [call.cells() for call in self.calls]
         columns = {title: [row[title] for row in rows] for title in (rows[0] if rows else ())}
         columns = {title: cells for title, cells in columns.items() if any(cells)}
+        if len(set(columns.get("model", ()))) < 2:
+            columns.pop("model", None)
         if self.is_expected:
             columns.pop("USD expected", None)
             return {title.replace("at most", "about"): one for title, one in columns.items()}
@@ -299,6 +304,8 @@ ANALYSIS_SCHEMA = pa.schema(
         ("output_tokens", pa.int64()),
         ("errors", pa.int64()),
         ("order", pa.string()),
+        ("model", pa.string()),
+        ("note", pa.string()),
     ]
 )
 """One row per stage, in the order in which they ran. NULL for what could not be predicted."""
@@ -311,15 +318,16 @@ def compared(predicted: Mapping[str, ExplainedCall], measured: Iterable[StageRep
         call = predicted[stage.name]
         row: dict[str, Any] = {"stage": stage.name, "prompt": call.prompt, "fields": call.fields}
         row |= {"output_tokens": stage.output_tokens, "errors": stage.errors, "order": call.order}
+        row |= {"model": stage.model or None, "note": stage.note}
         for name in COMPARED:
             row[f"predicted_{name}"] = getattr(call, name)
             row[name] = getattr(stage, _NAMES.get(name, name))
         row["hit_rate"] = stage.hit_rate if stage.prompt_tokens else None
         rows.append(row)
     table = pa.Table.from_pylist(rows, ANALYSIS_SCHEMA)
-    shown = dict(analysis_cells(table))
-    html = boxed(lines([ANALYSIS_TITLE]), of_columns(shown, ("stage", "asks")))
-    return with_view(table, f"{ANALYSIS_TITLE}\n{in_columns(shown)}", html)
+    shown, notes = dict(analysis_cells(table)), analysis_notes(table)
+    html = boxed(lines([ANALYSIS_TITLE]), of_columns(shown, ("stage", "asks")), lines(notes))
+    return with_view(table, "\n".join([ANALYSIS_TITLE, in_columns(shown), *notes]), html)
 
 
 def is_analysis(table: pa.Table) -> bool:
@@ -345,6 +353,12 @@ def analysis_cells(table: pa.Table) -> Iterator[tuple[str, list[str]]]:
         yield name.replace("_", " "), texts
     asks = zip(columns["prompt"], columns["fields"], strict=True)
     yield "asks", [f"{prompt} ({fields})" if fields else prompt for prompt, fields in asks]
+
+
+def analysis_notes(table: pa.Table) -> list[str]:
+    """Where nothing was learnt, a line each."""
+    pairs = zip(*(table[name].to_pylist() for name in ("stage", "note")), strict=True)
+    return [f"{stage}: {note}" for stage, note in pairs if note]
 
 
 def _written(name: str, value: float | None) -> str:

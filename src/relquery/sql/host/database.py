@@ -18,6 +18,7 @@ from relquery.sql import names as ours
 from relquery.sql.exchange.arrow import Most, read, to_arrow
 from relquery.sql.host.catalog import KeptDefinitions, ListedFunctions, Listing, PythonFunctions
 from relquery.sql.host.errors import Tables, busy, first_line, from_duckdb
+from relquery.sql.host.statement_thread import StatementThread
 from relquery.sql.names import quoted
 
 
@@ -25,12 +26,13 @@ from relquery.sql.names import quoted
 class _Turn:
     """Who may use a connection: one thread at a time, and one query while there are scratch tables.
 
-    entered: how many times the thread has entered.
+    entered: how many times the thread has entered. statements: where DuckDB runs them.
     """
 
     thread: threading.RLock = field(default_factory=threading.RLock)
     entered: int = 0
     has_scratch: bool = False
+    statements: StatementThread | None = None
 
 
 class Parsed(NamedTuple):
@@ -99,6 +101,13 @@ class Database:
         turn = self._turn
         if not turn.thread.acquire(blocking=False):
             raise busy()
+        if self.is_ending:
+            turn.thread.release()
+            raise QueryError(
+                "DuckDB is still ending the statement that was interrupted: it looks for an "
+                "interrupt only between two parts of the rows. Try again in a while, or open "
+                "another connection."
+            )
         turn.entered += 1
         is_first = turn.entered == 1
         if is_first:
@@ -109,7 +118,25 @@ class Database:
                 yield
         finally:
             turn.entered -= 1
+            if not (turn.entered or turn.statements is None or self.is_ending):
+                turn.statements.end()
             turn.thread.release()
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether a statement that was interrupted still computes; nothing else can run then."""
+        return self._turn.statements is not None and self._turn.statements.is_busy
+
+    def await_end(self) -> None:
+        """Wait until it has ended."""
+        if self._turn.statements is not None:
+            self._turn.statements.await_end()
+
+    @property
+    def _statements(self) -> StatementThread:
+        if self._turn.statements is None:
+            self._turn.statements = StatementThread(self.connection.interrupt)
+        return self._turn.statements
 
     @contextlib.contextmanager
     def _without_replacements(self) -> Iterator[None]:
@@ -123,8 +150,11 @@ class Database:
             yield
         finally:
             if given:
-                with contextlib.suppress(duckdb.Error):
-                    self.connection.execute(f"SET {_REPLACEMENTS} = true")
+                self._statements.afterwards(self._replace_again)
+
+    def _replace_again(self) -> None:
+        with contextlib.suppress(duckdb.Error):
+            self.connection.execute(f"SET {_REPLACEMENTS} = true")
 
     def check_open(self) -> None:
         """Raises QueryError if the connection is closed."""
@@ -143,8 +173,8 @@ class Database:
         self.listed.note(sql)
         with _translated(sql, self):
             # A partly read result blocks the next.
-            rows: list[Any] = self.connection.execute(sql, self._values(sql)).fetchall()
-            return rows
+            values = self._values(sql)
+            return self._statements.run(lambda: self.connection.execute(sql, values).fetchall())
 
     def fetch(self, sql: str) -> pa.Table:
         """Run a statement and read its rows; a table without columns if it has none."""
@@ -165,8 +195,13 @@ class Database:
     ) -> pa.Table:
         self.listed.note(sql)
         with _translated(sql, self):
-            relation = self.connection.sql(sql, params=self._values(sql, values))
-            return pa.table({}) if relation is None else rows_of(relation, self.most)
+            given = self._values(sql, values)
+
+            def table() -> pa.Table:
+                relation = self.connection.sql(sql, params=given)
+                return pa.table({}) if relation is None else rows_of(relation, self.most)
+
+            return self._statements.run(table)
 
     def columns(self, query: str) -> list[tuple[str, str]]:
         """(name, type) of every column of the query, without running it."""
@@ -334,7 +369,14 @@ class Database:
         return {name: tables[name] for name in tables if name in words}
 
     def close(self) -> None:
-        """Close the connection if it was opened here; else leave it without our functions."""
+        """Close the connection if it was opened here; else leave it without our functions.
+
+        A statement that was interrupted and still computes ends first, which is not waited for.
+        """
+        self._statements.afterwards(self._close)
+        self._statements.end()
+
+    def _close(self) -> None:
         self.functions.remove(self.connection)
         if self.is_ours:
             self.connection.close()
@@ -362,7 +404,8 @@ def _translated(sql: str, database: Database | None, written: str | None = None)
 
 @dataclass(slots=True)
 class Scratch:
-    """Tables for one query. They are always dropped when the context ends."""
+    """Tables for one query. They are dropped when the context ends, but for those of a query that
+    was interrupted and has not ended by then: the next one takes their places."""
 
     database: Database
     _tables: list[str] = field(default_factory=list)
@@ -377,14 +420,15 @@ class Scratch:
     def rows(self, select: str) -> tuple[str, int]:
         """Run a query into a table. Returns the table's name and how many rows it has."""
         name = self._new()
-        ((count,),) = self.database.execute(f"CREATE TEMP TABLE {name} AS {select}")
+        ((count,),) = self.database.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {select}")
         return name, int(count)
 
     def reserve(self, columns: Sequence[tuple[str, str]]) -> str:
         """Make an empty table for rows to come. Returns its name."""
         name = self._new()
         nulls = (f"CAST(NULL AS {kind}) AS {quoted(column)}" for column, kind in columns)
-        self.database.execute(f"CREATE TEMP TABLE {name} AS SELECT {', '.join(nulls)} LIMIT 0")
+        empty = f"SELECT {', '.join(nulls)} LIMIT 0"
+        self.database.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {empty}")
         return name
 
     def fill(self, name: str, select: str) -> None:
