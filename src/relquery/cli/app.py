@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -147,10 +145,7 @@ def _leave_statement(code: Any) -> None:
     """
     host = sys.modules.get("relquery.sql.host.statement_thread")
     if host is not None and host.is_any_left():
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError):
-                stream.flush()
-        os._exit(code if isinstance(code, int) else ERROR)
+        host.leave_process(code if isinstance(code, int) else ERROR)
 
 
 def run() -> None:

@@ -24,7 +24,7 @@ EXPLAIN SELECT count(*) FILTER (WHERE LLM('?', id) = 'a'), count(*) FILTER (WHER
 
 -- a filter and a projection are told in the order in which they run
 EXPLAIN SELECT LLM('up', title, genre) FROM films WHERE LLM('yes', title) = 'Yes' AND stars > 3
-? told == [{"rows": 4, "calls": 3, "from_ledger": 0, "counted_by": "tokenizer", "hit_rate": None,
+? told == [{"model": "fake", "rows": 4, "calls": 3, "from_ledger": 0, "counted_by": "tokenizer", "hit_rate": None,
   "refused": 0, "order": "tree", "usd": None, "note": None} | one for one in (
   {"stage": "filter 1", "prompt": "yes", "fields": "title", "counts": "exact",
   "prompt_tokens": 698, "answers": "decoded until it decides, at most 256 tokens",

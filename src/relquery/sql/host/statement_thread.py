@@ -6,10 +6,15 @@ and Python's handler of Ctrl-C cannot run as long as the main thread is inside o
 
 from __future__ import annotations
 
+import atexit
+import logging
+import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -56,6 +61,7 @@ class StatementThread:
                 wait([job], PATIENCE)
                 if self._thread is not None and not job.done():
                     self._thread.name = _LEFT
+                    atexit.register(_end_process)
             raise
         finally:
             del job  # which has the error that has this frame
@@ -63,7 +69,8 @@ class StatementThread:
     def afterwards(self, action: Callable[[], object]) -> None:
         """Do something once the statement that was left has ended; at once if none was."""
         if self.is_busy:
-            self._put(Future(), action)
+            self._left = Future()
+            self._put(self._left, action)
         else:
             action()
 
@@ -108,3 +115,22 @@ def _hears_signals() -> bool:
 def is_any_left() -> bool:
     """Whether a statement that was left still computes, in this process."""
     return any(one.name == _LEFT for one in threading.enumerate())
+
+
+def leave_process(code: int) -> None:
+    """End the process without DuckDB's own end, which waits for a statement that was left."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):
+            stream.flush()
+    os._exit(code)
+
+
+def _end_process() -> None:
+    """Where Ctrl-C has ended the program, end the process as Python does, at once: before what else
+    is to be done at the end, as DuckDB waits there."""
+    if is_any_left() and getattr(sys, "last_type", None) is KeyboardInterrupt:
+        logging.shutdown()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        with suppress(OSError):
+            os.kill(os.getpid(), signal.SIGINT)
+        leave_process(1)
