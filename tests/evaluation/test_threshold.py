@@ -71,7 +71,7 @@ def test_scores_of_a_query_are_evaluated_at_the_threshold() -> None:
         assert precise.threshold is not None
         said = np.array([score for _, score, _ in found.result.fetchall()])
         assert found.right == int(((said >= found.threshold.value) == np.array(right)).sum())
-        assert f"Use it: AI_FILTER(..., threshold := {found.threshold.value!r})." in repr(found)
+        assert f"Use it: AI_FILTER(..., threshold := {found.threshold.value!r})" in repr(found)
         assert precise.threshold.precision >= 0.9 > found.threshold.precision
         assert "precision of 0.9 or more" in repr(precise)
         kept = con.sql(

@@ -41,7 +41,7 @@ class Threshold:
         return (
             f"Threshold {self.value!r} ({low:.2g} to {high:.2g}) for the {why}: F1 {self.f1:.3f}"
             f"{left}, precision {self.precision:.3f}, recall {self.recall:.3f} of {self.rows:,} "
-            f"rows. Use it: AI_FILTER(..., threshold := {self.value!r})."
+            f"rows. Use it: AI_FILTER(..., threshold := {self.value!r}), or AI_SCORE(...) >= it."
         )
 
 
