@@ -432,8 +432,8 @@ def test_a_missing_key_is_an_error_with_its_remedy(monkeypatch: pytest.MonkeyPat
     for key in ("", "two\nlines"):
         with pytest.raises(ModelError, match="Set the environment variable OPENAI_API_KEY"):
             load("openai:m", api_key=key)
-    one = load("openai:m")
-    assert one.name == "openai:m", "estimates need no key"
+    one = ProviderBackend("m")
+    assert load("openai:m").name == one.name == "openai:m", "estimates need no key"
     for act in (one.check, lambda sampling: ask(one, ["a"], sampling)):
         with pytest.raises(ModelError, match="Set the environment variable OPENAI_API_KEY"):
             act(Sampling())

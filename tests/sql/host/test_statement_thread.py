@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 from relquery.connection import connect
@@ -47,7 +48,7 @@ def test_an_interrupted_statement_is_left_and_the_connection_is_usable_after_it(
         return value
 
     with duckdb.connect() as own:
-        own.create_function("slow", slow, [int], int, side_effects=True)  # type: ignore[list-item, arg-type]
+        own.create_function("slow", slow, [int], int, side_effects=True)
         own.execute("CREATE TABLE t AS SELECT 1 AS a")
         con = connect(FakeBackend(upper_or_length), database=own)
         with pytest.raises(KeyboardInterrupt):
@@ -59,7 +60,7 @@ def test_an_interrupted_statement_is_left_and_the_connection_is_usable_after_it(
         con.database.await_end()
         for _ in range(2):  # tables of the first one are in nobody's way
             assert con.sql("SELECT LLM('up', a) FROM t").fetchall() == [("1",)]
-        frame = duckdb.sql("SELECT 5 AS a").arrow()
+        frame = pa.table({"a": [5]})
         assert own.sql("SELECT a FROM frame").fetchall() == [(5,)], "as it was before"
         con.close()
     assert frame is not None
@@ -75,7 +76,7 @@ def test_a_file_that_was_begun_is_not_left_half_written(tmp_path: Path) -> None:
         return value
 
     with duckdb.connect() as own:
-        own.create_function("slow", slow, [int], int, side_effects=True)  # type: ignore[list-item, arg-type]
+        own.create_function("slow", slow, [int], int, side_effects=True)
         own.execute("SET threads = 1")
         con = connect(FakeBackend(upper_or_length), database=own)
         with pytest.raises(KeyboardInterrupt):

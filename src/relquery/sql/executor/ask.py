@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
@@ -48,7 +49,7 @@ class Replies:
     comparison: Comparison | None = None
 
     @property
-    def spent(self) -> dict[str, int]:
+    def spent(self) -> dict[str, Any]:
         """What the answers that were asked for have taken; those of the ledger took no attempt."""
         names = "prompt_tokens", "cached_tokens", "output_tokens", "attempts"
         asked = [answer for answer in self.paid if answer.attempts]
