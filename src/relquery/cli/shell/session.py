@@ -149,8 +149,9 @@ class Session:
         self.setup = replace(self.setup, model=name)
         before, self.backend = self.backend, _lazy(self.setup)
         models = replace(self.setup.models(), opened=self.connection.models.opened)
-        now = {"backend": self.backend, "clock": self.backend.clock, "models": models}
-        self.connection = replace(self.connection, **now)
+        self.connection = replace(
+            self.connection, backend=self.backend, clock=self.backend.clock, models=models
+        )
         install_count(self.connection.database, self.backend)
         before.close()
 
@@ -165,8 +166,8 @@ class Session:
         if opened.ledger is not None:
             opened.ledger.close()
         self.connection.database.close()
-        kept = {"ledger": self.connection.ledger, "models": self.connection.models}
-        self.setup, self.connection = setup, replace(opened, **kept)
+        ledger, models = self.connection.ledger, self.connection.models
+        self.setup, self.connection = setup, replace(opened, ledger=ledger, models=models)
 
     def register(self, name: str, path: Path) -> None:
         """Make a file readable as a table. Raises TableError."""
