@@ -54,6 +54,7 @@ LAYERS: dict[str, set[str]] = {
     "ir": BASE,
     "reordering": BASE | {"prices", "backends.wires"},
     "retrieval": BASE,
+    "cascade": BASE,
     "span": BASE | {"ir"},
     "spans": BASE | RECORDS | {"ir", "reordering", "backends.base"},
     "markup": BASE | {"backends.base"},
@@ -144,6 +145,7 @@ ROOMS: dict[str, list[str]] = {
         "embeddings", "api", "console", "status", "tracing", "middleware", "connections", "mcp",
         "app", "run",
     ],
+    "cascade": ["bounds", "proxies", "sampling", "thresholds"],
     "evaluation": ["matching", "threshold", "columns", "comparison", "evaluation"],
     "pii": ["kinds", "lists", "patterns", "persons", "placeholders"],
     "cli": [

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from relquery.backends.embedding.load import load_embedder
     from relquery.backends.scoring import Scores, fit_temperature
     from relquery.backends.service.service import Engine, Job
+    from relquery.cascade.cascade import CascadeResult, run_cascade
     from relquery.connection import Connection, connect
     from relquery.demo.files import table_path as demo_table
     from relquery.errors import PartialResultWarning, RelqueryError
@@ -48,6 +49,8 @@ _HOMES = {
     "Job": "relquery.backends.service.service:Job",
     "Scores": "relquery.backends.scoring:Scores",
     "fit_temperature": "relquery.backends.scoring:fit_temperature",
+    "run_cascade": "relquery.cascade.cascade:run_cascade",
+    "CascadeResult": "relquery.cascade.cascade:CascadeResult",
     "evaluate": "relquery.evaluation.evaluate:evaluate",
     "Evaluation": "relquery.evaluation.evaluation:Evaluation",
     "Comparison": "relquery.evaluation.comparison:Comparison",
@@ -82,6 +85,7 @@ _HOMES = {
 __all__ = [
     "Answers",
     "Batch",
+    "CascadeResult",
     "Comparison",
     "Connection",
     "Dependency",
@@ -112,6 +116,7 @@ __all__ = [
     "native",
     "optimize",
     "reorder",
+    "run_cascade",
     "schema",
     "span",
 ]

@@ -161,6 +161,47 @@ def _is_number(value: object) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class Targets:
+    """What the result must meet, each a share of rows, 0 to 1. Either accuracy, or the others.
+
+    Raises ConfigError.
+    """
+
+    precision: float | None = None
+    """Of the rows that are returned, those that the oracle would return."""
+    recall: float | None = None
+    """Of the rows that the oracle would return, those that are returned."""
+    accuracy: float | None = None
+    """Rows whose answer is the oracle's."""
+    confidence: float = 0.95
+    """The probability that all of them are met, at least."""
+
+    def __post_init__(self) -> None:
+        given = {name: getattr(self, name) for name in ("precision", "recall", "accuracy")}
+        for name, value in {**given, "confidence": self.confidence}.items():
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1:
+                raise ConfigError(
+                    f"{name} is {value!r}; it must be a number between 0 and 1, such as 0.95."
+                )
+        if all(value is None for value in given.values()):
+            raise ConfigError(
+                "No target is set. Give precision=, recall= or both; or accuracy= alone."
+            )
+        if self.accuracy is not None and (self.precision, self.recall) != (None, None):
+            raise ConfigError(
+                "accuracy= stands alone: omit precision= and recall=, which say which errors count."
+            )
+
+    @property
+    def failure(self) -> float:
+        """The failure probability of each bound: one of a target alone, half of it of two."""
+        both = self.precision is not None and self.recall is not None
+        return (1 - self.confidence) / (2 if both else 1)
+
+
+@dataclass(frozen=True, slots=True)
 class QueryConfig:
     """How SQL queries with LLM calls are run.
 
