@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.accuracy import benchmark as accuracy
+from benchmarks.cascade import benchmark as cascade
 from benchmarks.cpu_peers import benchmark as cpu_peers
 from benchmarks.engine import benchmark as engine
 from benchmarks.harness import Benchmark
@@ -39,4 +40,5 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     prefill_only.BENCHMARK,
     prompt_cache.BENCHMARK,
     accuracy.BENCHMARK,
+    cascade.BENCHMARK,
 )

@@ -1,0 +1,1 @@
+"""`scripts/bench cascade`: the guarantee of a cascade, and its calls beside those of others."""
