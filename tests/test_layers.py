@@ -60,7 +60,9 @@ LAYERS: dict[str, set[str]] = {
     "markup": BASE | {"backends.base"},
     "sql": BASE
     | RECORDS
-    | {"prices", "html", "ir", "reordering", "markup", "retrieval", "backends.base"},
+    | {
+        "prices", "html", "ir", "reordering", "markup", "retrieval", "cascade", "backends.base",
+    },
     # when and where
     "engine": BASE,
     "model": BASE | {"engine"},

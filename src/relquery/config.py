@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from relquery.errors import ConfigError, unknown
 
@@ -141,7 +141,7 @@ class EngineConfig:
 
 OF_CONNECT = (
     "model", "database", "order", "on_error", "guard", "guard_rows", "form", "nulls", "redact",
-    "ledger", "embedder", "index", "progress", "clock", "models",
+    "ledger", "embedder", "index", "progress", "clock", "models", "cascade",
 )  # fmt: skip
 """Keywords of `relquery.connect`, which gives its other ones to the backend."""
 
@@ -202,6 +202,41 @@ class Targets:
 
 
 @dataclass(frozen=True, slots=True)
+class CascadeConfig:
+    """A proxy that answers the clear rows of a call, and what the result must meet."""
+
+    proxy: str
+    """The name of a model, or EMBEDDING."""
+    targets: Targets
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> CascadeConfig:
+        """From `proxy` and the fields of Targets. Raises ConfigError."""
+        for name in given:
+            if name not in CASCADE:
+                raise ConfigError(unknown("setting", name, CASCADE, of="a cascade"))
+        proxy = given.get("proxy")
+        if not isinstance(proxy, str) or not proxy:
+            raise ConfigError(
+                f"proxy is {proxy!r}; it must name a model, or be '{EMBEDDING}', which trains a "
+                "head on embeddings."
+            )
+        return cls(proxy, Targets(**{name: given[name] for name in CASCADE[1:] if name in given}))
+
+    def among(self, count: int) -> CascadeConfig:
+        """One of several whose promises hold together: each has its part of the failure
+        probability, by the union bound."""
+        confidence = 1 - (1 - self.targets.confidence) / max(1, count)
+        return replace(self, targets=replace(self.targets, confidence=confidence))
+
+
+EMBEDDING = "embedding"
+"""The proxy that is trained on embeddings within a query."""
+CASCADE = ("proxy", "precision", "recall", "accuracy", "confidence")
+"""The settings of a cascade."""
+
+
+@dataclass(frozen=True, slots=True)
 class QueryConfig:
     """How SQL queries with LLM calls are run.
 
@@ -217,6 +252,7 @@ class QueryConfig:
     nulls: what a call with NULL in all of its fields does: "skip" gives NULL and asks nothing;
         "ask" asks the model about them.
     redact: the kinds of personal data that placeholders replace before cells are sent.
+    cascade: the settings of CascadeConfig for calls that set none; None to ask about all rows.
     """
 
     order: Order = "tree"
@@ -226,10 +262,13 @@ class QueryConfig:
     form: PromptForm = DEFAULT_FORM
     nulls: Nulls = "skip"
     redact: tuple[str, ...] = ()
+    cascade: Mapping[str, Any] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
             raise ConfigError(unknown("order", self.order, ORDERS))
+        if self.cascade is not None:
+            CascadeConfig.of(self.cascade)
         if self.form not in FORMS:
             raise ConfigError(unknown("form", self.form, FORMS))
         if self.nulls not in NULLS:

@@ -74,6 +74,7 @@ def connect(
     progress: Progress = None,
     clock: Callable[[], float] = time.perf_counter,
     models: Mapping[str, str | Backend | Mapping[str, Any]] | None = None,
+    cascade: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Connection:
     """Open a database that can call a model.
@@ -105,13 +106,16 @@ def connect(
         {"strong": {"model": "openai:gpt-5.4", "budget": "5USD"}}. Each is opened when a statement
         first names it, and has a budget of its own. It has the connection's options that fit: keys
         and addresses only for the same provider.
+    cascade: a cheap model that answers the clear rows of AI_FILTER and AI_CLASSIFY, and what the
+        result must meet: {"proxy": "openai:NAME", "precision": 0.9, "recall": 0.9,
+        "confidence": 0.95}, or "accuracy" alone. A call may set its own.
     options: settings of the embedded engine, e.g. cache_tokens, or of a provider, e.g. base_url.
 
     Raises ConfigError, ModelError, MissingExtraError or TableError (for `database`).
     """
     check_progress(progress)
     answering, options = answering_of(source, model, options)
-    how = form or DEFAULT_FORM, nulls, kinds_of(redact)
+    how = form or DEFAULT_FORM, nulls, kinds_of(redact), cascade
     config = QueryConfig(order, on_error, guard, guard_rows, *how)
     options = with_ledger(options, ledger)
     with ExitStack() as opened:  # closes what is open if the rest fails

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from relquery.config import CASCADE
 from relquery.connection import Connection
 from relquery.errors import ConfigError, UnknownVerbError, type_of
 from relquery.frames.arguments import (
@@ -72,10 +73,11 @@ class Frame(Runs):
         An instruction without a question mark is a claim, and is asked as `Is this true? CLAIM`.
 
         output: keep all rows, and put what the model says into a column of this name. options: also
-        `threshold`, how likely yes must be, 0 to 1.
+        `threshold`, how likely yes must be, 0 to 1; and `proxy`, `precision`, `recall`, `accuracy`
+            and `confidence`, which let a cheap model decide the clear rows.
         """
         langex = self._langex(instruction, "sem_filter")
-        given = check_options(options, "sem_filter", "threshold")
+        given = check_options(options, "sem_filter", "threshold", *CASCADE)
         asked = call("AI_FILTER", [quoted_text(langex.claim.prompt)], langex.fields, given)
         if output is not None:
             return self._extended(output, asked, langex, "sem_filter")
@@ -140,7 +142,7 @@ class Frame(Runs):
     ) -> Frame:
         """A new column with one of some labels; with `multi` the list of those that apply."""
         langex = self._langex(instruction, "sem_classify")
-        given = check_options(options, "sem_classify")
+        given = check_options(options, "sem_classify", "proxy", "accuracy", "confidence")
         given["labels"] = check_labels(labels, "sem_classify")
         given |= {"instruction": langex.prompt, "multi": multi or None}
         value = call("AI_CLASSIFY", [], langex.fields, given)

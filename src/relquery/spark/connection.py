@@ -251,6 +251,12 @@ class SparkConnection:
                     f"{written[:80]} names the model '{task.model}'. Over Spark all calls ask that "
                     f"of the connection, '{self.settings.model}'. Leave model out."
                 )
+            if task.cascade:
+                raise UnsupportedQueryError(
+                    f"{written[:80]} has a proxy. A cascade draws from all rows, and Spark's tasks "
+                    "see a part of them each. Leave proxy and its targets out, or run the query "
+                    "with rq.connect over the rows."
+                )
         samplings = list(dict.fromkeys(task.sampling for _, task in named_in(found)))
         if any(one.schema is not None or one.stop for one in samplings):
             with closing(load(self.settings.model, **dict(self.settings.options))) as backend:

@@ -22,6 +22,7 @@ from relquery.sql.binder.bind import Bound, bind, check_calls, unbound
 from relquery.sql.binder.call import Task, asking_in
 from relquery.sql.binder.stand_ins import stubbed
 from relquery.sql.binder.statement import Calling, Defined
+from relquery.sql.executor.cascade import proxies_of
 from relquery.sql.executor.context import ExecutionContext
 from relquery.sql.executor.dry_run import dry_run
 from relquery.sql.executor.execute import Execution, Start
@@ -71,7 +72,7 @@ def run(
             return database.result(found.plain)
         for note in found.bound.notes:
             warn(note, PromptWarning)
-        open_models(named_in(found.plan), context, asks=True)
+        open_models(with_proxies(found.plan, context), context, asks=True)
         analyzes, number = calling.text.analyzes, calling.text.number
         kind = Analysis if analyzes else Execution
         rows = {} if start is not None or analyzes else found.rows
@@ -100,7 +101,7 @@ def explain(
         notes = found.bound.notes
         if found.plan is None:
             return SqlExplanation((), warnings=notes, tells_costs=costs)
-        contexts = open_models(named_in(found.plan), context, asks=False)
+        contexts = open_models(with_proxies(found.plan, context), context, asks=False)
         while True:
             before = None if shares is None else len(shares.missed)
             explainer = Explainer(database, found.scratch, context, shares, costs=costs)
@@ -178,6 +179,11 @@ def open_models(
 def named_in(found: Plan) -> list[tuple[str, Task]]:
     """The calls of a statement, as written, and what they ask."""
     return [(call.text, call.task) for select in found.selects for call in select.calls]
+
+
+def with_proxies(found: Plan, context: ExecutionContext) -> list[tuple[str, Task]]:
+    """The same, and what they ask of proxies. Raises QueryError for what a cascade cannot be."""
+    return [*named_in(found), *proxies_of(named_in(found), context.config)]
 
 
 def check_option(calling: Calling) -> None:

@@ -16,7 +16,6 @@ from relquery.frames.lotus import types
 from relquery.frames.lotus.models import LM
 from relquery.frames.lotus.types import (
     CascadeArgs,
-    ProxyModel,
     ReasoningStrategy,
     UsageLimit,
 )
@@ -51,7 +50,7 @@ NEEDED: dict[str, list[Any]] = {
 SET: dict[str, object] = {
     "postprocessor": len,
     "strategy": ReasoningStrategy.COT,
-    "cascade_args": CascadeArgs(recall_target=0.9, proxy_model=ProxyModel.HELPER_LM),
+    "cascade_args": CascadeArgs(recall_target=0.9),
     "helper_examples": TABLE,
     "output_tokens": ("Yes", "No"),
     "cascade_threshold": 0.5,

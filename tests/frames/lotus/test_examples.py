@@ -165,8 +165,8 @@ def test_a_model_of_this_machine_is_loaded_when_it_is_made(
 
 
 def test_settings_and_stores_that_are_not_supported_are_refused() -> None:
-    with pytest.raises(ConfigError, match="helper_lm"):
-        lotus.settings.configure(helper_lm=LM())
+    with pytest.raises(ConfigError, match="serialization_format"):
+        lotus.settings.configure(serialization_format="xml")
     with pytest.raises(ConfigError, match="QdrantVS"):
         QdrantVS(None)
     with pytest.raises(ConfigError, match="ColBERTv2RM"):

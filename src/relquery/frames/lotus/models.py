@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 from relquery.backends.base import Answering, Backend
 from relquery.connection import Connection, connect
 from relquery.errors import ConfigError, ModelError, unknown, warn
 from relquery.frames.lotus.refused import check_supported
-from relquery.frames.lotus.types import UsageLimit
+from relquery.frames.lotus.types import ProxyModel, UsageLimit
 from relquery.report import Report
 
 _OLLAMA = "http://localhost:11434/v1"
@@ -46,8 +46,10 @@ _REFUSED = {
 }
 # Answers are kept, and batches run at once.
 _NO_EFFECT = ("enable_cache", "enable_multithreading", "parallel_groupby_max_threads")
-_REFUSED_SETTINGS = ("helper_lm", "serialization_format")
-_SETTINGS = ("lm", "rm", "vs", "reranker", *_NO_EFFECT)
+_REFUSED_SETTINGS = ("serialization_format",)
+HELPER = ProxyModel.HELPER_LM.value
+"""The name of the helper_lm in settings and in calls."""
+_SETTINGS = ("lm", "helper_lm", "rm", "vs", "reranker", *_NO_EFFECT)
 
 
 @dataclass(slots=True)
@@ -287,6 +289,7 @@ def _check_none(options: dict[str, Any], name: str) -> None:
 @dataclass(frozen=True, slots=True)
 class _Models:
     lm: LM | None = None
+    helper_lm: LM | None = None
     rm: RM | None = None
     vs: object = None
     reranker: CrossEncoderReranker | None = None
@@ -307,7 +310,7 @@ class Settings:
         return self.inner.get() or self.models
 
     def configure(self, **given: Any) -> None:
-        """Set lm, rm, vs or reranker. Raises ConfigError for what is not supported."""
+        """Set lm, helper_lm, rm, vs or reranker. Raises ConfigError for what is not supported."""
         self.models = self._with(self.models, given)
 
     @contextmanager
@@ -334,8 +337,12 @@ class Settings:
         return self.now.rm
 
     def connection(self) -> Connection:
-        """The connection that the verbs use."""
-        return self.lm.connection(None if self.rm is None else self.rm.embedder)
+        """The connection that the verbs use; calls name the helper_lm by its setting."""
+        con = self.lm.connection(None if self.rm is None else self.rm.embedder)
+        if (helper := self.now.helper_lm) is None:
+            return con
+        known = {**con.models.given, HELPER: helper.connection(None).backend}
+        return replace(con, models=replace(con.models, given=known))
 
     @staticmethod
     def _with(models: _Models, given: dict[str, Any]) -> _Models:
@@ -343,7 +350,7 @@ class Settings:
             if name not in (*_SETTINGS, *_REFUSED_SETTINGS):
                 raise ConfigError(unknown("setting", name, _SETTINGS))
         check_supported(given, "settings", _SETTINGS)
-        kinds: dict[Literal["lm", "rm"], type] = {"lm": LM, "rm": RM}
+        kinds: dict[str, type] = {"lm": LM, "helper_lm": LM, "rm": RM}
         for name, kind in kinds.items():
             value = given.get(name)
             if value is not None and not isinstance(value, kind):

@@ -11,15 +11,14 @@ from typing import Any, NoReturn
 from relquery.errors import ConfigError, unknown
 
 _CASCADE = (
-    "Cascades are not supported, so leave it out: every row is asked. df.sem_filter(..., "
-    "safe_mode=True) tells the calls and tokens first, and rq.frame(...).sem_join(..., "
+    "Only filters have a cascade, so leave it out: every row is asked. df.sem_filter(..., "
+    "cascade_args=CascadeArgs(...)) asks a helper_lm first, and rq.frame(...).sem_join(..., "
     "blocking=0.5) asks only about near pairs."
 )
 _LIMIT = "Estimate first, with safe_mode=True or rq.frame(...).explain()."
 _REMEDIES = {
     "cascade_args": _CASCADE,
     "cascade_threshold": _CASCADE,
-    "helper_lm": _CASCADE,
     "helper_examples": _CASCADE,
     "examples": "Write the examples into the instruction.",
     "strategy": "Ask for reasons in the instruction of a sem_map, and filter by what it says.",

@@ -7,6 +7,7 @@ from enum import Enum, auto
 from math import inf, isinf
 from typing import Any
 
+from relquery.config import EMBEDDING
 from relquery.frames.lotus.refused import refuse_type
 
 
@@ -31,7 +32,7 @@ class LongContextStrategy(Enum):
 
 
 class ProxyModel(Enum):
-    """What a cascade asks first; refused with the cascade."""
+    """What a cascade asks first."""
 
     HELPER_LM = "helper_lm"
     EMBEDDING_MODEL = "embedding_model"
@@ -49,10 +50,34 @@ class SerializationFormat(Enum):
 
 
 class CascadeArgs:
-    """How a cascade is tuned; any arguments. Refused where it is used."""
+    """What a filter's cascade must meet. The defaults are LOTUS's.
 
-    def __init__(self, **given: Any) -> None:
-        self.given = given
+    sampling_percentage and others of LOTUS's arguments have no effect: how rows are drawn is
+    relquery's business.
+    """
+
+    def __init__(
+        self,
+        recall_target: float = 0.8,
+        precision_target: float = 0.8,
+        sampling_percentage: float = 0.1,
+        failure_probability: float = 0.2,
+        proxy_model: ProxyModel = ProxyModel.HELPER_LM,
+        **_: Any,
+    ) -> None:
+        del sampling_percentage
+        self.recall_target, self.precision_target = recall_target, precision_target
+        self.failure_probability, self.proxy_model = failure_probability, proxy_model
+
+    def options(self) -> dict[str, Any]:
+        """As options of a frame's filter."""
+        is_head = self.proxy_model is ProxyModel.EMBEDDING_MODEL
+        return {
+            "proxy": EMBEDDING if is_head else ProxyModel.HELPER_LM.value,
+            "precision": self.precision_target,
+            "recall": self.recall_target,
+            "confidence": 1 - self.failure_probability,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from relquery.frames.lotus.results import (
     with_keys,
     with_scores,
 )
-from relquery.frames.lotus.types import LongContextStrategy
+from relquery.frames.lotus.types import CascadeArgs, LongContextStrategy, ProxyModel
 from relquery.sql.names import quoted
 from relquery.sql.result import Result
 
@@ -62,13 +62,17 @@ def sem_filter(
     default: bool = True,
     suffix: str = "_filter",
     examples: pd.DataFrame | None = None,
+    cascade_args: CascadeArgs | None = None,
     return_stats: bool = False,
     safe_mode: bool = False,
     **more: Any,
 ) -> Verb:
-    """default: for answers that cannot be read; ours always can, as only Yes and No are allowed."""
+    """default: for answers that cannot be read; ours always can, as only Yes and No are allowed.
+
+    cascade_args: let the helper_lm, or a head on embeddings, decide the clear rows.
+    """
     del default
-    options = _options(more, "sem_filter")
+    options = _options(more, "sem_filter") | _cascade(cascade_args)
     asked = with_examples(user_instruction, examples, "sem_filter", is_filter=True)
     if not return_all:
         lazy = _frame(table).sem_filter(asked, **options)
@@ -263,6 +267,20 @@ def _options(more: dict[str, Any], verb: str) -> dict[str, Any]:
     check_supported(more, verb, (*accepted(verb), *_DRAWING))
     given = {name: value for name, value in more.items() if name in _DRAWING}
     return SHARED.lm.drawing() | given
+
+
+def _cascade(given: CascadeArgs | None) -> dict[str, Any]:
+    """A cascade as options of a filter. Raises ConfigError without a helper_lm that it asks."""
+    if given is None:
+        return {}
+    if not isinstance(given, CascadeArgs):
+        raise ConfigError(f"cascade_args is {type_of(given)}; it must be a CascadeArgs.")
+    if given.proxy_model is ProxyModel.HELPER_LM and SHARED.now.helper_lm is None:
+        raise ConfigError(
+            "cascade_args asks a helper_lm first, and none is configured: "
+            "lotus.settings.configure(lm=LM(...), helper_lm=LM(...))."
+        )
+    return given.options()
 
 
 def _keys(group_by: str | list[str] | None) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from relquery.config import FORMS, NULLS
+from relquery.config import CASCADE, FORMS, NULLS
 from relquery.errors import ConfigError, QueryError, unknown
 from relquery.pii.kinds import KINDS, kinds_of
 from relquery.prompt import Sampling
@@ -63,6 +63,8 @@ _OPTIONS = _SAMPLED | {
     "instruction": _TEXT,
     "model": _TEXT,
     "threshold": _NUMBER,
+    "proxy": _TEXT,
+    **dict.fromkeys(CASCADE[1:], _NUMBER),
 }
 _CHOICES: dict[str, tuple[str, ...]] = {"form": FORMS, "nulls": NULLS}
 # Arguments that other systems name and we have by position.
@@ -164,6 +166,10 @@ class LlmFunction:
             given["stop"] = self._texts("stop")
         return replace(self.defaults, **given)
 
+    def cascade(self) -> tuple[tuple[str, Any], ...]:
+        """Take the settings of a cascade."""
+        return tuple((name, self.option(name)) for name in CASCADE if name in self.options)
+
     def labels(self) -> tuple[str, ...] | None:
         """Take the labels; None if none are set. Raises QueryError for an empty list."""
         if "labels" not in self.options:
@@ -219,6 +225,7 @@ class LlmFunction:
         *,
         retry: bool = False,
         redact: tuple[str, ...] = (),
+        cascade: tuple[tuple[str, Any], ...] = (),
     ) -> Expression:
         """The call in the place of the function, once all else is taken: a text, or a value of the
         output's type. redact: kinds of personal data that are never sent. Raises QueryError for
@@ -236,7 +243,7 @@ class LlmFunction:
         by_row = self.is_by_row
         if redact:
             hidden = tuple(dict.fromkeys((*redact, *(hidden or ()))))
-        how = form, nulls, by_row, hidden, model, self.name
+        how = form, nulls, by_row, hidden, model, cascade, self.name
         task = Task(self.query, sampling, output, kind, retry, (), *how)
         call = Call.of(task, self.fields, self.node)
         for at in call.bags:

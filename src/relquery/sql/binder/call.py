@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import pyarrow as pa
 
@@ -79,6 +79,7 @@ class Task:
     model: the name of the model that is asked; None for that of the connection.
     is_by_row: whether the first field is the prompt, and no data.
     redact: the kinds of personal data that are not sent; None for the connection's.
+    cascade: the settings of a CascadeConfig that the call gives, as pairs.
     function: the name as the user wrote it, in lower case.
     """
 
@@ -93,6 +94,7 @@ class Task:
     is_by_row: bool = False
     redact: tuple[str, ...] | None = None
     model: str | None = None
+    cascade: tuple[tuple[str, Any], ...] = ()
     function: str = field(default="llm", compare=False, repr=False)
 
     @property
@@ -118,7 +120,7 @@ class Task:
         """Equal for tasks with the same requests for the same fields."""
         kind = "row" if self.kind == "score" else self.kind
         valid = str(self.output) if self.retry else ""
-        how = self.form, self.nulls, self.is_by_row, self.redact, self.model
+        how = self.form, self.nulls, self.is_by_row, self.redact, self.model, self.cascade
         return self.sent, self.sampling, kind, how, self.sides, valid
 
     @property

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from relquery.config import CASCADE
 from relquery.errors import QueryError
 from relquery.prompt import Sampling
 from relquery.sql.binder.arguments import LlmFunction, Template, literal_of, no_bag
@@ -82,6 +83,8 @@ def filter_(given: LlmFunction) -> Expression:
     """AI_FILTER('question', field, ... [, classify := true]): whether the answer is yes.
 
     classify: in a join, ask about one row and many of the other table at once; see Task.
+    proxy: a cheap model that answers the clear rows; precision, recall, accuracy, confidence: what
+    the result must meet then, see Targets.
     threshold: how likely yes must be at least, 0 to 1: AI_SCORE('question', field, ...) >= it.
     """
     classifies, threshold = given.option("classify", False), given.option("threshold")
@@ -96,7 +99,7 @@ def filter_(given: LlmFunction) -> Expression:
     take_prompt(given)
     if not classifies:
         ask_for_labels(_YES_NO, given)
-        call = given.call(replace(sampling, labels=_YES_NO))
+        call = given.call(replace(sampling, labels=_YES_NO), cascade=given.cascade())
     elif any(isinstance(part, int) for part in given.query):
         raise QueryError(
             f"{given.written} sets classify, which needs a text as its prompt. Name columns in "
@@ -142,7 +145,7 @@ def classify(given: LlmFunction) -> Expression:
         given.add_line(description)
     if not is_multi:
         ask_for_labels(labels, given)
-        return given.call(labelled)
+        return given.call(labelled, cascade=given.cascade())
     given.add_line(f"Answer with all labels that apply. Labels: {', '.join(labels)}.")
     shape = ListOf(Leaf("VARCHAR", labels), distinct=True, most=len(labels))
     return typed(Output(shape), sampling, given)
@@ -388,8 +391,11 @@ Binder = Callable[[LlmFunction], Expression]
 FUNCTIONS: dict[str, tuple[Binder, tuple[str, ...]]] = {
     "llm": (complete, ("labels", "output", "retry")),
     "ai_complete": (complete, ("labels", "output", "retry")),
-    "ai_filter": (filter_, ("classify", "threshold")),
-    "ai_classify": (classify, ("labels", "instruction", "multi")),
+    "ai_filter": (filter_, ("classify", "threshold", *CASCADE)),
+    "ai_classify": (
+        classify,
+        ("labels", "instruction", "multi", "proxy", "accuracy", "confidence"),
+    ),
     "ai_score": (score, ("labels",)),
     "ai_extract": (extract, ("output", "instruction", "retry")),
     "ai_agg": (aggregate, ("instruction",)),

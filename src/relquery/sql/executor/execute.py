@@ -5,17 +5,26 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from relquery.arrays import Int64s
+from relquery.arrays import Floats, Int64s
+from relquery.backends.base import Backend
 from relquery.errors import RequestError
 from relquery.ledger import has_one_answer
 from relquery.prompt import Answer, Finish
 from relquery.report import StageReport
 from relquery.sql import names as ours
-from relquery.sql.executor.ask import EarlierAnswers, ask
+from relquery.sql.executor.ask import EarlierAnswers, Replies, ask
+from relquery.sql.executor.cascade import (
+    ask_cascade,
+    cascade_of,
+    has_cascade,
+    joined,
+    proxy_stage,
+)
 from relquery.sql.executor.choices import Seen, rows_to_limit
 from relquery.sql.executor.context import ExecutionContext, usd_of
 from relquery.sql.executor.groups import ask_groups, ask_matches
@@ -62,6 +71,7 @@ class Execution:
     start: Start = Rows.of
     _earlier: dict[object, EarlierAnswers] = field(default_factory=dict)
     _orders: dict[object, dict[str, int]] = field(default_factory=dict)
+    _promises: int = 1
 
     def run(self, plan: Plan) -> pa.Table:
         """The rows of a statement."""
@@ -78,19 +88,24 @@ class Execution:
         gives their numbers in a last column.
         """
         numbered, sql = None, ""
+        parts = ((select, part) for select in plan.selects for part in select.parts)
+        some = ([select.calls[call] for call in part.calls] for select, part in parts)
+        self._promises = sum(has_cascade([call], self.context) for calls in some for call in calls)
         if plan.enough is not None:  # the dry run has filled the tables
             for select in plan.selects:
                 self.scratch.clear(select.table)
         for at, select in enumerate(plan.selects):
             rows = self.ready.get(at) or self.start(select, self.database, self.scratch)
             rows.weights = weights_of(select.calls, self.context)
+            rows.whole = has_cascade(select.calls, self.context)
             walker = StageWalker(rows, self.ask, self.paid.kinds, self.check)
             if plan.enough is not None:
                 self._run_until(walker, plan, plan.enough)
             else:
                 walker.run()
             for name, note in unlearnt(rows, self.paid.stages):
-                self.paid.stages[name] = replace(self.paid.stages[name], note=note)
+                stage = self.paid.stages[name]
+                self.paid.stages[name] = replace(stage, note=joined(stage.note, note))
             if plan.enough is not None:
                 continue
             if select.table:
@@ -115,6 +130,7 @@ class Execution:
         begin = end = 0
         while found < enough and begin <= number.max(initial=0):
             end += rows_to_limit(enough - found, Seen(begin, found - before))
+            end = max(end, len(number) if rows.whole else 0)
             rows.alive = np.flatnonzero((number >= begin) & (number < end))
             begin = end
             walker.run()
@@ -147,8 +163,13 @@ class Execution:
         question = replace(question, rows=len(new), cells=cells.part(new))
         earlier = self.paid.stages.get(name)
         context = context.of_stage(name, earlier)
+        cascade, proxied = cascade_of(call.task, config, call.text), None
         if (asks := _ABOUT_SEVERAL.get(call.task.kind)) is not None:
             replies = asks(question, context)
+        elif cascade is not None and len(new):
+            shared = cascade.among(self._promises)
+            proxied = ask_cascade(question, context, shared, self._embed, repeats.comparison)
+            replies = proxied.replies
         else:
             replies = ask(question, context, repeats.comparison)
         repeats.add(question, replies)
@@ -177,9 +198,45 @@ class Execution:
             skipped=int((replies.of_row < 0).sum()),
             model=context.backend.name if replies.sent or replies.known else "",
             usd=replies.usd(usd_of(context.backend)) if replies.sent else None,
+            note=None if proxied is None else proxied.note,
         )
+        if proxied is not None and proxied.proxy is not None and proxied.backend is not None:
+            self._note_proxy(stage, proxied.proxy, proxied.backend)
         self.paid.stages[name] = stage = stage if earlier is None else earlier.plus(stage)
         _LOG.info("%s: %d rows, %d calls, %.2f s", name, stage.rows, stage.calls, stage.seconds)
+
+    def _note_proxy(self, stage: StageReport, proxy: Replies, backend: Backend) -> None:
+        """Count what a proxy took as a stage of its own; its seconds are among the call's."""
+        name, spent = proxy_stage(stage.name), dict[str, Any](proxy.spent)
+        found = replace(
+            stage,
+            name=name,
+            calls=proxy.sent,
+            ledger_hits=proxy.known,
+            **spent,
+            seconds=0.0,
+            solver_seconds=proxy.solver_seconds,
+            phr=proxy.phr,
+            agreement=None,
+            compared=None,
+            model=backend.name,
+            usd=proxy.usd(usd_of(backend)),
+            note=None,
+        )
+        earlier = self.paid.stages.get(name)
+        self.paid.stages[name] = found if earlier is None else earlier.plus(found)
+
+    def _embed(self, texts: pa.Array) -> Floats:
+        """Vectors of texts, (texts, dimensions), of the connection's embedder; NaN for none."""
+        table = pa.table({ours.ROW: np.arange(len(texts)), ours.VALUE: texts})
+        view = self.scratch.view(table, "embedded")
+        found = self.database.fetch(
+            f"SELECT {ours.EMBED}({ours.VALUE}) FROM {view} ORDER BY {ours.ROW}"
+        )
+        vectors = found.column(0).to_pylist()
+        width = max((len(one) for one in vectors if one is not None), default=0)
+        none = [float("nan")] * width
+        return np.array([none if one is None else one for one in vectors], np.float64)
 
     def _in_known_order(self, call: PlannedCall) -> PlannedCall:
         """A call with its fields as in the first call that asks the same of fields so named, where

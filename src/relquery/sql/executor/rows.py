@@ -94,6 +94,7 @@ class Rows:
     values: dict[int, AnswerColumns] = field(default_factory=dict)
     where: Expression | None = None
     weights: Mapping[int, float] = field(default_factory=dict)
+    whole: bool = False
     defers_filter: ClassVar[bool] = True
     """Whether a filter, the last thing that needs answers, may be left to the final SELECT."""
     _entries: str | None = None
@@ -167,6 +168,11 @@ class Rows:
     def learns(self) -> bool:
         """Whether answers tell which rows pass a filter, so that it can run on a few rows first."""
         return True
+
+    @property
+    def learns_early(self) -> bool:
+        """Whether it may run on a few rows first."""
+        return self.learns and not self.whole
 
     def passing(self, predicate: Expression, rows: Int64s) -> Int64s:
         """The rows for which a filter is true. Its calls are already answered."""

@@ -68,7 +68,7 @@ class StageWalker(Generic[R]):
 
     def _ask(self, part: Part, among: Int64s, kind: str) -> None:
         """Ask the calls of a part for those of some rows that need them."""
-        if has_sides(part) and self.rows.learns and len(among) > SAMPLE:
+        if has_sides(part) and self.rows.learns_early and len(among) > SAMPLE:
             # A part of the rows shows which side of an AND or OR to ask first.
             shuffled = np.random.default_rng(SEED).permutation(among)
             self._ask_at_once(part, np.sort(shuffled[:SAMPLE]), kind)
@@ -189,7 +189,7 @@ class _Run:
 
     def all(self, waiting: Int64s) -> Int64s:
         """Those of all rows that pass."""
-        if not self.rows.learns or not len(waiting):  # a stage has its number without rows, too
+        if not self.rows.learns_early or not len(waiting):  # it has its number without rows, too
             return self._try(waiting, len(waiting))
         passed = []
         while len(waiting):
@@ -284,7 +284,7 @@ class _Run:
 def _groups(rows: Rows) -> tuple[Int64s, Int64s] | None:
     """All rows in the order of DISTINCT ON, and the group of each; None if a SELECT has none."""
     cut = rows.plan.cut
-    if cut is None or not cut.stops or cut.select.distinct is None or not rows.learns:
+    if cut is None or not cut.stops or cut.select.distinct is None or not rows.learns_early:
         return None
     sequence, groups = rows.sequence(cut.select), rows.groups(cut.select)
     return None if sequence is None or groups is None else (sequence, groups)
@@ -296,7 +296,7 @@ def _limit(rows: Rows) -> tuple[Int64s, slice] | None:
     None if filters cannot stop early.
     """
     cut = rows.plan.cut
-    if cut is None or not cut.stops or cut.select.distinct is not None or not rows.learns:
+    if cut is None or not cut.stops or not rows.learns_early or cut.select.distinct is not None:
         return None
     kept = rows.window(cut.select, rows.count)
     sequence = None if kept is None else rows.sequence(cut.select)

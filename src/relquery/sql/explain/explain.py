@@ -19,10 +19,18 @@ import pyarrow as pa
 
 from relquery.arrays import Int64s
 from relquery.backends.base import Backend
+from relquery.config import EMBEDDING, CascadeConfig
 from relquery.errors import QueryError
 from relquery.prices.table import known_price, no_price
 from relquery.prompt import Compared, Sampling
 from relquery.report import StageReport
+from relquery.sql.executor.cascade import (
+    cascade_of,
+    has_cascade,
+    least_asked,
+    proxy_stage,
+    proxy_task,
+)
 from relquery.sql.executor.context import ExecutionContext
 from relquery.sql.executor.execute import Execution
 from relquery.sql.executor.order import weights_of
@@ -31,6 +39,7 @@ from relquery.sql.executor.stages import StageWalker
 from relquery.sql.explain.bounds import KnownRows, known_rows
 from relquery.sql.explain.estimate import Estimator
 from relquery.sql.explain.explanation import Counted, ExplainedCall, compared, listed
+from relquery.sql.explain.lengths import Range
 from relquery.sql.explain.requests import RequestPlanner, Requests
 from relquery.sql.explain.rows import EstimatedRows, Selectivities
 from relquery.sql.host.database import Database, Scratch
@@ -88,6 +97,7 @@ class Explainer:
             rows = EstimatedRows.estimated(select, self.database, self.scratch, self._stand_ins)
             rows.shares, rows.select = self.shares, number
             rows.weights = weights_of(select.calls, self.context)
+            rows.whole = has_cascade(select.calls, self.context)
             StageWalker(rows, self.ask, self.kinds).run()
             if select.table:
                 self._stand_ins[select.table] = self._fill(select.table, rows, plan)
@@ -117,6 +127,7 @@ class Explainer:
         """Record what a call would ask."""
         rows.stages.setdefault(call.index, name)
         rows.of_call(call.index).asked[wanted] = True
+        cascade, written = cascade_of(call.task, self.context.config, call.text), call
         _, call = self.context.sent(call)
         model = self._of_model(call)
         is_open = any(rows.is_open(part.value) for part in call.fields)
@@ -141,7 +152,12 @@ class Explainer:
             told = model.estimator.told(told, replace(requests, length=length))
         elif requests is not None or told.rows is not None:
             told = replace(told, calls=requests, counts="at most")
+        if cascade is not None:
+            told = _of_cascade(told, cascade)
         self.calls[name] = self.calls[name] + told if name in self.calls else told
+        if cascade is not None and cascade.proxy != EMBEDDING:
+            proxy = replace(written, task=proxy_task(written.task, cascade))
+            self.ask(proxy_stage(name), proxy, rows, wanted, where)
 
     def _described(
         self, name: str, call: PlannedCall, rows: EstimatedRows, wanted: Int64s
@@ -190,6 +206,15 @@ class Explainer:
         if most is not None and config.guard is not None and len(call.fields) > 1:
             most += min(most, config.guard_rows)
         return most
+
+
+def _of_cascade(told: ExplainedCall, cascade: CascadeConfig) -> ExplainedCall:
+    """A call of which a proxy decides some rows: how many is not known before the run."""
+    cost, most = told.cost, told.calls
+    if cost is not None and most and told.counts != "at most":
+        least = least_asked(cascade, most) / most
+        cost = cost * Range(least, (1 + least) / 2, 1.0)
+    return replace(told, counts="at most", cost=cost)
 
 
 def _shown(field: Field) -> str:
@@ -267,7 +292,7 @@ class Analysis(Execution):
     ) -> None:
         """Predict one call for some rows, and ask it."""
         assert isinstance(rows, AnsweredRows)
-        self._calls[name] = call
+        self._calls[name] = self._calls[proxy_stage(name)] = call
         self.explainer.ask(name, call, rows, wanted, where)
         Execution.ask(self, name, call, rows, wanted, where)
 

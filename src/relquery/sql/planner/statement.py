@@ -228,7 +228,8 @@ def _asks(call: PlannedCall, sampling: Sampling, kind: str | None = None) -> obj
     """Equal for calls that ask the same but for the order of their fields, if they are asked with
     this sampling, as this kind."""
     names = frozenset(one.name for one in call.fields)
-    return call.task.sent, sampling, kind or call.task.kind, call.task.model, names
+    task = call.task
+    return task.sent, sampling, kind or task.kind, task.model, task.cascade, names
 
 
 def _check_labels(call: PlannedCall, places: Sequence[tuple[list[str], bool]]) -> None:
