@@ -61,7 +61,14 @@ LAYERS: dict[str, set[str]] = {
     "sql": BASE
     | RECORDS
     | {
-        "prices", "html", "ir", "reordering", "markup", "retrieval", "cascade", "backends.base",
+        "prices",
+        "html",
+        "ir",
+        "reordering",
+        "markup",
+        "retrieval",
+        "cascade",
+        "backends.base",
     },
     # when and where
     "engine": BASE,

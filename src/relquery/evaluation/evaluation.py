@@ -169,7 +169,11 @@ class Evaluation:
 
     @classmethod
     def of(
-        cls, result: Result, columns: ScoredColumns, matching: Matching, precision: float | None = None
+        cls,
+        result: Result,
+        columns: ScoredColumns,
+        matching: Matching,
+        precision: float | None = None,
     ) -> Evaluation:
         """Compare the columns of a result. precision: that a threshold for scores must have."""
         threshold, is_scored = None, columns.has_scores
@@ -308,7 +312,9 @@ def _verdict(said: Any, right: Any, matching: Matching) -> Verdict:
     return "right" if matching.is_right(said, right) else "wrong"
 
 
-def _with_threshold(columns: ScoredColumns, precision: float | None) -> tuple[Threshold, ScoredColumns]:
+def _with_threshold(
+    columns: ScoredColumns, precision: float | None
+) -> tuple[Threshold, ScoredColumns]:
     """The threshold for scores, and what they then predict. Raises QueryError if there is none."""
     pairs = zip(columns.predictions, columns.truths, strict=True)
     known = [(float(said), right) for said, right in pairs if None not in (said, right)]
