@@ -139,10 +139,9 @@ ROOMS: dict[str, list[str]] = {
     ],
     "backends": [
         "schemas", "base", "arguments", "tokenizer", "wires", "scoring", "local", "service",
-        "remote", "provider.amounts", "provider.config", "provider.keys", "provider.providers",
-        "provider.errors", "provider.client", "provider.server", "provider.failure_policy",
-        "provider.limiter", "provider.spending", "provider.budget", "provider.exchange",
-        "provider.admission", "provider.dispatch", "provider",
+        "remote", "provider.spending", "provider.config", "provider.providers", "provider.errors",
+        "provider.failure_policy", "provider.client", "provider.server", "provider.limiter",
+        "provider.budget", "provider.codec", "provider.dispatch", "provider",
     ],
     "frames": [
         "hints", "data", "expressions", "arguments", "nodes", "block", "compile", "recall", "runs",
@@ -166,8 +165,8 @@ ROOMS: dict[str, list[str]] = {
 CONFINED = {
     "torch": {"model", "vllm"},
     "transformers": {"model"},
-    "openai": {"backends", "backends.load", "serve"},
-    "anthropic": {"backends"},
+    "openai": {"serve"},
+    "httpx2": {"backends", "backends.load"},
     "fastapi": {"serve"},
     "starlette": {"serve"},
     "uvicorn": {"serve"},

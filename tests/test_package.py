@@ -23,7 +23,7 @@ HEAVY = {
     "sqlglot",
     "numpy",
     "pandas",
-    "openai",
+    "httpx2",
 }
 
 
@@ -58,7 +58,7 @@ print(*{name.split(".")[0] for name in sys.modules})
 
 
 def test_a_query_on_this_machine_imports_neither_torch_nor_a_client_of_anything() -> None:
-    heavy = {"torch", "transformers", "huggingface_hub", "openai", "sqlglot"}
+    heavy = {"torch", "transformers", "huggingface_hub", "httpx2", "sqlglot"}
     assert not heavy & set(run_python(LOCAL_QUERY).split())
 
 

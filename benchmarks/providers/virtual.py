@@ -11,16 +11,15 @@ from math import inf
 from random import Random
 from typing import Any, TypeVar
 
-from relquery.backends.provider.admission import SharedState
-from relquery.backends.provider.amounts import Amount
 from relquery.backends.provider.budget import Budget, CallCounter, Usd
 from relquery.backends.provider.client import RawReply
+from relquery.backends.provider.codec import RequestCodec
 from relquery.backends.provider.config import ProviderConfig
-from relquery.backends.provider.dispatch import CallDispatch
-from relquery.backends.provider.exchange import Exchange
+from relquery.backends.provider.dispatch import RequestDispatcher, SharedState
 from relquery.backends.provider.failure_policy import ENOUGH, FailurePolicy
 from relquery.backends.provider.limiter import Limiter
 from relquery.backends.provider.server import Server
+from relquery.backends.provider.spending import Amount
 from relquery.backends.wires.errors import ProviderError
 from relquery.backends.wires.messages import Messages
 from relquery.backends.wires.openai_chat import OpenAIWire
@@ -99,8 +98,8 @@ class FakeClient:
     url: str = "http://virtual/"
     wire: Wire = field(default_factory=lambda: FakeWire("m"))
 
-    async def send(self, body: Json) -> RawReply:
-        question = str(body["messages"][-1]["content"])
+    async def send(self, body: bytes) -> RawReply:
+        question = str(json.loads(body)["messages"][-1]["content"])
         self.asked.append(question)
         self.running += 1
         self.peak = max(self.peak, self.running)
@@ -172,11 +171,11 @@ def ask(
         prompts = [(Span(str(number)),) for number in range(rows)]
         patience = max(ENOUGH, given.max_concurrency)
         policy = FailurePolicy(client.url, given.max_retries, patience, deliver, chance=Random(7))
-        exchange = Exchange(
+        codec = RequestCodec(
             client, Server("m", given), sampling or Sampling(), lambda warning: None
         )
         try:
-            await CallDispatch(prompts, exchange, policy, shared, given, heard).run()
+            await RequestDispatcher(prompts, codec, policy, shared, given, heard).run()
         except ExceptionGroup as group:
             return group.exceptions[0]
         except Exception as error:

@@ -8,9 +8,8 @@ from itertools import product
 import pytest
 
 from relquery import demo_table
-from relquery.backends import lazy
-from relquery.backends.base import Adopted, Answers, Backend, Limits
-from relquery.backends.lazy import LazyBackend
+from relquery.backends import base
+from relquery.backends.base import Adopted, Answers, Backend, LazyBackend, Limits
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.backends.local.open import load_backend
 from relquery.connection import connect
@@ -87,7 +86,7 @@ def test_what_a_provider_does_not_tell_is_none() -> None:
 
 def test_a_clock_stands_still_while_a_backend_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(lazy, "perf_counter", lambda: now)
+    monkeypatch.setattr(base, "perf_counter", lambda: now)
 
     def load() -> Backend:
         nonlocal now

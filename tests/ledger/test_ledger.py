@@ -18,8 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relquery.backends.base import Backend
-from relquery.backends.lazy import LazyBackend
+from relquery.backends.base import Backend, LazyBackend
 from relquery.connection import Connection, connect
 from relquery.errors import ConfigError, LedgerWarning
 from relquery.ledger import Keys, Ledger, answer_keys, has_one_answer, save_copies

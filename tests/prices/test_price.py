@@ -19,8 +19,14 @@ from typer.testing import CliRunner
 
 from relquery.cli.app import app
 from relquery.errors import ConfigError
-from relquery.prices.files import as_json, parse, read_file
-from relquery.prices.own import own_file, own_prices, store_prices
+from relquery.prices.files import (
+    as_json,
+    own_file,
+    own_prices,
+    parse,
+    read_file,
+    store_prices,
+)
 from relquery.prices.price import Price
 from relquery.prices.table import PRICES, all_prices, find_price, known_price
 from tests.cases import cases

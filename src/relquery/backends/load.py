@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -246,24 +245,20 @@ def _load_address(url: str, options: dict[str, Any]) -> Backend:
 
 def _models(config: ProviderConfig, needed: bool) -> dict[str, str]:
     """The models of a server, each with its owner; none if it does not tell, and need not."""
-    import openai
+    import httpx2
 
-    from relquery.backends.provider.providers import OPENAI, key_of
+    from relquery.backends.provider.providers import OPENAI, Access
 
+    access = Access.of(OPENAI, config)
+    headers = {} if access.token is None else {"Authorization": f"Bearer {access.token()}"}
     try:
-        with closing(
-            openai.OpenAI(
-                base_url=config.base_url,
-                api_key=key_of(OPENAI, config),
-                timeout=_SECONDS,
-                max_retries=1,
-                default_headers=config.headers,
-            )
-        ) as client:
-            return {each.id: each.owned_by or "" for each in client.models.list()}
+        with httpx2.Client(**access.settings | {"timeout": _SECONDS}) as client:
+            reply = client.get("models", headers=headers)
+            if not (reply.is_success or needed):
+                return {}
+            reply.raise_for_status()
+            return {each["id"]: each.get("owned_by") or "" for each in reply.json()["data"]}
     except Exception as error:
-        if not needed and isinstance(error, openai.APIStatusError):
-            return {}
         raise ModelError(
             f"{config.base_url} does not tell its models ({error}). Start the server, or check the "
             "address, which usually ends in /v1."

@@ -12,8 +12,7 @@ from rich.console import Console, RenderableType
 
 from relquery.cli.terminal.show import are_readable, figures, in_lines, say
 from relquery.errors import ConfigError
-from relquery.prices.files import as_json, read_file
-from relquery.prices.own import own_prices, store_prices
+from relquery.prices.files import as_json, own_prices, read_file, store_prices
 from relquery.prices.price import Price
 from relquery.prices.table import all_prices, known_price, no_price
 

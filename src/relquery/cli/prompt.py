@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from relquery.backends.lazy import LazyBackend
+from relquery.backends.base import LazyBackend
 from relquery.backends.load import load
 from relquery.cli.terminal.interrupt import exits_when_interrupted, interruptible
 from relquery.cli.terminal.options import CacheTokens, Json

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import date
@@ -127,15 +128,21 @@ class Price:
         """The mean price of calls whose prompts have so many tokens each."""
         if not self.tiers or not tokens:
             return self
-        each, total = [self.of_prompt(one) for one in tokens], max(1.0, sum(tokens))
+        longest = [tier.above for tier in self.tiers]
+        counts, sums = [0] * (len(longest) + 1), [0.0] * (len(longest) + 1)
+        for one in tokens:
+            at = bisect_left(longest, one)
+            counts[at], sums[at] = counts[at] + 1, sums[at] + one
+        kinds: list[Price | Tier] = [self, *self.tiers]
+        prices = [_amounts(self) | _amounts(each) for each in kinds]
+        total = max(1.0, sum(sums))
         mean: dict[str, Any] = {
-            name: sum(getattr(price, name) * one for price, one in zip(each, tokens, strict=True))
-            / total
-            for name in _amounts(each[0])
-            if name != "output"
+            name: sum(price[name] * part for price, part in zip(prices, sums, strict=True)) / total
+            for name in prices[0]
         }
-        output = sum(price.output for price in each) / len(each)
-        return replace(self, **mean, output=output, tiers=(), batch_read=None)
+        outputs = zip(prices, counts, strict=True)
+        mean["output"] = sum(price["output"] * count for price, count in outputs) / len(tokens)
+        return replace(self, **mean, tiers=(), batch_read=None)
 
     def usd(self, uncached: float, written: float, read: float, output: float = 0.0) -> float:
         """What so many tokens of calls with short prompts cost."""

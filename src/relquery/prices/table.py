@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import cache
 
 from relquery.errors import ConfigError, did_you_mean, unknown
-from relquery.prices.own import own_prices
+from relquery.prices.files import own_prices
 from relquery.prices.price import Price
 from relquery.prices.shipped import provider_at, shipped_names, shipped_price
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from benchmarks.providers.virtual import Outcome, ask, refusal, says
-from relquery.backends.provider.amounts import Amount
 from relquery.backends.provider.budget import (
     Budget,
     CallCounter,
@@ -20,8 +19,10 @@ from relquery.backends.provider.budget import (
 )
 from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.provider.limiter import Need
+from relquery.backends.provider.spending import Amount
 from relquery.backends.wires.errors import ProviderError
 from relquery.backends.wires.reply import Reply, Usage
+from relquery.backends.wires.wire import encoded
 from relquery.errors import BudgetError, ConfigError
 from relquery.prompt import Sampling
 from tests.cases import cases
@@ -179,7 +180,7 @@ def test_what_is_set_aside_covers_the_dearest_call_that_a_request_can_become() -
     deepseek = Budget(Amount(1, "USD"), usd_of("deepseek-flash"), "m")
     assert deepseek.hold(Need(100_000, 1_000)) == pytest.approx(0.03 + 0.0012)  # at any hour
     body = {"messages": [{"cache_control": {"type": "ephemeral", "ttl": "1h"}}]}
-    assert [Need.of(one).keeps_hour for one in ({}, body)] == [False, True]
+    assert [Need.of(one, encoded(one)).keeps_hour for one in ({}, body)] == [False, True]
 
 
 def test_a_call_costs_what_the_hour_says_in_which_it_ends() -> None:

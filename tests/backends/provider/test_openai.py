@@ -14,14 +14,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import openai
+import httpx2
 import pytest
 
 from relquery.backends.load import load
 from relquery.backends.provider.backend import ProviderBackend
-from relquery.backends.provider.client import ProviderClient
+from relquery.backends.provider.client import ProviderClient, http_error
 from relquery.backends.provider.config import ProviderConfig
-from relquery.backends.wires.errors import sdk_error
 from relquery.connection import connect
 from relquery.errors import ConfigError, ModelError
 from relquery.prompt import Adjustments, Answer, Finish, Nest, Prompt, Reuse, Role, Sampling, Span
@@ -178,14 +177,14 @@ def test_closing_the_iterator_cancels_what_is_open_at_once(serve: Serve) -> None
 def test_connections_close_to_the_end_though_the_reader_has_gone(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    close, closed = ProviderClient.close, threading.Event()
+    close, closed = ProviderClient.aclose, threading.Event()
 
     async def slowly(wire: ProviderClient) -> None:
         await asyncio.sleep(0.05)
         await close(wire)
         closed.set()
 
-    monkeypatch.setattr(ProviderClient, "close", slowly)
+    monkeypatch.setattr(ProviderClient, "aclose", slowly)
     with closing(backend(serve(echo)).answer([prompt("r")], Sampling())) as answers:
         next(answers)
     assert closed.is_set()
@@ -200,7 +199,7 @@ def test_a_busy_server_is_asked_again_when_it_says_to(serve: Serve) -> None:
 
     (answer,) = ask(backend(serve(busy_once)), ["a"])
     assert (answer.text, answer.attempts) == ("A", 2)
-    assert 0.2 <= times[1] - times[0] < 0.45  # not the SDK's own half second
+    assert 0.2 <= times[1] - times[0] < 0.45  # not a wait of our own
 
 
 def test_a_passing_error_costs_an_attempt(serve: Serve) -> None:
@@ -307,10 +306,8 @@ def test_no_other_text_than_a_label_becomes_a_value(serve: Serve) -> None:
 
 
 def test_a_failure_without_words_is_called_by_its_name() -> None:
-    request: Any = None
-    failed = openai.APIConnectionError(request=request)
-    failed.__cause__ = ConnectionAbortedError("")
-    assert sdk_error(failed, 1.0).words == "The connection failed: ConnectionAbortedError."
+    failed = http_error(httpx2.ReadError(""), 1.0)
+    assert (failed.kind, failed.words) == ("lost", "The connection failed: ReadError.")
 
 
 TOLD = Sampling(labels=("Yes", "No"), max_tokens=1, told=True)
@@ -457,7 +454,7 @@ def test_what_a_provider_does_not_take_is_refused() -> None:
 
 @pytest.mark.long
 def test_the_package_of_the_provider_is_imported_for_its_models_alone() -> None:
-    code = "import relquery.connection, relquery.backends.load, sys; print('openai' in sys.modules)"
+    code = "import relquery.connection, relquery.backends.load, sys; print('httpx2' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
 
 

@@ -16,8 +16,7 @@ from benchmarks.providers.standin.scripted import Scripted, started
 from relquery.backends.base import Backend
 from relquery.backends.load import is_served, load
 from relquery.backends.provider.config import ProviderConfig
-from relquery.backends.provider.keys import CommandToken
-from relquery.backends.provider.providers import PROVIDERS, openai_client
+from relquery.backends.provider.providers import PROVIDERS, Access, CommandToken
 from relquery.errors import BudgetError, ConfigError, ModelError
 from relquery.prompt import Answer, Sampling, Span
 from relquery.sql.executor.context import usd_of
@@ -103,9 +102,10 @@ def test_each_service_has_its_address_and_its_key(monkeypatch: pytest.MonkeyPatc
         "openapi/",
     }
     for name, url in expected.items():
-        client = openai_client(PROVIDERS[name], ProviderConfig())
-        assert str(client.base_url) == url
-        assert client.api_key == (f"key-of-{name}" if PROVIDERS[name].key else "none")
+        access = Access.of(PROVIDERS[name], ProviderConfig())
+        assert str(access.url) == url
+        key = f"key-of-{name}" if PROVIDERS[name].key else "none"
+        assert access.settings["headers"]["Authorization"] == f"Bearer {key}"
     assert load("groq:m").name == "groq:m"
     assert load("ollama:m").name == "ollama:m"
     assert load("azure:m").name == "azure:m@us.openai.azure.com/openai"

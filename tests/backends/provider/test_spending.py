@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 
 import relquery as rq
-from relquery.backends.provider.amounts import Amount
 from relquery.backends.provider.budget import Budget
 from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.provider.limiter import Need
-from relquery.backends.provider.spending import Spending
+from relquery.backends.provider.spending import Amount, Spending
 from relquery.backends.wires.reply import Usage
 from relquery.errors import BudgetError, ConfigError
 from tests.backends.provider.chat_server import Body, Reply, Serve, completion, until
@@ -76,7 +75,7 @@ TAKER = """
 import sys
 from random import Random
 from pathlib import Path
-from relquery.backends.provider.amounts import Amount
+from relquery.backends.provider.spending import Amount
 from relquery.backends.provider.spending import Spending
 spending = Spending(Path(sys.argv[1]), Amount.of("600 tokens/ledger"))
 chance = Random(int(sys.argv[2]))

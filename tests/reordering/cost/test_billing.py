@@ -15,9 +15,9 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from relquery.errors import ConfigError
-from relquery.prices.price import Price
-from relquery.reordering.cost.billing import Bill, Blocks, Marks, bill
-from relquery.reordering.cost.tokens import Tokens, prefix_tree
+from relquery.prices.price import Price, Tier
+from relquery.reordering.cost.billing import Bill, Marks, bill
+from relquery.reordering.cost.tokens import Tokens
 
 Prompts = list[list[int]]
 Prefix = tuple[int, ...]
@@ -34,6 +34,20 @@ paid, automatic = partial(replace, PAID), partial(replace, AUTOMATIC)
 
 def bill_of(prompts: Prompts, price: Price, rate: float | None = None) -> Bill:
     return bill(Tokens.of(prompts), price, requests_per_minute=rate)
+
+
+def test_prompts_beyond_a_tier_are_billed_by_it() -> None:
+    tiered = automatic(tiers=(Tier(3, 4.0, 4.0, 2.0, 9.0),))
+    for length in (3, 4):
+        found = bill_of([[1] * length] * 2, tiered)
+        calls = tiered.call_usd(length, 0) + tiered.call_usd(length, 0, cached=found.read)
+        assert found.read > 0
+        assert found.usd == pytest.approx(calls)
+        assert found.usd_without_cache == pytest.approx(2 * tiered.call_usd(length, 0))
+    marked = paid(tiers=(Tier(3, 4.0, 5.0, 0.4, 9.0),))
+    found = bill_of([[1] * 4] * 9, marked)
+    calls = marked.call_usd(4, 0, written=4) + 8 * marked.call_usd(4, 0, cached=4)
+    assert found.usd == pytest.approx(calls)
 
 
 def send(prompts: Prompts, marks: Marks, price: Price, window: int) -> tuple[int, int, int]:

@@ -1,24 +1,28 @@
-"""An embeddings endpoint of the OpenAI form: its requests, and vectors as it sent them."""
+"""An embeddings endpoint of the OpenAI form: several requests at once, smaller ones if need be."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import re
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import numpy as np
-import openai
 
 from relquery.arrays import Float32s
-from relquery.backends.embedding.asking import Ask, Asking, Sizes, TooLargeError
+from relquery.backends.provider.client import ProviderClient
 from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.provider.errors import reason_to_stop
 from relquery.backends.provider.server import Server
-from relquery.backends.wires.errors import sdk_error, short
+from relquery.backends.wires.errors import ProviderError, short
 from relquery.errors import ConfigError, ModelError, RelqueryError, RequestError, type_of
 from relquery.retrieval.embedder import Embedder, Part, as_vectors
 
@@ -95,6 +99,147 @@ def _numbers(embedding: object) -> object:
         return embedding
 
 
+_MOST_REFUSED = 10  # texts, until the others are not asked, either
+_TICK = 0.25  # seconds that a wait lasts at most: a signal may reach a thread that does not wait
+_TEXTS, _CHARACTERS = 256, 200_000  # of one request, at most
+
+
+class TooLargeError(RequestError):
+    """A request of several texts that may be served in parts, or of one that is too long."""
+
+
+Ask = Callable[[list[str]], Awaitable[Float32s]]
+
+
+@dataclass(slots=True)
+class Sizes:
+    """What a server was found not to take. refused: (texts, characters) of requests that it took
+    in halves.
+    """
+
+    refused: list[tuple[int, int]] = field(default_factory=list)
+
+    def parts(self, texts: Sequence[str]) -> Iterator[list[int]]:
+        """The places of texts for one request each."""
+        places: list[int] = []
+        size = 0
+        for at, text in enumerate(texts):
+            if places and (len(places) == _TEXTS or size + len(text) > _CHARACTERS):
+                yield places
+                places, size = [], 0
+            places.append(at)
+            size += len(text)
+        if places:
+            yield places
+
+    def are_known(self, texts: int, characters: int) -> bool:
+        """Whether a request is at least as large as one that was refused."""
+        return any(texts >= one and characters >= other for one, other in self.refused)
+
+
+@dataclass(slots=True)
+class EmbeddingRun:
+    """opened: gives what sends one request. concurrency: requests under way at once. problem: for
+    which no further one is sent; those under way are waited for. refused: errors of single texts.
+    """
+
+    texts: Sequence[str]
+    opened: Callable[[], AbstractAsyncContextManager[Ask]]
+    sizes: Sizes
+    concurrency: int
+    problem: RelqueryError | None = None
+    refused: list[RelqueryError] = field(default_factory=list)
+    _arrived: deque[Part] = field(default_factory=deque)
+    _bell: SimpleQueue[None] = field(default_factory=SimpleQueue)
+    _task: asyncio.Task[None] | None = None
+    _loop: asyncio.AbstractEventLoop | None = None
+    _is_over: bool = False
+
+    def parts(self) -> Iterator[Part]:
+        """What arrives, as it does; then raises the first error. What has arrived when the user
+        interrupts it still comes.
+        """
+        interrupt: KeyboardInterrupt | None = None
+        with ThreadPoolExecutor(1) as thread:  # this one may have a loop of its own
+            running = thread.submit(self._run)
+            running.add_done_callback(lambda _: self._bell.put(None))
+            try:
+                has_run = False
+                while not has_run or self._arrived:
+                    try:
+                        has_run = running.done()  # read before what has arrived: nothing does later
+                        while self._arrived:
+                            yield self._arrived[0]
+                            self._arrived.popleft()
+                        if not has_run:
+                            with suppress(Empty):
+                                self._bell.get(timeout=_TICK)
+                    except KeyboardInterrupt as error:
+                        interrupt = error
+                        self._end()
+            finally:
+                self._end()
+        if interrupt is not None:
+            raise interrupt
+        running.result()
+        for problem in (self.problem, *self.refused[:1]):
+            if problem is not None:
+                raise problem
+
+    def _run(self) -> None:
+        with suppress(asyncio.CancelledError):
+            asyncio.run(self._send_all())
+
+    def _end(self) -> None:
+        """Send nothing more, and leave what is under way."""
+        self._is_over = True
+        if self._loop is not None and self._task is not None:
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._task.cancel)
+
+    async def _send_all(self) -> None:
+        self._task, self._loop = asyncio.current_task(), asyncio.get_running_loop()
+        free = asyncio.Semaphore(self.concurrency)
+
+        async with self.opened() as ask:
+
+            async def send(places: list[int]) -> None:
+                async with free:
+                    await self._send(ask, places)
+
+            await asyncio.gather(*map(send, self.sizes.parts(self.texts)))
+
+    async def _send(self, ask: Ask, places: list[int]) -> bool:
+        """Ask for some texts, in halves if they are too many. Returns whether all have vectors."""
+        if self._is_over or self.problem is not None or len(self.refused) >= _MOST_REFUSED:
+            return False
+        texts = [self.texts[at] for at in places]
+        size = len(texts), sum(map(len, texts))
+        if len(texts) > 1 and self.sizes.are_known(*size):
+            return await self._send_halves(ask, places)
+        try:
+            vectors = await ask(texts)
+        except TooLargeError as error:
+            if len(texts) == 1:
+                self.refused.append(error)
+                return False
+            is_taken = await self._send_halves(ask, places)
+            if is_taken:  # else it may be for a single text
+                self.sizes.refused.append(size)
+            return is_taken
+        except RelqueryError as error:
+            self.problem = self.problem or error
+            return False
+        self._arrived.append((places, vectors))
+        self._bell.put(None)
+        return True
+
+    async def _send_halves(self, ask: Ask, places: list[int]) -> bool:
+        middle = len(places) // 2
+        first = await self._send(ask, places[:middle])
+        return await self._send(ask, places[middle:]) and first
+
+
 # Of a request with too many texts, or with one that is too long.
 _TOO_LARGE = re.compile(
     r"batch|\binputs?\b.*\b(exceed|maximum|most|less|limit|many|large|long|length)"
@@ -138,23 +283,26 @@ class Endpoint(Embedder):
         """
         if texts:
             config = self._server.config
-            yield from Asking(texts, self._opened, self._sizes, config.max_concurrency).parts()
+            yield from EmbeddingRun(
+                texts, self._opened, self._sizes, config.max_concurrency
+            ).parts()
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[Ask]:
-        async with self._server.sdk() as client:
+        async with aclosing(self._server.client()) as client:
             yield partial(self._ask, client)
 
-    async def _ask(self, client: openai.AsyncOpenAI, texts: list[str]) -> Float32s:
+    async def _ask(self, client: ProviderClient, texts: list[str]) -> Float32s:
         """(texts, dimensions). Raises ModelError, TooLargeError and RequestError."""
-        more: dict[str, Any] = {} if self._dimensions is None else {"dimensions": self._dimensions}
-        given = [text or " " for text in texts]  # endpoints refuse an empty text
-        create = client.embeddings.with_raw_response.create
+        # Endpoints refuse an empty text.
+        body = {"model": self._server.model, "input": [text or " " for text in texts]}
+        body |= {"encoding_format": "base64"}
+        body |= {} if self._dimensions is None else {"dimensions": self._dimensions}
         try:
-            reply = await create(model=self._server.model, input=given, **more)
-        except openai.APIError as error:
-            raise self._problem(error, texts, client.base_url) from error
-        vectors = to_vectors(reply.http_response.text, texts, self.name, client.base_url)
+            reply = await client.call("POST", "/embeddings", json=body)
+        except ProviderError as error:
+            raise self._problem(error, texts, client.url) from error
+        vectors = to_vectors(reply.text, texts, self.name, client.url)
         if self._dimensions is not None and vectors.shape[1] != self._dimensions:
             raise RequestError(
                 f"The embedder {self.name} returned vectors of {vectors.shape[1]} dimensions in "
@@ -163,10 +311,9 @@ class Endpoint(Embedder):
             )
         return vectors
 
-    def _problem(self, error: openai.APIError, texts: list[str], url: object) -> RelqueryError:
-        trouble = sdk_error(error, self._server.config.timeout)
-        said, status = trouble.words, trouble.status
-        if (why := reason_to_stop(trouble, url, self._server.provider.key)) is not None:
+    def _problem(self, error: ProviderError, texts: list[str], url: str) -> RelqueryError:
+        said, status = error.words, error.status
+        if (why := reason_to_stop(error, url, self._server.provider.key)) is not None:
             return ModelError(why)
         problem = f"The embedder {self.name} failed. {said}"
         if status != 413 and not (status in (400, 422) and _TOO_LARGE.search(said)):

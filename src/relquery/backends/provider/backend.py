@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any
+from weakref import finalize
 
 from relquery.backends.base import AnswerStream, Backend, Limits, OnAnswer, Tally
-from relquery.backends.provider.admission import SharedState
 from relquery.backends.provider.budget import Budget, CallCounter, Usd, usd_of, warn_if_unpriced
 from relquery.backends.provider.client import ProviderClient
+from relquery.backends.provider.codec import RequestCodec
 from relquery.backends.provider.config import ProviderConfig
-from relquery.backends.provider.dispatch import CallDispatch
-from relquery.backends.provider.exchange import Exchange
+from relquery.backends.provider.dispatch import RequestDispatcher, SharedState
 from relquery.backends.provider.failure_policy import ENOUGH, FailFastError, FailurePolicy
 from relquery.backends.provider.limiter import Limiter
 from relquery.backends.provider.providers import OPENAI, Provider
@@ -113,7 +113,7 @@ class ProviderBackend(Backend):
                 await self._server.ask(client)
                 await self._ask(client, prompts, sampling, queue)
             finally:
-                await asyncio.shield(client.close())
+                await asyncio.shield(client.aclose())
         except Exception as error:
             queue.items.put(_ended_by(error))
         finally:
@@ -135,19 +135,8 @@ class ProviderBackend(Backend):
             queue.put,
             is_proven=sampling in server.useful,
         )
-        exchange = Exchange(client, server, sampling, queue.items.put)
-        await CallDispatch(prompts, exchange, policy, self._shared, config, queue.heard).run()
-
-
-def _unheard(index: int, answer: Answer) -> None:
-    del index, answer
-
-
-def _ended_by(error: Exception) -> Exception:
-    first = error.exceptions[0] if isinstance(error, ExceptionGroup) else error
-    if isinstance(first, FailFastError):
-        return (UnusableAnswersError if first.unusable else ModelError)(str(first))
-    return first
+        codec = RequestCodec(client, server, sampling, queue.items.put)
+        await RequestDispatcher(prompts, codec, policy, self._shared, config, queue.on_answer).run()
 
 
 _STOP_SECONDS = 5.0
@@ -155,77 +144,70 @@ _STOP_SECONDS = 5.0
 Item = tuple[int, Answer] | Exception | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AnswerQueue:
-    """What has come: answers, warnings, or what ended the work; None comes last.
+    """What has come: answers, warnings, or what ended the work; None comes last."""
 
-    heard: called with each answer, in the thread that talks to the server. is_settled: see
-    AnswerStream.listen.
-    """
-
-    heard: OnAnswer
+    on_answer: OnAnswer = lambda index, answer: None
+    """Called with each answer, in the thread that talks to the server."""
     is_settled: bool = False
+    """See AnswerStream.listen."""
     items: SimpleQueue[Item] = field(default_factory=SimpleQueue)
 
     def put(self, index: int, answer: Answer) -> None:
-        """Put in an answer that `heard` was told of."""
+        """Put in an answer that was told of."""
         self.items.put((index, answer))
 
     def deliver(self, index: int, answer: Answer) -> None:
-        """Tell `heard` of an answer, and put it in."""
-        self.heard(index, answer)
+        """Tell of an answer, and put it in."""
+        self.on_answer(index, answer)
         self.put(index, answer)
-
-
-Serve = Callable[[AnswerQueue], Coroutine[Any, Any, None]]
 
 
 class ServerAnswers(AnswerStream):
     """(index, answer) as they come from a server. Work begins when the first is asked for.
 
-    serve: puts in all answers, and what ended the work.
+    serve: puts in all answers, and what ended the work. Its thread knows the queue alone, so that
+        it ends when nobody holds this.
     """
 
-    def __init__(self, serve: Serve) -> None:
-        self._serve = serve
-        self._queue = AnswerQueue(_unheard)
-        self._taking: Generator[tuple[int, Answer], None, None] | None = None
+    def __init__(self, serve: Callable[[AnswerQueue], Coroutine[Any, Any, None]]) -> None:
+        self._serve, self._queue = serve, AnswerQueue()
+        self._stop: Callable[[], object] | None = None
 
     def listen(self, on_answer: OnAnswer, *, is_settled: bool = False) -> None:
         self._queue = AnswerQueue(on_answer, is_settled)
 
     def __next__(self) -> tuple[int, Answer]:
-        if self._taking is None:
-            self._taking = stream(self._queue, self._serve)
-        return next(self._taking)
+        if self._stop is None:
+            stop = finalize(self, _in_background(self._serve(self._queue)))
+            stop.atexit, self._stop = False, stop
+        try:
+            while isinstance(item := self._queue.items.get(), Warning):
+                warn(item)
+            if isinstance(item, Exception):
+                raise item
+        except BaseException:
+            self.close()
+            raise
+        if item is None:
+            self.close()
+            raise StopIteration
+        return item
 
     def close(self) -> None:
-        if self._taking is None:
-            self._taking = _nothing()
-        self._taking.close()
+        if self._stop is None:  # nothing has begun, and nothing will
+            self._stop = lambda: None
+        self._stop()
+        self._queue = AnswerQueue()
+        self._queue.items.put(None)
 
 
-def _nothing() -> Generator[tuple[int, Answer], None, None]:
-    yield from ()
-
-
-def stream(queue: AnswerQueue, serve: Serve) -> Generator[tuple[int, Answer], None, None]:
-    """(index, answer) as they come. Work begins when the first is asked for.
-
-    serve: puts in all answers, and what ended the work. Its thread knows the queue
-        alone, so that it ends when nobody holds the generator.
-    """
-    stop = _in_background(serve(queue))
-    try:
-        while (item := queue.items.get()) is not None:
-            if isinstance(item, Warning):
-                warn(item)
-            elif isinstance(item, Exception):
-                raise item
-            else:
-                yield item
-    finally:
-        stop()
+def _ended_by(error: Exception) -> Exception:
+    first = error.exceptions[0] if isinstance(error, ExceptionGroup) else error
+    if isinstance(first, FailFastError):
+        return (UnusableAnswersError if first.unusable else ModelError)(str(first))
+    return first
 
 
 def _in_background(work: Coroutine[Any, Any, None]) -> Callable[[], None]:
@@ -237,6 +219,7 @@ def _in_background(work: Coroutine[Any, Any, None]) -> Callable[[], None]:
         with closing(loop):
             with suppress(asyncio.CancelledError):
                 loop.run_until_complete(task)
+            # Connections that close were shielded when the work was cancelled.
             loop.run_until_complete(_others())
             loop.run_until_complete(loop.shutdown_asyncgens())
 
@@ -252,6 +235,5 @@ def _in_background(work: Coroutine[Any, Any, None]) -> Callable[[], None]:
 
 
 async def _others() -> None:
-    """Wait for what was shielded when the work was cancelled: connections that close."""
     if others := asyncio.all_tasks() - {asyncio.current_task()}:
         await asyncio.wait(others)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 from relquery.backends.base import Tally
-from relquery.backends.provider.amounts import Amount, shown
 from relquery.backends.provider.limiter import Need
-from relquery.backends.provider.spending import Spending
+from relquery.backends.provider.spending import Amount, Spending, shown
 from relquery.backends.wires.messages import Messages
 from relquery.backends.wires.reply import Usage
 from relquery.errors import BudgetError, ConfigError
@@ -25,6 +25,7 @@ _HOUR_S = 3600
 _MARGIN = 2
 """Times the most by which an answer exceeded its limit that the next one may exceed it."""
 
+_COUNTED = [each.name for each in fields(Tally) if each.name != "waiting"]
 _LOG = logging.getLogger("relquery")
 _MOST_BYTES, _MANY_WORDS, _PART = 6, 500, 0.75
 """Of a prompt's bytes a token: with more, its words are counted. With so many of them, a server
@@ -128,7 +129,7 @@ class Budget:
     _lock: Lock = field(default_factory=Lock)
 
     def __post_init__(self) -> None:
-        if self.amount is not None and self.amount.unit == "USD" and self.usd is None:
+        if self.amount is not None and self._is_of_usd and self.usd is None:
             raise ConfigError(
                 f"budget is {self.amount}, but the price of '{self.model}' is not known. Give the "
                 "budget in tokens or calls, e.g. '2000000 tokens' or '500 calls', or a price: "
@@ -159,9 +160,18 @@ class Budget:
             raise BudgetError(self._words(most))
 
     @property
+    def is_shared(self) -> bool:
+        """Whether it is counted in a file, for all processes that use it."""
+        return self._shared is not None
+
+    @property
     def is_of_tokens(self) -> bool:
         """Whether what a call takes is known only from its reply."""
-        return self.amount is not None and self.amount.unit != "calls"
+        return self.amount is not None and not self._is_of_calls
+
+    @property
+    def _is_of_calls(self) -> bool:
+        return self.amount is not None and self.amount.unit == "calls"
 
     def give_back(self, held: float) -> None:
         """A call was not sent, or cost nothing."""
@@ -184,14 +194,13 @@ class Budget:
 
     def refused(self, held: float) -> None:
         """The server refused a call, which is paid for if calls are counted, and not else."""
-        counts = self.amount is not None and self.amount.unit == "calls"
-        self._close(held, held if counts else 0.0)
+        self._close(held, held if self._is_of_calls else 0.0)
 
     def _close(self, held: float, cost: float) -> None:
         if self.amount is None:
             return
         with self._lock:
-            self._open -= 1
+            self._open = max(0, self._open - 1)  # another process may have held it
             self._held = self._held - held if self._open else 0.0
             self.spent += cost
             if self._shared is not None:
@@ -200,23 +209,21 @@ class Budget:
     def _most(self, need: Need) -> float:
         prompt = need.prompt + self.beyond_prompt
         output = need.output + _MARGIN * self.beyond_output
-        match self.amount, self.usd:
-            case Amount(unit="calls"), _:
-                return 1.0
-            case Amount(unit="USD"), usd if usd is not None:
-                hour = prompt if need.keeps_hour else 0
-                plain = usd(Usage(prompt, 0, output))
-                written = usd(Usage(prompt, 0, output, prompt, written_1h=hour))
-                return max(plain, written) * getattr(usd, "peak", 1.0)
-        return float(prompt + output)
+        hour = prompt if need.keeps_hour else 0
+        plain = self._cost(Usage(prompt, 0, output))
+        written = self._cost(Usage(prompt, 0, output, prompt, written_1h=hour))
+        return max(plain, written) * getattr(self.usd if self._is_of_usd else None, "peak", 1.0)
 
     def _cost(self, usage: Usage) -> float:
-        match self.amount, self.usd:
-            case Amount(unit="calls"), _:
-                return 1.0
-            case Amount(unit="USD"), usd if usd is not None:
-                return usd(usage)
+        if self._is_of_calls:
+            return 1.0
+        if self._is_of_usd and self.usd is not None:
+            return self.usd(usage)
         return float(usage.prompt + usage.output)
+
+    @property
+    def _is_of_usd(self) -> bool:
+        return self.amount is not None and self.amount.unit == "USD"
 
     def _words(self, most: float) -> str:
         amount = self.amount
@@ -238,45 +245,26 @@ class CallCounter:
     """Counted in the threads that ask, and read in any."""
 
     usd: Usd | None
-    calls: int = 0
-    retries: int = 0
-    failures: int = 0
-    prompt: int = 0
-    cached: int = 0
-    written: int = 0
-    output: int = 0
-    spent: float = 0.0
-    _has_told: bool = False
-    _has_told_cut: bool = False
+    _sums: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_COUNTED, 0))
+    _has_told: set[str] = field(default_factory=set)
     _lock: Lock = field(default_factory=Lock)
 
-    def sent(self, *, again: bool) -> None:
-        """A call is sent. again: not the first for its prompt."""
+    def add(self, **counts: float) -> None:
+        """Count calls that are sent, retries among them, and prompts that end without an answer."""
         with self._lock:
-            self.calls += 1
-            self.retries += again
-
-    def sent_many(self, count: int) -> None:
-        """So many are sent at once, each for the first time."""
-        with self._lock:
-            self.calls += count
-
-    def failed(self) -> None:
-        """A prompt has ended without an answer."""
-        with self._lock:
-            self.failures += 1
+            for name, count in counts.items():
+                self._sums[name] += count
 
     def used(self, usage: Usage) -> None:
         """A reply has come."""
-        with self._lock:
-            self.prompt += usage.prompt
-            self.cached += usage.cached
-            self.written += usage.written
-            self.output += usage.output
-            self.spent += 0.0 if self.usd is None else self.usd(usage)
-            is_first = bool(usage.contradiction) and not self._has_told
-            self._has_told |= is_first
-        if is_first:
+        self.add(
+            prompt_tokens=usage.prompt,
+            cached_tokens=usage.cached,
+            written_tokens=usage.written,
+            output_tokens=usage.output,
+            usd=0.0 if self.usd is None else self.usd(usage),
+        )
+        if usage.contradiction and self._is_new("contradiction"):
             _LOG.warning(
                 "The server's count of tokens does not add up: %s. The dearest reading counts.",
                 usage.contradiction,
@@ -285,26 +273,23 @@ class CallCounter:
     def tally(self, waiting: float) -> Tally:
         """All so far. waiting: seconds until more is sent."""
         with self._lock:
-            return Tally(
-                self.calls,
-                self.retries,
-                self.failures,
-                self.prompt,
-                self.cached,
-                self.written,
-                self.output,
-                waiting,
-                None if self.usd is None else self.spent,
-            )
+            told: dict[str, Any] = self._sums | {"waiting": waiting}
+        return Tally(**told | ({"usd": None} if self.usd is None else {}))
+
+    def _is_new(self, what: str) -> bool:
+        """Whether it was not told of before."""
+        with self._lock:
+            is_new = what not in self._has_told
+            self._has_told.add(what)
+        return is_new
 
     def check_read(self, usage: Usage, need: Need, messages: Messages) -> None:
         """Say, once, that a server has read far less of a prompt than was sent."""
-        if self._has_told_cut or not 0 < usage.prompt < need.prompt / _MOST_BYTES:
+        if not 0 < usage.prompt < need.prompt / _MOST_BYTES:
             return
         words = sum(len(message["content"].split()) for message in messages)
-        if words < _MANY_WORDS or usage.prompt > _PART * words:
+        if words < _MANY_WORDS or usage.prompt > _PART * words or not self._is_new("cut"):
             return
-        self._has_told_cut = True
         _LOG.warning(
             "The server has read %s tokens of a prompt of %s words, so its answers are to a part "
             "of it. Raise the server's context: num_ctx or OLLAMA_CONTEXT_LENGTH for Ollama.",

@@ -1,26 +1,31 @@
-"""Requests sent to a server through its provider's SDK."""
+"""Requests to one server over HTTP, and what went wrong where no reply came."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import InitVar, dataclass, field
+from itertools import cycle
+from random import Random
+from typing import Any
+from urllib.parse import quote
 
-import openai
+import httpx2
 
-from relquery.backends.wires.errors import ProviderError, sdk_error, status_error
+from relquery.backends.provider.failure_policy import TOO_LONG, backoff
+from relquery.backends.provider.providers import Access
+from relquery.backends.wires.anthropic import AnthropicMessages
+from relquery.backends.wires.errors import ProviderError, short, status_error
 from relquery.backends.wires.reply import Reply
-from relquery.backends.wires.wire import Json, Wire
+from relquery.backends.wires.wire import GARBLED, Json, Wire, encoded
 from relquery.errors import ModelError
 
-if TYPE_CHECKING:
-    from anthropic.types import ModelCapabilities
-
 _LOG = logging.getLogger(__name__)
-_RAW: Any = {"headers": {"X-Stainless-Raw-Response": "true"}}
-"""An option of both SDKs: the reply as it came, as building their objects takes long."""
+_JSON = {"Content-Type": "application/json"}
+_CONNECTIONS = 4  # of a pool, on average
 _ASK_SECONDS = 5.0
 """For which a model's description is waited for."""
 
@@ -42,7 +47,7 @@ class RawReply:
             status = body["error"]["code"]
             if isinstance(status, int) and 400 <= status < 600:  # of the server behind this one
                 error = status_error(status, body)
-        except (ValueError, LookupError, TypeError, RecursionError):
+        except GARBLED:
             pass
         error.headers = self.headers
         raise error
@@ -50,47 +55,139 @@ class RawReply:
 
 @dataclass(slots=True)
 class ProviderClient:
-    """Open connections to one server. sdk: of OpenAI or Anthropic. timeout: seconds."""
+    """Open connections to one server. All methods raise ProviderError, and ModelError without a
+    key.
+    """
 
-    sdk: Any
+    access: Access
     wire: Wire
     timeout: float
+    """Seconds."""
+    max_retries: int = 0
+    """Of what `call` sends."""
+    at_once: InitVar[int] = 1
+    """Requests under way."""
+    _pools: Iterator[httpx2.AsyncClient] = field(init=False)
+    _open: list[httpx2.AsyncClient] = field(init=False)
+    _prompts: httpx2.URL = field(init=False)
+    """Where they go."""
+
+    def __post_init__(self, at_once: int) -> None:
+        self._prompts = httpx2.URL(self.url.rstrip("/") + self.wire.path)
+        # A pool walks over all its connections at each request, so several small ones are faster.
+        self._open = [self.access.client() for _ in range(0, at_once, _CONNECTIONS)]
+        self._pools = cycle(self._open)
 
     @property
     def url(self) -> str:
         """The server's address."""
-        return str(self.sdk.base_url)
+        return str(self.access.url)
 
-    async def send(self, body: Json) -> RawReply:
-        """Send a request once. Raises ProviderError, and ModelError without a key."""
+    async def send(self, body: bytes) -> RawReply:
+        """A reply to a prompt, which is sent once. body: JSON."""
+        reply = await self._sent("POST", self._prompts, content=body, headers=_JSON)
+        return RawReply(reply.text, dict(reply.headers))
+
+    async def call(
+        self, method: str, path: str, *, is_single: bool = False, **more: Any
+    ) -> httpx2.Response:
+        """A reply to a request that is sent again where it fails in passing.
+
+        is_single: whether it must not be taken twice. It is sent again after refusals by a limit
+        alone. more: arguments of a request of httpx2.
+        """
+        tries = 0
+        while True:
+            try:
+                return await self._sent(method, path, **more)
+            except ProviderError as error:
+                tries, wait = tries + 1, error.wait
+                may_pass = error.is_limit if is_single else error.is_passing
+                if tries > self.max_retries or not may_pass or (wait or 0.0) > TOO_LONG:
+                    raise
+                await asyncio.sleep(backoff(tries, wait, Random()))
+
+    async def events(self, body: Json) -> AsyncIterator[Any]:
+        """The parts of a streamed reply, as they come; none if it is not streamed."""
+        reply = await self._sent(
+            "POST", self._prompts, stream=True, content=encoded(body), headers=_JSON
+        )
         try:
-            raw = await self.sdk.post(self.wire.path, cast_to=object, body=body, options=_RAW)
-            text, headers = raw.http_response.text, raw.headers
-        except ModelError:  # of what gives the key
+            if not reply.headers.get("content-type", "").startswith("text/event-stream"):
+                return
+            async for event in httpx2.EventSource(reply):
+                if event.data.startswith("[DONE]"):
+                    return
+                part = json.loads(event.data)
+                if isinstance(part, dict) and part.get("error"):
+                    raise status_error(None, part, is_broken=True)
+                yield part
+        except ProviderError:
             raise
         except Exception as error:
-            raise sdk_error(error, self.timeout) from error
-        return RawReply(text, {name.lower(): value for name, value in headers.items()})
+            raise http_error(error, self.timeout) from error
+        finally:
+            await reply.aclose()
 
     async def unsupported(self) -> set[str]:
         """Settings that the API says the model does not take, by the names that they have in chat
         completions; none if it does not tell, as OpenAI's.
         """
-        if isinstance(self.sdk, openai.AsyncOpenAI):
+        if not isinstance(self.wire, AnthropicMessages):
             return set()
         try:
-            asked = self.sdk.with_options(timeout=_ASK_SECONDS, max_retries=0)
-            return _unsupported((await asked.models.retrieve(self.wire.model)).capabilities)
-        except Exception as error:  # the first requests will tell
+            path = f"/v1/models/{quote(self.wire.model, safe='')}"
+            model = (await self._sent("GET", path, timeout=_ASK_SECONDS)).json()
+            is_taken = model["capabilities"]["structured_outputs"]["supported"]
+        except (ProviderError, *GARBLED) as error:  # the first requests will tell
             _LOG.info("%s tells nothing of %s: %r", self.url, self.wire.model, error)
             return set()
+        return set() if is_taken else {"response_format"}
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Close the connections."""
-        await self.sdk.close()
+        for pool in self._open:
+            await pool.aclose()
+
+    async def _sent(
+        self, method: str, url: httpx2.URL | str, *, stream: bool = False, **more: Any
+    ) -> httpx2.Response:
+        """A reply; stream: whose body has yet to come. url: or a path of the server."""
+        try:
+            if (token := self.access.token) is not None:
+                bearer = {"Authorization": f"Bearer {await asyncio.to_thread(token)}"}
+                more["headers"] = {**more.get("headers", {}), **bearer}
+            pool = next(self._pools)
+            reply = await pool.send(pool.build_request(method, url, **more), stream=stream)
+            if reply.is_success:
+                return reply
+            await reply.aread()
+        except ModelError:  # of what gives the key
+            raise
+        except Exception as error:
+            raise http_error(error, self.timeout) from error
+        raise _refusal(reply)
 
 
-def _unsupported(capabilities: ModelCapabilities | None) -> set[str]:
-    if capabilities is None or capabilities.structured_outputs.supported:
-        return set()
-    return {"response_format"}
+def _refusal(reply: httpx2.Response) -> ProviderError:
+    body: Any = reply.text.strip()
+    with suppress(ValueError, RecursionError):
+        body = json.loads(body)
+    return status_error(reply.status_code, body, dict(reply.headers), reply.reason_phrase)
+
+
+def http_error(error: Exception, timeout: float) -> ProviderError:
+    """Why a request brought no reply. timeout: seconds that it had."""
+    said = short(str(error).strip() or type(error).__name__)  # some say nothing but their name
+    lost = f"The connection failed: {said.rstrip('.')}."
+    match error:
+        case httpx2.ConnectError() | httpx2.ConnectTimeout():
+            return ProviderError("connecting", lost)
+        case httpx2.TimeoutException():
+            return ProviderError(
+                "late",
+                f"No answer within {timeout:g} seconds. Raise timeout, or lower max_concurrency.",
+            )
+        case httpx2.HTTPError() | OSError():
+            return ProviderError("lost", lost)
+    return ProviderError("odd", f"The request failed: {error!r}")

@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from relquery.backends.provider.amounts import Amount
+from relquery.backends.provider.spending import Amount
 from relquery.errors import ConfigError
 from relquery.redaction import hide
 
 _HEADER = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
 _SECRET = 15  # characters of a header that may be a key: longer ones are hidden in messages
-_MOST_CONNECTIONS = 1000  # of the SDK's pool; more would wait for a connection until the timeout
+MOST_CONNECTIONS = 1000
+"""Of one client; more requests would wait for one until the timeout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,7 @@ class ProviderConfig:
     """How a provider is called.
 
     base_url: the server, usually ending in /v1; None: the provider's own, or what
-        OPENAI_BASE_URL says of OpenAI's.
+        OPENAI_BASE_URL or ANTHROPIC_BASE_URL says of it.
     api_key: a key, or a function that gives a token valid now and is called before each request.
         None: the provider's environment variable, e.g. OPENAI_API_KEY.
     api_key_command: a command that prints a token, run again every five minutes. Without a shell.
@@ -79,24 +81,18 @@ class ProviderConfig:
             given = getattr(self, name)
             if not (isinstance(given, str | None) or (name == "api_key" and callable(given))):
                 raise ConfigError(f"{name} is of type {type(given).__name__}; it must be a string.")
-        if self.api_key is not None and self.api_key_command is not None:
-            raise ConfigError("api_key and api_key_command are both given. Give one of them.")
         self._check_headers()
-        if not (_is_int(self.max_concurrency) and 1 <= self.max_concurrency <= _MOST_CONNECTIONS):
+        for name, (is_right, expected) in _RULES.items():
+            if not is_right(given := getattr(self, name)):
+                raise ConfigError(f"{name} is {given!r}; it must be {expected}.")
+        for one, other in (("api_key", "api_key_command"), ("service_tier", "batch")):
+            if getattr(self, one) is not None and getattr(self, other) not in (None, False):
+                raise ConfigError(f"{one} and {other} are both given. Give one of them.")
+        if self.batch and self.batches is None:
             raise ConfigError(
-                f"max_concurrency is {self.max_concurrency!r}; "
-                f"it must be an integer from 1 to {_MOST_CONNECTIONS}."
+                "batch is given without a ledger. A batch may take a day; give a file to find its "
+                "answers again: ledger='run.db', or --ledger run.db on the command line."
             )
-        if not (_is_int(self.max_retries) and self.max_retries >= 0):
-            raise ConfigError(
-                f"max_retries is {self.max_retries!r}; it must be an integer of at least 0."
-            )
-        self._check_seconds()
-        self._check_choices()
-        for name in ("rpm", "tpm"):
-            limit = getattr(self, name)
-            if limit is not None and not (_is_int(limit) and limit >= 1):
-                raise ConfigError(f"{name} is {limit!r}; it must be an integer of at least 1.")
         if self.budget is not None:
             amount = Amount.of(self.budget)
             object.__setattr__(self, "budget", amount)
@@ -105,14 +101,6 @@ class ProviderConfig:
                     f"budget is {amount}, which is counted in a ledger, and there is none. Give "
                     "one: ledger='run.db', or --ledger run.db on the command line."
                 )
-
-    def _check_seconds(self) -> None:
-        for name in ("timeout", "deadline", "total_timeout"):
-            seconds = getattr(self, name)
-            if name != "timeout" and seconds is None:
-                continue
-            if not _is_number(seconds) or not seconds > 0:
-                raise ConfigError(f"{name} is {seconds!r}; it must be above 0 seconds.")
 
     def _check_headers(self) -> None:
         if self.headers is None:
@@ -128,32 +116,38 @@ class ProviderConfig:
             if len(value) > _SECRET:
                 hide(value)
 
-    def _check_choices(self) -> None:
-        if self.relqueries not in ("vllm", "relquery", None):
-            raise ConfigError(
-                f"relqueries is {self.relqueries!r}; it must be 'vllm', 'relquery' or None."
-            )
-        if self.api not in ("chat", "responses", None):
-            raise ConfigError(f"api is {self.api!r}; it must be 'chat', 'responses' or None.")
-        if self.service_tier not in ("flex", None):
-            raise ConfigError(f"service_tier is {self.service_tier!r}; it must be 'flex' or None.")
-        if self.service_tier is not None and self.batch:
-            raise ConfigError("service_tier and batch are both given. Give one of them.")
-        for name in ("by_server", "allow_empty"):
-            if not isinstance(getattr(self, name), bool):
-                raise ConfigError(f"{name} is {getattr(self, name)!r}; it must be True or False.")
-        if self.batch not in (True, False, "submit"):
-            raise ConfigError(f"batch is {self.batch!r}; it must be True, False or 'submit'.")
-        if self.batch and self.batches is None:
-            raise ConfigError(
-                "batch is given without a ledger. A batch may take a day; give a file to find its "
-                "answers again: ledger='run.db', or --ledger run.db on the command line."
-            )
+
+def _is_count(least: int, most: float = inf) -> Callable[[Any], bool]:
+    return lambda value: type(value) is int and least <= value <= most
 
 
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _is_seconds(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _is_any(*values: object) -> Callable[[Any], bool]:
+    return lambda value: any(value is one or value == one for one in values)
+
+
+def _or_none(is_right: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is None or is_right(value)
+
+
+_FLAG = (lambda value: isinstance(value, bool)), "True or False"
+_LIMIT = _or_none(_is_count(1)), "an integer of at least 1"
+_RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "max_concurrency": (_is_count(1, MOST_CONNECTIONS), f"an integer from 1 to {MOST_CONNECTIONS}"),
+    "max_retries": (_is_count(0), "an integer of at least 0"),
+    "timeout": (_is_seconds, "above 0 seconds"),
+    "deadline": (_or_none(_is_seconds), "above 0 seconds"),
+    "total_timeout": (_or_none(_is_seconds), "above 0 seconds"),
+    "relqueries": (_is_any("vllm", "relquery", None), "'vllm', 'relquery' or None"),
+    "api": (_is_any("chat", "responses", None), "'chat', 'responses' or None"),
+    "service_tier": (_is_any("flex", None), "'flex' or None"),
+    "by_server": _FLAG,
+    "allow_empty": _FLAG,
+    "batch": (_is_any(True, False, "submit"), "True, False or 'submit'"),
+    "rpm": _LIMIT,
+    "tpm": _LIMIT,
+}
+"""What settings must be, in words for messages."""

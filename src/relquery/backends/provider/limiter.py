@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
+from datetime import datetime
+from math import inf
 from threading import Lock
 
 from relquery.backends.wires.rate_limits import Headers, quota, utc
@@ -44,41 +45,64 @@ class Need:
     keeps_hour: bool = False
 
     @classmethod
-    def of(cls, body: Json) -> Need:
-        """Of the body of a request."""
+    def of(cls, body: Json, content: bytes) -> Need:
+        """Of the body of a request. content: as it is sent."""
         output = max(body.get(name, 0) for name in _LIMITS)
-        text = json.dumps(body, ensure_ascii=False)
-        size = len(text.encode("utf-8", "surrogatepass"))
-        size += _AROUND + _OF_SCHEMA * any(name in body for name in OF_FORM)
-        return cls(size, output, '"ttl": "1h"' in text)
+        size = len(content) + _AROUND + _OF_SCHEMA * any(name in body for name in OF_FORM)
+        return cls(size, output, b'"ttl": "1h"' in content)
 
 
 @dataclass(slots=True)
-class Bucket:
-    """What may be sent by a limit per minute. level: below 0 after more than was expected."""
+class Limit:
+    """What may be sent a minute, in a bucket that fills up with time."""
 
-    limit: float
-    level: float
-    at: float
+    kind: str
+    """Of what, as headers call it."""
+    given: float | None = None
+    """By the user."""
+    per_minute: float | None = None
+    """As far as is known."""
+    level: float = inf
+    """Of the bucket: below 0 after more than was expected."""
+    at: float = 0.0
+    """When it had that level."""
+    under_way: float = 0.0
+    """Of calls that have not ended."""
 
-    @classmethod
-    def full(cls, limit: float, now: float) -> Bucket:
-        """With what may be sent at once."""
-        bucket = cls(limit, 0.0, now)
-        bucket.level = bucket.most
-        return bucket
-
-    @property
-    def most(self) -> float:
-        """What it holds."""
-        return max(1.0, self.limit / 60 * _BURST_SECONDS)
+    def __post_init__(self) -> None:
+        self.per_minute = self.given
 
     def wait(self, amount: float, now: float) -> float:
         """Seconds until so much may be sent; a full bucket lets anything through."""
-        self.level = min(self.most, self.level + (now - self.at) * self.limit / 60)
+        if self.per_minute is None:
+            return 0.0
+        most = max(1.0, self.per_minute / 60 * _BURST_SECONDS)
+        self.level = min(most, self.level + (now - self.at) * self.per_minute / 60)
         self.at = now
-        lacking = min(amount, self.most) - self.level
-        return 0.0 if lacking <= 1e-9 else lacking / self.limit * 60
+        lacking = min(amount, most) - self.level
+        return 0.0 if lacking <= 1e-9 else lacking / self.per_minute * 60
+
+    def take(self, amount: float) -> None:
+        """So much is sent."""
+        self.level -= amount
+        self.under_way += amount
+
+    def change(self, per_minute: float, now: float) -> None:
+        """Keep to another limit, with what the bucket holds; nothing at first."""
+        if self.per_minute is None:
+            self.level, self.at = 0.0, now
+        self.per_minute = per_minute
+
+    def hear(self, headers: Headers, date: datetime, now: float) -> bool:
+        """Keep to what a reply tells; whether a limit is known now."""
+        if (told := quota(headers, self.kind, date)) is None:
+            return False
+        known = [limit for limit in (self.given, told.limit) if limit]
+        if known:
+            self.change(min(known), now)
+        if self.per_minute is not None and told.remaining is not None:
+            self.level = min(self.level, max(0.0, told.remaining - self.under_way))
+        return bool(known)
 
 
 @dataclass(slots=True)
@@ -92,28 +116,26 @@ class Limiter:
     one is answered.
     """
 
-    rpm: float | None = None
-    tpm: float | None = None
-    _requests: Bucket | None = None
-    _tokens: Bucket | None = None
+    rpm: InitVar[float | None] = None
+    tpm: InitVar[float | None] = None
+    refusals: int = 0
+    """How often the server has refused since it last answered."""
+    _requests: Limit = field(init=False)
+    _tokens: Limit = field(init=False)
     _is_paced: bool = False
-    _open_calls: int = 0
-    _open_tokens: float = 0.0
+    """Whether the limit of requests is a pace that was found."""
     _ratio: float | None = None
     _output: float | None = None
     _care: float = 1.0
     _until: float = 0.0
     _next: float = 0.0
-    _refusals: int = 0
     _answered: deque[float] = field(default_factory=deque)
     _lowered_until: float = 0.0
     _last: deque[bool] = field(default_factory=lambda: deque(maxlen=_LAST))  # which were refused
     _lock: Lock = field(default_factory=Lock)
 
-    @property
-    def refusals(self) -> int:
-        """How often the server has refused since it last answered."""
-        return self._refusals
+    def __post_init__(self, rpm: float | None, tpm: float | None) -> None:
+        self._requests, self._tokens = Limit("requests", rpm), Limit("tokens", tpm)
 
     @property
     def until(self) -> float:
@@ -123,42 +145,34 @@ class Limiter:
     @property
     def requests_per_minute(self) -> float | None:
         """Requests that are sent a minute at most, as far as is known."""
-        return self.rpm if self._requests is None else self._requests.limit
+        return self._requests.per_minute
 
     @property
     def tokens_per_minute(self) -> float | None:
         """Tokens that may be used a minute, as far as is known."""
-        return self.tpm if self._tokens is None else self._tokens.limit
+        return self._tokens.per_minute
 
     def reason(self, now: float) -> str:
         """What holds up the next call, in words."""
         if self._until > now:
             return "The server takes no more for now"
-        if self._tokens is not None and self._tokens.level < 0:
-            return f"The limit is {self._tokens.limit:,.0f} tokens a minute"
-        return f"The limit is {self.requests_per_minute or 0:,.0f} requests a minute"
+        limit = self._tokens if self._tokens.level < 0 else self._requests
+        return f"The limit is {limit.per_minute or 0:,.0f} {limit.kind} a minute"
 
     def reserve(self, need: Need, now: float) -> tuple[float, float]:
         """(0, tokens that are reserved) if a call may be sent now, else (seconds to wait, 0)."""
         with self._lock:
-            self._set_up(now)
             tokens = self._expected(need)
             wait = max(
-                self._until - now,
-                0.0 if self._requests is None else self._requests.wait(1, now),
-                0.0 if self._tokens is None else self._tokens.wait(tokens, now),
+                self._until - now, self._requests.wait(1, now), self._tokens.wait(tokens, now)
             )
             if wait > 0:
                 self._next = now + wait
                 return wait, 0.0
-            if self._refusals:
+            if self.refusals:
                 self._until = now + _APART
-            if self._requests is not None:
-                self._requests.level -= 1
-            if self._tokens is not None:
-                self._tokens.level -= tokens
-            self._open_calls += 1
-            self._open_tokens += tokens
+            self._requests.take(1)
+            self._tokens.take(tokens)
             return 0.0, tokens
 
     def settle(
@@ -166,25 +180,27 @@ class Limiter:
     ) -> None:
         """A call has ended. usage: None if none is told. headers: empty if no reply came."""
         with self._lock:
-            self._open_calls -= 1
-            self._open_tokens -= reserved
+            self._requests.under_way -= 1
+            self._tokens.under_way -= reserved
             if usage is not None and usage.prompt:
-                self._learn(need, usage)
-                if self._tokens is not None:
-                    self._tokens.level += reserved - self._care * (usage.prompt + usage.output)
-            self._hear(headers, now)
+                self._ratio = _averaged(self._ratio, usage.prompt / need.prompt)
+                self._output = _averaged(self._output, usage.output)
+                self._tokens.level += reserved - self._care * (usage.prompt + usage.output)
+            date = utc()
+            self._is_paced &= not self._requests.hear(headers, date, now)
+            self._tokens.hear(headers, date, now)
 
     def answered(self, now: float) -> None:
         """The server has taken a call."""
         with self._lock:
-            if self._refusals:
-                self._refusals, self._until = 0, min(self._until, now)
+            if self.refusals:
+                self.refusals, self._until = 0, min(self._until, now)
             self._care = max(1.0, self._care * _LESS_CARE)
             self._answered.append(now)
             self._last.append(False)
             self._forget(now)
-            if self._is_paced and self._requests is not None:
-                self._requests.limit += max(_RAISE, _RAISE_SHARE * self._requests.limit)
+            if self._is_paced and (pace := self._requests.per_minute) is not None:
+                self._requests.per_minute = pace + max(_RAISE, _RAISE_SHARE * pace)
 
     def refused(self, seconds: float, now: float) -> bool:
         """The server has too many calls, and may be asked again in so many seconds.
@@ -194,73 +210,41 @@ class Limiter:
         with self._lock:
             self._last.append(True)
             if not self._is_limited and 2 * sum(self._last) <= len(self._last):
-                if self._requests is not None and now >= self._lowered_until:
-                    self._lower_pace(now, self._requests)
+                if (pace := self._requests.per_minute) is not None and now >= self._lowered_until:
+                    # So much as it has answered in the last minute is never too much.
+                    lower = max(pace, self._pace(now) or 0.0) * _LOWER
+                    self._requests.per_minute = min(pace, lower)
                     self._lowered_until = now + max(1.0, seconds)
                 return False
             # Those that were under way together count once.
-            if now >= self._until or not self._refusals:
-                self._refusals += 1
+            if now >= self._until or not self.refusals:
+                self.refusals += 1
                 self._slow_down(now)
             self._until = max(self._until, now + seconds)
             return True
-
-    def _set_up(self, now: float) -> None:
-        if self._requests is None and self.rpm is not None:
-            self._requests = Bucket.full(self.rpm, now)
-        if self._tokens is None and self.tpm is not None:
-            self._tokens = Bucket.full(self.tpm, now)
 
     def _expected(self, need: Need) -> float:
         ratio = _FIRST_RATIO if self._ratio is None else self._ratio
         output = need.output if self._output is None else self._output
         return self._care * (need.prompt * ratio + output)
 
-    def _learn(self, need: Need, usage: Usage) -> None:
-        self._ratio = _averaged(self._ratio, usage.prompt / need.prompt)
-        self._output = _averaged(self._output, usage.output)
-
-    def _hear(self, headers: Headers, now: float) -> None:
-        date = utc()
-        if (told := quota(headers, "requests", date)) is not None:
-            limit = _lower(self.rpm, told.limit)
-            if limit is not None:
-                self._requests, self._is_paced = _at(limit, self._requests, now), False
-            if self._requests is not None and told.remaining is not None:
-                left = max(0.0, told.remaining - self._open_calls)
-                self._requests.level = min(self._requests.level, left)
-        if (told := quota(headers, "tokens", date)) is not None:
-            limit = _lower(self.tpm, told.limit)
-            if limit is not None:
-                self._tokens = _at(limit, self._tokens, now)
-            if self._tokens is not None and told.remaining is not None:
-                left = max(0.0, told.remaining - self._open_tokens)
-                self._tokens.level = min(self._tokens.level, left)
-
     @property
     def _is_limited(self) -> bool:
         """Whether a limit is known, rather than a pace found."""
-        return self._tokens is not None or (self._requests is not None and not self._is_paced)
+        is_of_requests = self._requests.per_minute is not None and not self._is_paced
+        return self._tokens.per_minute is not None or is_of_requests
 
     def _slow_down(self, now: float) -> None:
         """Most of what the server was asked was too much."""
-        if self._tokens is not None:  # the server may count more for a call than it took
+        if self._tokens.per_minute is not None:  # it may count more for a call than it took
             self._care = min(_MOST_CARE, self._care * _MORE_CARE)
-        if self._requests is not None and not self._is_paced:
+        known = self._requests.per_minute
+        if known is not None and not self._is_paced:
             return
         if (pace := self._pace(now)) is not None:
-            if self._requests is not None:
-                pace = min(pace, self._requests.limit)
-            self._requests = _at(max(_LEAST, pace * _LOWER), self._requests, now)
+            pace = pace if known is None else min(pace, known)
+            self._requests.change(max(_LEAST, pace * _LOWER), now)
             self._is_paced = True
-
-    def _lower_pace(self, now: float, requests: Bucket) -> None:
-        """Some of what the server was asked was too much, or refused for another reason.
-
-        So much as it has answered in the last minute is never too much.
-        """
-        pace = self._pace(now) or 0.0
-        requests.limit = min(requests.limit, max(requests.limit, pace) * _LOWER)
 
     def _pace(self, now: float) -> float | None:
         """Answers a minute, of late; None if there are too few."""
@@ -276,16 +260,3 @@ class Limiter:
 
 def _averaged(average: float | None, newest: float) -> float:
     return newest if average is None else average + _WEIGHT * (newest - average)
-
-
-def _lower(given: float | None, told: float | None) -> float | None:
-    known = [limit for limit in (given, told) if limit]
-    return min(known, default=None)
-
-
-def _at(limit: float, bucket: Bucket | None, now: float) -> Bucket:
-    """A bucket of this limit, with what another holds."""
-    if bucket is None:
-        return Bucket(limit, 0.0, now)
-    bucket.limit = limit
-    return bucket

@@ -1,25 +1,38 @@
-"""Providers: where they are, which variable holds their key, and what talks to them."""
+"""Providers, and how requests reach them: an address, headers, and a key that may be renewed."""
 
 from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+import shlex
+import ssl
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlsplit, urlunsplit
+from threading import Lock
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, urlsplit, urlunsplit
 
-import openai
+import httpx2
 
-from relquery.backends.provider.config import ProviderConfig
-from relquery.backends.provider.keys import CommandToken, Token, checked, in_thread, renewed
-from relquery.errors import ConfigError, MissingExtraError, ModelError
-
-if TYPE_CHECKING:
-    from anthropic import AsyncAnthropic
+from relquery.backends.provider.config import MOST_CONNECTIONS, ProviderConfig
+from relquery.errors import ConfigError, ModelError
+from relquery.redaction import hide, redacted
 
 _CONNECT_SECONDS = 10.0
+_RENEWED_SECONDS = 300.0
+"""For which a command's token is used; those of Google and Azure live an hour."""
+_COMMAND_SECONDS = 60.0
 _VARIABLE = re.compile(r"\{(\w+)\}")
+_OF_ACCOUNT = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
+"""Headers of OpenAI's that say which account pays, by environment variable."""
+_OF_ANTHROPIC = {"anthropic-version": "2023-06-01"}
+_OF_ANTHROPICS_TOKENS = {"anthropic-beta": "oauth-2025-04-20"}
+
+Token = Callable[[], str]
+"""A token that is valid now; called before each request, in a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +45,26 @@ class Provider:
     """Its server's, with the port; empty where each customer has an address of their own."""
     key: str
     """Environment variable of the API key; empty for a server that needs none."""
-    base_url: str | None
-    """Address of the API, with {VARIABLES} of the environment; None for the SDK's own."""
+    base_url: str
+    """Address of the API, with {VARIABLES} of the environment."""
     example: str
     """A model."""
     key_header: str | None = None
     """Header that fixed keys go in, besides that of a bearer."""
     command: str | None = None
     """What prints a token where no key is given."""
+    variable: str | None = None
+    """Environment variable of another address."""
 
 
-OPENAI = Provider("openai", "api.openai.com", "OPENAI_API_KEY", None, "openai:gpt-5-mini")
+OPENAI = Provider(
+    "openai", "api.openai.com", "OPENAI_API_KEY", "https://api.openai.com/v1",
+    "openai:gpt-5-mini", variable="OPENAI_BASE_URL",
+)  # fmt: skip
 ANTHROPIC = Provider(
-    "anthropic", "api.anthropic.com", "ANTHROPIC_API_KEY", None, "anthropic:claude-sonnet-5"
-)
+    "anthropic", "api.anthropic.com", "ANTHROPIC_API_KEY", "https://api.anthropic.com",
+    "anthropic:claude-sonnet-5", key_header="x-api-key", variable="ANTHROPIC_BASE_URL",
+)  # fmt: skip
 GEMINI = Provider(
     "gemini", "generativelanguage.googleapis.com", "GEMINI_API_KEY",
     "https://generativelanguage.googleapis.com/v1beta/openai/", "gemini:gemini-3.8-flash",
@@ -98,75 +117,83 @@ PROVIDERS = {
 }
 
 
-def openai_client(
-    provider: Provider, config: ProviderConfig, max_retries: int = 0
-) -> openai.AsyncOpenAI:
-    """OpenAI's SDK for a server of its form; to be closed. Raises ModelError and ConfigError."""
-    url, query = _address(provider, config)
-    key, headers = key_of(provider, config), dict(config.headers or {})
-    if provider.key_header and isinstance(key, str):
-        headers = {provider.key_header: key} | headers
-    given: Any = key
-    if callable(key):
-        token = key
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A server as requests reach it."""
 
-        async def given() -> str:
-            return await in_thread(token)
+    settings: dict[str, Any]
+    """Arguments of httpx2's clients."""
+    token: Token | None = None
+    """In place of a fixed key."""
 
+    @classmethod
+    def of(cls, provider: Provider, config: ProviderConfig) -> Access:
+        """The server of a provider, with its key if there is one. Raises ModelError for one that
+        is none, and ConfigError."""
+        address = _address(provider, config)
+        key = _key(provider, config) if has_key(provider, config) else ""
+        headers = {"User-Agent": "relquery"} | (_OF_ANTHROPIC if provider is ANTHROPIC else {})
+        if provider is OPENAI:
+            told = {header: os.environ.get(name) for header, name in _OF_ACCOUNT.items()}
+            headers |= {header: value for header, value in told.items() if value}
+        if not isinstance(key, str):
+            headers |= _OF_ANTHROPICS_TOKENS if provider is ANTHROPIC else {}
+        elif key and provider is not ANTHROPIC:
+            headers["Authorization"] = f"Bearer {key}"
+        if key and isinstance(key, str) and provider.key_header is not None:
+            headers[provider.key_header] = key
+        connecting = min(config.timeout, _CONNECT_SECONDS)
+        settings = {
+            "base_url": urlunsplit(address._replace(query="")),
+            "params": dict(parse_qsl(address.query)),
+            "headers": headers | dict(config.headers or {}),
+            "timeout": httpx2.Timeout(config.timeout, connect=connecting),
+            "limits": httpx2.Limits(max_connections=MOST_CONNECTIONS),
+            "follow_redirects": True,
+        }
+        return cls(settings, None if isinstance(key, str) else key)
+
+    def client(self) -> httpx2.AsyncClient:
+        """Connections to it; to be closed."""
+        return httpx2.AsyncClient(verify=_certificates(), **self.settings)
+
+    @property
+    def url(self) -> httpx2.URL:
+        """The server's address."""
+        url = httpx2.URL(self.settings["base_url"])
+        return url.copy_with(path=url.path.rstrip("/") + "/")
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Those that servers are checked against: reading them takes as long as many requests."""
+    return httpx2.create_ssl_context()
+
+
+def _address(provider: Provider, config: ProviderConfig) -> SplitResult:
+    """The address of the API in parts; the query, such as Azure's version, goes with each request.
+
+    Raises ConfigError where it is none, or the environment lacks what it consists of.
+    """
+    url = config.base_url or (os.environ.get(provider.variable) if provider.variable else None)
+    if not url:
+        names = _VARIABLE.findall(provider.base_url)
+        if missing := [name for name in dict.fromkeys(names) if not os.environ.get(name)]:
+            raise ConfigError(
+                f"The address of {provider.name}: models is not known. Set "
+                f"{' and '.join(missing)}, or give base_url."
+            )
+        url = _VARIABLE.sub(lambda found: os.environ[found[1]].rstrip("/"), provider.base_url)
+        url = url.replace("//global-aiplatform", "//aiplatform")
     try:
-        client = openai.AsyncOpenAI(
-            base_url=url,
-            api_key=given,
-            timeout=openai.Timeout(config.timeout, connect=_connecting(config)),
-            max_retries=max_retries,
-            default_headers=headers,
-            default_query=query,
-        )
-    except openai.OpenAIError as error:
-        raise _no_key("No API key is set", provider) from error
-    except Exception as error:
-        raise _no_client(error) from error
-    _check_address(str(client.base_url.scheme), client.base_url.host, client.base_url)
-    if not callable(key):
-        _check_key(client.api_key, provider)
-    return client
-
-
-def anthropic_client(
-    provider: Provider, config: ProviderConfig, max_retries: int = 0
-) -> AsyncAnthropic:
-    """Anthropic's SDK; to be closed. Raises MissingExtraError, ModelError and ConfigError."""
-    try:
-        import anthropic
-        from anthropic.lib.credentials import AccessToken
-    except ImportError:
-        raise MissingExtraError("Models of Anthropic", "anthropic") from None
-    key = key_of(provider, config)
-    if not key:
-        raise _no_key("No API key is set", provider)
-    given: dict[str, Any] = {"api_key": key}
-    if callable(key):
-        token = key
-
-        async def fresh(*, force_refresh: bool = False) -> AccessToken:
-            del force_refresh
-            return AccessToken(await in_thread(token), 0)  # 0: asked for before each request
-
-        given = {"credentials": fresh}
-    try:
-        client = anthropic.AsyncAnthropic(
-            base_url=config.base_url,
-            timeout=anthropic.Timeout(config.timeout, connect=_connecting(config)),
-            max_retries=max_retries,
-            default_headers=dict(config.headers or {}),
-            **given,
-        )
-    except Exception as error:
-        raise _no_client(error) from error
-    _check_address(str(client.base_url.scheme), client.base_url.host, client.base_url)
-    if isinstance(key, str):
-        _check_key(key, provider)
-    return client
+        parsed = httpx2.URL(url)
+        parts = urlsplit(url)
+    except (httpx2.InvalidURL, ValueError) as error:
+        variable = f", {provider.variable}" if provider.variable else ""
+        raise ConfigError(f"base_url is '{url}': {error}. Check base_url{variable}.") from error
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise ConfigError(f"base_url is '{url}'; it must start with http:// or https://.")
+    return parts
 
 
 def has_key(provider: Provider, config: ProviderConfig) -> bool:
@@ -178,19 +205,30 @@ def has_key(provider: Provider, config: ProviderConfig) -> bool:
 def check_key(provider: Provider, config: ProviderConfig) -> None:
     """Raises ModelError where there is none: nothing can be asked, though costs can be told."""
     if not has_key(provider, config):
-        raise _no_key("No API key is set", provider)
+        _key(provider, config)
 
 
-def key_of(provider: Provider, config: ProviderConfig) -> str | Token | None:
-    """A key, or what gives one; None where OpenAI's SDK is to look for its own."""
-    if config.api_key is not None:
-        return renewed(config.api_key) if callable(config.api_key) else config.api_key
-    if config.api_key_command is not None:
-        return _token_of(config.api_key_command)
-    if provider is OPENAI:  # its variables are its SDK's own business
-        return None
-    found = os.environ.get(provider.key, "") if provider.key else "none"
-    return found if found or provider.command is None else _token_of(provider.command)
+def _key(provider: Provider, config: ProviderConfig) -> str | Token:
+    """A key, or what gives one. Raises ModelError where there is none."""
+    given, command = config.api_key, config.api_key_command
+    if callable(given):
+        token = given
+        return lambda: checked(token(), "what api_key() gives")
+    if given is None and command is None:
+        given = os.environ.get(provider.key) if provider.key else "none"
+        command = None if given else provider.command
+    if command is not None:
+        return _token_of(command)
+    try:
+        return checked(given, "It")
+    except ModelError:
+        key = provider.key
+        what = "The API key holds characters that no key has" if given else "No API key is set"
+        raise ModelError(
+            f"{what}. Set the environment variable {key} to your key, e.g. with `export "
+            f"{key}=...`; in Python, api_key='...' works too. A server without keys takes any "
+            "value."
+        ) from None
 
 
 @cache
@@ -199,55 +237,55 @@ def _token_of(command: str) -> CommandToken:
     return CommandToken(command)
 
 
-def _address(
-    provider: Provider, config: ProviderConfig
-) -> tuple[str | None, dict[str, object] | None]:
-    """The address of the API, and what is added to each: Azure's api-version, for example.
+@dataclass(slots=True)
+class CommandToken:
+    """What a command prints, asked for again every five minutes. Raises ModelError."""
 
-    Raises ConfigError where the environment lacks what it consists of.
-    """
-    url = config.base_url
-    if url is None and provider.base_url is not None:
-        names = _VARIABLE.findall(provider.base_url)
-        if missing := [name for name in dict.fromkeys(names) if not os.environ.get(name)]:
-            raise ConfigError(
-                f"The address of {provider.name}: models is not known. Set "
-                f"{' and '.join(missing)}, or give base_url."
+    command: str
+    """As in a shell, which is not used: words, with quotes around spaces."""
+    clock: Callable[[], float] = time.monotonic
+    """Seconds."""
+    _token: str = ""
+    _at: float = 0.0
+    _lock: Lock = field(default_factory=Lock)
+
+    def __call__(self) -> str:
+        """A token that is at most five minutes old."""
+        with self._lock:
+            if not self._token or self.clock() - self._at >= _RENEWED_SECONDS:
+                self._token, self._at = self._run(), self.clock()
+            return self._token
+
+    def _run(self) -> str:
+        try:
+            done = subprocess.run(
+                shlex.split(self.command, posix=os.name != "nt"),
+                capture_output=True,
+                text=True,
+                timeout=_COMMAND_SECONDS,
+                check=False,
             )
-        url = _VARIABLE.sub(lambda found: os.environ[found[1]].rstrip("/"), provider.base_url)
-        url = url.replace("//global-aiplatform", "//aiplatform")
-    if url is None or "?" not in url:
-        return url, None
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(query="")), dict(parse_qsl(parts.query))
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            raise ModelError(self._failed(str(error))) from error
+        token = done.stdout.strip()
+        if done.returncode != 0 or not token:
+            why = redacted(done.stderr.strip()[-300:]) or f"exit status {done.returncode}"
+            raise ModelError(self._failed(why))
+        return checked(token, f"the output of `{self.command}`")
+
+    def _failed(self, why: str) -> str:
+        return (
+            f"`{self.command}` gives no API key: {why}. Run it in a terminal; it must print a key "
+            "or token, and nothing else. It is api_key_command (--api-key-command)."
+        )
 
 
-def _connecting(config: ProviderConfig) -> float:
-    return min(config.timeout, _CONNECT_SECONDS)
-
-
-def _check_address(scheme: str, host: str, url: object) -> None:
-    if scheme not in ("http", "https") or not host:
-        raise ConfigError(f"base_url is '{url}'; it must start with http:// or https://.")
-
-
-def _check_key(key: str | None, provider: Provider) -> None:
-    try:
-        checked(key, "It")
-    except ModelError:
-        what = "The API key is empty or holds characters that no key has"
-        raise _no_key(what, provider) from None
-
-
-def _no_client(error: Exception) -> ConfigError:
-    return ConfigError(
-        f"Cannot create a client: {error}. Check base_url, OPENAI_BASE_URL and HTTP_PROXY."
-    )
-
-
-def _no_key(what: str, provider: Provider) -> ModelError:
-    return ModelError(
-        f"{what}. Set the environment variable {provider.key} to your key, e.g. with "
-        f"`export {provider.key}=...`; in Python, api_key='...' works too. A server without keys "
-        "takes any value."
-    )
+def checked(key: object, what: str) -> str:
+    """A key, which messages hide from now on. Raises ModelError for what no key can be."""
+    is_key = isinstance(key, str) and key and key.isascii() and key.isprintable()
+    if not is_key or " " in str(key):
+        raise ModelError(
+            f"{what} is no API key: it is empty or holds characters that no key has. Check it."
+        )
+    hide(str(key))
+    return str(key)

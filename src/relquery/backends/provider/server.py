@@ -14,15 +14,7 @@ from uuid import uuid4
 
 from relquery.backends.provider.client import ProviderClient
 from relquery.backends.provider.config import ProviderConfig
-from relquery.backends.provider.providers import (
-    ANTHROPIC,
-    OPENAI,
-    Provider,
-    anthropic_client,
-    check_key,
-    has_key,
-    openai_client,
-)
+from relquery.backends.provider.providers import ANTHROPIC, OPENAI, Access, Provider, check_key
 from relquery.backends.wires.anthropic import AnthropicMessages
 from relquery.backends.wires.openai_chat import OpenAIChat
 from relquery.backends.wires.openai_responses import OpenAIResponses
@@ -39,9 +31,6 @@ WIRES: dict[Api, type[Wire]] = {
 }
 
 
-_ANY_KEY = "none"
-
-
 @dataclass(frozen=True, slots=True)
 class Facts:
     """The fields of facts.toml. cache_minimum: None where it is not known."""
@@ -56,6 +45,7 @@ class Facts:
     cache_minimum: int | None = None
 
 
+@cache
 def facts_of(provider: str, model: str) -> Facts | None:
     """What is known of a model before the first request; None if nothing."""
     for each in _known():
@@ -73,8 +63,7 @@ def _known() -> Sequence[Facts]:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A model on a server. Raises ModelError for a key that is none, MissingExtraError,
-    ConfigError."""
+    """A model on a server. Raises ModelError for a key that is none, and ConfigError."""
 
     model: str
     """The name that the server knows."""
@@ -90,6 +79,7 @@ class Server:
     """By sampling, how many answers were labels that the prompt alone told, and how many not."""
     asked: Event = field(default_factory=Event)
     """Set once the API was asked about the model."""
+    access: Access = field(init=False)
     at: str = field(init=False)
     """Its address without what all addresses have."""
 
@@ -103,10 +93,8 @@ class Server:
             raise ConfigError(
                 f"api is {self.config.api!r}, which Anthropic does not have. Leave it out."
             )
-        keyed = self.config  # a key that is missing matters when something is asked
-        if not has_key(self.provider, keyed):
-            keyed = replace(keyed, api_key=_ANY_KEY)
-        url = _sdk(self.provider, keyed, 0).base_url
+        object.__setattr__(self, "access", Access.of(self.provider, self.config))
+        url = self.access.url
         at = url.netloc.decode() + url.path.rstrip("/").removesuffix("/v1")
         object.__setattr__(self, "at", at)
         if self.facts is not None:
@@ -161,18 +149,15 @@ class Server:
 
     def client(self, rows: int = 0) -> ProviderClient:
         """What sends requests, of which there will be so many; to be closed."""
-        return ProviderClient(self.sdk(0), self.wire(rows), self.config.timeout)
+        config, wire = self.config, self.wire(rows)
+        at_once = max(1, min(rows, config.max_concurrency))
+        return ProviderClient(self.access, wire, config.timeout, config.max_retries, at_once)
 
     async def ask(self, client: ProviderClient) -> None:
         """Ask the API, once, what a model takes of which nothing is known."""
         if self.facts is None and not self.asked.is_set():
             self.asked.set()
             self.dropped.update(await client.unsupported())
-
-    def sdk(self, max_retries: int | None = None) -> Any:
-        """The provider's SDK; to be closed. max_retries: its own; None for those of the config."""
-        most = self.config.max_retries if max_retries is None else max_retries
-        return _sdk(self.provider, self.config, most)
 
     def check(self, sampling: Sampling) -> None:
         """Raises ConfigError for what the API cannot be asked, ModelError without a key."""
@@ -200,10 +185,4 @@ class Server:
 
     @property
     def _is_providers_own(self) -> bool:
-        host, _, path = self.at.partition("/")
-        return host == self.provider.host and (not path or self.provider.base_url is not None)
-
-
-def _sdk(provider: Provider, config: ProviderConfig, max_retries: int) -> Any:
-    make = anthropic_client if provider is ANTHROPIC else openai_client
-    return make(provider, config, max_retries)
+        return self.at.partition("/")[0] == self.provider.host

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import aclosing
 from typing import Self
 
-import openai
-
 from relquery.backends.provider.client import ProviderClient
+from relquery.backends.provider.codec import RequestCodec
 from relquery.backends.provider.errors import not_served
-from relquery.backends.provider.exchange import Exchange
 from relquery.backends.provider.server import Server
-from relquery.backends.wires.errors import ProviderError, sdk_error, short
+from relquery.backends.wires.errors import ProviderError, short
 from relquery.backends.wires.messages import to_messages
 from relquery.backends.wires.openai_chat import ChatStream, OpenAIChat
 from relquery.backends.wires.reply import no_answer
@@ -38,17 +37,18 @@ class StreamingClient:
     async def __aenter__(self) -> Self:
         """Open connections. Raises ModelError if no server is there."""
         server = self.server
-        wire = OpenAIChat(server.model)
-        self._client = ProviderClient(server.sdk(), wire, server.config.timeout)
+        self._client = ProviderClient(
+            server.access, OpenAIChat(server.model), server.config.timeout
+        )
         try:
-            await _check(self._client.sdk)
+            await self._check()
         except BaseException:
-            await self._client.close()
+            await self._client.aclose()
             raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._client.close()
+        await self._client.aclose()
 
     async def ask(
         self, prompt: Prompt, max_tokens: int, user: str, heard: Callable[[], None]
@@ -62,37 +62,29 @@ class StreamingClient:
             messages = to_messages(prompt)
         except RequestError as error:
             return no_answer(str(error), 0)
-        exchange = Exchange(self._client, self.server, Sampling(max_tokens), warn)
-        dropped = exchange.dropped
+        codec = RequestCodec(self._client, self.server, Sampling(max_tokens), warn)
+        dropped = codec.dropped
         while True:
-            body = exchange.body(messages, dropped) | {"stream": True}
+            body = codec.body(messages, dropped) | {"stream": True}
             if "stream_options" not in dropped:
                 body["stream_options"] = {"include_usage": True}
             if user:
                 body["user"] = user
             try:
                 answer = await self._stream(body, heard)
-            except Exception as error:
-                problem = sdk_error(error, self._client.timeout)
-                spared = exchange.spared(problem, dropped)
+            except ProviderError as problem:
+                spared = codec.spared(problem, dropped)
                 if spared == dropped:
                     return self._failed(problem)
                 dropped = spared
             else:
-                exchange.learn(dropped)
+                codec.learn(dropped)
                 return answer
 
     async def _stream(self, body: Json, heard: Callable[[], None]) -> Answer:
         parts = ChatStream()
-        stream = await self._client.sdk.post(
-            self._client.wire.path,
-            body=body,
-            cast_to=object,
-            stream=True,
-            stream_cls=openai.AsyncStream[object],
-        )
-        async with stream:
-            async for chunk in stream:
+        async with aclosing(self._client.events(body)) as chunks:
+            async for chunk in chunks:
                 began = parts.began
                 try:
                     parts.add(chunk)
@@ -112,6 +104,20 @@ class StreamingClient:
             problem = None
         return reply.usage.counted(Answer(text, finish, problem))
 
+    async def _check(self) -> None:
+        """Whether a server is there that takes the key. Raises ModelError."""
+        url = self._client.url
+        try:
+            await self._client.call("GET", "models", timeout=_CHECK_SECONDS)
+        except ProviderError as error:
+            if error.status == 401:
+                raise _wrong_key(url, error.words) from error
+            if error.kind in ("connecting", "lost"):  # others do not list their models, or are busy
+                raise ModelError(
+                    f"{url} cannot be reached. {error.words} Start the server, or check its "
+                    "address."
+                ) from error
+
     def _failed(self, error: ProviderError) -> Answer:
         words, url = error.words, self._client.url
         if error.kind == "late":
@@ -125,29 +131,6 @@ class StreamingClient:
         if error.is_quota:
             raise ModelError(f"The account has no quota left. {words}") from error
         return no_answer(words, 1)
-
-
-async def _check(sdk: openai.AsyncOpenAI) -> None:
-    """Whether a server is there that takes the key. Raises ModelError."""
-    url = sdk.base_url
-    try:
-        await sdk.with_options(timeout=_CHECK_SECONDS).get("/models", cast_to=object)
-    except openai.AuthenticationError as error:
-        raise _wrong_key(url, sdk_error(error, _CHECK_SECONDS).words) from error
-    except openai.APIStatusError:
-        pass  # not all servers list their models
-    except openai.APIConnectionError as error:
-        if not _reached(error):
-            said = sdk_error(error, _CHECK_SECONDS).words
-            raise ModelError(
-                f"{url} cannot be reached. {said} Start the server, or check its address."
-            ) from error
-
-
-def _reached(error: openai.APIConnectionError) -> bool:
-    """Whether a server that took the connection was too slow, as a busy one may be."""
-    late = isinstance(error, openai.APITimeoutError)
-    return late and type(error.__cause__).__name__ != "ConnectTimeout"
 
 
 def _wrong_key(url: object, said: str) -> ModelError:

@@ -127,8 +127,8 @@ class _Open:
             self.reply(Replied(number, None, error))
 
 
-def _about(question: str, number: int) -> Callable[[int], Ask]:
-    return lambda reply: Ask(reply, question, (number,))
+def _cancel(number: int) -> Ask:
+    return Ask(0, "cancel", (number,))
 
 
 def _ended(number: int, error: BaseException) -> Told:
@@ -206,24 +206,24 @@ class Link:
 
     def cancel(self, sink: Sink) -> bool:
         number = self._open.jobs.get(sink)
-        return number is not None and bool(self._wait(_about("cancel", number), False))
+        return number is not None and bool(self._wait(False, "cancel", number))
 
     def drop(self, sink: Sink) -> None:
         """Cancel a job of which nobody wants to hear any more. Does not wait."""
         number = self._open.jobs.get(sink)
         if number is not None and self._open.end(number) is not None:
-            self._outgoing.put(_about("cancel", number)(0))
+            self._outgoing.put(_cancel(number))
 
     def forecast(self, sink: Sink) -> float | None:
         number = self._open.jobs.get(sink)
         if number is None:
             return 0.0
-        found: float | None = self._wait(_about("forecast", number), 0.0)
+        found: float | None = self._wait(0.0, "forecast", number)
         return found
 
     def ask(self, question: str, *given: Any) -> Any:
         closed = object()
-        found = self._wait(lambda reply: Ask(reply, question, given), closed)
+        found = self._wait(closed, question, *given)
         if found is closed:
             raise ConfigError(CLOSED)
         return found
@@ -236,7 +236,12 @@ class Link:
 
         The reply goes to the bell.
         """
-        return self._post(lambda reply: Ask(reply, question, given), bell)
+        with self._lock:
+            if self.closed:
+                return None
+            number = self._open.expect(bell)
+            self._outgoing.put(Ask(number, question, given))
+        return number
 
     def forget(self, number: int) -> None:
         """Nobody waits for a reply any more."""
@@ -246,7 +251,7 @@ class Link:
         """End all jobs with an error; those that come later are served."""
         endings = self._open.endings(error)
         for each in endings:
-            self._outgoing.put(_about("cancel", each.number)(0))
+            self._outgoing.put(_cancel(each.number))
         self._pass_on(endings)
 
     def stop(self, patience: float = STOPPING) -> None:
@@ -269,9 +274,9 @@ class Link:
         self._process.join()
         self._process.close()
 
-    def _wait(self, command: Callable[[int], Command], otherwise: T) -> Any | T:
+    def _wait(self, otherwise: T, question: str, *given: Any) -> Any | T:
         bell: SimpleQueue[Replied] = SimpleQueue()
-        number = self._post(command, bell)
+        number = self.post(bell, question, *given)
         if number is None:
             return otherwise
         try:
@@ -281,14 +286,6 @@ class Link:
         if told.error is not None:
             raise told.error
         return told.value
-
-    def _post(self, command: Callable[[int], Command], bell: Bell) -> int | None:
-        with self._lock:
-            if self.closed:
-                return None
-            number = self._open.expect(bell)
-            self._outgoing.put(command(number))
-        return number
 
     def _write(self) -> None:
         """Send commands, all that are there at once.

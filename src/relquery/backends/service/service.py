@@ -28,7 +28,7 @@ class Engine:
     """Serves relQueries as they come, from any thread; a policy says which goes first.
 
     model: "demo", a Hugging Face name or folder, "random:layers=8,hidden=256", or
-        "simulated:a100-opt13b" (see backends.local.simulated). "BASE+ADAPTER": with an adapter.
+        "simulated:a100-opt13b" (see backends.local.open). "BASE+ADAPTER": with an adapter.
     policy, starvation, aging, weights, tail: see EngineConfig. cost: see load_backend.
     options: other fields of EngineConfig, and dtype, device, tokenizer, memory (see load_backend).
         adapters: a dict from names to folders or Hugging Face names; calls choose among them.

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from relquery.backends.wires.errors import ProviderError, status_error
-from relquery.backends.wires.messages import Message, Messages, has_marks, parts_of, with_rule
+from relquery.backends.wires.messages import Message, Messages, has_marks, parts_of
 from relquery.backends.wires.reply import Reply, Usage, count
-from relquery.backends.wires.response_format import limit_of, rule_of, says_in_words, schema_of
+from relquery.backends.wires.response_format import held_to, limit_of
 from relquery.backends.wires.wire import Json, Result, Wire
 from relquery.prompt import Sampling
 
@@ -30,10 +30,7 @@ class AnthropicMessages(Wire):
     never: ClassVar[frozenset[str]] = frozenset({"seed", "scored"})
 
     def body(self, messages: Messages, sampling: Sampling, dropped: frozenset[str]) -> Json:
-        schema = schema_of(sampling)
-        in_words = schema is not None and says_in_words(sampling, dropped)
-        if in_words:
-            messages = with_rule(messages, rule_of(sampling))
+        messages, schema = held_to(messages, sampling, dropped)
         rules = [each for each in messages if each["role"] == "system"]
         body: Json = {"model": self.model, "max_tokens": limit_of(sampling)}
         if len(rules) == 1:
@@ -47,7 +44,7 @@ class AnthropicMessages(Wire):
         ]
         if sampling.stop and "stop" not in dropped:
             body["stop_sequences"] = list(sampling.stop)
-        if schema is not None and not in_words:
+        if schema is not None:
             body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
         # Older models alone take these.
         drawn: Json = {"temperature": sampling.temperature}

@@ -1,4 +1,4 @@
-"""Why a request has no reply, in one form for all SDKs and for lines of batches."""
+"""Why a request has no reply, in one form for all APIs and for lines of batches."""
 
 from __future__ import annotations
 
@@ -93,26 +93,32 @@ class ProviderError(Exception):
 
 
 def status_error(
-    status: int | None, body: Any, headers: Mapping[str, str] | None = None, reason: str = ""
+    status: int | None,
+    body: Any,
+    headers: Mapping[str, str] | None = None,
+    reason: str = "",
+    *,
+    is_broken: bool = False,
 ) -> ProviderError:
     """What a server answered in place of a reply.
 
     status: None if there is none. body: JSON, or the text that came. reason: to show if the body
-    gives none.
+    gives none. is_broken: whether it comes in the midst of a reply.
     """
     inner = body
     while isinstance(inner, list) and len(inner) == 1:  # Google's
         inner = inner[0]
-    # OpenAI's SDK gives what is in "error"; Anthropic's gives the whole.
     while isinstance(inner, dict) and isinstance(inner.get("error"), dict):
         inner = inner["error"]
     named = inner if isinstance(inner, dict) else {}
     told = named.get("message") or named.get("error") or _detail(named) or inner
+    kind: Kind = "broken" if is_broken else "odd" if status is None else "status"
+    what = "The server broke off" if is_broken else "The request failed"
+    what = what if status is None else f"The server answered {status}"
     text = short(str(told or reason or "no reason given")).rstrip(".")
-    words = f"The request failed: {text}." if status is None else ""
     return ProviderError(
-        "odd" if status is None else "status",
-        words or f"The server answered {status}: {text}.",
+        kind,
+        f"{what}: {text}.",
         status,
         said=str(body),
         code=_str(named.get("code")) or _str(named.get("type")),
@@ -122,42 +128,9 @@ def status_error(
     )
 
 
-def sdk_error(error: Exception, timeout: float) -> ProviderError:
-    """What an SDK raised. timeout: seconds that the request had."""
-    # By name: the SDKs of OpenAI and Anthropic name their errors alike, and httpx's or httpx2's
-    # are their causes, by the version.
-    given: Any = error
-    names = {kind.__name__ for kind in type(error).__mro__}
-    if "APIStatusError" in names:
-        response = given.response
-        headers = {name.lower(): value for name, value in response.headers.items()}
-        return status_error(int(given.status_code), given.body, headers, response.reason_phrase)
-    if "APITimeoutError" in names or "APIConnectionError" in names:
-        if type(error.__cause__).__name__ in ("ConnectError", "ConnectTimeout"):
-            return ProviderError("connecting", _connection_failed(error))
-        if "APITimeoutError" in names:
-            return ProviderError(
-                "late",
-                f"No answer within {timeout:g} seconds. Raise timeout, or lower max_concurrency.",
-            )
-        return ProviderError("lost", _connection_failed(error))
-    if "APIError" in names:
-        said, body = str(getattr(error, "message", error)), getattr(error, "body", None)
-        words = f"The server broke off: {short(said).rstrip('.')}."
-        code = _str(getattr(error, "code", None))
-        return ProviderError("broken", words, said=f"{said} {body}", code=code)
-    return ProviderError("odd", f"The request failed: {error!r}")
-
-
 def short(text: str) -> str:
     """The beginning of a long text."""
     return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 3]}..."
-
-
-def _connection_failed(error: Exception) -> str:
-    cause = error.__cause__ or error
-    said = str(cause).strip() or type(cause).__name__  # some say nothing but their name
-    return f"The connection failed: {short(said).rstrip('.')}."
 
 
 def _str(value: object) -> str | None:

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 from relquery.backends.wires.answer_text import FEWER, MOST
 from relquery.backends.wires.errors import ProviderError, status_error
-from relquery.backends.wires.messages import Messages, in_form, with_rule
+from relquery.backends.wires.messages import Messages, in_form
 from relquery.backends.wires.reply import REASONING, Reply, Usage, text_of
-from relquery.backends.wires.response_format import limit_of, rule_of, says_in_words, schema_of
+from relquery.backends.wires.response_format import held_to, limit_of
 from relquery.backends.wires.wire import Json, Result, Wire
 from relquery.prompt import Sampling
 
@@ -49,10 +49,7 @@ class OpenAIChat(OpenAIWire):
     )
 
     def body(self, messages: Messages, sampling: Sampling, dropped: frozenset[str]) -> Json:
-        schema = schema_of(sampling)
-        in_words = schema is not None and says_in_words(sampling, dropped)
-        if in_words:
-            messages = with_rule(messages, rule_of(sampling))
+        messages, schema = held_to(messages, sampling, dropped)
         limit = "max_completion_tokens" if "max_tokens" in dropped else "max_tokens"
         body: Json = {
             "model": self.model,
@@ -82,7 +79,7 @@ class OpenAIChat(OpenAIWire):
             body |= given
         if sampling.scored:
             body |= {"logprobs": True, "top_logprobs": FEWER if "top_logprobs" in dropped else MOST}
-        if schema is not None and not in_words:
+        if schema is not None:
             named = {"name": "answer", "strict": True, "schema": schema}
             body["response_format"] = {"type": "json_schema", "json_schema": named}
         return {**body, **self.more}

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from relquery.backends.wires.answer_text import FEWER, MOST
-from relquery.backends.wires.messages import Messages, in_form, with_rule
+from relquery.backends.wires.messages import Messages, in_form
 from relquery.backends.wires.openai_chat import OpenAIWire
 from relquery.backends.wires.reply import Reply, Usage
-from relquery.backends.wires.response_format import limit_of, rule_of, says_in_words, schema_of
+from relquery.backends.wires.response_format import held_to, limit_of
 from relquery.backends.wires.wire import Json
 from relquery.prompt import Sampling
 
@@ -26,10 +26,7 @@ class OpenAIResponses(OpenAIWire):
     never: ClassVar[frozenset[str]] = frozenset({"seed", "stop", "top_k"})
 
     def body(self, messages: Messages, sampling: Sampling, dropped: frozenset[str]) -> Json:
-        schema = schema_of(sampling)
-        in_words = schema is not None and says_in_words(sampling, dropped)
-        if in_words:
-            messages = with_rule(messages, rule_of(sampling))
+        messages, schema = held_to(messages, sampling, dropped)
         body: Json = {
             "model": self.model,
             "input": in_form(
@@ -48,7 +45,7 @@ class OpenAIResponses(OpenAIWire):
         if sampling.scored:
             body["top_logprobs"] = FEWER if "top_logprobs" in dropped else MOST
             body["include"] = ["message.output_text.logprobs"]
-        if schema is not None and not in_words:
+        if schema is not None:
             form = {"type": "json_schema", "name": "answer", "strict": True, "schema": schema}
             body["text"] = {"format": form}
         return {**body, **self.more}

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from relquery.backends.schemas.closed import closed
+from relquery.backends.wires.messages import Messages, with_rule
 from relquery.prompt import Sampling
 
 _BOUNDS, _FAR = ("minimum", "maximum"), 2**31 - 1
+_KEPT = 64
+"""Samplings whose schemas are kept, as each call asks for them."""
 _VALUES = ("enum", "const", "default", "examples")
 
 TOLD = "told"
@@ -22,6 +26,7 @@ def as_sent(sampling: Sampling, dropped: Collection[str]) -> Sampling:
     return replace(sampling, told=False) if TOLD in dropped else sampling
 
 
+@lru_cache(_KEPT)
 def limit_of(sampling: Sampling) -> int:
     """Tokens that an answer may have: a choice in its form has fewer than characters."""
     around = len(_wrapped("")) if is_wrapped(sampling) else 0
@@ -35,6 +40,16 @@ def says_in_words(sampling: Sampling, dropped: Collection[str]) -> bool:
     return sampling.scored or "response_format" in dropped or setting_of(sampling) in dropped
 
 
+def held_to(
+    messages: Messages, sampling: Sampling, dropped: Collection[str]
+) -> tuple[Messages, dict[str, Any] | None]:
+    """Messages, and the schema that the server is to hold the answer to; None where they say it."""
+    schema = schema_of(sampling)
+    if schema is None or not says_in_words(sampling, dropped):
+        return messages, schema
+    return with_rule(messages, _rule(sampling)), None
+
+
 def setting_of(sampling: Sampling) -> str:
     """The setting that a server refuses if it cannot follow what the answer must be.
 
@@ -43,6 +58,7 @@ def setting_of(sampling: Sampling) -> str:
     return "response_format" if sampling.schema is None else f"schema {sampling.schema}"
 
 
+@lru_cache(_KEPT)
 def is_wrapped(sampling: Sampling) -> bool:
     """Whether a schema is sent as that of the only key of an object: servers take objects alone."""
     return sampling.schema is not None and closed(sampling.schema).get("type") != "object"
@@ -52,6 +68,7 @@ def _wrapped(text: str) -> str:
     return json.dumps({"answer": text})
 
 
+@lru_cache(_KEPT)
 def schema_of(sampling: Sampling) -> dict[str, Any] | None:
     """The schema that lets through the right answers alone.
 
@@ -98,7 +115,7 @@ def _only_answer(schema: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def rule_of(sampling: Sampling) -> str:
+def _rule(sampling: Sampling) -> str:
     """What the answer must be, in words."""
     if sampling.schema is None:
         texts = json.dumps(sampling.labels, ensure_ascii=False)

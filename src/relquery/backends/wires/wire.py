@@ -19,6 +19,11 @@ GARBLED = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 """What is raised where a reply has another form than its API says."""
 
 
+def encoded(body: Any) -> bytes:
+    """JSON as it is sent."""
+    return json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
 @dataclass(frozen=True, slots=True)
 class CacheSettings:
     """What OpenAI's APIs are told of their cache."""

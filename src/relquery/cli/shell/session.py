@@ -12,8 +12,7 @@ from typing import Any, TextIO
 
 from rich.console import Console, RenderableType
 
-from relquery.backends.base import Backend
-from relquery.backends.lazy import LazyBackend
+from relquery.backends.base import Backend, LazyBackend
 from relquery.cli.shell.split import Tables
 from relquery.cli.sql.options import Setup, load_shown
 from relquery.cli.sql.output import SHOWN, TEXTS, Format, drawn

@@ -13,8 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from relquery.backends.base import Backend
-from relquery.backends.lazy import LazyBackend
+from relquery.backends.base import Backend, LazyBackend
 from relquery.backends.load import default_form, is_served, is_shared, load, load_named
 from relquery.cli.terminal.show import errors_console, shown_warnings
 from relquery.config import Order, PromptForm

@@ -216,7 +216,7 @@ def _check_files(run: Run) -> None:
 def _say_spent(budget: str, groups: Sequence[Group]) -> None:
     """Say that a budget begins anew, and what earlier runs spent, as far as that is known."""
     # Imported here: other commands do without the providers' modules.
-    from relquery.backends.provider.amounts import Amount, shown
+    from relquery.backends.provider.spending import Amount, shown
 
     amount = Amount.of(budget)
     if amount.per is not None:  # it goes on, and says itself what is spent

@@ -88,13 +88,16 @@ def bill(
     """What sending these prompts costs; see the module for the model.
 
     prompts: in blocks only if the price has breakpoints. requests_per_minute: how fast they are
-    sent. Raises ConfigError if it is not above 0.
+    sent. Raises ConfigError if it is not above 0. Prompts of several tiers are billed by the mean
+    price of all tokens.
     """
     if requests_per_minute is not None and not requests_per_minute > 0:
         raise ConfigError(
             f"requests_per_minute is {requests_per_minute}; it must be above 0, or None if "
             "neither expiry nor overflow matters."
         )
+    if price.tiers:
+        price = price.of_prompts(prompts.lengths.tolist())
     if isinstance(prompts, Blocks):
         assert price.breakpoints, "an automatic cache does not know blocks"
         return _bill_breakpoints(prompts.tree(), prompts.total, price, requests_per_minute)
@@ -230,9 +233,14 @@ class Blocks(NamedTuple):
         return cls(np.concatenate(parts, axis=1), np.concatenate([sizes, [head, tail]]))
 
     @property
+    def lengths(self) -> Int64s:
+        """(n,), tokens of each prompt."""
+        return self.sizes[self.ids].sum(axis=1)
+
+    @property
     def total(self) -> int:
         """Tokens of all prompts."""
-        return int(self.sizes[self.ids].sum())
+        return int(self.lengths.sum())
 
     @property
     def ends(self) -> Int64s:

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from relquery.backends.base import Backend, Insight
-from relquery.backends.lazy import LazyBackend
+from relquery.backends.base import Backend, Insight, LazyBackend
 from relquery.connection import Connection
 from relquery.errors import QueryError
 from relquery.ir.spnl.read import WireQuery

@@ -17,10 +17,14 @@ from typing import Any
 import pytest
 
 from relquery.backends.provider.batches import run
+from relquery.backends.provider.batches.apis import OpenAIBatches
 from relquery.backends.provider.batches.backend import BatchBackend
 from relquery.backends.provider.batches.jobs import Store
+from relquery.backends.provider.client import ProviderClient
 from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.provider.providers import ANTHROPIC, GEMINI, OPENAI, Provider
+from relquery.backends.provider.server import Server
+from relquery.backends.provider.spending import Amount, Spending
 from relquery.errors import BudgetError, ConfigError, ModelError, PendingError
 from relquery.prompt import Answer, Sampling, Span
 from tests.backends.provider.batches.batch_server import (
@@ -278,17 +282,11 @@ def test_equal_prompts_are_drawn_one_by_one_and_anew(provider: Provider, tmp_pat
 
 
 def test_a_batch_stays_within_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from relquery.backends.provider.batches.apis import OpenAIBatches
+    def small(server: Server, client: ProviderClient) -> OpenAIBatches:
+        del server
+        return OpenAIBatches(client, 4, 2_000)
 
-    original = BatchBackend._api
-
-    def small(self: BatchBackend) -> Any:
-        api = original(self)
-        assert isinstance(api, OpenAIBatches)
-        api.most, api.most_bytes = 4, 2_000
-        return api
-
-    monkeypatch.setattr(BatchBackend, "_api", small)
+    monkeypatch.setattr("relquery.backends.provider.batches.backend.batch_api", small)
     texts = ["x" * 900, "y" * 900, "z" * 900, *map(str, range(6))]
     with serving(echo) as server:
         answers = asked(backend(server, tmp_path / "b", OPENAI), texts)
@@ -305,6 +303,27 @@ def test_a_budget_holds_for_the_batch_as_a_whole(tmp_path: Path) -> None:
             asked(of, "abcd")
         assert server.creations == 0
         assert texts_of(asked(of, "abc")) == ["<a>", "<b>", "<c>"]
+
+
+def test_a_batch_counts_once_in_a_budget_of_a_month_whoever_fetches_it(
+    provider: Provider, tmp_path: Path
+) -> None:
+    path, spent = tmp_path / "b", Spending(tmp_path / "s", Amount.of("9000 tokens/month"))
+    given = {"budget": spent.budget, "budget_file": spent.path}
+    with serving(echo, looks=9, refuse=Refused(400, "no")) as server:
+        with pytest.raises(ModelError):
+            asked(backend(server, path, provider, **given), "ab")
+        assert spent.spent == 0.0, "what was not taken is given back"
+        with pytest.raises(PendingError):
+            asked(backend(server, path, provider, batch="submit", **given), "ab")
+        assert spent.spent > 400, "what both may take"
+        with ThreadPoolExecutor(2) as threads:
+            both = [backend(server, path, provider, **given) for _ in range(2)]
+            for answers in threads.map(lambda one: asked(one, "ab"), both):
+                assert texts_of(answers) == ["<a>", "<b>"]
+        assert spent.spent == 2 * 12
+        asked(backend(server, path, provider, **given), "ab")
+        assert spent.spent == 2 * 12
 
 
 def test_batches_need_a_file_and_a_provider_that_has_them(tmp_path: Path) -> None:
@@ -327,6 +346,7 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from relquery.backends.provider.batches import run
+from relquery.backends.provider.batches.apis import OpenAIBatches
 from tests.backends.provider.batches.test_batches import ANTHROPIC, OPENAI, asked, backend
 run._POLLS, run._GRACE_SECONDS = (0.02,), 0.2
 class Server: url = sys.argv[1]

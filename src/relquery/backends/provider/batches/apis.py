@@ -4,16 +4,17 @@ Batches the requests go up in one body, and results come down in lines.
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, ClassVar, Literal
 
 from relquery.backends.provider.batches.jobs import Job
-from relquery.backends.wires.errors import sdk_error, short
-from relquery.backends.wires.wire import Json, Result, Wire
+from relquery.backends.provider.client import ProviderClient
+from relquery.backends.wires.errors import ProviderError, short
+from relquery.backends.wires.wire import GARBLED, Json, Result, encoded
 
 Line = tuple[str, Json]
 """A request: its id, and its body."""
@@ -51,24 +52,27 @@ class UndecidedError(Exception):
 
 @dataclass(slots=True)
 class BatchApi(ABC):
-    """The batch API of one server, with open connections. All methods raise ProviderError."""
+    """The batch API of one server. All methods raise ProviderError."""
 
     title: ClassVar[str]
     """Of the provider."""
-    sdk: Any
-    wire: Wire
-    timeout: float
+    path: ClassVar[str]
+    """Of batches."""
+    after: ClassVar[str]
+    """Parameter of a list: the last batch of the page before."""
+    client: ProviderClient
     most: int
     """Requests of a batch."""
     most_bytes: int
 
     @abstractmethod
-    async def prepare(self, job: Job, lines: Sequence[Line]) -> Any:
+    async def prepare(self, job: Job, lines: Sequence[Line]) -> Json:
         """What `submit` is to be given. It costs nothing, and may be done again."""
 
-    @abstractmethod
-    async def submit(self, job: Job, prepared: Any) -> str:
+    async def submit(self, prepared: Json) -> str:
         """Submit a batch, once; gives the provider's id of it."""
+        with _read():
+            return str((await self._call("POST", "", is_single=True, json=prepared))["id"])
 
     @abstractmethod
     async def find(self, job: Job, customs: Collection[str], known: Collection[str]) -> str | None:
@@ -77,9 +81,14 @@ class BatchApi(ABC):
         customs: its requests. known: ids of other batches. Raises UndecidedError.
         """
 
-    @abstractmethod
     async def standing(self, remote: str) -> Standing:
         """How far a batch is."""
+        with _read():
+            return self._standing(await self._call("GET", f"/{remote}"))
+
+    @abstractmethod
+    def _standing(self, batch: Json) -> Standing:
+        """How far a batch is, as the provider says it."""
 
     @abstractmethod
     async def results(self, remote: str) -> list[Result]:
@@ -87,26 +96,26 @@ class BatchApi(ABC):
         so may those that cannot be read.
         """
 
-    @abstractmethod
     async def cancel(self, remote: str) -> None:
         """End a batch. What was answered stays answered, and is billed."""
+        await self._call("POST", f"/{remote}/cancel")
 
-    async def close(self) -> None:
-        """Close the connections."""
-        await self.sdk.close()
+    async def _call(self, method: str, path: str, **more: Any) -> Any:
+        with _read():
+            return (await self.client.call(method, self.path + path, **more)).json()
 
-    @property
-    def once(self) -> Any:
-        """The SDK without its own retries: what it submits may be taken, though no reply came."""
-        return self.sdk.with_options(max_retries=0)
-
-    @contextmanager
-    def _calling(self) -> Iterator[None]:
-        """A block that raises nothing of an SDK's."""
-        try:
-            yield
-        except Exception as error:
-            raise sdk_error(error, self.timeout) from error
+    async def _since(self, job: Job) -> AsyncIterator[Json]:
+        """Batches that may be a job's, the newest first."""
+        asked: Json = {"limit": _PAGE}
+        while True:
+            page = await self._call("GET", "", params=asked)
+            for batch in page["data"]:
+                if _seconds(batch["created_at"]) < job.begun - _SKEW_SECONDS:
+                    return
+                yield batch
+            if not (page.get("has_more") and page["data"]):
+                return
+            asked[self.after] = page["data"][-1]["id"]
 
 
 @dataclass(slots=True)
@@ -114,69 +123,53 @@ class OpenAIBatches(BatchApi):
     """OpenAI's Batch API."""
 
     title: ClassVar[str] = "OpenAI"
+    path: ClassVar[str] = "/batches"
+    after: ClassVar[str] = "after"
     most: int = 50_000
     most_bytes: int = 190_000_000
 
-    async def prepare(self, job: Job, lines: Sequence[Line]) -> Any:
-        """The id of the file with the requests."""
-        text = "".join(
-            json.dumps(self.wire.line(custom, body), ensure_ascii=False) + "\n"
-            for custom, body in lines
-        )
-        file = f"{_MARK}-{job.id}.jsonl", text.encode("utf-8", "surrogatepass")
-        with self._calling():
-            found: str = (await self.sdk.files.create(file=file, purpose="batch")).id
-        return found
-
-    async def submit(self, job: Job, prepared: Any) -> str:
-        with self._calling():
-            batch = await self.once.batches.create(
-                input_file_id=prepared,
-                endpoint=f"/v1{self.wire.path}",
-                completion_window="24h",
-                metadata={_MARK: job.id},
+    async def prepare(self, job: Job, lines: Sequence[Line]) -> Json:
+        wire = self.client.wire
+        content = b"".join(encoded(wire.line(custom, body)) + b"\n" for custom, body in lines)
+        file = f"{_MARK}-{job.id}.jsonl", content
+        with _read():
+            stored = await self.client.call(
+                "POST", "/files", files={"file": file}, data={"purpose": "batch"}
             )
-        return str(batch.id)
+            return {
+                "input_file_id": stored.json()["id"],
+                "endpoint": f"/v1{wire.path}",
+                "completion_window": "24h",
+                "metadata": {_MARK: job.id},
+            }
 
     async def find(self, job: Job, customs: Collection[str], known: Collection[str]) -> str | None:
         del customs, known
-        with self._calling():
-            async for batch in self.sdk.batches.list(limit=_PAGE):
-                if (batch.metadata or {}).get(_MARK) == job.id:
-                    return str(batch.id)
-                if batch.created_at < job.begun - _SKEW_SECONDS:  # the newest come first
-                    break
+        with _read():
+            async for batch in self._since(job):
+                if (batch.get("metadata") or {}).get(_MARK) == job.id:
+                    return str(batch["id"])
         return None
 
-    async def standing(self, remote: str) -> Standing:
-        batch = await self._retrieve(remote)
-        counts = batch.request_counts
-        done = 0 if counts is None else counts.completed + counts.failed
-        if batch.status == "failed":
-            said = [] if batch.errors is None else (batch.errors.data or [])
-            texts = dict.fromkeys(each.message for each in said if each.message)
+    def _standing(self, batch: Json) -> Standing:
+        counts, status = batch.get("request_counts") or {}, batch["status"]
+        answered = counts.get("completed", 0)
+        done = answered + counts.get("failed", 0)
+        if status == "failed":
+            said = (batch.get("errors") or {}).get("data") or []
+            texts = dict.fromkeys(each["message"] for each in said if each.get("message"))
             return Standing("failed", done, short("; ".join(texts) or "No reason is given."))
-        if batch.status in _ENDED:
-            answered = 0 if counts is None else counts.completed
-            return Standing("ended", done, _ENDED[batch.status], answered=answered)
-        return Standing("running", done, expires=batch.expires_at)
+        if status in _ENDED:
+            return Standing("ended", done, _ENDED[status], answered=answered)
+        return Standing("running", done, expires=batch.get("expires_at"))
 
     async def results(self, remote: str) -> list[Result]:
-        batch, results = await self._retrieve(remote), list[Result]()
-        for file in (batch.output_file_id, batch.error_file_id):
+        batch, results = await self._call("GET", f"/{remote}"), list[Result]()
+        for file in (batch.get("output_file_id"), batch.get("error_file_id")):
             if file is not None:
-                with self._calling():
-                    text = (await self.sdk.files.content(file)).text
-                results += self.wire.results(text)
+                text = (await self.client.call("GET", f"/files/{file}/content")).text
+                results += self.client.wire.results(text)
         return results
-
-    async def cancel(self, remote: str) -> None:
-        with self._calling():
-            await self.sdk.batches.cancel(remote)
-
-    async def _retrieve(self, remote: str) -> Any:
-        with self._calling():
-            return await self.sdk.batches.retrieve(remote)
 
 
 @dataclass(slots=True)
@@ -184,61 +177,57 @@ class AnthropicBatches(BatchApi):
     """Anthropic's Message Batches."""
 
     title: ClassVar[str] = "Anthropic"
+    path: ClassVar[str] = "/v1/messages/batches"
+    after: ClassVar[str] = "after_id"
     most: int = 100_000
     most_bytes: int = 250_000_000
 
-    async def prepare(self, job: Job, lines: Sequence[Line]) -> Any:
-        """The requests."""
+    async def prepare(self, job: Job, lines: Sequence[Line]) -> Json:
         del job
-        return [self.wire.line(custom, body) for custom, body in lines]
-
-    async def submit(self, job: Job, prepared: Any) -> str:
-        del job
-        with self._calling():
-            return str((await self.once.messages.batches.create(requests=prepared)).id)
+        return {"requests": [self.client.wire.line(custom, body) for custom, body in lines]}
 
     async def find(self, job: Job, customs: Collection[str], known: Collection[str]) -> str | None:
         """Anthropic keeps no metadata of a batch: its results tell whose it is."""
         wanted, others, undecided = set(customs), set(known), False
-        with self._calling():
-            async for batch in self.sdk.messages.batches.list(limit=_PAGE):
-                if batch.created_at.timestamp() < job.begun - _SKEW_SECONDS:
-                    break  # the newest come first
-                counts = batch.request_counts
-                if batch.id in others or counts.processing + _done(counts) != job.size:
+        with _read():
+            async for batch in self._since(job):
+                counts = batch["request_counts"]
+                if batch["id"] in others or counts["processing"] + _done(counts) != job.size:
                     continue
-                if batch.processing_status != "ended":
+                if batch["processing_status"] != "ended":
                     undecided = True
-                elif any(result.custom in wanted for result in await self._results(batch.id)):
-                    return str(batch.id)
+                elif any(each.custom in wanted for each in await self.results(batch["id"])):
+                    return str(batch["id"])
         if undecided:
             raise UndecidedError
         return None
 
-    async def standing(self, remote: str) -> Standing:
-        with self._calling():
-            batch = await self.sdk.messages.batches.retrieve(remote)
-        counts = batch.request_counts
-        if batch.processing_status != "ended":
-            return Standing("running", _done(counts), expires=batch.expires_at.timestamp())
-        why = "The batch was cancelled." if counts.canceled else ""
-        why = "The batch has expired." if counts.expired else why
-        return Standing("ended", _done(counts), why, answered=counts.succeeded)
+    def _standing(self, batch: Json) -> Standing:
+        counts = batch["request_counts"]
+        if batch["processing_status"] != "ended":
+            return Standing("running", _done(counts), expires=_seconds(batch["expires_at"]))
+        why = "The batch was cancelled." if counts["canceled"] else ""
+        why = "The batch has expired." if counts["expired"] else why
+        return Standing("ended", _done(counts), why, answered=counts["succeeded"])
 
     async def results(self, remote: str) -> list[Result]:
-        with self._calling():
-            return await self._results(remote)
-
-    async def cancel(self, remote: str) -> None:
-        with self._calling():
-            await self.sdk.messages.batches.cancel(remote)
-
-    async def _results(self, remote: str) -> list[Result]:
-        # As text: the SDK gives up at the first line that cannot be read.
-        streamed = self.sdk.messages.batches.with_streaming_response
-        async with streamed.results(remote) as reply:
-            return self.wire.results(await reply.text())
+        text = (await self.client.call("GET", f"{self.path}/{remote}/results")).text
+        return self.client.wire.results(text)
 
 
-def _done(counts: Any) -> int:
-    return int(counts.succeeded + counts.errored + counts.canceled + counts.expired)
+@contextmanager
+def _read() -> Iterator[None]:
+    """A block that reads replies, which may have another form than the API says."""
+    try:
+        yield
+    except GARBLED as error:
+        raise ProviderError("odd", f"The request failed: {error!r}") from error
+
+
+def _done(counts: Json) -> int:
+    return sum(counts[name] for name in ("succeeded", "errored", "canceled", "expired"))
+
+
+def _seconds(moment: float | str) -> float:
+    """Since 1970."""
+    return datetime.fromisoformat(moment).timestamp() if isinstance(moment, str) else moment

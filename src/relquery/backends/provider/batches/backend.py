@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from relquery.backends.base import Limits
@@ -16,8 +18,8 @@ from relquery.backends.provider.batches.jobs import Job, Store
 from relquery.backends.provider.batches.run import BatchRun
 from relquery.backends.provider.budget import Usd, usd_of
 from relquery.backends.provider.client import ProviderClient
+from relquery.backends.provider.codec import RequestCodec
 from relquery.backends.provider.config import ProviderConfig
-from relquery.backends.provider.exchange import Exchange
 from relquery.backends.provider.providers import ANTHROPIC, GEMINI, PROVIDERS, Provider
 from relquery.backends.provider.server import Server
 from relquery.backends.wires.errors import ProviderError
@@ -64,29 +66,23 @@ class BatchBackend(ProviderBackend):
         sampling: Sampling,
         queue: AnswerQueue,
     ) -> None:
-        server, api = self._server, self._api()
+        server = self._server
         held = replace(sampling, told=False)  # nothing is asked twice in a batch
-        try:
-            await BatchRun(
-                api,
-                Exchange(client, server, held, queue.items.put),
-                self._store,
-                self._shared,
-                queue.deliver,
-                waits=server.config.batch != "submit",
-                keeps=sampling.temperature == 0 or sampling.seed is not None,
-            ).run(prompts)
-        finally:
-            await asyncio.shield(api.close())
-
-    def _api(self) -> BatchApi:
-        return batch_api(self._server)
+        await BatchRun(
+            batch_api(server, client),
+            RequestCodec(client, server, held, queue.items.put),
+            self._store,
+            self._shared,
+            queue.deliver,
+            waits=server.config.batch != "submit",
+            keeps=sampling.temperature == 0 or sampling.seed is not None,
+        ).run(prompts)
 
 
-def batch_api(server: Server) -> BatchApi:
-    """The batch API of a server; to be closed."""
+def batch_api(server: Server, client: ProviderClient) -> BatchApi:
+    """The batch API of a server. client: its own."""
     kind = AnthropicBatches if server.provider is ANTHROPIC else OpenAIBatches
-    return kind(server.sdk(), server.wire(), server.config.timeout)
+    return kind(client)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,26 +127,25 @@ def forget_batch(path: Path, remote: str) -> int:
 async def _shown(job: Job, base_url: str | None, *, cancel: bool) -> Shown:
     name, _, at = job.server.partition("@")
     provider, _, model = name.partition(":")
+    shown = partial(Shown, job.server, job.remote, job.begun, job.size)
     if job.state == "ended" or job.remote is None:
-        state = "to be found" if job.remote is None else job.state
-        return Shown(job.server, job.remote, job.begun, job.size, state)
+        return shown("to be found" if job.remote is None else job.state)
     if at and base_url is None:
-        return Shown(job.server, job.remote, job.begun, job.size, "not asked", not_asked=at)
+        return shown("not asked", not_asked=at)
     config = ProviderConfig(base_url=base_url if at else None)
-    api = batch_api(Server(model, config, PROVIDERS[provider]))
-    try:
-        standing = await api.standing(job.remote)
-        is_cancelled = cancel and standing.state == "running"
-        if is_cancelled:
-            await api.cancel(job.remote)
+    server = Server(model, config, PROVIDERS[provider])
+    async with aclosing(server.client()) as client:
+        api = batch_api(server, client)
+        try:
             standing = await api.standing(job.remote)
-    except ProviderError as error:
-        if error.status == 404:
-            return Shown(job.server, job.remote, job.begun, job.size, "unknown there")
-        said = f"The batch {job.remote} cannot be looked at. {error.words}"
-        raise ModelError(said) from error
-    finally:
-        await api.close()
+            is_cancelled = cancel and standing.state == "running"
+            if is_cancelled:
+                await api.cancel(job.remote)
+                standing = await api.standing(job.remote)
+        except ProviderError as error:
+            if error.status == 404:
+                return shown("unknown there")
+            said = f"The batch {job.remote} cannot be looked at. {error.words}"
+            raise ModelError(said) from error
     state = "cancelled" if is_cancelled else standing.state
-    shown = Shown(job.server, job.remote, job.begun, job.size, state, standing.done)
-    return replace(shown, is_cancelled=is_cancelled)
+    return shown(state, standing.done, is_cancelled=is_cancelled)

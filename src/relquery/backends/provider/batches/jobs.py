@@ -6,16 +6,17 @@ process that is killed at any moment leaves enough to find its batch again.
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
+from relquery.backends.provider.spending import Held, transaction
 from relquery.errors import ConfigError
 
 _TABLES = (
@@ -27,10 +28,10 @@ _TABLES = (
     "CREATE INDEX IF NOT EXISTS batch_requests_of ON batch_requests (batch)",
     "CREATE TABLE IF NOT EXISTS batch_refusals (server TEXT, setting TEXT, "
     "PRIMARY KEY (server, setting)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS batch_holds (custom TEXT PRIMARY KEY, period TEXT NOT NULL, "
+    "amount REAL NOT NULL) WITHOUT ROWID",
 )
 _COLUMNS = "id, server, remote, begun, owner, size, state"
-_LOOK_UP_AT_ONCE = 500
-_BUSY_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class Store:
         """Open or create it. Raises ConfigError if the file cannot be used."""
         store = cls(Path(path))
         try:
-            with store._writing() as connection:
+            with store._open() as connection:
                 for table in _TABLES:
                     connection.execute(table)
         except sqlite3.Error as error:
@@ -91,7 +92,7 @@ class Store:
 
     def begin(self, server: str, customs: Sequence[str], now: float) -> Job | None:
         """Write down a batch of those requests that are in none yet; None if all are."""
-        with self._writing() as connection:
+        with self._open() as connection:
             known = _jobs_by_custom(connection, customs)
             new = [custom for custom in customs if custom not in known]
             if not new:
@@ -108,7 +109,7 @@ class Store:
 
     def take_over(self, job: Job) -> bool:
         """Become the one who submits a batch; whether nobody else did so meanwhile."""
-        with self._writing() as connection:
+        with self._open() as connection:
             changed = connection.execute(
                 "UPDATE batches SET owner = ? WHERE id = ? AND owner = ? AND remote IS NULL",
                 (_me(), job.id, job.owner),
@@ -125,83 +126,76 @@ class Store:
 
     def forget(self, job: Job) -> None:
         """Forget a batch and its requests: it was not taken, or its results are not needed."""
-        with self._writing() as connection:
+        with self._open() as connection:
             connection.execute("DELETE FROM batch_requests WHERE batch = ?", (job.id,))
             connection.execute("DELETE FROM batches WHERE id = ?", (job.id,))
 
     def release(self, job: Job, customs: Iterable[str]) -> None:
         """Note that requests have no answer in their batch, so that another one may take them."""
-        with self._writing() as connection:
+        with self._open() as connection:
             connection.executemany(
                 "DELETE FROM batch_requests WHERE custom = ? AND batch = ?",
                 [(custom, job.id) for custom in customs],
             )
 
-    def of(self, customs: Sequence[str]) -> dict[str, Job]:
+    def hold(self, held: Mapping[str, Held]) -> None:
+        """Write down what requests may cost of a budget that processes share."""
+        rows = [(custom, each.period, float(each)) for custom, each in held.items()]
+        with self._open() as connection:
+            connection.executemany("INSERT OR REPLACE INTO batch_holds VALUES (?, ?, ?)", rows)
+
+    def take_holds(self, customs: Iterable[str]) -> dict[str, Held]:
+        """What was written down for requests, for the first process that asks for it."""
+        sql = "DELETE FROM batch_holds WHERE custom = ? RETURNING amount, period"
+        with self._open() as connection:
+            found = [(custom, connection.execute(sql, (custom,)).fetchone()) for custom in customs]
+        return {custom: Held.of(*row) for custom, row in found if row is not None}
+
+    def of(self, customs: Iterable[str]) -> dict[str, Job]:
         """The batch of each request that is in one."""
-        with self._reading() as connection:
+        with self._open() as connection:
             return _jobs_by_custom(connection, customs)
 
     def requests(self, job: Job) -> list[str]:
         """The requests of a batch that no other one has taken."""
-        sql = "SELECT custom FROM batch_requests WHERE batch = ?"
-        with self._reading() as connection:
-            return [custom for (custom,) in connection.execute(sql, (job.id,))]
+        return self._listed("SELECT custom FROM batch_requests WHERE batch = ?", job.id)
 
     def all(self) -> list[Job]:
         """All batches, the oldest first."""
-        with self._reading() as connection:
+        with self._open() as connection:
             rows = connection.execute(f"SELECT {_COLUMNS} FROM batches ORDER BY begun").fetchall()
-            return [Job(*row) for row in rows]
+        return [Job(*row) for row in rows]
 
     def refuse(self, server: str, settings: Iterable[str]) -> None:
         """Note settings that a server refuses, so that a later run leaves them out."""
-        with self._writing() as connection:
-            connection.executemany(
-                "INSERT OR IGNORE INTO batch_refusals VALUES (?, ?)",
-                [(server, setting) for setting in settings],
-            )
+        rows = [(server, setting) for setting in settings]
+        with self._open() as connection:
+            connection.executemany("INSERT OR IGNORE INTO batch_refusals VALUES (?, ?)", rows)
 
     def refused(self, server: str) -> set[str]:
         """Settings that a server refuses, as far as is written down."""
-        sql = "SELECT setting FROM batch_refusals WHERE server = ?"
-        with self._reading() as connection:
-            return {setting for (setting,) in connection.execute(sql, (server,))}
+        return set(self._listed("SELECT setting FROM batch_refusals WHERE server = ?", server))
 
     def _set(self, job: Job, change: str, *values: object) -> None:
-        with self._writing() as connection:
+        with self._open() as connection:
             connection.execute(f"UPDATE batches SET {change} WHERE id = ?", (*values, job.id))
 
-    @contextmanager
-    def _reading(self) -> Iterator[Any]:
-        with closing(sqlite3.connect(self.path, timeout=_BUSY_SECONDS)) as connection:
-            yield connection
+    def _listed(self, sql: str, *values: object) -> list[str]:
+        with self._open() as connection:
+            return [each for (each,) in connection.execute(sql, values)]
 
-    @contextmanager
-    def _writing(self) -> Iterator[Any]:
-        """A transaction that is on disk when the block ends."""
-        with closing(
-            sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
-        ) as connection:
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("BEGIN IMMEDIATE")
-            with connection:  # commits, or rolls back on an error
-                yield connection
+    def _open(self) -> AbstractContextManager[sqlite3.Connection]:
+        return transaction(self.path, is_durable=True)
 
 
-def _jobs_by_custom(connection: Any, customs: Sequence[str]) -> dict[str, Job]:
-    found: dict[str, Job] = {}
+def _jobs_by_custom(connection: sqlite3.Connection, customs: Iterable[str]) -> dict[str, Job]:
     columns = ", ".join(f"b.{name}" for name in _COLUMNS.split(", "))
-    for start in range(0, len(customs), _LOOK_UP_AT_ONCE):
-        some = list(customs[start : start + _LOOK_UP_AT_ONCE])
-        marks = ", ".join("?" * len(some))
-        rows = connection.execute(
-            f"SELECT r.custom, {columns} FROM batch_requests r JOIN batches b ON b.id = r.batch "
-            f"WHERE r.custom IN ({marks})",
-            some,
-        )
-        found.update({row[0]: Job(*row[1:]) for row in rows})
-    return found
+    rows = connection.execute(
+        f"SELECT r.custom, {columns} FROM batch_requests r JOIN batches b ON b.id = r.batch "
+        "WHERE r.custom IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(customs)),),
+    )
+    return {row[0]: Job(*row[1:]) for row in rows}
 
 
 def _me() -> str:

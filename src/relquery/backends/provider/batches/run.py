@@ -8,27 +8,23 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from random import Random
 from threading import Lock
-from typing import Any
 
-from relquery.backends.provider.admission import SharedState
 from relquery.backends.provider.batches.apis import BatchApi, Line, Standing, UndecidedError
 from relquery.backends.provider.batches.jobs import Job, Store
+from relquery.backends.provider.codec import RequestCodec
+from relquery.backends.provider.dispatch import SharedState
 from relquery.backends.provider.errors import reason_to_stop, refused
-from relquery.backends.provider.exchange import Exchange
-from relquery.backends.provider.failure_policy import TOO_LONG, backoff
 from relquery.backends.provider.limiter import Need
+from relquery.backends.provider.spending import Held
 from relquery.backends.wires.errors import ProviderError
 from relquery.backends.wires.messages import Messages, in_form, to_messages
 from relquery.backends.wires.reply import Reply, no_answer
-from relquery.backends.wires.wire import Result
+from relquery.backends.wires.wire import Result, encoded
 from relquery.errors import BudgetError, ModelError, PendingError, RequestError
 from relquery.prompt import Answer, Prompt
-
-Sleep = Callable[[float], Awaitable[None]]
 
 _LOG = logging.getLogger(__name__)
 _POLLS = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0)
@@ -61,40 +57,38 @@ class _Row:
 
 @dataclass(slots=True)
 class BatchRun:
-    """exchange: makes bodies and reads replies. deliver: takes answers by index. waits: whether to
+    """codec: makes bodies and reads replies. deliver: takes answers by index. waits: whether to
     wait for batches, or to raise PendingError while they run. keeps: whether answers are the same
     each time, so that a batch's results may be read again.
     """
 
     api: BatchApi
-    exchange: Exchange
+    codec: RequestCodec
     store: Store
     shared: SharedState
     deliver: Callable[[int, Answer], None]
     waits: bool
     keeps: bool
     now: Callable[[], float] = time.time
-    sleep: Sleep = asyncio.sleep
-    chance: Random = field(default_factory=Random)
     _open: dict[str, _Row] = field(default_factory=dict)
     _held: dict[str, float] = field(default_factory=dict)
 
     async def run(self, prompts: Sequence[Prompt]) -> None:
         """Deliver an answer for each prompt. Raises PendingError, ModelError and BudgetError."""
-        server = self.exchange.server
+        server = self.codec.server
         server.dropped.update(self.store.refused(server.name))
         self._open = {row.custom: row for row in self._rows(prompts)}
         polls = 0
         while self._open:
             await self._submit_new()
-            jobs = list(dict.fromkeys(self.store.of(list(self._open)).values()))
+            jobs = list(dict.fromkeys(self.store.of(self._open).values()))
             standings = [await self._look(job) for job in jobs]
             if any(standing is not None and standing.state == "ended" for standing in standings):
                 polls = 0
                 continue
             if not self.waits and not any(self._is_fresh(job) for job in jobs):
                 raise self._pending(jobs, standings)
-            await self.sleep(_POLLS[min(polls, len(_POLLS) - 1)])
+            await asyncio.sleep(_POLLS[min(polls, len(_POLLS) - 1)])
             polls += 1
 
     def _rows(self, prompts: Sequence[Prompt]) -> Iterator[_Row]:
@@ -113,25 +107,24 @@ class BatchRun:
     def _digest(self, messages: Messages) -> str:
         """What tells a request from others: not how it is put, which may change."""
         texts = in_form(messages, alternates=False)
-        said = json.dumps([self.exchange.server.name, repr(self.exchange.sampling), texts])
+        said = json.dumps([self.codec.server.name, repr(self.codec.sampling), texts])
         return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:48]
 
     # submitting
 
     async def _submit_new(self) -> None:
         """Submit the prompts that are in no batch."""
-        known = self.store.of(list(self._open))
+        known = self.store.of(self._open)
         new = [row for custom, row in self._open.items() if custom not in known]
         for some in self._parts(new):
-            job = self.store.begin(
-                self.exchange.server.name, [custom for custom, _ in some], self.now()
-            )
-            if job is None:
-                continue
-            own = set(self.store.requests(job))  # another process may have been faster with some
-            with _lock:
+            customs = [custom for custom, _ in some]
+            with _lock:  # nobody sees the job before it is known to be submitted
+                job = self.store.begin(self.codec.server.name, customs, self.now())
+                if job is None:
+                    continue
                 _submitting.add(job.id)
             try:
+                own = set(self.store.requests(job))  # another process may have been faster
                 await self._submit(job, [line for line in some if line[0] in own])
             finally:
                 with _lock:
@@ -142,8 +135,8 @@ class BatchRun:
         part: list[Line] = []
         size = 0
         for row in rows:
-            line = row.custom, self.exchange.body(row.messages, self.exchange.dropped)
-            length = len(json.dumps(line, ensure_ascii=False).encode("utf-8", "surrogatepass")) + 99
+            line = row.custom, self.codec.body(row.messages, self.codec.dropped)
+            length = len(encoded(line)) + 99
             if part and (len(part) == self.api.most or size + length > self.api.most_bytes):
                 yield part
                 part, size = [], 0
@@ -154,15 +147,15 @@ class BatchRun:
 
     async def _submit(self, job: Job, lines: list[Line]) -> None:
         """Submit a batch. Raises ModelError where the provider does not take it."""
-        held, is_prepared = self._hold(job, lines), False
+        self._hold(job, lines)
+        is_prepared = False
         try:
             prepared = await self.api.prepare(job, lines)
             is_prepared = True
-            remote = await self._submitted(job, prepared)
+            remote = await self.api.submit(prepared)
         except ProviderError as error:
             if not (is_prepared and _may_be_taken(error)):
-                self._give_back(held)
-                self.store.forget(job)
+                self._drop(job)
                 before = f"{self.api.title} does not take the batch. "
                 raise self._ended_by(error, before) from error
             _LOG.warning(
@@ -174,51 +167,47 @@ class BatchRun:
             )
         else:
             self.store.sent(job, remote)
-            self.exchange.reached = True
-        self._held |= held
+            self.codec.reached = True
 
-    async def _submitted(self, job: Job, prepared: Any) -> str:
-        """The provider's id of a batch. A limit of requests is waited for: what it refuses was not
-        taken. Raises ProviderError.
-        """
-        tries = 0
-        while True:
-            try:
-                return await self.api.submit(job, prepared)
-            except ProviderError as error:
-                tries += 1
-                most, told = self.exchange.server.config.max_retries, error.wait
-                if not error.is_limit or tries > most or (told or 0.0) > TOO_LONG:
-                    raise
-                await self.sleep(backoff(tries, told, self.chance))
-
-    def _hold(self, job: Job, lines: list[Line]) -> dict[str, float]:
-        """What the requests may cost at most, set aside. Raises BudgetError."""
-        held: dict[str, float] = {}
+    def _hold(self, job: Job, lines: list[Line]) -> None:
+        """Set aside what the requests may cost at most. Raises BudgetError."""
+        budget, held = self.shared.budget, dict[str, float]()
         try:
             for custom, body in lines:
-                part = self.shared.budget.hold(Need.of(body))
+                part = budget.hold(Need.of(body, encoded(body)))
                 if part is None:
                     raise BudgetError(
-                        f"The budget of {self.shared.budget.amount} has no room for a batch of "
-                        f"{len(lines):,} requests with answers of up to {self.exchange.limit:,} "
+                        f"The budget of {budget.amount} has no room for a batch of "
+                        f"{len(lines):,} requests with answers of up to {self.codec.limit:,} "
                         "tokens. Raise the budget, lower max_tokens, or ask about fewer rows."
                     )
                 held[custom] = part
         except BaseException:
-            self._give_back(held)
-            self.store.forget(job)
+            self._held |= held
+            self._drop(job)
             raise
-        self.shared.counter.sent_many(len(lines))
-        return held
+        if budget.is_shared:  # whichever process has the results corrects what it counts
+            self.store.hold({name: part for name, part in held.items() if isinstance(part, Held)})
+        else:
+            self._held |= held
+        self.shared.counter.add(calls=len(lines))
 
-    def _give_back(self, held: dict[str, float]) -> None:
-        for part in held.values():
+    def _drop(self, job: Job) -> None:
+        """Free the requests of a batch that was not taken, and what was set aside for them."""
+        customs = self.store.requests(job)
+        held = {name: self._held.pop(name) for name in customs if name in self._held}
+        for part in (held | self.store.take_holds(customs)).values():
             self.shared.budget.give_back(part)
+        self.store.forget(job)
+
+    def _held_for(self, custom: str) -> float | None:
+        """What was set aside for a request; None where it was not, or another process has counted
+        what it took."""
+        return self._held.pop(custom, None if self.shared.budget.is_shared else 0.0)
 
     def _ended_by(self, error: ProviderError, before: str = "", after: str = "") -> ModelError:
-        server = self.exchange.server
-        reason = reason_to_stop(error, self.exchange.client.url, server.provider.key)
+        server = self.codec.server
+        reason = reason_to_stop(error, self.codec.client.url, server.provider.key)
         return ModelError((reason or before + error.words) + after)
 
     # waiting
@@ -245,7 +234,7 @@ class BatchRun:
                 return None
             raise self._ended_by(error, after=_GOES_ON) from error
         if standing.state == "failed":
-            self.store.forget(known)
+            self._drop(known)
             raise ModelError(f"{self.api.title} refused the batch. {standing.why}")
         return standing
 
@@ -267,7 +256,7 @@ class BatchRun:
         except ProviderError as error:
             raise self._ended_by(error, after=_GOES_ON) from error
         if remote is None:
-            self.store.forget(job)
+            self._drop(job)
             return None
         self.store.sent(job, remote)
         return replace(job, remote=remote)
@@ -291,6 +280,7 @@ class BatchRun:
         results, are_all = await self._loaded(job.remote, standing.answered)
         # Without requests that failed here before and are in another batch now.
         left = dict.fromkeys(self.store.requests(job))
+        self._held |= self.store.take_holds(custom for custom in left if custom in self._open)
         for result in results:
             row = self._open.get(str(result.custom))
             if row is None or left.pop(row.custom, 0) == 0:
@@ -326,39 +316,42 @@ class BatchRun:
         for pause in _POLLS[:_LOADS]:
             if _have(results, answered):
                 break
-            await self.sleep(pause)  # the download was cut or garbled
+            await asyncio.sleep(pause)  # the download was cut or garbled
             results = await self.api.results(remote)
         return results, _have(results, answered)
 
     def _lose(self, row: _Row) -> None:
         """An answer cannot be read. It is paid for, so its request is not submitted again."""
-        self.shared.budget.settle(self._held.pop(row.custom, 0.0), None)
-        self.shared.counter.failed()
+        if (held := self._held_for(row.custom)) is not None:
+            self.shared.budget.settle(held, None)
+        self.shared.counter.add(failures=1)
         error = ProviderError(
             "broken",
             f"{self.api.title} has an answer, but its results could not be read. Run the same "
             "query again later.",
         )
-        self._end(row, self.exchange.failed(error, row.tries + 1)[0])
+        self._end(row, self.codec.failed(error, row.tries + 1)[0])
 
     def _take(self, row: _Row, reply: Reply) -> None:
-        found = self.exchange.read(reply, row.tries + 1, self.exchange.dropped)
-        self.shared.budget.settle(self._held.pop(row.custom, 0.0), reply.usage)
+        found = self.codec.read(reply, row.tries + 1, self.codec.dropped)
+        if (held := self._held_for(row.custom)) is not None:
+            self.shared.budget.settle(held, reply.usage)
         self.shared.counter.used(reply.usage)
         self._end(row, found.answer)
 
     def _fail(self, row: _Row, error: ProviderError) -> None:
         """A request brought no reply. Its row has an error now, or is to be asked again."""
-        self.shared.budget.refused(self._held.pop(row.custom, 0.0))
+        if (held := self._held_for(row.custom)) is not None:
+            self.shared.budget.refused(held)
         row.tries += 1
-        server, named = self.exchange.server, refused(error, self.exchange.sampling)
+        server, named = self.codec.server, refused(error, self.codec.sampling)
         is_last = row.tries > server.config.max_retries
         if named - server.dropped:
             server.dropped.update(named)
             self.store.refuse(server.name, named)
         if is_last or not (named or error.is_passing):
-            self.shared.counter.failed()
-            self._end(row, self.exchange.failed(error, row.tries)[0])
+            self.shared.counter.add(failures=1)
+            self._end(row, self.codec.failed(error, row.tries)[0])
 
     def _end(self, row: _Row, answer: Answer) -> None:
         del self._open[row.custom]

@@ -55,7 +55,7 @@ class Reading:
 
 
 @dataclass(slots=True)
-class Exchange:
+class RequestCodec:
     """Requests with one sampling to one server.
 
     server: what is learnt of it is added there. warn: tells the user. reached: whether the server
