@@ -295,8 +295,11 @@ class Endpoint(Embedder):
     async def _ask(self, client: ProviderClient, texts: list[str]) -> Float32s:
         """(texts, dimensions). Raises ModelError, TooLargeError and RequestError."""
         # Endpoints refuse an empty text.
-        body = {"model": self._server.model, "input": [text or " " for text in texts]}
-        body |= {"encoding_format": "base64"}
+        body: dict[str, Any] = {
+            "model": self._server.model,
+            "input": [text or " " for text in texts],
+            "encoding_format": "base64",
+        }
         body |= {} if self._dimensions is None else {"dimensions": self._dimensions}
         try:
             reply = await client.call("POST", "/embeddings", json=body)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import InitVar, dataclass, field
 from itertools import cycle
@@ -107,7 +107,7 @@ class ProviderClient:
                     raise
                 await asyncio.sleep(backoff(tries, wait, Random()))
 
-    async def events(self, body: Json) -> AsyncIterator[Any]:
+    async def events(self, body: Json) -> AsyncGenerator[Any, None]:
         """The parts of a streamed reply, as they come; none if it is not streamed."""
         reply = await self._sent(
             "POST", self._prompts, stream=True, content=encoded(body), headers=_JSON

@@ -235,7 +235,8 @@ class Blocks(NamedTuple):
     @property
     def lengths(self) -> Int64s:
         """(n,), tokens of each prompt."""
-        return self.sizes[self.ids].sum(axis=1)
+        found: Int64s = self.sizes[self.ids].sum(axis=1)
+        return found
 
     @property
     def total(self) -> int:
