@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from relquery.errors import ConfigError
 from relquery.prices.price import Price, Tier
-from relquery.reordering.cost.billing import Bill, Marks, bill
-from relquery.reordering.cost.tokens import Tokens
+from relquery.reordering.cost.billing import Bill, Blocks, Marks, bill
+from relquery.reordering.cost.tokens import Tokens, prefix_tree
 
 Prompts = list[list[int]]
 Prefix = tuple[int, ...]
