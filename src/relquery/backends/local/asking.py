@@ -32,6 +32,7 @@ class Begun(NamedTuple):
     prompt_tokens: int
     cached_tokens: int
     kept: tuple[int, ...]
+    prompt_logprobs: tuple[TokenLogprob, ...] | None = None
 
 
 class Piece(NamedTuple):
@@ -294,7 +295,9 @@ class Asking:
         """An answer's text, for one request, while it is drawn."""
 
         def begun() -> Begun:
-            return Begun(request.prompt_tokens, request.cached or 0, request.kept_tokens)
+            asked = request.prompt_logprobs is not None
+            told = tuple(request.prompt_told) if asked else None
+            return Begun(request.prompt_tokens, request.cached or 0, request.kept_tokens, told)
 
         if self._labels.tokens:  # a label is written as it was given, whatever its tokens spell
             return TextStream(begun, None)

@@ -24,7 +24,7 @@ from relquery.backends.remote.process import (
     Submit,
     Told,
 )
-from relquery.backends.service.client import CLOSED, TICK, Facts, Submission, heard
+from relquery.backends.service.client import CLOSED, TICK, Facts, Packed, Submission, heard
 from relquery.engine.executor import Clock, RealClock
 from relquery.errors import ConfigError, EngineEndedError
 from relquery.prompt import Answer, Finish
@@ -197,8 +197,10 @@ class Link:
         return self._open.tally
 
     def submit(self, submission: Submission, sink: Sink) -> bool:
-        # Prompts that are built when they are read cannot be sent.
-        whole = replace(submission, prompts=list(submission.prompts))
+        whole = submission
+        if not isinstance(submission.prompts, Packed):
+            # Prompts that are built when they are read cannot be sent.
+            whole = replace(submission, prompts=list(submission.prompts))
         with self._lock:
             if not self.closed:
                 self._outgoing.put(Submit(self._open.begin(sink), whole))

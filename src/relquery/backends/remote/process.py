@@ -15,15 +15,17 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from multiprocessing.connection import Connection
 from threading import Thread
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from relquery.backends.local.asking import Piece
 from relquery.backends.local.batches import Sink
 from relquery.backends.service.client import Facts, Submission
-from relquery.backends.service.worker import QUESTIONS, Worker
 from relquery.engine.requests.relquery import Latency
 from relquery.errors import ModelError
 from relquery.prompt import Answer
+
+if TYPE_CHECKING:
+    from relquery.backends.service.worker import Worker
 
 YOUNG = 10_000
 """New objects after which the garbage collector looks at the youngest; Python's own is 700."""
@@ -107,7 +109,7 @@ def _plain(event: Event) -> Event:
 
 
 class EngineProcess:
-    """One process, from its start to its end, and the pipe to it."""
+    """One process, from its start to its end, and the pipe to it. For its attributes see there."""
 
     def __init__(
         self, model: str, options: Mapping[str, Any], prepare: Callable[[], None] | None = None
@@ -116,6 +118,7 @@ class EngineProcess:
 
         prepare: called in the process first, e.g. to set up its log; can be pickled.
         """
+        self.model, self.options, self.prepare = model, dict(options), prepare
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         level = logging.getLogger().getEffectiveLevel()
@@ -227,6 +230,7 @@ def _end_with_parent() -> None:
 def opened(outbox: Outbox, model: str, options: Mapping[str, Any]) -> Worker | None:
     """An engine with its model, of which the asker is told; None if it cannot be opened."""
     from relquery.backends.local.open import load_backend
+    from relquery.backends.service.worker import QUESTIONS, Worker
 
     try:
         backend = load_backend(model, **options)

@@ -5,12 +5,13 @@ The engine runs on a thread of this process (Worker) or in a process of its own 
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from queue import Empty, SimpleQueue
 from threading import Lock
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, overload
 from weakref import finalize
 
 from relquery.arrays import TokenIds
@@ -30,6 +31,27 @@ T = TypeVar("T")
 Bell = SimpleQueue[None]
 TICK = 0.25  # seconds that a wait lasts at most: on Windows Ctrl-C is heard only between waits
 CLOSED = "The engine is closed. Open another one: relquery.Engine(model)."
+
+
+class Packed(Sequence[Prompt]):
+    """Prompts for another process. Those who pass them on have bytes, which they need not read."""
+
+    def __init__(self, prompts: Sequence[Prompt]) -> None:
+        self._size = len(prompts)
+        self._content: bytes | list[Prompt] = pickle.dumps(list(prompts), pickle.HIGHEST_PROTOCOL)
+
+    def __len__(self) -> int:
+        return self._size
+
+    @overload
+    def __getitem__(self, index: int) -> Prompt: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Prompt]: ...
+    def __getitem__(self, index: int | slice) -> Prompt | list[Prompt]:
+        content = self._content
+        if isinstance(content, bytes):
+            content = self._content = list(pickle.loads(content))
+        return content[index]
 
 
 @dataclass(frozen=True, slots=True)

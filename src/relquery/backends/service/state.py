@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -75,6 +76,22 @@ def state_of(
         cached=pool.cached * size,
         queries=listed,
     )
+
+
+def together(states: Sequence[EngineState], most: int) -> EngineState:
+    """The states of several engines as one. most: relQueries that are listed, each with a number of
+    its own."""
+    numbered = (
+        replace(each, number=each.number * len(states) + at)
+        for at, state in enumerate(states)
+        for each in state.queries
+    )
+    sums = {
+        name: sum(getattr(each, name) for each in states)
+        for name in ("waiting", "running", "cache_tokens", "held", "cached")
+    }
+    listed = sorted(numbered, key=lambda each: -each.age)
+    return EngineState(**sums, queries=tuple(listed[:most]))
 
 
 def _shown(query: RelQuery, now: float, estimate: float | None) -> OpenQuery:
